@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,15 +34,15 @@ def large_predictions(nodes: int, _: int) -> Prepared:
     return _prepared(("/v1/predictions", JSON, b'{"all":true,"ids":[%s]}' % ids))
 
 
-def refused_at_their_end(nodes: int, _: int) -> Prepared:
-    """30 MB of which only the last bytes are wrong."""
-    ids = b",".join(b"%d" % (place % nodes) for place in range(IDS))
-    many = b",".join([ids] * (30_000_000 // len(ids)))
-    pairs = b",".join([b"[0,1]"] * 5_000_000)
+def refused_at_their_end(size: int, nodes: int, _: int) -> Prepared:
+    """JSON of so many bytes of which only the last ones are wrong."""
+    ids = b",".join(b"%d" % (place % nodes) for place in range(size // 6))[: size - 100]
+    ids = ids.rsplit(b",", 1)[0]
+    pairs = b",".join([b"[0,1]"] * (size // 6 - 20))
     return _prepared(
-        ("/v1/predictions", JSON, b'{"ids":[%s]]' % many),
+        ("/v1/predictions", JSON, b'{"ids":[%s]]' % ids),
         ("/v1/deltas", JSON, b'{"edges":[%s,[0]]}' % pairs),
-        ("/v1/predictions", JSON, b'{"ids":[%s,0.5]}' % many),
+        ("/v1/predictions", JSON, b'{"ids":[%s,0.5]}' % ids),
     )
 
 
@@ -157,7 +158,8 @@ def deep_json(_: int, __: int) -> Prepared:
 
 BODIES: dict[str, Callable[[int, int], Prepared]] = {
     "large predictions": large_predictions,
-    "30 MB refused": refused_at_their_end,
+    "30 MB of JSON": partial(refused_at_their_end, 30_000_000),
+    "2 MB of JSON": partial(refused_at_their_end, 2_000_000),  # as much as is taken
     "look-ups": small_deltas,
     "dictionary bombs": dictionary_bombs,
     "truncated Arrow": truncated_arrow,

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -18,6 +17,7 @@ from evergraph.cli.app import _load
 from evergraph.cli.serve_command import options_in
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
+from served import served
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "deploy" / "Dockerfile").read_text("utf-8")
@@ -132,49 +132,21 @@ def test_what_it_starts_is_understood() -> None:
     assert "--token-file" in words  # without which it would not listen there
 
 
-def test_it_is_healthy_when_it_is_ready(
-    tmp_path: Path, live: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_healthy_when_it_is_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from evergraph.online.learner import OnlineLearner
 
     folder = LearnerFolder.open(tmp_path / "learner", make=OnlineLearner)
     app = create_app(folder)
-    port = live(app).rsplit(":", 1)[1]
     told = last("HEALTHCHECK").partition("CMD ")[2]
-    python, *words = json.loads(told.replace(":8000/", f":{port}/"))
-    assert python == "python"
+    with served(app) as (port, _):
+        python, *words = json.loads(told.replace(":8000/", f":{port}/"))
+        assert python == "python"
 
-    def healthy() -> bool:
-        return not subprocess.run([sys.executable, *words], capture_output=True).returncode
+        def healthy() -> bool:
+            return not subprocess.run([sys.executable, *words], capture_output=True).returncode
 
-    assert healthy()
-    stopped = replace(folder.status(), stopped="the disk failed")
-    monkeypatch.setattr(folder, "status", lambda: stopped)
-    assert TestClient(app, base_url="http://127.0.0.1").get("/healthz").status_code == 200
-    assert not healthy()
-
-
-@pytest.fixture
-def live() -> Any:
-    """Return what has an application listen on a free port, and where that is."""
-    from contextlib import ExitStack
-    from threading import Thread
-
-    import uvicorn
-
-    from evergraph.server.running import bind
-
-    with ExitStack() as servers:
-
-        def begin(app: Any) -> str:
-            bound = bind("127.0.0.1", 0)
-            bound.listen()
-            url = f"http://127.0.0.1:{bound.getsockname()[1]}"
-            server = uvicorn.Server(uvicorn.Config(app, log_config=None))
-            thread = Thread(target=server.run, kwargs={"sockets": [bound]})
-            thread.start()
-            servers.callback(thread.join)
-            servers.callback(setattr, server, "should_exit", True)
-            return url
-
-        yield begin
+        assert healthy()
+        stopped = replace(folder.status(), stopped="the disk failed")
+        monkeypatch.setattr(folder, "status", lambda: stopped)
+        assert TestClient(app, base_url="http://127.0.0.1").get("/healthz").status_code == 200
+        assert not healthy()

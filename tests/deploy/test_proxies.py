@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.learner import OnlineLearner
 from evergraph.server.app import create_app
 from evergraph.server.auth import Tokens
-from evergraph.server.running import bind, server_for
+from served import served
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 WRITE = "w" * 20
@@ -34,14 +33,8 @@ def service(tmp_path: Path) -> Iterator[int]:
     """A service that believes a proxy on this machine, and its port."""
     folder = LearnerFolder.open(tmp_path / "learner", make=OnlineLearner)
     app = create_app(folder, tokens=Tokens((("write", WRITE),)))
-    bound = bind("127.0.0.1", 0)
-    bound.listen()
-    server = server_for(app, proxies=["127.0.0.1"])
-    thread = Thread(target=server.run, kwargs={"sockets": [bound]})
-    thread.start()
-    yield bound.getsockname()[1]
-    server.should_exit = True
-    thread.join()
+    with served(app, proxies=["127.0.0.1"]) as (port, _):
+        yield port
 
 
 @contextmanager

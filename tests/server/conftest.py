@@ -7,11 +7,9 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
-import uvicorn
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
@@ -21,7 +19,7 @@ from evergraph.online.learner import OnlineLearner
 from evergraph.server.app import create_app
 from evergraph.server.auth import Tokens
 from evergraph.server.limits import Limits
-from evergraph.server.running import bind
+from served import served
 
 HERE = "http://127.0.0.1:8000"
 # Two groups of three, one unlabelled node in each; "a" is joined to "c", 1 to 3.
@@ -66,14 +64,16 @@ def fingerprint() -> Callable[..., str]:
     return taken
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    """A service that has learned ``FIRST``, for many requests; it raises what would be a 500."""
+    """A service that has learned ``FIRST``, for all tests that change nothing; that is checked."""
     folder = LearnerFolder.open(tmp_path_factory.mktemp("lasting") / "learner", make=make)
     app = create_app(folder, limits=Limits(rate=1e6, burst=10**6))
-    with TestClient(app, base_url=HERE) as client:
+    with TestClient(app, base_url=HERE, raise_server_exceptions=False) as client:
         client.post("/v1/deltas", json=FIRST)
+        client.folder, before = folder, taken(client)  # type: ignore[attr-defined]
         yield client
+        assert taken(client) == before
 
 
 @pytest.fixture
@@ -101,14 +101,7 @@ def live() -> Iterator[Callable[[FastAPI], str]]:
     with ExitStack() as servers:
 
         def begin(app: FastAPI) -> str:
-            bound = bind("127.0.0.1", 0)
-            bound.listen()
-            server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
-            thread = Thread(target=server.run, kwargs={"sockets": [bound]})
-            thread.start()
-            servers.callback(thread.join)
-            servers.callback(setattr, server, "should_exit", True)
-            return f"http://127.0.0.1:{bound.getsockname()[1]}"
+            return f"http://127.0.0.1:{servers.enter_context(served(app))[0]}"
 
         yield begin
 

@@ -1,110 +1,137 @@
-"""What is read quickly is what the models read, and the rest is left to them."""
+"""What a body says, and how much of it is taken: small ones that stand for much are refused."""
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
+from starlette.requests import Request
 
-from evergraph.core.errors import DataError
-from evergraph.server.arrow import delta_from_arrow
-from evergraph.server.bodies import LONGEST_ID, quick_delta
-from evergraph.server.http import RefusedError
-from evergraph.server.payloads import DeltaBody, parse
-
-pytest.importorskip("orjson")
-
-IDS = st.one_of(
-    st.sampled_from(["a", "b", "é", 0, -7, 2**63 - 1]),
-    st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=4),
+from evergraph import ContinualNodeClassifier
+from evergraph.core.errors import DataError, EvergraphError
+from evergraph.online.codecs.delta_bytes import delta_to_bytes
+from evergraph.online.codecs.json_lines import LineReader, delta_of_lines
+from evergraph.online.delta import Delta
+from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.heads import FusedHead
+from evergraph.online.learner import OnlineLearner
+from evergraph.server.arrow import arrow_from_delta, check_decoded, delta_from_arrow
+from evergraph.server.bodies import (
+    LONGEST_ID,
+    SMALL,
+    Bodies,
+    DeltaBody,
+    PredictionsBody,
+    UpsertBody,
+    parse,
 )
-ODD = st.sampled_from(["", 2**63, True, 1.5, None, "x" * (LONGEST_ID + 1), ["a"], {}])
-NUMBERS = st.sampled_from([0, 1, -2.5, 1e300, 10**25])
+from evergraph.server.http import ARROW, RefusedError
+from evergraph.server.limits import Limits
+
+KEPT: list[Any] = []  # a pool must live as long as what was allocated from it
+MOST = 100_000_000  # bytes that reading a body of less than a megabyte may allocate
+LONG = "x" * (LONGEST_ID + 1)
+GOOD = ["a", "é", "x" * LONGEST_ID, 0, -7, 2**63 - 1]
+ODD = ["", LONG, 2**63, True, 1.5, None, ["a"], {}]
+IDS = st.sampled_from(GOOD * 4 + ODD)
+NUMBERS = st.sampled_from([0, 1, -2.5, 1e300, 2**80, 3.5, True, "1", None])
+TOLD = IDS | NUMBERS | st.lists(IDS, max_size=2)
+PARTS: dict[str, Any] = {
+    "nodes": st.lists(IDS, max_size=3),
+    "features": st.lists(st.lists(NUMBERS, min_size=2, max_size=2), max_size=2),
+    "labels": st.lists(TOLD, max_size=2),
+    "edges": st.lists(st.tuples(IDS, IDS) | st.tuples(IDS), max_size=2),
+    "weights": st.lists(NUMBERS, max_size=2),
+    "relations": st.lists(st.text(max_size=2), max_size=2),
+    "types": st.lists(st.text(max_size=2) | st.none(), max_size=2),
+    "removed_edges": st.lists(st.tuples(IDS, IDS), max_size=2),
+    "late": st.lists(st.tuples(IDS, TOLD), max_size=2),
+    "forgotten": st.lists(IDS, max_size=2),
+    "key": st.sampled_from([None, "k", "", "k" * 201, 3]),
+    "other": st.none(),
+}
 
 
-@st.composite
-def bodies(draw: st.DrawFn) -> dict[str, Any]:
-    """Bodies that are sound, most of the time."""
-    ids = IDS if draw(st.integers(0, 2)) else IDS | ODD
-    numbers = (
-        NUMBERS | st.sampled_from([True, "1", None]) if not draw(st.integers(0, 2)) else NUMBERS
-    )
-    told = ids | NUMBERS | st.lists(ids, max_size=2)
-    nodes = draw(st.lists(ids, max_size=3))
-    edges = draw(
-        st.lists(st.tuples(ids, ids) if draw(st.booleans()) else st.tuples(ids), max_size=3)
-    )
-    body = {
-        "nodes": nodes,
-        "features": [draw(st.lists(numbers, min_size=2, max_size=2)) for _ in nodes],
-        "labels": draw(st.lists(told | st.none(), max_size=2)),
-        "edges": edges,
-        "weights": draw(st.lists(numbers, max_size=2)),
-        "relations": draw(st.lists(st.text(max_size=2), max_size=2)),
-        "types": draw(st.lists(st.text(max_size=2) | st.none(), max_size=2)),
-        "removed_edges": draw(st.lists(st.tuples(ids, ids), max_size=2)),
-        "updated": draw(st.lists(ids, max_size=2)),
-        "late": draw(st.lists(st.tuples(ids, told), max_size=2)),
-        "forgotten": draw(st.lists(ids, max_size=2)),
-        "key": draw(st.sampled_from([None, "k", "", "k" * 201, 3])),
-    }
-    kept = draw(st.sets(st.sampled_from(list(body)), max_size=6))
-    return {name: value for name, value in body.items() if name in kept}
+def is_id(value: Any) -> bool:
+    if type(value) is int:
+        return -(2**63) <= value < 2**63
+    return type(value) is str and 0 < len(value) <= LONGEST_ID
 
 
-@given(bodies())
+def is_number(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
+
+
+def is_told(value: Any) -> bool:
+    return is_id(value) or is_number(value) or (type(value) is list and all(map(is_id, value)))
+
+
+SOUND: dict[str, Any] = {
+    "nodes": is_id,
+    "features": lambda row: all(map(is_number, row)),
+    "labels": lambda told: told is None or is_told(told),
+    "edges": lambda pair: len(pair) == 2 and all(map(is_id, pair)),
+    "weights": is_number,
+    "relations": bool,
+    "types": lambda name: name != "",
+    "removed_edges": lambda pair: all(map(is_id, pair)),
+    "late": lambda pair: is_id(pair[0]) and is_told(pair[1]),
+    "forgotten": is_id,
+}
+
+
+@given(st.fixed_dictionaries({}, optional=PARTS))
 @settings(max_examples=80, deadline=None)
-def test_what_is_read_quickly_is_what_the_model_reads(body: dict[str, Any]) -> None:
+def test_json_is_taken_as_it_is_or_refused(body: dict[str, Any]) -> None:
+    sound = all(all(map(SOUND[name], values)) for name, values in body.items() if name in SOUND)
+    keyed = body.get("key") in (None, "k")
     data = json.dumps(body).encode()
-    try:
-        slow = parse(DeltaBody, data).delta()
-    except RefusedError:
-        assert quick_delta(data, keyed=True) is None
+    if not sound or not keyed or "other" in body:
+        with pytest.raises(RefusedError):
+            parse(DeltaBody, data)
         return
-    quick = quick_delta(data, keyed=True)
-    if quick is None:  # a label that the model takes for a number, and the learner refuses
-        assert str(2**63) in data.decode()
-        return
-    for name, value in vars(slow).items():
-        ours = getattr(quick, name)
-        if isinstance(value, torch.Tensor):
-            assert ours.equal(value), name
-            assert ours.shape == value.shape
+    delta = parse(DeltaBody, data).delta()
+    for name, said in json.loads(data).items():
+        found = getattr(delta, name)
+        if name == "features":
+            assert found.tolist() == np.array(said, np.float64).astype(np.float32).tolist()
         elif name == "key":
-            assert ours == value
+            assert found == said
         else:
-            assert repr(list(ours)) == repr(list(value)), name
+            assert json.loads(json.dumps(list(found))) == said
+    if "key" in body:
+        with pytest.raises(RefusedError, match="key: extra inputs"):
+            parse(UpsertBody, data)
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"[",
-        b"[]",
-        b'{"nodes": null}',
-        b'{"more": []}',
-        b'{"rows": [{"id": "a"}]}',
-        b'{"features": [[1], [1, 2]]}',
-        b'{"features": [[NaN]]}',
-        b'{"edges": ["ab"]}',
-        b'{"weights": [1e999]}',
-        b'{"nodes": ["\\ud800"]}',
-        b'{"edges": [["a", "b", "c"]]}',
-    ],
-)
-def test_what_takes_a_closer_look_is_left(body: bytes) -> None:
-    assert quick_delta(body, keyed=True) is None
-
-
-def test_an_upsert_has_no_key() -> None:
-    body = b'{"edges": [["a", 1]], "key": "k"}'
-    assert quick_delta(body, keyed=False) is None
-    assert list(quick_delta(body, keyed=True).edges) == [("a", 1)]  # type: ignore[union-attr]
+def test_of_many_mistakes_one_is_found() -> None:
+    for wrong in (
+        {"nodes": [1.5] * 500},
+        {"features": [["x"] * 500]},
+        {"late": [["a", [[]] * 500]]},
+        {"rows": [{f"k{place}": {} for place in range(500)}]},
+    ):
+        with pytest.raises(ValidationError) as caught:
+            DeltaBody.model_validate_json(json.dumps(wrong))
+        assert caught.value.error_count() <= 9  # one for each kind that a value may be
+    with pytest.raises(ValidationError) as caught:
+        PredictionsBody.model_validate_json(b'{"ids": [1.5, 1.5, 1.5]}')
+    assert caught.value.error_count() <= 2
 
 
 def stream(columns: dict[str, Any]) -> bytes:
@@ -125,3 +152,248 @@ def test_arrow_has_the_limits_that_json_has() -> None:
     ):
         with pytest.raises(DataError, match=f"row 2 has a text in column '{name}' that is longer"):
             delta_from_arrow(stream(columns))
+
+
+def repeated(value: Any, rows: int) -> pa.DictionaryArray:
+    indices = pa.array(np.zeros(rows, np.int8))
+    return pa.DictionaryArray.from_arrays(indices, pa.array([value]))
+
+
+ARROW_BOMBS = {
+    "a long text, many rows": ({"id": repeated("x" * 300_000, 10_000)}, 422),
+    "a text, very many rows": ({"id": repeated("é" * 1_000, 300_000)}, 413),
+    "labels": ({"id": np.arange(300_000), "label": repeated("é" * 1_000, 300_000)}, 413),
+    "ends of edges": ({"source": repeated("a" * 900, 200_000)} | {"target": ["b"] * 200_000}, 413),
+    "nulls": ({"id": pa.nulls(2**31 - 1)}, 413),
+    "bytes": ({"id": repeated(b"x" * 300_000, 10_000)}, 413),
+}
+
+# Each under a limit of addresses that decoding would pass.
+SENT = """
+import json, resource, sys
+from evergraph.core.errors import EvergraphError
+from evergraph.server.arrow import delta_from_arrow
+from evergraph.server.http import status_of
+from evergraph.server.bodies import DeltaBody, PredictionsBody, parse
+import psutil
+
+def read(kind, body):
+    if kind == "arrow":
+        return delta_from_arrow(body)
+    return parse(PredictionsBody if kind == "ids" else DeltaBody, body)
+
+limit = psutil.Process().memory_info().vms + 600_000_000
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+for path in sys.argv[1:]:
+    try:
+        read(path.split(".")[-1], open(path, "rb").read())
+    except EvergraphError as error:
+        print(json.dumps([status_of(error), str(error)]))
+"""
+
+
+def sent(*paths: Path) -> list[tuple[int, str]]:
+    """Return what is said to bodies by a process that may take 600 MB."""
+    source = Path(__file__).parents[2] / "src"
+    done = subprocess.run(
+        [sys.executable, "-c", SENT, *map(str, paths)],
+        capture_output=True,
+        env=dict(os.environ) | {"PYTHONPATH": str(source)},
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-500:]
+    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="addresses are limited by Linux")
+def test_bodies_that_stand_for_gigabytes_are_refused_within_600_megabytes(tmp_path):
+    paths, expected = [], []
+    for name, (columns, status) in ARROW_BOMBS.items():
+        paths.append(tmp_path / f"{name}.arrow")
+        paths[-1].write_bytes(stream(columns))
+        expected.append(status)
+    many = b"[" + b",".join([b"[]"] * 400_000) + b"]"
+    fields = b",".join(b'"k%d":{}' % place for place in range(100_000))
+    bodies = {
+        "nodes.json": b'{"nodes":' + many + b"}",
+        "edges.json": b'{"edges":' + many + b"}",
+        "labels.json": b'{"late":[["a",' + many + b"]]}",
+        "fields.json": b"{" + fields + b"}",
+        "rows.json": b'{"rows":[{' + fields + b"}]}",
+        "asked.ids": b'{"ids":' + many + b"}",
+        "deep.json": b"[" * 1_000_000,
+        "digits.json": b'{"nodes":[' + b"9" * 1_000_000 + b"]}",
+        "exponent.json": b'{"weights":[1e' + b"9" * 1_000_000 + b"]}",
+    }
+    for name, body in bodies.items():
+        paths.append(tmp_path / name)
+        paths[-1].write_bytes(body)
+        expected.append(422)
+    assert all(path.stat().st_size < 4_000_000 for path in paths)
+    assert [status for status, _ in sent(*paths)] == expected
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.RunEndEncodedArray.from_arrays(pa.array([9], pa.int32()), pa.array(["a"])),
+        pa.array(["a"], pa.string_view()),
+        pa.array([["a"]], pa.list_view(pa.string())),
+        pa.array([["a"]], pa.list_(pa.dictionary(pa.int8(), pa.string()))),
+        pa.array([[["a"]]]),
+        pa.array([{"a": 1}]),
+        pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())),
+    ],
+    ids=lambda column: str(column.type).split("<")[0],
+)
+def test_columns_of_which_lengths_do_not_tell_the_size_are_refused(column):
+    with pytest.raises(RefusedError, match="expected numbers, strings or lists of them"):
+        delta_from_arrow(stream({"id": ["n"] * len(column), "label": column}))
+
+
+def test_what_is_decoded_is_counted_over_all_tables():
+    one = stream({"id": np.arange(100)})
+    assert len(delta_from_arrow(one, most=800).forgotten) == 100
+    with pytest.raises(RefusedError, match="once decoded"):
+        delta_from_arrow(one + stream({"source": [1], "target": [2]}), most=800)
+
+
+def test_sizes_told_are_those_of_what_is_decoded():
+    words = pa.array(["ab", None, "é", "ab"] * 5)
+    table = pa.table({"word": words.dictionary_encode(), "plain": words})
+    decoded = 20 * 4 + 15 * 2  # an offset for each, two bytes for each text
+    assert check_decoded(table, 10**6) == 2 * decoded
+
+
+def learner() -> OnlineLearner:
+    return OnlineLearner(head=FusedHead(width=16, codes=4))
+
+
+def delta(**parts: Any) -> Delta:
+    given = {"nodes": ("n",), "features": torch.ones(1, 1), "labels": ("x",)}
+    return Delta(**given | parts)
+
+
+WRONG = {
+    "id": delta(nodes=(LONG,)),
+    "label": delta(labels=(LONG,)),
+    "type": delta(types=("t" * 201,)),
+    "key": delta(key="k" * 201),
+    "no id": delta(nodes=("",)),
+    "no label": delta(labels=("",)),
+    "no key": delta(key=""),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+def test_names_of_a_length_that_is_not_taken_in_are_refused_on_every_path(wrong, tmp_path, serve):
+    with pytest.raises(DataError, match=r"1 to (1024|200) characters"):
+        learner().apply(wrong)
+    with LearnerFolder.open(tmp_path / "own", make=learner) as folder:
+        with pytest.raises(DataError, match=r"1 to (1024|200) characters"):
+            folder.submit(wrong)
+        assert folder.seq == 0
+    client = serve()
+    key = {"Idempotency-Key": wrong.key} if wrong.key else {}
+    body = {name: list(getattr(wrong, name)) for name in ("nodes", "labels", "types")}
+    body |= {"features": [[1.0]]} | ({} if wrong.key is None else {"key": wrong.key})
+    assert client.post("/v1/deltas", json=body).status_code == 422
+    if wrong.key != "" and wrong.labels != ("",):  # in Arrow "" is no label, and no header no key
+        headers = {"Content-Type": ARROW} | key
+        answer = client.post("/v1/deltas", content=arrow_from_delta(wrong), headers=headers)
+        assert answer.status_code in (400, 422), answer.text
+    assert client.get("/v1/status").json()["seq"] == 0
+
+
+def test_names_too_long_are_refused_from_lines_and_models():
+    line = LineReader().read(json.dumps({"node": LONG, "features": [1.0]}).encode(), 1)
+    with pytest.raises(DataError, match="1 to 1024 characters"):
+        learner().apply(delta_of_lines([line]))
+    model = ContinualNodeClassifier(width=16)
+    with pytest.raises(EvergraphError, match="1 to 1024 characters"):
+        model.partial_fit([LONG], torch.ones(1, 1), ["x"])
+
+
+def test_names_that_a_journal_holds_are_read_whatever_their_length(tmp_path, monkeypatch):
+    long = delta(nodes=(LONG,), labels=(LONG,))
+    with monkeypatch.context() as before:  # as it was when there was no such rule
+        before.setattr("evergraph.online.checking._check_lengths", lambda *_, **__: None)
+        with LearnerFolder.open(tmp_path, make=learner) as folder:
+            folder.submit(long)
+    with LearnerFolder.open(tmp_path, make=learner) as folder:
+        assert folder.learner.predict([LONG]) == [LONG]
+        folder.submit(Delta(forgotten=(LONG,)))
+        assert folder.learner.status().nodes == 0
+    assert delta_to_bytes(long)
+
+
+@pytest.fixture
+def pool() -> Iterator[Any]:
+    """Arrow's memory, counted from here on."""
+    before = pa.default_memory_pool()
+    counted = pa.proxy_memory_pool(before)
+    KEPT.append((before, counted))
+    pa.set_memory_pool(counted)
+    yield counted
+    pa.set_memory_pool(before)
+
+
+def bodies(name: str, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2]))
+    prepared = importlib.import_module("benchmarks.attack_bodies").BODIES[name](100, 1_000)
+    return [body for _, _, body in prepared.requests]
+
+
+@pytest.mark.parametrize("name", ["dictionary bombs", "nested Arrow", "truncated Arrow"])
+def test_a_small_body_stays_small(name: str, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for body in bodies(name, monkeypatch):
+        held = pool.bytes_allocated()
+        with pytest.raises(EvergraphError) as refused:
+            delta_from_arrow(body)
+        assert len(str(refused.value)) < 1_000  # it does not echo what it was sent
+        grown = pool.max_memory() - held
+        assert grown < MOST, f"{len(body):,} bytes took {grown:,}: {str(refused.value)[:100]}"
+
+
+def test_the_bodies_of_all_requests_together_are_bounded(serve: Any) -> None:
+    service = serve(held=100_000)
+    kind = {"Content-Type": "application/json"}
+    for path in ("/v1/deltas", "/v1/predictions", "/v1/labels", "/v1/compact"):
+        for sent in (b" " * 200_000, (b" " * 60_000 for _ in range(3))):  # its length is not told
+            answer = service.post(path, content=sent, headers=kind)
+            assert answer.status_code == 503
+            assert "at most 100000 may be" in answer.json()["error"]
+            assert answer.headers["retry-after"] == "1"
+        assert service.post(path, content=b" " * 99_000, headers=kind).status_code == 422
+
+
+def test_room_comes_back_when_a_request_is_answered() -> None:
+    async def scenario() -> None:
+        bodies, gate = Bodies(Limits(held=1_000_000)), asyncio.Event()
+
+        def request(size: int) -> Request:
+            headers = [(b"content-length", b"%d" % size)]
+            message = {"type": "http.request", "body": bytes(size), "more_body": False}
+
+            async def receive() -> Any:
+                return message
+
+            return Request({"type": "http", "headers": headers}, receive)
+
+        async def answer() -> None:
+            async with bodies.of(request(700_000)) as body:
+                assert len(body) == bodies.held == 700_000
+                await gate.wait()
+
+        first = asyncio.ensure_future(answer())
+        await asyncio.sleep(0.01)
+        with pytest.raises(RefusedError, match="at most 1000000 may be"):
+            async with bodies.of(request(400_000)):
+                pass
+        async with bodies.of(request(SMALL)):
+            assert bodies.held == 700_000
+        gate.set()
+        await first
+        assert bodies.held == 0
+
+    asyncio.run(scenario())

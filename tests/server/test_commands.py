@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +14,9 @@ from typing import Any
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
+from evergraph.cli.app import app
 from evergraph.core.errors import DataError
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
@@ -39,6 +42,24 @@ def _two_tables(tmp_path: Path) -> None:
     """Lay two tables where commands are called."""
     (tmp_path / "nodes.csv").write_text(NODES)
     (tmp_path / "edges.csv").write_text(EDGES)
+
+
+@pytest.fixture(scope="module")
+def taken_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that was given both tables; not to be changed."""
+    place = tmp_path_factory.mktemp("taken")
+    (place / "nodes.csv").write_text(NODES)
+    (place / "edges.csv").write_text(EDGES)
+    tables = ["--nodes", str(place / "nodes.csv"), "--edges", str(place / "edges.csv")]
+    words = ["ingest", str(place / "learner"), *tables, "--batch", "10"]
+    assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
+    return place / "learner"
+
+
+@pytest.fixture
+def filled(taken_in: Path, tmp_path: Path) -> None:
+    """Lay a learner that knows both tables where commands are called."""
+    shutil.copytree(taken_in, tmp_path / "learner")
 
 
 @pytest.fixture
@@ -195,14 +216,14 @@ def test_how_long_keys_are_kept_reaches_the_folder(
     assert given["key_age"] == 0.5
 
 
-@pytest.mark.parametrize("command", ["serve", "ingest", "predict"])
-def test_help_does_not_load_torch(command: str) -> None:
+def test_help_does_not_load_torch() -> None:
     code = (
         "import sys\n"
-        f"sys.argv = ['evergraph', '{command}', '--help']\n"
         "from evergraph.cli.app import app\n"
-        "try:\n    app()\n"
-        "except SystemExit:\n    pass\n"
+        "for command in ('serve', 'ingest', 'predict'):\n"
+        "    sys.argv = ['evergraph', command, '--help']\n"
+        "    try:\n        app()\n"
+        "    except SystemExit:\n        pass\n"
         "sys.exit(bool({'torch', 'fastapi', 'pyarrow'} & set(sys.modules)))"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
@@ -220,18 +241,11 @@ LATER_NODES = (
 LATER_EDGES = EDGES + "n25,n0\nn25,n3\nn1,n2\n"
 
 
-@pytest.mark.parametrize("where", ["folder", "service"])
-def test_a_dump_that_has_grown_is_given_again(
-    call: Call, request: pytest.FixtureRequest, tmp_path: Path, where: str
-) -> None:
-    target, extra = "learner", ()
-    if where == "service":
-        url, tokens = request.getfixturevalue("service")
-        target, extra = url, ("--token-file", str(tokens))
-    call("ingest", target, *TABLES, *extra)
+@pytest.mark.usefixtures("filled")
+def test_a_dump_that_has_grown_is_given_again(call: Call, tmp_path: Path) -> None:
     (tmp_path / "nodes.csv").write_text(LATER_NODES)
     (tmp_path / "edges.csv").write_text(LATER_EDGES)
-    out, err = call("ingest", target, *TABLES[:4], "--batch", "8", *extra)
+    out, err = call("ingest", "learner", *TABLES[:4], "--batch", "8")
     assert summary(out).startswith(
         "1 new node, 25 known nodes skipped, 3 new edges, 2 labels added, 1 changed, 0 nodes "
         "forgotten; the learner knows 26 nodes and 3 classes"
@@ -243,10 +257,8 @@ def test_a_dump_that_has_grown_is_given_again(
     ]
     (tmp_path / "nodes.csv").write_text(LATER_NODES.replace("n24,,0,3", "n24,,0,1"))
     (tmp_path / "ids").write_text("".join(f"n{i}\n" for i in range(26)))
-    if where == "service":  # the learner behind it is not as wide as a new one would be
-        LearnerFolder.open(tmp_path / "at-once", make=request.getfixturevalue("learner")).close()
     call("ingest", "at-once", *TABLES[:4], "--batch", "50")
-    asked = [call("predict", *who, "ids")[0] for who in ((target, *extra), ("at-once",))]
+    asked = [call("predict", who, "ids")[0] for who in ("learner", "at-once")]
     told, at_once = ([line.split(",") for line in out.splitlines()[1:]] for out in asked)
     assert [row[:2] for row in told] == [row[:2] for row in at_once]
     probabilities = [[float(row[2]) for row in rows] for rows in (told, at_once)]
@@ -254,8 +266,8 @@ def test_a_dump_that_has_grown_is_given_again(
     assert probabilities[0] == pytest.approx(probabilities[1], abs=0.01)
 
 
+@pytest.mark.usefixtures("filled")
 def test_edges_labels_and_nodes_to_forget_come_alone(call: Call, tmp_path: Path) -> None:
-    call("ingest", "learner", *TABLES)
     (tmp_path / "e.csv").write_text("source,target,weight\nn1,n0,2\nn0,n2,3\n")
     out, err = call("ingest", "learner", "--edges", "e.csv")
     assert summary(out).startswith("0 new nodes, 0 known nodes skipped, 1 new edge, 0 labels added")
@@ -270,14 +282,9 @@ def test_edges_labels_and_nodes_to_forget_come_alone(call: Call, tmp_path: Path)
     assert summary(out).startswith("0 new nodes, 24 known nodes skipped, 0 new edges")
 
 
-@pytest.mark.parametrize("where", ["folder", "service"])
-def test_tables_say_what_changes(
-    where: str, call: Call, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    target, extra = "learner", ()
-    if where == "service":
-        target, tokens = request.getfixturevalue("service")
-        extra = ("--token-file", str(tokens))
+def test_tables_say_what_changes(call: Call, tmp_path: Path, service: tuple[str, Path]) -> None:
+    target, tokens = service
+    extra = ("--token-file", str(tokens))
     call("ingest", target, *TABLES, *extra)
     (tmp_path / "n.csv").write_text(
         "id,label,f,g,op\nn0,,9,9,update\nn1,,,,forget\nx,,1,1,update\n"
@@ -319,9 +326,9 @@ def test_a_stream_into_a_service_and_all_predictions_out(
     assert err.startswith(f"error: line 9: {url}: edge 0 joins 'n0' and 'n3', but node 'n3' is not")
 
 
+@pytest.mark.usefixtures("filled")
 def test_predictions_are_written_as_the_name_says(call: Call, tmp_path: Path) -> None:
     pq = pytest.importorskip("pyarrow.parquet")
-    call("ingest", "learner", *TABLES)
     (tmp_path / "ids").write_text("n4\nn9\n")
     call("predict", "learner", "ids", "--out", "told.parquet")
     table = pq.read_table("told.parquet")
@@ -355,8 +362,8 @@ def test_a_node_that_nobody_knows_is_found_before_anything_is_taken_in(
     assert "node 'n99' is not in the graph" in call("predict", "learner", "ids", expect=2)[1]
 
 
+@pytest.mark.usefixtures("filled")
 def test_what_to_ask_next(call: Call, tmp_path: Path, service: tuple[str, Path]) -> None:
-    call("ingest", "learner", *TABLES)
     told = json.loads(call("suggest", "learner", "-n", "2", "--json")[0])["suggestions"]
     with LearnerFolder.of(tmp_path / "learner", readonly=True) as folder:
         found = folder.learner.suggest(2)
@@ -377,9 +384,9 @@ def test_what_to_ask_next(call: Call, tmp_path: Path, service: tuple[str, Path])
     assert "must end in .csv" in call("suggest", "learner", "--out", "a.txt", expect=2)[1]
 
 
+@pytest.mark.usefixtures("filled")
 def test_why_a_node_is_classified_as_it_is(call: Call, service: tuple[str, Path]) -> None:
     url, tokens = service
-    call("ingest", "learner", *TABLES)
     call("ingest", url, "--token-file", str(tokens), *TABLES)
     told = json.loads(call("explain", "learner", "n4", "-n", "3", "--json")[0])
     assert [told["id"], told["known"], len(told["voices"])] == ["n4", None, 3]
@@ -419,9 +426,9 @@ def lay_dump(tmp_path: Path) -> tuple[str, ...]:
     return ("--nodes", "n2.csv", "--edges", "e2.csv")
 
 
+@pytest.mark.usefixtures("filled")
 def test_sync_leaves_what_the_dump_has_and_nothing_else(call: Call, tmp_path: Path) -> None:
     dump = lay_dump(tmp_path)
-    call("ingest", "learner", *TABLES)
     done = json.loads(call("ingest", "learner", *dump, "--sync", "--json")[0])
     counts = ("new_nodes", "forgotten", "updated_nodes", "known_nodes", "new_edges")
     assert [done[name] for name in counts] == [3, 3, 22, 0, 12]
@@ -436,9 +443,9 @@ def test_sync_leaves_what_the_dump_has_and_nothing_else(call: Call, tmp_path: Pa
     assert not err
 
 
+@pytest.mark.usefixtures("filled")
 def test_a_sync_that_was_stopped_goes_on(call: Call, tmp_path: Path, monkeypatch: Any) -> None:
     dump = lay_dump(tmp_path)
-    call("ingest", "learner", *TABLES)
     upsert, calls = LearnerFolder.upsert, []
 
     def stopped(self: LearnerFolder, delta: Any) -> Any:
@@ -467,10 +474,10 @@ def test_a_sync_that_was_stopped_goes_on(call: Call, tmp_path: Path, monkeypatch
         (NODES, "source,target\n", "has none of the 23 edges that are known"),
     ],
 )
+@pytest.mark.usefixtures("filled")
 def test_a_sync_that_would_leave_nothing_is_refused_unless_told(
     call: Call, tmp_path: Path, nodes: str | None, edges: str | None, said: str
 ) -> None:
-    call("ingest", "learner", *TABLES)
     given = []
     for name, text in (("nodes", nodes), ("edges", edges)):
         if text is not None:
@@ -487,10 +494,10 @@ def test_a_sync_that_would_leave_nothing_is_refused_unless_told(
     assert done["forgotten" if edges is None else "removed_edges"] == (25 if edges is None else 23)
 
 
+@pytest.mark.usefixtures("filled")
 def test_an_edge_of_a_dump_to_a_node_that_goes_is_one_to_an_unknown_node(
     call: Call, tmp_path: Path
 ) -> None:
-    call("ingest", "learner", *TABLES)
     (tmp_path / "fewer.csv").write_text("\n".join(NODES.splitlines()[:-1]))  # n24 is gone
     given = ("ingest", "learner", "--nodes", "fewer.csv", "--edges", "edges.csv", "--sync")
     _, err = call(*given, expect=2)

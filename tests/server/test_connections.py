@@ -7,16 +7,15 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from threading import Thread
-from typing import Any
+from typing import Any, cast
 
 import pytest
+import uvicorn
 
-from evergraph.server import running
 from evergraph.server.limits import Limits
-from evergraph.server.running import bind, server_for
+from served import served
 from waiting import until
 
 ASK = b"GET /v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -26,13 +25,13 @@ Serve = Callable[..., "Small"]
 
 
 class Small:
-    """An application with little behind it, at a port of its own."""
+    """An application with little behind it."""
 
-    def __init__(self, port: int, server: Any) -> None:
-        self.port = port
-        self.server = server
+    def __init__(self) -> None:
         self.gate = asyncio.Event()
         self.held = 0
+        self.opened: list[socket.socket] = []
+        self.port, self.server = 0, cast("uvicorn.Server", None)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
@@ -42,20 +41,16 @@ class Small:
             while not self.gate.is_set():
                 await asyncio.sleep(0.01)
         said = scope["client"][0].encode()
-        body = said if scope["path"] != "/large" else b" " * 20_000_000
-        length = (b"content-length", b"%d" % len(body))
+        length = (b"content-length", b"%d" % len(said))
         await send({"type": "http.response.start", "status": 200, "headers": [length]})
-        await send({"type": "http.response.body", "body": body})
+        await send({"type": "http.response.body", "body": said})
 
-    def connect(self, address: str = "127.0.0.1") -> socket.socket:
-        found = socket.create_connection(("127.0.0.1", self.port), 20, (address, 0))
-        self.opened.append(found)
-        return found
+    def connect(self) -> socket.socket:
+        self.opened.append(socket.create_connection(("127.0.0.1", self.port), 20))
+        return self.opened[-1]
 
-    opened: list[socket.socket]
-
-    def ask(self, request: bytes = ASK, address: str = "127.0.0.1") -> bytes:
-        line = self.connect(address)
+    def ask(self, request: bytes = ASK) -> bytes:
+        line = self.connect()
         line.sendall(request)
         return line.recv(65_536)
 
@@ -65,18 +60,11 @@ def serve() -> Iterator[Serve]:
     """Return what begins to serve with some limits."""
     with ExitStack() as all_of_them:
 
-        def begin(**given: Any) -> Small:
-            proxies = given.pop("proxies", ())
-            bound = bind("127.0.0.1", 0)
-            bound.listen()
-            app = Small(bound.getsockname()[1], None)
-            app.opened = []
-            app.server = server_for(app, limits=Limits(**given), proxies=proxies)
-            thread = Thread(target=app.server.run, kwargs={"sockets": [bound]})
-            thread.start()
-            all_of_them.callback(thread.join)
+        def begin(*, proxies: Sequence[str] = (), **limits: Any) -> Small:
+            app = Small()
+            given = {"limits": Limits(**limits), "proxies": proxies}
+            app.port, app.server = all_of_them.enter_context(served(app, **given))
             all_of_them.callback(lambda: [line.close() for line in app.opened])
-            all_of_them.callback(setattr, app.server, "should_exit", True)
             all_of_them.callback(app.gate.set)
             return app
 
@@ -192,8 +180,3 @@ def test_files_are_asked_for_and_a_warning_says_where_they_are_too_few() -> None
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["300", "400"]
     assert "lets this process open 400 files" in done.stderr
-
-
-def test_without_httptools_uvicorn_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "installed", lambda name: False)
-    assert running._protocol(Limits()) == "auto"

@@ -36,16 +36,16 @@ def lines() -> Iterator[Any]:
     log.setLevel(before)
 
 
-def test_every_answer_has_an_id(client: TestClient) -> None:
-    assert client.get("/healthz", headers=NAMED).headers.get_list("x-request-id") == ["proxy-7"]
-    made = {client.get("/healthz").headers["x-request-id"] for _ in range(3)}
+def test_every_answer_has_an_id(lasting: TestClient) -> None:
+    assert lasting.get("/healthz", headers=NAMED).headers.get_list("x-request-id") == ["proxy-7"]
+    made = {lasting.get("/healthz").headers["x-request-id"] for _ in range(3)}
     assert len(made) == 3
     for bad in (b"x" * 65, b"two words", b"\xc3\xa5", b""):
-        answer = client.get("/healthz", headers={"X-Request-Id": bad})
+        answer = lasting.get("/healthz", headers={"X-Request-Id": bad})
         assert answer.headers["x-request-id"].encode() not in (bad, b"")
-    answer = client.post("/v1/predictions", json={"ids": ["a"]}, headers=NAMED)
+    answer = lasting.post("/v1/predictions", json={"ids": ["a"]}, headers=NAMED)
     assert answer.headers["x-request-id"] == "proxy-7"
-    assert client.get("/nowhere", headers=NAMED).headers["x-request-id"] == "proxy-7"
+    assert lasting.get("/nowhere", headers=NAMED).headers["x-request-id"] == "proxy-7"
 
 
 def test_a_change_is_one_line_that_says_what_and_who(serve: Any, first: Any, lines: Any) -> None:
@@ -74,25 +74,25 @@ def test_a_change_is_one_line_that_says_what_and_who(serve: Any, first: Any, lin
     assert (facts[1]["labels"], facts[2]["forgotten"], facts[3]["nodes"]) == (1, 1, 1)
 
 
-def test_a_change_that_is_refused_is_no_change(client: TestClient, lines: Any) -> None:
-    assert client.post("/v1/forget", json={"ids": ["nobody"]}).status_code == 404
+def test_a_change_that_is_refused_is_no_change(lasting: TestClient, lines: Any) -> None:
+    assert lasting.post("/v1/forget", json={"ids": ["nobody"]}).status_code == 404
     assert not [line for line in lines() if line["logger"] == "evergraph.audit"]
 
 
 def test_what_fails_is_logged_with_the_id(
-    client: TestClient, lines: Any, monkeypatch: pytest.MonkeyPatch
+    lasting: TestClient, lines: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stopped(waiting: Any) -> None:
         for each in waiting:
             each.refuse(StoppedError("the disk failed"))
 
-    monkeypatch.setattr(client.folder.waiting, "_take", stopped)
-    assert client.post("/v1/forget", json={"ids": ["a"]}, headers=NAMED).status_code == 503
+    monkeypatch.setattr(lasting.folder.waiting, "_take", stopped)
+    assert lasting.post("/v1/forget", json={"ids": ["a"]}, headers=NAMED).status_code == 503
     (line,) = (line for line in lines() if line["level"] == "WARNING")
     assert line["request_id"] == "proxy-7"
     assert line["message"] == "POST /v1/forget answered 503: the disk failed"
-    monkeypatch.setattr(type(client.folder.learner.frozen()), "ids_from", None)
-    answer = client.get("/v1/ids", headers=NAMED)
+    monkeypatch.setattr(type(lasting.folder.learner.frozen()), "ids_from", None)
+    answer = lasting.get("/v1/ids", headers=NAMED)
     assert answer.status_code == 500
     assert answer.json()["error"].endswith("proxy-7")
     assert "TypeError" in next(line for line in lines() if line["level"] == "ERROR")["exception"]

@@ -59,11 +59,11 @@ def test_metrics_are_read_strictly(client: TestClient) -> None:
 
 
 def test_a_learner_that_stopped_is_seen(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch
+    lasting: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stopped = replace(client.folder.status(), stopped="the disk failed")
-    monkeypatch.setattr(client.folder, "status", lambda: stopped)
-    metrics = watched(client)
+    stopped = replace(lasting.folder.status(), stopped="the disk failed")
+    monkeypatch.setattr(lasting.folder, "status", lambda: stopped)
+    metrics = watched(lasting)
     assert (value(metrics, "stopped"), value(metrics, "ready")) == (1, 0)
 
 

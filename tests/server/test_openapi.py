@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from typing import Any
 
@@ -12,8 +13,8 @@ from hypothesis.errors import Unsatisfiable
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
 from evergraph.server.auth import Tokens
+from evergraph.server.bodies import DeltaBody
 from evergraph.server.limits import Limits
-from evergraph.server.payloads import DeltaBody
 
 schemathesis: Any = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
 from schemathesis.checks import not_a_server_error  # noqa: E402
@@ -61,6 +62,9 @@ def document(learner: Any, first: Any, live: Any, tmp_path_factory: pytest.TempP
     return schemathesis.openapi.from_url(f"{live(app)}/openapi.json", wait_for_schema=10)
 
 
+EXAMPLES = 8 if os.environ.get("HYPOTHESIS_PROFILE", "gate") == "gate" else 100
+
+
 @pytest.mark.parametrize("mode", list(schemathesis.GenerationMode))
 @pytest.mark.parametrize("path", ROUTES)
 def test_a_route_keeps_to_the_document(document: Any, path: str, mode: Any) -> None:
@@ -68,7 +72,7 @@ def test_a_route_keeps_to_the_document(document: Any, path: str, mode: Any) -> N
 
     @given(document[path][ROUTES[path]].as_strategy(generation_mode=mode))
     @settings(
-        max_examples=30,
+        max_examples=EXAMPLES,
         deadline=None,
         phases=(Phase.explicit, Phase.generate),
         suppress_health_check=list(HealthCheck),

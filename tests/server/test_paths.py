@@ -29,7 +29,7 @@ def raising(error: Exception) -> Callable[..., Any]:
 )
 @pytest.mark.parametrize("kind", [StoppedError, ResourceError, DataError])
 def test_a_refusal_names_files_by_their_names(
-    client: Any,
+    lasting: Any,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     kind: type[Exception],
@@ -37,12 +37,12 @@ def test_a_refusal_names_files_by_their_names(
     path: str,
     body: Any,
 ) -> None:
-    folder = client.folder
+    folder = lasting.folder
     error = kind(f"{folder.path / 'journal.sqlite'}: the disk is full")
     monkeypatch.setattr(folder.waiting, "_take", lambda all_: [each.refuse(error) for each in all_])
     monkeypatch.setattr(folder, "upsert", raising(error))
     with caplog.at_level(logging.WARNING):
-        answer = getattr(client, method)(path, json=body)
+        answer = getattr(lasting, method)(path, json=body)
     assert answer.status_code in (422, 503, 507)
     assert answer.json() == {"error": "journal.sqlite: the disk is full"}
     assert str(folder.path / "journal.sqlite") in caplog.text
@@ -70,25 +70,25 @@ def test_a_learner_that_stopped_says_why_without_its_folder(client: Any) -> None
 
 
 def test_predictions_are_refused_without_paths_too(
-    client: Any, monkeypatch: pytest.MonkeyPatch
+    lasting: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    error = ResourceError(f"{client.folder.path}: the disk is full")
-    monkeypatch.setattr(client.folder.learner.frozen(), "answer", raising(error))
-    answer = client.post("/v1/predictions", json={"ids": ["a"]})
+    error = ResourceError(f"{lasting.folder.path}: the disk is full")
+    monkeypatch.setattr(lasting.folder.learner.frozen(), "answer", raising(error))
+    answer = lasting.post("/v1/predictions", json={"ids": ["a"]})
     assert answer.json() == {"error": "learner: the disk is full"}
 
 
 def test_what_the_database_says_is_told_without_its_path(
-    client: Any, monkeypatch: pytest.MonkeyPatch
+    lasting: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from evergraph.online.folder.sqlite_file import sound
 
     def last(_: str) -> None:
-        with sound(client.folder.path / "journal.sqlite"):
+        with sound(lasting.folder.path / "journal.sqlite"):
             raise sqlite3.DatabaseError("database disk image is malformed")
 
-    monkeypatch.setattr(client.folder, "last_key", last)
-    answer = client.get("/v1/keys?prefix=a")
+    monkeypatch.setattr(lasting.folder, "last_key", last)
+    answer = lasting.get("/v1/keys?prefix=a")
     assert answer.json()["error"].startswith("journal.sqlite: cannot be used")
 
 
@@ -106,6 +106,6 @@ def test_paths_become_names(said: str, told: str) -> None:
     assert without_paths(ResourceError(said), Path("/srv/my data/learner")) == told
 
 
-def test_an_id_that_looks_like_a_path_stays_as_it_is(client: Any) -> None:
-    answer = client.post("/v1/predictions", json={"ids": ["/etc/a/b"]})
+def test_an_id_that_looks_like_a_path_stays_as_it_is(lasting: Any) -> None:
+    answer = lasting.post("/v1/predictions", json={"ids": ["/etc/a/b"]})
     assert answer.json() == {"error": "node '/etc/a/b' is not in the graph"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -14,9 +13,8 @@ from fastapi.testclient import TestClient
 from evergraph.core.errors import UnknownNodeError
 from evergraph.online.heads.fused import FusedScorer
 from evergraph.online.view import FEW, Answer, LearnerView
-from evergraph.server import http as http_module
 from evergraph.server import service as service_module
-from evergraph.server.http import RefusedError, as_json
+from evergraph.server.http import RefusedError
 from evergraph.server.routes import after_in
 from evergraph.server.workers import Together
 
@@ -112,17 +110,6 @@ def test_one_node_by_its_address(lasting: TestClient) -> None:
     assert told == lasting.post("/v1/predictions", json={"ids": [3], "all": True}).json()
     assert lasting.get("/v1/predictions/nobody").status_code == 404
     assert lasting.get("/v1/predictions/nobody?integer=true").status_code == 422
-
-
-def test_json_is_the_same_without_orjson(monkeypatch: pytest.MonkeyPatch) -> None:
-    value = {"seq": 1, "predictions": [{"id": "é", "probability": 1e-7}]}
-    fast = as_json(value)
-    monkeypatch.setattr(http_module, "installed", lambda package: False)
-    http_module._dumps.cache_clear()
-    try:
-        assert json.loads(as_json(value)) == json.loads(fast) == value
-    finally:
-        http_module._dumps.cache_clear()
 
 
 @pytest.mark.parametrize("text", [b"after=", b"after=-1", b"after=1.5", b"after=9" + b"9" * 19])

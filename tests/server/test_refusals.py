@@ -23,62 +23,116 @@ JSON = {"Content-Type": "application/json"}
 READ, WRITE = "r" * 20, "w" * 20
 
 
+TWICE = " must come once in an object, and comes twice"
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status", "said"),
     [
-        ("predictions", {"ids": ["nobody"]}, 404, "node 'nobody' is not in the graph"),
-        ("predictions", {"ids": ["1"]}, 404, "node '1' is not in the graph"),
-        ("predictions", {"ids": [True]}, 422, "ids[0]: must be a string"),
-        ("predictions", {"ids": [""]}, 422, "ids[0]: must be a string of 1 to 1024 characters"),
-        ("predictions", {"ids": [2**63]}, 422, "ids[0]: must be"),
-        ("predictions", {}, 422, "ids: field required"),
-        ("predictions", {"ids": ["a"], "every": 1}, 422, "every: extra inputs"),
-        ("forget", {"ids": ["nobody"]}, 404, "'nobody'"),
-        ("forget", {"ids": ["a", "a"]}, 409, "'a' comes twice"),
-        ("forget", {"ids": []}, 422, "ids: "),
-        ("labels", {"labels": [["nobody", "x"]]}, 404, "'nobody'"),
-        ("labels", {"labels": [["a", None]]}, 422, "labels[0][1]: must be"),
-        ("labels", {"labels": [["a"]]}, 422, "labels[0]"),
-        ("deltas", {"nodes": ["a"], "features": [[1, 2]]}, 409, "node 'a' is in the graph already"),
-        ("deltas", {"nodes": ["n", "n"], "features": [[1, 2], [1, 2]]}, 409, "'n' comes twice"),
-        ("deltas", {"nodes": ["n"], "features": [[1, 2, 3]]}, 422, "3 columns"),
-        ("deltas", {"nodes": ["n"], "features": []}, 422, "features"),
-        ("deltas", {"nodes": ["n", "m"], "features": [[1, 2], [1]]}, 422, "rows of one width"),
-        ("deltas", {"nodes": ["n"], "features": [[1, 1e39]]}, 422, "must be finite"),
-        ("deltas", {"nodes": ["n"], "features": [[1, "2"]]}, 422, "features[0][1]"),
-        ("deltas", {"nodes": ["n"], "features": [[1, 2]], "labels": ["x", "y"]}, 422, "labels"),
-        ("deltas", NEW | {"edges": [["n", "nowhere"]]}, 422, "'nowhere' is not in the graph"),
-        ("deltas", NEW | {"late": [["nobody", "x"]]}, 404, "'nobody'"),
-        ("deltas", NEW | {"key": "first"}, 409, "the key 'first' belongs to delta 1"),
-        ("deltas", NEW | {"key": ""}, 422, "key: "),
-        ("deltas", {"removed_edges": [["b", "c"]]}, 404, "the graph has no such edge"),
-        ("deltas", {"removed_edges": [["a", "b"], ["b", "a"]]}, 404, "removed edge 1 joins 'b'"),
-        ("deltas", {"removed_edges": [["a", "nobody"]]}, 404, "the graph has no such edge"),
-        ("deltas", {"removed_edges": [["a"]]}, 422, "removed_edges[0]"),
+        # What a change or a question says; bytes are JSON as it is sent, None is a GET.
+        ("/v1/predictions", {"ids": ["nobody"]}, 404, "node 'nobody' is not in the graph"),
+        ("/v1/predictions", {"ids": ["1"]}, 404, "node '1' is not in the graph"),
+        ("/v1/predictions", {"ids": [True]}, 422, "ids[0]: must be a string"),
+        ("/v1/predictions", {"ids": [""]}, 422, "ids[0]: must be a string of 1 to 1024 characters"),
+        ("/v1/predictions", {"ids": [2**63]}, 422, "ids[0]: must be"),
+        ("/v1/predictions", {}, 422, "ids: field required"),
+        ("/v1/predictions", {"ids": ["a"], "every": 1}, 422, "every: extra inputs"),
+        ("/v1/forget", {"ids": ["nobody"]}, 404, "'nobody'"),
+        ("/v1/forget", {"ids": ["a", "a"]}, 409, "'a' comes twice"),
+        ("/v1/forget", {"ids": []}, 422, "ids: "),
+        ("/v1/labels", {"labels": [["nobody", "x"]]}, 404, "'nobody'"),
+        ("/v1/labels", {"labels": [["a", None]]}, 422, "labels[0][1]: must be"),
+        ("/v1/labels", {"labels": [["a"]]}, 422, "labels[0]"),
         (
-            "deltas",
+            "/v1/deltas",
+            {"nodes": ["a"], "features": [[1, 2]]},
+            409,
+            "node 'a' is in the graph already",
+        ),
+        ("/v1/deltas", {"nodes": ["n", "n"], "features": [[1, 2], [1, 2]]}, 409, "'n' comes twice"),
+        ("/v1/deltas", {"nodes": ["n"], "features": [[1, 2, 3]]}, 422, "3 columns"),
+        ("/v1/deltas", {"nodes": ["n"], "features": []}, 422, "features"),
+        ("/v1/deltas", {"nodes": ["n", "m"], "features": [[1, 2], [1]]}, 422, "rows of one width"),
+        ("/v1/deltas", {"nodes": ["n"], "features": [[1, 1e39]]}, 422, "must be finite"),
+        ("/v1/deltas", {"nodes": ["n"], "features": [[1, "2"]]}, 422, "features[0][1]"),
+        ("/v1/deltas", {"nodes": ["n"], "features": [[1, 2]], "labels": ["x", "y"]}, 422, "labels"),
+        ("/v1/deltas", NEW | {"edges": [["n", "nowhere"]]}, 422, "'nowhere' is not in the graph"),
+        ("/v1/deltas", NEW | {"late": [["nobody", "x"]]}, 404, "'nobody'"),
+        ("/v1/deltas", NEW | {"key": "first"}, 409, "the key 'first' belongs to delta 1"),
+        ("/v1/deltas", NEW | {"key": ""}, 422, "key: "),
+        ("/v1/deltas", {"removed_edges": [["b", "c"]]}, 404, "the graph has no such edge"),
+        (
+            "/v1/deltas",
+            {"removed_edges": [["a", "b"], ["b", "a"]]},
+            404,
+            "removed edge 1 joins 'b'",
+        ),
+        ("/v1/deltas", {"removed_edges": [["a", "nobody"]]}, 404, "the graph has no such edge"),
+        ("/v1/deltas", {"removed_edges": [["a"]]}, 422, "removed_edges[0]"),
+        (
+            "/v1/deltas",
             {"edges": [["b", "c"]], "weights": [-1]},
             422,
             "edge 0 has weight -1.0: expected",
         ),
-        ("deltas", {"edges": [["b", "c"]], "weights": [1, 2]}, 422, "not 2 for 1 edges"),
-        ("deltas", {"edges": [["b", "c"]], "weights": ["1"]}, 422, "weights[0]"),
-        ("deltas", {"weights": [1]}, 422, "a delta must bring"),
-        ("deltas", {"updated": ["nobody"], "updated_features": [[1, 2]]}, 404, "'nobody'"),
-        ("deltas", {"updated": ["a"]}, 422, "updated_features have shape (0, 0)"),
-        ("deltas", {"updated": ["a"], "updated_features": [[1]]}, 422, "1 columns"),
-        ("deltas", {"updated": ["a"] * 2, "updated_features": [[1, 2]] * 2}, 409, "comes twice"),
-        ("deltas", {}, 422, "a delta must bring"),
-        ("deltas", [], 422, "body: input should be an object"),
+        ("/v1/deltas", {"edges": [["b", "c"]], "weights": [1, 2]}, 422, "not 2 for 1 edges"),
+        ("/v1/deltas", {"edges": [["b", "c"]], "weights": ["1"]}, 422, "weights[0]"),
+        ("/v1/deltas", {"weights": [1]}, 422, "a delta must bring"),
+        ("/v1/deltas", {"updated": ["nobody"], "updated_features": [[1, 2]]}, 404, "'nobody'"),
+        ("/v1/deltas", {"updated": ["a"]}, 422, "updated_features have shape (0, 0)"),
+        ("/v1/deltas", {"updated": ["a"], "updated_features": [[1]]}, 422, "1 columns"),
+        (
+            "/v1/deltas",
+            {"updated": ["a"] * 2, "updated_features": [[1, 2]] * 2},
+            409,
+            "comes twice",
+        ),
+        ("/v1/deltas", {}, 422, "a delta must bring"),
+        ("/v1/deltas", [], 422, "body: input should be an object"),
+        ("/v1/compact", {"keys": True}, 422, "keys: goes with"),
+        ("/v1/compact", {"names": True}, 422, "names: goes with"),
+        ("/v1/compact", {"now": 1}, 422, "now: "),
+        ("/v1/compact", {"other": True}, 422, "other: extra inputs"),
+        ("/v1/compact", [], 422, "body: "),
+        # Addresses and their parameters.
+        ("/v1/nodes/nobody", None, 404, "node 'nobody' is not in the graph"),
+        ("/v1/nodes/a?integer=true", None, 422, "an integer id must be a whole number"),
+        ("/v1/nodes/a?limit=0", None, 422, "limit: "),
+        ("/v1/nodes/a?limit=many", None, 422, "limit: "),
+        ("/v2/status", None, 404, "there is nothing at /v2/status"),
+        ("/v1/deltas", None, 405, "/v1/deltas does not take GET"),
+        ("/v1/ids?limt=3", None, 400, "there is no parameter 'limt' here: did you mean 'limit'"),
+        ("/v1/ids?x=3", None, 400, "there is no parameter 'x' here: it takes start, limit, after"),
+        ("/v1/ids?start=1&start=2", None, 400, "parameter 'start' must come once, and comes twice"),
+        ("/v1/predictions/a?integr=1", None, 400, "did you mean 'integer'"),
+        ("/v1/predictions?aftr=1", {"ids": ["a"]}, 400, "did you mean 'after'"),
+        ("/v1/deltas?key=a", {}, 400, "there is no parameter 'key' here: it takes none"),
+        ("/v1/compact?now=true", {}, 400, "it takes none"),
+        ("/v1/backup?full=1", None, 400, "it takes none"),
+        ("/v1/status?verbose", None, 400, "it takes none"),
+        ("/metrics?name=up", None, 400, "it takes none"),
+        ("/healthz?full=1", None, 400, "it takes none"),
+        ("/readyz?full=1", None, 400, "it takes none"),
+        ("/?x=1", None, 400, "it takes none"),
+        # Keys that come twice in an object.
+        ("/v1/predictions", b'{"ids": ["a"], "ids": ["b"]}', 400, TWICE),
+        ("/v1/predictions", rb'{"ids": ["a"], "\u0069ds": ["b"]}', 400, TWICE),
+        ("/v1/predictions", rb'{"ids": ["a\":b"], "ids"  : ["c:d"]}', 400, TWICE),
+        ("/v1/deltas", b'{"nodes": ["n"], "features": [[1, 2]], "nodes": ["m"]}', 400, TWICE),
+        ("/v1/upsert", b'{"edges": [["a", "c"]], "edges": [["a", "b"]]}', 400, TWICE),
+        ("/v1/upsert", b'{"rows": [{"id": "n", "p": 1, "q": 2, "p": 3}]}', 400, TWICE),
+        ("/v1/labels", b'{"labels": [["c", "x"]], "labels": [["c", "y"]]}', 400, TWICE),
+        ("/v1/forget", b'{"ids": ["a"], "ids": ["b"]}', 400, TWICE),
+        ("/v1/compact", b'{"now": true, "now": false}', 400, TWICE),
     ],
 )
-def test_bad_contents(
-    client: TestClient, fingerprint: Any, path: str, body: Any, status: int, said: str
+def test_what_is_refused_has_its_status_and_changes_nothing(
+    lasting: TestClient, fingerprint: Any, path: str, body: Any, status: int, said: str
 ) -> None:
-    before = fingerprint(client)
-    answer = client.post(f"/v1/{path}", json=body)
-    refused(answer, status, said)
-    assert fingerprint(client) == before
+    before = fingerprint(lasting)
+    sent = {"content": body, "headers": JSON} if isinstance(body, bytes) else {"json": body}
+    refused(lasting.get(path) if body is None else lasting.post(path, **sent), status, said)
+    assert fingerprint(lasting) == before
 
 
 @pytest.mark.parametrize(
@@ -100,31 +154,16 @@ def test_bad_contents(
     ],
 )
 def test_bad_bytes_and_headers(
-    client: TestClient,
+    lasting: TestClient,
     fingerprint: Any,
     content: bytes,
     headers: dict[str, str],
     status: int,
     said: str,
 ) -> None:
-    before = fingerprint(client)
-    refused(client.post("/v1/deltas", content=content, headers=headers), status, said)
-    assert fingerprint(client) == before
-
-
-@pytest.mark.parametrize(
-    ("path", "status", "said"),
-    [
-        ("/v1/nodes/nobody", 404, "node 'nobody' is not in the graph"),
-        ("/v1/nodes/a?integer=true", 422, "an integer id must be a whole number"),
-        ("/v1/nodes/a?limit=0", 422, "limit: "),
-        ("/v1/nodes/a?limit=many", 422, "limit: "),
-        ("/v2/status", 404, "there is nothing at /v2/status"),
-        ("/v1/deltas", 405, "/v1/deltas does not take GET"),
-    ],
-)
-def test_bad_paths(client: TestClient, path: str, status: int, said: str) -> None:
-    refused(client.get(path), status, said)
+    before = fingerprint(lasting)
+    refused(lasting.post("/v1/deltas", content=content, headers=headers), status, said)
+    assert fingerprint(lasting) == before
 
 
 def test_nothing_is_predicted_before_anything_is_learned(serve: Any) -> None:
@@ -136,7 +175,7 @@ def test_nothing_is_predicted_before_anything_is_learned(serve: Any) -> None:
 
 
 def test_large_bodies_are_refused_unread(serve: Any, first: Any) -> None:
-    service = serve(body=1000, nodes=3)
+    service = serve(json=1000, nodes=3)
     assert service.post("/v1/deltas", json=first | {"key": "k" * 100}).status_code == 413
     sent = []
 
@@ -145,7 +184,7 @@ def test_large_bodies_are_refused_unread(serve: Any, first: Any) -> None:
             sent.append(1000)
             yield b" " * 1000
 
-    said = "the body must have at most 1000 bytes"
+    said = "a body of JSON must have at most 1000 bytes"
     refused(service.post("/v1/deltas", content=endless(), headers=JSON), 413, said)
     declared = JSON | {"Content-Length": str(100_000_000)}
     refused(
@@ -181,10 +220,10 @@ def test_tokens(serve: Any, first: Any) -> None:
     refused(service.get("/v1/status", headers={"Authorization": f"Basic {READ}"}), 401, "a token")
 
 
-def test_without_tokens_other_names_of_this_machine_are_refused(client: TestClient) -> None:
-    answer = client.get("/v1/status", headers={"Host": "evil.example"})
+def test_without_tokens_other_names_of_this_machine_are_refused(lasting: TestClient) -> None:
+    answer = lasting.get("/v1/status", headers={"Host": "evil.example"})
     refused(answer, 403, "answers to localhost, not to 'evil.example'")
-    assert client.get("/v1/status", headers={"Host": "localhost:9"}).status_code == 200
+    assert lasting.get("/v1/status", headers={"Host": "localhost:9"}).status_code == 200
 
 
 def test_too_many_requests(serve: Any) -> None:
@@ -225,28 +264,28 @@ def test_refused_tokens_are_written_down_and_who_guesses_is_slowed(
     assert not any(guessed[8:] in record.getMessage() for record in lines)
 
 
-def test_nobody_is_sent_to_another_host(client: TestClient) -> None:
+def test_nobody_is_sent_to_another_host(lasting: TestClient) -> None:
     for path in ("/v1/status/", "/v1/keys/", "/healthz/"):
-        answer = client.get(path, headers={"Host": "evil.example"}, follow_redirects=False)
+        answer = lasting.get(path, headers={"Host": "evil.example"}, follow_redirects=False)
         refused(answer, 404, "there is nothing at ")
         assert "location" not in answer.headers
     two = [("Host", "localhost"), ("Host", "evil.example")]
-    refused(client.get("/v1/status", headers=two), 400, "one Host, not 2")
+    refused(lasting.get("/v1/status", headers=two), 400, "one Host, not 2")
 
 
 def test_a_full_disk_is_507(
-    client: TestClient, fingerprint: Any, monkeypatch: pytest.MonkeyPatch
+    lasting: TestClient, fingerprint: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = fingerprint(client)
+    before = fingerprint(lasting)
 
     def full(waiting: Any) -> None:
         for each in waiting:
             each.refuse(ResourceError("journal.sqlite: the disk is full: delta 2 was not taken in"))
 
     with monkeypatch.context() as patch:
-        patch.setattr(client.folder.waiting, "_take", full)
-        refused(client.post("/v1/deltas", json=NEW), 507, "the disk is full")
-    assert fingerprint(client) == before
+        patch.setattr(lasting.folder.waiting, "_take", full)
+        refused(lasting.post("/v1/deltas", json=NEW), 507, "the disk is full")
+    assert fingerprint(lasting) == before
 
 
 def test_a_full_queue_and_a_late_turn_are_503_and_change_nothing(
@@ -335,12 +374,12 @@ def test_a_slow_answer_is_503(serve: Any, first: Any, monkeypatch: pytest.Monkey
 
 
 def test_what_should_not_happen_is_one_sentence_and_a_reference_in_the_log(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    lasting: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    view = client.folder.learner.frozen()
+    view = lasting.folder.learner.frozen()
     monkeypatch.setattr(view, "looked_up", lambda *_, **__: 1 / 0)
     with caplog.at_level(logging.ERROR):
-        answer = client.get("/v1/nodes/a")
+        answer = lasting.get("/v1/nodes/a")
     refused(answer, 500, "its reference in the log is ")
     reference = answer.json()["error"].split()[-1]
     assert any(reference in record.message and record.exc_info for record in caplog.records)
@@ -367,55 +406,8 @@ def test_more_new_classes_than_a_change_may_bring_are_413(client):
     assert client.post("/v1/deltas", json=many | {"labels": ["p", "q", "x"]}).status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("predictions", '{"ids": ["a"], "ids": ["b"]}'),
-        ("predictions", r'{"ids": ["a"], "\u0069ds": ["b"]}'),
-        ("predictions", r'{"ids": ["a\":b"], "ids"  : ["c:d"]}'),
-        ("deltas", '{"nodes": ["n"], "features": [[1, 2]], "nodes": ["m"]}'),
-        ("upsert", '{"edges": [["a", "c"]], "edges": [["a", "b"]]}'),
-        ("upsert", '{"rows": [{"id": "n", "p": 1, "q": 2, "p": 3}]}'),
-        ("labels", '{"labels": [["c", "x"]], "labels": [["c", "y"]]}'),
-        ("forget", '{"ids": ["a"], "ids": ["b"]}'),
-        ("compact", '{"now": true, "now": false}'),
-    ],
-)
-def test_a_key_that_comes_twice_is_refused(
-    lasting: TestClient, fingerprint: Any, path: str, body: str
-) -> None:
-    before = fingerprint(lasting)
-    answer = lasting.post(f"/v1/{path}", content=body, headers=JSON)
-    refused(answer, 400, " must come once in an object, and comes twice")
-    assert fingerprint(lasting) == before
-
-
 def test_a_colon_in_a_text_is_no_key(client: TestClient) -> None:
     odd = {"nodes": ['a":"a', "b\\"], "features": [[1, 0], [0, 1]], "labels": ["p:q", None]}
     assert client.post("/v1/deltas", json=odd).status_code == 200
     asked = client.post("/v1/predictions", json={"ids": ['a":"a', "b\\"]})
     assert asked.status_code == 200
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "query", "said"),
-    [
-        ("GET", "/v1/ids", "limt=3", "there is no parameter 'limt' here: did you mean 'limit'"),
-        ("GET", "/v1/ids", "x=3", "there is no parameter 'x' here: it takes start, limit, after"),
-        ("GET", "/v1/ids", "start=1&start=2", "parameter 'start' must come once, and comes twice"),
-        ("GET", "/v1/predictions/a", "integr=1", "did you mean 'integer'"),
-        ("POST", "/v1/predictions", "aftr=1", "did you mean 'after'"),
-        ("POST", "/v1/deltas", "key=a", "there is no parameter 'key' here: it takes none"),
-        ("POST", "/v1/compact", "now=true", "it takes none"),
-        ("GET", "/v1/backup", "full=1", "it takes none"),
-        ("GET", "/v1/status", "verbose", "it takes none"),
-        ("GET", "/metrics", "name=up", "it takes none"),
-        ("GET", "/healthz", "full=1", "it takes none"),
-        ("GET", "/readyz", "full=1", "it takes none"),
-        ("GET", "/", "x=1", "it takes none"),
-    ],
-)
-def test_a_parameter_that_is_not_known_is_refused(
-    lasting: TestClient, method: str, path: str, query: str, said: str
-) -> None:
-    refused(lasting.request(method, f"{path}?{query}", json={"ids": ["a"]}), 400, said)

@@ -17,7 +17,7 @@ from evergraph.server.http import ARROW
 
 
 def test_a_delta_is_learned_and_told_as_the_learner_itself_would(
-    client: TestClient, learner: Any, first: Any
+    lasting: TestClient, learner: Any, first: Any
 ) -> None:
     learned = learner()
     learned.apply(
@@ -29,12 +29,12 @@ def test_a_delta_is_learned_and_told_as_the_learner_itself_would(
         )
     )
     classes, shares = learned.predict_proba(["c", 3])
-    told = client.post("/v1/predictions", json={"ids": ["c", 3], "all": True}).json()
+    told = lasting.post("/v1/predictions", json={"ids": ["c", 3], "all": True}).json()
     assert (told["seq"], told["classes"]) == (1, list(classes))
     for row, expected, label in zip(told["predictions"], shares.tolist(), "xy", strict=True):
         assert row["probabilities"] == expected
         assert (row["label"], row["probability"]) == (label, max(expected))
-    status = client.get("/v1/status").json()
+    status = lasting.get("/v1/status").json()
     assert (status["nodes"], status["edges"], status["labelled"]) == (6, 6, 4)
     assert (status["names"], status["seq"], status["waiting"]) == (["x", "y"], 1, 0)
 
@@ -161,8 +161,8 @@ def test_the_same_key_counts_once(client: TestClient, first: Any, fingerprint: A
     assert client.get("/v1/status").json()["seq"] == 2
 
 
-def test_a_node_is_explained_exactly(client: TestClient) -> None:
-    told = client.get("/v1/nodes/c").json()
+def test_a_node_is_explained_exactly(lasting: TestClient) -> None:
+    told = lasting.get("/v1/nodes/c").json()
     assert (told["label"], told["known"], told["whole"]) == ("x", None, True)
     near = {n["id"]: (n["hops"], n["label"]) for n in told["neighbours"]}
     assert near == {"c": (0, None), "a": (1, "x"), "b": (2, "x")}
@@ -220,14 +220,14 @@ def test_what_was_acknowledged_is_there_after_a_stop(
     assert fingerprint(serve()) == before
 
 
-def test_every_answer_has_safe_headers(client: TestClient) -> None:
+def test_every_answer_has_safe_headers(lasting: TestClient) -> None:
     for path in ("/", "/v1/status", "/nothing"):
-        headers = client.get(path).headers
+        headers = lasting.get(path).headers
         assert headers["content-security-policy"].startswith("default-src 'self';")
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["cache-control"] == "no-store"
-    assert client.get("/healthz").json() == {"status": "ok"}
-    assert client.get("/docs").status_code == 404  # it would load scripts from elsewhere
+    assert lasting.get("/healthz").json() == {"status": "ok"}
+    assert lasting.get("/docs").status_code == 404  # it would load scripts from elsewhere
 
 
 @dataclass(frozen=True)
@@ -268,14 +268,14 @@ def test_a_field_of_a_record_is_written_once(monkeypatch: pytest.MonkeyPatch) ->
     )
 
 
-def test_suggestions_and_alarms_are_those_of_the_learner(client: TestClient) -> None:
-    told = client.get("/v1/suggestions?n=1").json()
-    (found,) = client.folder.learner.suggest(1)  # type: ignore[attr-defined]
+def test_suggestions_and_alarms_are_those_of_the_learner(lasting: TestClient) -> None:
+    told = lasting.get("/v1/suggestions?n=1").json()
+    (found,) = lasting.folder.learner.suggest(1)  # type: ignore[attr-defined]
     assert told == {"seq": 1, "suggestions": [schema.told(found)]}
     assert told["suggestions"][0]["id"] in ("c", 3)
-    assert len(client.get("/v1/suggestions").json()["suggestions"]) == 2
-    assert client.get("/v1/suggestions?n=0").status_code == 422
-    assert client.get("/v1/alarms").json() == {"seq": 1, "alarms": []}
+    assert len(lasting.get("/v1/suggestions").json()["suggestions"]) == 2
+    assert lasting.get("/v1/suggestions?n=0").status_code == 422
+    assert lasting.get("/v1/alarms").json() == {"seq": 1, "alarms": []}
 
 
 def test_an_alarm_is_told_and_logged_once(

@@ -1,4 +1,4 @@
-"""The service as a process of its own: signals, sockets, large bodies."""
+"""The service as a process of its own: signals, sockets, and a process that only reads."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import json
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,9 +19,16 @@ from typing import Any
 
 import psutil
 import pytest
+import torch
+from fastapi.testclient import TestClient
 
 from evergraph.core.errors import ConfigurationError
+from evergraph.online.delta import Delta
+from evergraph.online.folder.journal import Journal
 from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.learner import OnlineLearner
+from evergraph.server.app import create_app
+from evergraph.server.limits import Limits
 from evergraph.server.running import bind, check_address
 
 COMMAND = [sys.executable, "-m", "evergraph.cli.app", "serve"]
@@ -78,7 +87,7 @@ def huge_bodies_are_refused_unread(pid: int, port: int) -> None:
         connection.request("POST", "/v1/deltas", parts, headers, encode_chunked=chunked)
         answer = connection.getresponse()
         assert answer.status == 413
-        assert "at most 32000000 bytes" in json.loads(answer.read())["error"]
+        assert "at most 2000000 bytes" in json.loads(answer.read())["error"]
         connection.close()
     assert psutil.Process(pid).memory_info().rss - before < 80_000_000
 
@@ -132,3 +141,118 @@ def test_a_port_that_is_taken_is_one_sentence() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigurationError, match=f"must be free to listen on, not .*:{port} "):
             bind("127.0.0.1", port)
+
+
+HERE = "http://127.0.0.1:8000"
+QUESTION = {"ids": ["0-0", "0-1", "0-2"], "all": True}
+
+
+def delta(step: int, generator: torch.Generator) -> Delta:
+    """Three nodes that are joined to the first three, so that every delta moves these."""
+    nodes = tuple(f"{step}-{place}" for place in range(3))
+    edges = [(node, f"0-{place}") for place, node in enumerate(nodes)] if step else []
+    features = torch.rand(3, 4, generator=generator)
+    return Delta(nodes=nodes, features=features, labels=("x", "y", None), edges=tuple(edges))
+
+
+def test_a_reader_answers_from_whole_deltas_and_refuses_changes(
+    tmp_path: Path, learner: Any
+) -> None:
+    generator, known, expected = torch.Generator().manual_seed(0), learner(), {}
+    deltas = [delta(step, generator) for step in range(8)]
+    for step, each in enumerate(deltas, 1):
+        known.apply(each)
+        expected[step] = known.predict_proba(QUESTION["ids"])[1]
+    writer = LearnerFolder.open(tmp_path / "learner", make=learner)
+    writer.submit(deltas[0])
+    reader = LearnerFolder.open(tmp_path / "learner", make=learner, readonly=True)
+    with TestClient(create_app(reader, limits=Limits(patience=20.0)), base_url=HERE) as client:
+        teaching = Thread(target=lambda: [writer.submit(each) for each in deltas[1:]])
+        teaching.start()
+        seen = [0]
+        while seen[-1] < 8:
+            answer = client.post(f"/v1/predictions?after={seen[-1] + 1}", json=QUESTION)
+            told = answer.json()
+            rows = torch.tensor([one["probabilities"] for one in told["predictions"]])
+            assert torch.allclose(rows, expected[told["seq"]], atol=1e-5)
+            seen.append(told["seq"])
+        teaching.join()
+        assert seen == sorted(seen)
+        (process,) = client.get("/v1/status").json()["replicas"]
+        assert (process["role"], process["seq"], process["lag"]) == ("reader", 8, 0)
+        assert 'process_seq{process="0",role="reader"} 8.0' in client.get("/metrics").text
+        assert client.get("/readyz").json() == {"status": "ready"}
+        for path, body in (("forget", {"ids": ["0-0"]}), ("compact", {}), ("upsert", None)):
+            sent = body if body is not None else {"nodes": ["n"], "features": [[1.0] * 4]}
+            answer = client.post(f"/v1/{path}", json=sent)
+            assert answer.status_code == 403
+            assert answer.json()["error"].startswith("this process only reads")
+        assert client.get("/v1/keys?prefix=k").status_code == 403
+    writer.close()
+
+
+def test_a_reader_that_cannot_follow_is_told_to_stop(
+    tmp_path: Path, learner: Any, monkeypatch: Any
+) -> None:
+    LearnerFolder.open(tmp_path / "learner", make=learner).close()
+    reader = LearnerFolder.open(tmp_path / "learner", make=learner, readonly=True)
+    killed: list[int] = []
+    monkeypatch.setattr("os.kill", lambda pid, number: killed.append(number))
+    app = create_app(reader)
+    with TestClient(app, base_url=HERE):
+
+        def failing() -> int:
+            raise RuntimeError("on purpose")
+
+        monkeypatch.setattr(reader, "refresh", failing)
+        while not killed:
+            time.sleep(0.01)
+    assert app.state.failed.is_set()
+
+
+MORE = {"nodes": ["d"], "features": [[1.0, 0.1]], "labels": ["x"], "key": "more"}
+
+
+def test_a_broken_disk_is_said_and_ends_the_process(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever supervises it starts it again; what was begun is answered first."""
+    ended: list[int] = []
+    monkeypatch.setattr("os.kill", lambda process, number: ended.append(number))
+
+    def broken(self: Journal, entries: object) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "write", broken)
+        answer = client.post("/v1/deltas", json=MORE)
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    assert "disk I/O error" in answer.json()["error"]
+    told = client.get("/v1/status").json()
+    assert told["seq"] == 1
+    assert "disk I/O error" in told["stopped"]
+    assert client.post("/v1/deltas", json=MORE).status_code == 503
+    assert client.get("/v1/nodes/a").status_code == 200  # what is known is answered
+    assert client.get("/readyz").json()["status"] == "stopped"
+    assert ended == [signal.SIGTERM]
+
+
+def test_a_delta_that_needs_too_much_is_set_aside_and_others_are_taken(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply_batch = OnlineLearner.apply_batch
+
+    def lacking(self: OnlineLearner, deltas: Any) -> Any:
+        if "d" in deltas[0].nodes:
+            raise MemoryError
+        return apply_batch(self, deltas)
+
+    monkeypatch.setattr(OnlineLearner, "apply_batch", lacking)
+    before = client.post("/v1/predictions", json={"ids": ["a"]}).json()
+    answer = client.post("/v1/deltas", json=MORE)
+    assert answer.status_code == 507
+    assert "delta 2 could not be applied (MemoryError)" in answer.json()["error"]
+    assert client.post("/v1/predictions", json={"ids": ["a"]}).json() == before
+    other = MORE | {"nodes": ["e"]}  # with the same key
+    assert client.post("/v1/deltas", json=other).json()["seq"] == 2
+    assert client.get("/v1/status").json()["set_aside"] == 1

@@ -13,9 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -27,11 +25,10 @@ from evergraph.core.errors import ConfigurationError, DataError, ResourceError
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
-from evergraph.server.auth import CurrentTokens, read_tokens
+from evergraph.server.auth import Tls, read_tokens, tls_of
 from evergraph.server.client import Client
-from evergraph.server.limits import Limits
-from evergraph.server.running import Reload, bind, server_for
-from evergraph.server.secret_files import Tls, tls_of
+from evergraph.server.running import Reload
+from served import served
 from waiting import until
 
 READ, WRITE, OTHER = "r" * 20, "w" * 20, "o" * 20
@@ -67,20 +64,6 @@ async def status(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-@contextmanager
-def serving(tls: Tls, app: Any = status, **limits: Any) -> Iterator[tuple[int, Any]]:
-    bound = bind("127.0.0.1", 0)
-    bound.listen()
-    server = server_for(app, limits=Limits(**limits), tls=tls)
-    thread = Thread(target=server.run, kwargs={"sockets": [bound]})
-    thread.start()
-    try:
-        yield bound.getsockname()[1], server
-    finally:
-        server.should_exit = True
-        thread.join()
-
-
 def name_of(port: int, ca: Path) -> str:
     """Return whom a service says it is."""
     context = ssl.create_default_context(cafile=str(ca))
@@ -95,7 +78,7 @@ def name_of(port: int, ca: Path) -> str:
 def test_a_service_is_asked_through_tls_with_its_own_authority(tmp_path: Path) -> None:
     tls = certificate(tmp_path, password="secret")
     assert tls.context.minimum_version == ssl.TLSVersion.TLSv1_2
-    with serving(tls) as (port, _):
+    with served(status, tls=tls) as (port, _):
         url = f"https://127.0.0.1:{port}"
         assert Client(url, ca=tls.cert).status() == {"scheme": "https"}
         with pytest.raises(ResourceError, match="CERTIFICATE_VERIFY_FAILED"):
@@ -110,7 +93,7 @@ def test_commands_believe_the_authority_that_is_named(tmp_path: Path, learner: A
     tls, made = certificate(tmp_path), tmp_path / "copy"
     folder = LearnerFolder.open(tmp_path / "learner", make=learner)
     folder.submit(Delta(nodes="ab", features=torch.eye(2), labels="xy", edges=(("a", "b"),)))
-    with serving(tls, create_app(folder)) as (port, _):
+    with served(create_app(folder), tls=tls) as (port, _):
         url = f"https://127.0.0.1:{port}"
         for words in (["compact", url], ["backup", url, str(made)]):
             refused = CliRunner().invoke(app, words)
@@ -151,7 +134,7 @@ def test_what_is_wrong_changes_nothing(tmp_path: Path, caplog: pytest.LogCapture
     tls, path = certificate(tmp_path), tmp_path / "tokens"
     path.write_text(f"read {READ}\n")
     path.chmod(0o600)
-    tokens = CurrentTokens(read_tokens(path))
+    tokens = read_tokens(path)
     reload = Reload(path, tokens, tls)
     path.write_text(f"read {OTHER}\n")
     kept, good = tls.context, tls.cert.read_text()

@@ -10,23 +10,22 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 from typing import Any
 
 import pytest
-import uvicorn
 
 from evergraph.core.errors import DataError
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.status import Replaying
 from evergraph.server.app import create_app
-from evergraph.server.payloads import DeltaBody
-from evergraph.server.running import bind
+from evergraph.server.bodies import DeltaBody
 from evergraph.server.startup import Notifier, Starting
+from served import served
+from waiting import until
 
 # ``evergraph`` with deltas that take so many seconds to apply: so does a start that must.
 SLOW = """
@@ -51,23 +50,6 @@ def ask(port: int, path: str) -> tuple[int, Any, http.client.HTTPMessage]:
     return answer.status, told, answer.headers
 
 
-@contextmanager
-def running(starting: Starting) -> Iterator[tuple[int, uvicorn.Server, Thread]]:
-    """Serve an application in a thread, until it is told to stop."""
-    bound = bind("127.0.0.1", 0)
-    bound.listen()
-    port = bound.getsockname()[1]
-    server = uvicorn.Server(uvicorn.Config(starting, log_config=None))
-    starting.attend(server, "http://here/")
-    thread = Thread(target=server.run, kwargs={"sockets": [bound]})
-    thread.start()
-    try:
-        yield port, server, thread
-    finally:
-        server.should_exit = True
-        thread.join()
-
-
 def test_it_lives_at_once_and_is_ready_when_it_has_caught_up(
     tmp_path: Path, learner: Any, first: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -82,7 +64,7 @@ def test_it_lives_at_once_and_is_ready_when_it_has_caught_up(
         folder.submit(DeltaBody(**first).delta())
         return create_app(folder)
 
-    with running(starting := Starting(make, notifier=Notifier())) as (port, server, thread):
+    with served(starting := Starting(make, notifier=Notifier())) as (port, _):
         assert told.wait(30)
         assert ask(port, "/healthz")[:2] == (200, {"status": "ok"})
         status, body, headers = ask(port, "/readyz")
@@ -103,8 +85,6 @@ def test_it_lives_at_once_and_is_ready_when_it_has_caught_up(
         assert "listening on http://here/" in caplog.text
         assert starting.app is not None
         kept = starting.app
-        server.should_exit = True
-        thread.join()
     assert kept.state.stopping.is_set()
     with LearnerFolder.open(tmp_path / "learner", make=learner) as again:  # its lock was let go
         assert again.seq == 1
@@ -114,9 +94,8 @@ def test_what_cannot_be_opened_ends_the_server_with_its_reason() -> None:
     def make(_: Any) -> Any:
         raise DataError("the journal is damaged")
 
-    with running(starting := Starting(make, notifier=Notifier())) as (_, _, thread):
-        thread.join(30)
-        assert not thread.is_alive()
+    with served(starting := Starting(make, notifier=Notifier())) as (_, server):
+        until(lambda: server.should_exit)
     assert str(starting.failed) == "the journal is damaged"
 
 
@@ -131,12 +110,10 @@ def test_a_recovery_is_left_at_once(asks: bool) -> None:
             time.sleep(0.01)
         over.wait()
 
-    with running(starting := Starting(make, notifier=Notifier())) as (_, server, thread):
+    with served(starting := Starting(make, notifier=Notifier())):
         assert began.wait(30)
         before = time.monotonic()
-        server.should_exit = True
-        thread.join()
-        assert time.monotonic() - before < 10
+    assert time.monotonic() - before < 10
     assert starting.abandoned is not asks
     assert starting.failed is None
     over.set()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, Union, cast
 
 from evergraph.core.errors import ConfigurationError, DataError
 
@@ -17,66 +17,10 @@ if TYPE_CHECKING:
     from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.online.upsert import EdgesBeyond
     from evergraph.server.auth import Scope
+    from evergraph.server.client import Client
 
-
-class Target(Protocol):
-    """What the commands need of a learner."""
-
-    def knows_nodes(self, ids: Sequence[NodeId]) -> Sequence[bool]:
-        """Return which ids are those of known nodes."""
-        ...
-
-    def edges_beyond(self, *dump: Any) -> EdgesBeyond:
-        """Return known edges that a dump has not."""
-        ...
-
-    def unknown(self, deltas: TableDeltas) -> tuple[TableDeltas, int]:
-        """Return deltas without edges that are known, as far as that takes no asking."""
-        ...
-
-    def keep_columns(self, scheme: Scheme | None) -> None:
-        """Keep how columns are read, or make sure that it is as before."""
-        ...
-
-    def upsert(self, delta: Delta) -> dict[str, Any]:
-        """Have what is new of a change taken in."""
-        ...
-
-    def predict(self, ids: Sequence[NodeId]) -> list[dict[str, Any]]:
-        """Return id, label and probability of nodes."""
-        ...
-
-    def every_id(self) -> list[NodeId]:
-        """Return the ids of all nodes."""
-        ...
-
-    def classes(self) -> list[Label]:
-        """Return the names of all classes."""
-        ...
-
-    def submit(self, delta: Delta) -> dict[str, Any]:
-        """Have a change with a key taken in, whole, once."""
-        ...
-
-    def last_key(self, prefix: str) -> str | None:
-        """Return the key of the newest change whose key begins so, if there is one."""
-        ...
-
-    def suggest(self, n: int) -> list[dict[str, Any]]:
-        """Return nodes worth asking a person about, and why."""
-        ...
-
-    def explain(self, node: str, *, integer: bool, limit: int) -> dict[str, Any]:
-        """Return a node's prediction taken apart; integer: whether its id is one, not text."""
-        ...
-
-    def status(self) -> dict[str, Any]:
-        """Return what the learner knows, in numbers."""
-        ...
-
-    def compact(self, *, now: bool, keys: bool, names: bool) -> dict[str, Any]:
-        """Have a snapshot taken, and drop what is no longer needed."""
-        ...
+# What the commands talk to: both take the same questions.
+Target: TypeAlias = Union["InFolder", "Client"]
 
 
 @contextmanager

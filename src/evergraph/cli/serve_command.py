@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
@@ -23,12 +22,9 @@ from evergraph.core.plugins import load_plugins
 from evergraph.core.sizes import parse_size
 
 if TYPE_CHECKING:
-    import socket
-
-    from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.online.folder.status import Progress
     from evergraph.server.app import Application
-    from evergraph.server.running import Reload
+    from evergraph.server.startup import Starting
 
 
 if sys.version_info >= (3, 11):
@@ -149,6 +145,9 @@ def serve_command(
     ),
     plugins: Plugins = [],
     body_limit: str = typer.Option("32MB", help="The largest request body."),
+    json_limit: str = typer.Option(
+        "2MB", help="The largest body of JSON: while one is read nobody else is answered."
+    ),
     rate: float = typer.Option(10_000.0, help="Requests per second, per token or address."),
     timeout: float = typer.Option(30.0, help="Seconds a request may take."),
     delta_classes: int = typer.Option(1_000, help="New classes that one change may bring.", min=1),
@@ -222,7 +221,7 @@ def serve_command(
     """
     for package in ("fastapi", "uvicorn", "prometheus_client"):
         require(package, extra="serve", why="serving")
-    from evergraph.server.auth import CurrentTokens, read_tokens
+    from evergraph.server.auth import read_tokens, tls_of
     from evergraph.server.limits import Limits
     from evergraph.server.log import FORMATS, written_log
     from evergraph.server.running import (
@@ -230,16 +229,17 @@ def serve_command(
         bind,
         check_address,
         check_proxies,
+        listen,
         outlive_hang_ups,
     )
-    from evergraph.server.secret_files import tls_of
+    from evergraph.server.startup import Starting
 
     outlive_hang_ups()
     check_choice("log format", log_format, FORMATS)
     # Read by numpy when it is loaded: predictions of a node are too small to be shared by threads.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", str(threads))
     check_address(host, has_tokens=token_file is not None)
-    tokens = None if token_file is None else CurrentTokens(read_tokens(token_file))
+    tokens = None if token_file is None else read_tokens(token_file)
     tls = tls_of(tls_cert, tls_key, tls_key_password_file)
     check_proxies(proxies)
     given = _given(topology, hops, head, parse_settings(settings))
@@ -249,6 +249,7 @@ def serve_command(
         )
     limits = Limits(
         body=parse_size(body_limit),
+        json=parse_size(json_limit),
         rate=rate,
         burst=max(1, round(2 * rate)),
         seconds=timeout,
@@ -261,27 +262,41 @@ def serve_command(
         say(shown(context))
         return
     bound = bind(host, port)
+
+    def application(progress: Progress) -> Application:
+        """Open the folder, and return what answers from it: in a thread, which says how far it is.
+
+        What is slow to load is loaded here, too.
+        """
+        with spinner("loading torch"):
+            import torch
+
+            from evergraph.online.bounds import Bounds
+            from evergraph.online.folder.learner_folder import LearnerFolder
+            from evergraph.server.app import create_app
+
+            torch.set_num_threads(threads)
+            load_plugins(plugins)
+        folder = LearnerFolder.of(
+            path,
+            given,
+            readonly=read_only,
+            key_age=key_age,
+            replay_seconds=replay_seconds,
+            memory_limit=memory_limit,
+            scratch=scratch,
+            threads=threads,
+            bounds=Bounds(delta_classes, memory),
+            progress=progress,
+        )
+        return create_app(folder, tokens=tokens, limits=limits, access_log=access_log)
+
+    memory = None if delta_memory is None else parse_size(delta_memory)
     reload = Reload(token_file=token_file, tokens=tokens, tls=tls)
-    serving = Serving(
-        path,
-        given,
-        reload,
-        opening={
-            "key_age": key_age,
-            "replay_seconds": replay_seconds,
-            "memory_limit": memory_limit,
-            "scratch": scratch,
-            "threads": threads,
-            "bounds": (delta_classes, None if delta_memory is None else parse_size(delta_memory)),
-        },
-        answering={"tokens": tokens, "limits": limits, "access_log": access_log},
-        listening={"limits": limits, "tls": tls, "proxies": proxies},
-        plugins=plugins,
-        threads=threads,
-        read_only=read_only,
-    )
     with written_log(log_format):
-        serving.run(bound)
+        starting = Starting(application)
+        listen(starting, bound, limits=limits, tls=tls, proxies=proxies, reload=reload)
+        _ended(starting)
 
 
 def _given(
@@ -300,66 +315,14 @@ def _given(
     return given
 
 
-@dataclass(frozen=True)
-class Serving:
-    """What a service is made of.
-
-    Attributes:
-        path: the learner's folder.
-        given: parameters of the learner, if the folder is new.
-        reload: reads secrets again.
-        opening: how the folder is opened, see ``LearnerFolder.of``; ``bounds`` as numbers.
-        answering: how requests are answered, see ``create_app``.
-        listening: how connections are taken, see ``listen``.
-        plugins: modules with parts of one's own.
-        threads: of torch.
-        read_only: whether the folder is read, and what another process writes to it followed.
-    """
-
-    path: Path
-    given: dict[str, Any]
-    reload: Reload
-    opening: dict[str, Any]
-    answering: dict[str, Any]
-    listening: dict[str, Any]
-    plugins: list[str] = field(default_factory=list)
-    threads: int = 1
-    read_only: bool = False
-
-    def run(self, bound: socket.socket) -> None:
-        """Serve until told to stop; raise where there is nothing to serve."""
-        from evergraph.server.running import listen
-        from evergraph.server.startup import Starting
-
-        starting = Starting(self.application)
-        listen(starting, bound, reload=self.reload, **self.listening)
-        if starting.failed is not None:
-            raise starting.failed
-        if starting.abandoned:
-            # A thread is still at work, and the interpreter would wait for what it holds. The
-            # folder is as after a crash: everything acknowledged is in its journal.
-            logging.shutdown()
-            os._exit(0)
-        if starting.state.failed.is_set():  # the log has said why
-            raise typer.Exit(1)
-
-    def application(self, progress: Progress) -> Application:
-        """Open the folder, and return what answers from it; in a thread, while the service says so.
-
-        progress: told how far the recovery is.
-        """
-        with spinner("loading torch"):
-            import torch
-
-            from evergraph.server.app import create_app
-
-            torch.set_num_threads(self.threads)
-            load_plugins(self.plugins)
-        return create_app(self._opened(progress), **self.answering)
-
-    def _opened(self, progress: Progress) -> LearnerFolder:
-        from evergraph.online.bounds import Bounds
-        from evergraph.online.folder.learner_folder import LearnerFolder
-
-        opening = self.opening | {"progress": progress, "bounds": Bounds(*self.opening["bounds"])}
-        return LearnerFolder.of(self.path, self.given, readonly=self.read_only, **opening)
+def _ended(starting: Starting) -> None:
+    """Tell how a service ended that is told to stop: raise where there was nothing to serve."""
+    if starting.failed is not None:
+        raise starting.failed
+    if starting.abandoned:
+        # A thread is still at work, and the interpreter would wait for what it holds. The folder
+        # is as after a crash: everything acknowledged is in its journal.
+        logging.shutdown()
+        os._exit(0)
+    if starting.state.failed.is_set():  # the log has said why
+        raise typer.Exit(1)

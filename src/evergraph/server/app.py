@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from threading import Event, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from fastapi import Depends, FastAPI
@@ -22,10 +22,10 @@ from evergraph.server.routes import page_routes, reading_routes
 from evergraph.server.service import Service
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import ASGIApp
 
     from evergraph.online.folder.learner_folder import LearnerFolder
-    from evergraph.server.auth import CurrentTokens, Tokens
+    from evergraph.server.auth import Tokens
 
 PAUSE = 0.01  # seconds between two looks at the journal
 PATIENCE = 1.0  # seconds that a look has to end in
@@ -73,25 +73,26 @@ class JournalFollower(Thread):
 class Application(FastAPI):
     """FastAPI, observed from outside: what fails in it is counted and has an id as well.
 
-    Attributes:
-        observed: gives every request an id, and counts it.
+    Args:
+        metrics: what counts requests.
+        access_log: whether a line of the log is written for every request.
+        given: as FastAPI takes it.
     """
 
-    observed: Observed
+    def __init__(self, *, metrics: Metrics, access_log: bool, **given: Any) -> None:
+        super().__init__(**given)
+        self._metrics, self._access_log = metrics, access_log
 
-    async def unobserved(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer as FastAPI does."""
-        await super().__call__(scope, receive, send)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        await self.observed(scope, receive, send)
+    def build_middleware_stack(self) -> ASGIApp:
+        """Return what answers a request."""
+        inner = super().build_middleware_stack()
+        return Observed(inner, metrics=self._metrics, access_log=self._access_log)
 
 
 def create_app(
     folder: LearnerFolder,
     *,
-    tokens: Tokens | CurrentTokens | None = None,
+    tokens: Tokens | None = None,
     limits: Limits | None = None,
     access_log: bool = False,
 ) -> Application:
@@ -125,6 +126,8 @@ def create_app(
             await anyio.to_thread.run_sync(service.close)
 
     app = Application(
+        metrics=metrics,
+        access_log=access_log,
         title="evergraph",
         version=own_version(),
         description=ABOUT,
@@ -135,7 +138,6 @@ def create_app(
         lifespan=lifespan,
     )
     app.state.failed, app.state.stopping = service.failed, service.stopping
-    app.observed = Observed(app.unobserved, metrics=metrics, access_log=access_log)
     app.include_router(reading_routes(service, guard, metrics))
     app.include_router(change_routes(service, guard))
     app.include_router(upkeep_routes(service, guard))

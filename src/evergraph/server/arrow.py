@@ -1,9 +1,15 @@
-"""Deltas as Arrow tables: many numbers in few bytes."""
+"""Deltas as Arrow tables: many numbers in few bytes, validated and weighed before a look at them.
+
+A few bytes can stand for gigabytes: a dictionary repeats a long text with one byte a row, a column
+of nulls has as many rows as its header says. So sizes are summed from lengths, and kinds of columns
+whose size is not told by these are refused, since nothing here reads them.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import struct
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,6 +19,7 @@ from torch import Tensor
 
 from evergraph.core.errors import DataError
 from evergraph.core.extras import installed, require
+from evergraph.core.sizes import shown
 from evergraph.datasets.files.table_columns import (
     as_integers,
     check_filled,
@@ -33,7 +40,6 @@ from evergraph.datasets.files.table_relations import (
 from evergraph.online.checking import LONGEST_ID
 from evergraph.online.codecs.table_changes import EDGE_OPS, NODE_OPS, operations, says_operations
 from evergraph.online.delta import Column, Delta, EdgeColumns, NodeId, edge_columns, listed
-from evergraph.server.arrow_stream import MOST_DECODED, tables_in
 from evergraph.server.http import RefusedError
 
 if TYPE_CHECKING:
@@ -42,6 +48,9 @@ if TYPE_CHECKING:
     from evergraph.datasets.columns.scheme import Scheme
 
 
+MOST_DECODED = 1 << 27  # bytes of all columns of a body: four times the largest body
+LEAST_WIDTH = 4  # bytes of any value: what is narrower becomes a number of 32 bits at least
+MOST_TABLES = 6
 MARK = b"evergraph"  # of tables that are a delta's own, read by whoever sends them
 
 
@@ -322,3 +331,129 @@ def _features(table: pyarrow.Table) -> Tensor:
         raise DataError(f"features must be rows of one width, not of {widths[0]} and {widths[1]}")
     numbers = flat.to_numpy(zero_copy_only=False).astype(np.float32)
     return torch.from_numpy(numbers).reshape(len(values), -1 if len(values) else 0)
+
+
+def tables_in(body: bytes, *, most: int = MOST_DECODED) -> Iterator[pyarrow.Table]:
+    """Yield the tables of a body: Arrow IPC streams, one behind the other.
+
+    Everything is validated before it is looked at: lengths and offsets come from outside. What
+    would hold more than ``most`` bytes once decoded is refused.
+    """
+    import pyarrow as pa
+
+    source = pa.BufferReader(body)
+    for _ in range(MOST_TABLES + 1):
+        if source.tell() >= len(body):
+            return
+        try:
+            rest = pa.BufferReader(pa.py_buffer(body).slice(source.tell()))
+            packed = any(map(_is_packed, pa.ipc.MessageReader.open_stream(rest)))
+            if not packed:
+                table = pa.ipc.open_stream(source).read_all()
+                table.validate(full=True)
+        except (pa.ArrowException, OSError, ValueError, MemoryError, struct.error) as error:
+            said = str(error).split("\n")[0][:200]
+            raise RefusedError(422, f"the body is no Arrow IPC stream ({said})") from None
+        if packed:  # a small body could unpack to more than there is memory
+            raise RefusedError(422, "Arrow buffers must be sent as they are, not packed")
+        most -= check_decoded(table, most)
+        yield table
+    raise RefusedError(
+        422, f"the body must hold at most {MOST_TABLES} Arrow streams, and holds more"
+    )
+
+
+def _is_packed(message: Any) -> bool:
+    """Whether the buffers of a record batch or dictionary are compressed.
+
+    pyarrow does not tell, so the message's flatbuffer is read: in Message the third field is the
+    header; in DictionaryBatch the second field is a RecordBatch, whose fourth is the compression.
+    """
+    if message.type not in ("record batch", "dictionary"):
+        return False
+    data = bytes(message.metadata)
+
+    def follow(place: int) -> int:
+        return int(place + struct.unpack_from("<I", data, place)[0])
+
+    def pointed(table: int, field: int) -> int | None:
+        """Return where a table's field points to, None where it is left out."""
+        listed = table - struct.unpack_from("<i", data, table)[0]
+        if 4 + 2 * field >= struct.unpack_from("<H", data, listed)[0]:
+            return None
+        (shift,) = struct.unpack_from("<H", data, listed + 4 + 2 * field)
+        return follow(table + shift) if shift else None
+
+    header = pointed(follow(0), 2)
+    if header is not None and message.type == "dictionary":
+        header = pointed(header, 1)
+    return header is not None and pointed(header, 3) is not None
+
+
+def check_decoded(table: pyarrow.Table, most: int) -> int:
+    """Return how many bytes a table takes once decoded; refuse one that takes more than ``most``.
+
+    >>> import pyarrow as pa
+    >>> check_decoded(pa.table({"id": pa.array(["ab", "ab", "c"]).dictionary_encode()}), 1_000)
+    17
+    """
+    total = 0
+    for about, values in zip(table.schema, table.columns, strict=True):
+        _check_kind(about.name, about.type)
+        for chunk in values.chunks:
+            for size in _decoded(about.name, chunk):
+                total += size
+                if total > most:
+                    raise RefusedError(
+                        413,
+                        f"Arrow tables may hold {shown(most)} once decoded, and with column "
+                        f"{about.name!r} these hold more: send them in smaller parts",
+                    )
+    return total
+
+
+def _check_kind(name: str, kind: pyarrow.DataType) -> None:
+    """Refuse a column whose values may be larger than its buffers, a dictionary excepted."""
+    import pyarrow as pa
+
+    inner = kind.value_type if _is_list(kind) or pa.types.is_dictionary(kind) else kind
+    texts = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
+    if not (pa.types.is_primitive(inner) or pa.types.is_null(inner) or inner in texts):
+        raise RefusedError(
+            422, f"column {name!r} holds {kind}: expected numbers, strings or lists of them"
+        )
+
+
+def _is_list(kind: pyarrow.DataType) -> bool:
+    import pyarrow as pa
+
+    types = pa.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def _decoded(name: str, values: Any) -> Iterator[int]:
+    """Yield the bytes of an array once decoded: first what its length says, then its texts."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    known = values.dictionary if pa.types.is_dictionary(values.type) else values
+    if _is_list(values.type):
+        yield LEAST_WIDTH * len(values)
+        yield from _decoded(name, values.flatten())
+    elif pa.types.is_null(known.type):
+        yield LEAST_WIDTH * len(values)
+    elif pa.types.is_primitive(known.type):
+        yield len(values) * max(known.type.bit_width // 8, LEAST_WIDTH)
+    else:
+        yield LEAST_WIDTH * len(values)
+        lengths = pc.binary_length(known)
+        if known is not values:
+            longest = pc.max(pc.utf8_length(known)).as_py() if is_text(known.type) else 0
+            if (longest or 0) > LONGEST_ID:  # too long to be any name
+                raise RefusedError(
+                    422,
+                    f"column {name!r} has a dictionary with a text of {longest:,} characters: "
+                    f"expected at most {LONGEST_ID}",
+                )
+            lengths = lengths.take(values.indices)
+        yield pc.sum(lengths.cast(pa.int64())).as_py() or 0

@@ -14,20 +14,21 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Depends, Request
 from pydantic import Field, StrictBool
 from starlette.background import BackgroundTask
-from starlette.responses import FileResponse, JSONResponse
+from starlette.responses import FileResponse, Response
 
 from evergraph.online.folder.backup import BackedUp, backup
 from evergraph.online.folder.status import Purged
-from evergraph.server.http import ARROW, JSON, RefusedError, in_thread, media_type
-from evergraph.server.observability import audit, audit_change
-from evergraph.server.payloads import (
+from evergraph.server.bodies import (
     DeltaBody,
     ForgetBody,
     LabelsBody,
     Payload,
     UpsertBody,
+    media_type,
     parse,
 )
+from evergraph.server.http import ARROW, JSON, RefusedError, answer
+from evergraph.server.observability import audit, audit_change
 from evergraph.server.schema import (
     KEY_HEADER,
     MEANINGS,
@@ -84,17 +85,17 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
         responses=answers(AppliedReply, *REFUSED),
     )
 
-    async def learn(request: Request, model: str, *kinds: str) -> JSONResponse:
+    async def learn(request: Request, model: str, *kinds: str) -> Response:
         began, kind = time.monotonic(), media_type(request, JSON, *kinds)
-        async with service.bodies.of(request) as body:
+        async with service.bodies.of(request, kind) as body:
             delta, scheme = await service.read_delta(body, model=model, kind=kind)
             delta = _keyed(request, delta)
             done = await service.change(delta, scheme)
         audit_change(request, delta, done.seq, time.monotonic() - began)
-        return JSONResponse(asdict(done))
+        return answer(done)
 
     @router.post("/deltas", openapi_extra=accepts(DeltaBody, ARROW) | KEY_HEADER)
-    async def deltas(request: Request) -> JSONResponse:
+    async def deltas(request: Request) -> Response:
         """Take in new nodes and edges, changes, late labels and what is to go, whole or not at all.
 
         JSON, or Arrow IPC streams one behind the other: a table of nodes (`id`, `features`,
@@ -112,7 +113,7 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
         openapi_extra=accepts(UpsertBody, ARROW),
         responses=answers(UpsertedReply, *REFUSED),
     )
-    async def upsert(request: Request) -> JSONResponse:
+    async def upsert(request: Request) -> Response:
         """Take in what is new of a delta, and pass over what is known already.
 
         The body is that of `/v1/deltas` without a key. Nodes may be known: their labels are taken
@@ -120,21 +121,21 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
         and labels may be known; edges that are to go, nodes to update and nodes to forget may not.
         """
         began, kind = time.monotonic(), media_type(request, JSON, ARROW)
-        async with service.bodies.of(request) as body:
+        async with service.bodies.of(request, kind) as body:
             delta, scheme = await service.read_delta(body, model="upsert", kind=kind)
             if _keyed(request, delta).key is not None:
                 raise RefusedError(422, "an upsert takes no key, since it counts once anyway")
             done = await service.upsert(delta, scheme)
         audit_change(request, delta, done.applied.seq, time.monotonic() - began)
-        return JSONResponse(asdict(done.applied) | {"news": asdict(done.news)})
+        return answer(asdict(done.applied) | {"news": done.news})
 
     @router.post("/labels", openapi_extra=accepts(LabelsBody) | KEY_HEADER)
-    async def labels(request: Request) -> JSONResponse:
+    async def labels(request: Request) -> Response:
         """Take in classes of nodes that are known already."""
         return await learn(request, "labels")
 
     @router.post("/forget", openapi_extra=accepts(ForgetBody) | KEY_HEADER)
-    async def forget(request: Request) -> JSONResponse:
+    async def forget(request: Request) -> Response:
         """Remove nodes with their edges and all they taught.
 
         Their part in how columns are read, as the first table settled it, stays.
@@ -167,7 +168,7 @@ def upkeep_routes(service: Service, guard: Guard) -> APIRouter:
         responses=answers(CompactedReply, *TIDY_REFUSED),
         dependencies=[Depends(guard.needs("write"))],
     )
-    async def compact(request: Request) -> JSONResponse:
+    async def compact(request: Request) -> Response:
         """Take a snapshot and drop what no recovery needs; with `now`, all that is not of now.
 
         Changes wait meanwhile, predictions do not. Sent again, it does what is still to be done.
@@ -177,10 +178,10 @@ def upkeep_routes(service: Service, guard: Guard) -> APIRouter:
             body = parse(CompactBody, sent)
         _check(body)
         service.check_writes()
-        done = await in_thread(partial(_compacted, service, body), service.limits.seconds)
+        done = await service.pools["compactions"].run(partial(_compacted, service, body))
         address = None if request.client is None else request.client.host
         audit("folder compacted", address=address, **body.model_dump(), **asdict(done))
-        return JSONResponse(asdict(done))
+        return answer(done)
 
     @router.get(
         "/backup",
@@ -194,7 +195,7 @@ def upkeep_routes(service: Service, guard: Guard) -> APIRouter:
         Whoever has it has everything, features and keys too, so the token must allow to `follow`,
         or to `write`. Nobody waits for it.
         """
-        archive, done = await service.pools.backups.run(partial(_backup, service))
+        archive, done = await service.pools["backups"].run(partial(_backup, service))
         address = None if request.client is None else request.client.host
         audit("folder backed up", address=address, **asdict(done))
         return FileResponse(

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from http.client import HTTPException
 from pathlib import Path
-from ssl import SSLCertVerificationError
+from ssl import SSLCertVerificationError, create_default_context
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit
@@ -17,7 +17,6 @@ from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_ope
 
 from evergraph.core.errors import ConfigurationError, DataError, DroppedError, ResourceError
 from evergraph.server.http import ARROW, JSON
-from evergraph.server.secret_files import believing
 
 if TYPE_CHECKING:
     from evergraph.datasets.columns import Encoder, Scheme
@@ -248,8 +247,15 @@ def opener(url: str, ca: Path | None = None) -> Callable[..., Any]:
     """
     if ca is not None and urlsplit(url).scheme != "https":
         raise ConfigurationError(f"ca is for a service at an https URL, not {url!r}")
-    secured = [HTTPSHandler(context=believing(ca))] if urlsplit(url).scheme == "https" else []
-    return build_opener(_Staying, *secured).open
+    if urlsplit(url).scheme != "https":
+        return build_opener(_Staying).open
+    try:
+        believed = create_default_context(cafile=None if ca is None else str(ca))
+    except OSError as error:  # ssl.SSLError is one
+        raise ConfigurationError(
+            f"{ca}: the file of the authority must hold certificates as PEM ({error})"
+        ) from None
+    return build_opener(_Staying, HTTPSHandler(context=believed)).open
 
 
 class _Staying(HTTPRedirectHandler):

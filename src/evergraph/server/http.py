@@ -1,27 +1,23 @@
-"""A request's body and an answer's shape: parameters, media types, failures, headers, time."""
+"""The shape of answers: refusals and failures in one sentence, headers; and of addresses."""
 
 from __future__ import annotations
 
-import asyncio
-import json
 import logging
 import math
 import re
 import secrets
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextvars import ContextVar
 from difflib import get_close_matches
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
-import anyio
+import orjson
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 
 from evergraph.core.errors import (
     DroppedError,
@@ -36,18 +32,14 @@ from evergraph.core.errors import (
     UnknownEdgeError,
     UnknownNodeError,
 )
-from evergraph.core.extras import installed
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
-    from starlette.types import Message, Scope
-
-    from evergraph.server.limits import Limits
+    from starlette.types import Scope
 
 JSON = "application/json"
 ARROW = "application/vnd.apache.arrow.stream"
 LONGEST = 40  # characters of a name that are told
-SMALL = 1 << 16  # bytes of a body that does not count: what connections read ahead in any case
 # The page loads its own two files and asks its own service, nothing else.
 POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 HEADERS = [
@@ -120,16 +112,23 @@ def answer_failures(app: FastAPI, folder: Path | None = None) -> None:
     app.add_exception_handler(Exception, _ours)
 
 
-def _say(status: int, sentence: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    return JSONResponse({"error": sentence}, status, headers=headers)
+def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """Answer with JSON.
+
+    >>> answer({"seq": 1}).body
+    b'{"seq":1}'
+    """
+    return Response(orjson.dumps(value), status, headers, JSON)
 
 
-async def _ours(request: Request, error: Any) -> JSONResponse:
-    return failure(error, request.scope, request.app.state.folder)
+def _say(status: int, sentence: str, headers: dict[str, str] | None = None) -> Response:
+    return answer({"error": sentence}, status, headers)
 
 
-def failure(error: Exception, scope: Scope, folder: Path | None = None) -> JSONResponse:
-    """Return what is answered in place of what failed; folder: as in ``answer_failures``."""
+async def _ours(request: Request, error: Any) -> Response:
+    """Answer in place of what failed."""
+    scope: Scope = request.scope
+    folder: Path | None = request.app.state.folder
     if isinstance(error, ClientDisconnect):
         return _say(400, "the request ended before its body did")
     if isinstance(error, EvergraphError):
@@ -145,155 +144,16 @@ def failure(error: Exception, scope: Scope, folder: Path | None = None) -> JSONR
     return _say(500, f"something failed that should not: its reference in the log is {reference}")
 
 
-async def _parameters(_: Request, error: Any) -> JSONResponse:
+async def _parameters(_: Request, error: Any) -> Response:
     first = error.errors()[0]
     name = first["loc"][-1] if first["loc"] else "the request"
     return _say(422, f"{name}: {first['msg'][:1].lower()}{first['msg'][1:]}")
 
 
-async def _http(request: Request, error: Any) -> JSONResponse:
+async def _http(request: Request, error: Any) -> Response:
     path = request.scope["path"]
     said = {404: f"there is nothing at {path}", 405: f"{path} does not take {request.method}"}
     return _say(error.status_code, said.get(error.status_code, str(error.detail)), error.headers)
-
-
-def media_type(request: Request, *allowed: str) -> str:
-    """Return what the body is said to be.
-
-    A body that is not said to be JSON is refused even if it is: pages of other sites can send
-    plain text to a service on this machine, but not JSON.
-    """
-    said = request.headers.get("content-type", "").split(";")[0].strip().lower()
-    if said not in allowed:
-        raise RefusedError(415, f"content-type must be {' or '.join(allowed)}, not {said!r}")
-    return said
-
-
-class Bodies:
-    """Reads the bodies of requests: each within its limits, and all of them together.
-
-    Args:
-        limits: how large a body may be, how long it may take, and how much is held at once.
-
-    Attributes:
-        held: bytes of the bodies of requests that are not answered yet; small ones do not count,
-            since there are never more of them than connections.
-    """
-
-    def __init__(self, limits: Limits) -> None:
-        self.limits = limits
-        self.held = 0
-
-    def of(self, request: Request) -> _Body:
-        """Return the body of a request, for ``async with``: it is held until the end of that."""
-        return _Body(self, request)
-
-    def make_room(self, more: int) -> None:
-        """Refuse so many bytes where too many are held already."""
-        if more > 0 and self.held + more > self.limits.held:
-            raise RefusedError(
-                503,
-                f"bodies of {self.held} bytes are held already, and at most {self.limits.held} may "
-                "be: send it again later",
-                retry_after=1,
-            )
-
-
-class _Body:
-    """The body of one request, counted as it comes."""
-
-    def __init__(self, bodies: Bodies, request: Request) -> None:
-        self._bodies = bodies
-        self._request = request
-        self._counted = 0
-
-    async def __aenter__(self) -> bytes:
-        try:
-            return await self._read()
-        except BaseException:
-            self._release()
-            raise
-
-    async def __aexit__(self, *_: object) -> None:
-        self._release()
-
-    def _release(self) -> None:
-        self._bodies.held -= self._counted
-        self._counted = 0
-
-    async def _read(self) -> bytes:
-        """Read it, and stop where it is larger than allowed, too slow, or too much to hold."""
-        bodies, limits, request = self._bodies, self._bodies.limits, self._request
-        length = _declared_length(request, limits)
-        small = length <= SMALL and "transfer-encoding" not in request.headers
-        if not small:
-            bodies.make_room(length)
-        parts, read, late = [], 0, time.monotonic() + limits.seconds
-        more = True
-        while more:
-            message = await _in_time(request, late - time.monotonic(), limits)
-            part, more = message.get("body", b""), message.get("more_body", False)
-            read += len(part)
-            if read > limits.body:
-                raise RefusedError(413, f"the body must have at most {limits.body} bytes")
-            if not small:
-                bodies.make_room(len(part))
-                bodies.held += len(part)
-                self._counted += len(part)
-            parts.append(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def _declared_length(request: Request, limits: Limits) -> int:
-    """Return how long a body is said to be, 0 where it is not; refuse one that is too long."""
-    declared = request.headers.get("content-length", "0")
-    if not (declared.isascii() and declared.isdigit()):
-        raise RefusedError(422, f"content-length must be a whole number, not {declared!r}")
-    length = int(declared)
-    if length > limits.body:
-        raise RefusedError(413, f"the body must have at most {limits.body} bytes, not {length}")
-    return length
-
-
-async def _in_time(request: Request, seconds: float, limits: Limits) -> Message:
-    """Return the next part of a body; refuse where it takes too long.
-
-    As ``asyncio.timeout``, which Python 3.10 lacks, and at a tenth of the cost of anyio's.
-    """
-    task, late = asyncio.current_task(), False
-
-    def stop() -> None:
-        nonlocal late
-        late = task is not None and task.cancel()
-
-    clock = asyncio.get_running_loop().call_later(max(seconds, 0.0), stop)
-    try:
-        message = await request.receive()
-    except asyncio.CancelledError:
-        if late:
-            raise RefusedError(
-                503, f"the body took longer than {limits.seconds:g} s to arrive"
-            ) from None
-        raise
-    finally:
-        clock.cancel()
-    if message["type"] == "http.disconnect":
-        raise ClientDisconnect
-    return message
-
-
-T = TypeVar("T")
-
-
-async def in_thread(call: Callable[[], T], seconds: float) -> T:
-    """Return what ``call`` returns, from a thread of its own; refuse where it takes too long."""
-    try:
-        with anyio.fail_after(seconds):
-            return await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
-    except TimeoutError:
-        raise RefusedError(
-            503, f"the answer took longer than {seconds:g} s", retry_after=1
-        ) from None
 
 
 # Begins where no word does, so that "and/or" and "1/2" are none.
@@ -326,7 +186,10 @@ async def only_known(request: Request) -> None:
     """
     query = request.scope["query_string"]
     if query:
-        check_parameters(query, _known(request))
+        paths = request.app.openapi()["paths"]
+        route = paths.get(request.scope["route"].path_format, {})
+        listed = route.get(request.method.lower(), {}).get("parameters", [])
+        check_parameters(query, [each["name"] for each in listed if each["in"] == "query"])
 
 
 def check_parameters(query: bytes, known: Sequence[str]) -> None:
@@ -336,80 +199,16 @@ def check_parameters(query: bytes, known: Sequence[str]) -> None:
     >>> check_parameters(b"limt=3", ["start", "limit"])
     Traceback (most recent call last):
     evergraph.server.http.RefusedError: there is no parameter 'limt' here: did you mean 'limit'
+    >>> check_parameters(b"x=3", ["start", "limit"])
+    Traceback (most recent call last):
+    evergraph.server.http.RefusedError: there is no parameter 'x' here: it takes start, limit
     """
     named = [name for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True)]
     for place, name in enumerate(named):
         if name not in known:
-            hint = _hint(name, known)
+            near = get_close_matches(name[:LONGEST], known, n=1)
+            all_of_them = f"it takes {', '.join(known) or 'none'}"
+            hint = f"did you mean {near[0]!r}" if near else all_of_them
             raise RefusedError(400, f"there is no parameter {name[:LONGEST]!r} here: {hint}")
         if name in named[:place]:
             raise RefusedError(400, f"parameter {name!r} must come once, and comes twice")
-
-
-def _hint(name: str, known: Sequence[str]) -> str:
-    """Return the nearest known name, or all of them.
-
-    >>> _hint("x", ["start", "limit"]), _hint("x", [])
-    ('it takes start, limit', 'it takes none')
-    """
-    near = get_close_matches(name[:LONGEST], known, n=1)
-    return f"did you mean {near[0]!r}" if near else f"it takes {', '.join(known) or 'none'}"
-
-
-def _known(request: Request) -> list[str]:
-    app: FastAPI = request.app
-    path = app.openapi()["paths"].get(request.scope["route"].path_format, {})
-    listed = path.get(request.method.lower(), {}).get("parameters", [])
-    return [each["name"] for each in listed if each["in"] == "query"]
-
-
-def as_json(value: Any) -> bytes:
-    """Return a value as JSON, by orjson where it is installed.
-
-    >>> as_json({"seq": 1})
-    b'{"seq":1}'
-    """
-    return _dumps()(value)
-
-
-@cache
-def _dumps() -> Callable[[Any], bytes]:
-    if installed("orjson"):
-        import orjson
-
-        return orjson.dumps
-    encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return lambda value: encoder.encode(value).encode()
-
-
-_KEY = re.compile(rb'"[ \t\r\n]*:')
-
-
-def refuse_twice(body: bytes, keys: int) -> None:
-    """Raise where a key comes twice in an object of a body that was read already.
-
-    Who reads it keeps the last of the two in silence. A body with no more colons than keys has
-    none, nor has one with no more colons behind a quotation mark: in a text that mark is escaped,
-    and counts too. Whatever else is read once more.
-
-    keys: how many all objects of the body had together once they were read.
-
-    >>> refuse_twice(b'{"ids": ["a:b"]}', 1)
-    >>> refuse_twice(b'{"ids": ["a"], "ids": ["b"]}', 1)
-    Traceback (most recent call last):
-    evergraph.server.http.RefusedError: key 'ids' must come once in an object, and comes twice
-    """
-    if body.count(b":") == keys or sum(1 for _ in _KEY.finditer(body)) == keys:
-        return
-    json.loads(body, object_pairs_hook=_once)
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            raise RefusedError(
-                400, f"key {name[:LONGEST]!r} must come once in an object, and comes twice"
-            )
-        found[name] = value
-    return found

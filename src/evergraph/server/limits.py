@@ -13,6 +13,7 @@ class Limits:
 
     Attributes:
         body: bytes of a request's body.
+        json: bytes of a body of JSON: while it is read nobody else is answered.
         rate: requests in a second from one token, or from one address where there are no tokens.
         burst: how many may come at once after a pause.
         guesses: refused tokens in a second from one address.
@@ -34,6 +35,7 @@ class Limits:
     """
 
     body: int = 32_000_000
+    json: int = 2_000_000
     rate: float = 10_000.0
     burst: int = 20_000
     guesses: float = 10.0
@@ -48,7 +50,7 @@ class Limits:
     held: int = 256_000_000
 
     def __post_init__(self) -> None:
-        for name in ("body", "burst", "nodes", "answers", "queue", "connections", "held"):
+        for name in ("body", "json", "burst", "nodes", "answers", "queue", "connections", "held"):
             check_integer(name, getattr(self, name), least=1)
         for name in ("rate", "guesses"):
             check_number(name, getattr(self, name), least=0.001)

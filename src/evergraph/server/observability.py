@@ -7,14 +7,19 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-import psutil
-from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
@@ -53,9 +58,6 @@ OF_PROCESSES = {
     "lag": "Replication lag in deltas.",
     "seconds": "For how long it has been behind.",
     "alive": "1 if it answers.",
-    "resident_memory_bytes": "Memory that it holds.",
-    "cpu_seconds_total": "CPU time that it has used.",
-    "open_fds": "Files and connections that it has open.",
 }
 _PROCESS = os.urandom(4).hex()  # ids of other processes, and of those before, are others
 _number = count(1).__next__
@@ -131,6 +133,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        ProcessCollector("evergraph", registry=self.registry)  # memory, CPU, open files
         self._refused = Counter(
             "evergraph_refused_tokens",
             "Requests with a missing or invalid token.",
@@ -178,51 +181,37 @@ class ServiceCollector(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all metrics but those of requests."""
-        service, folder = self._service, self._service.folder.status()
+        """Yield all metrics but those of requests, memory and CPU."""
+        service, now, folder = self._service, time.time(), self._service.folder.status()
         values = {**vars(folder), **service.status()}
         for name, meaning in GAUGES.items():
             yield _metric(name, meaning, values[name])
         # With ``predicted`` the whole record: what the measure was between any two looks.
         right = round((values["accuracy"] or 0.0) * values["predicted"], 6)
-        yield _metric("right", "How many of these were right; of numbers the sum of errors.", right)
-        raised = float(bool(service.alarms()["alarms"]))
-        about = [({"kind": "accuracy"}, raised)]
-        yield _labelled("alarm", "1 while predictions are worse than they were.", about)
-        stopped = values["stopped"] is not None
-        yield _metric("stopped", "1 if no more deltas are taken.", stopped)
+        waited = service.writer.oldest
         told: dict[str, tuple[str, float]] = {
+            "right": ("How many of these were right; of numbers the sum of errors.", right),
+            "stopped": ("1 if no more deltas are taken.", values["stopped"] is not None),
             "start_time_seconds": ("When the service was opened, in Unix time.", self._began),
-            "uptime_seconds": ("For how long it has been open.", time.time() - self._began),
+            "uptime_seconds": ("For how long it has been open.", now - self._began),
             "ready": ("1 if /readyz says so.", service.readiness()["status"] == "ready"),
-            "oldest_waiting_seconds": (
-                "For how long the oldest change has waited that is not learned yet.",
-                service.oldest,
-            ),
-            "writer_busy_seconds_total": ("Time spent on changes.", service.busy),
-            **folder_gauges(folder, now=time.time()),
+            "oldest_waiting_seconds": ("For how long the oldest change has waited.", waited),
+            "writer_busy_seconds_total": ("Time spent on changes.", service.writer.busy),
+            **folder_gauges(folder, now=now),
         }
         with suppress(OSError):  # a folder that went away is told by what is asked of it
             free = shutil.disk_usage(service.folder.path).free
             told["disk_free_bytes"] = ("Room left where the folder is.", free)
         for name, (meaning, value) in told.items():
             yield _metric(name, meaning, value)
-        version = [({"version": own_version()}, 1.0)]
-        yield _labelled("build_info", "The version, as a label.", version)
-        yield from self._process()
-
-    def _process(self) -> Iterator[Metric]:
-        found = self._service.process()
-        here = psutil.Process()
-        used = {
-            "resident_memory_bytes": here.memory_info().rss,
-            "cpu_seconds_total": round(sum(here.cpu_times()[:2]), 2),
-            "open_fds": here.num_fds() if hasattr(here, "num_fds") else 0,
-        }
-        labels = {"process": "0", "role": found.role}
+        raised = bool(service.alarms()["alarms"])
+        worse = "1 while predictions are worse than they were."
+        yield _metric("alarm", worse, raised, kind="accuracy")
+        yield _metric("build_info", "The version, as a label.", 1, version=own_version())
+        found = service.process()
         for name, meaning in OF_PROCESSES.items():
-            value = used[name] if name in used else getattr(found, name)
-            yield _labelled(f"process_{name}", meaning, [(labels, value)])
+            value = getattr(found, name)
+            yield _metric(f"process_{name}", meaning, value, process="0", role=found.role)
 
 
 def folder_gauges(status: FolderStatus, *, now: float) -> dict[str, tuple[str, float]]:
@@ -252,17 +241,11 @@ def folder_gauges(status: FolderStatus, *, now: float) -> dict[str, tuple[str, f
     return told
 
 
-def _metric(name: str, meaning: str, value: float) -> Metric:
-    return _labelled(name, meaning, [({}, float(value))])
-
-
-def _labelled(name: str, meaning: str, values: Sequence[tuple[Mapping[str, str], float]]) -> Metric:
+def _metric(name: str, meaning: str, value: float, **labels: str) -> Metric:
     """Return a metric; one that only grows is named so, and is a counter."""
-    labels = list(values[0][0])
     family: Any = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-    found: Metric = family(f"evergraph_{name}", meaning, labels=labels)
-    for given, value in values:
-        found.add_metric(list(given.values()), value)  # type: ignore[attr-defined]
+    found: Metric = family(f"evergraph_{name}", meaning, labels=list(labels))
+    found.add_metric(list(labels.values()), float(value))  # type: ignore[attr-defined]
     return found
 
 

@@ -11,12 +11,12 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 
 from evergraph.online.identifiers import LARGEST
-from evergraph.server.http import JSON, RefusedError, as_json, check_parameters, media_type
+from evergraph.server.bodies import PredictionsBody, media_type
+from evergraph.server.http import JSON, RefusedError, answer, check_parameters
 from evergraph.server.observability import KIND
-from evergraph.server.payloads import PredictionsBody
 from evergraph.server.schema import (
     ERROR,
     MEANINGS,
@@ -34,18 +34,18 @@ from evergraph.server.schema import (
     SuggestionsReply,
     accepts,
     answers,
-    told,
 )
 
 if TYPE_CHECKING:
     from evergraph.server.auth import Guard
     from evergraph.server.observability import Metrics
     from evergraph.server.service import Service
-    from evergraph.server.workers import Pool
 
 MOST_IDS = 10_000  # in one answer
 MOST_SUGGESTIONS = 1_000
 MOST_NEIGHBOURS = 200  # what can still be drawn
+FACTS = "requests for facts"
+ASKED = (401, 403, 429, 503)  # what every question may be refused with
 AFTER: int = Query(0, ge=0, le=LARGEST, description="Wait until this delta is known: its `seq`.")
 
 
@@ -105,6 +105,10 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
     router = APIRouter(tags=["ask"])
     may_read: dict[str, Any] = {"dependencies": [Depends(guard.needs("read"))]}
 
+    async def tell(kind: str, what: Callable[[], Any]) -> Response:
+        """Answer with what a call returns: a thread for this kind makes it, and writes it."""
+        return await service.pools[kind].run(lambda: answer(what()))
+
     async def caught_up(after: int = AFTER) -> None:
         await service.wait_for(after)
 
@@ -118,7 +122,8 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
             asked = await service.read_question(body)
         if query := request.scope["query_string"]:
             await service.wait_for(after_in(query))
-        return Response(await service.told(asked), media_type=JSON)
+        found = await service.predictions(asked.ids, every_class=asked.all)
+        return Response(found, media_type=JSON)
 
     router.add_api_route(
         "/v1/predictions",
@@ -126,82 +131,80 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
         methods=["POST"],
         route_class_override=LeanRoute,
         openapi_extra=accepts(PredictionsBody),
-        responses=answers(PredictionsReply, 401, 403, 404, 409, 413, 415, 422, 429, 503),
+        responses=answers(PredictionsReply, *ASKED, 404, 409, 413, 415, 422),
         **may_read,
     )
 
     @router.get(
         "/v1/predictions/{node:path}",
-        responses=answers(PredictionsReply, 401, 403, 404, 409, 422, 429, 503),
+        responses=answers(PredictionsReply, *ASKED, 404, 409, 422),
         **in_time,
     )
     async def prediction(
         node: str,
         integer: bool = Query(False, description="Whether the id is an integer, not a string."),
         all: bool = Query(False, description="Whether every class's probability is told."),
-    ) -> JSONResponse:
+    ) -> Response:
         """Predict the class of one node.
 
         Without `integer` an id that only an integer has is found all the same.
         """
         found = await service.prediction(node, integer=integer, every_class=all)
-        return JSONResponse(told(found))
+        return Response(found, media_type=JSON)
 
-    @router.get("/v1/status", responses=answers(StatusReply, 401, 403, 429, 503), **may_read)
+    @router.get("/v1/status", responses=answers(StatusReply, *ASKED), **may_read)
     async def status() -> Response:
         """Tell what the learner knows: nodes, edges, classes, how often it was right."""
-        return await tell(service.pools.facts, service.status)
+        return await tell(FACTS, service.status)
 
-    @router.get("/v1/columns", responses=answers(ColumnsReply, 401, 403, 429, 503), **may_read)
+    @router.get("/v1/columns", responses=answers(ColumnsReply, *ASKED), **may_read)
     async def columns() -> Response:
         """Tell how columns of rows and tables are read, as the first of them settled it."""
-        return await tell(service.pools.facts, service.columns)
+        return await tell(FACTS, service.columns)
 
-    @router.get("/v1/ids", responses=answers(IdsReply, 401, 403, 422, 429, 503), **in_time)
+    @router.get("/v1/ids", responses=answers(IdsReply, *ASKED, 422), **in_time)
     async def ids(
         start: int = Query(0, ge=0, le=LARGEST, description="Where to begin."),
         limit: int = Query(1000, ge=1, le=MOST_IDS, description="How many places to look at."),
     ) -> Response:
         """Tell the ids of nodes, some at a time."""
-        return await tell(service.pools.facts, partial(service.ids, start, limit))
+        return await tell(FACTS, partial(service.ids, start, limit))
 
-    @router.get("/v1/classes", responses=answers(ClassesReply, 401, 403, 422, 429, 503), **in_time)
+    @router.get("/v1/classes", responses=answers(ClassesReply, *ASKED, 422), **in_time)
     async def classes(
         start: int = Query(0, ge=0, le=LARGEST, description="Where to begin."),
         limit: int = Query(1000, ge=1, le=MOST_IDS, description="How many, at most."),
     ) -> Response:
         """Tell the names of classes, some at a time."""
-        return await tell(service.pools.facts, partial(service.classes, start, limit))
+        return await tell(FACTS, partial(service.classes, start, limit))
 
-    @router.get("/v1/keys", responses=answers(KeyReply, 401, 403, 422, 429, 503), **may_read)
+    @router.get("/v1/keys", responses=answers(KeyReply, *ASKED, 422), **may_read)
     async def keys(
         prefix: str = Query(min_length=1, max_length=200, description="What keys begin with."),
     ) -> Response:
         """Tell the key of the newest delta whose key begins so: how far a stream has come."""
-        return await tell(service.pools.facts, partial(service.last_key, prefix))
+        return await tell(FACTS, partial(service.last_key, prefix))
 
-    @router.get("/v1/history", responses=answers(HistoryReply, 401, 403, 422, 429, 503), **in_time)
+    @router.get("/v1/history", responses=answers(HistoryReply, *ASKED, 422), **in_time)
     async def history() -> Response:
         """Tell how good predictions were before their labels came, over time."""
-        return await tell(service.pools.facts, service.history)
+        return await tell(FACTS, service.history)
 
-    @router.get("/v1/alarms", responses=answers(AlarmsReply, 401, 403, 429, 503), **may_read)
+    @router.get("/v1/alarms", responses=answers(AlarmsReply, *ASKED), **may_read)
     async def alarms() -> Response:
         """Tell the alarm that predictions are worse than they were, while they are."""
-        return await tell(service.pools.facts, service.alarms)
+        return await tell(FACTS, service.alarms)
 
-    @router.get(
-        "/v1/suggestions", responses=answers(SuggestionsReply, 401, 403, 422, 429, 503), **may_read
-    )
+    @router.get("/v1/suggestions", responses=answers(SuggestionsReply, *ASKED, 422), **may_read)
     async def suggestions(
         n: int = Query(20, ge=1, le=MOST_SUGGESTIONS, description="How many, at most."),
     ) -> Response:
         """Tell which unlabelled nodes are worth asking a person about, and why."""
-        return await tell(service.pools.suggestions, partial(service.suggestions, n))
+        return await tell("suggestions", partial(service.suggestions, n))
 
     @router.get(
         "/v1/nodes/{node:path}",
-        responses=answers(NodeReply, 401, 403, 404, 409, 422, 429, 503),
+        responses=answers(NodeReply, *ASKED, 404, 409, 422),
         **in_time,
     )
     async def node(
@@ -214,33 +217,28 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
         Without `integer` an id that only an integer has is found all the same.
         """
         asked = partial(service.node, node, integer=integer, limit=limit)
-        return await tell(service.pools.lookups, asked)
+        return await tell("look-ups", asked)
 
     @router.get("/healthz", responses=answers(HealthReply))
-    async def healthz() -> JSONResponse:
+    async def healthz() -> Response:
         """Answer as long as the service lives."""
-        return JSONResponse({"status": "ok"})
+        return answer({"status": "ok"})
 
     @router.get("/readyz", responses=READINESS)
-    async def readyz() -> JSONResponse:
+    async def readyz() -> Response:
         """Tell whether the service is to be sent requests: caught up, and taking changes."""
         told = service.readiness()
         if told["status"] == "ready":
-            return JSONResponse(told)
-        return JSONResponse(told, 503, headers={"Retry-After": "2"})
+            return answer(told)
+        return answer(told, 503, {"Retry-After": "2"})
 
     @router.get("/metrics", response_class=PlainTextResponse, responses=METRICS, **may_read)
     async def prometheus() -> PlainTextResponse:
         """Tell counts and times in Prometheus' text format."""
 
-        return PlainTextResponse(await service.pools.facts.run(metrics.text), media_type=KIND)
+        return PlainTextResponse(await service.pools[FACTS].run(metrics.text), media_type=KIND)
 
     return router
-
-
-async def tell(pool: Pool, what: Callable[[], Any]) -> Response:
-    """Answer with what a call returns; a thread of the pool makes it, and writes it as JSON."""
-    return Response(await pool.run(lambda: as_json(what())), media_type=JSON)
 
 
 METRICS: dict[int | str, dict[str, Any]] = {

@@ -14,15 +14,15 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
+import orjson
 
 from evergraph.core.errors import UnknownNodeError
 from evergraph.datasets.files.table_folder import say_by_position
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in
 from evergraph.online.identifiers import LARGEST
 from evergraph.online.view import FEW
-from evergraph.server.bodies import Question
-from evergraph.server.http import Bodies, RefusedError, as_json, without_paths
-from evergraph.server.large_bodies import BodyParser
+from evergraph.server.bodies import Bodies, PredictionsBody, read_delta, read_question
+from evergraph.server.http import RefusedError, without_paths
 from evergraph.server.rows import with_names, with_rows
 from evergraph.server.schema import (
     MOST_NAMES,
@@ -33,7 +33,7 @@ from evergraph.server.schema import (
     node_reply,
     told,
 )
-from evergraph.server.workers import Pool, Pools, Together, Writer
+from evergraph.server.workers import Together, Writer, pools
 
 if TYPE_CHECKING:
     from evergraph.datasets.columns.scheme import Scheme
@@ -64,10 +64,9 @@ class Service:
         self.failed = Event()  # set: the process ends, and whoever supervises it starts it again
         self.turn()
         folder.watch(on_change=self.turn, on_stop=self.fail)
-        self._writer = Writer(folder, places=limits.queue)
-        self.pools = Pools.of(limits.seconds)
+        self.writer = Writer(folder, places=limits.queue)
+        self.pools = pools(limits.seconds)
         self.bodies = Bodies(limits)
-        self.parser = BodyParser(most=limits.nodes, seconds=limits.seconds)
         self._told_positions = False  # whether it was said that names are not looked at
         self._together = Together(self._predict)
         self.stopping = Event()  # set: nobody waits for what may come
@@ -79,28 +78,24 @@ class Service:
 
         model, kind: as in ``read_delta`` of ``bodies``.
         """
-        read = partial(self.parser.delta, body, model=model, kind=kind)
-        found = await self._pool_for(body).run(read)
-        if not found.rows and not found.told:
+        threads, most = self.pools["bodies"], self.limits.nodes
+        read = partial(read_delta, body, model=model, kind=kind, most=most)
+        found = await threads.run(read)
+        if found.rows:
+            return await threads.run(partial(with_rows, found.delta, found.rows, self.folder))
+        if not found.told:
             return found.delta, None
-        if found.told:
-            by_name = partial(with_names, found.delta, found.told, self.folder)
-            delta, scheme = await self.pools.bodies.run(by_name)
-            if scheme is None and found.told["names"] and not self._told_positions:
-                self._told_positions = True
-                say_by_position("Arrow", [*found.told["names"]])
-            return delta, scheme
-        with_columns = partial(with_rows, found.delta, found.rows, self.folder)
-        return await self.pools.bodies.run(with_columns)
+        by_name = partial(with_names, found.delta, found.told, self.folder)
+        delta, scheme = await threads.run(by_name)
+        if scheme is None and found.told["names"] and not self._told_positions:
+            self._told_positions = True
+            say_by_position("Arrow", [*found.told["names"]])
+        return delta, scheme
 
-    async def read_question(self, body: bytes) -> Question:
+    async def read_question(self, body: bytes) -> PredictionsBody:
         """Return which nodes a body asks for."""
-        ask = partial(self.parser.question, body)
-        return ask() if len(body) < SMALL else await self._pool_for(body).run(ask)
-
-    def _pool_for(self, body: bytes) -> Pool:
-        pools = self.pools
-        return pools.bodies if len(body) < self.parser.large else pools.large_bodies
+        ask = partial(read_question, body, most=self.limits.nodes)
+        return ask() if len(body) < SMALL else await self.pools["bodies"].run(ask)
 
     async def change(self, delta: Delta, scheme: Scheme | None = None) -> DeltaResult:
         """Have a delta learned, and return once it is on the disk and known.
@@ -115,16 +110,16 @@ class Service:
     async def upsert(self, delta: Delta, scheme: Scheme | None = None) -> Upserted:
         """Have what is new of a delta learned, in the same way."""
         learned = partial(self._kept_then, self.folder.upsert, delta, scheme)
-        return await self._written(partial(self._writer.call, learned), again="")
+        return await self._written(partial(self.writer.call, learned), again="")
 
     def _submit(self, delta: Delta, scheme: Scheme | None) -> Future[DeltaResult]:
         """Have a delta wait for its turn: with others, unless it is the first that is read so."""
         if scheme is not None:
             if not self.folder.learner.status().features:
                 learned = partial(self._kept_then, self.folder.submit, delta, scheme)
-                return self._writer.call(learned)
+                return self.writer.call(learned)
             self.folder.check_columns(scheme)  # once settled it stays
-        return self._writer.submit(delta)
+        return self.writer.submit(delta)
 
     async def _written(self, wait: Callable[[], Future[T]], *, again: str) -> T:
         self.check_writes()
@@ -182,16 +177,6 @@ class Service:
                 403, "this process only reads: ask the one that writes to the folder"
             )
 
-    @property
-    def oldest(self) -> float:
-        """For how many seconds the oldest change has waited that is not learned yet."""
-        return self._writer.oldest
-
-    @property
-    def busy(self) -> float:
-        """How many seconds were spent on changes."""
-        return self._writer.busy
-
     def process(self) -> Process:
         """Return this process, and how far it is behind the one that writes."""
         seq = self.folder.seq
@@ -211,38 +196,29 @@ class Service:
             return {"status": "stopped", "why": without_paths(stopped, self.folder.path)}
         return {"status": "ready"}
 
-    async def predictions(self, ids: Sequence[NodeId], *, every_class: bool) -> Answer:
-        """Return the classes of nodes, as of the last whole delta."""
-        if len(ids) <= FEW and self._view.quick:  # cheaper than a thread
-            return await self._together.ask(ids, every_class)
-        return await self.pools.predictions.run(partial(self._predict, ids, every_class))
+    async def predictions(self, ids: Sequence[NodeId], *, every_class: bool) -> bytes:
+        """Return the classes of nodes as JSON, as of the last whole delta.
+
+        Few are told on the event loop, which is cheaper than a thread; many from a thread.
+        """
+        classes, most = len(self._view.classes), self.limits.answers
+        if every_class and len(ids) * classes > most:
+            raise RefusedError(
+                413,
+                f"an answer must hold at most {most} probabilities, not {len(ids)} of {classes} "
+                f"classes: ask for at most {max(most // classes, 1)} nodes at a time",
+            )
+        numbers = len(ids) * (classes if every_class else 4)
+        if len(ids) <= FEW and numbers <= LITTLE and self._view.quick:
+            return orjson.dumps(told(await self._together.ask(ids, every_class)))
+        return await self.pools["predictions"].run(
+            lambda: orjson.dumps(told(self._predict(ids, every_class)))
+        )
 
     def _predict(self, ids: Sequence[NodeId], every_class: bool) -> Answer:
         return self._view.answer(ids, every_class=every_class)
 
-    async def told(self, asked: Question) -> bytes:
-        """Return the classes of nodes as JSON: few on the event loop, many from a thread."""
-        self._check_answer(asked)
-        numbers = len(asked.ids) * (len(self._view.classes) if asked.every_class else 4)
-        if len(asked.ids) <= FEW and numbers <= LITTLE:
-            return as_json(told(await self.predictions(asked.ids, every_class=asked.every_class)))
-
-        def made() -> bytes:
-            return as_json(told(self._predict(asked.ids, asked.every_class)))
-
-        return await self.pools.predictions.run(made)
-
-    def _check_answer(self, asked: Question) -> None:
-        """Refuse what would be too large an answer."""
-        nodes, classes, most = len(asked.ids), len(self._view.classes), self.limits.answers
-        if asked.every_class and nodes * classes > most:
-            raise RefusedError(
-                413,
-                f"an answer must hold at most {most} probabilities, not {nodes} of {classes} "
-                f"classes: ask for at most {max(most // classes, 1)} nodes at a time",
-            )
-
-    async def prediction(self, text: str, *, integer: bool, every_class: bool) -> Answer:
+    async def prediction(self, text: str, *, integer: bool, every_class: bool) -> bytes:
         """Return the class of one node, whose id is written as text; see ``node``."""
         number = _integer(text, integer)
         try:
@@ -282,7 +258,7 @@ class Service:
         known = asdict(self._view.status())
         names = list(self._view.classes[-MOST_NAMES:])
         processes = [asdict(self.process())]
-        told = {"names": names, "waiting": self._writer.waiting, "replicas": processes}
+        told = {"names": names, "waiting": self.writer.waiting, "replicas": processes}
         return known | told | kept
 
     def alarms(self) -> dict[str, Any]:
@@ -327,9 +303,9 @@ class Service:
 
     def close(self) -> None:
         """Finish the changes that wait, and close the folder."""
-        self.parser.close()
-        self.pools.close()
-        self._writer.close()
+        for pool in self.pools.values():
+            pool.close()
+        self.writer.close()
         self.folder.close()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import logging
 import os
 import socket
@@ -15,7 +14,7 @@ from threading import Event, Thread
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from evergraph.server.http import HEADERS
+from evergraph.server.http import HEADERS, answer
 from evergraph.server.observability import HEADER, request_id_of
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 PATIENCE = 1.0  # seconds that a recovery has to end in once the service is to stop, and for a
 # service manager that has much to read
 SELDOM = 5.0  # seconds between two words to a service manager where no watchdog asks for more
-AGAIN = 2  # seconds after which a client may ask again
+AGAIN = {"Retry-After": "2"}  # seconds after which a client may ask again
 EXTENSION = 60  # seconds for which a service manager is to wait for the next word
 RECOVERING = "the service is recovering what it knows from the disk: ask again later"
 log = logging.getLogger(__name__)
@@ -43,17 +42,8 @@ class Notifier:
         address: of the socket; ``@`` begins one that has no file.
         watchdog: seconds within which a process must say that it lives; None: it need not.
 
-    >>> import tempfile
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    >>> manager.bind(f"{folder.name}/notify")
-    >>> told = {"NOTIFY_SOCKET": f"{folder.name}/notify", "WATCHDOG_USEC": "3000000"}
-    >>> notifier = Notifier.of(told)
-    >>> notifier.tell(READY=1, STATUS="ready")
-    >>> manager.recv(100), notifier.pause
-    (b'READY=1\\nSTATUS=ready', 1.0)
-    >>> manager.close(), folder.cleanup()
-    (None, None)
+    >>> Notifier.of({"NOTIFY_SOCKET": "/run/notify", "WATCHDOG_USEC": "3000000"})
+    Notifier(address='/run/notify', watchdog=3.0)
     """
 
     address: str | None = None
@@ -84,12 +74,6 @@ class Notifier:
                 line.sendto(told.encode(), address)
         except OSError as error:
             log.debug("the service manager does not listen: %s", error)
-
-
-def keep_what_is_loaded() -> None:
-    """Have Python never look again through what is loaded now: it took 180 ms, in one go."""
-    gc.collect()
-    gc.freeze()
 
 
 class Abandoned(BaseException):
@@ -139,28 +123,17 @@ class Starting:
         elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         else:
-            await self._answer(scope, send)
+            await self._answer(scope, receive, send)
 
-    async def _answer(self, scope: Scope, send: Send) -> None:
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer while there is no learner."""
-        asked = scope.get("path")
-        body: dict[str, Any] = {"error": RECOVERING}
-        if asked == "/healthz":
-            body = {"status": "ok"}
-        elif asked == "/readyz":
-            body = {"status": "recovering", **self.progress()}
-        told = json.dumps(body).encode()
-        headers = [
-            (b"content-type", b"application/json"),
-            (b"content-length", b"%d" % len(told)),
-            (HEADER, request_id_of(scope).encode()),
-            *HEADERS,
-        ]
-        if asked != "/healthz":
-            headers.append((b"retry-after", b"%d" % AGAIN))
-        status = 200 if asked == "/healthz" else 503
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": told})
+        found = answer({"error": RECOVERING}, 503, AGAIN)
+        if scope.get("path") == "/healthz":
+            found = answer({"status": "ok"})
+        elif scope.get("path") == "/readyz":
+            found = answer({"status": "recovering", **self.progress()}, 503, AGAIN)
+        found.raw_headers += [(HEADER, request_id_of(scope).encode()), *HEADERS]
+        await found(scope, receive, send)
 
     def progress(self) -> dict[str, Any]:
         """Return how many deltas have been applied again, of how many, and how long it will take.
@@ -191,7 +164,9 @@ class Starting:
         """Open the folder, in a thread."""
         try:
             self._made = self._make(self._note)
-            keep_what_is_loaded()
+            # Python never looks again through what is loaded now: it took 180 ms, in one go.
+            gc.collect()
+            gc.freeze()
         except Abandoned:
             pass
         except BaseException as error:  # whoever started the service is told

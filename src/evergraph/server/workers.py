@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -173,50 +174,27 @@ class Pool:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
 
-@dataclass(frozen=True)
-class Pools:
-    """The kinds of work that are kept apart.
+# Threads for each kind of work, and how many may wait for them: what is slow of one kind holds up
+# no other. Look-ups are done one at a time for the writer's sake.
+KINDS = {
+    "bodies": (2, 64),
+    "predictions": (2, 256),
+    "look-ups": (1, 64),
+    "suggestions": (1, 8),
+    "requests for facts": (2, 64),
+    "compactions": (1, 2),
+}
 
-    Attributes:
-        bodies: reading small bodies.
-        large_bodies: reading large ones, one at a time.
-        predictions: of many nodes.
-        lookups: of nodes and their surroundings; one at a time, for the writer's sake.
-        suggestions: which look at the whole graph.
-        facts: status, history, keys, ids.
-        backups: one at a time, and as long as it takes.
+
+def pools(seconds: float) -> dict[str, Pool]:
+    """Return threads for all kinds of work, each of which may take so many seconds.
+
+    A backup may take as long as it takes.
     """
-
-    bodies: Pool
-    large_bodies: Pool
-    predictions: Pool
-    lookups: Pool
-    suggestions: Pool
-    facts: Pool
-    backups: Pool
-
-    @classmethod
-    def of(cls, seconds: float) -> Pools:
-        """Return pools whose work may take so many seconds."""
-
-        def pool(what: str, threads: int, places: int) -> Pool:
-            return Pool(what, threads=threads, places=places, seconds=seconds)
-
-        return cls(
-            bodies=pool("bodies", 2, 64),
-            large_bodies=pool("large bodies", 1, 8),
-            predictions=pool("predictions", 2, 256),
-            lookups=pool("look-ups", 1, 64),
-            suggestions=pool("suggestions", 1, 8),
-            facts=pool("requests for facts", 2, 64),
-            backups=Pool("backups", threads=1, places=2, seconds=3600.0),
-        )
-
-    def close(self) -> None:
-        """Begin nothing more."""
-        every = (self.bodies, self.large_bodies, self.predictions)
-        for pool in (*every, self.lookups, self.suggestions, self.facts, self.backups):
-            pool.close()
+    return {
+        what: Pool(what, threads=threads, places=places, seconds=seconds)
+        for what, (threads, places) in KINDS.items()
+    } | {"backups": Pool("backups", threads=1, places=2, seconds=3600.0)}
 
 
 @dataclass(frozen=True)
@@ -249,7 +227,7 @@ class Together:
     ) -> None:
         self._answer = answer
         self.most = most
-        self._waiting: list[_Question] = []
+        self._waiting: deque[_Question] = deque()
 
     def ask(self, ids: Sequence[NodeId], every_class: bool) -> asyncio.Future[Answer]:
         """Return what will hold the answer, or what is wrong with the question."""
@@ -264,12 +242,9 @@ class Together:
         """Answer those that wait; where there are many, some at a time."""
         some: list[_Question] = []
         count = 0
-        for question in self._waiting:
-            count += len(question.ids)
-            if some and count > self.most:
-                break
-            some.append(question)
-        del self._waiting[: len(some)]
+        while self._waiting and (not some or count + len(self._waiting[0].ids) <= self.most):
+            some.append(self._waiting.popleft())
+            count += len(some[-1].ids)
         if self._waiting:
             asyncio.get_running_loop().call_soon(self._turn)
         for every_class in (False, True):
@@ -281,11 +256,11 @@ class Together:
         try:
             found = self._answer([node for q in questions for node in q.ids], every_class)
         except Exception as error:
-            if len(questions) > 1:  # one of them is wrong: the others need not suffer
-                for question in questions:
-                    self._answer_alike([question], every_class)
-            else:
+            if len(questions) == 1:
                 questions[0].answer.set_exception(error)
+                return
+            for question in questions:  # one of them is wrong: the others need not suffer
+                self._answer_alike([question], every_class)
             return
         start = 0
         for question in questions:

@@ -1,4 +1,4 @@
-"""Who may read and write."""
+"""Who may read and write, and how often."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from evergraph.core.errors import ConfigurationError
-from evergraph.server.auth import Tokens, read_tokens
+from evergraph.server import auth as module
+from evergraph.server.auth import Buckets, Tokens, read_tokens
 
 READ, WRITE = "r" * 20, "w" * 20
 
@@ -23,7 +24,7 @@ def written(folder: Path, text: str, mode: int = 0o600) -> Path:
 def test_a_file_lists_scopes_and_secrets(tmp_path: Path) -> None:
     path = written(tmp_path, f"# ours\n\nread {READ}  # of the page\nwrite {WRITE}\n")
     tokens = read_tokens(path)
-    assert len(tokens) == 2
+    assert len(tokens.listed) == 2
     assert tokens.scope_of(READ) == "read"
     assert tokens.scope_of(WRITE) == "write"
     assert tokens.scope_of(READ[:-1]) is None
@@ -76,7 +77,7 @@ def test_a_group_may_read_what_root_hands_to_a_service(
     path = written(tmp_path, f"read {READ}\n", 0o440)
     monkeypatch.setattr("os.geteuid", lambda: path.stat().st_uid + 1)
     if path.stat().st_uid == 0:
-        assert len(read_tokens(path)) == 1
+        assert len(read_tokens(path).listed) == 1
     for mode in (0o460, 0o444):
         path.chmod(mode)
         with pytest.raises(ConfigurationError, match="must be open to its owner alone"):
@@ -91,7 +92,40 @@ def test_what_is_no_plain_file_is_refused_at_once(tmp_path: Path) -> None:
             read_tokens(tmp_path / name)
     with pytest.raises(ConfigurationError, match="cannot be read"):
         read_tokens(tmp_path / "nothing")
-    assert len(read_tokens(tmp_path / "link")) == 1  # as Kubernetes lays them
+    assert len(read_tokens(tmp_path / "link").listed) == 1  # as Kubernetes lays them
     written(tmp_path, "#" * 1_000_001)
     with pytest.raises(ConfigurationError, match="at most 1000000 bytes"):
         read_tokens(tmp_path / "link")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_burst_then_the_rate() -> None:
+    clock = Clock()
+    buckets = Buckets(rate=2.0, burst=3, clock=clock)
+    assert [buckets.take("me") for _ in range(4)] == [0.0, 0.0, 0.0, 0.5]
+    assert buckets.take("you") == 0.0
+    clock.now += 0.25
+    assert buckets.take("me") == 0.25
+    clock.now += 0.25
+    assert [buckets.take("me"), buckets.take("me")] == [0.0, 0.5]
+    clock.now += 1000  # a bucket holds no more than a burst
+    assert [buckets.take("me") > 0 for _ in range(4)] == [False, False, False, True]
+
+
+def test_callers_that_went_are_forgotten_and_those_that_hurry_are_not(monkeypatch) -> None:
+    monkeypatch.setattr(module, "MOST", 3)
+    clock = Clock()
+    buckets = Buckets(rate=1.0, burst=2, clock=clock)
+    for caller in "abc":
+        buckets.take(caller)
+    buckets.take("a")
+    buckets.take("d")  # b asked least lately
+    assert set(buckets._left) == {"a", "c", "d"}
+    assert buckets.take("a") > 0
