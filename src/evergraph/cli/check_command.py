@@ -16,7 +16,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.plugins import load_plugins
 
 if TYPE_CHECKING:
-    from evergraph.online.folder.journal import SetAside
+    from evergraph.online.folder.journal_rows import SetAside
 
 FOUND = 1  # the exit code where something was found; 2 is that of what cannot be read at all
 COLUMNS = ("delta", "key", "bytes", "set aside", "why")
@@ -56,8 +56,7 @@ def check_command(
         raise ConfigurationError(f"--why {why!r} needs --skip, the number of a delta")
     load_plugins(plugins)
     with spinner("loading torch"):
-        from evergraph.online.folder.checkup import checkup
-        from evergraph.online.folder.skip import listed, skip
+        from evergraph.online.folder.checkup import checkup, listed, skip
     if why is not None:
         with spinner("applying the deltas after it"):
             aside = skip(folder, *skipped, why=why)
