@@ -11,6 +11,7 @@ from evergraph.core.errors import DataError
 from evergraph.online.checking import CheckedDelta
 from evergraph.online.delta import Delta, DeltaResult
 from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.folder.snapshot import publish, write_aside
 from waiting import until
 
 
@@ -98,6 +99,11 @@ def filled(path, number: int, *, compact_at: tuple[int, ...] = ()) -> None:
             folder.submit(delta(seq, key=f"k{seq}"))
             if seq in compact_at:
                 assert folder.compact() == seq
+
+
+def write_snapshot(folder, seq: int, state, about: bytes):
+    """Write a snapshot as a folder does; return its place."""
+    return publish(write_aside(folder, seq, state, about))
 
 
 def wait_for_snapshot(folder: LearnerFolder, *, after: int = 0) -> None:

@@ -18,7 +18,7 @@ from evergraph.core.plugins import load_plugins
 
 if TYPE_CHECKING:
     from evergraph.online.folder.backup import BackedUp
-    from evergraph.online.folder.journal import SetAside
+    from evergraph.online.folder.journal_rows import SetAside
 
 FOUND = 1  # the exit code where something was found; 2 is that of what cannot be read at all
 ASIDE_COLUMNS = ("delta", "key", "bytes", "set aside", "why")
@@ -57,7 +57,7 @@ def check_command(
     load_plugins(plugins)
     with spinner("loading torch"):
         from evergraph.online.folder.checkup import checkup
-        from evergraph.online.folder.skip import listed, skip
+        from evergraph.online.folder.checkup import listed, skip
     if why is not None:
         with spinner("applying the deltas after it"):
             aside = skip(folder, *skipped, why=why)

@@ -8,58 +8,24 @@ import threading
 from pathlib import Path
 
 import pytest
-import torch
 
 from evergraph.core.errors import ConfigurationError, DataError
-from evergraph.online.delta import Delta
 from evergraph.online.folder import backup as backing_up
 from evergraph.online.folder.backup import backup, restore
 from evergraph.online.folder.journal import JOURNAL_FILE
-from evergraph.online.folder.learner_folder import LearnerFolder, defaults, merged
-from evergraph.online.learner import OnlineLearner
+from evergraph.online.folder.learner_folder import LearnerFolder
+from real_folder import bits, delta, filled, opened, twin
 from waiting import until
-
-MADE_WITH = {"head": {"name": "analytic", "width": 16}}
-
-
-def delta(number: int) -> Delta:
-    row = torch.tensor([[1.0 / (1 + number), number % 3, 0.5]])
-    edges = ((f"n{number}", f"n{number // 2}"),) if number else ()
-    return Delta(
-        nodes=(f"n{number}",),
-        features=row,
-        labels=("xy"[number % 2],),
-        edges=edges,
-        key=f"k{number}",
-    )
-
-
-def bits(learner: OnlineLearner) -> dict[str, bytes]:
-    return {name: value.numpy().tobytes() for name, value in learner.state().items()}
-
-
-def fresh() -> OnlineLearner:
-    return OnlineLearner.from_parameters(merged(defaults(MADE_WITH), MADE_WITH))
-
-
-def twin(number: int) -> dict[str, bytes]:
-    """Return the bits of a learner that was given so many deltas."""
-    learner = fresh()
-    for each in range(number):
-        learner.apply(delta(each))
-    return bits(learner)
 
 
 @pytest.mark.parametrize("kind", ["", ".tar"])
 def test_a_backup_under_load_is_a_twin_bit_for_bit(tmp_path: Path, kind: str) -> None:
     ending = threading.Event()
-    with LearnerFolder.open(tmp_path / "learner", make=fresh, snapshot_every=3) as folder:
+    with opened(tmp_path / "learner", snapshot_every=3) as folder:
 
         def write() -> None:
-            number = 0
-            while not ending.is_set() and number < 400:
-                folder.submit(delta(number))
-                number += 1
+            while not ending.is_set() and folder.seq < 400:
+                folder.submit(delta(folder.seq + 1))
 
         writer = threading.Thread(target=write)
         writer.start()
@@ -79,17 +45,8 @@ def test_a_backup_under_load_is_a_twin_bit_for_bit(tmp_path: Path, kind: str) ->
         with LearnerFolder.of(made) as other:
             assert other.seq == told.seq
             assert bits(other.learner) == twin(told.seq)
-            assert other.submit(delta(0)).seq == 1  # its keys are known
-            assert other.submit(delta(told.seq)).seq == told.seq + 1  # it goes on
-
-
-def filled(path: Path, number: int, *, compact_at: tuple[int, ...] = ()) -> Path:
-    with LearnerFolder.open(path, make=fresh) as folder:
-        for each in range(number):
-            folder.submit(delta(each))
-            if each + 1 in compact_at:
-                folder.compact()
-    return path
+            assert other.submit(delta(1)).seq == 1  # its keys are known
+            assert other.submit(delta(told.seq + 1)).seq == told.seq + 1  # it goes on
 
 
 def names(path: Path) -> list[str]:
@@ -119,14 +76,14 @@ def test_a_folder_without_a_snapshot_is_backed_up_too(tmp_path: Path, number: in
 
 def test_snapshots_that_are_replaced_meanwhile_are_opened_anew(tmp_path: Path, monkeypatch) -> None:
     """The journal no longer reaches back to what was opened: two snapshots came in between."""
-    with LearnerFolder.open(tmp_path / "learner", make=fresh) as folder:
-        folder.submit(delta(0))
+    with opened(tmp_path / "learner") as folder:
+        folder.submit(delta(1))
         folder.compact()
         copy, tries = backing_up.copy_journal, []
 
         def slow(*places: Path) -> None:
             if not tries:
-                for number in (1, 2, 3):
+                for number in (2, 3, 4):
                     folder.submit(delta(number))
                     folder.compact()
             tries.append(places)
@@ -139,14 +96,14 @@ def test_snapshots_that_are_replaced_meanwhile_are_opened_anew(tmp_path: Path, m
 
 
 def test_a_snapshot_that_goes_while_it_is_copied_is_still_read(tmp_path: Path, monkeypatch) -> None:
-    with LearnerFolder.open(tmp_path / "learner", make=fresh) as folder:
-        for number in range(2):
+    with opened(tmp_path / "learner") as folder:
+        for number in (1, 2):
             folder.submit(delta(number))
             folder.compact()
         copied = backing_up.copied
 
         def late(*given, **more):
-            for number in (2, 3, 4):
+            for number in (3, 4, 5):
                 folder.submit(delta(number))
                 folder.compact()
             assert not (tmp_path / "learner" / "snapshot-2").exists()

@@ -26,7 +26,8 @@ from evergraph.online.folder.markers import (
     acknowledgement,
     with_check,
 )
-from evergraph.online.folder.snapshot import read_snapshot, remove_snapshot, write_snapshot
+from evergraph.online.folder.snapshot import read_snapshot, remove_snapshot
+from stand_in import write_snapshot
 
 GIVEN = {"head": {"name": "auto", "width": 16, "codes": 4}}
 
@@ -196,13 +197,16 @@ FAULTS = {
 }  # fmt: skip
 
 
+NOT_IN_FILES = ("columns of another width", "history that is not replayed")
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_found(name: str, request: Any, tmp_path: Path) -> None:
     where, plant, file, words = FAULTS[name]
     folder = tmp_path / "learner"
     shutil.copytree(request.getfixturevalue(where), folder)
     plant(folder)
-    found = checkup(folder)
+    found = checkup(folder, quick=where == "sound" and name not in NOT_IN_FILES)
     assert [each for each in found if each.file.startswith(file) and words in each.what], found
 
 

@@ -1,4 +1,4 @@
-"""Snapshots: when they are taken, what they drop, and that nobody waits for them."""
+"""Snapshots: when they are taken, what they drop, that nobody waits, and what a restart tells."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ import errno
 import json
 import logging
 import threading
+import time
 
 import pytest
 import torch
 
-from evergraph.core.errors import (
-    ResourceError,
-)
 from evergraph.online.delta import Delta
-from evergraph.online.folder import snapshot
-from evergraph.online.folder.compactor import Compactor
+from evergraph.online.folder import recovery, snapshot
+from evergraph.online.folder.compactor import Compactor, Counted
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
 from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.folder.status import Replaying
 from evergraph.online.learner import OnlineLearner
-from stand_in import bits, delta, opened, twin, wait_for_snapshot
+from stand_in import StandIn, bits, delta, filled, opened, twin, wait_for_snapshot
 from waiting import until
 
 
@@ -46,16 +45,35 @@ def test_what_was_forgotten_leaves_the_folder_with_two_snapshots(tmp_path):
         assert not [path for path in files if secret.encode() in path.read_bytes()]
 
 
-def test_the_background_takes_snapshots_by_number_and_by_size(tmp_path):
-    for name, limits in (("n", {"snapshot_every": 3}), ("b", {"snapshot_bytes": 200})):
-        with opened(tmp_path / name, **limits) as folder:
-            for seq in range(1, 4):
-                folder.submit(delta(seq))
-            wait_for_snapshot(folder)
-            assert bits(folder.learner) == twin(3)
-        with opened(tmp_path / name) as folder:
-            assert folder.status().snapshot > 0
-            assert bits(folder.learner) == twin(3)
+@pytest.fixture
+def clock(monkeypatch):
+    """Make every batch take a second of the processor."""
+    apply_batch, seconds = StandIn.apply_batch, [0.0]
+
+    def heavy(self, deltas):
+        seconds[0] += 1.0
+        return apply_batch(self, deltas)
+
+    monkeypatch.setattr(StandIn, "apply_batch", heavy)
+    monkeypatch.setattr(time, "thread_time", lambda: seconds[0])
+    return seconds
+
+
+@pytest.mark.parametrize(
+    "rule", [{"snapshot_every": 3}, {"snapshot_bytes": 200}, {"replay_seconds": 2.5}]
+)
+def test_the_background_takes_snapshots_by_number_size_and_seconds(tmp_path, clock, rule):
+    with opened(tmp_path, **{"replay_seconds": 100.0, "close_seconds": 100.0} | rule) as folder:
+        folder.submit(delta(1))
+        assert (folder.status().replay_seconds, folder.status().snapshot_time) == (1.0, None)
+        for seq in (2, 3):
+            folder.submit(delta(seq))
+        wait_for_snapshot(folder)
+        assert abs(folder.status().snapshot_time - time.time()) < 60
+        assert bits(folder.learner) == twin(3)
+    with opened(tmp_path) as folder:
+        assert folder.status().snapshot > 0
+        assert bits(folder.learner) == twin(3)
 
 
 def test_closing_waits_for_a_snapshot_and_not_for_ever():
@@ -68,7 +86,7 @@ def test_closing_waits_for_a_snapshot_and_not_for_ever():
         done.append(True)
 
     compactor = Compactor(compact, every=1, size=10**6, retry=0)
-    compactor.count(1)
+    compactor.count(Counted(deltas=1))
     assert compacting.wait(20)
     closing = threading.Thread(target=compactor.close, daemon=True)
     closing.start()
@@ -81,14 +99,14 @@ def test_closing_waits_for_a_snapshot_and_not_for_ever():
 
 def test_deltas_are_taken_while_a_snapshot_is_written(tmp_path, monkeypatch):
     writing, go_on = threading.Event(), threading.Event()
-    write = snapshot._write_files
+    sync = snapshot.sync
 
-    def slow(*args):
+    def slow(path):
         writing.set()
         assert go_on.wait(20)
-        write(*args)
+        sync(path)
 
-    monkeypatch.setattr(snapshot, "_write_files", slow)
+    monkeypatch.setattr(snapshot, "sync", slow)
     with opened(tmp_path, snapshot_every=2) as folder:
         for seq in (1, 2):
             folder.submit(delta(seq))
@@ -134,18 +152,18 @@ def test_predictions_do_not_wait_while_the_state_is_written(tmp_path, monkeypatc
 
 def test_no_room_for_a_snapshot_is_said_and_tried_again(tmp_path, monkeypatch, caplog):
     failed = threading.Event()
-    write = snapshot._write_files
+    sync = snapshot.sync
 
-    def full(*args):
+    def full(path):
         if not failed.is_set():
             failed.set()
             raise OSError(errno.ENOSPC, "No space left on device")
-        write(*args)
+        sync(path)
 
     with opened(tmp_path, snapshot_every=3, retry=0.01) as folder:
         folder.submit(delta(1))
         assert folder.compact() == 1
-        monkeypatch.setattr(snapshot, "_write_files", full)
+        monkeypatch.setattr(snapshot, "sync", full)
         with caplog.at_level(logging.WARNING):
             for seq in (2, 3, 4):
                 folder.submit(delta(seq))
@@ -157,22 +175,91 @@ def test_no_room_for_a_snapshot_is_said_and_tried_again(tmp_path, monkeypatch, c
         assert (folder.status().snapshot, bits(folder.learner)) == (4, twin(4))
 
 
-def test_status_says_why_there_is_no_snapshot(tmp_path, monkeypatch):
-    def full(*args):
-        raise OSError(errno.ENOSPC, "No space left on device")
+def test_what_a_restart_took_counts_too(tmp_path, clock):
+    with opened(tmp_path, close_seconds=100.0) as folder:
+        for seq in (1, 2, 3):
+            folder.submit(delta(seq))
+    with opened(tmp_path, replay_seconds=2.5) as folder:
+        wait_for_snapshot(folder)
+        assert folder.status().snapshot == 3
 
+
+def test_snapshots_that_only_save_time_take_a_quarter_of_it_at_most():
+    done = threading.Event()
+    compactor = Compactor(done.set, every=10**6, size=10**9, retry=1.0, seconds=1.0)
+    compactor.took = 2.0
+    compactor.count(Counted(deltas=5, bytes=5, seconds=5.9))
+    assert not done.wait(0.1)
+    compactor.count(Counted(seconds=0.2))
+    assert done.wait(20)
+    compactor.close()
+
+
+@pytest.mark.parametrize("counted", [Counted(deltas=3), Counted(bytes=9)])
+def test_numbers_and_bytes_do_not_wait_for_that(counted):
+    done = threading.Event()
+    compactor = Compactor(done.set, every=3, size=9, retry=1.0)
+    compactor.took = 1000.0
+    compactor.count(counted)
+    assert done.wait(20)
+    compactor.close()
+
+
+def test_closing_takes_a_snapshot_where_a_restart_would_take_long(tmp_path, clock):
     with opened(tmp_path) as folder:
         folder.submit(delta(1))
-        folder.compact()
+    assert not list(tmp_path.glob("snapshot-*"))  # a second: as fast again
+    with opened(tmp_path) as folder:
         folder.submit(delta(2))
-        with monkeypatch.context() as patch:
-            patch.setattr(snapshot, "_write_files", full)
-            with pytest.raises(ResourceError, match="the disk is full"):
-                folder.compact()
-        status = folder.status()
-        assert (status.seq, status.snapshot, status.deltas_since) == (2, 1, 1)
-        assert "the disk is full" in status.snapshot_error
-        folder.submit(delta(3))
-        assert folder.compact() == 3
-        assert folder.status().snapshot_error is None
-        assert folder.status().deltas_since == 0
+    assert [path.name for path in tmp_path.glob("snapshot-*")] == ["snapshot-2"]
+    with opened(tmp_path) as folder:
+        assert (folder.status().replay_seconds, bits(folder.learner)) == (0.0, twin(2))
+
+
+def test_a_few_rows_do_not_have_a_large_state_written(tmp_path, clock):
+    """What takes long to read takes long to write: it must save more than that."""
+    filled(tmp_path, 1, compact_at=(1,))
+    with opened(tmp_path) as folder:
+        folder._files._compactor.took = 10.0  # as if reading the snapshot had taken that
+        for seq in range(2, 10):
+            folder.submit(delta(seq))
+    assert [path.name for path in tmp_path.glob("snapshot-*")] == ["snapshot-1"]
+
+
+def test_a_snapshot_that_fails_at_the_end_is_said_and_nothing_is_lost(
+    tmp_path, clock, monkeypatch, caplog
+):
+    from evergraph.online.folder import snapshot
+
+    with monkeypatch.context() as patch, opened(tmp_path, close_seconds=0.0) as folder:
+        folder.submit(delta(1))
+        patch.setattr(snapshot, "sync", lambda _: 1 / 0)
+        folder.close()
+    assert "no snapshot could be taken at the end" in caplog.text
+    with opened(tmp_path) as folder:
+        assert bits(folder.learner) == twin(1)
+
+
+def test_a_recovery_tells_how_far_it_is(tmp_path, clock, monkeypatch, caplog):
+    with opened(tmp_path, close_seconds=100.0) as folder:
+        for seq in range(1, 5):
+            folder.submit(delta(seq))
+    monkeypatch.setattr(recovery, "TOLD", 0.0)
+    monkeypatch.setattr(recovery, "LOGGED", 0.0)
+    for readonly in (True, False):
+        told = []
+        with caplog.at_level(logging.INFO):
+            opened(tmp_path, readonly=readonly, progress=told.append, close_seconds=9.0).close()
+        assert [each.done for each in told] == [0, 1, 2, 3, 4, 4]
+        assert {each.of for each in told} == {4}
+        assert told[0] == Replaying(0, 4, 0.0)  # nobody knows yet
+        assert told[-1] == Replaying(4, 4, 0.0)
+        assert "2 of 4 deltas are applied again, about 0 s are left" in caplog.text
+
+
+def test_it_is_not_told_more_than_twice_a_second(tmp_path):
+    filled(tmp_path, 50)
+    told = []
+    opened(tmp_path, progress=told.append).close()
+    assert (told[0].done, told[-1].done) == (0, 50)
+    assert len(told) < 20

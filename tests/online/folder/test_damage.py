@@ -4,123 +4,120 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from evergraph.core.errors import (
-    ConfigurationError,
-    DataError,
-)
+from evergraph.core import written_aside
+from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.online.folder.journal import JOURNAL_FILE as JOURNAL
 from evergraph.online.folder.journal import Journal
-from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, FORMAT_FILE, with_check
+from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, FORMAT_FILE, Acknowledged, with_check
+from evergraph.online.folder.recovery import make_folder
 from stand_in import bits, filled, opened, twin
 
 
-def test_the_newest_snapshot_damaged_means_the_one_before(tmp_path, caplog):
-    filled(tmp_path, 9, compact_at=(2, 5, 8))
-    path = tmp_path / "snapshot-8" / "state.safetensors"
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
+def flip(name: str) -> Callable[[Path], object]:
+    def planted(folder: Path) -> None:
+        content = bytearray((folder / name).read_bytes())
+        content[-1] ^= 1
+        (folder / name).write_bytes(content)
+
+    return planted
+
+
+def gone(*names: str) -> Callable[[Path], object]:
+    return lambda folder: [(folder / name).unlink() for name in names]
+
+
+def sql(command: str) -> Callable[[Path], object]:
+    def planted(folder: Path) -> None:
+        journal = Journal(folder / JOURNAL)
+        journal._file.connection.execute(command)
+        journal.close()
+
+    return planted
+
+
+def both(one: Callable[[Path], object], other: Callable[[Path], object]):
+    return lambda folder: (one(folder), other(folder))
+
+
+def format_99(folder: Path) -> None:
+    content = json.loads((folder / FORMAT_FILE).read_text()) | {"format": 99, "evergraph": "9.1"}
+    (folder / FORMAT_FILE).write_text(json.dumps(with_check(content)))
+
+
+# What is damaged of a folder of nine deltas; the snapshot that is gone on with, and what is said.
+MENDED = {
+    "the newest snapshot": (
+        (2, 5, 8), flip("snapshot-8/state.safetensors"), 5,
+        "snapshot-8/state.safetensors: its contents have changed since it was written",
+    ),
+    "a manifest at the last delta": (
+        (2, 9), gone("snapshot-9/manifest.json"), 2, "snapshot-9/manifest.json: cannot be read",
+    ),
+    "the only snapshot": ((4,), gone("snapshot-4/about.json"), 0, "snapshot-4/about.json"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MENDED)
+def test_a_snapshot_that_is_damaged_means_the_one_before(tmp_path, caplog, name):
+    compact_at, plant, before, said = MENDED[name]
+    filled(tmp_path, 9, compact_at=compact_at)
+    plant(tmp_path)
     with caplog.at_level(logging.WARNING), opened(tmp_path) as folder:
-        assert f"{path}: its contents have changed since it was written" in caplog.text
-        assert folder.status().snapshot == 5
+        assert said in caplog.text
+        assert folder.status().snapshot == before
         assert bits(folder.learner) == twin(9)
-        assert folder.compact() == 9
-    assert sorted(p.name for p in tmp_path.glob("snapshot-*")) == ["snapshot-5", "snapshot-9"]
+        assert folder.compact() == 9  # also where a damaged one has that number
+    kept = {f"snapshot-{number}" for number in (before, 9) if number}
+    assert {path.name for path in tmp_path.glob("snapshot-*")} == kept
     with opened(tmp_path) as folder:
-        assert folder.status().snapshot == 9
-        assert bits(folder.learner) == twin(9)
+        assert (folder.status().snapshot, bits(folder.learner)) == (9, twin(9))
 
 
-def test_a_damaged_snapshot_is_written_again_at_the_same_delta(tmp_path):
-    filled(tmp_path, 5, compact_at=(2, 5))
-    (tmp_path / "snapshot-5" / "manifest.json").write_text("{")
-    with opened(tmp_path) as folder:
-        assert folder.compact() == 5
-    with opened(tmp_path) as folder:
-        assert folder.status().snapshot == 5
-        assert bits(folder.learner) == twin(5)
+CHANGED = (
+    "UPDATE deltas SET bytes = CAST(substr(bytes, 1, length(bytes) - 1) || x'00' AS BLOB) "
+    "WHERE seq = 4"
+)
+# What is damaged of a folder of five deltas and some snapshots; and why it is refused.
+REFUSED = {
+    "no whole snapshot": (
+        (2, 4), gone("snapshot-2/about.json", "snapshot-4/about.json"),
+        r"no whole snapshot \(.*snapshot-4/about.json.*delta 3:",
+    ),
+    "a gap": (
+        (), sql("DELETE FROM deltas WHERE seq = 3"),
+        "journal.sqlite: delta 3 is missing, the next one is 4",
+    ),
+    "a row": ((), sql(CHANGED), "delta 4 cannot be read: a delta's checksum is wrong"),
+    "the journal's end": (
+        (), sql("DELETE FROM deltas WHERE seq = 5"), "ends with delta 4, but 5 were acknowledged",
+    ),
+    "the journal's end, with snapshots": (
+        (2, 4), sql("DELETE FROM deltas WHERE seq = 5"), "ends with delta 4, but 5 were acknowl",
+    ),
+    "a journal older than the snapshot": (
+        (4,), both(sql("DELETE FROM deltas WHERE seq > 2"), gone(ACKNOWLEDGED_FILE)),
+        "ends with delta 2, but 4 were acknowledged",
+    ),
+    "no journal": ((), gone(JOURNAL), "journal.sqlite: is missing"),
+    "no format": ((), gone(FORMAT_FILE), "evergraph-learner.json: is missing, but the journal"),
+    "a later format": ((), format_99, "is of format 99, .* install evergraph 9.1 or newer"),
+}  # fmt: skip
 
 
-def test_no_whole_snapshot_and_a_journal_that_begins_later_is_refused(tmp_path):
-    filled(tmp_path, 6, compact_at=(2, 5))
-    for number in (2, 5):
-        (tmp_path / f"snapshot-{number}" / "about.json").unlink()
-    with pytest.raises(DataError, match=r"no whole snapshot \(.*snapshot-5/about.json.*delta 3:"):
-        opened(tmp_path)
-
-
-def test_no_whole_snapshot_but_a_whole_journal_is_enough(tmp_path):
-    filled(tmp_path, 6, compact_at=(4,))
-    (tmp_path / "snapshot-4" / "about.json").unlink()
-    with opened(tmp_path) as folder:
-        assert bits(folder.learner) == twin(6)
-
-
-def edit_journal(path, command: str, *values) -> None:
-    journal = Journal(path / JOURNAL)
-    journal._connection.execute(command, values)
-    journal.close()
-
-
-def test_a_gap_in_the_journal_is_refused(tmp_path):
-    filled(tmp_path, 5)
-    edit_journal(tmp_path, "DELETE FROM deltas WHERE seq = 3")
-    with pytest.raises(DataError, match=r"journal.sqlite: delta 3 is missing, the next one is 4"):
-        opened(tmp_path)
-    with pytest.raises(DataError):  # not LockedError: a refusal gives the lock back
-        opened(tmp_path)
-
-
-def test_a_changed_row_is_refused(tmp_path):
-    filled(tmp_path, 5)
-    edit_journal(
-        tmp_path, "UPDATE deltas SET bytes = "
-        "CAST(substr(bytes, 1, length(bytes) - 1) || x'00' AS BLOB) WHERE seq = 4",
-    )  # fmt: skip
-    with pytest.raises(DataError, match=r"delta 4 cannot be read: a delta's checksum is wrong"):
-        opened(tmp_path)
-
-
-@pytest.mark.parametrize("compact_at", [(), (2, 4)])
-def test_a_journal_that_lost_its_end_is_refused(tmp_path, compact_at):
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_mended_is_refused(tmp_path, name):
+    compact_at, plant, sentence = REFUSED[name]
     filled(tmp_path, 5, compact_at=compact_at)
-    edit_journal(tmp_path, "DELETE FROM deltas WHERE seq = 5")
-    with pytest.raises(DataError, match=r"ends with delta 4, but 5 were acknowledged"):
-        opened(tmp_path)
-
-
-def test_a_journal_older_than_the_snapshot_is_refused(tmp_path):
-    filled(tmp_path, 5, compact_at=(4,))
-    edit_journal(tmp_path, "DELETE FROM deltas WHERE seq > 2")
-    (tmp_path / ACKNOWLEDGED_FILE).unlink()
-    with pytest.raises(DataError, match=r"ends with delta 2, but 4 were acknowledged"):
-        opened(tmp_path)
-
-
-def test_a_missing_journal_is_refused(tmp_path):
-    filled(tmp_path, 2)
-    (tmp_path / JOURNAL).unlink()
-    with pytest.raises(DataError, match=r"journal.sqlite: is missing"):
-        opened(tmp_path)
-
-
-def test_a_missing_format_file_is_refused(tmp_path):
-    filled(tmp_path, 2)
-    (tmp_path / FORMAT_FILE).unlink()
-    with pytest.raises(DataError, match=r"evergraph-learner.json: is missing, but the journal"):
-        opened(tmp_path)
-
-
-def test_an_unknown_format_says_what_to_do(tmp_path):
-    filled(tmp_path, 1)
-    content = json.loads((tmp_path / FORMAT_FILE).read_text())
-    content = with_check(content | {"format": 99, "evergraph": "9.1"})
-    (tmp_path / FORMAT_FILE).write_text(json.dumps(content))
-    with pytest.raises(DataError, match=r"is of format 99, .* install evergraph 9.1 or newer"):
-        opened(tmp_path)
+    plant(tmp_path)
+    for _ in range(2):  # the second time too, not LockedError: a refusal gives the lock back
+        with pytest.raises(DataError, match=sentence):
+            opened(tmp_path)
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
@@ -128,3 +125,43 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
     with pytest.raises(ConfigurationError, match=r"but it holds 'thesis.tex'"):
         opened(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_what_a_killed_process_left_aside_goes_when_the_folder_is_opened(tmp_path):
+    filled(tmp_path, 1)
+    for name in (".aside-2", ".aside-gone-snapshot-1"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "state.safetensors").write_bytes(b"half")
+    with opened(tmp_path, readonly=True):
+        assert (tmp_path / ".aside-2").exists()  # a writer may be at work
+    with opened(tmp_path) as folder:
+        assert list(tmp_path.glob(".aside*")) == []
+        assert bits(folder.learner) == twin(1)
+    (tmp_path / ".aside-2").write_bytes(b"a file where a folder is expected keeps nobody out")
+    opened(tmp_path).close()
+
+
+def test_others_may_read_and_not_write(tmp_path):
+    before = os.umask(0)
+    try:
+        Acknowledged(tmp_path / ACKNOWLEDGED_FILE).close()
+    finally:
+        os.umask(before)
+    assert (tmp_path / ACKNOWLEDGED_FILE).stat().st_mode & 0o777 == 0o644
+
+
+def test_folders_above_a_new_one_are_on_the_disk_too(tmp_path, monkeypatch):
+    synced, fsync = [], os.fsync
+
+    def noting(handle: int) -> None:
+        synced.append(str(Path(f"/proc/self/fd/{handle}").readlink()))
+        fsync(handle)
+
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("/proc tells which file a number stands for")
+    monkeypatch.setattr(written_aside.os, "fsync", noting)
+    make_folder(tmp_path / "a" / "b" / "c")
+    assert synced == [str(tmp_path), str(tmp_path / "a"), str(tmp_path / "a" / "b")]
+    synced.clear()
+    make_folder(tmp_path / "a" / "b" / "c")
+    assert synced == []

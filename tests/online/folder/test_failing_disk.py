@@ -14,7 +14,7 @@ import torch
 
 from evergraph.core.errors import ResourceError, StoppedError
 from evergraph.online.delta import Delta
-from evergraph.online.folder import journal, snapshot
+from evergraph.online.folder import snapshot, sqlite_file
 from evergraph.online.folder.journal import Journal
 from evergraph.online.folder.journal_rows import JournalKeys
 from evergraph.online.folder.markers import Acknowledged
@@ -58,7 +58,7 @@ def test_a_quota_is_a_full_disk(tmp_path, monkeypatch):
         folder.submit(delta(1))
         with monkeypatch.context() as patch:
             patch.setattr(folder._files._journal, "keys", FailingKeys())
-            patch.setattr(journal.os, "pwrite", reached)
+            patch.setattr(sqlite_file.os, "pwrite", reached)
             with pytest.raises(ResourceError, match="the disk is full: delta 2 was not taken in"):
                 folder.submit(delta(2))
         assert folder.status().stopped is None
@@ -69,7 +69,7 @@ def test_a_quota_is_a_full_disk(tmp_path, monkeypatch):
 class FailingKeys:
     """Keys of a journal, in the middle of whose transaction SQLite says what it says then."""
 
-    def insert(self, entries) -> None:
+    def insert(self, connection, entries) -> None:
         raise sqlite3.OperationalError("disk I/O error")
 
 
@@ -133,7 +133,7 @@ def test_a_broken_disk_stops_the_folder_until_it_is_opened_again(
 
 def test_a_journal_that_cannot_be_read_stops_the_folder_too(tmp_path, monkeypatch, caplog):
     def broken(self, key, data):
-        with sound(self.path):
+        with sound(self._file.path):
             raise sqlite3.OperationalError("disk I/O error")
 
     with opened(tmp_path) as folder:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from evergraph.online.delta import Delta
 from evergraph.online.folder import journal_rows
 from evergraph.online.folder.journal import JOURNAL_FILE, STEP, Journal
 from evergraph.online.folder.journal_rows import JournalEntry, batch_of
-from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, Acknowledged, acknowledged_in
+from evergraph.online.folder.sqlite_file import empty_wal, open_for_reading, open_for_writing
 
 
 @pytest.fixture
@@ -50,13 +51,13 @@ def test_a_key_is_known_with_what_came_of_it(path):
     journal = Journal(path)
     journal.append(1, data(1), key="\udc80\0")
     assert journal.keys.known("other", data(1)) is None
-    assert journal.keys.known("\udc80\0", data(1)).result is None
+    assert journal.keys.known("\udc80\0", data(1))[1] is None
     journal.keys.keep_result("\udc80\0", 1, "one")
-    assert journal.keys.known("\udc80\0", data(1)).result == "one"  # before it is written
+    assert journal.keys.known("\udc80\0", data(1))[1] == "one"  # before it is written
     journal.close()
     again = Journal(path)
     known = again.keys.known("\udc80\0", data(1))
-    assert (known.seq, known.result) == (1, "one")
+    assert known == (1, "one")
     with pytest.raises(KeyReusedError, match="belongs to delta 1, which had other contents"):
         again.keys.known("\udc80\0", data(2))
     again.close()
@@ -66,9 +67,9 @@ def test_a_result_is_written_with_the_next_delta(journal, path):
     journal.append(1, data(1), key="a")
     journal.keys.keep_result("a", 1, "one")
     reader = Journal(path, readonly=True)
-    assert reader.keys.known("a", data(1)).result is None
+    assert reader.keys.known("a", data(1))[1] is None
     journal.append(2, data(2))
-    assert reader.keys.known("a", data(1)).result == "one"
+    assert reader.keys.known("a", data(1))[1] == "one"
     reader.close()
 
 
@@ -81,7 +82,7 @@ def test_dropped_deltas_are_gone_and_their_keys_are_not(journal, path):
     assert not journal.drop(4)
     assert not journal.drop(4)
     assert [entry.seq for entry in journal.after(4)] == [5]
-    assert journal.keys.known("1", data(1, third)).seq == 1
+    assert journal.keys.known("1", data(1, third))[0] == 1
     journal.tidy()
     assert path.with_name(f"{JOURNAL_FILE}-wal").stat().st_size == 0
     assert path.stat().st_size < 1.5 * len(data(5, third))
@@ -114,11 +115,11 @@ def test_a_key_that_comes_again_belongs_to_the_later_delta(journal):
     journal.append(1, data(1), key="a")
     journal.keys.keep_result("a", 1, "one")
     journal.append(2, data(2), key="a")  # as a follower is told after the key was dropped elsewhere
-    assert journal.keys.known("a", data(2)).result is None
+    assert journal.keys.known("a", data(2))[1] is None
     journal.keys.keep_result("a", 2, "two")
     journal.keys.keep_result("b", 1, "of a key that is not kept")
     journal.keys.flush()
-    assert journal.keys.known("a", data(2)).result == "two"
+    assert journal.keys.known("a", data(2))[1] == "two"
 
 
 BEFORE = """
@@ -136,14 +137,15 @@ def test_a_journal_of_an_earlier_layout_is_read_and_brought_up_to_date(path):
         before.execute("INSERT INTO keys VALUES (?, 1, ?, 'one')", (b"a", digest_of(data(1))))
     before.close()
     reader = Journal(path, readonly=True)
-    alone = [[JournalEntry(seq, seq, None, data(seq))] for seq in (1, 2)]
-    assert (list(reader.batches_after(0)), reader.first(), reader.last()) == (alone, 1, 2)
+    assert not reader.is_outdated()
     journal = Journal(path)
     journal.write(batch_of(3, [(data(3), "b"), (data(4), None)]))
-    for each in (reader, journal):  # the reader sees that the layout is another now
-        found = [[(e.seq, e.batch, e.key) for e in batch] for batch in each.batches_after(0)]
-        assert found == [[(1, 1, "a")], [(2, 2, None)], [(3, 3, "b"), (4, 3, None)]]
-        assert each.keys.known("a", data(1)).result == "one"
+    alone = [[(1, 1, "a")], [(2, 2, None)]]
+    for each, found in ((reader, alone), (journal, [*alone, [(3, 3, "b"), (4, 3, None)]])):
+        batches = [[(e.seq, e.batch, e.key) for e in batch] for batch in each.batches_after(0)]
+        assert batches == found
+        assert each.keys.known("a", data(1)) == (1, "one")
+    assert reader.is_outdated()  # a copy
     assert not journal.keys.drop(time.time() - 60, keep=0)  # as if written when it was opened
     assert journal.keys.count() == 2
     reader.close()
@@ -172,13 +174,13 @@ def test_the_version_changes_when_another_writes(journal, path):
 
 def test_a_full_disk_refuses_and_leaves_everything_as_it_was(journal):
     journal.append(1, data(1), key="a")
-    pages = journal._connection.execute("PRAGMA page_count").fetchone()[0]
-    journal._connection.execute(f"PRAGMA max_page_count = {pages}")
+    pages = journal._file.connection.execute("PRAGMA page_count").fetchone()[0]
+    journal._file.connection.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(ResourceError, match="the disk is full: delta 2 was not taken in"):
         journal.append(2, data(2, 5000), key="b")
     assert journal.last() == 1
     assert journal.keys.known("b", data(2, 5000)) is None
-    journal._connection.execute("PRAGMA max_page_count = 100000")
+    journal._file.connection.execute("PRAGMA max_page_count = 100000")
     journal.append(2, data(2, 5000), key="b")
     assert [entry.seq for entry in journal.after(0)] == [1, 2]
 
@@ -199,17 +201,28 @@ def test_a_reader_follows_and_writes_nothing(journal, path):
     reader.close()
 
 
-def test_the_number_of_acknowledged_deltas(tmp_path):
-    path = tmp_path / ACKNOWLEDGED_FILE
-    assert acknowledged_in(path) == 0
-    noted = Acknowledged(path)
-    assert acknowledged_in(path) == 0
-    noted.note(2)
-    noted.note(10)
-    assert acknowledged_in(path) == 10
-    noted.close()
-    path.write_bytes(b"\0" * 21)  # what a power cut may leave of a new file
-    assert acknowledged_in(path) == 0
-    path.write_bytes(b"twelve")
-    with pytest.raises(DataError, match="acknowledged: must hold a number, not b'twelve'"):
-        acknowledged_in(path)
+def told(connection: sqlite3.Connection, name: str) -> object:
+    return connection.execute(f"PRAGMA {name}").fetchone()[0]
+
+
+def test_commits_wait_for_the_disk_and_dropped_rows_are_overwritten(tmp_path: Path) -> None:
+    connection = open_for_writing(tmp_path / "file")
+    assert told(connection, "journal_mode") == "wal"
+    assert told(connection, "synchronous") == 2  # FULL
+    assert told(connection, "secure_delete") == 1
+    assert told(connection, "auto_vacuum") == 2  # INCREMENTAL
+    connection.close()
+
+
+def test_everybody_waits_ten_seconds_for_another_process(tmp_path: Path) -> None:
+    writer = open_for_writing(tmp_path / "file")
+    writer.execute("CREATE TABLE numbers (n)")
+    reader = open_for_reading(tmp_path / "file")
+    assert told(writer, "busy_timeout") == told(reader, "busy_timeout") == 10_000
+    reader.close()
+    wal = tmp_path / "file-wal"
+    assert wal.stat().st_size > 0
+    empty_wal(writer)  # waits for nobody, and does not stay so impatient
+    assert wal.stat().st_size == 0
+    assert told(writer, "busy_timeout") == 10_000
+    writer.close()

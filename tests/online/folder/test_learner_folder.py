@@ -32,13 +32,6 @@ def test_opening_again_gives_the_same_bits(tmp_path, compact_at):
         assert bits(folder.learner) == twin(8)
 
 
-def test_a_delta_is_on_the_disk_before_submit_returns(tmp_path):
-    with opened(tmp_path) as folder:
-        folder.submit(delta(1))
-        # Another connection sees it, while nothing has been closed.
-        assert Journal(tmp_path / JOURNAL, readonly=True).last() == 1
-
-
 def test_the_journal_comes_first(tmp_path, monkeypatch):
     seen = []
     apply_batch = StandIn.apply_batch

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +18,9 @@ from evergraph.core.errors import (
     ResourceError,
 )
 from evergraph.core.file_lock import LOCK_FILE
+from evergraph.online.folder.checkup import check_journal
 from evergraph.online.folder.journal import JOURNAL_FILE as JOURNAL
+from evergraph.online.folder.markers import lock_folder
 from stand_in import bits, delta, filled, opened, twin
 
 
@@ -35,25 +37,39 @@ def test_a_dead_process_leaves_no_lock(tmp_path):
     opened(tmp_path).close()
 
 
-HOLD = """
-import sys
-from pathlib import Path
-from evergraph.online.folder.markers import FolderLock
-lock = FolderLock(Path(sys.argv[1]))
-print("held", flush=True)
-sys.stdin.read()
-"""
+@contextmanager
+def forked(work):
+    """Have a child of this process do something, which it says on a pipe, and then wait."""
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if not child:  # nothing of pytest's may run here, whatever happens
+        try:
+            os.write(theirs, work().encode())
+            signal.pause()
+        except BaseException as error:
+            os.write(theirs, f"{type(error).__name__} {error}".encode())
+        finally:
+            os._exit(0)
+    try:
+        yield child, os.read(ours, 4096).decode()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(ours)
+        os.close(theirs)
 
 
 def test_a_killed_process_gives_the_lock_back(tmp_path):
-    command = [sys.executable, "-c", HOLD, str(tmp_path)]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as other:
-        assert other.stdout.readline() == "held\n"
-        with pytest.raises(LockedError, match=f"by process {other.pid}: stop that one, or open"):
+    held = []
+
+    def hold() -> str:
+        held.append(lock_folder(tmp_path))
+        return "held"
+
+    with forked(hold) as (child, said):
+        assert said == "held"
+        with pytest.raises(LockedError, match=f"by process {child}: stop that one, or open"):
             opened(tmp_path)
-        other.kill()
-        other.wait()
     opened(tmp_path).close()
 
 
@@ -102,30 +118,13 @@ def test_nothing_is_written_where_nothing_can_be_locked(tmp_path, monkeypatch):
         opened(tmp_path)
 
 
-FORK = """
-import os, sys
-sys.path.insert(0, sys.argv[2])
-from stand_in import delta, opened
-folder = opened(sys.argv[1])
-folder.submit(delta(1))
-child = os.fork()
-if not child:
-    try:
-        folder.submit(delta(2))
-    except Exception as error:
-        print(type(error).__name__, error, flush=True)
-    os._exit(0)
-os.waitpid(child, 0)
-folder.submit(delta(2))
-"""
-
-
 def test_a_child_that_was_forked_cannot_write(tmp_path):
     """It has neither the lock nor the threads, and SQLite forbids to share a connection so."""
-    support = Path(__file__).parents[2] / "support"
-    command = [sys.executable, "-c", FORK, str(tmp_path), str(support)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.startswith(f"StoppedError {tmp_path} was opened by process ")
+    with opened(tmp_path) as folder:
+        folder.submit(delta(1))
+        with forked(lambda: str(folder.submit(delta(2)))) as (_, said):
+            assert said.startswith(f"StoppedError {tmp_path} was opened by process {os.getpid()}")
+        folder.submit(delta(2))
     with opened(tmp_path) as folder:
         assert bits(folder.learner) == twin(2)
 
@@ -167,10 +166,4 @@ def test_a_mount_that_cannot_be_written_to_is_read_and_not_written(tmp_path, lef
             assert folder.refresh() == 0
         with pytest.raises(ResourceError, match=r"cannot be written \(Read-only file system\)"):
             opened(path)
-        assert checkup_of(path) == []
-
-
-def checkup_of(path):
-    from evergraph.online.folder.checkup import check_journal
-
-    return list(check_journal(path / JOURNAL))
+        assert list(check_journal(path / JOURNAL)) == []

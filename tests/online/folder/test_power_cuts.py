@@ -86,10 +86,8 @@ def test_forty_cuts_lose_nothing(done: list[Step], tmp_path: Path) -> None:
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize(
-    ("part", "count", "least"),
-    [("journal", 24, 4), pytest.param("snapshots", 60, 2, marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("part", "count", "least"), [("journal", 24, 4), ("snapshots", 60, 2)])
 def test_a_writer_that_does_not_wait_is_found_out(
     part: str, count: int, least: int, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
 ) -> None:

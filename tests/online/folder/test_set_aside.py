@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 
 import pytest
 import torch
@@ -76,7 +75,7 @@ def test_a_gap_is_found_where_a_delta_of_that_number_was_set_aside(tmp_path):
         for seq in (3, 4):
             folder.submit(delta(seq))
     journal = Journal(tmp_path / JOURNAL_FILE)
-    journal._connection.execute("DELETE FROM deltas WHERE seq = 3")
+    journal._file.connection.execute("DELETE FROM deltas WHERE seq = 3")
     journal.close()
     assert list(check_journal(tmp_path / JOURNAL_FILE)) == ["delta 3 is missing, the next one is 4"]
 
@@ -123,7 +122,7 @@ def test_its_bytes_are_kept(tmp_path):
     written(tmp_path, [delta(3), BROKEN])  # a batch: both are set aside
     opened(tmp_path).close()
     journal = Journal(tmp_path / JOURNAL_FILE, readonly=True)
-    kept = journal._connection.execute("SELECT bytes FROM set_aside ORDER BY rowid").fetchall()
+    kept = journal._file.connection.execute("SELECT bytes FROM set_aside ORDER BY rowid").fetchall()
     assert kept == [(delta_to_bytes(delta(3)),), (delta_to_bytes(BROKEN),)]
     journal.close()
 
@@ -288,12 +287,3 @@ def test_predictions_go_on_from_before_and_no_half_is_seen(tmp_path, monkeypatch
     for each in (known(), more):
         twin.apply(each)
     assert all(torch.equal(left[name], value) for name, value in twin.state().items())
-
-
-def test_a_copy_of_the_folder_takes_what_was_set_aside_along(tmp_path):
-    filled(tmp_path / "a", 1)
-    with opened(tmp_path / "a") as folder, pytest.raises(ResourceError):
-        folder.submit(BROKEN)
-    shutil.copytree(tmp_path / "a", tmp_path / "b")
-    with opened(tmp_path / "b") as folder:
-        assert folder.status().set_aside == 1

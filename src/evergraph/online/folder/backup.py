@@ -18,13 +18,14 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO
 
 from evergraph.core.errors import ConfigurationError, DataError, ResourceError
 from evergraph.core.mapped import disk_is_enough
 from evergraph.core.written_aside import make_folders, written_aside
-from evergraph.online.codecs.delta_bytes import delta_from_bytes
+from evergraph.online.folder.checkup import check_journal
 from evergraph.online.folder.columns_file import COLUMNS_FILE
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
 from evergraph.online.folder.learner_folder import LearnerFolder
@@ -89,23 +90,28 @@ def backup(folder: Path, to: Path, *, on_progress: OnProgress | None = None) -> 
             noted = acknowledged_in(folder / ACKNOWLEDGED_FILE)  # first: the journal goes on
             found = snapshots_in(folder)
             snapshots = [(seq, _opened(path, opened)) for seq, path in found]
-            journal = opened.enter_context(_journal_copy(folder, to))
-            if journal.last < noted:
+            journal = opened.enter_context(_journal_aside(folder, to))
+            first, last = _ends(journal)
+            if last < noted:
                 raise DataError(
-                    f"{folder / JOURNAL_FILE}: ends with delta {journal.last}, but {noted} were "
+                    f"{folder / JOURNAL_FILE}: ends with delta {last}, but {noted} were "
                     "acknowledged: its end is damaged, so this is no folder to back up"
                 )
-            usable = [
-                (seq, parts) for seq, parts in snapshots if parts and seq >= journal.first - 1
-            ]
-            if journal.first <= 1:
+            usable = [(seq, parts) for seq, parts in snapshots if parts and seq >= first - 1]
+            if first <= 1:
                 usable.append((0, []))  # the journal alone holds all
-            if usable:
-                return _copied(folder, to, journal, usable, on_progress)
+            for seq, snapshot in usable:  # the newest that is found whole while it is copied
+                try:
+                    parts = [*_small_files(folder, last), *snapshot, _opened_file(journal, opened)]
+                    return BackedUp(max(last, seq), seq, copied(parts, to, on_progress))
+                except DataError as error:
+                    if seq == usable[-1][0]:
+                        raise
+                    logger.warning("%s: going on with the snapshot before", error)
             if snapshots_in(folder) == found:  # nobody took them away: they are damaged
                 raise DataError(
                     f"{folder}: there is no whole snapshot, and the journal begins with delta "
-                    f"{journal.first}: so this is no folder to back up"
+                    f"{first}: so this is no folder to back up"
                 )
     raise ResourceError(f"{folder}: its snapshots are replaced faster than they can be opened")
 
@@ -126,50 +132,48 @@ class Part:
     size: int
     digest: str | None = None
 
-    @classmethod
-    def of(cls, name: str, data: bytes) -> Part:
-        """Return a small file whose bytes are known."""
-        return cls(name, io.BytesIO(data), len(data))
+
+def _opened_file(path: Path, files: ExitStack, name: str = "", digest: str | None = None) -> Part:
+    file = files.enter_context(path.open("rb"))
+    return Part(name or path.name, file, os.fstat(file.fileno()).st_size, digest)
 
 
 def _opened(path: Path, files: ExitStack) -> list[Part]:
     """Return the files of a snapshot, open until the end; none where it is gone or damaged."""
     try:
         known = read_manifest(path)["files"]
-        parts = []
-        for name in (STATE, ABOUT, MANIFEST):
-            file = files.enter_context((path / name).open("rb"))
-            digest = known[name]["sha256"] if name in known else None
-            size = os.fstat(file.fileno()).st_size
-            parts.append(Part(f"{path.name}/{name}", file, size, digest))
-        return parts
+        return [
+            _opened_file(
+                path / name, files, f"{path.name}/{name}", known.get(name, {}).get("sha256")
+            )
+            for name in (STATE, ABOUT, MANIFEST)
+        ]
     except (OSError, DataError) as error:
         if path.exists():
             logger.warning("%s: going on with the snapshot before", error)
         return []
 
 
-@dataclass(frozen=True)
-class _JournalCopy:
-    """A copy of the journal as it was at one moment, and its first and last number."""
-
-    path: Path
-    first: int
-    last: int
+def _small_files(folder: Path, last: int) -> Iterator[Part]:
+    """Yield the other files of a backup whose journal ends with a delta."""
+    data = {FORMAT_FILE: (folder / FORMAT_FILE).read_bytes()}
+    if (folder / COLUMNS_FILE).exists():  # it was there before the first delta was
+        data[COLUMNS_FILE] = (folder / COLUMNS_FILE).read_bytes()
+    data[ACKNOWLEDGED_FILE] = acknowledgement(last)
+    for name, content in data.items():
+        yield Part(name, io.BytesIO(content), len(content))
 
 
 @contextmanager
-def _journal_copy(folder: Path, to: Path) -> Iterator[_JournalCopy]:
+def _journal_aside(folder: Path, to: Path) -> Iterator[Path]:
     """Copy the journal to a file beside the backup."""
     place = to.absolute().parent
     with disk_is_enough(to):
         place.mkdir(parents=True, exist_ok=True)
         aside = tempfile.TemporaryDirectory(dir=place, prefix=".evergraph-backup-")
     with aside as name:
-        path = Path(name) / JOURNAL_FILE
-        copy_journal(folder / JOURNAL_FILE, path)
-        with closing(Journal(path, readonly=True)) as journal:
-            yield _JournalCopy(path, journal.first(), journal.last())
+        copy_journal(folder / JOURNAL_FILE, Path(name) / JOURNAL_FILE)
+        yield Path(name) / JOURNAL_FILE
 
 
 def copy_journal(source: Path, to: Path) -> None:
@@ -185,29 +189,9 @@ def copy_journal(source: Path, to: Path) -> None:
         here.execute("PRAGMA journal_mode = DELETE")  # so that the file alone is all of it
 
 
-def _copied(
-    folder: Path,
-    to: Path,
-    journal: _JournalCopy,
-    snapshots: list[tuple[int, list[Part]]],
-    on_progress: OnProgress | None,
-) -> BackedUp:
-    """Copy everything with the newest snapshot that is found whole while it is copied."""
-    for place, (seq, snapshot) in enumerate(snapshots, 1):
-        parts = [Part.of(FORMAT_FILE, (folder / FORMAT_FILE).read_bytes()), *snapshot]
-        if (folder / COLUMNS_FILE).exists():  # it was there before the first delta was
-            parts.append(Part.of(COLUMNS_FILE, (folder / COLUMNS_FILE).read_bytes()))
-        parts.append(Part.of(ACKNOWLEDGED_FILE, acknowledgement(journal.last)))
-        try:
-            with journal.path.open("rb") as file:
-                parts.append(Part(JOURNAL_FILE, file, journal.path.stat().st_size))
-                size = copied(parts, to, on_progress)
-            return BackedUp(max(journal.last, seq), seq, size)
-        except DataError as error:
-            if place == len(snapshots):
-                raise
-            logger.warning("%s: going on with the snapshot before", error)
-    raise AssertionError("the last one is returned or raises")
+def _ends(journal: Path) -> tuple[int, int]:
+    with closing(Journal(journal, readonly=True)) as opened:
+        return opened.first(), opened.last()
 
 
 class _Checked:
@@ -222,13 +206,10 @@ class _Checked:
         self._left -= len(piece)
         self._digest.update(piece)
         self._told(len(piece))
-        if not piece or not self._left:
-            self._check()
-        return piece
-
-    def _check(self) -> None:
-        if self._left or self._part.digest not in (None, self._digest.hexdigest()):
+        ended = not piece or not self._left
+        if ended and (self._left or self._part.digest not in (None, self._digest.hexdigest())):
             raise DataError(f"{self._part.name}: its contents have changed since it was written")
+        return piece
 
 
 def copied(parts: list[Part], to: Path, on_progress: OnProgress | None) -> int:
@@ -318,20 +299,20 @@ def _unpack(archive: Path, folder: Path, on_progress: OnProgress | None) -> None
     """Write the files of an archive into a folder; refuse whatever is no file of a learner's."""
     total = archive.stat().st_size
     try:
-        with archive.open("rb") as raw, tarfile.open(fileobj=raw, mode="r|") as members:
+        with tarfile.open(archive, "r:") as members:
             for member in members:
                 known = member.name in _SINGLE or _IN_SNAPSHOT.fullmatch(member.name)
                 source = members.extractfile(member) if known and member.isreg() else None
-                path = folder / member.name
-                if source is None or path.exists():
+                if source is None:
                     raise DataError(
                         f"a backup must hold files of a learner's folder, not {member.name!r}"
                     )
+                path = folder / member.name
                 path.parent.mkdir(exist_ok=True)
-                with source, path.open("xb") as file:
+                with source, path.open("wb") as file:
                     shutil.copyfileobj(source, file, PIECE)
                 if on_progress is not None:
-                    on_progress(COPY, raw.tell(), total)
+                    on_progress(COPY, member.offset_data + member.size, total)
     except (tarfile.TarError, EOFError) as error:
         raise DataError(f"{archive}: is no whole tar archive ({error})") from None
 
@@ -342,15 +323,9 @@ def _proved(folder: Path, on_progress: OnProgress | None) -> BackedUp:
         raise DataError(f"the backup holds no {FORMAT_FILE}")
     for _, path in snapshots_in(folder):
         read_snapshot(path)
-    with closing(Journal(folder / JOURNAL_FILE, readonly=True)) as journal:
-        first, last = journal.first(), journal.last()
-        for entry in journal.after(max(first - 1, 0)):
-            try:
-                delta_from_bytes(entry.data)
-            except DataError as error:
-                raise DataError(f"{journal.path}: delta {entry.seq}: {error}") from None
-            if on_progress is not None:
-                on_progress(VERIFY, entry.seq - first + 1, last - first + 1)
+    told = None if on_progress is None else partial(on_progress, VERIFY)
+    for what in check_journal(folder / JOURNAL_FILE, told):
+        raise DataError(f"{folder / JOURNAL_FILE}: {what}")
     with LearnerFolder.of(folder, readonly=True) as opened:
         status = opened.status()
     for suffix in ("-wal", "-shm"):  # made by looking

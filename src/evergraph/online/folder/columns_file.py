@@ -23,7 +23,6 @@ from evergraph.online.folder.markers import (
     ACKNOWLEDGED_FILE,
     CHECK,
     acknowledged_in,
-    parse_checked,
     read_checked,
     with_check,
 )
@@ -40,16 +39,7 @@ def stored_columns(folder: Path, encoders: Iterable[Encoder] = ()) -> Scheme | N
     path = folder / COLUMNS_FILE
     if not path.exists():
         return None
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-    return parse_columns(data, path, encoders)
-
-
-def parse_columns(data: bytes, path: Path, encoders: Iterable[Encoder] = ()) -> Scheme:
-    """Return how tables are read, as the bytes of the file tell."""
-    content = parse_checked(data, path)
+    content = read_checked(path)
     if other := sorted(content.keys() - FIELDS):
         raise DataError(f"{path}: holds {other[0]!r}, which is none of its fields")
     try:

@@ -8,25 +8,25 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-SHARE = 3.0  # times what a snapshot took: the pause before one that only saves time
+SHARE = 3.0  # times what a snapshot took: what deltas must have taken since, if that is why
 logger = logging.getLogger(__name__)
 
 
 class Counted(NamedTuple):
     """What was journaled: how many deltas, their bytes, and the seconds that they took."""
 
-    deltas: int
-    bytes: int
-    seconds: float
+    deltas: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
 
 
 class Compactor:
     """Compacts after so many deltas, bytes or seconds of them, while deltas keep coming.
 
-    The seconds are those that a restart would spend on these deltas. A snapshot that is due only
-    for these is not taken before three times as long has passed as the last one took: snapshots
-    take a quarter of the time at most. What goes wrong (a full disk, most often) is logged, and
-    tried again.
+    The seconds are those that a restart would spend on these deltas. They count where they are
+    three times what the last snapshot took, at least: so snapshots that are due for them alone take
+    a quarter of the time at most. What goes wrong (a full disk, most often) is logged, and tried
+    again.
 
     Args:
         compact: what it does.
@@ -36,14 +36,13 @@ class Compactor:
         retry: seconds to wait after a failure.
 
     Attributes:
-        deltas, bytes: what was counted since the last snapshot.
-        cost: the seconds that these deltas took.
+        counted: what came since the last snapshot.
         took: seconds that the last snapshot took.
 
     >>> done = threading.Event()
     >>> compactor = Compactor(done.set, every=2, size=10**6, retry=1.0)
-    >>> compactor.count(100)
-    >>> compactor.count(100)  # the second delta wakes it
+    >>> compactor.count(Counted(deltas=1, bytes=100))
+    >>> compactor.count(Counted(deltas=1, bytes=100))  # the second delta wakes it
     >>> done.wait(10)
     True
     >>> compactor.close()
@@ -63,62 +62,47 @@ class Compactor:
         self.size = size
         self.seconds = seconds
         self.retry = retry
-        self.deltas = self.bytes = 0
-        self.cost = self.took = 0.0
+        self.counted = Counted()
+        self.took = 0.0
         self._changed = threading.Condition()
         self._due = self._closing = False
-        self._not_before = 0.0
         self._thread = threading.Thread(target=self._run, name="evergraph-compactor", daemon=True)
         self._thread.start()
 
-    def count(self, size: int, *, deltas: int = 1, seconds: float = 0.0) -> None:
-        """Count deltas that were journaled, of so many bytes together, and what they took."""
+    def count(self, more: Counted) -> None:
+        """Count deltas that were journaled."""
         with self._changed:
-            self.deltas += deltas
-            self.bytes += size
-            self.cost += seconds
-            self._due = self._due or self.deltas >= self.every or self.bytes >= self.size
-            self._changed.notify()
+            known = self.counted
+            deltas, size = known.deltas + more.deltas, known.bytes + more.bytes
+            seconds = known.seconds + more.seconds
+            self.counted = Counted(deltas, size, seconds)
+            heavy = seconds >= max(self.seconds, SHARE * self.took)
+            if deltas >= self.every or size >= self.size or heavy:
+                self._due = True
+                self._changed.notify()
 
     def restart(self) -> Counted:
         """Count from 0: a snapshot will hold what was counted. Return that."""
         with self._changed:
-            counted = Counted(self.deltas, self.bytes, self.cost)
-            self.deltas = self.bytes = 0
-            self.cost = 0.0
-            self._due = False
+            counted, self.counted, self._due = self.counted, Counted(), False
             return counted
 
     def _run(self) -> None:
-        while self._wait():
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._due or self._closing)
+                self._due = False
+                if self._closing:
+                    return
             began = time.monotonic()
             try:
                 self.compact()
+                self.took = time.monotonic() - began
             except Exception as error:
                 logger.warning("no snapshot could be taken, trying again later: %s", error)
-                self._wait_to_try_again()
-            else:
-                self.took = time.monotonic() - began
-                self._not_before = time.monotonic() + SHARE * self.took
-
-    def _wait(self) -> bool:
-        """Wait until there is something to do; return whether there is, False at the end."""
-        with self._changed:
-            while not (self._due or self._closing or self._pause() == 0.0):
-                self._changed.wait(self._pause())
-            self._due = False
-            return not self._closing
-
-    def _pause(self) -> float | None:
-        """Return the seconds until a snapshot is due for what deltas took; None: not yet."""
-        if self.cost < self.seconds:
-            return None
-        return max(self._not_before - time.monotonic(), 0.0)
-
-    def _wait_to_try_again(self) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._closing, timeout=self.retry)
-            self._due = True
+                with self._changed:
+                    self._changed.wait_for(lambda: self._closing, timeout=self.retry)
+                    self._due = True
 
     def close(self) -> None:
         """Finish the snapshot that is being taken, if one is, and end the thread."""

@@ -109,8 +109,7 @@ class LearnerFolder(Closing, Shown):
             snapshot_every: after how many deltas a snapshot is taken in the background.
             snapshot_bytes: after how many bytes of deltas, if that comes first.
             replay_seconds: after how many seconds of applying them, if that comes first: a restart
-                takes as long again. Snapshots that are due for this alone take a quarter of the
-                time at most.
+                takes as long again. It is three times what the last snapshot took, at least.
             close_seconds: closing takes a snapshot where a restart would take longer than that,
                 and longer than reading a snapshot does.
             retry: seconds after which a snapshot that failed is tried again.
@@ -136,13 +135,22 @@ class LearnerFolder(Closing, Shown):
         check_number("key_age", key_age, least=0)
         check_integer("keys_kept", keys_kept, least=0)
         check_integer("threads", threads, least=1)
-        make = partial(_set, make, memory_limit, scratch, bounds, threads)
+
+        def made() -> OnlineLearner:  # with what is not among its parameters
+            learner = make()
+            if memory_limit is not None:
+                learner.keep_within(memory_limit, scratch)
+            learner.threads = threads
+            if bounds is not None:
+                learner.bounds = bounds
+            return learner
+
         if readonly:
-            return cls(FolderReader(Path(path), make, progress=progress))
+            return cls(FolderReader(Path(path), made, progress=progress))
         return cls(
             FolderWriter(
                 Path(path),
-                make,
+                made,
                 snapshot_every=snapshot_every,
                 snapshot_bytes=snapshot_bytes,
                 replay_seconds=replay_seconds,
@@ -162,37 +170,19 @@ class LearnerFolder(Closing, Shown):
         *,
         readonly: bool = False,
         encoders: Iterable[Encoder] = (),
-        key_age: float = 7.0,
-        replay_seconds: float = 10.0,
-        memory_limit: int | str | None = None,
-        scratch: Path | str | None = None,
-        progress: Progress | None = None,
-        bounds: Bounds | None = None,
-        threads: int = 1,
+        **settings: Any,
     ) -> LearnerFolder:
         """Open a folder whose learner is as it was made, or as ``given`` says where it is new.
 
         given: parameters as ``OnlineLearner.parameters`` has them, or some of them. Those of a
         folder that is there already must be the same. encoders: of one's own, by which columns of
-        its tables are read; who only reads the folder needs none. key_age, replay_seconds,
-        memory_limit, scratch, progress, bounds, threads: as in ``open``.
+        its tables are read; who only reads the folder needs none. settings: as those of ``open``,
+        which are all but ``make``.
         """
-        make = maker_of(Path(path), given)
-        needed = tuple(encoders)
+        make, needed = maker_of(Path(path), given), tuple(encoders)
         if not readonly:
             stored_columns(Path(path), needed)  # refused before anything is opened
-        opened = cls.open(
-            path,
-            make=make,
-            readonly=readonly,
-            key_age=key_age,
-            replay_seconds=replay_seconds,
-            memory_limit=memory_limit,
-            scratch=scratch,
-            progress=progress,
-            bounds=bounds,
-            threads=threads,
-        )
+        opened = cls.open(path, make=make, readonly=readonly, **settings)
         opened._encoders = needed
         return opened
 
@@ -286,9 +276,7 @@ class LearnerFolder(Closing, Shown):
     @property
     def waiting(self) -> DeltaQueue:
         """Deltas that wait: ``offer`` one to it, which waits until somebody calls ``serve``."""
-        if isinstance(self._files, FolderReader):
-            raise _takes_nothing(self.path)
-        return self._files.waiting
+        return self._writer(closed=True).waiting
 
     def upsert(self, delta: Delta) -> Upserted:
         """Take in what is new of a delta and pass over what is known; see ``only_new``.
@@ -355,33 +343,13 @@ class LearnerFolder(Closing, Shown):
             self._closed = True
             self._files.close()
 
-    def _writer(self) -> FolderWriter:
+    def _writer(self, *, closed: bool = False) -> FolderWriter:
+        """Return what takes changes; closed: also where it does so no more, and will say so."""
         if isinstance(self._files, FolderReader):
-            raise _takes_nothing(self.path)
-        if self._closed:
+            raise ConfigurationError(f"{self.path} was opened with readonly=True: it takes nothing")
+        if self._closed and not closed:
             raise StoppedError(f"{self.path} is closed: open it again")
         return self._files
-
-
-def _takes_nothing(path: Path) -> ConfigurationError:
-    return ConfigurationError(f"{path} was opened with readonly=True: it takes nothing")
-
-
-def _set(
-    make: Callable[[], OnlineLearner],
-    memory_limit: int | str | None,
-    scratch: Path | str | None,
-    bounds: Bounds | None,
-    threads: int,
-) -> OnlineLearner:
-    """Return a learner that has seen nothing, with what is not among its parameters."""
-    learner = make()
-    if memory_limit is not None:
-        learner.keep_within(memory_limit, scratch)
-    learner.threads = threads
-    if bounds is not None:
-        learner.bounds = bounds
-    return learner
 
 
 def maker_of(folder: Path, given: Mapping[str, Any] | None = None) -> Callable[[], OnlineLearner]:

@@ -24,6 +24,7 @@ from evergraph.core.mapped import disk_is_enough
 from evergraph.core.written_aside import written_aside
 
 CHECK = "sha256"
+logger = logging.getLogger(__name__)
 
 
 def digest_of(content: Mapping[str, Any]) -> str:
@@ -46,17 +47,16 @@ def with_check(content: Mapping[str, Any]) -> dict[str, Any]:
     return {**content, CHECK: digest_of(content)}
 
 
-def parse_checked(data: bytes, path: Path) -> dict[str, Any]:
-    """Return the object that some bytes of a file are; raise ``DataError`` unless it is whole.
+def read_checked(path: Path, *, checked: int | None = None) -> dict[str, Any]:
+    """Return the object in a file; raise ``DataError`` unless it is what was written.
 
-    One without a checksum is returned as it is: whoever asks knows whether it may be so.
-
-    >>> parse_checked(b'{"seq": 3, "sha256": "0"}', Path("a.json"))
-    Traceback (most recent call last):
-    evergraph.core.errors.DataError: a.json: does not match its checksum: put it back from a backup
+    checked: the format from which on files have a checksum. One without is returned as it is
+    otherwise: earlier versions wrote none.
     """
     try:
-        content = json.loads(data)
+        content = json.loads(path.read_bytes())
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     except (ValueError, RecursionError) as error:
         said = str(error).splitlines()[0][:200]
         raise DataError(f"{path}: is not JSON ({said}): put it back from a backup") from None
@@ -64,22 +64,9 @@ def parse_checked(data: bytes, path: Path) -> dict[str, Any]:
         raise DataError(f"{path}: must be a JSON object, not {type(content).__name__}")
     if CHECK in content and content[CHECK] != digest_of(content):
         raise DataError(f"{path}: does not match its checksum: put it back from a backup")
-    return content
-
-
-def read_checked(path: Path) -> dict[str, Any]:
-    """Return the object in a file, as ``parse_checked`` does; raise where it cannot be read."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
-    return parse_checked(data, path)
-
-
-def needs_check(content: Mapping[str, Any], path: Path) -> None:
-    """Raise unless an object has a checksum."""
-    if CHECK not in content:
+    if CHECK not in content and checked is not None and content.get("format") == checked:
         raise DataError(f"{path}: has lost its checksum: put it back from a backup")
+    return content
 
 
 def sync(path: Path) -> None:
@@ -91,41 +78,36 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-class FolderLock:
-    """The lock of a learner's folder; see ``FileLock``.
+def lock_folder(folder: Path) -> FileLock:
+    """Take the lock of a learner's folder, until it is closed; see ``FileLock``.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     lock = FolderLock(Path(folder))
-    ...     FolderLock(Path(folder))
+    ...     lock = lock_folder(Path(folder))
+    ...     lock_folder(Path(folder))
     Traceback (most recent call last):
     evergraph.core.errors.LockedError: ... is being written to by process ... (this one): ...
     """
 
-    def __init__(self, folder: Path) -> None:
-        def refusal(holder: str) -> LockedError:
-            return LockedError(
-                f"{folder} is being written to by {holder}: stop that one, or open the folder with "
-                "readonly=True"
-            )
+    def refusal(holder: str) -> LockedError:
+        return LockedError(
+            f"{folder} is being written to by {holder}: stop that one, or open the folder with "
+            "readonly=True"
+        )
 
-        with disk_is_enough(folder):
-            self._lock = FileLock(folder / LOCK_FILE, refusal)
-        if not self._lock.holds:  # two writers would destroy what both have acknowledged
-            self._lock.close()
-            raise ResourceError(
-                f"{folder} can be written to only where fcntl.flock can lock it, which this system "
-                "or its file system cannot: open it with readonly=True"
-            )
-
-    def release(self) -> None:
-        """Give the lock back."""
-        self._lock.close()
+    with disk_is_enough(folder):
+        lock = FileLock(folder / LOCK_FILE, refusal)
+    if not lock.holds:  # two writers would destroy what both have acknowledged
+        lock.close()
+        raise ResourceError(
+            f"{folder} can be written to only where fcntl.flock can lock it, which this system "
+            "or its file system cannot: open it with readonly=True"
+        )
+    return lock
 
 
 FORMAT_FILE = "evergraph-learner.json"
 FORMAT = 3  # 1: no deltas were applied together; 2: this file had no checksum
-FORMATS = (1, 2, FORMAT)
 # What learners were whose folders do not say: they counted all that moved, and solved at once.
 BEFORE: dict[str, Any] = {"tolerance": 0.0, "patience": 1}
 
@@ -136,29 +118,18 @@ def stored_parameters(folder: Path) -> dict[str, Any] | None:
 
 
 def read_format(folder: Path) -> tuple[int, dict[str, Any]] | None:
-    """Return the format of a folder, and its learner's parameters."""
+    """Return the format of a folder, and its learner's parameters; None where there is no file."""
     path = folder / FORMAT_FILE
-    try:
-        data = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):  # whoever makes the folder will say so
+    if not path.exists():  # nor is the folder, perhaps: whoever makes it will say so
         return None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-    return parse_format(data, path)
-
-
-def parse_format(data: bytes, path: Path) -> tuple[int, dict[str, Any]]:
-    """Return the format that the bytes of a format file tell, and a learner's parameters."""
-    content = parse_checked(data, path)
+    content = read_checked(path, checked=FORMAT)
     version, parameters = content.get("format"), content.get("parameters")
-    if version not in FORMATS:
+    if version not in (1, 2, FORMAT):
         raise DataError(
             f"{path}: is of format {version!r}, this version of evergraph "
             f"({own_version()}) reads formats up to {FORMAT}: install evergraph "
             f"{content.get('evergraph', '')} or newer, which wrote it"
         )
-    if version == FORMAT:
-        needs_check(content, path)
     if not isinstance(parameters, dict):
         raise DataError(f"{path}: must hold the parameters of a learner: put it back from a backup")
     return int(version), parameters
@@ -166,11 +137,7 @@ def parse_format(data: bytes, path: Path) -> tuple[int, dict[str, Any]]:
 
 def store_parameters(folder: Path, parameters: Mapping[str, Any]) -> None:
     """Write down what the learner of a new folder is made with."""
-    content = {
-        "format": FORMAT,
-        "evergraph": own_version(),
-        "parameters": dict(parameters),
-    }
+    content = {"format": FORMAT, "evergraph": own_version(), "parameters": dict(parameters)}
     with disk_is_enough(folder), written_aside(folder / FORMAT_FILE) as file:
         file.write(json.dumps(with_check(content), indent=1).encode())
     sync(folder)
@@ -192,7 +159,11 @@ def check_parameters(folder: Path, stored: Mapping[str, Any], given: Mapping[str
 
 
 ACKNOWLEDGED_FILE = "acknowledged"
-logger = logging.getLogger(__name__)
+_DIGITS_ALONE = 21  # bytes
+_WITHOUT = (
+    "put it back from a backup, or remove it where the journal is known to be whole: the number in "
+    "it tells whether the journal has lost its end"
+)
 
 
 class Acknowledged:
@@ -249,11 +220,6 @@ def acknowledged_in(path: Path) -> int:
         return 0
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
-    return parse_acknowledged(text, path)
-
-
-def parse_acknowledged(text: bytes, path: Path) -> int:
-    """Return the number that the bytes of the file tell."""
     if not text.strip(b"\0"):  # made, and the power was cut before its bytes were on the disk
         return 0
     # Earlier versions wrote digits alone; so does a power cut while theirs was written over.
@@ -264,10 +230,3 @@ def parse_acknowledged(text: bytes, path: Path) -> int:
     if len(text) > _DIGITS_ALONE and text != acknowledgement(seq):
         raise DataError(f"{path}: does not match its checksum: {_WITHOUT}")
     return seq
-
-
-_DIGITS_ALONE = 21  # bytes
-_WITHOUT = (
-    "put it back from a backup, or remove it where the journal is known to be whole: the number in "
-    "it tells whether the journal has lost its end"
-)

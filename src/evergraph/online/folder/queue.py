@@ -41,11 +41,10 @@ class Waiting:
     came: float = field(default_factory=time.monotonic)
 
     def encode(self) -> None:
-        """Make its bytes, unless that was done; refuse it where it cannot be written."""
+        """Make its bytes; refuse it where it cannot be written."""
         try:
-            if not self.data:
-                self.delta = in_columns(self.delta)  # once, for the bytes and for the check
-                self.data = delta_to_bytes(self.delta)
+            self.delta = in_columns(self.delta)  # once, for the bytes and for the check
+            self.data = delta_to_bytes(self.delta)
         except Exception as error:
             self.future.set_exception(error)
 
@@ -69,11 +68,12 @@ class Waiting:
 
     def begin(self) -> bool:
         """Whether it is to be taken in; from here on nobody can take it back."""
-        if self.answered or not (
-            self.future.running() or self.future.set_running_or_notify_cancel()
-        ):
+        if self.answered:
             return False
-        self.encode()
+        if not self.future.running() and not self.future.set_running_or_notify_cancel():
+            return False
+        if not self.data:
+            self.encode()
         return not self.answered
 
 
@@ -249,11 +249,12 @@ class Gathered:
                 raise key_reused(key, self._seq + place + 1)
             self.again.append((waiting, place))
             return True
-        known = self._journal.keys.known(key, waiting.data)
-        if known is not None:
-            assert known.result is not None, "results are written before snapshots"
-            waiting.future.set_result(result_of(known.result))
-        return known is not None
+        if (known := self._journal.keys.known(key, waiting.data)) is None:
+            return False
+        _, result = known
+        assert result is not None, "results are written before snapshots"
+        waiting.future.set_result(result_of(result))
+        return True
 
     @property
     def everyone(self) -> list[Waiting]:

@@ -9,14 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evergraph.core.errors import DataError
+from evergraph.online.folder.journal import Journal
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in
-from evergraph.online.folder.recovery import (
-    Recovered,
-    UnappliedError,
-    open_journal,
-    recover,
-    replay,
-)
+from evergraph.online.folder.recovery import UnappliedError, open_journal, recover, replay
 from evergraph.online.folder.snapshot import read_about, snapshots_in, taken_at
 from evergraph.online.folder.status import FolderStatus, Progress
 
@@ -37,43 +32,38 @@ class FolderReader:
     """
 
     def __init__(
-        self,
-        path: Path,
-        make: Callable[[], OnlineLearner],
-        *,
-        progress: Progress | None = None,
+        self, path: Path, make: Callable[[], OnlineLearner], *, progress: Progress | None = None
     ) -> None:
         self.path = path
         self.make = make
         self.lock = threading.RLock()
         self.on_change: Callable[[], None] | None = None
-        self._rewritten = 0  # how often deltas had been set aside when the journal was read
         self._seen: int | None = None  # the version of the journal that was read
         self._journal = open_journal(path, make, readonly=True)
         try:
-            self._take(self._recovered(progress))
+            self._recover(progress)
         except BaseException:
             self._journal.close()
             raise
 
-    def _take(self, found: Recovered) -> None:
+    def _recover(self, progress: Progress | None = None) -> None:
+        """Recover; begin again where the writer went on to newer snapshots meanwhile."""
+        while True:
+            newest = self._newest()
+            # How often deltas had been set aside when the journal was read.
+            self._rewritten = len(self._journal.aside.rewritten(0))
+            try:
+                found = recover(self.path, self.make, self._journal, progress=progress)
+            except DataError:
+                if self._newest() == newest:  # nobody took the files away: they are damaged
+                    raise
+                continue
+            if not self._journal.aside.rewritten(self._rewritten):
+                break
         self.learner, self.seq, self.snapshot = found.learner, found.seq, found.snapshot
         self._seconds = found.seconds
         self._first = self._journal.first()
         self._short = found.seq < self._journal.last()
-
-    def _recovered(self, progress: Progress | None = None) -> Recovered:
-        """Recover; begin again where the writer went on to newer snapshots meanwhile."""
-        while True:
-            newest = self._newest()
-            self._rewritten = len(self._journal.aside.rewritten(0))
-            try:
-                found = recover(self.path, self.make, self._journal, progress=progress)
-                if not self._journal.aside.rewritten(self._rewritten):
-                    return found
-            except DataError:
-                if self._newest() == newest:  # nobody took the files away: they are damaged
-                    raise
 
     def _newest(self) -> int:
         return max((number for number, _ in snapshots_in(self.path)), default=0)
@@ -89,12 +79,21 @@ class FolderReader:
         """
         with self.lock:
             before, version = self.seq, self._journal.version()
-            if version == self._seen and not self._is_late():
+            outdated = self._journal.is_outdated()
+            # What could not be applied here may have been acknowledged since.
+            late = self._short and acknowledged_in(self.path / ACKNOWLEDGED_FILE) > before
+            if version == self._seen and not late and not outdated:
                 return 0
-            other = self._is_set_aside() or not self._replay() or self._is_set_aside()
+            if outdated:
+                self._journal.close()
+                self._journal = Journal(self._journal.path, readonly=True)
+            # Asked for twice: before, so that what is gone is not built upon, and after, since the
+            # writer may have set aside meanwhile what was just applied.
+            other = outdated or self._is_set_aside() or not self._replay() or self._is_set_aside()
             if anew := other or self._is_packed():
-                self._take(self._recovered())
-            self._seen = version  # what came since it was asked for is seen the next time
+                self._recover()
+            # What came since it was asked for is seen the next time.
+            self._seen = None if outdated else version
             if self.on_change is not None and (anew or self.seq != before):
                 self.on_change()
             return max(self.seq - before, 0)
@@ -124,10 +123,6 @@ class FolderReader:
         except DataError:  # it has just been replaced: it is looked at again when deltas go
             return False
         return int(there.get("base", 0)) > int(self.learner.about().get("base", 0))
-
-    def _is_late(self) -> bool:
-        """Whether what could not be applied here has been acknowledged since."""
-        return self._short and acknowledged_in(self.path / ACKNOWLEDGED_FILE) > self.seq
 
     def _is_set_aside(self) -> bool:
         """Whether something that is known here has been set aside since the journal was read."""

@@ -67,8 +67,18 @@ def open_journal(
     writes to it, the format first: earlier versions would not apply together what was.
     """
     found = read_format(path)
+    if found is None and readonly:
+        raise DataError(f"{path} holds no learner yet: there is no {FORMAT_FILE}")
     if found is None:
-        return _new_journal(path, make, readonly=readonly)
+        made = Journal(path / JOURNAL_FILE)
+        if made.last():
+            made.close()
+            raise DataError(
+                f"{path / FORMAT_FILE}: is missing, but the journal holds deltas: put the folder "
+                "back from a backup"
+            )
+        store_parameters(path, make().parameters)
+        return made
     version, stored = found
     check_parameters(path, stored, make().parameters)
     if not (path / JOURNAL_FILE).exists():
@@ -76,20 +86,6 @@ def open_journal(
     if version < FORMAT and not readonly:
         store_parameters(path, stored)
     return Journal(path / JOURNAL_FILE, readonly=readonly)
-
-
-def _new_journal(path: Path, make: Callable[[], OnlineLearner], *, readonly: bool) -> Journal:
-    if readonly:
-        raise DataError(f"{path} holds no learner yet: there is no {FORMAT_FILE}")
-    made = Journal(path / JOURNAL_FILE)
-    if made.last():
-        made.close()
-        raise DataError(
-            f"{path / FORMAT_FILE}: is missing, but the journal holds deltas: put the folder "
-            "back from a backup"
-        )
-    store_parameters(path, make().parameters)
-    return made
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,8 +103,8 @@ class Recovered:
     learner: OnlineLearner
     seq: int
     snapshot: int
-    seconds: float = 0.0
-    reading: float = 0.0
+    seconds: float
+    reading: float
 
 
 class UnappliedError(DataError):
@@ -129,33 +125,19 @@ class UnappliedError(DataError):
         )
 
 
-class Replay:
-    """Counts what a recovery applies, tells how far it has come, and adds up what it took.
+class _Replay:
+    """Tells how far a recovery has come, at the begin, about twice a second, and at the end."""
 
-    Args:
-        journal: what is applied is read from it.
-        seq: the delta that recovery begins after.
-        progress: called at the begin, about twice a second, and at the end.
-
-    Attributes:
-        seconds: of the processor, that deltas took to apply so far.
-    """
-
-    def __init__(self, journal: Journal, seq: int, progress: Progress | None = None) -> None:
-        self.seconds = 0.0
+    def __init__(self, journal: Journal, seq: int, progress: Progress | None) -> None:
         self._folder = journal.path.parent
         self._progress = progress or (lambda _: None)
         self._done, self._of = 0, max(journal.last() - seq, 0)
         self._bytes, self._size = 0, journal.size_after(seq)
         self._began = self._told = self._logged = time.monotonic()
-        self._clock = time.thread_time()
         self._tell()
 
     def count(self, batch: Sequence[JournalEntry]) -> None:
         """Count a batch that was applied."""
-        took = time.thread_time() - self._clock
-        self._clock += took
-        self.seconds += took
         self._done += len(batch)
         self._bytes += sum(len(entry.data) for entry in batch)
         now = time.monotonic()
@@ -173,8 +155,7 @@ class Replay:
         """Tell that all is applied."""
         self._bytes, self._of = self._size, self._done
         self._tell()
-        passed = time.monotonic() - self._began
-        if passed >= LOGGED:
+        if (passed := time.monotonic() - self._began) >= LOGGED:
             logger.info(
                 "%s: %d deltas were applied again in %.0f s", self._folder, self._done, passed
             )
@@ -222,8 +203,10 @@ def recover(
                 set_aside(journal, error.first, error.name, error.why)
     noted = max(acknowledged, *(number for number, _ in snapshots_in(folder)), 0)
     # A renaming of classes has a number that no journal holds, see ``LearnerFolder.purge``.
-    renamed = found.snapshot == journal.last() + 1 == _renaming(folder, found.snapshot)
-    if journal.last() < noted and not (renamed and noted == found.snapshot):
+    renamed = noted == found.snapshot == journal.last() + 1 and noted == read_about(
+        folder / f"snapshot-{noted}"
+    ).get(RENAMED)
+    if journal.last() < noted and not renamed:
         raise DataError(
             f"{journal.path}: ends with delta {journal.last()}, but {noted} were acknowledged: its "
             "end is damaged or its -wal file is gone, put the folder back from a backup"
@@ -258,19 +241,20 @@ def _recovered(
     until: int | None,
     progress: Progress | None,
 ) -> Recovered:
-    learner, began = make(), time.perf_counter()
-    begun = seq = _restore(folder, learner, journal)
-    reading = time.perf_counter() - began
-    counted = Replay(journal, begun, progress)
-    for batch in journal.batches_after(begun):
+    """Return a learner as of the newest whole snapshot and the deltas since, up to one at most."""
+    learner, reads = make(), time.monotonic()
+    snapshot = seq = _restore(folder, learner, journal)
+    reading = time.monotonic() - reads
+    replayed, began = _Replay(journal, seq, progress), time.thread_time()
+    for batch in journal.batches_after(seq):
         if until is not None and batch[-1].seq > until:
             break
         with _tried(journal, batch, acknowledged):
             apply_entries(learner, journal, batch)
-        counted.count(batch)
+        replayed.count(batch)
         seq = batch[-1].seq
-    counted.end()
-    return Recovered(learner, seq, begun, counted.seconds, reading)
+    replayed.end()
+    return Recovered(learner, seq, snapshot, time.thread_time() - began, reading)
 
 
 @contextmanager
@@ -330,11 +314,6 @@ def restore_newest(
     return 0
 
 
-def _renaming(folder: Path, seq: int) -> int:
-    """Return the number that a snapshot has for a renaming, 0 where it is that of a delta."""
-    return int(read_about(folder / f"snapshot-{seq}").get(RENAMED, 0)) if seq else 0
-
-
 def replay(learner: OnlineLearner, journal: Journal, seq: int) -> int:
     """Apply the deltas after one, batch by batch as they were; return the number of the last."""
     for batch in journal.batches_after(seq):
@@ -345,7 +324,12 @@ def replay(learner: OnlineLearner, journal: Journal, seq: int) -> int:
 
 def apply_entries(learner: OnlineLearner, journal: Journal, batch: Sequence[JournalEntry]) -> None:
     """Apply the deltas of a batch that are in the journal; note what came of those with keys."""
-    deltas = [_read(journal.path, entry) for entry in batch]
+    deltas = []
+    for entry in batch:
+        try:
+            deltas.append(delta_from_bytes(entry.data))
+        except DataError as error:
+            raise DataError(f"{journal.path}: delta {entry.seq} cannot be read: {error}") from error
     try:
         results = learner.apply_batch(deltas)
     except Exception as error:
@@ -358,25 +342,14 @@ def note_results(journal: Journal, deltas: Sequence[Delta], results: Sequence[De
     """Note beside the keys of deltas what came of these."""
     for delta, result in zip(deltas, results, strict=True):
         if delta.key is not None:
-            journal.keys.keep_result(delta.key, result.seq, result_text(result))
-
-
-def _read(path: Path, entry: JournalEntry) -> Delta:
-    try:
-        return delta_from_bytes(entry.data)
-    except DataError as error:
-        raise DataError(f"{path}: delta {entry.seq} cannot be read: {error}") from error
-
-
-def result_text(applied: DeltaResult) -> str:
-    """Return what is written beside a delta's key."""
-    return json.dumps(asdict(applied), sort_keys=True)
+            text = json.dumps(asdict(result), sort_keys=True)
+            journal.keys.keep_result(delta.key, result.seq, text)
 
 
 def result_of(text: str) -> DeltaResult:
     """Return what was written beside a delta's key.
 
-    >>> result_of(result_text(DeltaResult(seq=3, new_nodes=1)))
+    >>> result_of('{"seq": 3, "new_nodes": 1}')
     DeltaResult(seq=3, new_nodes=1, classes=0, recomputed=0, predicted=0, right=0, counted=0)
     """
     return DeltaResult(**json.loads(text))

@@ -17,12 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.core.errors import DataError
+from evergraph.core.errors import DataError, ResourceError
 from evergraph.core.mapped import MappedTensor, disk_is_enough
 from evergraph.graphs.graph_folder import checksum
 from evergraph.online.folder.markers import (
-    needs_check,
-    parse_checked,
     read_checked,
     sync,
     with_check,
@@ -106,60 +104,50 @@ def write_aside(
     """
     aside = folder / f"{ASIDE}{seq}"
     shutil.rmtree(aside, ignore_errors=True)
-    with _all_or_nothing(aside, folder):
+    with _all_or_nothing(aside):
         aside.mkdir()
         digest = write_arrays(aside / STATE, state)
     return WrittenAside(seq, aside, about, digest)
 
 
 def publish(written: WrittenAside) -> Path:
-    """Give a snapshot its name once the disk has all of it."""
-    folder = written.path.parent
-    with _all_or_nothing(written.path, folder):
-        _write_files(written)
-        return _publish(written.path, folder / f"snapshot-{written.seq}")
+    """Give a snapshot its name once the disk has all of it.
 
-
-def write_snapshot(
-    folder: Path, seq: int, state: Mapping[str, Tensor | Pieces], about: bytes
-) -> Path:
-    """Write a snapshot aside, and give it its name once the disk has all of it."""
-    return publish(write_aside(folder, seq, state, about))
+    The files are synced, then the folder that names them, and only then it is renamed: whatever has
+    the name of a snapshot is whole, also after a power cut. The last sync makes the name itself
+    last, before anything older is dropped for it.
+    """
+    aside = written.path
+    path = aside.with_name(f"snapshot-{written.seq}")
+    with _all_or_nothing(aside):
+        (aside / ABOUT).write_bytes(written.about)
+        digests = {STATE: written.digest, ABOUT: checksum(aside / ABOUT)}
+        files = {
+            name: {"bytes": (aside / name).stat().st_size, "sha256": digest}
+            for name, digest in digests.items()
+        }
+        manifest = {"format": FORMAT, "seq": written.seq, "files": files}
+        (aside / MANIFEST).write_text(json.dumps(with_check(manifest), indent=1), "utf-8")
+        for each in (aside / STATE, aside / ABOUT, aside / MANIFEST, aside):
+            sync(each)
+        # A damaged one, which a recovery went past to come back to its delta; or one with places of
+        # forgotten nodes, where a recovery that finds neither begins with the one before.
+        if path.exists():
+            remove_snapshot(path)
+        aside.rename(path)
+        sync(path.parent)
+    return path
 
 
 @contextmanager
-def _all_or_nothing(aside: Path, folder: Path) -> Iterator[None]:
+def _all_or_nothing(aside: Path) -> Iterator[None]:
     """Remove what was written aside if it cannot be finished."""
     try:
-        with disk_is_enough(folder):
+        with disk_is_enough(aside.parent):
             yield
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
-
-
-def _write_files(written: WrittenAside) -> None:
-    aside = written.path
-    (aside / ABOUT).write_bytes(written.about)
-    digests = {STATE: written.digest, ABOUT: checksum(aside / ABOUT)}
-    files = {
-        name: {"bytes": (aside / name).stat().st_size, "sha256": digest}
-        for name, digest in digests.items()
-    }
-    manifest = {"format": FORMAT, "seq": written.seq, "files": files}
-    (aside / MANIFEST).write_text(json.dumps(with_check(manifest), indent=1), "utf-8")
-    for path in (aside / STATE, aside / ABOUT, aside / MANIFEST, aside):
-        sync(path)
-
-
-def _publish(aside: Path, path: Path) -> Path:
-    # A damaged one, which a recovery went past to come back to its delta; or one with places of
-    # forgotten nodes, where a recovery that finds neither begins with the one before.
-    if path.exists():
-        remove_snapshot(path)
-    aside.rename(path)
-    sync(path.parent)
-    return path
 
 
 def read_snapshot(path: Path) -> Snapshot:
@@ -169,30 +157,34 @@ def read_snapshot(path: Path) -> Snapshot:
     """
     manifest = read_manifest(path)
     for name in (STATE, ABOUT):
-        _verify(path / name, manifest["files"][name])
+        file, facts = path / name, manifest["files"][name]
+        try:
+            if (size := file.stat().st_size) != facts.get("bytes"):
+                raise DataError(f"{file}: has {size:,} bytes instead of {facts.get('bytes')}")
+            if checksum(file) != facts.get("sha256"):
+                raise DataError(f"{file}: its contents have changed since it was written")
+        except OSError as error:
+            raise DataError(f"{file}: cannot be read ({error.strerror})") from error
     return Snapshot(manifest["seq"], read_arrays(path / STATE), read_about(path))
+
+
+def is_whole(folder: Path, seq: int) -> bool:
+    """Whether a snapshot is there and what was written."""
+    try:
+        return read_snapshot(folder / f"snapshot-{seq}").seq == seq
+    except DataError:
+        return False
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
     """Return what a snapshot says of itself; raise ``DataError`` unless it is what was written."""
-    try:
-        data = (path / MANIFEST).read_bytes()
-    except OSError as error:
-        raise DataError(f"{path / MANIFEST}: cannot be read ({error.strerror})") from error
-    return parse_manifest(data, path)
-
-
-def parse_manifest(data: bytes, path: Path) -> dict[str, Any]:
-    """Return what the bytes of a manifest tell of a snapshot."""
     place = path / MANIFEST
-    manifest = parse_checked(data, place)
+    manifest = read_checked(place, checked=FORMAT)
     if manifest.get("format") not in (1, FORMAT):
         raise DataError(
             f"{place}: is of format {manifest.get('format')!r}, this version of "
             f"evergraph reads {FORMAT}"
         )
-    if manifest["format"] == FORMAT:
-        needs_check(manifest, place)
     if path.name != f"snapshot-{manifest.get('seq')}":
         raise DataError(f"{place}: belongs to snapshot-{manifest.get('seq')}")
     files = manifest.get("files")
@@ -205,17 +197,6 @@ def parse_manifest(data: bytes, path: Path) -> dict[str, Any]:
 def read_about(path: Path) -> dict[str, Any]:
     """Return what a snapshot holds besides arrays."""
     return read_checked(path / ABOUT)
-
-
-def _verify(path: Path, facts: dict[str, Any]) -> None:
-    try:
-        size = path.stat().st_size
-        if size != facts.get("bytes"):
-            raise DataError(f"{path}: has {size:,} bytes instead of {facts.get('bytes')}")
-        if checksum(path) != facts.get("sha256"):
-            raise DataError(f"{path}: its contents have changed since it was written")
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
 
 
 def remove_snapshot(path: Path) -> None:
@@ -256,10 +237,6 @@ class SnapshotShelf:
         """Up to which number no recovery needs a delta, even if the newest snapshot is damaged."""
         return self._good[0] if len(self._good) == KEPT else 0
 
-    def keep(self, seq: int) -> None:
-        """Take one snapshot for the only good one: the others have been removed."""
-        self._good = [seq]
-
     def publish(self, written: WrittenAside) -> None:
         """Wait until the disk has a snapshot, then remove all but the last two good ones."""
         publish(written)
@@ -268,6 +245,32 @@ class SnapshotShelf:
         for number, path in snapshots_in(self.folder):
             if number not in self._good:
                 remove_snapshot(path)
+
+    def has_before(self, seq: int, first: int) -> bool:
+        """Whether a learner can be recovered without the snapshot of a delta.
+
+        first: the delta that the journal begins with.
+        """
+        numbers = [number for number, _ in snapshots_in(self.folder)]
+        older = [number for number in numbers if first - 1 <= number < seq]
+        return first == 1 or any(is_whole(self.folder, number) for number in older)
+
+    def keep_only(self, seq: int) -> None:
+        """Remove all snapshots but one that is whole, and what lies aside; raise if any stays."""
+        if not is_whole(self.folder, seq):
+            raise ResourceError(
+                f"{self.folder / f'snapshot-{seq}'}: was not found as it was written: nothing "
+                "older is removed"
+            )
+        for number, path in snapshots_in(self.folder):
+            if number != seq:
+                remove_snapshot(path)
+        remove_leftovers(self.folder)
+        left = [path for number, path in snapshots_in(self.folder) if number != seq]
+        left += self.folder.glob(f"{ASIDE}*")
+        if left:
+            raise ResourceError(f"{left[0]}: could not be removed: remove it, and purge again")
+        self._good = [seq]
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Tensor | Pieces]) -> str:
@@ -281,7 +284,8 @@ def write_arrays(path: Path, arrays: Mapping[str, Tensor | Pieces]) -> str:
     for name in order:
         value = arrays[name]
         size = math.prod(value.shape) * value.dtype.itemsize
-        header[name] = _entry(value, place, place + size)
+        about = {"dtype": _NAMES[value.dtype], "shape": list(value.shape)}
+        header[name] = about | {"data_offsets": [place, place + size]}
         place += size
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % _LENGTH)  # what follows is aligned, widest values first
@@ -294,14 +298,6 @@ def write_arrays(path: Path, arrays: Mapping[str, Tensor | Pieces]) -> str:
                 _write(file, digest, _bytes(piece))
         assert file.tell() == _LENGTH + len(text) + place, "pieces are as long as they said"
     return digest.hexdigest()
-
-
-def _entry(value: Tensor | Pieces, start: int, end: int) -> dict[str, Any]:
-    return {
-        "dtype": _NAMES[value.dtype],
-        "shape": list(value.shape),
-        "data_offsets": [start, end],
-    }
 
 
 def _bytes(piece: Tensor) -> memoryview:

@@ -1,18 +1,20 @@
 """A journal as a SQLite file: its tables, opening it, changing it whole or not at all.
 
-Layout 3 has ``batch`` beside a delta, the number of the first of the deltas that it was applied
-with, and ``time`` beside a key, when its delta was written. ``start`` holds a number where the
-journal began with a snapshot: that of the last delta of this. SQLite keeps the number of the layout
-(``user_version``); earlier ones have none, and no batches: every delta was applied by itself.
+``deltas`` has a row a delta, with ``batch``, the number of the first of the deltas that it was
+applied with. ``keys`` has their keys, what came of them, and when each was written. ``start`` holds
+a number where the journal began with a snapshot: that of the last delta of this. ``set_aside`` has
+deltas that could not be applied. ``rewritten`` has numbers from which on the journal is not what it
+was, for readers that know them already; ``trying`` the batch that a recovery is applying.
 
-Layout 4 has four tables more. ``costs``: the seconds that a batch took; this version writes none.
-``set_aside``: deltas that could not be applied. ``rewritten``: numbers from which on the journal is
-not what it was, for readers that know them already. ``trying``: the batch that a recovery is
-applying.
+This is layout 4, a number that SQLite keeps (``user_version``). Earlier ones lack tables and
+columns: who writes adds them, who reads does so in a copy. So all other code knows one layout.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
 import shutil
 import sqlite3
 import tempfile
@@ -20,14 +22,16 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from evergraph.core.errors import DataError, ResourceError
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+MOST_TRIED = 1 << 26  # bytes, to find out whether there is room
 _FULL = "database or disk is full"  # SQLite's sentence for SQLITE_FULL
-_LOOK = "SELECT 1 FROM sqlite_master LIMIT 1"
 _WAIT = 10.0  # seconds to wait for another process, which may be looking through the WAL
+_COPY = "copy-of-a-journal.sqlite"
 LAYOUT = 4
-BATCHES = 3  # the first layout that has them
 _SCHEMA = (
     """CREATE TABLE IF NOT EXISTS deltas (
         seq INTEGER PRIMARY KEY, bytes BLOB NOT NULL, time REAL NOT NULL, batch INTEGER)""",
@@ -36,6 +40,7 @@ _SCHEMA = (
         WITHOUT ROWID""",
     "CREATE TABLE IF NOT EXISTS start (seq INTEGER NOT NULL)",
     "CREATE INDEX IF NOT EXISTS keys_by_seq ON keys (seq)",
+    # Nobody writes it any more; the version before, which has the same layout, expects it.
     "CREATE TABLE IF NOT EXISTS costs (seq INTEGER PRIMARY KEY, seconds REAL NOT NULL)",
     """CREATE TABLE IF NOT EXISTS set_aside (
         seq INTEGER NOT NULL, key BLOB, bytes BLOB NOT NULL, why TEXT NOT NULL,
@@ -44,6 +49,64 @@ _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS trying (seq INTEGER NOT NULL)",
 )
 _LATER = {"deltas": "batch INTEGER", "keys": "time REAL"}
+
+
+class SqliteFile:
+    """A file of one process, or one that is read while another process writes to it.
+
+    Whatever SQLite finds wrong is raised as an error of ours; see ``sound``.
+
+    Args:
+        path: the file.
+        readonly: read what another process writes.
+
+    Attributes:
+        connection: to the file, or to a copy of it.
+    """
+
+    def __init__(self, path: Path, *, readonly: bool) -> None:
+        self.path = path
+        self._seen = _stamps(path)
+        with sound(path):
+            self.connection = open_for_reading(path) if readonly else open_for_writing(path)
+            (_, _, opened) = self.connection.execute("PRAGMA database_list").fetchone()
+        self._is_copy = Path(opened).name == _COPY
+
+    def one(self, query: str, *values: object) -> Any:
+        """Return the first row of an answer, None where there is none."""
+        with sound(self.path):
+            return self.connection.execute(query, values).fetchone()
+
+    def number(self, query: str, *values: object) -> int:
+        """Return a single number."""
+        return int(self.one(query, *values)[0])
+
+    def rows(self, query: str, *values: object) -> list[Any]:
+        """Return all rows of an answer."""
+        with sound(self.path):
+            return self.connection.execute(query, values).fetchall()
+
+    @contextmanager
+    def change(self) -> Iterator[sqlite3.Connection]:
+        """Commit what is done inside, or nothing of it."""
+        with sound(self.path), transaction(self.connection):
+            yield self.connection
+
+    def is_outdated(self) -> bool:
+        """Whether this is a copy, and the file itself has been written to since."""
+        return self._is_copy and self._seen != _stamps(self.path)
+
+    def close(self) -> None:
+        """Close the file, also on a disk that is gone."""
+        with contextlib.suppress(sqlite3.Error):
+            self.connection.close()
+
+
+def _stamps(path: Path) -> list[tuple[int, int]]:
+    """Return what changes with a file and its WAL."""
+    files = (path, path.with_name(f"{path.name}-wal"))
+    found = [file.stat() for file in files if file.exists()]
+    return [(each.st_mtime_ns, each.st_size) for each in found if each.st_size]
 
 
 def open_for_writing(path: Path) -> sqlite3.Connection:
@@ -56,6 +119,11 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA secure_delete = ON")
+    bring_up_to_date(connection)
+    # After a flush that failed, what a process before us left in the WAL may be in the system's
+    # memory alone: it is written anew. A disk that is full or fails says so with the next delta.
+    with contextlib.suppress(sqlite3.OperationalError):
+        empty_wal(connection)
     return connection
 
 
@@ -63,35 +131,49 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
     """Open a file that another process may be writing, also where we may not write at all.
 
     There the files that belong to the WAL cannot be made. Nobody writes while they are missing, so
-    the file may then be taken as it is; or a copy, where it has a WAL and the rest is missing.
+    the file may then be taken as it is; or a copy, where it has a WAL and the rest is missing. A
+    file of an earlier layout is copied too, and the copy is brought up to date.
     """
     address = path.absolute().as_uri()
     wal, index = (path.with_name(f"{path.name}-{each}") for each in ("wal", "shm"))
     connection = _connection(f"{address}?mode=ro")
     try:
-        connection.execute(_LOOK).fetchall()
-        return connection
+        layout = layout_of(connection)
     except sqlite3.OperationalError:
         connection.close()
         if not path.exists() or index.exists():
             raise
-        return _copied(path, wal) if wal.exists() else _connection(f"{address}?mode=ro&immutable=1")
+        if wal.exists():
+            return _copied(path)
+        connection = _connection(f"{address}?mode=ro&immutable=1")
+        layout = layout_of(connection)
+    if layout == LAYOUT:
+        return connection
+    with closing(connection):
+        return _copied(connection)
 
 
-def _copied(path: Path, wal: Path) -> sqlite3.Connection:
-    """Open a copy of a file and its WAL, which has no name any more when this returns."""
+def _copied(source: Path | sqlite3.Connection) -> sqlite3.Connection:
+    """Open a copy that is up to date, and has no name any more when this returns.
+
+    source: a file that nobody writes to, with its WAL; or a connection to one that may be written.
+    """
     try:
         with tempfile.TemporaryDirectory(prefix="evergraph-") as place:
-            for each in (path, wal):
-                shutil.copyfile(each, Path(place, each.name))
-            address = Path(place, path.name).as_uri()
-            with closing(_connection(f"{address}?mode=rw")) as copy:
-                copy.execute("PRAGMA journal_mode = DELETE")  # takes in what is in the WAL
-            connection = _connection(f"{address}?mode=ro&immutable=1")
-            connection.execute(_LOOK).fetchall()
+            path = Path(place, _COPY)
+            if isinstance(source, Path):
+                for end in ("", "-wal"):
+                    shutil.copyfile(f"{source}{end}", f"{path}{end}")
+            with closing(_connection(f"{path.as_uri()}?mode=rwc")) as own:
+                if isinstance(source, sqlite3.Connection):
+                    source.backup(own)
+                own.execute("PRAGMA journal_mode = DELETE")  # takes in what is in the WAL
+                bring_up_to_date(own)
+            connection = _connection(f"{path.as_uri()}?mode=ro&immutable=1")
+            layout_of(connection)  # opens the file
             return connection
     except OSError as error:
-        raise sqlite3.OperationalError(f"its -wal needs a copy elsewhere: {error}") from error
+        raise sqlite3.OperationalError(f"it needs a copy elsewhere: {error}") from error
 
 
 def _connection(address: str) -> sqlite3.Connection:
@@ -134,35 +216,37 @@ def emptied_wal(connection: sqlite3.Connection) -> bool:
     return not busy
 
 
-def rewrite(connection: sqlite3.Connection) -> bool:
-    """Write the file anew with nothing but its rows; return whether the WAL could be emptied."""
-    connection.execute("VACUUM")
-    return emptied_wal(connection)
-
-
-def has_table(connection: sqlite3.Connection, name: str) -> bool:
-    """Whether there is a table of that name."""
-    query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
-    return connection.execute(query, (name,)).fetchone() is not None
-
-
-def disk_is_full(error: sqlite3.Error) -> bool:
-    """Whether that is what SQLite says."""
-    return str(error) == _FULL
-
-
 @contextmanager
 def sound(path: Path) -> Iterator[None]:
     """Say in one sentence of ours what is wrong with a file."""
     try:
         yield
     except sqlite3.Error as error:
-        if disk_is_full(error):
+        if str(error) == _FULL:
             raise ResourceError(f"{path}: the disk is full") from error
         # An operational error is of the machine (rights, another process), others are of the file.
         damaged = not isinstance(error, sqlite3.OperationalError)
         advice = ": put it back from a backup" if damaged else ""
         raise DataError(f"{path}: cannot be used ({error}){advice}") from error
+
+
+def has_no_room(path: Path, size: int, error: sqlite3.Error) -> bool:
+    """Whether the WAL of a file could not grow by so many bytes, after an error.
+
+    SQLite says "disk I/O error" where a quota or the largest size of a file is reached, as it does
+    where the disk is broken. So the same is tried with a file beside, which is removed again.
+    """
+    if str(error) == _FULL:
+        return True
+    tried = bytes(min(max(size, 1), MOST_TRIED))
+    wal = path.with_name(f"{path.name}-wal")
+    try:
+        end = wal.stat().st_size if wal.exists() else 0
+        with tempfile.TemporaryFile(dir=path.parent) as file:
+            # What lies before the end takes no room: nothing is written there.
+            return os.pwrite(file.fileno(), tried, end) < len(tried)
+    except OSError as failure:
+        return failure.errno in NO_ROOM
 
 
 def layout_of(connection: sqlite3.Connection) -> int:
@@ -187,11 +271,8 @@ def bring_up_to_date(connection: sqlite3.Connection) -> None:
         for statement in _SCHEMA:
             connection.execute(statement)
         for table, column in _LATER.items():
-            if column.split()[0] not in _columns(connection, table):
+            known = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+            if column.split()[0] not in known:
                 connection.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
         connection.execute("UPDATE keys SET time = ? WHERE time IS NULL", (time.time(),))
         connection.execute(f"PRAGMA user_version = {LAYOUT}")
-
-
-def _columns(connection: sqlite3.Connection, table: str) -> list[str]:
-    return [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]

@@ -1,0 +1,49 @@
+"""Folders of a small real learner, and its twins that never saw a disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from evergraph.online.delta import Delta
+from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.heads import AnalyticHead
+from evergraph.online.learner import OnlineLearner
+
+
+def make() -> OnlineLearner:
+    return OnlineLearner(head=AnalyticHead(width=8))
+
+
+def delta(number: int) -> Delta:
+    """Return delta 1, 2, ...: a node each; the fourth needs the third, others the first alone."""
+    features = torch.arange(3.0).view(1, 3).add(number).reciprocal()
+    edges = () if number == 1 else ((f"n{number}", "n3" if number == 4 else "n1"),)
+    name, label = f"n{number}", "xy"[number % 2]
+    return Delta(nodes=(name,), features=features, labels=(label,), edges=edges, key=f"k{number}")
+
+
+def opened(path: Path, **options) -> LearnerFolder:
+    return LearnerFolder.open(path, make=make, **options)
+
+
+def filled(path: Path, number: int, *, compact_at: tuple[int, ...] = ()) -> Path:
+    with opened(path) as folder:
+        for each in range(1, number + 1):
+            folder.submit(delta(each))
+            if each in compact_at:
+                folder.compact()
+    return path
+
+
+def bits(learner: OnlineLearner) -> dict[str, bytes]:
+    return {name: value.numpy().tobytes() for name, value in learner.state().items()}
+
+
+def twin(number: int, *, without: tuple[int, ...] = ()) -> dict[str, bytes]:
+    """Return the bits of a learner that was given so many deltas; those without brought nothing."""
+    learner = make()
+    for each in range(1, number + 1):
+        learner.apply(Delta() if each in without else delta(each))
+    return bits(learner)
