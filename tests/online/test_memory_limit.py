@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from evergraph import ContinualNodeClassifier
 from evergraph.core.errors import ConfigurationError, ResourceError
+from evergraph.online import array_storage
+from evergraph.online.array_storage import ArrayStorage, PagedTensor, RoomFile, held
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.graph import array_storage
-from evergraph.online.graph.array_storage import ArrayStorage, PagedTensor, RoomFile, held
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.heads import FusedHead
 from evergraph.online.knowledge import WIDE

@@ -18,8 +18,8 @@ import torch
 from evergraph.core.checks import check_integer
 from evergraph.core.errors import TooMuchError
 from evergraph.core.sizes import free_memory, shown
+from evergraph.online.array_storage import ARRAY_SHARE, ArrayStorage
 from evergraph.online.checking import CheckedDelta
-from evergraph.online.graph.array_storage import ARRAY_SHARE, ArrayStorage
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.heads import OnlineHead
 from evergraph.online.knowledge import Knowledge

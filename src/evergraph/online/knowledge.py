@@ -14,8 +14,8 @@ from evergraph.closed_form.views import CODE_HOPS
 from evergraph.core.label_space import target_values
 from evergraph.core.mapped import in_memory
 from evergraph.graphs import UNLABELLED
+from evergraph.online.array_storage import ArrayStorage
 from evergraph.online.delta import Label, NodeId
-from evergraph.online.graph.array_storage import ArrayStorage
 from evergraph.online.graph.graph_change import no_nodes
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph

@@ -19,11 +19,11 @@ from evergraph.core.label_space import Kind
 from evergraph.core.seeding import seeded
 from evergraph.core.sizes import parse_size
 from evergraph.graphs import UNLABELLED
+from evergraph.online.array_storage import ArrayStorage
 from evergraph.online.batch import Batch, merged, owners
 from evergraph.online.bounds import Bounds, Held
 from evergraph.online.checking import CheckedDelta, check_delta
 from evergraph.online.delta import Delta, DeltaResult, Label, NodeId
-from evergraph.online.graph.array_storage import ArrayStorage
 from evergraph.online.graph.corrections import DRIFT
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.live_embeddings import LiveEmbeddings, check_whole_rows

@@ -17,8 +17,8 @@ from evergraph.core.checks import check_integer
 from evergraph.core.display import Shown, line_chart
 from evergraph.core.errors import DataError
 from evergraph.online.alarms import Alarm
+from evergraph.online.array_storage import ArrayStorage
 from evergraph.online.delta import Label, NodeId
-from evergraph.online.graph.array_storage import ArrayStorage
 from evergraph.online.graph.growing_array import FormerRows, FrozenRows, GrowingArray
 from evergraph.online.graph.hop_states import ROWS
 from evergraph.online.identifiers import IdTable, check_id
