@@ -358,8 +358,8 @@ class Serving:
         return create_app(self._opened(progress), **self.answering)
 
     def _opened(self, progress: Progress) -> LearnerFolder:
-        from evergraph.online.bounds import Bounds
         from evergraph.online.folder.learner_folder import LearnerFolder
+        from evergraph.online.intake import Bounds
 
         opening = self.opening | {"progress": progress, "bounds": Bounds(*self.opening["bounds"])}
         return LearnerFolder.of(self.path, self.given, readonly=self.read_only, **opening)

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from evergraph.core.errors import DataError, EvergraphError, ResourceError, StoppedError
-from evergraph.online.alarms import tell, warn
 from evergraph.online.delta import Delta, DeltaResult
 from evergraph.online.folder.journal_rows import JournalEntry, named
 from evergraph.online.folder.queue import DeltaQueue, Gathered, Waiting, is_of_disk
 from evergraph.online.folder.recovery import note_results, reason, set_aside
 from evergraph.online.folder.writable import WritableFolder
+from evergraph.online.monitor import tell, warn
 
 logger = logging.getLogger(__name__)
 
