@@ -92,12 +92,12 @@ class Growing:
 
     def _follow(self, change: GraphChange) -> None:
         self.moved = self.live.update(self.graph, change)
-        _ = self.moved.after  # scaled, as all anew is
+        self.live.of(self.moved)  # scaled, as all anew is
 
     def _measured(self, work: Callable[[], object]) -> float:
         taken = seconds_of(work)
-        self.recomputed = len(self.moved.nodes)
-        self.entries = int(self.graph.degrees(self.moved.nodes).sum())
+        self.recomputed = len(self.moved)
+        self.entries = int(self.graph.degrees(self.moved).sum())
         return taken
 
 

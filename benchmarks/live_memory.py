@@ -23,9 +23,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.measure import Options, Table, in_own_process, megabytes, peak_of, run, times
 
 from evergraph.core.seeding import seeded
+from evergraph.online.array_storage import held
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.graph.array_storage import held
 from evergraph.online.learner import OnlineLearner
 
 NODES, QUICK = 1_000_000, 6_000

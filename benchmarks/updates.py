@@ -161,7 +161,7 @@ class Engine:
         change = self.graph.add(batch.features[:0], batch.added)
         change = change.then(self.graph.disconnect(batch.cut))
         change = change.then(self.graph.renew(batch.nodes, batch.features))
-        self.moved = len(self.live.update(self.graph, change).nodes)
+        self.moved = len(self.live.update(self.graph, change))
 
     def off(self) -> float:
         """Return how far embeddings are from those from scratch, or raise if that is too far."""

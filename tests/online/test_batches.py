@@ -11,14 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evergraph.core.errors import DataError
-from evergraph.online.batch import MOST_DELTAS, Batch, merged, owners
 from evergraph.online.delta import Delta
 from evergraph.online.heads import AnalyticHead
+from evergraph.online.intake import MOST_DELTAS, Batch, merged, owners
 from evergraph.online.learner import OnlineLearner
+from histories import histories
 
 
-def fresh() -> OnlineLearner:
-    return OnlineLearner(head=AnalyticHead(width=16))
+def fresh(**given) -> OnlineLearner:
+    return OnlineLearner(head=AnalyticHead(width=16), **given)
 
 
 def node(name: str, *values: float, label: str | None = None, **parts: object) -> Delta:
@@ -134,41 +135,14 @@ def test_a_batch_is_full():
     assert batch.takes(one.check(Delta(edges=edges[:96]), batch.ahead))
 
 
-@st.composite
-def sequences(draw: st.DrawFn) -> list[Delta]:
-    """Deltas of nodes, edges, weights, labels, and now and then of anything else."""
-    names: list[str] = []
-    deltas = []
-    for step in range(draw(st.integers(2, 6))):
-        new = [f"{step}.{i}" for i in range(draw(st.integers(0 if names else 1, 2)))]
-        old, names = names, names + new
-        pairs = st.tuples(st.sampled_from(names), st.sampled_from(names))
-        edges, weigh = draw(st.lists(pairs, max_size=3)), draw(st.booleans())
-        some = st.lists(st.sampled_from(old), unique=True, max_size=1) if old else st.just([])
-        updated = draw(some) if draw(st.integers(0, 3)) == 0 else []
-        deltas.append(
-            Delta(
-                nodes=new,
-                features=torch.randn(len(new), 3, generator=torch.Generator().manual_seed(step)),
-                labels=[draw(st.sampled_from(["x", "y", None])) for _ in new],
-                edges=edges,
-                weights=[draw(st.sampled_from([0.0, 0.5, 2.0])) for _ in edges] if weigh else [],
-                late=[(name, draw(st.sampled_from(["x", "z"]))) for name in draw(some)],
-                updated=updated,
-                updated_features=torch.full((len(updated), 3), float(step)),
-            )
-        )
-    return deltas
-
-
-@settings(max_examples=20, deadline=None)
-@given(deltas=sequences(), cuts=st.lists(st.integers(1, 3), min_size=6, max_size=6))
-def test_any_split_gives_the_same_graph_embeddings_and_counts(deltas, cuts):
+@settings(max_examples=10)
+@given(history=histories(), cuts=st.lists(st.integers(1, 3), min_size=6, max_size=6))
+def test_any_split_gives_the_same_graph_embeddings_and_counts(history, cuts):
     """One by one, or in pieces of any size, each taken in as few batches as it can be."""
-    one, other, again = fresh(), fresh(), fresh()
-    for delta in deltas:
+    one, other, again = (fresh(undirected=history.undirected) for _ in range(3))
+    for delta in history.deltas:
         one.apply(delta)
-    left = list(deltas)
+    left = list(history.deltas)
     for size in cuts:
         piece, left = left[:size], left[size:]
         for batch in together(other, piece):

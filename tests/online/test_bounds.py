@@ -14,10 +14,10 @@ from evergraph import ContinualNodeClassifier
 from evergraph.core import sizes
 from evergraph.core.errors import ConfigurationError, TooMuchError
 from evergraph.core.sizes import free_memory
-from evergraph.online.bounds import Bounds, estimate, new_classes
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import FusedHead, TargetHead
+from evergraph.online.intake import Bounds, estimate, new_classes
 from evergraph.online.learner import OnlineLearner
 
 MEGABYTE = 10**6
@@ -38,9 +38,9 @@ def small():
 
 
 def test_a_column_of_ids_sent_as_labels_is_refused_before_it_is_written_down(tmp_path):
-    ids = [str(number) for number in range(100_000)]
+    ids = [str(number) for number in range(5_000)]
     with LearnerFolder.open(tmp_path, make=OnlineLearner, bounds=Bounds()) as folder:
-        with pytest.raises(TooMuchError, match=r"at most 1,000 new classes.*brings 100,000.*ids"):
+        with pytest.raises(TooMuchError, match=r"at most 1,000 new classes.*brings 5,000.*ids"):
             folder.submit(nodes("n", ids))
         assert folder.submit(nodes("then", ["x"])).seq == 1
     with LearnerFolder.open(tmp_path, make=OnlineLearner) as folder:
@@ -79,7 +79,7 @@ def test_a_model_in_a_process_is_bounded_by_memory_alone(monkeypatch):
     model = ContinualNodeClassifier(width=16)
     model.partial_fit([f"n{k}" for k in range(1_500)], torch.ones(1_500, 64), list(range(1_500)))
     assert len(model.classes_) == 1_500
-    monkeypatch.setattr("evergraph.online.bounds.free_memory", lambda: 10 * MEGABYTE)
+    monkeypatch.setattr("evergraph.online.intake.free_memory", lambda: 10 * MEGABYTE)
     with pytest.raises(TooMuchError, match="at most 5 MB of memory"):
         model.partial_fit([f"m{k}" for k in range(20_000)], torch.ones(20_000, 64), ["x"] * 20_000)
 
@@ -130,7 +130,7 @@ ALONE = {"OMP_NUM_THREADS": "1", "MALLOC_MMAP_THRESHOLD_": "65536"}
 MEASURED = """
 import ctypes, gc, json, sys
 import torch
-from evergraph.online.bounds import estimate
+from evergraph.online.intake import estimate
 from evergraph.online.delta import Delta
 from evergraph.online.heads import heads
 from evergraph.online.learner import OnlineLearner
@@ -202,7 +202,7 @@ import resource, sys
 import psutil
 import torch
 from evergraph.core.errors import TooMuchError
-from evergraph.online.bounds import Bounds
+from evergraph.online.intake import Bounds
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.learner import OnlineLearner

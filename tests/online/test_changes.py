@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from evergraph.core.errors import DataError, DuplicateNodeError, UnknownEdgeError, UnknownNodeError
+from evergraph.core.errors import UnknownEdgeError
 from evergraph.online.delta import Delta, is_empty
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import AnalyticHead
@@ -38,56 +38,6 @@ def edges_of(learner: OnlineLearner) -> set[tuple[str, str, float]]:
     weights = around.weights or [1.0] * len(around.edges)
     ends = ([around.nodes[place] for place in edge] for edge in around.edges)
     return {(*sorted(edge), weight) for edge, weight in zip(ends, weights, strict=True)}
-
-
-@pytest.mark.parametrize(
-    ("delta", "error", "said"),
-    [
-        (
-            {"removed_edges": [("a", "c")]},
-            UnknownEdgeError,
-            "removed edge 0 joins 'a' and 'c', but",
-        ),
-        ({"removed_edges": [("a", "d")]}, UnknownEdgeError, "the graph has no such edge"),
-        ({"removed_edges": [("a", "b"), ("b", "a")]}, UnknownEdgeError, "removed edge 1 joins 'b'"),
-        ({"removed_edges": [("a",)]}, DataError, r"removed edge 0 must join two nodes, not \('a',"),
-        ({"removed_edges": [("a", 1.5)]}, DataError, "must be text or an integer, not 1.5"),
-        (
-            {"edges": [("a", "b")], "weights": [0], "removed_edges": [("b", "a")]},
-            UnknownEdgeError,
-            "removed edge 0 joins 'b' and 'a'",
-        ),
-        ({"edges": [("a", "c")], "weights": [1, 2]}, DataError, "not 2 for 1 edges"),
-        ({"edges": [("a", "c")], "weights": [True]}, DataError, "edge 0 has weight True: expected"),
-        ({"edges": [("a", "c")], "weights": [1e-30]}, DataError, "edge 0 has weight 1e-30: expec"),
-        ({"updated": ["d"], "updated_features": ROW}, UnknownNodeError, "updated names node 'd'"),
-        ({"updated": ["a"], "updated_features": ROW[:, 1:]}, DataError, "updated_features have 2"),
-        (
-            {"updated": ["a"], "updated_features": ROW / 0},
-            DataError,
-            "updated_features must be fin",
-        ),
-        (
-            {"updated": ["a"]},
-            DataError,
-            r"updated_features have shape \(0, 0\): expected \[1, dims",
-        ),
-        ({"updated_features": ROW}, DataError, "have 1 rows, but there are 0 updated nodes"),
-        (
-            {"updated": ["a", "a"], "updated_features": ROW.repeat(2, 1)},
-            DuplicateNodeError,
-            "updated must name every node once",
-        ),
-    ],
-)
-def test_what_does_not_fit_changes_nothing(delta: dict, error: type, said: str) -> None:
-    learner = small()
-    before = {name: value.clone() for name, value in learner.state().items()}
-    with pytest.raises(error, match=said):
-        learner.apply(Delta(**delta))
-    after = learner.state()
-    assert all(after[name].equal(before[name]) for name in before)
-    assert learner.status().seq == 1
 
 
 def test_an_arrow_goes_one_way() -> None:

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from evergraph.online.delta import Delta
-from evergraph.online.graph.graph_change import EmbeddingUpdate
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.heads import AnalyticHead
 from evergraph.online.learned_nodes import Counted
@@ -137,11 +136,10 @@ def test_what_a_forgotten_node_was_before_is_not_left_either(
     assert counted_as(learner, 0).ne(learner.embed(["h"])).any()
     update = knowledge.embeddings.update
 
-    def only_those_that_moved(graph: GrowingGraph, change: GraphChange) -> EmbeddingUpdate:
+    def only_those_that_moved(graph: GrowingGraph, change: GraphChange) -> Tensor:
+        before = knowledge.embeddings.of(torch.arange(graph.num_nodes))
         found = update(graph, change)
-        other = (found.before != found.after).any(1)
-        before, after = found.before[other], found.after[other]
-        return EmbeddingUpdate(found.nodes[other], lambda: before, lambda: after)
+        return found[(before[found] != knowledge.embeddings.of(found)).any(1)]
 
     monkeypatch.setattr(knowledge.embeddings, "update", only_those_that_moved)
     learner.apply(Delta(forgotten=("u",)))

@@ -88,7 +88,7 @@ def outcome(look: Any) -> Any:
 
 
 @given(deltas(), st.booleans())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_columns_say_what_loops_say(loop_check: Any, delta: Delta, undirected: bool) -> None:
     ids, graph = grown()
     delta = Delta(**vars(delta) | {"features": torch.zeros(len(delta.nodes), 1)})

@@ -14,12 +14,13 @@ from evergraph.core.errors import (
     DuplicateNodeError,
     LooseEdgeError,
     NothingLearnedError,
+    UnknownEdgeError,
     UnknownNodeError,
 )
 from evergraph.online.delta import Delta
 from evergraph.online.heads import AnalyticHead, ReplayHead
 from evergraph.online.learner import OnlineLearner
-from evergraph.topology import SGC
+from evergraph.topology import SGC, Identity
 from small_learner import X, first, learner, started
 
 
@@ -150,6 +151,29 @@ WRONG = [
     (Delta(forgotten=("nobody",)), UnknownNodeError, "forgotten names node 'nobody'"),
     (Delta(forgotten=("a", "a")), DuplicateNodeError, "'a' comes twice"),
     (Delta(forgotten=("a",), key=3), DataError, "key must be text, not 3"),  # type: ignore[arg-type]
+    (Delta(removed_edges=[("a", "c")]), UnknownEdgeError, "removed edge 0 joins 'a' and 'c', but"),
+    (Delta(removed_edges=[("a", "e")]), UnknownEdgeError, "the graph has no such edge"),
+    (Delta(removed_edges=[("a", "b"), ("b", "a")]), UnknownEdgeError, "removed edge 1 joins 'b'"),
+    (Delta(removed_edges=[("a",)]), DataError, r"removed edge 0 must join two nodes, not"),
+    (Delta(removed_edges=[("a", 1.5)]), DataError, "must be text or an integer, not 1.5"),
+    (
+        Delta(edges=[("a", "b")], weights=[0], removed_edges=[("b", "a")]),
+        UnknownEdgeError,
+        "removed edge 0 joins 'b' and 'a'",
+    ),
+    (Delta(edges=[("a", "c")], weights=[1, 2]), DataError, "not 2 for 1 edges"),
+    (Delta(edges=[("a", "c")], weights=[True]), DataError, "edge 0 has weight True: expected"),
+    (Delta(edges=[("a", "c")], weights=[1e-30]), DataError, "edge 0 has weight 1e-30: expected"),
+    (Delta(updated=["e"], updated_features=E_), UnknownNodeError, "updated names node 'e'"),
+    (Delta(updated=["a"], updated_features=E_[:, 1:]), DataError, "updated_features have 3"),
+    (Delta(updated=["a"], updated_features=E_ / 0), DataError, "updated_features must be fin"),
+    (Delta(updated=["a"]), DataError, r"updated_features have shape \(0, 0\): expected \[1, d"),
+    (Delta(updated_features=E_), DataError, "have 1 rows, but there are 0 updated nodes"),
+    (
+        Delta(updated=["a", "a"], updated_features=E_.repeat(2, 1)),
+        DuplicateNodeError,
+        "updated must name every node once",
+    ),
 ]
 
 
@@ -199,5 +223,23 @@ def test_memory_counts_graph_embeddings_and_head() -> None:
     learner.apply(Delta(nodes=(1, 2), features=torch.ones(2, 8), labels=("a", "b")))
     before = learner.status().memory
     learner.apply(Delta(nodes=(3,), features=torch.ones(1, 8), labels=(None,), edges=((1, 3),)))
-    # features, two hops and their rounding; alive; three numbers for its list; an entry each way
-    assert learner.status().memory - before == 3 * 8 * 4 + 2 * 4 + 1 + 3 * 8 + 2 * 4
+    # features, two hops and their rounding; alive; three numbers for its list, a mark and two
+    # labels; its factor; an entry each way
+    assert learner.status().memory - before == 3 * 8 * 4 + 2 * 4 + 1 + 6 * 8 + 4 + 2 * 4
+
+
+def test_half_of_g_the_sums_and_the_solution() -> None:
+    head = AnalyticHead(width=4)
+    head.begin(2, topology=Identity(), scaling="unit", generator=torch.Generator())
+    head.learn(torch.arange(3), torch.rand(3, 2), torch.tensor([0, 1, 2]))
+    head.settle()
+    gram, sums, solution = 4 * 4 * 8 // 2, 3 * 4 * 8, 4 * 3 * 4  # float64, float64, float32
+    assert head.nbytes == gram + sums + solution
+
+
+def test_a_learner_that_has_seen_nothing_keeps_nothing() -> None:
+    assert dataclasses.asdict(OnlineLearner().status()) == {
+        "seq": 0, "nodes": 0, "edges": 0, "classes": 0, "labelled": 0, "features": 0, "memory": 0,
+        "predicted": 0, "accuracy": None, "exact_forgetting": True, "metric": "accuracy",
+        "relations": True, "solved": 0, "undirected": True,
+    }  # fmt: skip

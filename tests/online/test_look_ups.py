@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 import torch
 
+import small_learner
+from evergraph.core.errors import UnknownNodeError
 from evergraph.online.delta import Delta
 from evergraph.online.heads import FusedHead
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.view import LearnerView
-from evergraph.topology import SGC
+from evergraph.topology import SGC, Reservoir
 
 NODES = 14
 
@@ -62,6 +64,8 @@ def everything(view: LearnerView) -> dict[str, Any]:
     told = {str(node): view.looked_up(node, top=3, limit=6) for node in ids[::3]}
     return told | {
         "ids": (ids, rest),
+        "embedded": view.embed(ids).tolist(),
+        "predicted": view.predict_proba(ids)[1].tolist(),
         "suggested": view.suggestions(4),
         "status": view.status().seq,
     }
@@ -96,6 +100,8 @@ def test_half_a_delta_is_never_looked_up(
     alone = learner(**given)  # asked by one thread alone, it reads what there is
     alone.restore({name: part.clone() for name, part in one.state().items()}, one.about())
     after = everything(view)
+    ids = after["ids"][0]
+    assert after["embedded"] == one.embed(ids).tolist() == alone.embed(ids).tolist()
     assert after["suggested"][1] == alone.suggest(4)
     for node in after["ids"][0][::3]:
         around, why = after[str(node)]
@@ -155,6 +161,7 @@ def test_look_ups_do_not_wait_for_a_delta(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_sharing_changes_no_bit() -> None:
+    """A view that is shared before or after shows the same."""
     shared, alone = learner(), learner()
     view = shared.frozen()
     for one in (shared, alone):
@@ -167,3 +174,85 @@ def test_sharing_changes_no_bit() -> None:
     ours, theirs = shared.state(), alone.state()
     assert ours.keys() == theirs.keys()
     assert all(ours[name].equal(theirs[name]) for name in ours)
+    ids = view.ids_from(0, 100)[0]
+    assert view.predict_proba(ids)[1].equal(alone.frozen().predict_proba(ids)[1])
+
+
+def test_an_explanation_adds_up() -> None:
+    one = small_learner.started()
+    one.apply(
+        Delta(
+            nodes=("e",),
+            features=small_learner.X[:1],
+            labels=("z",),
+            edges=(("e", "a"), ("e", "c")),
+        )
+    )
+    told = one.explain("a", top=3)
+    assert told.label == "x"
+    assert told.classes[0] == one.predict(["a"])[0]
+    assert told.voices is not None
+    assert {voice.node for voice in told.voices} == {"a", "b", "c", "e"}  # d is three hops away
+    for place, score in enumerate(told.scores):
+        total = sum(voice.says[place] for voice in told.voices)
+        assert total == pytest.approx(score, abs=1e-4)
+        assert told.others[place] == 0
+        assert told.rest[place] == pytest.approx(0, abs=1e-4)
+    short = one.explain("a", top=1, limit=1)
+    assert short.voices is not None
+    assert len(short.voices) == 1
+    assert short.voices[0].says[0] + short.others[0] == pytest.approx(short.scores[0], abs=1e-4)
+
+
+def test_an_f_topo_that_is_not_linear_has_no_voices() -> None:
+    one = learner(topology=Reservoir())
+    one.apply(first(np.random.default_rng(0)))
+    told = one.explain("n0")
+    assert told.voices is None
+    assert sum(told.probabilities) == pytest.approx(1.0)
+
+
+def test_a_neighbourhood_has_the_users_names() -> None:
+    near = small_learner.started().neighbourhood("d")
+    assert near.nodes == ("d", "c")
+    assert near.labels == (None, "y")
+    assert near.edges in (((0, 1),), ((1, 0),))
+    assert near.whole
+
+
+def test_a_shared_view_sees_whole_deltas_only() -> None:
+    """Readers ask while nodes come and go in pairs: they see both or none, never a torn answer."""
+    one = small_learner.learner()
+    view = one.frozen()
+    one.apply(small_learner.first())
+    torn: list[object] = []
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            try:
+                pair = view.predict_proba(["left", "right"])[1]
+            except UnknownNodeError:
+                continue
+            if not pair[0].equal(pair[1]):  # twins: same features, same neighbours
+                torn.append(pair)
+
+    threads = [threading.Thread(target=read) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for _ in range(8):
+        one.apply(
+            Delta(
+                nodes=("left", "right"),
+                features=torch.ones(2, 4),
+                labels=("x", "x"),
+                edges=(("left", "a"), ("right", "a")),
+            )
+        )
+        one.apply(Delta(nodes=(), edges=(("left", "c"), ("right", "c"))))
+        one.apply(Delta(forgotten=("left", "right")))
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert not torn
+    assert view.embed(["a", "d"]).equal(one.embed(["a", "d"]))

@@ -15,7 +15,7 @@ from evergraph.online.heads import base as heads_base
 from evergraph.online.held_back import HeldBack
 from evergraph.online.learner import OnlineLearner
 
-MANY = 800
+MANY = 500
 WIDTH = 8
 
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from evergraph import ContinualNodeClassifier
 from evergraph.core.errors import ConfigurationError, ResourceError
+from evergraph.online import array_storage
+from evergraph.online.array_storage import ArrayStorage, PagedTensor, RoomFile, held
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.graph import array_storage
-from evergraph.online.graph.array_storage import ArrayStorage, PagedTensor, RoomFile, held
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.heads import FusedHead
 from evergraph.online.knowledge import WIDE
@@ -84,7 +84,7 @@ def test_a_restored_array_leaves_alone_who_reads_the_old_one():
     rows=st.lists(st.integers(0, 2999), max_size=60),
     mask=st.booleans(),
 )
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12)
 def test_rows_are_taken_and_put_as_in_memory(rows, mask):
     """Order, doubles and masks: the last of a row that is put twice counts."""
     with pytest.MonkeyPatch.context() as patch:
@@ -115,7 +115,7 @@ def test_a_full_disk_is_said_before_anything_changes(monkeypatch):
     monkeypatch.setattr(os, "posix_fallocate", full)
     seq = learner.status().seq
     with pytest.raises(ResourceError, match="the disk is full"):
-        learner.apply(delta(3, 200_000))
+        learner.apply(delta(3, 30_000))
     assert learner.status().seq == seq
     monkeypatch.undo()
     assert learner.apply(delta(3, 2)).new_nodes == 2
@@ -156,7 +156,7 @@ def changes(draw) -> list[Delta]:
 
 
 @given(deltas=changes(), shared=st.booleans())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5)
 def test_a_limit_changes_no_bit(deltas, shared):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(array_storage, "WORK_SHARE", 1.0)

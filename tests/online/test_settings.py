@@ -21,7 +21,7 @@ from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.heads import AnalyticHead, FusedHead, ReplayHead
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.prequential import Prequential
+from evergraph.online.monitor import Prequential
 from evergraph.topology import SGC
 
 LEAST: list[tuple[Callable[..., Any], str, float, float]] = [
@@ -31,7 +31,9 @@ LEAST: list[tuple[Callable[..., Any], str, float, float]] = [
     (FusedHead, "width", 1, 0),
     (GrowingGraph, "num_features", 1, 0),
     (lambda **given: LiveEmbeddings(SGC(), **given), "num_features", 1, 0),
+    (OnlineLearner, "patience", 1, 0),
     (OnlineLearner, "seed", 0, -1),
+    (OnlineLearner, "tolerance", 0.0, -0.1),
     (Prequential, "latest", 1, 0),
     (Prequential, "points", 2, 1),
     (ReplayHead, "budget", 1, 0),
@@ -81,11 +83,11 @@ def test_a_folder_is_not_made_with_less(
 def test_a_neighbourhood_is_at_least_the_node_itself() -> None:
     pair = GrowingGraph(num_features=1)
     pair.add(torch.zeros(2, 1), torch.tensor([[0], [1]]))
-    assert pair.ego(1, hops=0, limit=1).nodes.tolist() == [1]
+    assert pair.frozen().ego(1, hops=0, limit=1).nodes.tolist() == [1]
     with pytest.raises(ConfigurationError, match="hops must be an integer of at least 0, not -1"):
-        pair.ego(1, hops=-1, limit=1)
+        pair.frozen().ego(1, hops=-1, limit=1)
     with pytest.raises(ConfigurationError, match="limit must be an integer of at least 1, not 0"):
-        pair.ego(1, hops=0, limit=0)
+        pair.frozen().ego(1, hops=0, limit=0)
 
 
 @pytest.mark.parametrize(("made", "expected"), DEFAULTS)

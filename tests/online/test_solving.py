@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from evergraph.core.errors import ConfigurationError
 from evergraph.online import learned_nodes
 from evergraph.online.delta import Delta
 from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
@@ -91,10 +90,3 @@ def test_a_number_that_is_new_is_no_new_class(monkeypatch: pytest.MonkeyPatch) -
     twin.restore({name: value.clone() for name, value in one.state().items()}, one.about())
     assert [solved(each, Delta()) for each in (one, twin)] == [3, 3]
     assert one.predict_proba([1, 3])[1].equal(twin.predict_proba([1, 3])[1])
-
-
-def test_tolerance_and_patience_have_bounds() -> None:
-    with pytest.raises(ConfigurationError, match=r"tolerance must be a number of at least 0\.0"):
-        OnlineLearner(tolerance=-0.1)
-    with pytest.raises(ConfigurationError, match=r"patience must be an integer .* not 0"):
-        OnlineLearner(patience=0)

@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from evergraph.core.errors import ResourceError
-from evergraph.online.bounds import Bounds
+from evergraph.online.intake import Bounds
 from evergraph.server.auth import Tokens
 from evergraph.server.http import ARROW
 from waiting import until

@@ -271,7 +271,7 @@ def serve_command(
         with spinner("loading torch"):
             import torch
 
-            from evergraph.online.bounds import Bounds
+            from evergraph.online.intake import Bounds
             from evergraph.online.folder.learner_folder import LearnerFolder
             from evergraph.server.app import create_app
 

@@ -23,7 +23,6 @@ from evergraph.datasets.doors.recognising import is_pyg, is_table
 from evergraph.datasets.files.table_folder import UNKNOWN_EDGES, NodeFeatures, say_skipped
 from evergraph.datasets.files.table_labels import say_unlabelled
 from evergraph.graphs.pyg import is_hetero
-from evergraph.online.alarms import Alarm, OnAlarm, tell
 from evergraph.online.conversion import (
     as_edges,
     as_features,
@@ -47,6 +46,7 @@ from evergraph.online.frames import is_frame, is_numbered, read_frame
 from evergraph.online.heads import heads
 from evergraph.online.labels import as_told, told_score
 from evergraph.online.learner import PATIENCE, TOLERANCE, OnlineLearner
+from evergraph.online.monitor import Alarm, OnAlarm, tell
 from evergraph.online.upsert import without_unknown
 from evergraph.online.view import Status
 from evergraph.online.view.explanation import Explanation

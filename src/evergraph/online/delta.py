@@ -6,6 +6,7 @@ millions of them are then read, checked and written without a step of Python for
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evergraph.core.display import ShownRecord
+from evergraph.core.label_space import Kind
 
 if TYPE_CHECKING:
     import pyarrow
@@ -113,6 +115,29 @@ class DeltaResult(ShownRecord):
     predicted: int = 0
     right: int = 0
     counted: int = 0
+
+
+def name_of(kind: Kind, value: Told) -> Label:
+    """Return the name that stands for what a node is said to be; the order of labels is no matter.
+
+    >>> name_of("labels", ["law", "art"]), name_of("numbers", 2), name_of("class", "art")
+    ('["art", "law"]', '2.0', 'art')
+    """
+    if kind == "labels":
+        assert isinstance(value, list | tuple)
+        return json.dumps(sorted(set(value), key=lambda label: (str(label), str(type(label)))))
+    return repr(float(value)) if kind == "numbers" else value  # type: ignore[arg-type, return-value]
+
+
+def meant_by(kind: Kind, name: Label) -> Told:
+    """Return what a name stands for.
+
+    >>> meant_by("labels", '["art", "law"]'), meant_by("numbers", "2.0"), meant_by("class", 7)
+    (('art', 'law'), 2.0, 7)
+    """
+    if kind == "labels":
+        return tuple(json.loads(str(name)))
+    return float(name) if kind == "numbers" else name
 
 
 def listed(column: Column) -> list[NodeId]:

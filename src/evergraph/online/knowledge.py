@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,14 +14,12 @@ from evergraph.closed_form.views import CODE_HOPS
 from evergraph.core.label_space import target_values
 from evergraph.core.mapped import in_memory
 from evergraph.graphs import UNLABELLED
+from evergraph.online.array_storage import ArrayStorage
 from evergraph.online.delta import Label, NodeId
-from evergraph.online.graph.array_storage import ArrayStorage
-from evergraph.online.graph.graph_change import no_nodes
 from evergraph.online.graph.growing_array import GrowingArray
-from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
-from evergraph.online.graph.hop_states import ROWS
+from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph, no_nodes
 from evergraph.online.graph.live_codes import LiveCodes
-from evergraph.online.graph.live_embeddings import LiveEmbeddings
+from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings
 from evergraph.online.graph.live_relations import PLAIN, LiveRelations
 from evergraph.online.heads import OnlineHead
 from evergraph.online.heads.base import likeliest_classes, row_blocks
@@ -29,8 +27,8 @@ from evergraph.online.heads.wear import Wear
 from evergraph.online.held_back import HeldBack
 from evergraph.online.identifiers import IdTable
 from evergraph.online.learned_nodes import Counted, NodeLabels, Solving
+from evergraph.online.monitor import Tallies, tallies
 from evergraph.online.pieces import Pieces, pieces_of, whole
-from evergraph.online.prequential import Tallies, tallies
 from evergraph.online.view.page import Published
 from evergraph.training.learner import part_of
 
@@ -55,6 +53,20 @@ class Settled:
     recomputed: int
     counted: int
     behind: bool
+
+
+class _RowBytes(NamedTuple):
+    """How many bytes a node takes in the arrays that are as long as the graph.
+
+    Attributes:
+        kept: in all of them, wherever they lie.
+        held: in those that lie in memory, and in what a node is counted as.
+        widest: in the widest of these.
+    """
+
+    kept: int
+    held: int
+    widest: int
 
 
 class Knowledge:
@@ -120,9 +132,16 @@ class Knowledge:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes graph, embeddings, codes, what was counted and the head take."""
-        parts = (self.graph, *self._vectors, self.held, self.counted, self.head)
-        return sum(part.nbytes for part in parts if part is not None)
+        """How many bytes graph, embeddings, codes, labels, what was counted and the head take.
+
+        Asked with every delta, so nobody walks through arrays for it: those that are as long as
+        the graph are one product.
+        """
+        entries = self.graph.entry_bytes
+        if self.relations is not None:
+            entries += self.relations.entry_bytes
+        rows = self.graph.num_nodes * self._row_bytes.kept
+        return rows + entries + self.counted.nbytes + self.head.nbytes
 
     @property
     def _vectors(self) -> list[LiveEmbeddings | LiveRelations | LiveCodes]:
@@ -141,15 +160,16 @@ class Knowledge:
         Arrays that are as long as the graph double their room at about the same time: then the
         widest of them is there twice for a moment. So one array is asked, not all of them.
         """
-        every, widest = self._row_bytes
+        held, widest = self._row_bytes.held, self._row_bytes.widest
         moved = self.graph.num_nodes * widest if self.labels.moves(nodes) else 0
-        return nodes * every + moved
+        return nodes * held + moved
 
     @cached_property
-    def _row_bytes(self) -> tuple[int, int]:
-        """How many bytes of memory a node takes in all arrays, and in the widest."""
-        rows = [array.row_bytes for array in self.arrays() if not array.is_in_file]
-        return sum(rows), max(rows)
+    def _row_bytes(self) -> _RowBytes:
+        counted = set(map(id, self.counted.arrays()))
+        kept = sum(array.row_bytes for array in self.arrays() if id(array) not in counted)
+        held = [array.row_bytes for array in self.arrays() if not array.is_in_file]
+        return _RowBytes(kept, sum(held), max(held))
 
     def published(self) -> Published:
         """Return what look-ups read, as it is now; they may while it changes."""
@@ -213,6 +233,7 @@ class Knowledge:
             self.relations.extend(rows, types)
             named = relations or [PLAIN] * edges.shape[1]
             self.relations.connect(edges, named, weights)
+            self.__dict__.pop("_row_bytes", None)  # a relation that is new has lists of its own
             if cut is not None:
                 self.relations.disconnect(cut, both_ways=self.graph.undirected)
             if renewed is not None:
@@ -222,10 +243,10 @@ class Knowledge:
     def _follow(self, change: GraphChange, relabelled: Tensor | None = None) -> None:
         """Follow a change of the graph, and of labels, with embeddings and codes."""
         self._touched.append(change.removed)
-        self._touched.append(self.embeddings.update(self.graph, change).nodes)
+        self._touched.append(self.embeddings.update(self.graph, change))
         self._recomputed += len(self._touched[-1])
         if self.relations is not None:
-            self._touched.append(self.relations.update().nodes)
+            self._touched.append(self.relations.update())
         self._recode(change, relabelled)
         if self.relations is not None:
             self.relations.clear()
@@ -233,8 +254,9 @@ class Knowledge:
     def _recode(self, change: GraphChange, relabelled: Tensor | None = None) -> None:
         if self.codes is not None:
             nodes = torch.empty(0, dtype=torch.int64) if relabelled is None else relabelled
-            moved = self.codes.update(self.graph, change, nodes, self.labels.of(nodes))
-            self._touched.append(moved.nodes)
+            self._touched.append(
+                self.codes.update(self.graph, change, nodes, self.labels.of(nodes))
+            )
 
     def number(self, labels: Sequence[Label]) -> Tensor:
         """Return the numbers of classes; one that is new gets the next.  -> int64 [labels]"""

@@ -6,7 +6,6 @@ set of labels or a number is written as a text, and that text is numbered as the
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -43,97 +42,58 @@ def check_told(kind: Kind, value: object) -> None:
         raise DataError(f"what a node has must be a finite number, not {value!r}")
 
 
-def name_of(kind: Kind, value: Told) -> Label:
-    """Return the name that stands for what a node is said to be; the order of labels is no matter.
-
-    >>> name_of("labels", ["law", "art"]), name_of("numbers", 2), name_of("class", "art")
-    ('["art", "law"]', '2.0', 'art')
-    """
-    if kind == "labels":
-        assert isinstance(value, list | tuple)
-        return json.dumps(sorted(set(value), key=lambda label: (str(label), str(type(label)))))
-    return repr(float(value)) if kind == "numbers" else value  # type: ignore[arg-type, return-value]
-
-
-def meant_by(kind: Kind, name: Label) -> Told:
-    """Return what a name stands for.
-
-    >>> meant_by("labels", '["art", "law"]'), meant_by("numbers", "2.0"), meant_by("class", 7)
-    (('art', 'law'), 2.0, 7)
-    """
-    if kind == "labels":
-        return tuple(json.loads(str(name)))
-    return float(name) if kind == "numbers" else name
-
-
-_LISTS = (list, tuple, set, frozenset, np.ndarray)
-
-
 def as_labels(values: Any, count: int) -> list[Label | None]:
-    """Return labels, None where there is none: None and NaN anywhere, -1 in a tensor.
+    """Return classes as ``as_told`` does.
 
     Whole numbers among floats are integers, since a table with gaps holds floats.
 
     >>> as_labels([1.0, float("nan"), None], 3), as_labels(torch.tensor([0, -1]), 2)
     ([1, None, None], [0, None])
     """
-    if values is None:
-        return [None] * count
-    if isinstance(values, Tensor):
-        if values.is_floating_point() or values.dtype == torch.bool:
-            raise DataError(f"labels hold {values.dtype}: expected integers")
-        labels = [None if v == UNLABELLED else v for v in values.reshape(-1).tolist()]
-    else:
-        labels = [_label(value) for value in plain_values(values, "labels")]
-    if len(labels) != count:
-        raise DataError(f"labels must be as many as nodes, not {len(labels)} for {count} nodes")
-    return labels
-
-
-def _label(value: Any) -> Label | None:
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return None
-    if isinstance(value, float):
-        if value != value:
-            return None
-        if value.is_integer():
-            return int(value)
-    check_id("label", value)
-    label: Label = value
-    return label
+    return as_told("class", values, count)  # type: ignore[return-value]
 
 
 def as_told(kind: Kind, values: Any, count: int) -> list[Told | None]:
     """Return what nodes are said to be, None where it is not known.
 
-    values: one class a node, see ``as_labels``; a list of labels a node, empty where it has none;
-    or numbers, None and NaN where they are not known. None: nothing is known.
+    values: one class a node, None and NaN where there is none, in a tensor also -1; a list of
+    labels a node, empty where it has none; or numbers, None and NaN where they are not known. None:
+    nothing is known.
 
     >>> as_told("labels", [["art", "law"], [], None], 3)
     [['art', 'law'], [], None]
     >>> as_told("numbers", torch.tensor([1.5, float("nan")]), 2)
     [1.5, None]
     """
-    if kind == "class":
-        return list(as_labels(values, count))
     if values is None:
         return [None] * count
-    if isinstance(values, Tensor | np.ndarray) and values.ndim > 1:
-        if kind == "labels" or values.shape[1:] != (1,):
-            rule = "a list of labels a node" if kind == "labels" else "[nodes], a number a node"
-            raise DataError(f"labels have shape {tuple(values.shape)}: expected {rule}")
-        values = values.reshape(-1)
-    told = [_told(kind, value) for value in plain_values(values, "labels")]
+    told: list[Told | None]
+    if kind == "class" and isinstance(values, Tensor):
+        if values.is_floating_point() or values.dtype == torch.bool:
+            raise DataError(f"labels hold {values.dtype}: expected integers")
+        told = [None if v == UNLABELLED else v for v in values.reshape(-1).tolist()]
+    else:
+        if kind != "class" and isinstance(values, Tensor | np.ndarray) and values.ndim > 1:
+            if kind == "labels" or values.shape[1:] != (1,):
+                rule = "a list of labels a node" if kind == "labels" else "[nodes], a number a node"
+                raise DataError(f"labels have shape {tuple(values.shape)}: expected {rule}")
+            values = values.reshape(-1)
+        told = [_told(kind, value) for value in plain_values(values, "labels")]
     if len(told) != count:
         raise DataError(f"labels must be as many as nodes, not {len(told)} for {count} nodes")
     return told
 
 
 def _told(kind: Kind, value: Any) -> Told | None:
-    if isinstance(value, _LISTS):
-        value = [v.item() if isinstance(v, np.generic) else v for v in value]
-    elif value is None or type(value).__name__ in ("NAType", "NaTType") or value != value:
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return None
+    if isinstance(value, float):
+        if math.isnan(value):
+            return None
+        if kind == "class" and value.is_integer():
+            value = int(value)
+    elif kind != "class" and isinstance(value, list | tuple | set | frozenset | np.ndarray):
+        value = [v.item() if isinstance(v, np.generic) else v for v in value]
     check_told(kind, value)
     told: Told = value
     return told

@@ -19,18 +19,17 @@ from evergraph.core.label_space import Kind
 from evergraph.core.seeding import seeded
 from evergraph.core.sizes import parse_size
 from evergraph.graphs import UNLABELLED
-from evergraph.online.batch import Batch, merged, owners
-from evergraph.online.bounds import Bounds, Held
+from evergraph.online.array_storage import ArrayStorage
 from evergraph.online.checking import CheckedDelta, check_delta
-from evergraph.online.delta import Delta, DeltaResult, Label, NodeId
-from evergraph.online.graph.array_storage import ArrayStorage
+from evergraph.online.delta import Delta, DeltaResult, Label, NodeId, name_of
 from evergraph.online.graph.corrections import DRIFT
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.live_embeddings import LiveEmbeddings, check_whole_rows
 from evergraph.online.heads import FusedHead, OnlineHead, TargetHead, heads
 from evergraph.online.identifiers import IdTable
+from evergraph.online.intake import Batch, Bounds, Held, merged, owners
 from evergraph.online.knowledge import Knowledge, Settled
-from evergraph.online.labels import name_of
+from evergraph.online.monitor import METRICS, PredictionRecord, Tallies
 from evergraph.online.pieces import (
     PackedState,
     Packing,
@@ -41,7 +40,6 @@ from evergraph.online.pieces import (
     pieces_of,
     whole,
 )
-from evergraph.online.prequential import METRICS, PredictionRecord, Tallies
 from evergraph.online.upsert import EdgesBeyond, News, edges_beyond, known_edges, only_new
 from evergraph.online.view import LearnerView, Page, Status
 from evergraph.topology import TopologyEncoder, topologies
@@ -382,9 +380,7 @@ class OnlineLearner(LearnerView):
         owners: Tensor,
     ) -> list[DeltaResult]:
         """Turn the page, and say what was done; owners: of which part each label is."""
-        found = [
-            self._record.compared(guesses, labels, owners == place) for place in range(len(parts))
-        ]
+        found: list[tuple[int, int]] = []  # how many were predicted, how many right
         first = self._seq + 1
         self._seq += len(parts)
         if settled is None or not settled.behind:
@@ -392,10 +388,11 @@ class OnlineLearner(LearnerView):
 
         def write() -> Page:
             known = 0 if self._knowledge is None else len(self._knowledge.names)
-            for seq, (delta, compared) in enumerate(zip(parts, found, strict=True), first):
+            for place, delta in enumerate(parts):
                 self._ids.add(delta.nodes)
                 self._ids.remove(delta.forgotten)
-                self._record.count(compared, seq=seq, nodes=len(self._ids), classes=known)
+                about = {"seq": first + place, "nodes": len(self._ids), "classes": known}
+                found.append(self._record.count(guesses, labels, owners == place, **about))
             return self._written()
 
         self.turn(write, () if settled is None else [(settled.nodes, settled.vectors)])
@@ -405,11 +402,11 @@ class OnlineLearner(LearnerView):
                 new_nodes=len(delta.nodes),
                 classes=self.status().classes,
                 recomputed=0 if settled is None else settled.recomputed,
-                predicted=compared.predicted,
-                right=compared.right,
+                predicted=predicted,
+                right=right,
                 counted=0 if settled is None else settled.counted,
             )
-            for seq, (delta, compared) in enumerate(zip(parts, found, strict=True), first)
+            for seq, (delta, (predicted, right)) in enumerate(zip(parts, found, strict=True), first)
         ]
 
     def _written(self) -> Page:

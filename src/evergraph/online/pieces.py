@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.resolver import Resolver
-from evergraph.online.graph.array_storage import PagedTensor
+from evergraph.online.array_storage import PagedTensor
 
 PIECE = 1 << 24  # bytes that a piece has at the most, unless a row has more
 

@@ -25,10 +25,10 @@ from evergraph.online.delta import (
     edge_columns,
     in_columns,
     listed,
+    name_of,
 )
 from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge
-from evergraph.online.labels import name_of
 
 if TYPE_CHECKING:
     import pyarrow

@@ -24,9 +24,9 @@ from pydantic import (
     create_model,
 )
 
-from evergraph.online.alarms import Alarm
 from evergraph.online.delta import DeltaResult, Label, NodeId
 from evergraph.online.folder.status import FolderStatus
+from evergraph.online.monitor import Alarm
 from evergraph.online.upsert import News
 from evergraph.online.view import Answer, History, Status
 from evergraph.online.view.explanation import Explanation, Voice

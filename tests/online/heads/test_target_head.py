@@ -17,7 +17,7 @@ from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import FusedHead, TargetHead
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.prequential import Prequential
+from evergraph.online.monitor import Prequential
 
 FEATURES = torch.randn(12, 3, generator=torch.Generator().manual_seed(0))
 TOLD: dict[str, list[Any]] = {

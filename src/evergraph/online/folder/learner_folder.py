@@ -23,7 +23,6 @@ from evergraph.core.errors import ConfigurationError, DataError, StoppedError, d
 from evergraph.core.file_lock import Closing
 from evergraph.datasets.columns.own import Encoder
 from evergraph.datasets.columns.scheme import Scheme
-from evergraph.online.bounds import Bounds
 from evergraph.online.delta import Delta, DeltaResult, is_empty
 from evergraph.online.folder.columns_file import (
     check_same_columns,
@@ -36,6 +35,7 @@ from evergraph.online.folder.queue import DeltaQueue
 from evergraph.online.folder.reader import FolderReader
 from evergraph.online.folder.status import FolderStatus, Progress, Purged, folder_bytes
 from evergraph.online.folder.writer import FolderWriter
+from evergraph.online.intake import Bounds
 from evergraph.online.upsert import Upserted
 
 if TYPE_CHECKING:

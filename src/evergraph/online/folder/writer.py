@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evergraph.core.errors import DataError, EvergraphError, ResourceError, StoppedError
-from evergraph.online.alarms import tell, warn
 from evergraph.online.delta import Delta, DeltaResult, Label
 from evergraph.online.folder.columns_file import COLUMNS_FILE, drop_names
 from evergraph.online.folder.compactor import Compactor, Counted
@@ -52,6 +51,7 @@ from evergraph.online.folder.snapshot import (
     write_aside,
 )
 from evergraph.online.folder.status import FolderStatus, Progress, Purged, folder_bytes
+from evergraph.online.monitor import tell, warn
 from evergraph.online.pieces import PackedState, pieces_of
 
 if TYPE_CHECKING:

@@ -13,6 +13,8 @@ the row, one more where l changed, and six of all that is pushed (in d, in the s
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,9 +24,9 @@ import torch
 from torch import Tensor
 
 from evergraph.graphs.kernels.row_ranges import in_parts
-from evergraph.online.graph.graph_change import EmbeddingUpdate, Entries
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.live_smoother import LiveSmoother
+from evergraph.online.graph.neighbour_lists import Entries
 
 Array = npt.NDArray[Any]
 
@@ -48,7 +50,33 @@ class Moved(NamedTuple):
     after: Tensor
 
 
-Changed = Moved | EmbeddingUpdate  # rows that are others now, there or to be made
+class LaterMoved:
+    """The same, where what rows were and are is made when somebody asks: mostly nobody does.
+
+    Args:
+        nodes: positions, ascending.  int64 [n]
+        before: makes what the rows were.
+        after: makes what they are; both are good until the next change.
+    """
+
+    def __init__(
+        self, nodes: Tensor, before: Callable[[], Tensor], after: Callable[[], Tensor]
+    ) -> None:
+        self.nodes = nodes
+        self._before, self._after = before, after
+
+    @cached_property
+    def before(self) -> Tensor:
+        """What the rows were.  float32 [n, width]"""
+        return self._before()
+
+    @cached_property
+    def after(self) -> Tensor:
+        """What they are.  float32 [n, width]"""
+        return self._after()
+
+
+Changed = Moved | LaterMoved
 
 
 class Differences(NamedTuple):

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.mapped import is_mapped, page_out
-from evergraph.online.graph.array_storage import ArrayStorage, RoomFile, paged
+from evergraph.online.array_storage import ArrayStorage, RoomFile, paged
 
 Array = npt.NDArray[Any]
 BLOCK = 1 << 24  # bytes that are copied at a time

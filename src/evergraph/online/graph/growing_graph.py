@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,17 +15,82 @@ from evergraph.core.checks import check_integer
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.csr import pointers_of
 from evergraph.online.graph import neighbour_lists
-from evergraph.online.graph.frozen_graph import Ego, FrozenGraph, FrozenLists
-from evergraph.online.graph.graph_change import Entries, GraphChange, no_entries
+from evergraph.online.graph.frozen_graph import FrozenGraph, FrozenLists
 from evergraph.online.graph.growing_array import FormerRows, FrozenRows, GrowingArray
-from evergraph.online.graph.neighbour_lists import Lists, NeighbourLists, last_of_each, turned
+from evergraph.online.graph.neighbour_lists import (
+    Entries,
+    Lists,
+    NeighbourLists,
+    last_of_each,
+    no_entries,
+    turned,
+)
 from evergraph.online.pieces import Pieces, whole
-
-__all__ = ["Ego", "GraphChange", "GrowingGraph"]
 
 Array = npt.NDArray[Any]
 
 _SOURCE = 32  # bits that an edge's source is shifted by, so that both ends make one number
+
+
+def no_nodes() -> Tensor:
+    """Return an empty list of positions.  int64 [0]"""
+    return torch.empty(0, dtype=torch.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class GraphChange:
+    """Positions that a change concerns, each list ascending.
+
+    Attributes:
+        new: nodes that came.  int64 [new]
+        touched: nodes that were there before and gather from more or fewer now, or with other
+            weights.  int64 [touched]
+        removed: nodes that went.  int64 [removed]
+        renewed: nodes that were there before and have other features now.  int64 [renewed]
+        entries: in what the rows of touched nodes differ, entries of new nodes left out; None
+            where that is not known.
+        former: what the features of renewed nodes were.  float32 [renewed, d]; None: there are none
+    """
+
+    new: Tensor = field(default_factory=no_nodes)
+    touched: Tensor = field(default_factory=no_nodes)
+    removed: Tensor = field(default_factory=no_nodes)
+    renewed: Tensor = field(default_factory=no_nodes)
+    entries: Entries | None = None
+    former: Tensor | None = None
+
+    def __repr__(self) -> str:
+        renewed = f", {len(self.renewed)} renewed" if len(self.renewed) else ""
+        return (
+            f"GraphChange({len(self.new)} new, {len(self.touched)} touched, "
+            f"{len(self.removed)} removed{renewed})"
+        )
+
+    def then(self, later: GraphChange) -> GraphChange:
+        """Return this change and one that came right after it, which brought no nodes, as one."""
+        assert not len(later.new) + len(self.removed) + len(later.removed)
+        known, others = self.known_entries, later.known_entries
+        assert known is not None
+        assert others is not None
+        first = int(self.new[0]) if len(self.new) else np.iinfo(np.int64).max
+        touched = torch.cat([self.touched, later.touched]).unique()
+        # Who was renewed by either, and what features were before both.
+        renewed = torch.cat([self.renewed, later.renewed]).numpy()
+        nodes, places = np.unique(renewed, return_index=True)
+        old = nodes < first
+        former = [change.former for change in (self, later) if change.former is not None]
+        return GraphChange(
+            self.new,
+            touched[touched < first],
+            renewed=torch.from_numpy(nodes[old]),
+            entries=known.and_(others.below(first)),
+            former=torch.cat(former)[torch.from_numpy(places[old])] if former else None,
+        )
+
+    @property
+    def known_entries(self) -> Entries | None:
+        """In what the rows of touched nodes differ, if that is known or there are none."""
+        return self.entries if self.entries is not None or len(self.touched) else no_entries()
 
 
 class GrowingGraph:
@@ -84,10 +150,9 @@ class GrowingGraph:
         return neighbour_lists.is_compiled(self.num_edges)
 
     @property
-    def nbytes(self) -> int:
-        """How many bytes nodes and edges take."""
-        lists = {id(part): part.nbytes for part in (self._into, self._out_of)}  # one if undirected
-        return self._features.nbytes + self._alive.nbytes + sum(lists.values())
+    def entry_bytes(self) -> int:
+        """How many bytes the entries of the adjacency take, whatever lists them."""
+        return (1 if self.undirected else 2) * self._into.entry_bytes
 
     @property
     def alive(self) -> Tensor:
@@ -248,12 +313,6 @@ class GrowingGraph:
         listed[listed.clone()] = torch.from_numpy(found)
         return listed
 
-    def edges(self) -> Tensor:
-        """Return all entries, sources above targets.  int64 [2, entries]"""
-        indptr, sources = self._into.rows(np.arange(self.num_nodes))
-        targets = np.repeat(np.arange(self.num_nodes), np.diff(indptr))
-        return torch.from_numpy(np.stack([sources, targets]).astype(np.int64))
-
     def degrees(self, nodes: Tensor) -> Tensor:
         """Return from how many each of some nodes gathers.  int64 [nodes]"""
         return torch.from_numpy(self._into.lengths(nodes.numpy()))
@@ -321,10 +380,6 @@ class GrowingGraph:
             FrozenRows(self._alive, self._former_alive.now, self.num_nodes),
             self.undirected,
         )
-
-    def ego(self, node: int, *, hops: int, limit: int) -> Ego:
-        """Return the nodes that features flow to a node from within ``hops``, at most ``limit``."""
-        return self.frozen().ego(node, hops=hops, limit=limit)
 
     def induced(self, nodes: Tensor) -> Graph:
         """Return the graph of some nodes and the edges among them, renumbered in order.

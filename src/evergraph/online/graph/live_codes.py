@@ -14,14 +14,11 @@ from evergraph.closed_form.codes import class_codes, others_alone
 from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import Label
 from evergraph.online.graph.corrections import ROUNDING
-from evergraph.online.graph.frozen_graph import FrozenGraph
-from evergraph.online.graph.graph_change import EmbeddingUpdate
 from evergraph.online.graph.growing_array import FormerRows, FrozenRows, GrowingArray
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
-from evergraph.online.graph.hop_states import HopStates
-from evergraph.online.graph.live_embeddings import contributions
+from evergraph.online.graph.live_embeddings import HopStates
 from evergraph.online.graph.live_relations import LiveRelations
-from evergraph.online.graph.live_smoother import FrozenSmoother, LiveSmoother
+from evergraph.online.graph.live_smoother import LiveSmoother
 from evergraph.topology import MixHop
 from evergraph.topology.rowwise import unit_rows
 
@@ -50,7 +47,8 @@ class LiveCodes:
     >>> graph, codes = GrowingGraph(num_features=1), LiveCodes(width=4)
     >>> codes.name(["x"])
     >>> pair = graph.add(torch.zeros(2, 1), torch.tensor([[0], [1]]))
-    >>> moved = codes.update(graph, pair, torch.tensor([0]), torch.tensor([0]))
+    >>> codes.update(graph, pair, torch.tensor([0]), torch.tensor([0]))
+    tensor([0, 1])
     >>> torch.allclose(codes.of(torch.tensor([1]))[0, :4], class_codes(["x"], width=4)[0])
     True
     >>> bool(codes.of(torch.tensor([0])).any())  # its own label it does not see
@@ -74,12 +72,6 @@ class LiveCodes:
         self._topology = topology
         self._hops = HopStates(topology, self.smoother, width, inputs=self._shown, drift=DRIFT)
 
-    @property
-    def nbytes(self) -> int:
-        """How many bytes codes and the hop between take."""
-        arrays = (self._shown, self._own, self._along, self._hops)
-        return sum(array.nbytes for array in arrays)
-
     def name(self, labels: Sequence[Label]) -> None:
         """Draw the codes of classes that have the next numbers."""
         if labels:
@@ -93,11 +85,11 @@ class LiveCodes:
 
     def update(
         self, graph: GrowingGraph, change: GraphChange, nodes: Tensor, classes: Tensor
-    ) -> EmbeddingUpdate:
+    ) -> Tensor:
         """Follow a change of the graph, right after it was made, and of labels.
 
         nodes: whose labels are shown or hidden or others now, int64 [n]; classes: their numbers,
-        ``UNLABELLED`` where hidden, int64 [n]
+        ``UNLABELLED`` where hidden, int64 [n] -> whose codes are others now, int64 [m], ascending
         """
         removed = change.removed.numpy()
         self._shown.extend(graph.num_nodes - len(self._shown))
@@ -110,43 +102,18 @@ class LiveCodes:
         self.show(nodes, classes[order])
         self.smoother.refresh(graph, torch.cat([change.new, change.touched, change.removed]))
         alive = graph.alive[nodes]
-        nodes, former = nodes[alive], former[alive]
-        moved = self._hops.update(graph, change, nodes, former)
+        nodes = nodes[alive]
+        moved = self._hops.update(graph, change, nodes, former[alive])
         along = self._along_felt(change, nodes)
         near = graph.gatherers(torch.cat([change.new, change.touched]))  # have other own shares
-        told = [moved.nodes, nodes, near] if along is None else [moved.nodes, nodes, near, along]
+        told = [moved, nodes, near] if along is None else [moved, nodes, near, along]
         felt = torch.from_numpy(graph.distinct(torch.cat(told).numpy()))
-        was = self._kept(felt)
         self._own.tensor[near] = self._own_share(graph, near)
         self._settle(graph, felt)
         if along is not None and self.relations is not None:
             sums = self.relations.product(along, self._shown.tensor, hop=1)
             self._along.tensor[along] = unit_rows(sums)
-        return EmbeddingUpdate(
-            felt, lambda: self._before(felt, moved, (nodes, former), was), lambda: self.of(felt)
-        )
-
-    def _kept(self, nodes: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return what else than hops and labels vectors are made of."""
-        along = None if self.relations is None else self._along.tensor[nodes]
-        return self._own.tensor[nodes], along
-
-    def _before(
-        self,
-        nodes: Tensor,
-        moved: EmbeddingUpdate,
-        relabelled: tuple[Tensor, Tensor],
-        was: tuple[Tensor, Tensor | None],
-    ) -> Tensor:
-        """Return what vectors were.
-
-        relabelled: whose labels are others now, and the codes of those they had; was: what
-        ``_kept`` returned then.
-        """
-        hops, shown = self._hops.of(nodes), self.shown(nodes)
-        hops[torch.searchsorted(nodes, moved.nodes)] = moved.before
-        shown[torch.searchsorted(nodes, relabelled[0])] = relabelled[1]
-        return self._vectors(hops, shown, *was)
+        return felt
 
     def _settle(self, graph: GrowingGraph, felt: Tensor) -> None:
         """Sum anew what rounding would show in once a node's own code is taken out."""
@@ -186,11 +153,6 @@ class LiveCodes:
         near, far = hops.split(self.width, dim=1)
         return near, others_alone(far, own, shown)
 
-    def _vectors(self, hops: Tensor, shown: Tensor, own: Tensor, along: Tensor | None) -> Tensor:
-        """Return vectors made of hops, nodes' own codes and what ``_kept`` returns."""
-        scaled = self._topology.scaled(torch.cat(self._others(hops, shown, own), dim=1))
-        return scaled if along is None else torch.cat([scaled, along], dim=1)
-
     def _own_share(self, graph: GrowingGraph, nodes: Tensor) -> Tensor:
         """Return the diagonal of N²: see ``own_share``.  -> float32 [nodes]"""
         if graph.compiled:
@@ -223,7 +185,11 @@ class LiveCodes:
 
     def of(self, nodes: Tensor) -> Tensor:
         """Return the codes around some nodes.  int64 [k] -> float32 [k, dims]"""
-        return self._vectors(self._hops.of(nodes), self.shown(nodes), *self._kept(nodes))
+        parts = self._others(self._hops.of(nodes), self.shown(nodes), self._own.tensor[nodes])
+        scaled = self._topology.scaled(torch.cat(parts, dim=1))
+        if self.relations is None:
+            return scaled
+        return torch.cat([scaled, self._along.tensor[nodes]], dim=1)
 
     def attach(self, graph: GrowingGraph) -> None:
         """Look at the graph again, once both were restored and before it changes."""
@@ -232,18 +198,6 @@ class LiveCodes:
             self._own.extend(graph.num_nodes)
             every = graph.alive.nonzero().flatten()
             self._own.tensor[every] = self._own_share(graph, every)
-
-    @staticmethod
-    def flows(
-        graph: FrozenGraph, smoother: FrozenSmoother, node: int
-    ) -> list[tuple[Tensor, Tensor]]:
-        """Return positions and weights whose codes make each hop of a node's, before scaling.
-
-        -> int64 [nodes], float64 [nodes] for near, then for far, the node itself left out
-        """
-        near = contributions(graph, smoother, node, [0.0, 1.0])
-        positions, weights = contributions(graph, smoother, node, [0.0, 0.0, 1.0])
-        return [near, (positions, weights.where(positions != node, 0.0))]
 
     def frozen(self) -> FrozenRows:
         """Return C as it is now, for those who read it while it changes."""

@@ -16,9 +16,9 @@ from evergraph.closed_form.relations import WIDTH, kind_signs
 from evergraph.core.seeding import seeded
 from evergraph.graphs.propagation import ordered_product
 from evergraph.online.graph.frozen_graph import FrozenLists
-from evergraph.online.graph.graph_change import EmbeddingUpdate, Entries, no_nodes
 from evergraph.online.graph.growing_array import FormerRows, FrozenRows, GrowingArray
-from evergraph.online.graph.neighbour_lists import NeighbourLists
+from evergraph.online.graph.growing_graph import no_nodes
+from evergraph.online.graph.neighbour_lists import Entries, NeighbourLists, last_of_each
 from evergraph.online.identifiers import IdTable
 from evergraph.online.pieces import Pieces, whole
 from evergraph.topology.rowwise import block_product, unit_rows
@@ -46,7 +46,7 @@ class LiveRelations:
     >>> live = LiveRelations(num_features=2, width=2)
     >>> live.extend(torch.eye(2), ["paper", "author"])
     >>> live.connect(torch.tensor([[1], [0]]), ["writes"])
-    >>> live.update().nodes
+    >>> live.update()
     tensor([0, 1])
     >>> live.of(torch.tensor([0])).shape
     torch.Size([1, 6])
@@ -81,11 +81,9 @@ class LiveRelations:
         self._other = no_nodes()  # who sends something else
 
     @property
-    def nbytes(self) -> int:
-        """How many bytes vectors, hops and lists take."""
-        arrays = (self._typed, self._sent, self._near, self._vectors)
-        lists = sum(part.nbytes for pair in self._lists for part in pair)
-        return lists + sum(array.nbytes for array in arrays)
+    def entry_bytes(self) -> int:
+        """How many bytes the entries of all lists take."""
+        return sum(part.entry_bytes for pair in self._lists for part in pair)
 
     def extend(self, features: Tensor, types: Sequence[str | None]) -> None:
         """Add nodes.  features: [new, d]; types: one a node, None where it is not known, or none"""
@@ -150,10 +148,8 @@ class LiveRelations:
     def _join(self, number: int, sources: Array, targets: Array, weights: Array | None) -> None:
         stays = np.ones(len(sources), dtype=bool)
         if weights is not None:
-            _, last = np.unique((sources[::-1] << 32) | targets[::-1], return_index=True)
-            kept = len(sources) - 1 - last
-            sources, targets, weights = sources[kept], targets[kept], weights[kept]
-            stays = weights > 0
+            keys, weights = last_of_each((sources << 32) | targets, weights)
+            sources, targets, stays = keys >> 32, keys & 0xFFFFFFFF, weights > 0
         some = None if weights is None else weights[stays]
         along, against = self._lists[number]
         changed = [
@@ -217,8 +213,11 @@ class LiveRelations:
         met = np.concatenate([np.empty(0, np.int32), *near]).astype(np.int64)
         return torch.from_numpy(np.unique(met))
 
-    def update(self) -> EmbeddingUpdate:
-        """Compute anew what the changes since the last can be felt in; ``clear`` comes after."""
+    def update(self) -> Tensor:
+        """Compute anew what the changes since the last can be felt in; ``clear`` comes after.
+
+        -> whose vectors these are, int64 [n], ascending
+        """
         first = torch.cat([self.touched, self.gatherers(self._other)]).unique()
         self._near.tensor[first] = self.product(first, self._sent.tensor, hop=1)
         second = torch.cat([self.touched, self.gatherers(first)]).unique()
@@ -228,9 +227,8 @@ class LiveRelations:
             unit_rows(self._near.tensor[nodes]),
             unit_rows(self.product(nodes, self._near.tensor, hop=2)),
         )
-        after, before = torch.cat(parts, dim=1), self.of(nodes)
-        self._vectors.tensor[nodes] = after
-        return EmbeddingUpdate(nodes, lambda: before, lambda: after)
+        self._vectors.tensor[nodes] = torch.cat(parts, dim=1)
+        return nodes
 
     def product(self, nodes: Tensor, values: Tensor, *, hop: int) -> Tensor:
         """Return some rows of B V.  values: float32 [positions, any] -> [nodes, any]

@@ -12,13 +12,11 @@ import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_choice
-from evergraph.graphs.csr import repeat
 from evergraph.graphs.kernels.products import listed_product
 from evergraph.graphs.kernels.scaled_rows import room
-from evergraph.graphs.normalisation import Normalisation, with_last, with_self_loops
+from evergraph.graphs.normalisation import Normalisation
 from evergraph.graphs.propagation import ordered_product
 from evergraph.online.graph.frozen_graph import FrozenGraph
-from evergraph.online.graph.graph_change import no_nodes
 from evergraph.online.graph.growing_array import FormerRows, FrozenRows, GrowingArray
 from evergraph.online.graph.growing_graph import GrowingGraph
 
@@ -53,7 +51,7 @@ class LiveSmoother:
         self.scheme = scheme
         self._scalings = GrowingArray()  # the diagonal of L
         self._ones = GrowingArray()  # that of R, where it is another; empty else
-        self._refreshed = (no_nodes().numpy(), np.empty(0, np.float32))  # and what they were
+        self._refreshed = (np.empty(0, np.int64), np.empty(0, np.float32))  # and what they were
         self._former = FormerRows()  # scalings
 
     def refresh(self, graph: GrowingGraph, nodes: Tensor) -> None:
@@ -194,13 +192,13 @@ def _rows(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return rows of L (A + sI) R; left, right: diagonals of L and R at some positions."""
     starts, columns = graph.rows(nodes)
-    indptr, indices = torch.from_numpy(starts.astype(np.int32)), torch.from_numpy(columns)
-    if self_loops:
-        indptr, indices = with_self_loops(indptr, indices, nodes.int())
-    values = repeat(left(nodes), indptr.diff())
-    if graph.weighted:
-        weights = torch.from_numpy(graph.weights(nodes))
-        if self_loops:
-            weights = with_last(indptr, weights, torch.ones(len(nodes)))
-        values = values * weights
-    return indptr, indices, values * right(indices)
+    weights = graph.weights(nodes) if graph.weighted else None
+    if self_loops:  # the last entry of its row
+        columns = np.insert(columns, starts[1:], nodes.numpy())
+        weights = None if weights is None else np.insert(weights, starts[1:], 1)
+        starts = starts + np.arange(len(starts))
+    indices = torch.from_numpy(columns)
+    values = torch.from_numpy(np.repeat(left(nodes).numpy(), np.diff(starts)))
+    if weights is not None:
+        values = values * torch.from_numpy(weights)
+    return torch.from_numpy(starts.astype(np.int32)), indices, values * right(indices)

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from evergraph.graphs.kernels.scaled_rows import numba_works
-from evergraph.online.graph.graph_change import Entries
 from evergraph.online.graph.growing_array import FormerRows, GrowingArray
 from evergraph.online.pieces import Pieces, whole
 
@@ -38,6 +37,42 @@ def is_compiled(entries: int) -> bool:
     False
     """
     return entries >= NUMBA_FOLLOWS_FROM and numba_works()
+
+
+class Entries(NamedTuple):
+    """Entries of an adjacency that weigh more or less than before.
+
+    Attributes:
+        rows: who gathers.  int64 [entries]
+        columns: from whom.  int64 [entries]
+        differences: by how much more; an entry that came weighed 0 before, one that went weighs 0
+            now.  float32 [entries]
+    """
+
+    rows: Array
+    columns: Array
+    differences: Array
+
+    @property
+    def owners(self) -> Array:
+        """The rows that are others now, ascending, each once.  int64 [owners]"""
+        distinct: Array = np.unique(self.rows)
+        return distinct
+
+    def and_(self, *later: Entries) -> Entries:
+        """Return these and others: differences of an entry that stands twice add up."""
+        return Entries(*(np.concatenate(parts) for parts in zip(self, *later, strict=True)))
+
+    def below(self, position: int) -> Entries:
+        """Return those of rows and columns before a position."""
+        kept = (self.rows < position) & (self.columns < position)
+        return Entries(*(part[kept] for part in self))
+
+
+def no_entries() -> Entries:
+    """Return none."""
+    nobody = np.empty(0, np.int64)
+    return Entries(nobody, nobody, np.empty(0, np.float32))
 
 
 class Lists(NamedTuple):
@@ -97,11 +132,9 @@ class NeighbourLists:
         return len(self._counts)
 
     @property
-    def nbytes(self) -> int:
-        """How many bytes lists and the columns in them take, the room for more left out."""
-        columns = (self._starts, self._counts, self._rooms)
-        entry = self._pool.itemsize + (0 if self._weights is None else self._weights.itemsize)
-        return sum(c.nbytes for c in columns) + entry * self.num_entries
+    def entry_bytes(self) -> int:
+        """How many bytes the columns in all lists take, the room for more left out."""
+        return (4 if self._weights is None else 8) * self.num_entries
 
     @property
     def weighted(self) -> bool:

@@ -12,11 +12,10 @@ from evergraph.closed_form.targets import STEEPNESS, TargetStatistics, target_ri
 from evergraph.core.checks import check_choice
 from evergraph.core.label_space import Kind
 from evergraph.nn.random_features import Activation, Expansion
-from evergraph.online.delta import Label
+from evergraph.online.delta import Label, meant_by
 from evergraph.online.heads.analytic import AnalyticHead
 from evergraph.online.heads.base import BLOCK_VALUES as VALUES
 from evergraph.online.heads.base import Scorer, heads, row_blocks
-from evergraph.online.labels import meant_by
 from evergraph.training.learner import part_of
 
 Count = Callable[[Iterator[Tensor], Tensor, Tensor], None]

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from evergraph.core.display import ShownRecord
 from evergraph.core.label_space import likeliest
+from evergraph.graphs.csr import repeat
 from evergraph.online.delta import Label, NodeId
-from evergraph.online.graph.live_codes import LiveCodes
+from evergraph.online.graph.frozen_graph import FrozenGraph
+from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.graph.live_relations import PARTS, FrozenRelations
+from evergraph.online.graph.live_smoother import FrozenSmoother
 from evergraph.online.view.page import Pinned
+from evergraph.topology import MixHop, Stepwise
+from evergraph.topology.base import coefficients
 
 
 @dataclass(frozen=True)
@@ -92,6 +98,47 @@ def said(weights: Tensor, features: Tensor, slopes: Tensor, *, unit: bool) -> Te
     return (flows @ slopes.double().t()).float()
 
 
+def contributions(
+    graph: FrozenGraph, smoother: FrozenSmoother, node: int, powers: Sequence[float]
+) -> tuple[Tensor, Tensor]:
+    """Return the positions that e_v = Σ_u w_u x_u sums over, and the weights.
+
+    w = Σ_l c_l δ_v Â^l: one row goes through the graph, starting at the node alone, so the cost is
+    that of its ego-subnetwork.
+
+    powers: c_0, ..., c_L; -> int64 [nodes within L hops], ascending, float64 [nodes]
+    """
+    nodes, row = torch.tensor([node]), torch.ones(1, dtype=torch.float64)
+    met, parts = [nodes], [row * powers[0]]
+    for share in powers[1:]:
+        indptr, columns, weights = smoother.rows(graph, nodes)
+        nodes, row = _summed(columns, weights.double() * repeat(row, indptr.diff()))
+        met.append(nodes)
+        parts.append(row * share)
+    return _summed(torch.cat(met), torch.cat(parts))
+
+
+def _summed(nodes: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Return each node once, ascending, with the sum of its values."""
+    distinct, places = np.unique(nodes.numpy(), return_inverse=True)
+    sums = np.bincount(places.reshape(-1), weights=values.numpy(), minlength=len(distinct))
+    return torch.from_numpy(distinct.astype(np.int64)), torch.from_numpy(sums)
+
+
+def powers_of(embeddings: LiveEmbeddings) -> list[list[float]] | None:
+    """Return c_0, ..., c_L of each part of an embedding that is of a length of its own.
+
+    Hops that are kept apart are such parts; None where the f_topo is no such sum.
+    """
+    topology = embeddings.topology
+    if isinstance(topology, MixHop):
+        if embeddings.scaling == "unit" and not topology.unit:
+            return None  # all by one length
+        return [[0.0] * hop + [1.0] for hop in topology.kept]
+    powers = coefficients(topology) if isinstance(topology, Stepwise) else None
+    return None if powers is None else [powers]
+
+
 def explain(pinned: Pinned, node: NodeId, *, top: int, limit: int) -> Explanation:
     """Return why the one node that is pinned is classified as it is; see ``Explanation``.
 
@@ -163,18 +210,20 @@ def _flows(pinned: Pinned, vector: Tensor) -> list[_Flow] | None:
     """Return the parts of the pinned node's vector in order, or None where one is no such sum."""
     published, node = pinned.published, int(pinned.positions[0])
     graph, embeddings = published.graph, published.embeddings
-    hops = embeddings.flows(graph, published.smoother, node)
-    if hops is None:
+    powers, unit = powers_of(embeddings), embeddings.scaling == "unit"
+    if powers is None:
         return None
-    unit = embeddings.scaling == "unit"
+    hops = [contributions(graph, published.smoother, node, power) for power in powers]
     flows = [_Flow(nodes, weights, published.features(nodes), unit) for nodes, weights in hops]
     related = published.relations
     if related is not None:
         flows += _related(related, node, vector[pinned.page.dims :])
     if published.codes is not None:
         smoother, shown = published.codes
-        coded = LiveCodes.flows(graph, smoother, node)
-        for nodes, weights in coded:
+        for power in ([0.0, 1.0], [0.0, 0.0, 1.0]):  # near and far
+            nodes, weights = contributions(graph, smoother, node, power)
+            if len(power) > 2:  # its own label it does not see
+                weights = weights.where(nodes != node, 0.0)
             rows = torch.from_numpy(shown.of(nodes.numpy()))
             flows.append(_Flow(nodes, weights, rows, True, True))
         if related is not None:

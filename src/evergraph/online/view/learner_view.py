@@ -16,14 +16,12 @@ from torch import Tensor
 from evergraph.core.checks import check_integer
 from evergraph.core.display import Shown, line_chart
 from evergraph.core.errors import DataError
-from evergraph.online.alarms import Alarm
-from evergraph.online.delta import Label, NodeId
-from evergraph.online.graph.array_storage import ArrayStorage
+from evergraph.online.array_storage import ArrayStorage
+from evergraph.online.delta import Label, NodeId, meant_by
 from evergraph.online.graph.growing_array import FormerRows, FrozenRows, GrowingArray
-from evergraph.online.graph.hop_states import ROWS
+from evergraph.online.graph.live_embeddings import ROWS
 from evergraph.online.identifiers import IdTable, check_id
-from evergraph.online.labels import meant_by
-from evergraph.online.prequential import Point, Prequential
+from evergraph.online.monitor import Alarm, Point, Prequential
 from evergraph.online.view.explanation import Explanation, explain
 from evergraph.online.view.page import (
     FEW,
@@ -309,7 +307,7 @@ class LearnerView(Shown):
             return {
                 "curve": self._prequential.curve(),
                 "newest": [classes[number] for number in newest],
-                "confusion": [list(row) for row in self._prequential.confusion(newest).counts],
+                "confusion": self._prequential.confusion(newest),
             }
 
     def _repr_facts(self) -> dict[str, object]:

@@ -18,7 +18,6 @@ from torch import Tensor
 from evergraph.core.display import ShownRecord
 from evergraph.core.errors import NothingLearnedError
 from evergraph.core.label_space import THRESHOLD, Kind, likeliest, target_values
-from evergraph.online.alarms import Alarm
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.frozen_graph import FrozenGraph
 from evergraph.online.graph.growing_array import FrozenRows
@@ -28,7 +27,7 @@ from evergraph.online.graph.live_smoother import FrozenSmoother
 from evergraph.online.heads import Scorer
 from evergraph.online.heads.base import class_scores
 from evergraph.online.identifiers import GoneNames, IdTable
-from evergraph.online.prequential import Point
+from evergraph.online.monitor import Alarm, Point
 
 
 @dataclass(frozen=True)
