@@ -11,8 +11,8 @@ import typer
 from evergraph.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from evergraph.datasets.columns.choices import Columns
-    from evergraph.datasets.files.sources import Source
+    from evergraph.tables.choices import Columns
+    from evergraph.tables.sources import Source
 
 COLUMNS: Any = typer.Option(
     [],
@@ -42,7 +42,7 @@ def tables_of(
     >>> tables_of("n.csv", None, database=None, delimiter=";", decimal=".")
     [CsvTable(path=PosixPath('n.csv'), delimiter=';', decimal='.'), None]
     """
-    from evergraph.datasets.files.sources import CsvTable, Query, table_at
+    from evergraph.tables.sources import CsvTable, Query, table_at
 
     usual = (delimiter, decimal) == (",", ".")
     if database is not None:
@@ -67,7 +67,7 @@ def parse_columns(given: Sequence[str], *, gaps: str, strict: bool) -> Columns:
     >>> parse_columns(["zip=category", "no=skip"], gaps="flag", strict=False).kinds
     {'zip': 'category', 'no': 'skip'}
     """
-    from evergraph.datasets.columns.choices import Columns
+    from evergraph.tables.choices import Columns
 
     for text in given:
         if "=" not in text:

@@ -36,9 +36,9 @@ def read_ids(source: str, *, integers: bool) -> list[str | int]:
 
 
 def _read_parquet(path: Path) -> list[str | int]:
-    from evergraph.datasets.files.assembly import naming
-    from evergraph.datasets.files.table_columns import ids
-    from evergraph.datasets.files.table_folder import read_table
+    from evergraph.tables.chunks import read_table
+    from evergraph.tables.columns import ids
+    from evergraph.tables.sources import naming
 
     with naming(path):
         found: list[str | int] = ids(read_table(path, ("id",)), "id").to_pylist()

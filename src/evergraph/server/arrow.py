@@ -13,7 +13,14 @@ from torch import Tensor
 
 from evergraph.core.errors import DataError
 from evergraph.core.extras import installed, require
-from evergraph.datasets.files.table_columns import (
+from evergraph.online.checking import LONGEST_ID
+from evergraph.online.codecs.table_changes import EDGE_OPS, NODE_OPS, operations, says_operations
+from evergraph.online.delta import Column, Delta, EdgeColumns, NodeId, edge_columns, listed
+from evergraph.server.arrow_stream import MOST_DECODED, tables_in
+from evergraph.server.http import RefusedError
+from evergraph.tables.columns import (
+    RELATION,
+    TYPE,
     as_integers,
     check_filled,
     column,
@@ -21,25 +28,16 @@ from evergraph.datasets.files.table_columns import (
     ids,
     is_number,
     is_text,
-    stripped,
-)
-from evergraph.datasets.files.table_columns import features as numeric_columns
-from evergraph.datasets.files.table_relations import (
-    RELATION,
-    TYPE,
     is_typed,
     relation_names,
+    stripped,
 )
-from evergraph.online.checking import LONGEST_ID
-from evergraph.online.codecs.table_changes import EDGE_OPS, NODE_OPS, operations, says_operations
-from evergraph.online.delta import Column, Delta, EdgeColumns, NodeId, edge_columns, listed
-from evergraph.server.arrow_stream import MOST_DECODED, tables_in
-from evergraph.server.http import RefusedError
+from evergraph.tables.columns import features as numeric_columns
 
 if TYPE_CHECKING:
     import pyarrow
 
-    from evergraph.datasets.columns.scheme import Scheme
+    from evergraph.tables.scheme import Scheme
 
 
 MARK = b"evergraph"  # of tables that are a delta's own, read by whoever sends them

@@ -20,10 +20,10 @@ from types import ModuleType
 import pytest
 
 from evergraph.core.errors import EvergraphError
-from evergraph.datasets.columns.fitting import fit_scheme
 from evergraph.online.folder.journal import JOURNAL_FILE
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.markers import FORMAT_FILE
+from evergraph.tables.fitting import fit_scheme
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: columns cannot be fitted")
 

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
-from evergraph.datasets.columns.scheme import BooleanEncoder, Column, Scheme
 from evergraph.online.delta import Delta
 from evergraph.online.folder.checkup import Finding, checkup
 from evergraph.online.folder.columns_file import store_columns
@@ -27,6 +26,7 @@ from evergraph.online.folder.markers import (
     with_check,
 )
 from evergraph.online.folder.snapshot import read_snapshot, remove_snapshot, write_snapshot
+from evergraph.tables.scheme import BooleanEncoder, Column, Scheme
 
 GIVEN = {"head": {"name": "auto", "width": 16, "codes": 4}}
 

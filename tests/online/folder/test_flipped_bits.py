@@ -15,7 +15,6 @@ import torch
 
 from evergraph.core import written_aside
 from evergraph.core.errors import DataError, EvergraphError
-from evergraph.datasets.columns.scheme import BooleanEncoder, Column, NumberEncoder, Scheme
 from evergraph.online.folder.columns_file import (
     COLUMNS_FILE,
     parse_columns,
@@ -33,6 +32,7 @@ from evergraph.online.folder.markers import (
 )
 from evergraph.online.folder.recovery import make_folder
 from evergraph.online.folder.snapshot import MANIFEST, parse_manifest, write_snapshot
+from evergraph.tables.scheme import BooleanEncoder, Column, NumberEncoder, Scheme
 
 
 def flipped(data: bytes) -> Iterator[bytes]:
