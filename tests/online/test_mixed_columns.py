@@ -15,14 +15,14 @@ import torch
 
 from evergraph import ContinualNodeClassifier, Graph, load
 from evergraph.core.errors import ConfigurationError, DataError
-from evergraph.datasets.columns import Columns, Encoder, Scheme, own
-from evergraph.datasets.columns.measured import BooleanEncoder
-from evergraph.datasets.columns.scheme import Column
 from evergraph.datasets.files.table_folder import read_table_folder
 from evergraph.datasets.importing.importing import import_graph
 from evergraph.online.conversion import as_edges
 from evergraph.online.folder.columns_file import store_columns, stored_columns
 from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.tables import Columns, Encoder, Scheme, own
+from evergraph.tables.measured import BooleanEncoder
+from evergraph.tables.scheme import Column
 from evergraph.topology import SGC
 from mixed_tables import COLUMNS, mixed_edges, mixed_rows, write_mixed
 
@@ -228,7 +228,7 @@ def test_an_encoder_of_a_plugin_is_found_by_its_name(
     monkeypatch.setattr(own, "_registered", {})
     nodes, _ = write_mixed(tmp_path, 0, 6)
     Path("mine.py").write_text(
-        "from evergraph.datasets.columns import Encoder\n"
+        "from evergraph.tables import Encoder\n"
         "Encoder.named('vowels', version='1', of=lambda texts: [[t.count('a')] for t in texts])"
         ".register()\n"
     )

@@ -21,13 +21,13 @@ import torch
 
 import evergraph as eg
 from evergraph.core.errors import EvergraphError
-from evergraph.datasets.columns import Scheme
-from evergraph.datasets.files.sources import Query
 from evergraph.datasets.importing.importing import import_graph
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import FusedHead
 from evergraph.online.learner import OnlineLearner
 from evergraph.server.app import create_app
+from evergraph.tables import Scheme
+from evergraph.tables.sources import Query
 
 ROWS = 40
 LATER = pd.DataFrame({"id": ["later"], "label": ["x"], "age": [50.0], "income": [2_000.0]})

@@ -20,9 +20,9 @@ from evergraph.core.plugins import load_plugins
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from evergraph.datasets.columns import Columns
-    from evergraph.datasets.files.sources import Source
     from evergraph.datasets.importing.progress import ImportReport
+    from evergraph.tables import Columns
+    from evergraph.tables.sources import Source
 
 
 def import_command(

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from evergraph.cli.learner_target import Target
-    from evergraph.datasets.columns import Columns, Scheme
-    from evergraph.datasets.files.sources import Source
     from evergraph.online.codecs.table_deltas import TableDeltas
+    from evergraph.tables import Columns, Scheme
+    from evergraph.tables.sources import Source
 
 SUMMED = (
     "new_nodes",
@@ -294,9 +294,9 @@ def _ingest(
     with spinner("loading torch"):
         columns = _columns(target, token_file, chosen, within["ca"])
         deltas = _read(*tables, **reading, columns=columns)
-    from evergraph.datasets.columns.fitting import say_few
-    from evergraph.datasets.columns.scheme import Scheme
     from evergraph.online.delta import is_empty
+    from evergraph.tables.fitting import say_few
+    from evergraph.tables.scheme import Scheme
 
     counts = dict.fromkeys(("predicted", "right", "unknown_edges", *SUMMED), 0)
     with (

@@ -17,8 +17,8 @@ import typer
 from evergraph.core.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:
-    from evergraph.datasets.columns.choices import Columns
-    from evergraph.datasets.files.sources import Source
+    from evergraph.tables.choices import Columns
+    from evergraph.tables.sources import Source
 
 ColumnKinds = Annotated[
     list[str],
@@ -59,7 +59,7 @@ def tables_of(
     >>> tables_of("n.csv", None, database=None, delimiter=";", decimal=".")
     [CsvTable(path=PosixPath('n.csv'), delimiter=';', decimal='.'), None]
     """
-    from evergraph.datasets.files.sources import CsvTable, Query, table_at
+    from evergraph.tables.sources import CsvTable, Query, table_at
 
     usual = (delimiter, decimal) == (",", ".")
     if database is not None:
@@ -84,7 +84,7 @@ def parse_columns(given: Sequence[str], *, gaps: str, strict: bool) -> Columns:
     >>> parse_columns(["zip=category", "no=skip"], gaps="flag", strict=False).kinds
     {'zip': 'category', 'no': 'skip'}
     """
-    from evergraph.datasets.columns.choices import Columns
+    from evergraph.tables.choices import Columns
 
     for text in given:
         if "=" not in text:
@@ -120,9 +120,9 @@ def read_ids(source: str, *, integers: bool) -> list[str | int]:
 
 
 def _read_parquet(path: Path) -> list[str | int]:
-    from evergraph.datasets.files.assembly import naming
-    from evergraph.datasets.files.table_columns import ids
-    from evergraph.datasets.files.table_folder import read_table
+    from evergraph.tables.chunks import read_table
+    from evergraph.tables.columns import ids
+    from evergraph.tables.sources import naming
 
     with naming(path):
         found: list[str | int] = ids(read_table(path, ("id",)), "id").to_pylist()

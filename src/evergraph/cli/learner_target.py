@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union, cast
 from evergraph.core.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:
-    from evergraph.datasets.columns.scheme import Scheme
     from evergraph.online.codecs.table_deltas import TableDeltas
     from evergraph.online.delta import Delta, Label, NodeId
     from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.online.upsert import EdgesBeyond
     from evergraph.server.auth import Scope
     from evergraph.server.client import Client
+    from evergraph.tables.scheme import Scheme
 
 # What the commands talk to: both take the same questions.
 Target: TypeAlias = Union["InFolder", "Client"]

@@ -271,8 +271,8 @@ def serve_command(
         with spinner("loading torch"):
             import torch
 
-            from evergraph.online.intake import Bounds
             from evergraph.online.folder.learner_folder import LearnerFolder
+            from evergraph.online.intake import Bounds
             from evergraph.server.app import create_app
 
             torch.set_num_threads(threads)

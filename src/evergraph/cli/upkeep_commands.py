@@ -56,8 +56,7 @@ def check_command(
         raise ConfigurationError(f"--why {why!r} needs --skip, the number of a delta")
     load_plugins(plugins)
     with spinner("loading torch"):
-        from evergraph.online.folder.checkup import checkup
-        from evergraph.online.folder.checkup import listed, skip
+        from evergraph.online.folder.checkup import checkup, listed, skip
     if why is not None:
         with spinner("applying the deltas after it"):
             aside = skip(folder, *skipped, why=why)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from evergraph.core.errors import DataError, DownloadError, WrongFileError
 from evergraph.core.written_aside import written_aside
+from evergraph.tables.sources import reason
 
 SUMS = "SHA256SUMS"
 _LINE = re.compile(r"([0-9a-fA-F]{64})[ \t]+\*?(.+)")
@@ -117,11 +118,6 @@ def set_aside(path: Path) -> None:
 def present(root: Path, files: Iterable[str]) -> bool:
     """Whether every file is there."""
     return all((root / file).is_file() for file in files)
-
-
-def reason(error: BaseException) -> str:
-    """Return the first line of an error's message, or its class where it has none."""
-    return str(error).strip("<> ").partition("\n")[0] or type(error).__name__
 
 
 def not_fetched(

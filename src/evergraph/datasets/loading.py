@@ -11,8 +11,6 @@ from evergraph.core.errors import ConfigurationError, DataError, UnknownNameErro
 from evergraph.core.notices import say
 from evergraph.datasets.base import datasets, default_cache
 from evergraph.datasets.catalogue import catalogue, check_facts
-from evergraph.datasets.columns import Columns, Encoder, Scheme
-from evergraph.datasets.columns.choices import columns_of
 from evergraph.datasets.doors import as_graph
 from evergraph.datasets.files.assembly import fitting_layout
 from evergraph.datasets.files.npz import read_npz
@@ -20,6 +18,8 @@ from evergraph.datasets.files.pt import read_pt
 from evergraph.datasets.files.table_folder import read_table_folder
 from evergraph.graphs import Graph
 from evergraph.graphs.graph_folder import is_graph_folder, open_graph_folder, read_facts
+from evergraph.tables import Columns, Encoder, Scheme
+from evergraph.tables.choices import columns_of
 
 READERS: dict[str, Callable[[Path], Graph]] = {".npz": read_npz, ".pt": read_pt}
 

@@ -16,12 +16,7 @@ from evergraph.core.errors import ConfigurationError, DataError, did_you_mean
 from evergraph.core.file_lock import Closing
 from evergraph.core.label_space import KINDS, Kind
 from evergraph.core.notices import say
-from evergraph.datasets.columns import Columns, Encoder, Scheme
-from evergraph.datasets.columns.choices import columns_of
 from evergraph.datasets.doors.doors import holds_graph, named_graph
-from evergraph.datasets.doors.recognising import is_pyg, is_table
-from evergraph.datasets.files.table_folder import UNKNOWN_EDGES, NodeFeatures, say_skipped
-from evergraph.datasets.files.table_labels import say_unlabelled
 from evergraph.graphs.pyg import is_hetero
 from evergraph.online.conversion import (
     as_edges,
@@ -30,7 +25,6 @@ from evergraph.online.conversion import (
     as_relations,
     as_types,
     as_weights,
-    column_names,
     columns_of_nodes,
     delta_of_data,
     delta_of_hetero,
@@ -42,7 +36,7 @@ from evergraph.online.conversion import (
 from evergraph.online.delta import Delta, NodeId, Told
 from evergraph.online.folder.columns_file import check_chosen
 from evergraph.online.folder.in_memory import InMemoryLearner
-from evergraph.online.frames import is_frame, is_numbered, read_frame
+from evergraph.online.frames import is_numbered, read_frame
 from evergraph.online.heads import heads
 from evergraph.online.labels import as_told, told_score
 from evergraph.online.learner import PATIENCE, TOLERANCE, OnlineLearner
@@ -51,6 +45,12 @@ from evergraph.online.upsert import without_unknown
 from evergraph.online.view import Status
 from evergraph.online.view.explanation import Explanation
 from evergraph.online.view.suggestions import Suggestion
+from evergraph.tables import Columns, Encoder, Scheme
+from evergraph.tables.choices import columns_of
+from evergraph.tables.edges import UNKNOWN_EDGES, say_skipped
+from evergraph.tables.frames import column_names, is_pyg, is_table
+from evergraph.tables.labels import say_unlabelled
+from evergraph.tables.scheme import NodeFeatures
 from evergraph.topology import TopologyEncoder, topologies
 from evergraph.topology.cached import Scaling
 
@@ -327,7 +327,7 @@ class ContinualNodeClassifier(Part, Closing):
         assert self._kept is not None
         columns = self._kept.columns if begun else columns_of(self.columns)
         free = isinstance(columns, Columns) and not columns.kinds
-        if is_frame(features) and not (free and is_numbered(features)):
+        if is_table(features) and not (free and is_numbered(features)):
             told = self._told_positions
             self._told_positions = told or columns is None
             return read_frame(features, count, columns, labels, told=told)

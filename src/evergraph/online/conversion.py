@@ -15,11 +15,6 @@ from evergraph.core.errors import DataError
 from evergraph.core.label_space import Kind
 from evergraph.core.notices import say_ignored
 from evergraph.datasets.doors.named import NamedGraph
-from evergraph.datasets.doors.recognising import is_a, is_table
-from evergraph.datasets.files.table_columns import WEIGHT
-from evergraph.datasets.files.table_labels import is_missing, one_label, say_missing
-from evergraph.datasets.files.table_relations import RELATION, TYPE
-from evergraph.datasets.files.table_targets import LABELS, label_parts, target_names
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import densify
 from evergraph.graphs.validation import (
@@ -31,6 +26,16 @@ from evergraph.graphs.validation import (
 from evergraph.online.delta import Delta, EdgeColumns, Label, NodeId, Told
 from evergraph.online.identifiers import check_ids
 from evergraph.online.labels import as_labels, plain_values, told_of_targets, told_of_y
+from evergraph.tables.columns import RELATION, TYPE, WEIGHT
+from evergraph.tables.frames import column_names, is_a, is_table
+from evergraph.tables.labels import (
+    LABELS,
+    is_missing,
+    label_parts,
+    one_label,
+    say_missing,
+    target_names,
+)
 
 
 def as_ids(values: Any, name: str = "nodes") -> list[NodeId]:
@@ -168,11 +173,6 @@ def _pair(edge: Any) -> tuple[NodeId, NodeId]:
     if len(ends) != 2:
         raise DataError(f"an edge must join two nodes, not {edge!r}")
     return ends[0], ends[1]
-
-
-def column_names(table: Any) -> list[Any]:
-    """Return what the columns of a table of pandas, Polars or Arrow are called."""
-    return list(table.column_names if is_a(table, "pyarrow") else table.columns)
 
 
 @dataclass(frozen=True)

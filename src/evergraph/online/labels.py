@@ -16,12 +16,12 @@ from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.label_space import Kind
-from evergraph.datasets.doors.recognising import is_a
 from evergraph.evaluation.yardstick import balanced_accuracy, macro_f1, micro_f1, plain_accuracy, r2
 from evergraph.graphs import UNLABELLED
 from evergraph.graphs.targets import Targets, read_targets
 from evergraph.online.delta import Label, Told
 from evergraph.online.identifiers import check_id
+from evergraph.tables.frames import is_a
 
 
 def check_told(kind: Kind, value: object) -> None:

@@ -19,9 +19,6 @@ from typing import Any, Protocol
 
 from evergraph.core.checks import check_integer, check_number
 from evergraph.core.errors import ConfigurationError, DataError
-from evergraph.datasets.columns.choices import Columns
-from evergraph.datasets.columns.scheme import Scheme
-from evergraph.datasets.files.table_labels import say_unlabelled
 from evergraph.online.codecs.json_lines import (
     Batch,
     Line,
@@ -31,6 +28,9 @@ from evergraph.online.codecs.json_lines import (
 )
 from evergraph.online.delta import Delta
 from evergraph.online.frames import read_columns
+from evergraph.tables.choices import Columns
+from evergraph.tables.labels import say_unlabelled
+from evergraph.tables.scheme import Scheme
 
 LONGEST_PREFIX = 100
 

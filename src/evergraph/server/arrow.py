@@ -20,7 +20,13 @@ from torch import Tensor
 from evergraph.core.errors import DataError
 from evergraph.core.extras import installed, require
 from evergraph.core.sizes import shown
-from evergraph.datasets.files.table_columns import (
+from evergraph.online.checking import LONGEST_ID
+from evergraph.online.codecs.table_changes import EDGE_OPS, NODE_OPS, operations, says_operations
+from evergraph.online.delta import Column, Delta, EdgeColumns, NodeId, edge_columns, listed
+from evergraph.server.http import RefusedError
+from evergraph.tables.columns import (
+    RELATION,
+    TYPE,
     as_integers,
     check_filled,
     column,
@@ -28,24 +34,16 @@ from evergraph.datasets.files.table_columns import (
     ids,
     is_number,
     is_text,
-    stripped,
-)
-from evergraph.datasets.files.table_columns import features as numeric_columns
-from evergraph.datasets.files.table_relations import (
-    RELATION,
-    TYPE,
     is_typed,
     relation_names,
+    stripped,
 )
-from evergraph.online.checking import LONGEST_ID
-from evergraph.online.codecs.table_changes import EDGE_OPS, NODE_OPS, operations, says_operations
-from evergraph.online.delta import Column, Delta, EdgeColumns, NodeId, edge_columns, listed
-from evergraph.server.http import RefusedError
+from evergraph.tables.columns import features as numeric_columns
 
 if TYPE_CHECKING:
     import pyarrow
 
-    from evergraph.datasets.columns.scheme import Scheme
+    from evergraph.tables.scheme import Scheme
 
 
 MOST_DECODED = 1 << 27  # bytes of all columns of a body: four times the largest body

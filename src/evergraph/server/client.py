@@ -19,11 +19,11 @@ from evergraph.core.errors import ConfigurationError, DataError, DroppedError, R
 from evergraph.server.http import ARROW, JSON
 
 if TYPE_CHECKING:
-    from evergraph.datasets.columns import Encoder, Scheme
     from evergraph.online.codecs.table_deltas import TableDeltas
     from evergraph.online.delta import Delta, Label, NodeId
     from evergraph.online.folder.backup import BackedUp
     from evergraph.online.upsert import EdgesBeyond
+    from evergraph.tables import Encoder, Scheme
 
 TRIES = 8
 IDS = 10_000  # in one question
@@ -84,7 +84,7 @@ class Client:
 
     def columns(self, encoders: Iterable[Encoder] = ()) -> Scheme | None:
         """Return how the service's learner reads columns; None where it takes plain numbers."""
-        from evergraph.datasets.columns.scheme import Scheme
+        from evergraph.tables.scheme import Scheme
 
         kept = self._ask("/v1/columns", None, JSON, {})["scheme"]
         return None if kept is None else Scheme.from_json(kept, encoders)

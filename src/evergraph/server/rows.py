@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from evergraph.core.errors import DataError
 from evergraph.core.extras import installed
-from evergraph.datasets.columns.choices import Columns
-from evergraph.datasets.columns.scheme import Scheme
-from evergraph.datasets.files.table_folder import RESERVED
-from evergraph.datasets.files.table_labels import one_label, say_unlabelled
 from evergraph.online.frames import read_columns
 from evergraph.server.http import RefusedError
+from evergraph.tables.choices import Columns
+from evergraph.tables.frames import table_of_rows
+from evergraph.tables.labels import one_label, say_unlabelled
+from evergraph.tables.nodes import RESERVED
+from evergraph.tables.scheme import Scheme
 
 if TYPE_CHECKING:
     import pyarrow
@@ -42,7 +42,8 @@ def with_rows(
         if row.get("id") is None:
             raise DataError(f"{WHERE}: row {place + 1} has no 'id'")
     rows = [{name.strip(): value for name, value in row.items()} for row in rows]
-    table = _table(rows)
+    names = dict.fromkeys(name for row in rows for name in row if name not in RESERVED)
+    table = table_of_rows(rows, names, as_texts=True)
     columns = _columns(folder)
     if columns is None:
         raise DataError(f"{WHERE}: the learner began with plain numbers: send nodes and features")
@@ -131,23 +132,3 @@ def _numbers(features: Tensor, names: Sequence[str]) -> pyarrow.Table:
     import pyarrow as pa
 
     return pa.table(dict(zip(names, features.T.numpy(), strict=True)))
-
-
-def _table(rows: Sequence[Mapping[str, Any]]) -> pyarrow.Table:
-    """Return the columns of rows; where a row has no such name, it has a gap."""
-    import pyarrow as pa
-
-    names = dict.fromkeys(name for row in rows for name in row if name not in RESERVED)
-    arrays = [_array([row.get(name) for row in rows]) for name in names]
-    empty = pa.table({"": pa.nulls(len(rows))}).select([])  # knows its length all the same
-    return pa.Table.from_arrays(arrays, list(names)) if names else empty
-
-
-def _array(values: list[Any]) -> pyarrow.Array:
-    """Return values of one kind as they are, values of several as texts."""
-    import pyarrow as pa
-
-    try:
-        return pa.array(values)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        return pa.array([v if v is None or isinstance(v, str) else json.dumps(v) for v in values])

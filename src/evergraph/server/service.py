@@ -17,7 +17,6 @@ import anyio
 import orjson
 
 from evergraph.core.errors import UnknownNodeError
-from evergraph.datasets.files.table_folder import say_by_position
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in
 from evergraph.online.identifiers import LARGEST
 from evergraph.online.view import FEW
@@ -34,14 +33,15 @@ from evergraph.server.schema import (
     told,
 )
 from evergraph.server.workers import Together, Writer, pools
+from evergraph.tables.nodes import say_by_position
 
 if TYPE_CHECKING:
-    from evergraph.datasets.columns.scheme import Scheme
     from evergraph.online.delta import Delta, DeltaResult, NodeId
     from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.online.upsert import Upserted
     from evergraph.online.view import Answer, History
     from evergraph.server.limits import Limits
+    from evergraph.tables.scheme import Scheme
 
 T = TypeVar("T")
 SMALL = 1 << 14  # bytes of a question that is read on the event loop

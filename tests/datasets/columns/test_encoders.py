@@ -12,19 +12,19 @@ import pytest
 import torch
 
 from evergraph.core.errors import ConfigurationError, DataError
-from evergraph.datasets.columns import Columns, Encoder
-from evergraph.datasets.columns.fitting import fit_scheme
-from evergraph.datasets.columns.hashed import (
+from evergraph.datasets.files.table_folder import read_table_folder
+from evergraph.graphs import Graph
+from evergraph.tables import Columns, Encoder
+from evergraph.tables.fitting import fit_scheme
+from evergraph.tables.hashed import (
     BUCKETS,
     CategoryEncoder,
     ListEncoder,
     TextEncoder,
     signs,
 )
-from evergraph.datasets.columns.measured import BooleanEncoder, DateEncoder, NumberEncoder
-from evergraph.datasets.columns.scheme import propagated
-from evergraph.datasets.files.table_folder import read_table_folder
-from evergraph.graphs import Graph
+from evergraph.tables.measured import BooleanEncoder, DateEncoder, NumberEncoder
+from evergraph.tables.scheme import propagated
 
 
 def test_numbers_are_scaled_by_quartiles_and_cut() -> None:

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evergraph.core.errors import DataError
-from evergraph.datasets.columns import Columns, Scheme
-from evergraph.datasets.columns.fitting import fit_scheme
+from evergraph.tables import Columns, Scheme
+from evergraph.tables.fitting import fit_scheme
 from mixed_tables import COLUMNS, mixed_rows
 
 ROWS = st.fixed_dictionaries(

@@ -13,11 +13,11 @@ import torch
 
 import evergraph as eg
 from evergraph.core.errors import ConfigurationError, DataError, EvergraphError
-from evergraph.datasets.columns import Columns
 from evergraph.datasets.importing.importing import import_graph
 from evergraph.online.codecs.tables import read_deltas
 from evergraph.online.delta import Delta
 from evergraph.online.learner import OnlineLearner
+from evergraph.tables import Columns
 
 NODES = pd.DataFrame(
     {

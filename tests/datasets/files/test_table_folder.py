@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evergraph.core.errors import DataError
-from evergraph.datasets.columns import Columns
 from evergraph.datasets.files.table_folder import read_table_folder
 from evergraph.graphs import Graph
+from evergraph.tables import Columns
 
 RAW = Columns({"*": "raw"})  # numbers as they are
 NODES = "id,label,f\nann,0,1.5\nbob,1,2\ncid,,3\n"

@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.core.errors import DataError
-from evergraph.datasets.columns import Columns
-from evergraph.datasets.files.table_labels import SPELLINGS, label_values, one_label
 from evergraph.datasets.importing import importing
 from evergraph.datasets.importing.importing import import_graph
 from evergraph.datasets.loading import load
 from evergraph.graphs import Graph
+from evergraph.tables import Columns
+from evergraph.tables.labels import SPELLINGS, label_values, one_label
 
 Read = Callable[..., Graph]
 NO_EDGES = "source,target\n"

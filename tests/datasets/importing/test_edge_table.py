@@ -17,6 +17,7 @@ from evergraph.datasets.importing.appended_array import AppendedArray
 from evergraph.datasets.importing.edge_table import EdgeTable
 from evergraph.graphs import Graph
 from evergraph.graphs.graph_folder import GraphFolderWriter
+from evergraph.tables.edges import EdgeRows
 
 MEMORY = 64_000_000
 
@@ -140,7 +141,7 @@ def named(tmp_path: Path, known: pa.Array, asked: pa.Array, before: int = 0) -> 
     table = EdgeTable(tmp_path / "edges", nodes=len(known), undirected=False, memory=MEMORY)
     try:
         table.know(known)
-        table.add_named(before, {"source": asked, "target": asked})
+        table.add_named(before, EdgeRows((asked, asked), None, None))
         return [place for (place,) in table._ask("SELECT source FROM edges ORDER BY row")]
     finally:
         table.discard()

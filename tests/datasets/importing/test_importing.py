@@ -18,11 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evergraph.core.errors import DataError
-from evergraph.datasets.columns import Columns
 from evergraph.datasets.files.table_folder import read_table_folder
 from evergraph.datasets.importing.importing import import_graph
 from evergraph.graphs import Graph
 from evergraph.graphs.graph_folder import open_graph_folder, read_facts
+from evergraph.tables import Columns
 from tables_to_import import tables
 
 

@@ -15,10 +15,10 @@ import pytest
 
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.datasets import load
-from evergraph.datasets.files.sources import Query
-from evergraph.datasets.importing.chunks import read_chunks
 from evergraph.datasets.importing.importing import import_graph
 from evergraph.datasets.importing.progress import InputFile
+from evergraph.tables.chunks import read_chunks
+from evergraph.tables.sources import Query
 
 NODES = "select id, label, f, g from papers order by id"
 EDGES = "select source, target, weight from cites"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evergraph.core.errors import DataError
-from evergraph.datasets.files.sources import StoredFile
+from evergraph.tables.sources import StoredFile
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")

@@ -26,8 +26,6 @@ import pytest
 import torch
 
 from evergraph.core.errors import DataError, EvergraphError
-from evergraph.datasets.columns.fitting import fit_scheme
-from evergraph.datasets.columns.scheme import BooleanEncoder, Column, NumberEncoder, Scheme
 from evergraph.online.folder.columns_file import COLUMNS_FILE, store_columns, stored_columns
 from evergraph.online.folder.journal import JOURNAL_FILE
 from evergraph.online.folder.learner_folder import LearnerFolder, made_with
@@ -40,6 +38,9 @@ from evergraph.online.folder.markers import (
     read_format,
 )
 from evergraph.online.folder.snapshot import MANIFEST, read_manifest
+from evergraph.tables.fitting import fit_scheme
+from evergraph.tables.measured import BooleanEncoder, NumberEncoder
+from evergraph.tables.scheme import Column, Scheme
 from stand_in import write_snapshot
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
-from evergraph.datasets.columns.scheme import BooleanEncoder, Column, Scheme
 from evergraph.online.delta import Delta
 from evergraph.online.folder.checkup import Finding, checkup
 from evergraph.online.folder.columns_file import store_columns

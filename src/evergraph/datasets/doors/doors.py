@@ -19,19 +19,20 @@ from torch import Tensor
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.extras import require
 from evergraph.core.notices import say_ignored
-from evergraph.datasets.columns import Columns, Encoder, Scheme
-from evergraph.datasets.columns.choices import columns_of
 from evergraph.datasets.doors.named import NamedGraph, numbered_labels
-from evergraph.datasets.doors.recognising import is_a, is_networkx, is_pyg, is_sparse, is_table
-from evergraph.datasets.files.assembly import naming
-from evergraph.datasets.files.table_columns import ids, plainly_typed
-from evergraph.datasets.files.table_folder import ENDS, check_columns, graph_of_tables
+from evergraph.datasets.files.table_folder import graph_of_tables
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.csr import csr_tensor
+from evergraph.tables import Columns, Encoder, Scheme
+from evergraph.tables.choices import columns_of
+from evergraph.tables.chunks import check_columns
+from evergraph.tables.columns import ids
+from evergraph.tables.edges import ENDS
+from evergraph.tables.frames import arrow_table, is_a, is_networkx, is_pyg, is_sparse, is_table
+from evergraph.tables.sources import naming
 
 if TYPE_CHECKING:
     import networkx
-    import pyarrow
 
 
 KINDS = (
@@ -270,8 +271,8 @@ def from_tables(
 
     nodes: ``id``, ``label`` and ``time`` if known, ``labels``, ``target`` or ``type``, every other
     column a feature of any kind; edges: ``source``, ``target``, ``weight`` and ``relation`` if any.
-    All is as in a folder of tables, see ``table_folder``; an index of pandas that has a name is a
-    column. columns: how features are read where it is not to be guessed; unknown_edges: ``skip``
+    All is as in a folder of tables; an index of pandas that has a name is a column.
+    columns: how features are read where it is not to be guessed; unknown_edges: ``skip``
     leaves out edges to ids that are no node's.
 
     >>> import pandas as pd
@@ -282,11 +283,11 @@ def from_tables(
     """
     require("pyarrow", extra="tables", why="a graph from tables")
     with naming(NODES):
-        table = arrow_table(nodes)
+        table = arrow_table(_indexed(nodes))
         check_columns(table.column_names, ("id",))
         names = ids(table, "id").to_pylist()
     with naming(EDGES):
-        pairs = arrow_table(edges)
+        pairs = arrow_table(_indexed(edges))
         check_columns(pairs.column_names, ENDS)
     chosen = columns if isinstance(columns, Scheme) else columns_of(columns)
     paths = NODES, EDGES
@@ -295,21 +296,12 @@ def from_tables(
     return NamedGraph(graph, names, list(graph.class_names) or None)
 
 
-def arrow_table(table: Any) -> pyarrow.Table:
-    """Return a table of any of the three libraries as Arrow holds it."""
-    import pyarrow as pa
-
-    try:
-        if is_a(table, "pandas"):
-            named = any(name is not None for name in table.index.names)
-            found = pa.Table.from_pandas(table.reset_index() if named else table)
-            found = found.drop_columns([n for n in found.column_names if n.startswith("__index")])
-        else:
-            found = table.to_arrow() if is_a(table, "polars") else pa.table(table)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        said = str(error).splitlines()[0]
-        raise DataError(f"cannot be read as a table ({said})") from None
-    return plainly_typed(found)
+def _indexed(table: Any) -> Any:
+    """Return a table whose index is a column where it has a name."""
+    pandas = is_a(table, "pandas")
+    return (
+        table.reset_index() if pandas and any(n is not None for n in table.index.names) else table
+    )
 
 
 def from_scipy(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -35,21 +34,6 @@ def fitting_layout(features: Tensor) -> Tensor:
     if sparse_pays:
         return as_csr(features) if dense else features
     return features if dense else features.to_dense()
-
-
-@contextmanager
-def naming(path: object) -> Iterator[None]:
-    """Put the file's name before the message of any DataError.
-
-    >>> with naming(Path("a.npz")):
-    ...     raise DataError("has no 'y'")
-    Traceback (most recent call last):
-    evergraph.core.errors.DataError: a.npz: has no 'y'
-    """
-    try:
-        yield
-    except DataError as error:
-        raise DataError(f"{path}: {error}") from error
 
 
 def assemble(

@@ -25,9 +25,10 @@ from torch import Tensor
 from evergraph.core.errors import DataError
 from evergraph.core.notices import say_ignored
 from evergraph.core.written_aside import written_aside
-from evergraph.datasets.files.assembly import assemble, checked_csr, naming
+from evergraph.datasets.files.assembly import assemble, checked_csr
 from evergraph.graphs import Graph
 from evergraph.graphs.targets import read_y
+from evergraph.tables.sources import naming
 
 KEYS = (
     "edge_index", "y", "y_names", "x", "x_indptr", "x_indices", "x_shape", "x_data", "year",

@@ -13,12 +13,12 @@ from torch import Tensor
 
 from evergraph.core.errors import DataError
 from evergraph.core.extras import require
-from evergraph.datasets.download import reason
-from evergraph.datasets.files.assembly import assemble, checked_csr, naming
+from evergraph.datasets.files.assembly import assemble, checked_csr
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import as_csr
 from evergraph.graphs.targets import read_y
 from evergraph.graphs.validation import TIME, check_real, given_weights, say_unread
+from evergraph.tables.sources import naming, reason
 
 EXPECTED = "expected torch.save of a torch_geometric Data or of a dict with x, edge_index and y"
 

@@ -19,6 +19,7 @@ from evergraph.datasets.importing.appended_array import AppendedArray
 from evergraph.graphs.csr import pointer_type
 from evergraph.graphs.graph_folder import GraphFolderWriter
 from evergraph.graphs.validation import check_count
+from evergraph.tables.edges import ENDS, EdgeRows
 
 if TYPE_CHECKING:
     import pyarrow
@@ -137,21 +138,21 @@ class EdgeTable:
     def add_named(
         self,
         before: int,
-        ends: dict[str, pyarrow.Array],
+        listed: EdgeRows,
         *,
-        weights: NDArray[np.float32] | None = None,
-        relations: pyarrow.Array | None = None,
         skip: bool = False,
     ) -> None:
         """Take edges between nodes by their ids.
 
-        before: how many rows of edges came before these; ends: ``source`` and ``target``;
-        skip: whether edges to nodes that are not there are left out, or refused.
+        before: how many rows of edges came before these; skip: whether edges to nodes that are not
+        there are left out, or refused.
         """
         import pyarrow as pa
 
+        ends = dict(zip(ENDS, listed.ends, strict=True))
         rows = np.arange(before, before + len(ends["source"]))
-        more = {"weight": weights, "relation": relations}
+        weights = None if listed.weights is None else listed.weights.numpy()
+        more = {"weight": weights, "relation": listed.relations}
         found = {name: values for name, values in more.items() if values is not None}
         # Where one file has numbers and the other texts, a number is what it is written as.
         same = ends["source"].type == self._kind == ends["target"].type

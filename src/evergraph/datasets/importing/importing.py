@@ -20,13 +20,6 @@ from evergraph.core.extras import require
 from evergraph.core.file_lock import one_at_a_time
 from evergraph.core.notices import say
 from evergraph.core.resources import Resources
-from evergraph.datasets.columns.choices import Columns
-from evergraph.datasets.files.assembly import naming
-from evergraph.datasets.files.sources import Source
-from evergraph.datasets.files.table_columns import WEIGHT, edge_weights, ids
-from evergraph.datasets.files.table_folder import ENDS, UNKNOWN_EDGES, say_edges_unread, say_skipped
-from evergraph.datasets.files.table_relations import RELATION, filled_texts
-from evergraph.datasets.importing.chunks import columns_of, read_chunks
 from evergraph.datasets.importing.edge_table import EdgeTable
 from evergraph.datasets.importing.nodes import import_nodes, read_ids
 from evergraph.datasets.importing.progress import (
@@ -46,6 +39,11 @@ from evergraph.graphs.graph_folder import (
     read_facts,
 )
 from evergraph.graphs.relations import MOST_RELATIONS, Relations
+from evergraph.tables.choices import Columns
+from evergraph.tables.chunks import columns_of, read_chunks
+from evergraph.tables.columns import RELATION, WEIGHT
+from evergraph.tables.edges import ENDS, UNKNOWN_EDGES, read_edges, say_edges_unread, say_skipped
+from evergraph.tables.sources import Source, naming
 
 OnProgress = Callable[[str, int, int], None]
 
@@ -116,22 +114,13 @@ class ImportStages:
             (*ENDS, *more),
             size=self._piece(self.resources.left // 2),
             only_needed=True,
-            text=(RELATION,) * related,
         )
         skip, rows = self.progress.inputs.unknown_edges == "skip", 0
         with closing(self._table(found, fresh=True)) as table:
             table.know(read_ids(self._ids))
             for piece in pieces:
-                weights = edge_weights(piece.table, before=piece.before)
-                table.add_named(
-                    piece.before,
-                    {name: ids(piece.table, name, before=piece.before) for name in ENDS},
-                    weights=None if weights is None else weights.numpy(),
-                    relations=filled_texts(piece.table, RELATION, before=piece.before)
-                    if related
-                    else None,
-                    skip=skip,
-                )
+                listed = read_edges(piece.table, before=piece.before)
+                table.add_named(piece.before, listed, skip=skip)
                 rows = piece.after
                 self.on_progress("edges", piece.done, piece.total)
             kept, loops = table.counts()
@@ -307,7 +296,7 @@ def import_graph(
         if inputs != about(InputFile.of(nodes), InputFile.of(edges)):
             raise DataError(f"{nodes} or {edges} has changed while it was read: import them again")
         report = work.finish(found, out)
-    say_edges_unread(edges, columns_of(edges), known=(RELATION,))
+    say_edges_unread(edges, columns_of(edges))
     say_skipped(edges, report.unknown_edges)
     if found.loud is not None:
         say(nodes, found.loud)

@@ -3,47 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from evergraph.core.errors import DataError
 from evergraph.core.mapped import disk_is_enough, map_array
-from evergraph.datasets.columns.choices import Columns
-from evergraph.datasets.columns.fitting import SAMPLE, fit_scheme
-from evergraph.datasets.columns.hashed import MOST_KEPT
-from evergraph.datasets.columns.scheme import Scheme, say_new, say_unflagged
-from evergraph.datasets.columns.values import texts
-from evergraph.datasets.files.sources import Source
-from evergraph.datasets.files.table_columns import column, features, ids, is_number, is_text, times
-from evergraph.datasets.files.table_folder import (
-    check_columns,
-    check_labelled,
-    feature_names,
-    say_index,
-    texts_of,
-)
-from evergraph.datasets.files.table_labels import (
+from evergraph.datasets.importing.appended_array import AppendedArray
+from evergraph.datasets.importing.progress import NodesRead
+from evergraph.graphs.validation import UNLABELLED, check_labels, column_peaks, loud_column
+from evergraph.tables.choices import Columns
+from evergraph.tables.chunks import Chunk, check_columns, columns_of, first_rows, read_chunks
+from evergraph.tables.columns import TYPE, column, ids, is_number, is_typed
+from evergraph.tables.fitting import SAMPLE, fit_scheme
+from evergraph.tables.hashed import MOST_KEPT
+from evergraph.tables.labels import (
+    LABELS,
+    called,
     class_names,
     label_values,
     numbered,
     say_missing,
-    spelled_missing,
+    target_names,
 )
-from evergraph.datasets.files.table_relations import TYPE, is_typed, numbered_texts
-from evergraph.datasets.files.table_targets import LABELS, target_names
-from evergraph.datasets.importing.appended_array import AppendedArray
-from evergraph.datasets.importing.chunks import Chunk, columns_of, first_rows, read_chunks
-from evergraph.datasets.importing.node_targets import target_columns
-from evergraph.datasets.importing.progress import NodesRead
-from evergraph.graphs.validation import UNLABELLED, check_labels, column_peaks, loud_column
+from evergraph.tables.nodes import (
+    NodeRoles,
+    NodeTable,
+    check_labelled,
+    read_nodes,
+    say_index,
+    texts_of,
+)
+from evergraph.tables.scheme import NodeFeatures, Scheme, say_new, say_unflagged
+from evergraph.tables.sources import Source
+from evergraph.tables.values import texts
 
 if TYPE_CHECKING:
     import pyarrow
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
 _BLOCK = 1 << 20
 _VALUES = 1 << 19  # features that are made at a time
 _MOST_TYPES = 2**15  # their numbers are int16
+_UNKNOWN = -1  # in place of how many labels a node has
 
 
 def import_nodes(
@@ -69,93 +69,158 @@ def import_nodes(
     """
     roles = _roles(path, size)
     scheme = _scheme(path, size, columns or Columns(), roles)
-    text = (*texts_of(scheme), *roles.types)
-    pieces = read_chunks(path, roles.needed, size=size, text=text, numbers=roles.numbers)
-    first = next(pieces)
-    names = roles.features
-    timed = "time" in first.table.column_names
-    for former in ("time", "targets", "types"):
-        (graph / f"{former}.npy").unlink(missing_ok=True)
-    classes = _Classes(guess=path.suffix != ".parquet")
-    rows = _Features(names, scheme)
-    dates = _Dates()
-    types: dict[str, int] = {}
-    with ExitStack() as stack:
-        stack.enter_context(disk_is_enough(ids_file))
-        matrix = AppendedArray(graph / "features.npy", np.float32, width=rows.width)
-        codes = AppendedArray(graph / "labels.npy", np.int64)
-        when = AppendedArray(graph / "time.npy", np.int64) if timed else None
-        sorts = AppendedArray(graph / "types.npy", np.int16) if roles.types else None
-        arrays = [array for array in (matrix, codes, when, sorts) if array is not None]
-        for array in arrays:
-            stack.enter_context(closing(array))
-        goals = target_columns(roles.targets, graph, ids_file.parent) if roles.targets else None
-        if goals is not None:
-            stack.enter_context(closing(goals))
-        kept_ids = stack.enter_context(_write_ids(ids_file, ids(first.table, "id").type))
-        for piece in _chain(first, pieces):
-            table, before = piece.table, piece.before
-            kept_ids.write_table(_table(id=ids(table, "id", before=before)))
-            for values in rows.of(table, before):
-                matrix.append(values.numpy())
-            if goals is None:
-                codes.append(classes.codes(column(table, "label"), before))
-            else:
-                codes.append(np.full(table.num_rows, UNLABELLED))
-                goals.append(table, before)
-            if sorts is not None:
-                sorts.append(_numbered_types(table, types, before=before))
-            if when is not None:
-                when.append(dates.times(table, before))
-            on_piece(piece)
-        for array in arrays:
-            array.finish()
-        targets = None if goals is None else goals.finish()
-    count = 0 if roles.targets else _number_classes(graph / "labels.npy", classes)
-    say_missing(path, classes.missing)
-    rows.say_new(path)
-    return NodesRead(
-        nodes=codes.length,
-        features=rows.width,
-        classes=count,
-        class_names=[] if roles.targets else list(class_names(classes.values())),
-        loud=loud_column(rows.peaks, rows.names),
-        columns=rows.told(),
-        targets=targets,
-        types=list(types) if roles.types else None,
+    pieces = read_chunks(
+        path,
+        ("id",) if roles.targets else ("id", "label"),
+        size=size,
+        text=[*texts_of(scheme), *[TYPE] * roles.types],
+        numbers=[] if roles.targets == [LABELS] else roles.targets,
     )
+    first = next(pieces)
+    files = _NodeFiles(path, graph, ids_file, roles, scheme, first.table)
+    step = max(_VALUES // max(files.width, 1), 1)  # features of texts are larger than texts
+    with disk_is_enough(ids_file), files.open():
+        for piece in chain([first], pieces):
+            for start in range(0, piece.table.num_rows, step):
+                rows, before = piece.table.slice(start, step), piece.before + start
+                files.append(
+                    read_nodes(rows, scheme, where=path, roles=roles, before=before, piece=True),
+                    before,
+                )
+            on_piece(piece)
+        return files.finish()
 
 
-@dataclass(frozen=True)
-class _Roles:
-    """Which columns of a node table are what.
+class _NodeFiles:
+    """Writes what the pieces of a table hold, and counts what it meets."""
 
-    targets: those that stand in place of a label; types: the column of types, if it is one;
-    features: all others, but for ids and times.
-    """
+    def __init__(
+        self,
+        path: Source,
+        graph: Path,
+        ids_file: Path,
+        roles: NodeRoles,
+        scheme: Scheme | None,
+        first: pyarrow.Table,
+    ) -> None:
+        self._path, self._graph, self._ids_file, self._roles = path, graph, ids_file, roles
+        self._scheme, self._first = scheme, first
+        self._names = roles.features if scheme is None else scheme.names
+        self.width = len(self._names)
+        self._peaks = torch.zeros(self.width)
+        self._gaps = dict.fromkeys(roles.features, 0)
+        self._new: dict[str, set[str]] = {name: set() for name in roles.features}
+        self._new_rows = dict.fromkeys(roles.features, 0)
+        self._unflagged = dict.fromkeys(roles.features, 0)
+        self._classes = _Classes(guess=path.suffix != ".parquet")
+        self._types: dict[str, int] = {}
+        self._dated: bool | None = None
+        self._lists = LabelTargets(graph, ids_file.parent) if roles.targets == [LABELS] else None
 
-    targets: list[str]
-    types: list[str]
-    features: list[str]
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Begin the files, and close them in the end, whole or not."""
+        graph, goals = self._graph, len(self._roles.targets)
+        for former in ("time", "targets", "types"):
+            (graph / f"{former}.npy").unlink(missing_ok=True)
+        self._arrays = {
+            "features": AppendedArray(graph / "features.npy", np.float32, width=self.width),
+            "labels": AppendedArray(graph / "labels.npy", np.int64),
+        }
+        if "time" in self._first.column_names:
+            self._arrays["time"] = AppendedArray(graph / "time.npy", np.int64)
+        if self._roles.types:
+            self._arrays["types"] = AppendedArray(graph / "types.npy", np.int16)
+        if goals and self._lists is None:
+            self._arrays["targets"] = AppendedArray(graph / "targets.npy", np.float32, width=goals)
+        try:
+            with _write_ids(self._ids_file, ids(self._first, "id").type) as self._ids:
+                yield
+        finally:
+            for array in [*self._arrays.values(), *([self._lists] if self._lists else [])]:
+                array.close()
 
-    @property
-    def needed(self) -> tuple[str, ...]:
-        return ("id",) if self.targets else ("id", "label")
+    def append(self, found: NodeTable, before: int) -> None:
+        """Take some rows, before which there were so many."""
+        import pyarrow as pa
 
-    @property
-    def numbers(self) -> list[str]:
-        return [] if self.targets == [LABELS] else self.targets
+        self._ids.write_table(pa.table({"id": found.ids}))
+        self._count(found.features)
+        self._arrays["features"].append(found.features.features.numpy())
+        unlabelled = np.full(len(found.ids), UNLABELLED)
+        classes = unlabelled if found.labels is None else self._classes.codes(found, before)
+        self._arrays["labels"].append(classes)
+        if found.lists is not None and self._lists is not None:
+            self._lists.append(found.lists)
+        if found.numbers is not None:
+            self._arrays["targets"].append(found.numbers)
+        if found.types is not None:
+            self._arrays["types"].append(self._numbered_types(found.types, before))
+        if found.times is not None:
+            if self._dated not in (None, found.dated):
+                kinds = ("a whole number", "a date or a timestamp")
+                raise DataError(
+                    f"row {before + 1} has {kinds[found.dated]} in column 'time': expected "
+                    f"{kinds[not found.dated]} like those before it"
+                )
+            self._dated = found.dated
+            self._arrays["time"].append(found.times.numpy())
+
+    def _count(self, read: NodeFeatures) -> None:
+        torch.maximum(self._peaks, column_peaks(read.features), out=self._peaks)
+        for name, block in read.blocks.items():
+            self._gaps[name] += int(block.gaps.sum())
+            self._new_rows[name] += block.new_rows
+            self._unflagged[name] += block.unflagged
+            if len(self._new[name]) < MOST_KEPT:
+                self._new[name].update(block.new)
+
+    def _numbered_types(self, values: pyarrow.Array, before: int) -> NDArray[np.int64]:
+        """Return the number of each row's type, in the order of their coming."""
+        coded, known = values.dictionary_encode(), self._types
+        places = [known.setdefault(name, len(known)) for name in coded.dictionary.to_pylist()]
+        if len(known) > _MOST_TYPES:
+            raise DataError(
+                f"column {TYPE!r} holds {len(known):,} names by row {before + len(values):,}: at "
+                f"most {_MOST_TYPES:,} are supported"
+            )
+        found: NDArray[np.int64] = np.array(places, np.int64)[coded.indices.to_numpy()]
+        return found
+
+    def finish(self) -> NodesRead:
+        """Complete the files, say what the first rows had not, and return what was found."""
+        for array in self._arrays.values():
+            array.finish()
+        roles, classes, targets = self._roles, self._classes, None
+        if self._lists is not None:
+            targets = {"kind": "labels", "names": self._lists.finish()}
+        elif roles.targets:
+            targets = {"kind": "numbers", "names": called(roles.targets)}
+        count = 0 if roles.targets else _number_classes(self._graph / "labels.npy", classes)
+        say_missing(self._path, classes.missing)
+        for name, new in self._new.items():
+            say_new(self._path, name, sorted(new), self._new_rows[name])
+            say_unflagged(self._path, name, self._unflagged[name])
+        told = None if self._scheme is None else self._scheme.with_gaps(self._gaps).to_json()
+        return NodesRead(
+            nodes=self._arrays["labels"].length,
+            features=self.width,
+            classes=count,
+            class_names=[] if roles.targets else list(class_names(classes.values())),
+            loud=loud_column(self._peaks, self._names),
+            columns=told,
+            targets=targets,
+            types=list(self._types) if roles.types else None,
+        )
 
 
-def _roles(path: Source, size: int) -> _Roles:
+def _roles(path: Source, size: int) -> NodeRoles:
+    """Return what the columns of a table are, by its first rows."""
     named = columns_of(path)
-    targets = target_names(named)
     check_columns(named, ("id",))
-    if not targets:
+    if not target_names(named):
         check_labelled(named)
-    types = [TYPE] if TYPE in named and _has_types(path, size, named) else []
-    apart = {*targets, *types}
-    return _Roles(targets, types, [name for name in feature_names(named) if name not in apart])
+    return NodeRoles.of(named, types=TYPE in named and _has_types(path, size, named))
 
 
 def _has_types(path: Source, size: int, named: list[str]) -> bool:
@@ -167,12 +232,15 @@ def _has_types(path: Source, size: int, named: list[str]) -> bool:
         return True
 
 
-def _scheme(path: Source, size: int, columns: Columns, roles: _Roles) -> Scheme | None:
+def _scheme(path: Source, size: int, columns: Columns, roles: NodeRoles) -> Scheme | None:
     """Return how columns are read, by the first rows; None where there are none."""
     import pyarrow as pa
 
     begin, typed = partial(first_rows, path, size=min(size, _BLOCK)), path.suffix == ".parquet"
-    names, apart = roles.features, [*roles.targets, *roles.types]  # which are read elsewhere
+    names, apart = (
+        roles.features,
+        [*roles.targets, *[TYPE] * roles.types],
+    )  # which are read elsewhere
     try:
         first = begin(rows=SAMPLE, text=apart)
         plain = all(is_number(column(first, name).type) for name in names)
@@ -192,75 +260,6 @@ def _scheme(path: Source, size: int, columns: Columns, roles: _Roles) -> Scheme 
     return fit_scheme(first, names, columns, typed=typed, labels=known, where=path)
 
 
-class _Features:
-    """Makes features of a table piece by piece, a few rows at a time, and counts what it meets.
-
-    Attributes:
-        names: of the features.
-        peaks: the largest value of each so far.
-    """
-
-    def __init__(self, names: list[str], scheme: Scheme | None) -> None:
-        self._columns, self._scheme = names, scheme
-        self.names = names if scheme is None else scheme.names
-        self.width = len(self.names)
-        self.peaks = torch.zeros(self.width)
-        self._gaps = dict.fromkeys(names, 0)
-        self._new: dict[str, set[str]] = {name: set() for name in names}
-        self._new_rows = dict.fromkeys(names, 0)
-        self._unflagged = dict.fromkeys(names, 0)
-
-    def of(self, table: pyarrow.Table, before: int) -> Iterator[Tensor]:
-        """Yield features, float32 [some rows, width]; features of texts are larger than texts."""
-        step = table.num_rows if self._scheme is None else _VALUES // max(self.width, 1)
-        for start in range(0, table.num_rows, max(step, 1)):
-            values = self._rows(table.slice(start, step), before + start)
-            torch.maximum(self.peaks, column_peaks(values), out=self.peaks)
-            yield values
-
-    def _rows(self, table: pyarrow.Table, before: int) -> Tensor:
-        if self._scheme is None:
-            return features(table, self._columns, before=before)
-        read = self._scheme.read(table, before=before)
-        for name, block in read.blocks.items():
-            self._gaps[name] += int(block.gaps.sum())
-            self._new_rows[name] += block.new_rows
-            self._unflagged[name] += block.unflagged
-            if len(self._new[name]) < MOST_KEPT:
-                self._new[name].update(block.new)
-        return read.features
-
-    def say_new(self, path: Source) -> None:
-        """Say what the first rows had not."""
-        for name, new in self._new.items():
-            say_new(path, name, sorted(new), self._new_rows[name])
-            say_unflagged(path, name, self._unflagged[name])
-
-    def told(self) -> dict[str, Any] | None:
-        """Return the scheme with the gaps that were met, as JSON can hold it."""
-        return None if self._scheme is None else self._scheme.with_gaps(self._gaps).to_json()
-
-
-def _chain(first: Chunk, rest: Any) -> Any:
-    yield first
-    yield from rest
-
-
-def _numbered_types(
-    table: pyarrow.Table, known: dict[str, int], *, before: int
-) -> NDArray[np.int64]:
-    """Return the number of each row's type, in the order of their coming; new ones are added."""
-    names, codes = numbered_texts(table, TYPE, before=before)
-    places = [known.setdefault(name, len(known)) for name in names]
-    if len(known) > _MOST_TYPES:
-        raise DataError(
-            f"column {TYPE!r} holds {len(known):,} names by row {before + table.num_rows:,}: at "
-            f"most {_MOST_TYPES:,} are supported"
-        )
-    found: NDArray[np.int64] = np.array(places, np.int64)[codes.numpy()]
-    return found
-
-
 def _write_ids(path: Path, kind: pyarrow.DataType) -> Any:
     """Open a file that ids go into, piece by piece."""
     import pyarrow as pa
@@ -274,31 +273,6 @@ def read_ids(path: Path) -> pyarrow.ChunkedArray:
 
     with pa.memory_map(str(path)) as file:
         return pa.ipc.open_file(file).read_all().column("id")
-
-
-def _table(**columns: Any) -> pyarrow.Table:
-    import pyarrow as pa
-
-    return pa.table(columns)
-
-
-class _Dates:
-    """Reads times piece by piece, all numbers or all dates."""
-
-    def __init__(self) -> None:
-        self._dates: bool | None = None
-
-    def times(self, table: pyarrow.Table, before: int) -> NDArray[np.int64]:
-        """Return the times of a piece.  int64 [rows]"""
-        found, dates = times(table, before=before)
-        if len(found) and self._dates not in (None, dates):
-            value = column(table, "time")[0].as_py()
-            raise DataError(
-                f"row {before + 1} has {value!r} in column 'time': expected a "
-                f"{'date or a timestamp' if self._dates else 'whole number'} like those before it"
-            )
-        self._dates = dates if len(found) else self._dates
-        return found.numpy()
 
 
 class _Classes:
@@ -318,14 +292,13 @@ class _Classes:
         self._codes: dict[Any, int] = {}
         self._rows: list[int] = []  # where each label was met first
 
-    def codes(self, values: pyarrow.Array, before: int) -> NDArray[np.int64]:
-        """Return a number for each label.  [rows] -> int64 [rows]"""
-        for text, count in spelled_missing(values).items():
+    def codes(self, found: NodeTable, before: int) -> NDArray[np.int64]:
+        """Return a number for each label of some rows.  int64 [rows]"""
+        for text, count in found.missing.items():
             self.missing[text] = self.missing.get(text, 0) + count
-        if not self.guess or not is_text(values.type):
-            values = label_values(values, guess=False, before=before)
-        self._kind = values.type
-        coded = values.dictionary_encode(null_encoding="encode")
+        assert found.labels is not None
+        self._kind = found.labels.type
+        coded = found.labels.dictionary_encode(null_encoding="encode")
         order: NDArray[np.int64] = coded.indices.to_numpy(zero_copy_only=False)
         first = np.unique(order, return_index=True)[1]
         places = []
@@ -354,3 +327,62 @@ def _number_classes(path: Path, classes: _Classes) -> int:
         mapped[start : start + _BLOCK] = table[mapped[start : start + _BLOCK]]
     check_labels(mapped)
     return int(mapped.max()) + 1 if len(mapped) else 0
+
+
+class LabelTargets:
+    """Writes which labels each node has, once all rows have told which labels there are.
+
+    Until then it keeps, in two files aside, how many labels each node has and which, numbered in
+    the order of their coming.
+    """
+
+    def __init__(self, graph: Path, scratch: Path) -> None:
+        self._path = graph / "targets.npy"
+        self._counts = AppendedArray(scratch / "label_counts.npy", np.int32)
+        self._codes = AppendedArray(scratch / "label_codes.npy", np.int32)
+        self._places: dict[str, int] = {}
+
+    def append(self, rows: list[list[str] | None]) -> None:
+        """Take the labels of some rows."""
+        places = self._places
+        counts = [_UNKNOWN if row is None else len(row) for row in rows]
+        codes = [places.setdefault(label, len(places)) for row in rows for label in row or ()]
+        self._counts.append(np.array(counts, np.int32))
+        self._codes.append(np.array(codes, np.int32))
+
+    def finish(self) -> list[str]:
+        """Write the file; return the names of labels, which are sorted."""
+        names = sorted(self._places)
+        if not names:
+            raise DataError(f"column {LABELS!r} names no label: expected one or more")
+        kept = (self._counts, self._codes)
+        for array in kept:
+            array.finish()
+        self._write(names, *(np.load(array.path, mmap_mode="r") for array in kept))
+        for array in kept:
+            array.path.unlink()
+        return names
+
+    def close(self) -> None:
+        """Close the files as they are."""
+        self._counts.close()
+        self._codes.close()
+
+    def _write(self, names: list[str], counts: NDArray[np.int32], codes: NDArray[np.int32]) -> None:
+        places = np.empty(len(names), np.int64)
+        places[[self._places[name] for name in names]] = np.arange(len(names))
+        array = AppendedArray(self._path, np.float32, width=len(names))
+        step, read = max(_VALUES // len(names), 1), 0
+        try:
+            for start in range(0, len(counts), step):
+                some = counts[start : start + step]
+                known = np.maximum(some, 0)
+                values = np.full((len(some), len(names)), np.nan, np.float32)
+                values[some != _UNKNOWN] = 0.0
+                rows, stop = np.repeat(np.arange(len(some)), known), read + int(known.sum())
+                values[rows, places[codes[read:stop]]] = 1.0
+                array.append(values)
+                read = stop
+            array.finish()
+        finally:
+            array.close()

@@ -10,7 +10,7 @@ from typing import Any
 from evergraph.core.errors import DataError
 from evergraph.core.mapped import disk_is_enough
 from evergraph.core.written_aside import written_aside
-from evergraph.datasets.files.sources import CsvTable, Query, Source, StoredFile
+from evergraph.tables.sources import CsvTable, Query, Source, StoredFile
 
 
 @dataclass(frozen=True)

@@ -28,12 +28,12 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
-from evergraph.core.extras import require
-from evergraph.datasets.columns.choices import Columns
-from evergraph.datasets.columns.scheme import Scheme
-from evergraph.datasets.files.table_labels import one_label
 from evergraph.online.delta import Delta, NodeId, Told
 from evergraph.online.identifiers import check_id
+from evergraph.tables.choices import Columns
+from evergraph.tables.frames import table_of_rows
+from evergraph.tables.labels import one_label
+from evergraph.tables.scheme import Scheme
 
 if TYPE_CHECKING:
     import pyarrow
@@ -320,18 +320,4 @@ def _encoded(lines: Sequence[Line], scheme: Scheme) -> list[Line]:
 
 def table_of_lines(lines: Sequence[Line], names: Sequence[str] | None = None) -> pyarrow.Table:
     """Return the columns of lines, gaps where a line has no such; names: those of all, or these."""
-    require("pyarrow", extra="tables", why="reading lines by the names of their columns")
-    import pyarrow as pa
-
-    told = [line.columns for line in lines if line.columns is not None]
-    names = [*dict.fromkeys(name for row in told for name in row)] if names is None else names
-    return pa.table({name: _column(name, [row.get(name) for row in told]) for name in names})
-
-
-def _column(name: str, values: Sequence[Any]) -> pyarrow.Array:
-    import pyarrow as pa
-
-    try:
-        return pa.array(values)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        raise DataError(f"column {name!r} holds values of several kinds: {values!r}") from None
+    return table_of_rows([line.columns for line in lines if line.columns is not None], names)

@@ -6,18 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from evergraph.core.errors import DataError
-from evergraph.datasets.files.table_columns import (
-    WEIGHT,
-    column,
-    edge_weights,
-    is_number,
-    is_text,
-)
+from evergraph.tables.columns import RELATION, WEIGHT, column, is_number, is_text
 
 if TYPE_CHECKING:
     import pyarrow
@@ -62,27 +54,27 @@ def _either(choices: Sequence[str]) -> str:
     return f"{', '.join(choices[:-1])} or {choices[-1]}"
 
 
-def weights_where(table: pyarrow.Table, added: NDArray[np.bool_]) -> Tensor | None:
-    """Return the weights of edges that are added; others need none.  float32 [added]
+def filled_where_removed(table: pyarrow.Table, removed: NDArray[np.bool_]) -> pyarrow.Table:
+    """Return a table of edges whose rows to remove need neither a weight nor a relation.
 
-    None where the table has none at all. added: bool [rows]
+    removed: bool [rows]
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if WEIGHT not in table.column_names:
-        return None
-    values = column(table, WEIGHT)
-    if pa.types.is_null(values.type):
-        values = values.cast(pa.float64())
-    if is_text(values.type):
-        _refuse_text(values)
-    if is_number(values.type):  # else it is refused below
-        place = table.column_names.index(WEIGHT)
-        none = pa.scalar(0, values.type)
-        table = table.set_column(place, WEIGHT, pc.if_else(pa.array(added), values, none))
-    found = edge_weights(table)
-    return None if found is None else found[torch.from_numpy(added)]
+    for name in (WEIGHT, RELATION):
+        if name not in table.column_names:
+            continue
+        values = column(table, name)
+        if name == WEIGHT and is_text(values.type):
+            _refuse_text(values)
+        if pa.types.is_null(values.type):
+            values = values.cast(pa.float64() if name == WEIGHT else pa.string())
+        if is_number(values.type) or is_text(values.type):  # else it is refused where it is read
+            some = pa.scalar(0 if is_number(values.type) else "-").cast(values.type)
+            values = pc.if_else(pa.array(removed), some, values)
+        table = table.set_column(table.column_names.index(name), name, values)
+    return table
 
 
 def _refuse_text(values: pyarrow.Array) -> None:

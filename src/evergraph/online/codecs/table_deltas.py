@@ -15,12 +15,12 @@ from evergraph.core.checks import check_integer
 from evergraph.core.errors import DataError, UnknownNodeError
 from evergraph.core.label_space import Kind
 from evergraph.core.notices import say_ignored
-from evergraph.datasets.columns.scheme import Scheme
-from evergraph.datasets.files.sources import Source
-from evergraph.datasets.files.table_folder import ENDS
-from evergraph.datasets.files.table_relations import RELATION, TYPE
 from evergraph.online.delta import Column, Delta, Label, NodeId, listed
 from evergraph.online.upsert import EdgesBeyond
+from evergraph.tables.columns import RELATION, TYPE
+from evergraph.tables.edges import ENDS
+from evergraph.tables.scheme import Scheme
+from evergraph.tables.sources import Source
 
 if TYPE_CHECKING:
     import pyarrow

@@ -17,43 +17,26 @@ from torch import Tensor
 from evergraph.core.errors import DataError
 from evergraph.core.extras import require
 from evergraph.core.notices import say_ignored
-from evergraph.datasets.columns.choices import Columns
-from evergraph.datasets.columns.scheme import Scheme
-from evergraph.datasets.files.assembly import naming
-from evergraph.datasets.files.sources import Source
-from evergraph.datasets.files.table_columns import column, ids, times
-from evergraph.datasets.files.table_folder import (
-    ENDS,
-    check_distinct,
-    feature_names,
-    node_features,
-    read_table,
-    say_edges_unread,
-    say_index,
-    texts_of,
-)
-from evergraph.datasets.files.table_labels import (
-    label_values,
-    numbered,
-    say_missing,
-    say_unlabelled,
-    spelled_missing,
-)
-from evergraph.datasets.files.table_relations import RELATION, TYPE, node_types, relation_names
-from evergraph.datasets.files.table_targets import LABELS, TARGET, label_lists, numbers
 from evergraph.graphs.validation import column_peaks, say_loud_column
 from evergraph.online.checking import LARGEST_FEATURE
 from evergraph.online.codecs.table_changes import (
     EDGE_OPS,
     NODE_OPS,
     check_one_operation,
+    filled_where_removed,
     operations,
     says_operations,
-    weights_where,
     without_gaps,
 )
 from evergraph.online.codecs.table_deltas import TableDeltas, among
 from evergraph.online.delta import NodeId
+from evergraph.tables.choices import Columns
+from evergraph.tables.chunks import read_table
+from evergraph.tables.columns import as_whole, column, ids, is_typed
+from evergraph.tables.edges import ENDS, EdgeRows, read_edges, say_edges_unread
+from evergraph.tables.nodes import NodeRoles, NodeTable, read_nodes, texts_of
+from evergraph.tables.scheme import Scheme
+from evergraph.tables.sources import Source, naming
 
 if TYPE_CHECKING:
     import pyarrow
@@ -98,30 +81,44 @@ def read_deltas(
 
 @dataclass(frozen=True, eq=False)
 class _Nodes:
-    """What a table of nodes holds.
+    """A table of nodes; marked: ids of nodes to forget; updates: as in deltas."""
 
-    marked: the ids of nodes to forget; updates, scheme: as in deltas.
-    """
-
-    ids: pyarrow.Array
-    labels: pyarrow.Array
-    features: Tensor | None
-    ignored: tuple[str, ...]
-    marked: tuple[NodeId, ...]
+    rows: NodeTable
+    marked: tuple[NodeId, ...] = ()
     updates: npt.NDArray[np.bool_] | None = None
-    scheme: Scheme | None = None
-    types: npt.NDArray[np.object_] | None = None
+
+    @property
+    def features(self) -> Tensor | None:
+        """None where the table has no column of features."""
+        return self.rows.features.features if self.rows.roles.features else None
+
+    @property
+    def labels(self) -> pyarrow.Array:
+        """What nodes are said to be, null where nothing is.  [rows]"""
+        import pyarrow as pa
+
+        rows = self.rows
+        if rows.lists is not None:
+            return pa.array(rows.lists, pa.list_(pa.string()))
+        if rows.numbers is not None:
+            return pa.array(rows.numbers[:, 0], from_pandas=True)
+        return pa.nulls(len(rows.ids), pa.string()) if rows.labels is None else rows.labels
+
+    @property
+    def types(self) -> npt.NDArray[np.object_] | None:
+        """What kind of thing each node is; None where the table does not say it.  [rows]"""
+        if self.rows.types is None:
+            return None
+        return np.array(self.rows.types.to_pylist(), dtype=object)
 
 
 @dataclass(frozen=True, eq=False)
 class _Edges:
-    """What a table of edges holds; removed: which rows are to go; weights, relations: of others."""
+    """A table of edges; removed: which rows are to go, whose weight and relation do not count."""
 
-    ends: tuple[pyarrow.Array, pyarrow.Array]
-    weights: Tensor | None
+    rows: EdgeRows
     removed: npt.NDArray[np.bool_]
     ignored: tuple[str, ...] = ()
-    relations: npt.NDArray[np.object_] | None = None
 
 
 def _read_nodes(
@@ -132,87 +129,69 @@ def _read_nodes(
 ) -> _Nodes:
     import pyarrow as pa
 
+    written = path.suffix != ".parquet"
     with naming(path):
         table = read_table(path, ("id",), text=texts_of(columns))
-        known = _ids(table, "id", integers)
-        check_distinct(known)
-        names = feature_names(table.column_names)
-        say_index(path, table.column_names)
+        known = ids(table, "id")
+        if integers:
+            known = as_whole(known, "id")
+            table = table.set_column(table.column_names.index("id"), "id", known)
         marked: tuple[NodeId, ...] = ()
+        updates, apart = None, [forget] if isinstance(forget, str) else []
         if isinstance(forget, str):
             marked = tuple(known.filter(_marks(table, forget)).to_pylist())
-            names = [name for name in names if name != forget]
-        answers = _answer_column(table.column_names)
-        names = [name for name in names if name != answers]
-        updates = None
         if says_operations(table):
-            ops, names = operations(table, NODE_OPS), [name for name in names if name != "op"]
-            table, updates = without_gaps(table, names, ops["forget"]), ops["update"]
+            ops, apart = operations(table, NODE_OPS), [*apart, "op"]
+            updates = ops["update"]
             marked = (*marked, *known.filter(pa.array(ops["forget"])).to_pylist())
-        types = node_types(table)
-        names = names if types is None else [name for name in names if name != TYPE]
-        labels, spelled = pa.nulls(len(known), pa.string()), {}
-        if "label" in table.column_names:
-            given = column(table, "label")
-            labels = label_values(given, guess=path.suffix != ".parquet")
-            spelled = spelled_missing(given)
-        elif answers == LABELS:
-            labels = pa.array(label_lists(column(table, LABELS)), pa.list_(pa.string()))
-        elif answers == TARGET:
-            labels = pa.array(numbers(column(table, TARGET), TARGET), from_pandas=True)
-        elif isinstance(columns, Columns):
-            say_unlabelled(path, names)
-        matrix, scheme = None, None
-        if names:
-            classes = None if answers else numbered(labels)
-            read = node_features(path, table, names, columns, labels=classes, most=LARGEST_FEATURE)
-            matrix, scheme = read.features, read.scheme
-        timed = "time" in table.column_names
-        if timed:
-            times(table)  # what cannot be loaded cannot be taken in either
-    say_missing(path, spelled)
-    ignored = ("time",) if timed else ()
-    say_ignored(path, "column", ignored, "a learner takes nodes in the order of their rows")
-    if matrix is not None:
-        called = names if scheme is None else scheme.names
-        say_loud_column(path, column_peaks(matrix), called)
-    told = None if types is None else np.array(types.of(torch.arange(len(known))), dtype=object)
-    return _Nodes(known, labels, matrix, ignored, marked, updates, scheme, told)
-
-
-def _answer_column(columns: list[str]) -> str | None:
-    """Return which column holds several labels or a number, where there is none of classes."""
-    found = [name for name in (LABELS, TARGET) if name in columns and "label" not in columns]
-    return found[0] if found else None
+        roles = NodeRoles.of(table.column_names, types=is_typed(table), apart=apart)
+        if len(roles.targets) > 1:
+            named = ", ".join(roles.targets)
+            raise DataError(f"has columns {named}: expected one number to predict")
+        if updates is not None:
+            table = without_gaps(table, roles.features, ops["forget"])
+        rows = read_nodes(
+            table,
+            columns,
+            where=path,
+            roles=roles,
+            guess=written,
+            most=LARGEST_FEATURE,
+            as_texts=(lambda names: read_table(path, (), text=names)) if written else None,
+        )
+    timed = [] if rows.times is None else ["time"]
+    say_ignored(path, "column", timed, "a learner takes nodes in the order of their rows")
+    found = _Nodes(rows, marked, updates)
+    if found.features is not None:
+        scheme = rows.features.scheme
+        called = roles.features if scheme is None else scheme.names
+        say_loud_column(path, column_peaks(found.features), called)
+    return found
 
 
 def _read_edges(
     path: Source, integers: bool, nodes_path: Source | None, nodes: _Nodes | None
 ) -> _Edges:
-    import pyarrow as pa
-
     with naming(path):
         table = read_table(path, ENDS)
-        source, target = (_ids(table, name, integers) for name in ENDS)
-        other = source if nodes is None else nodes.ids
-        for name, side in zip(ENDS, (source, target), strict=True):
+        for name in ENDS if integers else ():
+            whole = as_whole(ids(table, name), name)
+            table = table.set_column(table.column_names.index(name), name, whole)
+        removed = np.zeros(table.num_rows, dtype=bool)
+        if "op" in table.column_names:
+            removed = operations(table, EDGE_OPS)["remove"]
+        rows = read_edges(filled_where_removed(table, removed))
+        check_one_operation(rows.ends, removed)
+        other = rows.ends[0] if nodes is None else nodes.rows.ids
+        for name, side in zip(ENDS, rows.ends, strict=True):
             if len(side) and len(other) and side.type != other.type:
                 there = nodes_path if nodes is not None else "column 'source'"
                 raise DataError(
                     f"column {name!r} holds ids of type {side.type}, but those of {there} are "
                     f"{other.type}: expected the same, which --integers makes of a CSV"
                 )
-        removed = np.zeros(len(source), dtype=bool)
-        if "op" in table.column_names:
-            removed = operations(table, EDGE_OPS)["remove"]
-            check_one_operation((source, target), removed)
-        weights = weights_where(table, ~removed)
-        added = table.filter(pa.array(~removed))
-        relations = relation_names(added)
     names = [name for name in table.column_names if name != "op"]
-    unread = tuple(say_edges_unread(path, names, known=(RELATION,)))
-    named = None if relations is None else np.array(relations, dtype=object)
-    return _Edges((source, target), weights, removed, unread, named)
+    return _Edges(rows, removed, tuple(say_edges_unread(path, names)))
 
 
 def _deltas(
@@ -225,31 +204,33 @@ def _deltas(
     """Return what is left of tables without the nodes that are to go."""
     import pyarrow as pa
 
-    nothing = pa.array([], pa.string())
+    nothing = pa.table({name: pa.array([], pa.string()) for name in ("id", *ENDS)})
     if nodes is None:
-        nodes = _Nodes(nothing, nothing, None, (), ())
+        nodes = _Nodes(read_nodes(nothing.select(["id"]), None, where=""))
     if edges is None:
-        edges = _Edges((nothing, nothing), None, np.zeros(0, dtype=bool))
-    source, target = edges.ends
+        edges = _Edges(read_edges(nothing), np.zeros(0, dtype=bool))
+    (source, target), weights, relations = edges.rows.ends, edges.rows.weights, None
+    if edges.rows.relations is not None:
+        relations = np.array(edges.rows.relations.to_pylist(), dtype=object)
     stays = ~(among(source, gone) | among(target, gone))
-    rows = ~among(nodes.ids, gone), stays & ~edges.removed
+    rows = ~among(nodes.rows.ids, gone), stays & ~edges.removed
     keep, kept, parted = (pa.array(mask) for mask in (*rows, stays & edges.removed))
-    chosen = torch.from_numpy(stays[~edges.removed])
     places = zip(paths, map(np.flatnonzero, rows), strict=True)
+    timed = () if nodes.rows.times is None else ("time",)
     return TableDeltas(
-        nodes=nodes.ids.filter(keep),
+        nodes=nodes.rows.ids.filter(keep),
         labels=nodes.labels.filter(keep),
         features=None if nodes.features is None else nodes.features[torch.from_numpy(rows[0])],
         edges=(source.filter(kept), target.filter(kept)),
         forgotten=tuple(gone),
         batch=batch,
-        ignored=(*nodes.ignored, *edges.ignored),
+        ignored=(*timed, *edges.ignored),
         places=dict(zip(("nodes", "edges"), places, strict=True)),
-        weights=None if edges.weights is None else edges.weights[chosen],
+        weights=None if weights is None else weights[torch.from_numpy(rows[1])],
         removed=(source.filter(parted), target.filter(parted)),
         updates=None if nodes.updates is None else nodes.updates[rows[0]],
-        scheme=nodes.scheme,
-        relations=None if edges.relations is None else edges.relations[chosen.numpy()],
+        scheme=nodes.rows.features.scheme,
+        relations=None if relations is None else relations[rows[1]],
         types=None if nodes.types is None else nodes.types[rows[0]],
     )
 
@@ -275,30 +256,3 @@ def _marks(table: pyarrow.Table, name: str) -> pyarrow.Array:
         row = int(wrong[0])
         raise DataError(f"row {row + 1} has {numbers[row]} in column {name!r}: expected 0 or 1")
     raise DataError(f"column {name!r} holds {values.type}: expected true and false, or 1 and 0")
-
-
-def _ids(table: pyarrow.Table, name: str, integers: bool) -> pyarrow.Array:
-    import pyarrow as pa
-
-    found = ids(table, name)
-    if not integers or pa.types.is_integer(found.type):
-        return found
-    try:
-        return found.cast(pa.int64())
-    except pa.ArrowInvalid:
-        whole = [_is_whole(text) for text in found.to_pylist()]
-        row = whole.index(False)
-        raise DataError(
-            f"row {row + 1} has {found[row].as_py()!r} in column {name!r}: expected an integer of "
-            "64 bits, since --integers was given"
-        ) from None
-
-
-def _is_whole(text: str) -> bool:
-    import pyarrow as pa
-
-    try:
-        pa.scalar(text).cast(pa.int64())
-    except pa.ArrowInvalid:
-        return False
-    return True

@@ -15,10 +15,6 @@ from typing import Any
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.mapped import disk_is_enough
 from evergraph.core.written_aside import written_aside
-from evergraph.datasets.columns.choices import OTHERS, Columns
-from evergraph.datasets.columns.hashed import without_names
-from evergraph.datasets.columns.own import Encoder, registered
-from evergraph.datasets.columns.scheme import Scheme
 from evergraph.online.folder.markers import (
     ACKNOWLEDGED_FILE,
     CHECK,
@@ -26,6 +22,10 @@ from evergraph.online.folder.markers import (
     read_checked,
     with_check,
 )
+from evergraph.tables.choices import OTHERS, Columns
+from evergraph.tables.hashed import without_names
+from evergraph.tables.own import Encoder, registered
+from evergraph.tables.scheme import Scheme
 
 COLUMNS_FILE = "columns.json"
 FIELDS = {"format", "columns", "strict", "refuse_gaps", CHECK}

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from evergraph.datasets.columns.scheme import Scheme
 from evergraph.online.codecs.delta_bytes import delta_to_bytes
 from evergraph.online.delta import Delta, DeltaResult
 from evergraph.online.folder.journal_rows import key_reused
 from evergraph.online.learner import OnlineLearner
+from evergraph.tables.scheme import Scheme
 
 KEY_AGE, KEYS_KEPT = 7 * 24 * 60 * 60.0, 10_000  # seconds; as those of a folder
 

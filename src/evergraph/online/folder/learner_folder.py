@@ -21,8 +21,6 @@ from evergraph.core.checks import check_integer, check_number
 from evergraph.core.display import Shown
 from evergraph.core.errors import ConfigurationError, DataError, StoppedError, did_you_mean
 from evergraph.core.file_lock import Closing
-from evergraph.datasets.columns.own import Encoder
-from evergraph.datasets.columns.scheme import Scheme
 from evergraph.online.delta import Delta, DeltaResult, is_empty
 from evergraph.online.folder.columns_file import (
     check_same_columns,
@@ -37,6 +35,8 @@ from evergraph.online.folder.status import FolderStatus, Progress, Purged, folde
 from evergraph.online.folder.writer import FolderWriter
 from evergraph.online.intake import Bounds
 from evergraph.online.upsert import Upserted
+from evergraph.tables.own import Encoder
+from evergraph.tables.scheme import Scheme
 
 if TYPE_CHECKING:
     from evergraph.online.learner import OnlineLearner

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from evergraph.core.errors import ConfigurationError, DataError
-from evergraph.datasets.columns.values import Block, ColumnEncoder, Matrix, texts
+from evergraph.tables.values import Block, ColumnEncoder, Matrix, texts
 
 # Encoders of plugins, so that the command line finds them by name as it finds every other part.
 _registered: dict[str, Encoder] = {}

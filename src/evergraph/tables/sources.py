@@ -21,11 +21,29 @@ from urllib.parse import quote
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.extras import installed, require
-from evergraph.datasets.download import reason
-from evergraph.datasets.files.table_columns import plainly_typed
 
 if TYPE_CHECKING:
     import pyarrow
+
+
+@contextmanager
+def naming(path: object) -> Iterator[None]:
+    """Put the file's name before the message of any DataError.
+
+    >>> with naming(Path("a.npz")):
+    ...     raise DataError("has no 'y'")
+    Traceback (most recent call last):
+    evergraph.core.errors.DataError: a.npz: has no 'y'
+    """
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+
+
+def reason(error: BaseException) -> str:
+    """Return the first line of an error's message, or its class where it has none."""
+    return str(error).strip("<> ").partition("\n")[0] or type(error).__name__
 
 
 DECIMALS = (".", ",")
@@ -204,7 +222,6 @@ def table_at(text: str) -> Path | StoredFile:
 
 KINDS = ("sqlite", "duckdb", "adbc")
 _BYTES_A_VALUE = 16  # of a row that a database gives, about
-_AT_ONCE = 1 << 24  # bytes of a batch where all rows are wanted
 _SHOWN = 60  # letters of a query in a message
 
 
@@ -284,14 +301,6 @@ def answered(query: Query, *, size: int, skip: int) -> Iterator[Answer]:
     ask = {"sqlite": _sqlite, "duckdb": _duckdb, "adbc": _adbc}[query.kind]
     with ask(query, size, skip) as answer:
         yield answer
-
-
-def whole_answer(query: Query) -> pyarrow.Table:
-    """Return all rows that a database gives."""
-    import pyarrow as pa
-
-    with answered(query, size=_AT_ONCE, skip=0) as answer:
-        return plainly_typed(pa.Table.from_batches(answer.batches, answer.schema))
 
 
 @contextmanager

@@ -19,8 +19,8 @@ import numpy.typing as npt
 from numpy.typing import NDArray
 
 from evergraph.core.errors import DataError
-from evergraph.datasets.files.table_columns import is_number, is_text, parsed
-from evergraph.datasets.files.table_labels import SPELLINGS
+from evergraph.tables.columns import is_number, is_text, parsed
+from evergraph.tables.labels import SPELLINGS
 
 if TYPE_CHECKING:
     import pyarrow

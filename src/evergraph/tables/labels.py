@@ -1,9 +1,14 @@
-"""The column of labels: text or whole numbers, and the ways in which none is written."""
+"""Columns that say what nodes are: one class, several labels, or numbers to predict.
+
+``label``: text or whole numbers. ``labels``: texts with semicolons between, such as ``art;law``, or
+a list of texts in Parquet. They are not known where a field is empty or says so as a missing
+``label`` does; ``;`` alone, or an empty list, says that a node has none. ``target``, or several
+columns ``target_...``: numbers; a gap is a value that is not known.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,8 +18,8 @@ from torch import Tensor
 
 from evergraph.core.errors import DataError, nearest
 from evergraph.core.notices import say
-from evergraph.datasets.files.table_columns import as_integers, column, is_text, parsed
 from evergraph.graphs import UNLABELLED
+from evergraph.tables.columns import as_integers, is_number, is_text, parsed
 
 if TYPE_CHECKING:
     import pyarrow
@@ -23,17 +28,6 @@ if TYPE_CHECKING:
 MEANT = ("class", "classes", "target", "targets", "y", "category", "group", "outcome", "labels")
 # Texts that stand for no label, in this spelling: what databases, pandas, R and Excel write.
 SPELLINGS = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None", "\\N")
-
-
-def labels(table: pyarrow.Table, path: Path) -> tuple[Tensor, tuple[str, ...]]:
-    """Return the class of each node, and the names of classes: numbered in sorted order.
-
-    path: of the table, for what is said of labels that are missing.  -> int64 [nodes], names
-    """
-    values = column(table, "label")
-    found = label_values(values, guess=path.suffix == ".csv")
-    say_missing(path, spelled_missing(values))
-    return numbered(found), class_names(found)
 
 
 def label_values(
@@ -194,3 +188,83 @@ def say_missing(path: object, found: dict[str, int]) -> None:
         written = " or ".join(repr(text).replace("\\\\", "\\") for text in sorted(found))
         many = "labels are" if count > 1 else "label is"
         say(path, f"{count:,} {many} missing, written as {written}: no class has such a name")
+
+
+LABELS, TARGET, TARGETS = "labels", "target", "target_"
+BETWEEN = ";"
+
+
+def target_names(columns: Sequence[str]) -> list[str]:
+    """Return which columns of a node table hold targets.
+
+    A table with a column ``label`` has one class a node: its other columns are features.
+
+    >>> target_names(["id", "age", "target_height", "target_weight"]), target_names(["id", "label"])
+    (['target_height', 'target_weight'], [])
+    """
+    if "label" in columns:
+        return []
+    found = [name for name in columns if name == TARGET or name.startswith(TARGETS)]
+    if LABELS in columns and found:
+        raise DataError(
+            f"has columns {LABELS!r} and {found[0]!r}: expected several labels a node or numbers, "
+            "not both"
+        )
+    return [LABELS] if LABELS in columns else found
+
+
+def called(columns: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the numbers that some columns hold."""
+    return tuple(name.removeprefix(TARGETS) for name in columns)
+
+
+def label_lists(values: pyarrow.Array) -> list[list[str] | None]:
+    """Return the labels of each node, None where they are not known.
+
+    >>> import pyarrow as pa
+    >>> label_lists(pa.array(["law; art", None, "", ";"]))
+    [['law', 'art'], None, None, []]
+    """
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_list(values.type) or types.is_large_list(values.type):
+        rows = values.to_pylist()
+        return [None if row is None else [str(label) for label in row] for row in rows]
+    if not is_text(values.type) and not types.is_null(values.type):
+        raise DataError(
+            f"column {LABELS!r} holds {values.type}: expected texts such as 'art{BETWEEN}law', or "
+            "lists of them"
+        )
+    return [None if text is None else label_parts(text) for text in values.to_pylist()]
+
+
+def label_parts(text: str) -> list[str] | None:
+    """Return the labels in a text, None where it says that they are not known.
+
+    >>> label_parts("law; art"), label_parts(";"), label_parts("NA")
+    (['law', 'art'], [], None)
+    """
+    if text.strip() in ("", *SPELLINGS):
+        return None
+    return [part.strip() for part in text.split(BETWEEN) if part.strip()]
+
+
+def numbers(values: pyarrow.Array, name: str, *, before: int = 0) -> NDArray[np.float32]:
+    """Return a column of numbers to predict, NaN where there is none.  float32 [rows]"""
+    import pyarrow as pa
+
+    if pa.types.is_null(values.type):
+        return np.full(len(values), np.nan, dtype=np.float32)
+    if not is_number(values.type):
+        raise DataError(f"column {name!r} holds {values.type}: expected numbers to predict")
+    found: NDArray[np.float32] = (
+        values.cast(pa.float64()).to_numpy(zero_copy_only=False).astype(np.float32)
+    )
+    if np.isinf(found).any():
+        row = int(np.isinf(found).argmax())
+        raise DataError(
+            f"row {before + row + 1} has {values[row].as_py()!r} in column {name!r}: expected "
+            "a finite number, or none where it is not known"
+        )
+    return found

@@ -18,7 +18,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from evergraph.datasets.columns.values import Block, ColumnEncoder, Matrix, lists, texts
+from evergraph.tables.values import Block, ColumnEncoder, Matrix, lists, texts
 
 if TYPE_CHECKING:
     import pyarrow

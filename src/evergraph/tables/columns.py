@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-WEIGHT = "weight"  # of an edge
+WEIGHT, RELATION, TYPE = "weight", "relation", "type"  # the first two of edges, the last of nodes
 
 
 def column(table: pyarrow.Table, name: str) -> pyarrow.Array:
@@ -278,3 +278,46 @@ def _seconds(values: pyarrow.Array) -> NDArray[Any]:
     ticks = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[values.type.unit]
     seconds: NDArray[Any] = values.cast(pa.int64()).to_numpy() // ticks
     return seconds
+
+
+def is_typed(table: pyarrow.Table) -> bool:
+    """Whether a table of nodes has a column ``type`` of texts; one of numbers is a feature."""
+    return TYPE in table.column_names and is_text(column(table, TYPE).type)
+
+
+def filled_texts(table: pyarrow.Table, name: str, *, before: int = 0) -> pyarrow.Array:
+    """Return a column of texts, of which none may be missing; whole numbers are texts, too."""
+    import pyarrow as pa
+
+    values = column(table, name)
+    if pa.types.is_integer(values.type):
+        values = values.cast(pa.string())
+    if not is_text(values.type) and len(values):
+        raise DataError(f"column {name!r} holds {values.type}: expected texts")
+    check_filled(values, name, before=before)
+    return values.cast(pa.string())
+
+
+def relation_names(table: pyarrow.Table) -> list[str] | None:
+    """Return what each edge of a table stands for; None without any."""
+    if RELATION not in table.column_names:
+        return None
+    names: list[str] = filled_texts(table, RELATION).to_pylist()
+    return names
+
+
+def as_whole(values: pyarrow.Array, name: str) -> pyarrow.Array:
+    """Return ids that a CSV writes as text as whole numbers.  -> int64 [rows]"""
+    import pyarrow as pa
+
+    if pa.types.is_integer(values.type):
+        return values
+    try:
+        return values.cast(pa.int64())
+    except pa.ArrowInvalid:
+        rows = range(len(values))
+        row = next(row for row in rows if parsed(values[row : row + 1], pa.int64()) is None)
+        raise DataError(
+            f"row {row + 1} has {values[row].as_py()!r} in column {name!r}: expected an integer of "
+            "64 bits, since --integers was given"
+        ) from None

@@ -10,19 +10,19 @@ import numpy as np
 
 from evergraph.core.errors import DataError
 from evergraph.core.notices import say
-from evergraph.datasets.columns import values as read
-from evergraph.datasets.columns.choices import Columns
-from evergraph.datasets.columns.hashed import CategoryEncoder, ListEncoder, TextEncoder
-from evergraph.datasets.columns.measured import (
+from evergraph.tables import values as read
+from evergraph.tables.choices import Columns
+from evergraph.tables.columns import column, is_number, is_text
+from evergraph.tables.hashed import CategoryEncoder, ListEncoder, TextEncoder
+from evergraph.tables.measured import (
     BooleanEncoder,
     DateEncoder,
     NumberEncoder,
     RawEncoder,
 )
-from evergraph.datasets.columns.own import Encoder, OwnEncoder, is_encoder, registered
-from evergraph.datasets.columns.scheme import Column, Scheme
-from evergraph.datasets.columns.values import ColumnEncoder, LeftOut
-from evergraph.datasets.files.table_columns import column, is_number, is_text
+from evergraph.tables.own import Encoder, OwnEncoder, is_encoder, registered
+from evergraph.tables.scheme import Column, Scheme
+from evergraph.tables.values import ColumnEncoder, LeftOut
 
 if TYPE_CHECKING:
     import pyarrow
@@ -338,7 +338,7 @@ def _numbers_rows(values: pyarrow.Array, name: str, alone: bool) -> bool:
     """Whether numbers number the rows; the only column does so only if it is called an id."""
     import pyarrow as pa
 
-    from evergraph.datasets.columns.values import numbers
+    from evergraph.tables.values import numbers
 
     if alone and not is_called_id(name):
         return False

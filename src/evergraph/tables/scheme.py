@@ -13,22 +13,22 @@ from torch import Tensor
 
 from evergraph.core.errors import DataError
 from evergraph.core.notices import say
-from evergraph.datasets.columns.hashed import (
+from evergraph.graphs import Graph
+from evergraph.tables.columns import column
+from evergraph.tables.hashed import (
     CategoryEncoder,
     ListEncoder,
     TextEncoder,
     without_names,
 )
-from evergraph.datasets.columns.measured import (
+from evergraph.tables.measured import (
     BooleanEncoder,
     DateEncoder,
     NumberEncoder,
     RawEncoder,
 )
-from evergraph.datasets.columns.own import Encoder, OwnEncoder
-from evergraph.datasets.columns.values import Block, ColumnEncoder, LeftOut, Mask
-from evergraph.datasets.files.table_columns import column
-from evergraph.graphs import Graph
+from evergraph.tables.own import Encoder, OwnEncoder
+from evergraph.tables.values import Block, ColumnEncoder, LeftOut, Mask
 
 if TYPE_CHECKING:
     import pyarrow
@@ -60,26 +60,23 @@ class Column:
 
 
 @dataclass(frozen=True, eq=False)
-class Read:
-    """What a scheme made of some rows.
+class NodeFeatures:
+    """What the feature columns of some rows became.
 
     Attributes:
         features: float32 [rows, width]
-        blocks: the same column by column, with what was new.
+        scheme: by which they were read; None where they are numbers as they are.
+        blocks: the features column by column, with what was new.
     """
 
     features: Tensor
-    blocks: Mapping[str, Block] = field(repr=False)
+    scheme: Scheme | None = None
+    blocks: Mapping[str, Block] = field(default_factory=dict, repr=False)
 
     @property
     def masks(self) -> dict[str, Mask]:
         """Which rows have no value, by column."""
         return {name: block.gaps for name, block in self.blocks.items()}
-
-    @property
-    def gaps(self) -> dict[str, int]:
-        """How many rows have no value, by column."""
-        return {name: int(block.gaps.sum()) for name, block in self.blocks.items()}
 
     def say_new(self, where: object) -> None:
         """Say what the first table had not: categories, and gaps in a column without a flag."""
@@ -180,13 +177,14 @@ table had not: expected age
         """
         return self.read(table, before=before).features
 
-    def read(self, table: pyarrow.Table, *, before: int = 0) -> Read:
+    def read(self, table: pyarrow.Table, *, before: int = 0) -> NodeFeatures:
         """Return the features, and what was found on the way; raise unless all columns fit."""
         blocks = {each.name: self._block(each, table, before) for each in self.columns}
         parts = [block.matrix for block in blocks.values()]
         matrix = np.concatenate(parts, axis=1) if parts else np.zeros((table.num_rows, 0))
         features = torch.from_numpy(np.ascontiguousarray(matrix, np.float32))
-        return Read(features, blocks)
+        gaps = {name: int(block.gaps.sum()) for name, block in blocks.items()}
+        return NodeFeatures(features, self.with_gaps(gaps), blocks)
 
     def _block(self, each: Column, table: pyarrow.Table, before: int) -> Block:
         name = each.name

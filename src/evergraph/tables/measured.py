@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evergraph.datasets.columns.values import (
+from evergraph.tables.values import (
     Block,
     ColumnEncoder,
     Numbers,

@@ -8,7 +8,7 @@ from typing import Any
 
 from evergraph.core.checks import check_choice, check_integer
 from evergraph.core.errors import ConfigurationError, did_you_mean
-from evergraph.datasets.columns.own import Encoder, is_encoder, registered
+from evergraph.tables.own import Encoder, is_encoder, registered
 
 KINDS = ("number", "raw", "boolean", "category", "text", "date", "list", "skip")
 OTHERS = "*"  # stands for all columns that are not named

@@ -1,8 +1,9 @@
-"""Tables too large for memory, read chunk by chunk."""
+"""Tables of any size, read chunk by chunk or all at once."""
 
 from __future__ import annotations
 
 import gzip
+import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,18 +12,26 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from evergraph.core.errors import DataError
-from evergraph.datasets.download import reason
-from evergraph.datasets.files.sources import CsvTable, Query, Source, StoredFile, answered, as_csv
-from evergraph.datasets.files.table_columns import plainly_typed, read_named, stripped
-from evergraph.datasets.files.table_folder import (
-    ENDS,
-    NODE_TEXT,
-    check_columns,
-    rows_from_one,
+from evergraph.tables.columns import RELATION, plainly_typed, read_named, stripped
+from evergraph.tables.edges import ENDS
+from evergraph.tables.sources import (
+    CsvTable,
+    Query,
+    Source,
+    StoredFile,
+    answered,
+    as_csv,
+    delimiter_hint,
+    reason,
 )
 
 if TYPE_CHECKING:
     import pyarrow
+
+
+# Columns of a CSV whose kind depends on all rows, or that stay text.
+NODE_TEXT = ("id", "label", "labels", "time")
+EDGE_TEXT = (*ENDS, RELATION)
 
 
 @dataclass(frozen=True)
@@ -65,7 +74,7 @@ def read_csv(
     """
     import pyarrow as pa
 
-    known = ENDS if set(ENDS) <= set(needed) else NODE_TEXT  # a node may have a feature 'source'
+    known = EDGE_TEXT if set(ENDS) <= set(needed) else NODE_TEXT  # a node may have a 'source'
     types = {name: pa.string() for name in (*known, *text)}
     types |= dict.fromkeys(numbers, pa.float64())
     source = as_csv(path)
@@ -98,7 +107,7 @@ def _first(source: CsvTable, block: bytes, types: Mapping[str, pyarrow.DataType]
 
 
 def _lines(file: IO[bytes], size: int) -> bytes:
-    """Read at least ``size`` bytes, and on to the end of the line."""
+    """Read at least ``size`` bytes, and on to the end of the line; -1: all there are."""
     block = file.read(size)
     return block + file.readline() if block else block
 
@@ -127,7 +136,7 @@ def _parse(
     def parse(*, threads: bool) -> pyarrow.Table:
         options = csv.ReadOptions(column_names=names, use_threads=threads)
         table = csv.read_csv(pa.BufferReader(block), read_options=options, **how)
-        return source.with_points(table, (*NODE_TEXT, *ENDS))
+        return source.with_points(table, (*NODE_TEXT, *EDGE_TEXT))
 
     try:
         return parse(threads=True)
@@ -141,6 +150,7 @@ def _parse(
 
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
+_AT_ONCE = 1 << 26  # bytes of a piece where all are wanted; a CSV is read in one
 
 
 def read_chunks(
@@ -166,28 +176,73 @@ def read_chunks(
         text: columns that a CSV gives as texts, whatever they look like.
         numbers: columns that a CSV gives as numbers, which the first rows may not show.
     """
+    if not isinstance(path, Query) and not path.name.endswith(SUFFIXES):
+        raise DataError(f"is no table that can be read: expected {' or '.join(SUFFIXES)}")
+    yield from _read(
+        path, needed, list(needed) if only_needed else None, size, position, before, text, numbers
+    )
+
+
+def read_table(
+    path: Source, columns: tuple[str, ...], *, text: Sequence[str] = ()
+) -> pyarrow.Table:
+    """Read a table, of a file or of a query to a database, that has at least the given columns.
+
+    Ids in a CSV stay text, so that ``007`` and ``7`` are two nodes in both files. Labels and times
+    are text as well until all of them are known, and so are the columns that ``text`` names.
+    """
     import pyarrow as pa
 
+    packed = isinstance(path, Query | StoredFile) or path.suffix == ".parquet"
+    pieces = _read(path, columns, None, _AT_ONCE if packed else -1, 0, 0, text)
+    return pa.concat_tables([piece.table for piece in pieces])
+
+
+def _read(
+    path: Source,
+    needed: tuple[str, ...],
+    columns: list[str] | None,
+    size: int,
+    position: int,
+    before: int,
+    text: Sequence[str] = (),
+    numbers: Sequence[str] = (),
+) -> Iterator[Chunk]:
+    import pyarrow as pa
+
+    read: Callable[..., Iterator[Chunk]] = read_csv
     if isinstance(path, Query):
-        chosen = list(needed) if only_needed else None
-        yield from _read_query(path, needed, chosen, size, position, before)
-        return
-    if not path.name.endswith(SUFFIXES):
-        raise DataError(f"is no table that can be read: expected {' or '.join(SUFFIXES)}")
-    columns = list(needed) if only_needed else None
-    if isinstance(path, StoredFile) or path.suffix == ".parquet":
-        read: Callable[..., Iterator[Chunk]] = _read_parquet
-    else:
-        read = read_csv
+        read = _read_query
+    elif isinstance(path, StoredFile) or path.suffix == ".parquet":
+        read = _read_parquet
     try:
         yield from read(path, needed, columns, size, position, before, text, numbers)
     except FileNotFoundError:
         raise DataError("no such file") from None
     except (pa.ArrowException, OSError, EOFError, zlib.error) as error:
-        hint = ""
-        if not isinstance(path, StoredFile) and path.suffix == ".csv":
-            hint = as_csv(path).hint()
+        plain = isinstance(path, Path | CsvTable) and path.suffix not in (".parquet", ".gz")
+        hint = as_csv(path).hint() if plain else ""
         raise DataError(f"cannot be read as a table ({reason(error)}){hint}") from error
+
+
+def check_columns(found: list[str], needed: tuple[str, ...]) -> None:
+    """Raise unless every needed column is there and none is there twice."""
+    for column in needed:
+        if column not in found:
+            hint = delimiter_hint(found)
+            raise DataError(f"has no column {column!r}: it has {', '.join(found)}{hint}")
+    for column in found:
+        if found.count(column) > 1:
+            raise DataError(f"has {found.count(column)} columns called {column!r}: expected one")
+
+
+def rows_from_one(said: str, shift: int) -> str:
+    """Return a message of pyarrow with its rows as we count them; it counts the header.
+
+    >>> rows_from_one("CSV parse error: Row #3: Expected 2 columns, got 1", -1)
+    'CSV parse error: row 2: Expected 2 columns, got 1'
+    """
+    return re.sub(r"Row #(\d+)", lambda row: f"row {int(row[1]) + shift}", said)
 
 
 def first_rows(path: Source, *, size: int, rows: int, text: Sequence[str] = ()) -> pyarrow.Table:
@@ -254,6 +309,8 @@ def _read_query(
     size: int,
     position: int,
     before: int,
+    text: Sequence[str] = (),
+    numbers: Sequence[str] = (),
 ) -> Iterator[Chunk]:
     """Yield what a database answers; a position is a row."""
     import pyarrow as pa
