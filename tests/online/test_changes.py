@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 
 from evergraph.core.errors import UnknownEdgeError
 from evergraph.online.delta import Delta, is_empty
-from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import AnalyticHead
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.upsert import News
@@ -138,29 +135,3 @@ def test_what_is_new_of_changes_by_hand() -> None:
     )
     learner.apply(delta)
     assert is_empty(learner.only_new(given)[0])
-
-
-def test_changes_survive_a_crash_and_a_snapshot(tmp_path: Path) -> None:
-    changes = [
-        FIRST,
-        Delta(edges=(("a", "b"),), weights=(0.3,), updated=("c",), updated_features=ROW, key="one"),
-        Delta(removed_edges=(("b", "c"),), edges=(("a", "c"),), key="two"),
-    ]
-    twin = OnlineLearner(head=AnalyticHead(width=32))
-    for delta in changes:
-        twin.apply(delta)
-
-    def opened() -> LearnerFolder:
-        make = lambda: OnlineLearner(head=AnalyticHead(width=32))  # noqa: E731
-        return LearnerFolder.open(tmp_path / "folder", make=make)
-
-    with opened() as folder:
-        done = [folder.submit(delta) for delta in changes]
-        assert folder.submit(changes[2]) == done[2]  # the key is known
-    for _ in range(2):  # from the journal alone, then from a snapshot
-        with opened() as folder:
-            mine, theirs = folder.learner.state(), twin.state()
-            assert mine.keys() == theirs.keys()
-            assert all(mine[name].equal(theirs[name]) for name in mine)
-            assert folder.submit(changes[1]).seq == 2
-            folder.compact()

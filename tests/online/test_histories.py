@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from evergraph.online import held_back, learned_nodes
 from evergraph.online.heads import AnalyticHead, FusedHead
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.pieces import whole
-from histories import History, histories
+from histories import History, histories, repacked
 
 HEADS = {"analytic": AnalyticHead, "auto": FusedHead}
 
@@ -88,17 +87,6 @@ def test_what_is_left_decides(learner, data):
     )
     order = [names.index(name) for name in plain_names]
     torch.testing.assert_close(scores[:, order], plain_scores, atol=1e-5, rtol=0)
-
-
-def repacked(one: OnlineLearner) -> OnlineLearner:
-    """Return a learner without places of forgotten nodes, the same one where there are none."""
-    found = one.packed()
-    if found is None:
-        return one
-    other = OnlineLearner.from_parameters(json.loads(json.dumps(one.parameters)))
-    arrays = {name: value.clone() for name, value in whole(found.arrays).items()}
-    other.restore(arrays, json.loads(json.dumps(found.about)))
-    return other
 
 
 @settings(max_examples=6, deadline=None, suppress_health_check=fixed)

@@ -59,7 +59,7 @@ def test_applying_holds_no_value_for_each_node_and_label(monkeypatch):
 
 
 def test_guesses_in_pieces_are_those_of_all_at_once(monkeypatch):
-    deltas = [nodes("first", list("abcd") * 8), nodes("then", list("abcd") * 8)]
+    deltas = [nodes("first", list("abcd") * 4), nodes("then", list("abcd") * 4)]
     found = []
     for block in (1 << 20, 9):
         monkeypatch.setattr(heads_base, "BLOCK_VALUES", block)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from evergraph import ContinualNodeClassifier
 from evergraph.core.errors import ConfigurationError, ResourceError
 from evergraph.online import array_storage
-from evergraph.online.array_storage import ArrayStorage, PagedTensor, RoomFile, held
+from evergraph.online.array_storage import ArrayStorage, PagedTensor, held
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.graph.growing_array import GrowingArray
@@ -29,14 +29,6 @@ FEATURES = 20  # 80 bytes a row: wide
 
 def storage(**options) -> ArrayStorage:
     return ArrayStorage(limit=ROOMY, **options)
-
-
-@pytest.fixture
-def tight(monkeypatch):
-    """Let everything go at every look, a page at a time, and map all that is computed."""
-    monkeypatch.setattr(array_storage, "WORK_SHARE", 1.0)
-    monkeypatch.setattr(array_storage, "ARRAY_SHARE", 0.0)
-    monkeypatch.setattr(array_storage, "SPAN", 4096)
 
 
 def test_rows_in_a_file_grow_and_keep_what_they_were():
@@ -230,9 +222,3 @@ def test_the_classifier_has_the_same_limit():
         model.partial_fit(["a", "b", "c"], torch.eye(3, 20), ["x", "y", None], [("a", "c")])
     assert within.predict_proba(["c"]).tolist() == free.predict_proba(["c"]).tolist()
     assert isinstance(within.learner_._knowledge.graph.features, PagedTensor)
-
-
-def test_a_large_array_to_be_computed_is_mapped(tight):
-    place = storage()
-    assert isinstance(place.empty(3, 2), PagedTensor)
-    assert RoomFile(place).grow(10).tolist() == [0] * 10

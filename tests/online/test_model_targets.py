@@ -8,13 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.online.classifier import ContinualNodeClassifier
-from evergraph.online.labels import as_told
 
 IDS = ["a", "b", "c", "d"]
 X = np.eye(4, dtype=np.float32)
@@ -123,12 +120,3 @@ def test_what_does_not_apply_is_said() -> None:
     labels = torch.tensor([0, 1, 0, 1])
     with pytest.raises(DataError):
         model("labels").partial_fit(Data(x=torch.eye(4), y=labels, edge_index=None))
-
-
-@settings(max_examples=10)
-@given(st.lists(st.none() | st.lists(st.sampled_from("xyz"), unique=True), max_size=6))
-def test_lists_come_through_as_they_are(rows: list[list[str] | None]) -> None:
-    expected = [None if row is None else sorted(row) for row in rows]
-    for taken in (rows, [None if row is None else tuple(row) for row in rows]):
-        found = as_told("labels", taken, len(rows))
-        assert [None if row is None else sorted(row) for row in found] == expected  # type: ignore[arg-type]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
 
@@ -12,15 +10,7 @@ from evergraph.online.delta import Delta
 from evergraph.online.heads import AnalyticHead, FusedHead, ReplayHead, TargetHead
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.pieces import Packing, packed, whole
-
-
-def repacked(one: OnlineLearner) -> OnlineLearner:
-    found = one.packed()
-    assert found is not None
-    other = OnlineLearner.from_parameters(json.loads(json.dumps(one.parameters)))
-    arrays = {name: value.clone() for name, value in whole(found.arrays).items()}
-    other.restore(arrays, json.loads(json.dumps(found.about)))
-    return other
+from histories import repacked
 
 
 def path() -> OnlineLearner:

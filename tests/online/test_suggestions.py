@@ -147,15 +147,3 @@ def test_few_doubts_are_asked_for_where_few_nodes_may_be_chosen(monkeypatch):
     ((node, gain),) = chosen(shares_of(graph), np.arange(61), ask, 1, known=np.zeros(61, bool))
     assert (node, gain) == (0, pytest.approx(0.5 * (1 / 21 + 10)))
     assert sorted(asked) == list(range(21))  # nothing of the pairs
-
-
-def test_asking_changes_no_bit():
-    model, twin = learner(), learner()
-    for one in (model, twin):
-        one.apply(two_stars(["x", None, None, "y", None, None]))
-    before = model.suggest(3)
-    assert model.suggest(3) == before
-    for one in (model, twin):
-        one.apply(Delta(late=((before[0].id, "x"),)))
-    state = twin.state()
-    assert all(torch.equal(value, state[name]) for name, value in model.state().items())

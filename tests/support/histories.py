@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import torch
 from hypothesis import strategies as st
 
 from evergraph.core.seeding import seeded
 from evergraph.online.delta import Delta
+from evergraph.online.learner import OnlineLearner
+from evergraph.online.pieces import whole
 
 
 class Ledger:
@@ -108,3 +111,14 @@ def histories(draw: st.DrawFn, *, related: bool = False) -> History:
         ledger.apply(delta)
         deltas.append(delta)
     return History(ledger.undirected, deltas, ledger)
+
+
+def repacked(one: OnlineLearner) -> OnlineLearner:
+    """Return a learner without places of forgotten nodes, the same one where there are none."""
+    found = one.packed()
+    if found is None:
+        return one
+    other = OnlineLearner.from_parameters(json.loads(json.dumps(one.parameters)))
+    arrays = {name: value.clone() for name, value in whole(found.arrays).items()}
+    other.restore(arrays, json.loads(json.dumps(found.about)))
+    return other

@@ -313,6 +313,12 @@ class GrowingGraph:
         listed[listed.clone()] = torch.from_numpy(found)
         return listed
 
+    def edges(self) -> Tensor:
+        """Return all entries, sources above targets.  int64 [2, entries]"""
+        indptr, sources = self._into.rows(np.arange(self.num_nodes))
+        targets = np.repeat(np.arange(self.num_nodes), np.diff(indptr))
+        return torch.from_numpy(np.stack([sources, targets]).astype(np.int64))
+
     def degrees(self, nodes: Tensor) -> Tensor:
         """Return from how many each of some nodes gathers.  int64 [nodes]"""
         return torch.from_numpy(self._into.lengths(nodes.numpy()))

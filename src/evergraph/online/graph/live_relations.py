@@ -221,7 +221,7 @@ class LiveRelations:
         first = torch.cat([self.touched, self.gatherers(self._other)]).unique()
         self._near.tensor[first] = self.product(first, self._sent.tensor, hop=1)
         second = torch.cat([self.touched, self.gatherers(first)]).unique()
-        nodes = torch.cat([self._other, first, second]).unique()
+        nodes: Tensor = torch.cat([self._other, first, second]).unique()
         parts = (
             self._codes(nodes),
             unit_rows(self._near.tensor[nodes]),
