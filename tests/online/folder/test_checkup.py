@@ -26,6 +26,7 @@ from evergraph.online.folder.markers import (
     with_check,
 )
 from evergraph.online.folder.snapshot import read_snapshot, remove_snapshot
+from evergraph.tables.scheme import BooleanEncoder, Column, Scheme
 from stand_in import write_snapshot
 
 GIVEN = {"head": {"name": "auto", "width": 16, "codes": 4}}
