@@ -83,6 +83,15 @@ def test_one_name_twice_is_refused() -> None:
     assert resolver.names() == ["dot", "square"]
 
 
+def test_a_sub_class_does_not_inherit_aliases() -> None:
+    """Who derives a part of his own from one of ours need not think of its other names."""
+    resolver = shapes()
+    square = resolver.resolve("box")
+    far = resolver.register(type("Far", (square,), {"name": "far"}))
+    assert resolver.resolve("far") is far
+    assert resolver.resolve("box") is square
+
+
 def cell(resolver: Resolver[Shape], *, module: str, aliases: tuple[str, ...]) -> type[Shape]:
     """Define a class as a notebook's cell does, each time it is run."""
     made = type("Star", (Shape,), {"name": "star", "aliases": aliases, "__module__": module})

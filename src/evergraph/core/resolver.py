@@ -48,7 +48,8 @@ did you mean 'side'? it takes side
         A class that is defined again, as by a notebook's cell that is run twice, replaces itself.
         """
         name: str = cls.name  # type: ignore[attr-defined]
-        aliases: tuple[str, ...] = getattr(cls, "aliases", ())
+        # Its own ones: a sub-class of a part must not claim what its parent is called besides.
+        aliases: tuple[str, ...] = vars(cls).get("aliases", ())
         for taken in (name, *aliases):
             known = self._known(taken)
             if known is not None and _definition(known) != _definition(cls):
