@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from evergraph.closed_form import ViewFeatures
+from evergraph.closed_form import mixture as module
 from evergraph.closed_form.fusing import SHARPNESS
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.datasets import load
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.methods import Auto, load_learner
-from evergraph.methods import auto as module
 from evergraph.nn import GCN, RandomFeatures
 from evergraph.streams import GraphStream, Task
 from evergraph.streams.task import Lease
@@ -439,9 +439,10 @@ def test_the_head_is_heads_times_their_weights(small_graph: Graph) -> None:
     learner.solve()
     head = learner.backbone.head
     assert head is not None
+    told = learner.statistics_, learner.probes_, learner.probes_.rows()
     heads = [
         module.balanced_ridge(s, strength).float()
-        for s, strength in zip(learner.statistics_, learner._strengths(), strict=True)
+        for s, strength in zip(learner.statistics_, learner._mixing().strengths(*told), strict=True)
     ]
     pairs = list(zip(head.weight.detach().split(48, dim=1), heads, strict=True))
     weights = [float((part * each.t()).sum() / each.square().sum()) for part, each in pairs]

@@ -228,6 +228,10 @@ class Probes:
         rank = torch.arange(len(order)) - starts[labels[order]]
         return order[rank < self.per_class]
 
+    def first(self, per_class: int) -> Tensor:
+        """Return the places of so many of each class.  int64"""
+        return Probes(per_class)._first(self.nodes_, self.labels_)
+
     def rows(self) -> ViewRows:
         """Return what views see of them."""
         codes, relations, shape = (

@@ -9,15 +9,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from evergraph.closed_form import ClassStatistics, LandmarkFeatures, ViewFeatures
 from evergraph.closed_form.counting import count_views
-from evergraph.closed_form.fusing import SHARPNESS, Probes, fused_weights, mixture_loss
+from evergraph.closed_form.fusing import Probes
 from evergraph.closed_form.guesses import PLENTY, certain
 from evergraph.closed_form.landmarks import Landmarks, column_weights
 from evergraph.closed_form.ledger import PARTS, Entries, LearnedNodes, check_held
-from evergraph.closed_form.ridge import balanced_ridge, choose_regularisation
+from evergraph.closed_form.mixture import FUSINGS, Mixing
 from evergraph.closed_form.view_features import fit_into, probes_within
 from evergraph.closed_form.views import ViewRows
 from evergraph.core.checks import check_choice, check_integer
@@ -37,15 +36,8 @@ from evergraph.training.learner import part_of
 
 logger = logging.getLogger(__name__)
 
-# With few labels the strongest are chosen, see docs/decisions/0082.
-LADDER = (100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
-# The regularisation is chosen on the first features alone: cheap at any width.
-CHOICE_WIDTH = 512
-# Scores of held-back nodes that are looked at together: nodes x classes x views.
-MOST_SCORES = 1 << 26
 LANDMARK_SHARE = 0.4  # of ``keep``
 REFRESHES = ("none", "embeddings")
-FUSINGS = ("fitted", "shares", "equal")
 OBJECTIVES = ("balanced", "plain")
 
 Seen = tuple[ViewRows, dict[str, tuple[Entries, Tensor]]]
@@ -259,8 +251,8 @@ class Auto(WholeTaskLearner):
         """Return other nodes with the classes they are surely of, weighing as these do."""
         train, classes = self.ledger_.part("train"), self._check_learned().num_classes
         scores = self.backbone.eval()(seen, others.to(seen.hops.device))
-        scores = scores.masked_fill(~self._met().to(scores.device), -torch.inf)
         counts = torch.bincount(train.labels, minlength=classes)
+        scores = scores.masked_fill((counts == 0).to(scores.device), -torch.inf)
         places, labels = certain(scores.softmax(1), counts)
         weights = torch.zeros(classes).index_add_(0, train.labels, train.weights) / counts
         return Entries(ids[others[places]], labels, weights[labels])
@@ -335,106 +327,27 @@ class Auto(WholeTaskLearner):
         """Set heads and mixture from statistics and probes, if anything has changed."""
         if self._solved:
             return
-        space = self._check_learned()
         for statistics in self.statistics_:
-            statistics.grow(space.num_classes)
-        heads = [
-            balanced_ridge(statistics, strength, balanced=self._balanced).float()  # [m, classes]
-            for statistics, strength in zip(self.statistics_, self._strengths(), strict=True)
-        ]
-        scores = self._probe_scores(heads)
-        bare = [place for place, view in enumerate(self.backbone.parsed) if not view.codes]
-        head = self.backbone.head
+            statistics.grow(self._check_learned().num_classes)
+        rows = self._with_codes(self.probes_.rows())
+        found = self._mixing()(self.statistics_, self.probes_, rows)
+        backbone, head = self.backbone, self.backbone.head
         assert head is not None
-        coded, self.error_ = self._mixture(scores, [*range(len(heads))])
-        plain = self._mixture(scores, bare)[0] if bare else coded.new_zeros(0)
-        heads = [pad(head, (0, 0, 0, self.backbone.width - len(head))) for head in heads]
-        head.weight.data = _side_by_side(heads, coded)
-        if bare:
-            self.backbone.bare = _side_by_side([heads[place] for place in bare], plain)
-        self.sharpness_ = torch.stack([plain.sum(), coded.sum()]).float().cpu()
+        head.weight.data = found.side_by_side(backbone.width)
+        if bare := [place for place, view in enumerate(backbone.parsed) if not view.codes]:
+            backbone.bare = found.bare_side_by_side(bare, backbone.width)
+        self.sharpness_ = torch.stack([found.bare.sum(), found.weights.sum()]).float().cpu()
+        self.error_ = found.error
         self._solved = True
-        self._log(coded)
-
-    @property
-    def _balanced(self) -> bool:
-        return self.objective == "balanced"
-
-    def _log(self, weights: Tensor) -> None:
-        shares = (100 * weights / weights.sum().clamp_min(1e-12)).tolist()
-        told = zip(self.backbone.views, shares, strict=True)
+        shares = (100 * found.weights / found.weights.sum().clamp_min(1e-12)).tolist()
+        told = zip(backbone.views, shares, strict=True)
         logger.debug("views: %s", ", ".join(f"{view} {share:.0f} %" for view, share in told))
 
-    def _strengths(self) -> list[float]:
-        """Return λ of every view: what errs least on the probes, by their first features."""
-        if not len(self.probes_):
-            return [0.01] * len(self.statistics_)
-        narrow = min(CHOICE_WIDTH, self.statistics_[0].width)
-        asked = count_views(
-            [ClassStatistics(narrow, device=self.device) for _ in self.statistics_],
-            self._with_codes(self.probes_.rows()),
-            self.probes_.labels_.to(self.device),
-            self._probe_weights().to(self.device),
-            expand=self.backbone.expansion().narrowed(narrow),
-            resources=self.resources,
-        )
-        return [
-            choose_regularisation(statistics, probes, LADDER, balanced=self._balanced)
-            for statistics, probes in zip(self.statistics_, asked, strict=True)
-        ]
-
-    def _probe_weights(self) -> Tensor:
-        """Return how much each probe counts: as the objective has classes.  float32 [probes]"""
-        labels = self.probes_.labels_
-        shares = torch.bincount(labels).float()[labels].reciprocal()
-        return shares if self._balanced else torch.ones_like(shares)
-
-    def _probe_scores(self, heads: list[Tensor]) -> Tensor:
-        """Return what every head says of every probe.  -> [probes, classes, heads]"""
-        rows = self._with_codes(self.probes_.rows())
-        said = [
-            torch.stack([f @ head for f, head in zip(block, heads, strict=True)], dim=2)
-            for block in self.backbone.features(rows)
-        ]
-        nothing = torch.empty(0, heads[0].shape[1], len(heads), device=self.device)
-        return torch.cat(said) if said else nothing
-
-    def _mixture(self, scores: Tensor, views: list[int]) -> tuple[Tensor, float]:
-        """Return the weights of some views, and how badly their mixture explains the probes."""
-        space, probes = self._check_learned(), self.probes_
-        few = self._few(scores.shape[1] * len(views))
-        asked, labels = scores[few][:, :, views], probes.labels_[few]
-        allowed = space.allowed(space.task_of(labels))
-        met = self._met()
-        if not bool(met.all()):
-            allowed = met.expand(len(labels), -1) if allowed is None else allowed & met
-        told = slice(0) if self.fusing == "equal" else slice(None)
-        weights = fused_weights(
-            asked[told], labels[told], balanced=self._balanced,
-            allowed=None if allowed is None else allowed[told],
+    def _mixing(self) -> Mixing:
+        return Mixing(
+            self.backbone.expansion(), self._check_learned(), self.objective == "balanced",
+            self.fusing, self.resources,
         )  # fmt: skip
-        if self.fusing == "shares":
-            weights = SHARPNESS * weights / weights.sum().clamp_min(1e-12)
-        if not len(labels):
-            return weights, math.inf
-        return weights, mixture_loss(
-            asked, labels, weights, allowed=allowed, balanced=self._balanced
-        )
-
-    def _met(self) -> Tensor:
-        """Return which classes have a node left: of a forgotten one nothing is said.  [classes]"""
-        met = self.statistics_[0].counts_.cpu() > 0
-        met[self.probes_.labels_] = True
-        return met
-
-    def _few(self, values: int) -> Tensor:
-        """Return as many probes of each class as can be looked at together."""
-        most = max(MOST_SCORES // max(values, 1), 1)
-        if len(self.probes_) <= most:
-            return torch.arange(len(self.probes_))
-        classes = int(self.probes_.labels_.unique().numel())
-        few = Probes(max(most // classes, 1))
-        return few._first(self.probes_.nodes_, self.probes_.labels_)
 
     @torch.no_grad()
     def forget(self, ids: Tensor, graph: Graph, *, known_as: Tensor | None = None) -> None:
@@ -576,9 +489,3 @@ class Auto(WholeTaskLearner):
         self.ledger_.restore(part_of(state, "ledger/"))
         self.sharpness_ = state["sharpness"]
         self._solved = True
-
-
-def _side_by_side(heads: list[Tensor], weights: Tensor) -> Tensor:
-    """Return heads times their weights.  [m, classes] each -> [classes, heads x m]"""
-    pairs = zip(heads, weights.float(), strict=True)
-    return torch.cat([(head * weight).t() for head, weight in pairs], dim=1).contiguous()
