@@ -159,7 +159,7 @@ def deep_json(_: int, __: int) -> Prepared:
 BODIES: dict[str, Callable[[int, int], Prepared]] = {
     "large predictions": large_predictions,
     "30 MB of JSON": partial(refused_at_their_end, 30_000_000),
-    "2 MB of JSON": partial(refused_at_their_end, 2_000_000),  # as much as is taken
+    "1 MB of JSON": partial(refused_at_their_end, 1_000_000),  # as much as is taken
     "look-ups": small_deltas,
     "dictionary bombs": dictionary_bombs,
     "truncated Arrow": truncated_arrow,

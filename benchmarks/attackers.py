@@ -250,7 +250,7 @@ ATTACKS: dict[str, Callable[[Attack], Awaitable[None]]] = {
     "unread answers": unread,
     "large predictions": bodies(4),
     "30 MB of JSON": bodies(2),
-    "2 MB of JSON": bodies(2),
+    "1 MB of JSON": bodies(2),
     "look-ups": look_ups,
     "suggestions": suggestions,
     "dictionary bombs": bodies(4),

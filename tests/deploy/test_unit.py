@@ -10,17 +10,20 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 import torch
 
 from evergraph.online.delta import Delta
+from evergraph.online.folder.status import Replaying
 from evergraph.server.client import Client
+from evergraph.server.startup import Notifier, Starting
+from served import served
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 UNIT, TEMPLATE = DEPLOY / "evergraph.service", DEPLOY / "evergraph@.service"
@@ -126,50 +129,26 @@ def test_it_starts_is_killed_starts_again_and_stops(tmp_path: Path) -> None:
 
 
 def test_a_long_recovery_is_waited_for(tmp_path: Path) -> None:
-    import asyncio
-
-    from evergraph.online.folder.status import Replaying
-    from evergraph.server.startup import Notifier, Starting
-
-    manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    manager.bind(str(tmp_path / "notify"))
-    manager.settimeout(10)
-    over: list[bool] = []
+    over, heard = Event(), []
 
     def make(progress: Any) -> Any:
         progress(Replaying(1, 4, 1.0))
-        while not over:
-            time.sleep(0.01)
+        over.wait(30)
         raise ValueError
 
-    starting = Starting(make, notifier=Notifier(str(tmp_path / "notify"), watchdog=0.12))
-
-    async def live() -> list[str]:
-        messages = iter(["startup", "shutdown"])
-
-        async def receive() -> dict[str, str]:
-            name = next(messages)
-            if name == "shutdown":
-                await asyncio.sleep(0.2)
-                over.append(True)
-            return {"type": f"lifespan.{name}"}
-
-        async def send(_: object) -> None:
-            return None
-
-        await starting({"type": "lifespan"}, receive, send)
-        manager.setblocking(False)
-        heard = []
-        while True:
-            try:
-                heard.append(manager.recv(4096).decode())
-            except BlockingIOError:
-                return heard
-
-    heard = asyncio.run(live())
     waiting = "WATCHDOG=1\nEXTEND_TIMEOUT_USEC=60000000\nSTATUS=recovering: 1 of 4 deltas applied"
-    assert heard.count(waiting) >= 3
-    assert "STOPPING=1\nSTATUS=stopping" in heard
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(30)
+        notifier = Notifier(str(tmp_path / "notify"), watchdog=0.12)
+        with served(Starting(make, notifier=notifier)):
+            while heard.count(waiting) < 3:
+                heard.append(manager.recv(4096).decode())
+            over.set()
+        manager.setblocking(False)
+        with suppress(BlockingIOError):
+            while True:
+                heard.append(manager.recv(4096).decode())
     after = heard[heard.index("STOPPING=1\nSTATUS=stopping") + 1 :]
     assert set(after) <= {"WATCHDOG=1"}  # it lives until the end
     assert not any("READY" in line for line in heard)

@@ -11,19 +11,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arrow_bytes import stream
 from evergraph.core.errors import EvergraphError
 from evergraph.online.delta import Delta
 from evergraph.server.arrow import arrow_from_delta, delta_from_arrow
 
 NAMES = st.lists(st.text(min_size=1, max_size=8), unique=True, min_size=1, max_size=5)
 NUMBERS = st.lists(st.integers(-(2**63), 2**63 - 1), unique=True, min_size=1, max_size=5)
-
-
-def stream(columns: dict[str, Any], **options: Any) -> bytes:
-    table, sink = pa.table(columns), pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, **options) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
 
 
 @given(st.one_of(NAMES, NUMBERS), st.integers(1, 4), st.booleans(), st.randoms())

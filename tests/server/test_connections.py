@@ -83,7 +83,7 @@ def ended(line: socket.socket) -> bytes:
 
 
 def test_slow_heads_and_silence_keep_nobody_out(serve: Serve) -> None:
-    app = serve(header_seconds=2.0)
+    app = serve(header_seconds=1.0)
     slow = [app.connect() for _ in range(200)]
     for line in slow[100:]:
         line.sendall(ASK[:9])

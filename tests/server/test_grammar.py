@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from copy import deepcopy
 from random import Random, SystemRandom
 from typing import Any
@@ -18,6 +20,7 @@ import pytest
 import torch
 from fastapi.testclient import TestClient
 
+from arrow_bytes import stream
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
@@ -137,10 +140,7 @@ class Grammar:
                       pa.array([True] * rows),
                       pa.array(["x" * 2_000] * rows).dictionary_encode())  # fmt: skip
             table = table.set_column(place, name, draw.choice(values))
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as stream:
-            stream.write_table(table)
-        return bytes(sink.getvalue())
+        return stream(table)
 
 
 @pytest.fixture(scope="module")
@@ -221,15 +221,23 @@ HEADS = (
 )  # fmt: skip
 
 
-def told(port: int, sent: bytes) -> bytes:
+def told(port: int, every: list[bytes]) -> list[bytes]:
     """Return the beginning of what comes back, nothing where the other side hangs up or waits."""
-    with socket.create_connection(("127.0.0.1", port), 5) as connection:
-        try:
-            connection.sendall(sent)
-            connection.settimeout(0.3)
-            return connection.recv(4096)
-        except OSError:
-            return b""
+    with ExitStack() as opened:
+        lines = [
+            opened.enter_context(socket.create_connection(("127.0.0.1", port), 5)) for _ in every
+        ]
+        for line, sent in zip(lines, every, strict=True):
+            with suppress(OSError):
+                line.sendall(sent)
+        found, late = [b""] * len(lines), time.monotonic() + 3
+        while time.monotonic() < late and sum(map(bool, found)) < 2 * len(lines) / 3:
+            time.sleep(0.1)
+            for place, line in enumerate(lines):
+                line.settimeout(0.0)
+                with suppress(OSError):
+                    found[place] = found[place] or line.recv(4096)
+        return found
 
 
 def test_heads_that_are_none(
@@ -241,15 +249,15 @@ def test_heads_that_are_none(
     folder_seq = folder.seq
     url = live(create_app(folder, limits=Limits(seconds=2.0)))
     port, draw = int(url.rsplit(":", 1)[1]), Random(1)
+    every = [*HEADS]
     for head in HEADS:
         spoiled = bytearray(head)
         spoiled[draw.randrange(min(len(spoiled), 60))] ^= 1 << draw.randrange(8)
-        for sent in (head, bytes(spoiled)):
-            answer = told(port, sent)
-            assert not answer.startswith(b"HTTP/1.1 5") or answer[9:12] == b"503", (
-                sent[:80],
-                answer,
-            )
+        every.append(bytes(spoiled))
+    answers = told(port, every)
+    for sent, answer in zip(every, answers, strict=True):
+        assert not answer.startswith(b"HTTP/1.1 5") or answer[9:12] == b"503", (sent[:80], answer)
+    assert any(answer.startswith(b"HTTP/1.1 400") for answer in answers)
     assert folder.seq == folder_seq
     assert httpx.get(f"{url}/healthz").status_code == 200
     assert httpx.post(f"{url}/v1/deltas", json=first).status_code == 200

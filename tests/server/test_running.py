@@ -87,7 +87,7 @@ def huge_bodies_are_refused_unread(pid: int, port: int) -> None:
         connection.request("POST", "/v1/deltas", parts, headers, encode_chunked=chunked)
         answer = connection.getresponse()
         assert answer.status == 413
-        assert "at most 2000000 bytes" in json.loads(answer.read())["error"]
+        assert "at most 1000000 bytes" in json.loads(answer.read())["error"]
         connection.close()
     assert psutil.Process(pid).memory_info().rss - before < 80_000_000
 

@@ -120,22 +120,20 @@ def test_a_recovery_is_left_at_once(asks: bool) -> None:
 
 
 def test_a_learner_that_takes_no_changes_is_not_ready(
-    serve: Any, first: Any, monkeypatch: pytest.MonkeyPatch
+    lasting: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = serve()
-    assert client.post("/v1/deltas", json=first).status_code == 200
-    assert client.get("/readyz").json() == {"status": "ready"}
-    path = client.folder.path
+    assert lasting.get("/readyz").json() == {"status": "ready"}
+    path = lasting.folder.path
     why = f"{path}/journal.sqlite: the disk failed ({path})"
-    stopped = replace(client.folder.status(), stopped=why)
-    monkeypatch.setattr(client.folder, "status", lambda: stopped)
-    answer = client.get("/readyz")
+    stopped = replace(lasting.folder.status(), stopped=why)
+    monkeypatch.setattr(lasting.folder, "status", lambda: stopped)
+    answer = lasting.get("/readyz")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
     told = {"status": "stopped", "why": f"journal.sqlite: the disk failed ({path.name})"}
     assert answer.json() == told
-    assert client.get("/healthz").status_code == 200
+    assert lasting.get("/healthz").status_code == 200
     monkeypatch.undo()
-    assert client.get("/readyz").status_code == 200
+    assert lasting.get("/readyz").status_code == 200
 
 
 def test_a_process_answers_while_it_recovers_and_stops_at_once(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 import torch
 from fastapi.testclient import TestClient
 
+from arrow_bytes import stream
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
@@ -77,10 +77,8 @@ def test_a_class_is_refused_in_one_sentence(tmp_path: Path) -> None:
 
 
 def test_minus_one_is_a_number_where_nodes_have_numbers(tmp_path: Path) -> None:
-    sink, table = pa.BufferOutputStream(), pa.table({"id": ["a"], "label": [-1], "f": [2.0]})
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    found = read_delta(bytes(sink.getvalue()), model="delta", kind=ARROW, most=9)
+    sent = stream({"id": ["a"], "label": [-1], "f": [2.0]})
+    found = read_delta(sent, model="delta", kind=ARROW, most=9)
     targets = {"head": {"name": "targets", "kind": "numbers"}}
     for given, label in ((targets, -1), (None, None)):
         with LearnerFolder.of(tmp_path / str(label), given) as folder:

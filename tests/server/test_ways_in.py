@@ -20,6 +20,7 @@ import pytest
 import torch
 
 import evergraph as eg
+from arrow_bytes import stream
 from evergraph.core.errors import EvergraphError
 from evergraph.datasets.importing.importing import import_graph
 from evergraph.online.folder.learner_folder import LearnerFolder
@@ -247,20 +248,13 @@ class HttpArrow(Http):
     """A service that is sent tables of Arrow."""
 
     def body(self, nodes: pd.DataFrame, edges: pd.DataFrame) -> dict[str, Any]:
-        sent = b"".join(_stream(Arrow.held(part)) for part in (nodes, edges) if len(part))
+        sent = b"".join(stream(Arrow.held(part)) for part in (nodes, edges) if len(part))
         kind = {"Content-Type": "application/vnd.apache.arrow.stream"}
         return {"content": sent, "headers": kind}
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
     return {name: None if value != value else value for name, value in row.items()}
-
-
-def _stream(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
 
 
 WAYS = (

@@ -146,7 +146,7 @@ def serve_command(
     plugins: Plugins = [],
     body_limit: str = typer.Option("32MB", help="The largest request body."),
     json_limit: str = typer.Option(
-        "2MB", help="The largest body of JSON: while one is read nobody else is answered."
+        "1MB", help="The largest body of JSON: while one is read nobody else is answered."
     ),
     rate: float = typer.Option(10_000.0, help="Requests per second, per token or address."),
     timeout: float = typer.Option(30.0, help="Seconds a request may take."),

@@ -102,14 +102,16 @@ class Client:
         return done
 
     def predict(self, ids: Sequence[NodeId], *, after: int = 0) -> list[dict[str, Any]]:
-        """Return the predictions for nodes, in their order.
+        """Return the predictions for nodes, in their order; many are asked for some at a time.
 
         after: the ``seq`` of a change that they must know; whoever has just made one, and asks a
         process that only reads, reads what it wrote.
         """
         path = f"/v1/predictions?after={after}" if after else "/v1/predictions"
-        answer = self._ask(path, json.dumps({"ids": list(ids)}).encode(), JSON, {})
-        found: list[dict[str, Any]] = answer["predictions"]
+        found: list[dict[str, Any]] = []
+        for start in range(0, len(ids), IDS):
+            some = json.dumps({"ids": list(ids[start : start + IDS])}).encode()
+            found += self._ask(path, some, JSON, {})["predictions"]
         return found
 
     def every_id(self) -> list[NodeId]:

@@ -35,7 +35,7 @@ class Limits:
     """
 
     body: int = 32_000_000
-    json: int = 2_000_000
+    json: int = 1_000_000
     rate: float = 10_000.0
     burst: int = 20_000
     guesses: float = 10.0
