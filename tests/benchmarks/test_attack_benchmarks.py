@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,12 +10,6 @@ import pytest
 
 pytest.importorskip("uvicorn", reason="uvicorn is not installed")
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture
-def load(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.syspath_prepend(str(ROOT))
-    return lambda name: importlib.import_module(f"benchmarks.{name}")
 
 
 def row(bench, *, wait: float = 0.01, wrong=None, grown: int = 0, delta=0.1, same=True):

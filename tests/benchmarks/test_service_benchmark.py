@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,9 +11,8 @@ pytest.importorskip("uvicorn", reason="uvicorn is not installed")
 
 
 @pytest.mark.slow
-def test_every_stretch_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2]))
-    service = importlib.import_module("benchmarks.service")
+def test_every_stretch_is_answered(load: Any, tmp_path: Path) -> None:
+    service = load("service")
     size = service.Size(nodes=200, idle=0.2, loaded=1.0, rush=0.3)
     rows = service.measure(size, tmp_path / "learner")
     assert len(rows) == 5
@@ -25,10 +24,9 @@ def test_every_stretch_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.slow
-def test_a_delta_and_everything_again_end_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2]))
-    retraining = importlib.import_module("benchmarks.retraining")
-    measure = importlib.import_module("benchmarks.measure")
+def test_a_delta_and_everything_again_end_alike(load: Any) -> None:
+    retraining = load("retraining")
+    measure = load("measure")
     [table] = retraining.main(measure.Options(quick=True))
     ours, again, _ = (row[-1] for row in table.rows)
     assert ours == again

@@ -142,7 +142,7 @@ def test_domains_arrive_by_time(tmp_path: Path, evergraph: Evergraph) -> None:
         write_graph(tmp_path / f"{name}.npz")
     done = evergraph(
         "run", "--dataset", "joined", "--set", 'dataset.parts=["a.npz", "b.npz"]', "--by", "time",
-        "--epochs", "1", "--device", "cpu", "--json",
+        "--method", "slda", "--device", "cpu", "--json",
     )  # fmt: skip
     result = json.loads(done.stdout)
     assert result["config"]["stream"]["by"] == "time"
@@ -348,6 +348,6 @@ def test_an_empty_class_a_class_of_one_and_no_edges_are_learned_around(
 ) -> None:
     labels = np.array([0] * 20 + [2] * 19 + [3] * 20 + [4], dtype=np.int16)  # no 1, a single 4
     path = write_graph(tmp_path / "odd.npz", y=labels, edge_index=np.zeros((2, 0), np.int32))
-    done = evergraph("run", "--dataset", str(path), "--epochs", "1", "--json")
+    done = evergraph("run", "--dataset", str(path), "--method", "slda", "--json")
     assert "classes [4] have fewer than 3 nodes (min_class_size) and are dropped" in done.stderr
     assert json.loads(done.stdout)["dataset"]["task_classes"] == [[0, 2]]

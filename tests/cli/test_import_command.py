@@ -31,7 +31,7 @@ def test_import_then_info_then_run(call: Any, tables: tuple[str, str]) -> None:
     assert report["entries"] == 2 * (150 - report["loops"] - report["doubles"])
     facts = json.loads(call("info", "g", "--verify", "--json")[0])
     assert facts["edges"] == facts["edges_both_ways"] == report["entries"]
-    out, _ = call("run", "--dataset", "g", "--epochs", "2", "--budget", "5", "--json")
+    out, _ = call("run", "--dataset", "g", "--method", "slda", "--json")
     assert len(json.loads(out)["accuracy_matrix"][0]["local"]["plain"]) == 2  # tasks
 
 

@@ -110,23 +110,23 @@ def test_what_is_listed_is_on_its_page(entry: dict[str, Any]) -> None:
 
 
 @pytest.fixture
-def printed(tmp_path: Path, real: Callable[[str], Path]) -> Callable[[str], str]:
+def printed(
+    tmp_path: Path, real: Callable[[str], Path], call: Callable[..., tuple[str, str]],
+    learned_here: None,
+) -> Callable[[str], str]:  # fmt: skip
     """Run a command of a page in a folder of its own, and return what it prints."""
 
     def run(command: str) -> str:
         words = shlex.split(command)
         graphs = [str(real(GRAPHS[word])) if word in GRAPHS else word for word in words]
-        program = ["-m", "evergraph.cli.app"] if words[0] == "evergraph" else [str(ROOT / words[1])]
-        rest = graphs[1:] if words[0] == "evergraph" else graphs[2:]
+        if words[0] == "evergraph":
+            return "".join(call(*graphs[1:]))  # progress is told on stderr
         done = subprocess.run(
-            [sys.executable, *program, *rest],
-            cwd=tmp_path,
-            env=os.environ | {"COLUMNS": "200"},
-            capture_output=True,
-            text=True,
-        )
+            [sys.executable, str(ROOT / words[1]), *graphs[2:]],
+            cwd=tmp_path, env=os.environ | {"COLUMNS": "200"}, capture_output=True, text=True,
+        )  # fmt: skip
         assert done.returncode == 0, done.stderr
-        return done.stdout + done.stderr  # where progress is told
+        return done.stdout + done.stderr
 
     return run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,10 @@ import torch
 
 from evergraph.core.errors import ResultsError
 from evergraph.experiments import runner
-from evergraph.experiments.bench import benchmark, pool
+from evergraph.experiments.bench import pool
 from evergraph.experiments.bench.benchmark import BenchEvent, open_bench, run_bench
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.bench.pool import (
-    Event,
     default_workers,
     environment_of_workers,
     threads_of,
@@ -109,15 +108,8 @@ def test_results_are_never_overwritten(learned: Any) -> None:
         open_bench(other, out=learned.out, resume=True)
 
 
-def run_here(work: Sequence[Work], *, workers: int, on_event: Callable[[Event], None]) -> None:
-    """Stand in for the pool: another place to run things is one function."""
-    for unit in work:
-        failure = learn(unit).failure
-        on_event(Event("failed" if failure else "done", unit, failure=failure))
-
-
 def test_broken_data_and_a_killed_worker_are_rows_and_the_rest_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     broken = tmp_path / "broken.npz"
     broken.write_bytes(b"PK")
@@ -150,7 +142,7 @@ def test_broken_data_and_a_killed_worker_are_rows_and_the_rest_goes_on(
     learned_before = json.loads((folder / "seed-0" / "progress.json").read_text())["reports"]
     events: list[BenchEvent] = []
     resumed = open_bench(config, out=tmp_path / "out", resume=True)
-    monkeypatch.setattr(benchmark, "run_work", run_here)
+    request.getfixturevalue("learned_here")
     rows = run_bench(resumed, workers=1, on_event=events.append)
     assert [row.failure is None for row in rows] == [False, False, True, True]
     assert not (folder / "failure.json").exists()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evergraph.core.errors import ConfigurationError, ResultsError, UnknownNameError
+from evergraph.core.errors import ConfigurationError, ResultsError
 from evergraph.experiments.bench.benchmark import open_bench
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.bench.jobs import Job, check_folder, check_jobs, expand
@@ -193,11 +193,6 @@ def test_a_bench_that_cannot_run_is_refused_before_anything_is_written(
     with pytest.raises(ConfigurationError, match=message):
         open_bench(bench(**values), out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_unknown_benches_are_listed() -> None:
-    with pytest.raises(UnknownNameError, match="unknown bench 'quik': did you mean 'quick'"):
-        read_bench("quik")
 
 
 def test_a_strangers_folder_is_refused(tmp_path: Path) -> None:

@@ -1,14 +1,16 @@
-"""From a configuration to a backbone: each is given the parts it takes."""
+"""From a configuration to its parts, and what of a graph they do not look at."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+import torch
 
 from evergraph.core.errors import ConfigurationError
-from evergraph.experiments.build import build_backbone, build_learner, resolved
+from evergraph.experiments.build import build_backbone, build_learner, resolved, say_unseen
 from evergraph.experiments.config import RunConfig
+from evergraph.graphs import Graph, NodeTypes, Relations
 from evergraph.methods import Analytic
 from evergraph.nn import GCN, PDGNN, RandomFeatures
 
@@ -65,3 +67,40 @@ def test_what_no_part_is_called_is_refused() -> None:
     section = {"name": "random-features", "depth": 2}
     with pytest.raises(ConfigurationError, match="depth"):
         build_backbone(config_of("analytic", backbone=section))
+
+
+EDGES = torch.tensor([[0, 1], [1, 2]])
+GRAPH = (
+    Graph.from_edges(
+        EDGES, features=torch.eye(3), labels=torch.tensor([0, 1, 0]), weights=torch.ones(2) * 2
+    )
+    .with_relations(Relations.of(EDGES, torch.tensor([0, 0]), ("cites",), nodes=3))
+    .with_types(NodeTypes(("paper",), torch.zeros(3).short()))
+)
+
+
+@pytest.mark.parametrize(
+    ("values", "unseen"),
+    [
+        ({"method": "auto"}, ""),
+        ({"method": "tem"}, "relations and types of nodes"),
+        ({"method": "tem", "topology": "h2gcn"}, "weights of edges and relations and types"),
+        ({"method": "joint", "backbone": "gat"}, "weights of edges and relations and types"),
+        (
+            {"method": "auto", "backbone": {"name": "view-features", "views": ["2"]}},
+            "relations and types of nodes are not looked at by auto on backbone view-features",
+        ),
+    ],
+)
+def test_it_is_said(
+    values: dict[str, object], unseen: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = resolved(RunConfig.of(values))
+    say_unseen(config, GRAPH)
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == bool(unseen)
+    assert unseen in "".join(said)
+    caplog.clear()
+    plain = Graph.from_edges(EDGES, features=torch.eye(3), labels=torch.tensor([0, 1, 0]))
+    say_unseen(config, plain)
+    assert not caplog.records

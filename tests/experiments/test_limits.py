@@ -1,7 +1,8 @@
-"""Work that takes too long is stopped, and what would take as long with it."""
+"""Work that takes too long is stopped, and goes on with less where memory does not suffice."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -9,10 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from evergraph.core.resources import Resources
+from evergraph.experiments import runner
 from evergraph.experiments.bench import pool
+from evergraph.experiments.bench import worker as less
 from evergraph.experiments.bench.pool import TIME_LIMIT, Event, Limits, run_work
-from evergraph.experiments.bench.worker import Ending, Work
+from evergraph.experiments.bench.worker import (
+    Ending,
+    Work,
+    ever_less,
+    is_out_of_memory,
+    learn,
+    with_less,
+)
+from evergraph.experiments.config import RunConfig
 
 
 @pytest.fixture
@@ -53,3 +66,91 @@ def test_what_is_left_when_time_is_up_neither_fails_nor_is_done() -> None:
         ("started", 0), ("done", 0), ("started", 1),
     ]  # fmt: skip
     assert told(Limits(until=time.monotonic()), "quick") == []
+
+
+CONFIG = RunConfig.of(
+    {
+        "dataset": {"name": "synthetic", "nodes": 120, "classes": 4, "features": 8},
+        "method": "finetune",
+        "training": {"epochs": 2},
+        "device": "cpu",
+    }
+)
+
+
+@pytest.fixture
+def with_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make believe that there is a GPU, which nothing is done on."""
+
+    def choose(name: str) -> torch.device:
+        return torch.device("cpu" if name == "cpu" else "cuda")
+
+    monkeypatch.setattr(less, "choose_device", choose)
+
+
+@pytest.mark.usefixtures("with_gpu")
+def test_a_gpu_that_is_too_small_gives_way_to_main_memory_and_then_to_the_cpu() -> None:
+    ways = list(ever_less(CONFIG.model_copy(update={"device": "auto"})))
+    assert [way.config.device for way in ways] == ["auto", "auto", "cpu", "cpu"]
+    assert [way.resources.on_gpu for way in ways] == [None, 0, None, None]
+    assert [way.resources.memory is None for way in ways] == [True, True, True, False]
+    assert len(list(ever_less(CONFIG))) == 2
+
+
+def test_what_is_kept_off_a_gpu_has_no_room_there() -> None:
+    assert Resources(on_gpu=0).left_on(torch.device("cuda")) == 0
+
+
+@pytest.mark.usefixtures("with_gpu")
+def test_it_goes_on_until_it_fits_and_says_so_once_each(caplog: pytest.LogCaptureFixture) -> None:
+    tried: list[str] = []
+
+    def do(config: RunConfig, resources: Resources) -> None:
+        tried.append(config.device)
+        if config.device != "cpu":
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+
+    with_less(CONFIG.model_copy(update={"device": "auto"}), do)
+    assert tried == ["auto", "auto", "cpu"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "finetune on synthetic: the GPU has too little memory: it goes on with the graph in main "
+        "memory",
+        "finetune on synthetic: the GPU still has too little memory: it goes on on the CPU",
+    ]
+
+
+def test_other_errors_and_the_last_lack_are_raised() -> None:
+    def fail(error: Exception) -> None:
+        def do(config: RunConfig, resources: Resources) -> None:
+            raise error
+
+        with_less(CONFIG, do)
+
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        fail(RuntimeError("shapes differ"))
+    with pytest.raises(MemoryError):
+        fail(MemoryError())
+    assert is_out_of_memory(RuntimeError("CUBLAS_STATUS_ALLOC_FAILED when calling"))
+
+
+def test_a_run_that_lacks_memory_after_a_task_ends_in_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, cut = tmp_path / "plain", tmp_path / "cut"
+    assert learn(Work(CONFIG.to_dict(), 0, plain)).failure is None
+    real, calls = runner.learn_seed, []
+
+    def once(opened: Any, seed: int) -> Any:
+        calls.append(opened.resources.memory)
+        if len(calls) > 1:
+            return real(opened, seed)
+        next(runner.learn_seed_by_task(opened, seed))
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr(runner, "learn_seed", once)
+    ending = learn(Work(CONFIG.to_dict(), 0, cut))
+    assert ending.failure is None
+    assert [limit is None for limit in calls] == [True, False]
+    assert any("large arrays in files" in note for note in ending.notes)
+    ours, theirs = (json.loads((f / "result.json").read_text()) for f in (cut, plain))
+    assert ours["accuracy_matrix"] == theirs["accuracy_matrix"]

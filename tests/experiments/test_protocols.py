@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 
-from evergraph.core.errors import UnknownNameError
 from evergraph.datasets import load
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.bench.jobs import expand
@@ -29,10 +28,6 @@ RUNNABLE = [n for n in protocols() if n != "ocgl" or "batch" in StreamConfig.mod
 @pytest.fixture(scope="module")
 def graph() -> Graph:
     return load("synthetic", nodes=120, classes=6, features=8, noise=0.3)
-
-
-def test_there_are_seven() -> None:
-    assert set(protocols()) == {"paper", "cglb", "puma", "delome", "tpp", "llm4gcl", "ocgl"}
 
 
 @pytest.mark.parametrize("name", protocols())
@@ -89,11 +84,6 @@ def test_a_name_alone_changes_nothing_and_says_so() -> None:
     assert config.stream.classes_per_task == 2
     assert "stream.classes_per_task is 2 and not 3" in departures(config)
     assert "stream.by is 'class' and not 'online'" in departures(RunConfig(protocol="ocgl"))
-
-
-def test_a_wrong_name_lists_those_there_are() -> None:
-    with pytest.raises(UnknownNameError, match="cglb"):
-        configured(RunConfig(), {"protocol": "clgb"})
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -228,7 +228,8 @@ def test_runs_learned_together_embed_every_graph_once(monkeypatch: pytest.Monkey
         return encode(self, graph)
 
     monkeypatch.setattr(EmbeddingCache, "encode", counted)
-    configs = [small(method=method) for method in ("finetune", "tem", "analytic")]
+    names = ("finetune", "tem", "analytic")
+    configs = [small(method=name, backbone=SMALLER.get(name)) for name in names]
     runs = open_together(configs, out=[None] * 3)
     complete_together(runs, observers=[None] * 3)
     assert len(embedded) == 3 + 3  # three tasks' own graphs, and everything after each task

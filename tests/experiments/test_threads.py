@@ -27,7 +27,7 @@ def graph() -> eg.Graph:
 
 @pytest.mark.parametrize(
     ("method", "settings"),
-    [("tem", FULL), ("joint", NETWORKS), ("er-gnn", FULL), ("analytic", WIDE), ("auto", VIEWS)],
+    [("tem", FULL), ("joint", NETWORKS), ("analytic", WIDE), ("auto", VIEWS)],
 )
 def test_a_run_is_the_same_with_any_number_of_threads(
     method: str, settings: dict[str, Any], graph: eg.Graph

@@ -21,6 +21,7 @@ from evergraph.core.plugins import load_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from evergraph.cli.learner_target import Target
     from evergraph.online.codecs.table_deltas import TableDeltas
@@ -28,21 +29,10 @@ if TYPE_CHECKING:
     from evergraph.tables.sources import Source
 
 SUMMED = (
-    "new_nodes",
-    "known_nodes",
-    "other_features",
-    "new_edges",
-    "known_edges",
-    "new_labels",
-    "changed_labels",
-    "forgotten",
-    "changed_weights",
-    "removed_edges",
-    "missing_edges",
-    "updated_nodes",
-    "missing_nodes",
-)
-
+    "new_nodes", "known_nodes", "other_features", "new_edges", "known_edges", "new_labels",
+    "changed_labels", "forgotten", "changed_weights", "removed_edges", "missing_edges",
+    "updated_nodes", "missing_nodes",
+)  # fmt: skip
 STREAM_COUNTS = ("lines", "known", "deltas", "new_nodes", "predicted", "right")
 
 
@@ -106,35 +96,42 @@ def ingest_command(
     {"label": [id, label]} or {"forget": id}. The same stream given again goes on where it ended.
     """
     within = {"memory_limit": memory_limit, "scratch": scratch, "ca": ca}
+    chosen = partial(parse_columns, columns, gaps=gaps, strict=strict)
+    learner = _Receiver(target, token_file, chosen, within)
     if stream is not None:
         if stream != "-" or sync or any(given is not None for given in (nodes, edges, forget)):
             raise ConfigurationError(
                 f"a stream is given as - and alone, without tables, not as {stream!r} with others"
             )
         way = {"batch": batch, "every": seconds_of(every), "prefix": key_prefix}
-        way["skip_known"] = skip_known
         load_plugins(plugins)
-        chosen = partial(parse_columns, columns, gaps=gaps, strict=strict)
-        _ingest_stream(target, way, token_file, chosen, as_json, within)
+        _ingest_stream(learner, way | {"skip_known": skip_known}, as_json)
         return
     try:
         load_plugins(plugins)
-        chosen = partial(parse_columns, columns, gaps=gaps, strict=strict)
         tables: list[Source | None] = [None, None]
         if nodes or edges:
             tables = tables_of(
                 nodes, edges, database=database, delimiter=delimiter, decimal=decimal
             )
         intake = _Intake(sync, allow_emptying, unknown_edges)
-        reading = {"forget": forget, "batch": batch, "integers": integers}
-        done = _ingest(target, tables, reading, token_file, chosen, within, intake)
+        if tables == [None, None] and (sync or forget is None):
+            needed = "ingest needs --nodes, --edges, --forget or a stream -, and none was given"
+            raise ConfigurationError("--sync needs --nodes, --edges or both" if sync else needed)
+        gone: str | list[str | int] = [] if forget is None else forget
+        if forget is not None and Path(forget).is_file():
+            gone = read_ids(forget, integers=integers)
+        reading = {"forget": gone, "batch": batch, "integers": integers}
+        done = _ingest(learner, tables, reading, intake)
     except KeyboardInterrupt:
         typer.echo("interrupted: give the same command again to go on", err=True)
         raise typer.Exit(130) from None
     if done["other_features"]:
         left = f"the features of {_many(done['other_features'], 'known node')} were left"
         say(tables[0], f"{left} as the learner has them: 'update' in a column 'op' changes them")
-    _say_missing(tables[0], tables[1], done)
+    for place, what, change in ((1, "edge", "remove"), (0, "node", "update")):
+        if missing := done[f"missing_{what}s"]:
+            say(tables[place], f"{_many(missing, what)} to {change}: the learner has no such")
     if as_json:
         print_json(done)
     else:
@@ -144,24 +141,56 @@ def ingest_command(
         typer.echo(_summary(done))
 
 
-def _ingest_stream(
-    target: str,
-    way: dict[str, Any],
-    token_file: Path | None,
-    chosen: Callable[[], Columns],
-    as_json: bool,
-    within: dict[str, Any],
-) -> None:
-    """Take in standard input, and say what it was.
+@dataclass(frozen=True)
+class _Receiver:
+    """The learner that is to take something in.
 
-    way: of ``LineStream``; within: limit and scratch of a folder, authority of a service
+    Attributes:
+        target, token_file: as typed.
+        chosen: makes what was typed of columns, which takes torch.
+        within: limit and scratch of a folder, authority of a service.
     """
+
+    target: str
+    token_file: Path | None
+    chosen: Callable[[], Columns]
+    within: dict[str, Any]
+
+    def opened(self, given: dict[str, Any] | None = None) -> AbstractContextManager[Target]:
+        """Open it to write; given: parameters of one that is to be made."""
+        how: dict[str, Any] = {"token_file": self.token_file, "given": given, **self.within}
+        return opened(self.target, scope="write", **how)
+
+    def if_new(self, kind: str) -> dict[str, Any] | None:
+        """Return what a learner is made with whose folder is not there yet."""
+        if kind == "class" or "://" in self.target or Path(self.target).exists():
+            return None
+        return {"head": {"name": "targets", "kind": kind}}
+
+    def columns(self) -> Columns | Scheme | None:
+        """Return how columns are read; None for a learner that takes plain numbers."""
+        from evergraph.online.folder.columns_file import check_chosen, columns_for
+        from evergraph.server.client import Client
+
+        choices, ca = self.chosen(), self.within["ca"]
+        if "://" not in self.target:
+            return columns_for(Path(self.target), choices)
+        with opened(self.target, token_file=self.token_file, scope="read", ca=ca) as service:
+            assert isinstance(service, Client)
+            scheme = service.columns(choices.encoders)
+            if not service.status()["features"]:
+                return choices
+        check_chosen(self.target, scheme, choices)
+        return scheme
+
+
+def _ingest_stream(receiver: _Receiver, way: dict[str, Any], as_json: bool) -> None:
+    """Take in standard input, and say what it was.  way: of ``LineStream``"""
     with spinner("loading torch"):
         from evergraph.online.line_stream import LineStream
 
-        columns = _columns(target, token_file, chosen, within["ca"])
-        way["columns"] = columns
-    with opened(target, token_file=token_file, scope="write", **within) as learner:
+        way["columns"] = receiver.columns()
+    with receiver.opened() as learner:
         status = learner.status()
         stream = LineStream(learner, **way, classes=status.get("metric") in (None, "accuracy"))
         try:
@@ -205,14 +234,6 @@ class _Intake:
             deltas, counts["unknown_edges"] = deltas.without_unknown_edges(learner.knows_nodes)
         deltas, counts["known_edges"] = learner.unknown(deltas)
         return deltas
-
-
-def _say_missing(nodes: Source | None, edges: Source | None, done: dict[str, Any]) -> None:
-    """Say what was to change and is not there."""
-    if done["missing_edges"]:
-        say(edges, f"{_many(done['missing_edges'], 'edge')} to remove: the learner has no such")
-    if done["missing_nodes"]:
-        say(nodes, f"{_many(done['missing_nodes'], 'node')} to update: the learner has no such")
 
 
 def _summary(done: dict[str, Any]) -> str:
@@ -260,13 +281,6 @@ def _kinds(done: dict[str, Any]) -> str:
     return f"{done['classes']:,} class{'' if done['classes'] == 1 else 'es'}"
 
 
-def _if_new(target: str, kind: str) -> dict[str, Any] | None:
-    """Return what a learner is made with whose folder is not there yet."""
-    if kind == "class" or "://" in target or Path(target).exists():
-        return None
-    return {"head": {"name": "targets", "kind": kind}}
-
-
 def _many(count: int, what: str) -> str:
     """Return how many there are of something.
 
@@ -277,36 +291,24 @@ def _many(count: int, what: str) -> str:
 
 
 def _ingest(
-    target: str,
+    receiver: _Receiver,
     tables: list[Source | None],
     reading: dict[str, Any],
-    token_file: Path | None,
-    chosen: Callable[[], Columns],
-    within: dict[str, Any],
     intake: _Intake,
 ) -> dict[str, Any]:
-    """Take tables in.  reading: how they are read, see ``_read``"""
-    if tables == [None, None] and (intake.sync or reading["forget"] is None):
-        needed = "--sync needs --nodes, --edges or both"
-        if not intake.sync:
-            needed = "ingest needs --nodes, --edges, --forget or a stream -, and none was given"
-        raise ConfigurationError(needed)
+    """Take tables in.  reading: how they are read, see ``read_deltas``"""
     with spinner("loading torch"):
-        columns = _columns(target, token_file, chosen, within["ca"])
-        deltas = _read(*tables, **reading, columns=columns)
+        from evergraph.online.codecs.tables import read_deltas
+
+        columns = receiver.columns()
+        deltas = read_deltas(*tables, columns=columns, **reading)
     from evergraph.online.delta import is_empty
     from evergraph.tables.fitting import say_few
     from evergraph.tables.scheme import Scheme
 
     counts = dict.fromkeys(("predicted", "right", "unknown_edges", *SUMMED), 0)
     with (
-        opened(
-            target,
-            token_file=token_file,
-            scope="write",
-            given=_if_new(target, deltas.kind),
-            **within,
-        ) as learner,
+        receiver.opened(receiver.if_new(deltas.kind)) as learner,
         StageProgress({"ingest": "deltas"}) as progress,
     ):
         if not learner.status()["relations"]:
@@ -331,48 +333,5 @@ def _ingest(
     if deltas.scheme is not None and not isinstance(columns, Scheme):
         say_few(tables[0], len(deltas.nodes), deltas.scheme)
     told = [] if deltas.scheme is None else deltas.scheme.rows()
-    return (
-        counts
-        | known
-        | {
-            "deltas": len(deltas),
-            "ignored": list(deltas.ignored),
-            "columns": told,
-        }
-    )
-
-
-def _columns(
-    target: str, token_file: Path | None, chosen: Callable[[], Columns], ca: Path | None
-) -> Columns | Scheme | None:
-    """Return how columns are read; None for a learner that takes plain numbers."""
-    from evergraph.online.folder.columns_file import check_chosen, columns_for
-    from evergraph.server.client import Client
-
-    choices = chosen()
-    if "://" not in target:
-        return columns_for(Path(target), choices)
-    with opened(target, token_file=token_file, scope="read", ca=ca) as service:
-        assert isinstance(service, Client)
-        scheme = service.columns(choices.encoders)
-        if not service.status()["features"]:
-            return choices
-    check_chosen(target, scheme, choices)
-    return scheme
-
-
-def _read(
-    nodes: Source | None,
-    edges: Source | None,
-    *,
-    forget: str | None,
-    batch: int,
-    integers: bool,
-    columns: Columns | Scheme | None,
-) -> TableDeltas:
-    from evergraph.online.codecs.tables import read_deltas
-
-    gone: str | list[str | int] = [] if forget is None else forget
-    if forget is not None and Path(forget).is_file():
-        gone = read_ids(forget, integers=integers)
-    return read_deltas(nodes, edges, batch=batch, integers=integers, forget=gone, columns=columns)
+    of_tables = {"deltas": len(deltas), "ignored": list(deltas.ignored), "columns": told}
+    return counts | known | of_tables

@@ -21,7 +21,6 @@ from evergraph.core.resolver import declared_parts
 
 if TYPE_CHECKING:
     from evergraph.core.resolver import Resolver
-    from evergraph.graphs import Graph
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -164,7 +163,12 @@ def info_command(
     """
     if verify:
         with spinner(f"verifying {dataset}"):
-            _verify(Path(dataset))
+            from evergraph.graphs.graph_folder import is_graph_folder, open_graph_folder
+
+            if not is_graph_folder(Path(dataset)):
+                said = f"--verify takes a graph made by evergraph import, not {dataset}"
+                raise ConfigurationError(said)
+            open_graph_folder(Path(dataset), verify=True)
     with spinner(f"loading {dataset}"):
         load_plugins(plugins)
         facts = _facts(dataset, classes_per_task)
@@ -172,36 +176,9 @@ def info_command(
         print_json(facts)
         return
     sizes = facts.pop("class_sizes")
-    print_table(("fact", "value"), [(name, _shown(value)) for name, value in facts.items()])
+    print_table(("fact", "value"), [(name, _cell(value)) for name, value in facts.items()])
     rows = [(label, f"{size:,}") for label, size in sizes.items()]
     print_table(("target" if "targets" in facts else "class", "nodes"), rows)
-
-
-def _verify(folder: Path) -> None:
-    from evergraph.graphs.graph_folder import is_graph_folder, open_graph_folder
-
-    if not is_graph_folder(folder):
-        raise ConfigurationError(f"--verify takes a graph made by evergraph import, not {folder}")
-    open_graph_folder(folder, verify=True)
-
-
-def _shown(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _weights(graph: Graph) -> str:
-    if graph.weights is None or not graph.num_edges:
-        return "none"
-    return f"{float(graph.weights.min()):g} to {float(graph.weights.max()):g}"
-
-
-def _more_of_edges(graph: Graph) -> dict[str, str]:
-    """Return what edges and nodes have besides their ends and features."""
-    return {
-        "edge_weights": _weights(graph),
-        "relations": _named(() if graph.relations is None else graph.relations.names),
-        "types_of_nodes": _named(() if graph.types is None else graph.types.names),
-    }
 
 
 def _named(names: Sequence[str]) -> str:
@@ -215,25 +192,6 @@ def _named(names: Sequence[str]) -> str:
     return f"{len(names)}: {', '.join(names[:6])}{', ...' if len(names) > 6 else ''}"
 
 
-def _facts_of_targets(dataset: str, graph: Graph, both_ways: int) -> dict[str, Any]:
-    """Return the facts of a graph that has several labels or numbers a node, and no classes."""
-    assert graph.targets is not None
-    known = graph.targets.known.sum(0).tolist()
-    having = (graph.targets.values == 1).sum(0).tolist()
-    counts = having if graph.targets.kind == "labels" else known
-    return {
-        "dataset": dataset,
-        "nodes": graph.num_nodes,
-        "edges": graph.num_edges,
-        "edges_both_ways": both_ways,
-        **_more_of_edges(graph),
-        "features": graph.num_features,
-        "targets": graph.targets.kind,
-        "unknown_nodes": int((~graph.targets.known.any(1)).sum()),
-        "class_sizes": dict(zip(graph.targets.names, counts, strict=True)),
-    }
-
-
 def _facts(dataset: str, classes_per_task: int) -> dict[str, Any]:
     import torch
 
@@ -242,18 +200,31 @@ def _facts(dataset: str, classes_per_task: int) -> dict[str, Any]:
     from evergraph.streams.class_order import arrange_classes, group_classes
 
     graph = load_outline(dataset)
-    both_ways = graph.to_undirected()
-    if graph.targets is not None:
-        return _facts_of_targets(dataset, graph, both_ways.num_edges)
-    sizes = torch.bincount(graph.labels[graph.labels >= 0], minlength=graph.num_classes)
-    called = graph.class_names or map(str, range(len(sizes)))
-    return {
+    both_ways, weights = graph.to_undirected(), "none"
+    if graph.weights is not None and graph.num_edges:
+        weights = f"{float(graph.weights.min()):g} to {float(graph.weights.max()):g}"
+    facts = {
         "dataset": dataset,
         "nodes": graph.num_nodes,
         "edges": graph.num_edges,
         "edges_both_ways": both_ways.num_edges,
-        **_more_of_edges(graph),
+        "edge_weights": weights,
+        "relations": _named(() if graph.relations is None else graph.relations.names),
+        "types_of_nodes": _named(() if graph.types is None else graph.types.names),
         "features": graph.num_features,
+    }
+    if graph.targets is not None:  # several labels or numbers a node, and no classes
+        known = graph.targets.known.sum(0).tolist()
+        having = (graph.targets.values == 1).sum(0).tolist()
+        counts = having if graph.targets.kind == "labels" else known
+        return facts | {
+            "targets": graph.targets.kind,
+            "unknown_nodes": int((~graph.targets.known.any(1)).sum()),
+            "class_sizes": dict(zip(graph.targets.names, counts, strict=True)),
+        }
+    sizes = torch.bincount(graph.labels[graph.labels >= 0], minlength=graph.num_classes)
+    called = graph.class_names or map(str, range(len(sizes)))
+    return facts | {
         "classes": graph.num_classes,
         "unlabelled_nodes": int((graph.labels < 0).sum()),
         "homophily": round(homophily(both_ways), 4),

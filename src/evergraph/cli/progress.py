@@ -1,4 +1,4 @@
-"""That something is going on: spinner, bars of stages and downloads, table of a benchmark."""
+"""That something is going on: a spinner, bars of stages, the table of a benchmark."""
 
 from __future__ import annotations
 
@@ -15,13 +15,11 @@ from rich.console import Console
 from rich.live import Live
 from rich.progress import (
     BarColumn,
-    DownloadColumn,
     Progress,
     SpinnerColumn,
     TaskID,
     TextColumn,
     TimeRemainingColumn,
-    TransferSpeedColumn,
 )
 from rich.table import Table
 
@@ -49,10 +47,14 @@ STAGES = {
     "split": "splitting",
     "embed": "embedding",
 }
+UNITS = {"sort": "pairs", "checksum": ""}  # where who works does not say
 
 
 class StageProgress:
-    """A bar for each stage, on stderr; in a log, a line at most every ten seconds."""
+    """A bar for each stage, on stderr; in a log, a line at most every ten seconds.
+
+    units: what is counted, by stage; a stage that is none of ``STAGES`` is a file that comes.
+    """
 
     def __init__(self, units: dict[str, str]) -> None:
         self._units = units
@@ -77,59 +79,24 @@ class StageProgress:
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
-    def on_progress(self, stage: str, done: int, total: int) -> None:
-        """Move the bar of a stage, and begin it where it is not there yet."""
-        now = time.monotonic()
-        unit = self._units.get(stage, "pairs" if stage == "sort" else "")
+    def on_progress(self, stage: str, done: int, total: int | None) -> None:
+        """Move the bar of a stage, and begin it where it is not there yet.
+
+        total: None where it is not known, then what is done is all that is told.
+        """
+        now, total = time.monotonic(), total or done
+        name = STAGES.get(stage, stage)
+        unit = self._units.get(stage, UNITS.get(stage, "bytes"))
         if stage not in self._rows:
-            row = self._bar.add_task(STAGES[stage], total=total, unit=unit)
+            row = self._bar.add_task(name, total=total, unit=unit)
             self._rows[stage] = (row, now)
         row, began = self._rows[stage]
         self._bar.update(row, completed=done, total=total)
         if not self._console.is_terminal and now - self._said >= 10 and done:
             self._said = now
             left = (now - began) * (total - done) / done
-            sys.stderr.write(
-                f"{STAGES[stage]}: {done:,} of {total:,} {unit}, about {left:.0f} s left\n"
-            )
+            sys.stderr.write(f"{name}: {done:,} of {total:,} {unit}, about {left:.0f} s left\n")
             sys.stderr.flush()
-
-
-class DownloadProgress:
-    """A bar for each file that comes, with its speed and the time left; in a log, lines."""
-
-    def __init__(self) -> None:
-        from evergraph.datasets.fetching.fetch import LoggedProgress
-
-        console = Console(stderr=True)
-        self._in_log = None if console.is_terminal else LoggedProgress()
-        self._rows: dict[str, TaskID] = {}
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-
-    def __enter__(self) -> DownloadProgress:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def on_progress(self, name: str, done: int, total: int | None) -> None:
-        """Take in how much of a file has come."""
-        if self._in_log is not None:
-            self._in_log(name, done, total)
-            return
-        if name not in self._rows:
-            self._rows[name] = self._bar.add_task(name, total=total, completed=done)
-        self._bar.update(self._rows[name], completed=done, total=total)
 
 
 COLUMNS = ("method", "dataset", "setting", "seeds", "state", "AA", "AF", "time")  # local ones

@@ -11,7 +11,7 @@ import typer
 
 from evergraph.cli import options
 from evergraph.cli.output import print_table, say
-from evergraph.cli.progress import BenchProgress, DownloadProgress, spinner
+from evergraph.cli.progress import BenchProgress, StageProgress, spinner
 from evergraph.core.checks import check_directory
 from evergraph.core.errors import ConfigurationError, EvergraphError
 from evergraph.core.sizes import check_room
@@ -271,7 +271,7 @@ def fetch_all(names: Sequence[str], folder: Path | None, checksums: Path | None)
     cache, missing = default_cache(), {}
     check_rooms(published, cache, Fetch(folder, sums))
     for dataset in published:
-        with DownloadProgress() as progress:
+        with StageProgress({}) as progress:
             how = Fetch(folder, sums, on_progress=progress.on_progress)
             try:
                 graph = dataset.load(cache, how)

@@ -1,8 +1,9 @@
-"""``evergraph run``: one experiment."""
+"""``evergraph run`` and ``plan``: one experiment, and what it will take."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +24,12 @@ from evergraph.cli.output import print_json, print_table, say
 from evergraph.cli.progress import spinner
 from evergraph.core.errors import ConfigurationError, ResultsError
 from evergraph.core.extras import require
+from evergraph.core.sizes import shown
 from evergraph.core.written_aside import check_writable
 
 if TYPE_CHECKING:
-    from evergraph.core.resources import Resources
     from evergraph.experiments.config import RunConfig
+    from evergraph.experiments.plan import Cost, Plan
     from evergraph.experiments.result import RunResult
 
 
@@ -136,9 +138,16 @@ def run_command(
     folder = out if out is not None else default_folder(_name(configs), resume=resume)
     resources = resources_of(memory_limit, scratch, engine, address, worker_threads)
     try:
-        results = _run(
-            configs, _folders(configs, folder), resume, resources, save is not None, given
-        )
+        with spinner(f"loading torch and {configs[0].dataset.name}"):
+            from evergraph.experiments.runner import complete_together, open_together, progress_of
+
+            alone = len(configs) == 1  # else there is a folder below for each of several
+            folders = [folder if alone else folder / c.method.name for c in configs]
+            runs = open_together(configs, out=folders, resume=resume, resources=resources())
+        say_unused(configs, given)
+        progress, observers = progress_of(runs)
+        with progress:
+            results = complete_together(runs, observers=observers, keep=save is not None)
     except KeyboardInterrupt:
         say(f"interrupted: finished tasks are kept, go on with --resume --out {folder}", err=True)
         raise typer.Exit(130) from None
@@ -162,25 +171,6 @@ def _batch_size(text: str | None) -> int | str | None:
     return int(text) if text is not None and text.isdigit() else text
 
 
-def _run(
-    configs: Sequence[RunConfig],
-    folders: Sequence[Path],
-    resume: bool,
-    resources: Callable[[], Resources],
-    keep: bool,
-    given: Mapping[str, Any],
-) -> list[RunResult]:
-    dataset = configs[0].dataset.name
-    with spinner(f"loading torch and {dataset}"):
-        from evergraph.experiments.runner import complete_together, open_together, progress_of
-
-        runs = open_together(configs, out=folders, resume=resume, resources=resources())
-    say_unused(configs, given)
-    progress, observers = progress_of(runs)
-    with progress:
-        return complete_together(runs, observers=observers, keep=keep)
-
-
 def _check_save(path: Path, configs: Sequence[RunConfig]) -> None:
     """Raise before anything is learned that could not be saved."""
     if len(configs) > 1:
@@ -202,11 +192,6 @@ def _save(result: RunResult, path: Path) -> None:
 def _name(configs: Sequence[RunConfig]) -> str:
     methods = "-".join(config.method.name for config in configs)
     return f"{Path(configs[0].dataset.name).stem}-{methods}-{configs[0].stream.setting}"
-
-
-def _folders(configs: Sequence[RunConfig], out: Path) -> list[Path]:
-    """Return a folder for each run: the one given, or one below it for each of several."""
-    return [out] if len(configs) == 1 else [out / config.method.name for config in configs]
 
 
 def _as_dict(results: Sequence[RunResult], folder: Path) -> dict[str, Any]:
@@ -289,3 +274,66 @@ def _beside(measures: Mapping[str, Any]) -> str:
         if measures[testing].get(name) is not None
     ]
     return ", ".join(found)
+
+
+def plan_command(
+    dataset: str = typer.Argument("wordnet", help="A name, or a path, as for a run."),
+    method: str | None = typer.Option(None, help="Any method, as for a run (default: auto)."),
+    seeds: options.Seeds = None,
+    device: options.Device = None,
+    settings: options.Settings = [],
+    preset: options.Preset = None,
+    plugins: options.Plugins = [],
+    seconds: float = typer.Option(60.0, help="How long to spend on it; longer is more exact."),
+    as_json: options.AsJson = False,
+) -> None:
+    """Estimate a run's time and memory by running it on small copies of its graph.
+
+    For example: evergraph plan my_graph --method tem. The copies keep the degrees and classes of
+    the graph; each is learned in a process of its own, on this machine and on the device that the
+    run would use.
+    """
+    given = {"dataset": dataset, "seeds": parse_seeds(seeds), "device": device, "plugins": plugins}
+    [config] = several(method, preset, given, parse_settings(settings))
+    with spinner(f"loading torch and {dataset}"):
+        from evergraph.experiments.plan import plan_run
+
+    try:
+        plan = plan_run(
+            config,
+            seconds=seconds,
+            on_copy=lambda nodes: say(f"learning a copy of {nodes:,} nodes ...", err=True),
+        )
+    except KeyboardInterrupt:
+        say("interrupted: a plan keeps nothing, give the same command again", err=True)
+        raise typer.Exit(130) from None
+    if as_json:
+        print_json(asdict(plan))
+        return
+    _print(plan, config.method.name, dataset)
+
+
+def _print(plan: Plan, method: str, dataset: str) -> None:
+    columns = ("nodes", "processor", "clock", "memory", "GPU memory")
+    rows = [_row(f"{cost.share * plan.nodes:,.0f}", cost) for cost in plan.copies]
+    rows.append(_row(f"{plan.nodes:,} (estimated)", plan.seed))
+    used = 5 if plan.seed.device_memory else 4
+    print_table(columns[:used], [row[:used] for row in rows], f"{method} on {dataset}, one seed")
+    if plan.seeds > 1:
+        say(f"{plan.seeds} seeds, one after another: {_time(plan.seeds * plan.seed.clock)}")
+
+
+def _row(nodes: str, cost: Cost) -> tuple[str, ...]:
+    spent = _time(cost.processor), _time(cost.clock)
+    return nodes, *spent, shown(cost.memory), shown(cost.device_memory)
+
+
+def _time(seconds: float) -> str:
+    """Return seconds as people say them.
+
+    >>> _time(0.04), _time(75), _time(7_300), _time(200_000)
+    ('0.0 s', '75 s', '122 min', '56 h')
+    """
+    if seconds < 120:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 10_800 else f"{seconds / 3600:.0f} h"

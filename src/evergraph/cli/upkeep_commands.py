@@ -102,25 +102,26 @@ def backup_command(
 
     evergraph restore makes a folder of it again.
     """
-    done = _done(source, to, token_file, ca)
-    if as_json:
-        print_json(asdict(done))
-    else:
-        say(f"{to}: as of delta {done.seq:,}, {done.bytes / 1e6:,.1f} MB")
-
-
-def _done(source: str, to: Path, token_file: Path | None, ca: Path | None) -> BackedUp:
     with spinner("loading torch"):
         from evergraph.online.folder.backup import backup
         from evergraph.server.client import Client, is_url
     if is_url(source):
         with spinner(f"fetching {source}"):
-            return Client(source, token=token_for(token_file, "follow"), ca=ca).backup(to)
-    for option, given in (("--token-file", token_file), ("--ca", ca)):
-        if given is not None:
-            raise ConfigurationError(f"{option} is for a service, and {source} is a folder")
-    with StageProgress({"copy": "bytes"}) as progress:
-        return backup(Path(source), to, on_progress=progress.on_progress)
+            done = Client(source, token=token_for(token_file, "follow"), ca=ca).backup(to)
+    else:
+        for option, given in (("--token-file", token_file), ("--ca", ca)):
+            if given is not None:
+                raise ConfigurationError(f"{option} is for a service, and {source} is a folder")
+        with StageProgress({"copy": "bytes"}) as progress:
+            done = backup(Path(source), to, on_progress=progress.on_progress)
+    _print_copied(done, to, as_json)
+
+
+def _print_copied(done: BackedUp, to: Path, as_json: bool) -> None:
+    if as_json:
+        print_json(asdict(done))
+    else:
+        say(f"{to}: as of delta {done.seq:,}, {done.bytes / 1e6:,.1f} MB")
 
 
 def restore_command(
@@ -138,10 +139,7 @@ def restore_command(
         from evergraph.online.folder.backup import restore
     with StageProgress({"copy": "bytes", "verify": "deltas"}) as progress:
         done = restore(source, to, on_progress=progress.on_progress)
-    if as_json:
-        print_json(asdict(done))
-    else:
-        say(f"{to}: as of delta {done.seq:,}, {done.bytes / 1e6:,.1f} MB")
+    _print_copied(done, to, as_json)
 
 
 def compact_command(

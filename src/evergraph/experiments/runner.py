@@ -29,7 +29,7 @@ from evergraph.experiments.progress import RunProgress, watched
 from evergraph.experiments.protocol import TaskReport, learn_stream, steps_apart
 from evergraph.experiments.result import PHASES, RunResult, SeedResult, facts_of
 from evergraph.experiments.settings import IN_MEMORY, config_of, given, handed_over
-from evergraph.experiments.store import ResultStore, SeedStore
+from evergraph.experiments.store import ResultStore
 from evergraph.graphs import Graph
 from evergraph.methods import methods
 from evergraph.streams import GraphStream
@@ -224,8 +224,10 @@ def open_run(
     say_protocol(asked, config)
     if graph.num_features == 0:
         raise DataError(f"dataset {config.dataset.name!r} has no features to learn from")
-    cut = _first_stream if cut is None else cut
-    stream = cut(config, graph, resources)
+    if cut is None:
+        stream = build_stream(config, graph, config.seeds[0], resources=resources)
+    else:
+        stream = cut(config, graph, resources)
     say_unseen(config, graph)
     facts = facts_of(graph, stream, config.device)
     if out is None:
@@ -275,10 +277,6 @@ def open_together(
     return opened
 
 
-def _first_stream(config: RunConfig, graph: Graph, resources: Resources) -> GraphStream:
-    return build_stream(config, graph, config.seeds[0], resources=resources)
-
-
 def complete(
     opened: OpenedRun, *, observer: Observer | None = None, keep: bool = False
 ) -> RunResult:
@@ -301,8 +299,20 @@ def complete_together(
             _both(Observer(on_learned=_keeper(kept, place, last)), observer)
             for place, observer in enumerate(observers)
         ]
+    openings = [time.perf_counter() - opened.started for opened in runs]
+    done: list[list[SeedResult]] = [[] for _ in runs]
     try:
-        results = _complete_together(runs, observers)
+        for seed in runs[0].config.seeds:
+            learning = [
+                learn_seed_by_task(opened, seed, observer=observer)
+                for opened, observer in zip(runs, observers, strict=True)
+            ]
+            for seeds, result in zip(done, _in_turn(learning), strict=True):
+                seeds.append(result)
+        results = [
+            assemble(opened, seeds, opening=opening)
+            for opened, seeds, opening in zip(runs, done, openings, strict=True)
+        ]
         return [replace(r, learner=k) for r, k in zip(results, kept, strict=True)]
     finally:
         for opened in runs:
@@ -315,24 +325,6 @@ def _keeper(kept: list[Learner | None], place: int, last: int) -> Callable[[int,
             kept[place] = learner
 
     return keep
-
-
-def _complete_together(
-    runs: Sequence[OpenedRun], observers: Sequence[Observer | None]
-) -> list[RunResult]:
-    openings = [time.perf_counter() - opened.started for opened in runs]
-    done: list[list[SeedResult]] = [[] for _ in runs]
-    for seed in runs[0].config.seeds:
-        learning = [
-            learn_seed_by_task(opened, seed, observer=observer)
-            for opened, observer in zip(runs, observers, strict=True)
-        ]
-        for seeds, result in zip(done, _in_turn(learning), strict=True):
-            seeds.append(result)
-    return [
-        assemble(opened, seeds, opening=opening)
-        for opened, seeds, opening in zip(runs, done, openings, strict=True)
-    ]
 
 
 Learning = Generator[TaskReport, None, SeedResult]
@@ -359,58 +351,32 @@ def learn_seed(opened: OpenedRun, seed: int, *, observer: Observer | None = None
 def learn_seed_by_task(
     opened: OpenedRun, seed: int, *, observer: Observer | None = None
 ) -> Learning:
-    """Learn one repeat, a task at every step."""
-    config, store = opened.config, opened.store
-    observer = Observer() if observer is None else observer
-    resources = opened.resources
-    same = seed == config.seeds[0] or config.stream.split_seed != "run"
-    learner = None if opened.ready is None else opened.ready.take(seed, observer.on_epoch)
-    if learner is None:
-        learner = build_learner(config, seed, on_epoch=observer.on_epoch, resources=resources)
-    return run_seed_by_task(
-        learner,
-        opened.stream if same else build_stream(config, opened.graph, seed, resources=resources),
-        seed,
-        part=config.part,
-        preview=config.measures,
-        test_every=config.test_every,
-        threads=config.threads,
-        store=None if store is None else store.seed(seed),
-        observer=observer,
-    )
-
-
-def run_seed_by_task(
-    learner: Learner,
-    stream: GraphStream,
-    seed: int,
-    *,
-    part: str = "test",
-    preview: bool = False,
-    test_every: int | None = None,
-    threads: int | None = None,
-    store: SeedStore | None = None,
-    observer: Observer | None = None,
-) -> Learning:
     """Learn one repeat, from test to test, from wherever its store says it stopped."""
+    config, resources = opened.config, opened.resources
     observer = Observer() if observer is None else observer
+    store = None if opened.store is None else opened.store.seed(seed)
     reports, finished = ([], None) if store is None else store.progress()
     for report in reports:
         observer.on_task(seed, report)
     if finished is not None:
         return finished
+    learner = None if opened.ready is None else opened.ready.take(seed, observer.on_epoch)
+    if learner is None:
+        learner = build_learner(config, seed, on_epoch=observer.on_epoch, resources=resources)
+    stream = opened.stream
+    if seed != config.seeds[0] and config.stream.split_seed == "run":
+        stream = build_stream(config, opened.graph, seed, resources=resources)
     first = reports[-1].index + 1 if reports else 0
     if first and store is not None:
         learner.restore(store.state_after(first - 1), stream.label_space(first - 1))
-    apart = steps_apart(len(stream), len(stream.tasks), test_every)
     for report in learn_stream(
         learner,
         stream,
         first=first,
-        part=part,
-        preview=preview,
-        test_every=apart,
-        threads=threads,
+        part=config.part,
+        preview=config.measures,
+        test_every=steps_apart(len(stream), len(stream.tasks), config.test_every),
+        threads=config.threads,
     ):
         reports.append(report)
         if store is not None:

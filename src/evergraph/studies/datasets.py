@@ -119,22 +119,18 @@ class Table4(DatasetStudy):
 
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
         """Count."""
-        return [_sheet(dataset, graph)]
-
-
-def _sheet(name: str, graph: Graph) -> Sheet:
-    stem = Path(name).stem
-    title = f"Table 4, {stem}: millions of float32 values kept after the whole stream"
-    papers = facts()["memory"].get(papers_name(name) or "", {})
-    rows = [_line(kept, papers) for kept in consumption(graph, papers_name(name))]
-    columns = ("design", "ours, M", "paper's, M", "ours / paper's", "counted as")
-    notes = (
-        "Exact counts: ego-subnetworks within each task, edges both ways, mean over the training "
-        "nodes of a class times the nodes it keeps; nothing is built or sampled.",
-        "The paper's full subnetworks are near n·d^L, not near any count of the graph, but for "
-        "Arxiv, where neither fits: docs/decisions/0014.",
-    )
-    return Sheet(f"table4-{stem}", title, columns, rows, notes)
+        stem = Path(dataset).stem
+        title = f"Table 4, {stem}: millions of float32 values kept after the whole stream"
+        papers = facts()["memory"].get(papers_name(dataset) or "", {})
+        rows = [_line(kept, papers) for kept in consumption(graph, papers_name(dataset))]
+        columns = ("design", "ours, M", "paper's, M", "ours / paper's", "counted as")
+        notes = (
+            "Exact counts: ego-subnetworks within each task, edges both ways, mean over the "
+            "training nodes of a class times the nodes it keeps; nothing is built or sampled.",
+            "The paper's full subnetworks are near n·d^L, not near any count of the graph, but for "
+            "Arxiv, where neither fits: docs/decisions/0014.",
+        )
+        return [Sheet(f"table4-{stem}", title, columns, rows, notes)]
 
 
 def consumption(graph: Graph, papers: str | None) -> list[Kept]:

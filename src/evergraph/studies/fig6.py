@@ -38,24 +38,26 @@ class Fig6(DatasetStudy):
 
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
         """Learn the stream with each method and look at it on the way."""
-        return [_sheet(dataset, graph, options)]
-
-
-def _sheet(name: str, graph: Graph, options: Options) -> Sheet:
-    stem = Path(name).stem
-    few = min(len(exam.nodes) for exam in GraphStream(graph).exams(0, "local"))
-    if few < LEAST:
-        raise DataError(f"{name}: fig6 needs {LEAST} test nodes in the first task, not {few}")
-    title = f"Figure 6, {stem}: hidden states of test nodes, a colour a class"
-    found = {
-        method: _kept(options.out / "fig6" / f"{stem}-{method}.npz", method, graph, options.quick)
-        for method in SHOWN
-    }
-    notes = options.differences(
-        f"t-SNE of at most {POINTS} test nodes of all tasks so far, one seed, tested locally; "
-        "ER-GNN on a normalised GCN, the others on PDGNN."
-    )
-    return Sheet(f"fig6-{stem}", title, notes=notes, picture=_draw(f"fig6-{stem}", title, found))
+        stem = Path(dataset).stem
+        few = min(len(exam.nodes) for exam in GraphStream(graph).exams(0, "local"))
+        if few < LEAST:
+            raise DataError(
+                f"{dataset}: fig6 needs {LEAST} test nodes in the first task, not {few}"
+            )
+        title = f"Figure 6, {stem}: hidden states of test nodes, a colour a class"
+        found = {
+            method: _kept(
+                options.out / "fig6" / f"{stem}-{method}.npz", method, graph, options.quick
+            )
+            for method in SHOWN
+        }
+        notes = options.differences(
+            f"t-SNE of at most {POINTS} test nodes of all tasks so far, one seed, tested locally; "
+            "ER-GNN on a normalised GCN, the others on PDGNN."
+        )
+        return [
+            Sheet(f"fig6-{stem}", title, notes=notes, picture=_draw(f"fig6-{stem}", title, found))
+        ]
 
 
 def _kept(path: Path, method: str, graph: Graph, quick: bool) -> list[tuple[str, Points]]:

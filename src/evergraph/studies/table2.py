@@ -235,20 +235,16 @@ class Strategies(DatasetStudy):
 
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
         """Learn with every strategy."""
-        return [_strategy_sheet(dataset, options)]
-
-
-def _strategy_sheet(name: str, options: Options) -> Sheet:
-    stem = Path(name).stem
-    title = f"f_topo on {stem}: AA of tem in class-IL, percent, by hops"
-    hops = STRATEGY_HOPS[:2] if options.quick else STRATEGY_HOPS
-    rows = options.bench(_bench(name, hops, options), options.out / "strategies" / stem)
-    columns = ("strategy", *(f"{hop} hops" for hop in hops))
-    notes = options.differences(
-        "The paper chooses S1 with 2 hops and shows no table of the others.",
-        "H2GCN keeps self, 1 and 2 hops apart, no topology is the features alone: once each.",
-    )
-    return Sheet(f"strategies-{stem}", title, columns, _lines(rows, hops), notes)
+        stem = Path(dataset).stem
+        title = f"f_topo on {stem}: AA of tem in class-IL, percent, by hops"
+        hops = STRATEGY_HOPS[:2] if options.quick else STRATEGY_HOPS
+        rows = options.bench(_bench(dataset, hops, options), options.out / "strategies" / stem)
+        columns = ("strategy", *(f"{hop} hops" for hop in hops))
+        notes = options.differences(
+            "The paper chooses S1 with 2 hops and shows no table of the others.",
+            "H2GCN keeps self, 1 and 2 hops apart, no topology is the features alone: once each.",
+        )
+        return [Sheet(f"strategies-{stem}", title, columns, _lines(rows, hops), notes)]
 
 
 def _bench(name: str, hops: tuple[int, ...], options: Options) -> BenchConfig:

@@ -51,28 +51,26 @@ class Theorem(DatasetStudy):
 
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
         """Measure."""
-        return _sheets(dataset, graph, options)
-
-
-def _sheets(name: str, graph: Graph, options: Options) -> list[Sheet]:
-    stem = Path(name).stem
-    title = f"Pseudo-training on {stem}: rise of its class's score after one replay, x 1000"
-    count = REPLAYED // 10 if options.quick else REPLAYED
-    effects = [e for seed in options.repeats() for e in pseudo_training(graph, count, seed=seed)]
-    columns = (
-        "homophily of the ego", "replays", "in the ego", "outside", "ratio",
-        "its class, in the ego", "its class, outside", "ego moves more in",
-    )  # fmt: skip
-    rows = [_band(effects, low, high) for low, high in (*BANDS, (0.0, 1.01))]
-    notes = (
-        f"One gradient step of {STEP} on one stored embedding, a linear f_out trained on the first "
-        f"{TASKS} tasks, {count} replays a seed; the replayed node itself is left out.",
-        "Scores before the softmax: a probability that is near 1 already has nowhere to rise.",
-        "The paper proves that replaying an embedding trains the nodes it was made of, and assumes "
-        "the benefit where they share its class; it shows no measurement.",
-    )
-    effect = Sheet(f"theorem-{stem}", title, columns, rows, notes)
-    return [effect, coverage_and_accuracy(name, options)]
+        stem = Path(dataset).stem
+        title = f"Pseudo-training on {stem}: rise of its class's score after one replay, x 1000"
+        count = REPLAYED // 10 if options.quick else REPLAYED
+        effects = [
+            e for seed in options.repeats() for e in pseudo_training(graph, count, seed=seed)
+        ]
+        columns = (
+            "homophily of the ego", "replays", "in the ego", "outside", "ratio",
+            "its class, in the ego", "its class, outside", "ego moves more in",
+        )  # fmt: skip
+        rows = [_band(effects, low, high) for low, high in (*BANDS, (0.0, 1.01))]
+        notes = (
+            f"One gradient step of {STEP} on one stored embedding, a linear f_out trained on the "
+            f"first {TASKS} tasks, {count} replays a seed; the replayed node itself is left out.",
+            "Scores before the softmax: a probability that is near 1 already has nowhere to rise.",
+            "The paper proves that replaying an embedding trains the nodes it was made of, and "
+            "assumes the benefit where they share its class; it shows no measurement.",
+        )
+        effect = Sheet(f"theorem-{stem}", title, columns, rows, notes)
+        return [effect, coverage_and_accuracy(dataset, options)]
 
 
 def coverage_and_accuracy(name: str, options: Options) -> Sheet:

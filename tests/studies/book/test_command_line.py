@@ -6,7 +6,7 @@ import shlex
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evergraph.cli.options import parse_seeds, parse_settings, several
@@ -35,6 +35,7 @@ def typed(command: str) -> RunConfig:
     return config
 
 
+@settings(max_examples=30)
 @given(
     values=st.fixed_dictionaries(
         {

@@ -46,7 +46,12 @@ def section_html(section: Section) -> str:
 
 
 def figures_html(pictures: Sequence[Picture], prefix: str, *, small: bool = False) -> str:
-    """Return pictures side by side, as many as fit; ``prefix`` is theirs alone on the page."""
+    """Return pictures side by side, as many as fit, nothing where there are none.
+
+    prefix: theirs alone on the page.
+    """
+    if not pictures:
+        return ""
     figures = "\n".join(
         f"<figure>{inline_svg(picture, f'{prefix}{place}')}</figure>"
         for place, picture in enumerate(pictures)
@@ -189,38 +194,97 @@ OF_TARGETS = {
 }
 
 
+# Sections in their order, with what is said above each; one without content is left out.
+LEADS = {
+    "glance": (
+        "At a glance",
+        "The highest average {metric} of each dataset and setting, in percent.",
+    ),
+    "headline": (
+        "By protocol",
+        "The one number of each run that its protocol's paper reports; all others follow below.",
+    ),
+    "summary": (
+        "Summary",
+        "All runs. Click a heading to sort by it, once more to turn the order round.",
+    ),
+    "differences": (
+        "Which differences hold",
+        "What is more than chance: a method is called better or worse only where tests show it.",
+    ),
+    "curves": (
+        "Learning curves",
+        "Average {metric} over the tasks learned so far: local as full lines, global dashed, the "
+        "local end value beside each name.",
+    ),
+    "local-global": (
+        "Local against global",
+        "The price of testing in the whole graph instead of inside each task's own subgraph. Thin "
+        "lines are standard deviations over seeds, where there are several.",
+    ),
+    "frontier": (
+        "Accuracy against cost",
+        "One line per family of runs: the best accuracy so far, over the bytes kept and over the "
+        "seconds of learning, on log scales; up and to the left is better. A hollow point is no "
+        "better than a cheaper one of its family. Dotted lines cost nothing, or keep all data.",
+    ),
+    "memory-accuracy": (
+        "Memory against accuracy",
+        "Bytes kept between tasks, on a log scale, and the accuracy they buy: up and to the left "
+        "is better.",
+    ),
+    "beyond": ("Beyond accuracy", "Along the way, how sure, what is new, what carries over."),
+    "budgets": ("At equal cost", "The best of each method's runs within the same budget."),
+    "memory": ("Memory", "What the memory is made of."),
+    "time": (
+        "Time",
+        "Where the time went. Runs that shared a machine slowed each other down.",
+    ),
+    "matrices": (
+        "Accuracy matrices",
+        "{Metric} on each task (across) after learning each task (down), in percent, the mean over "
+        "seeds. A column that darkens on its way down is a task being forgotten.",
+    ),
+}
+
+
 def sections_of(
     groups: Sequence[Group], tables: Mapping[str, Table], gallery: Gallery
 ) -> list[Section]:
     """Return all sections; the first ones are what most readers came for."""
+    metric = metric_of(entry.run for group in groups for entry in group.entries)
+    shown = {name: html_table(table) for name, table in tables.items()}
+    tiles = "\n".join(_tile(group) for group in groups)
+    matrices = [
+        f"<h3>{escape(group.title)}</h3>\n{figures_html(pictures, f'a{place}-', small=True)}"
+        for place, (group, pictures) in enumerate(zip(groups, gallery.matrices, strict=True))
+    ]
+    content = shown | {
+        "glance": f'<div class="tiles">\n{tiles}\n</div>',
+        "differences": _differences(groups, shown, gallery),
+        "curves": figures_html(gallery.curves, "c"),
+        "local-global": figures_html(gallery.local_global, "l"),
+        "frontier": figures_html(gallery.frontier, "f"),
+        "memory-accuracy": figures_html(gallery.memory, "m"),
+        "time": f"{figures_html(gallery.time, 't')}\n{shown['time']}",
+        "matrices": "\n".join(matrices),
+    }
+    called = {"metric": metric, "Metric": f"{metric[0].upper()}{metric[1:]}"}
+    made_with = f"{shown['versions']}\n<h3>Machine</h3>\n{shown['machine']}"
     return [
-        _leaders(groups),
-        *_headline(tables),
-        _summary(tables["summary"]),
-        *_differences(groups, tables, gallery),
-        *_figure_sections(gallery, _metric(groups)),
-        *_further(tables),
-        _memory_table(tables["memory"]),
-        _time(tables["time"], gallery),
-        _matrices(groups, gallery),
-        terms(_metric(groups)),
+        *(
+            Section(name, heading, lead.format(**called), content[name])
+            for name, (heading, lead) in LEADS.items()
+            if content.get(name)
+        ),
+        terms(metric),
         _configurations(groups),
-        _made_with(tables["versions"], tables["machine"]),
+        Section("versions", "Versions and machine", "", made_with),
     ]
 
 
-def _leaders(groups: Sequence[Group]) -> Section:
-    """Return a tile a group: the highest local and global AA."""
-    tiles = "\n".join(_tile(group) for group in groups)
-    lead = f"The highest average {_metric(groups)} of each dataset and setting, in percent."
-    return Section("glance", "At a glance", lead, f'<div class="tiles">\n{tiles}\n</div>')
-
-
-def _metric(groups: Sequence[Group]) -> str:
-    return metric_of(entry.run for group in groups for entry in group.entries)
-
-
 def _tile(group: Group) -> str:
+    """Return the highest local and global AA of a group."""
     lines = []
     for testing in ("local", "global"):
         best = max(group.entries, key=lambda entry: entry.accuracy(testing))
@@ -231,35 +295,18 @@ def _tile(group: Group) -> str:
     return f'<div class="tile"><h3>{escape(group.title)}</h3><dl>{"".join(lines)}</dl></div>'
 
 
-def _headline(tables: Mapping[str, Table]) -> list[Section]:
-    """Return the numbers to set beside a paper's, where runs follow one's protocol."""
-    if "headline" not in tables:
-        return []
-    lead = "The one number of each run that its protocol's paper reports; all others follow below."
-    return [Section("headline", "By protocol", lead, html_table(tables["headline"]))]
-
-
-def _summary(table: Table) -> Section:
-    lead = "All runs. Click a heading to sort by it, once more to turn the order round."
-    return Section("summary", "Summary", lead, html_table(table))
-
-
-def _differences(
-    groups: Sequence[Group], tables: Mapping[str, Table], gallery: Gallery
-) -> list[Section]:
+def _differences(groups: Sequence[Group], shown: Mapping[str, str], gallery: Gallery) -> str:
     """Return what may be claimed; nothing where no run has another one beside it."""
-    if "differences" not in tables:
-        return []
-    parts = [f"<p>{escape(text)}</p>" for text in _shortages(groups, tables)]
-    parts.append(html_table(tables["differences"]))
-    if "ranks" in tables:
-        parts += ["<h3>Over all datasets</h3>", figures_html(gallery.ranks, "r")]
-        parts.append(html_table(tables["ranks"]))
-    lead = "What is more than chance: a method is called better or worse only where tests show it."
-    return [Section("differences", "Which differences hold", lead, "\n".join(parts))]
+    if "differences" not in shown:
+        return ""
+    parts = [f"<p>{escape(text)}</p>" for text in _shortages(groups, ranked="ranks" in shown)]
+    parts.append(shown["differences"])
+    if "ranks" in shown:
+        parts += ["<h3>Over all datasets</h3>", figures_html(gallery.ranks, "r"), shown["ranks"]]
+    return "\n".join(parts)
 
 
-def _shortages(groups: Sequence[Group], tables: Mapping[str, Table]) -> list[str]:
+def _shortages(groups: Sequence[Group], *, ranked: bool) -> list[str]:
     """Return what there is not enough of, a sentence each."""
     runs = [entry.run for group in groups for entry in group.entries]
     told = []
@@ -268,92 +315,13 @@ def _shortages(groups: Sequence[Group], tables: Mapping[str, Table]) -> list[str
             f"Not enough seeds: {single} of {len(runs)} runs have a single one, which shows no "
             "spread; at least 2 are needed, and 5 tell more."
         )
-    if "ranks" not in tables:
+    if not ranked:
         most = max(Counter(group.setting for group in groups).values())
         told.append(
             f"Not enough datasets to rank methods over them: {LEAST_DATASETS} of one setting are "
             f"needed on which the same methods were run, and here are {most}."
         )
     return told
-
-
-def _figure_sections(gallery: Gallery, metric: str) -> list[Section]:
-    """Return a section a kind of figure, those of which there is none left out."""
-    shown = [
-        Section(
-            "curves",
-            "Learning curves",
-            f"Average {metric} over the tasks learned so far: local as full lines, global dashed, "
-            "the local end value beside each name.",
-            figures_html(gallery.curves, "c"),
-        ),
-        Section(
-            "local-global",
-            "Local against global",
-            "The price of testing in the whole graph instead of inside each task's own subgraph. "
-            "Thin lines are standard deviations over seeds, where there are several.",
-            figures_html(gallery.local_global, "l"),
-        ),
-        _frontier(gallery),
-        Section(
-            "memory-accuracy",
-            "Memory against accuracy",
-            "Bytes kept between tasks, on a log scale, and the accuracy they buy: up and to the "
-            "left is better.",
-            figures_html(gallery.memory, "m"),
-        ),
-    ]
-    return [section for section in shown if "<figure>" in section.content]
-
-
-def _frontier(gallery: Gallery) -> Section:
-    lead = (
-        "One line per family of runs: the best accuracy so far, over the bytes kept and over the "
-        "seconds of learning, on log scales; up and to the left is better. A hollow point is no "
-        "better than a cheaper one of its family. Dotted lines cost nothing, or keep all data."
-    )
-    return Section("frontier", "Accuracy against cost", lead, figures_html(gallery.frontier, "f"))
-
-
-def _further(tables: Mapping[str, Table]) -> list[Section]:
-    """Return sections of what only some runs tell."""
-    told = {
-        "beyond": ("Beyond accuracy", "Along the way, how sure, what is new, what carries over."),
-        "budgets": ("At equal cost", "The best of each method's runs within the same budget."),
-    }
-    return [
-        Section(name, heading, lead, html_table(tables[name]))
-        for name, (heading, lead) in told.items()
-        if name in tables
-    ]
-
-
-def _memory_table(table: Table) -> Section:
-    return Section("memory", "Memory", "What the memory is made of.", html_table(table))
-
-
-def _time(table: Table, gallery: Gallery) -> Section:
-    lead = "Where the time went. Runs that shared a machine slowed each other down."
-    return Section("time", "Time", lead, f"{figures_html(gallery.time, 't')}\n{html_table(table)}")
-
-
-def _matrices(groups: Sequence[Group], gallery: Gallery) -> Section:
-    metric = _metric(groups)
-    lead = (
-        f"{metric[0].upper()}{metric[1:]} on each task (across) after learning each task (down), "
-        "in percent, the mean over "
-        "seeds. A column that darkens on its way down is a task being forgotten."
-    )
-    parts = [
-        f"<h3>{escape(group.title)}</h3>\n{figures_html(pictures, f'a{place}-', small=True)}"
-        for place, (group, pictures) in enumerate(zip(groups, gallery.matrices, strict=True))
-    ]
-    return Section("matrices", "Accuracy matrices", lead, "\n".join(parts))
-
-
-def _made_with(versions: Table, machine: Table) -> Section:
-    content = f"{html_table(versions)}\n<h3>Machine</h3>\n{html_table(machine)}"
-    return Section("versions", "Versions and machine", "", content)
 
 
 TOLD = "Everything a run was told, as TOML: saved to a file, evergraph run --preset repeats it."

@@ -1,0 +1,197 @@
+"""``evergraph import`` and ``embed``: graph folders from tables of any size, and of embeddings."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import typer
+
+from evergraph.cli import inputs, options
+from evergraph.cli.inputs import parse_columns, tables_of
+from evergraph.cli.options import parse_settings, resources_of
+from evergraph.cli.output import print_json, print_table
+from evergraph.cli.progress import StageProgress, spinner
+from evergraph.core.errors import ConfigurationError
+from evergraph.core.plugins import load_plugins
+
+if TYPE_CHECKING:
+    from evergraph.datasets.importing.progress import ImportReport
+    from evergraph.tables.sources import Source
+
+
+def import_command(
+    edges: str | None = typer.Argument(
+        None, help="A .csv, .csv.gz or .parquet with source, target (default: see --from)."
+    ),
+    nodes: str | None = typer.Argument(
+        None, help="The same with id, label, time if known, features (default: see --from)."
+    ),
+    database: inputs.Database = None,
+    nodes_query: str | None = typer.Option(
+        None, "--nodes", help="With --from, the query for nodes (default: none)."
+    ),
+    edges_query: str | None = typer.Option(
+        None, "--edges", help="With --from, the query for edges (default: none)."
+    ),
+    out: Path = typer.Option(..., help="The folder to create."),
+    directed: options.Directed = False,
+    memory_limit: options.MemoryLimit = None,
+    overwrite: options.Overwrite = False,
+    unknown_edges: inputs.UnknownEdges = "refuse",
+    delimiter: inputs.Delimiter = ",",
+    decimal: inputs.Decimal = ".",
+    columns: inputs.ColumnKinds = [],
+    gaps: inputs.Gaps = "flag",
+    plugins: options.Plugins = [],
+    as_json: options.AsJson = False,
+) -> None:
+    """Convert tables into a graph folder that may be larger than memory.
+
+    Parquet files may lie in object storage, at an address such as s3://BUCKET/edges.parquet. The
+    result is used like any other graph. An import that was stopped or killed continues when
+    the same command is given again.
+    """
+    try:
+        load_plugins(plugins)
+        named = _named(edges, nodes, database, edges_query, nodes_query)
+        tables = tables_of(*named, database=database, delimiter=delimiter, decimal=decimal)
+        of_edges, of_nodes = (cast("Source", table) for table in tables)  # both are named
+        resources = resources_of(memory_limit, None)
+        with spinner("loading torch"):
+            from evergraph.datasets.importing.importing import import_graph
+        with StageProgress({"nodes": _unit(of_nodes), "edges": _unit(of_edges)}) as progress:
+            report = import_graph(
+                of_edges,
+                of_nodes,
+                out,
+                undirected=not directed,
+                resources=resources(),
+                on_progress=progress.on_progress,
+                overwrite=overwrite,
+                columns=parse_columns(columns, gaps=gaps, strict=False),
+                unknown_edges=unknown_edges,
+            )
+    except KeyboardInterrupt:
+        typer.echo("interrupted: give the same command again to go on", err=True)
+        raise typer.Exit(130) from None
+    if as_json:
+        print_json(asdict(report))
+    else:
+        _print_report(report, out)
+
+
+def _named(
+    edges: str | None,
+    nodes: str | None,
+    database: str | None,
+    edges_query: str | None,
+    nodes_query: str | None,
+) -> tuple[str, str]:
+    """Return how edges and nodes are named: by two files, or by two queries to a database."""
+    if database is None:
+        if edges is None or nodes is None or edges_query or nodes_query:
+            raise ConfigurationError(
+                "import needs a file of edges and one of nodes, or --from with --nodes and --edges"
+            )
+        return edges, nodes
+    if edges is not None or not nodes_query or not edges_query:
+        raise ConfigurationError("--from needs the queries --nodes and --edges, and no files")
+    return edges_query, nodes_query
+
+
+def _unit(table: Source) -> str:
+    return "rows" if table.suffix == ".parquet" else "bytes"
+
+
+def _print_report(report: ImportReport, out: Path) -> None:
+    facts = asdict(report) | {"seconds": f"{report.seconds:.1f}"}
+    new, columns = facts.pop("new"), facts.pop("columns")
+    facts = {name: value for name, value in facts.items() if name != "unknown_edges" or value}
+    if columns:
+        rows = [tuple(row.values()) for row in columns]
+        print_table(tuple(columns[0]), rows, "columns of nodes")
+    counts = [
+        (name, f"{value:,}" if isinstance(value, int) else value) for name, value in facts.items()
+    ]
+    print_table(("fact", "value"), counts, f"{out}" if new else f"{out}, which was there already")
+    typer.echo(
+        f"see it with: evergraph info {out}; learn on it with: evergraph run --dataset {out}"
+    )
+
+
+def embed_command(
+    dataset: str = typer.Argument(..., help="A name, or the path of a graph."),
+    out: Path = typer.Option(..., help="The folder to create."),
+    topology: str = typer.Option("sgc", help="f_topo, one whose columns do not mix."),
+    hops: int = typer.Option(2, help="L, how far an embedding looks."),
+    nodes: str = typer.Option(
+        "all", help="all, or labelled: only nodes that have labels, and no edges."
+    ),
+    rows: str = typer.Option("float32", help="What is summed: float32, float16 or bfloat16."),
+    settings: list[str] = typer.Option(
+        [], "--set", metavar="KEY=VALUE", help="Of the f_topo, such as topology.alpha=0.2."
+    ),
+    directed: options.Directed = False,
+    memory_limit: options.MemoryLimit = None,
+    engine: options.Engine = "local",
+    address: options.Address = None,
+    worker_threads: options.WorkerThreads = None,
+    overwrite: options.Overwrite = False,
+    plugins: options.Plugins = [],
+    as_json: options.AsJson = False,
+) -> None:
+    """Write a graph's topology embeddings as a graph folder, whose features they are.
+
+    The result is used like any other graph: evergraph run --dataset FOLDER. Embeddings are made on
+    the whole graph: edges to nodes of later tasks count from the first task on, which a run that
+    embeds each task by itself does not see. With --nodes labelled no edges are left, and a run
+    sees what is in the embeddings alone. Stopped or killed, it goes on when the same command is
+    given again.
+    """
+    resources = resources_of(memory_limit, None, engine, address, worker_threads)
+    chosen = _parameters(settings) | {"name": topology, "hops": hops}
+    chosen |= {} if rows == "float32" else {"rows": rows}  # of which some f_topo know nothing
+    try:
+        with spinner(f"loading torch and {dataset}"):
+            from evergraph.datasets import load
+            from evergraph.graphs.graph_folder import open_graph_folder
+            from evergraph.topology import topologies
+            from evergraph.topology.embedding_folder import check_separable, embed
+
+            load_plugins(plugins)
+            encoder = topologies.make(**chosen)
+            check_separable(encoder)  # before anything is read
+            graph = load(dataset, undirected=not directed)
+            able = resources()
+        with StageProgress({"embed": "columns"}) as progress:
+            new = embed(
+                graph,
+                out,
+                topology=encoder,
+                nodes=cast("Any", nodes),
+                name=dataset,
+                resources=able,
+                on_progress=progress.on_progress,
+                overwrite=overwrite,
+            )
+    except KeyboardInterrupt:
+        typer.echo("interrupted: give the same command again to go on", err=True)
+        raise typer.Exit(130) from None
+    made = open_graph_folder(out)
+    if as_json:
+        size = {"nodes": made.num_nodes, "width": made.num_features}
+        print_json({"folder": str(out), "new": new, **size})
+        return
+    done = "" if new else ", which was there already"
+    typer.echo(f"{made.num_nodes:,} embeddings of width {made.num_features:,} in {out}{done}")
+    typer.echo(f"learn on them with: evergraph run --dataset {out}")
+
+
+def _parameters(settings: list[str]) -> dict[str, Any]:
+    found = parse_settings(settings)
+    if found.keys() - {"topology"}:
+        name = min(found.keys() - {"topology"})
+        raise ConfigurationError(f"--set must begin with topology. here, not with {name!r}")
+    return dict(found.get("topology", {}))
