@@ -13,7 +13,7 @@ import sqlite3
 import sys
 from pathlib import Path
 
-from evergraph.online.folder import journal, snapshot, sqlite_file
+from evergraph.online.folder import snapshot, sqlite_file
 from stand_in import delta, opened
 
 SNAPSHOTS = (3, 6, 8)
@@ -45,7 +45,7 @@ def careless_journal() -> None:
         connection.execute("PRAGMA synchronous = OFF")
         return connection
 
-    journal.open_for_writing = careless  # type: ignore[attr-defined]
+    sqlite_file.open_for_writing = careless
 
 
 def careless_snapshots() -> None:

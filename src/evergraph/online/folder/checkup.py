@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -50,17 +49,15 @@ from evergraph.online.folder.snapshot import (
     snapshots_in,
 )
 from evergraph.online.folder.sqlite_file import open_for_reading
+from evergraph.online.learner import OnlineLearner
 from evergraph.online.recount import recount
-
-if TYPE_CHECKING:
-    from evergraph.online.learner import OnlineLearner
 
 KNOWN = {FORMAT_FILE, COLUMNS_FILE, JOURNAL_FILE, ACKNOWLEDGED_FILE, LOCK_FILE}
 KNOWN |= {f"{JOURNAL_FILE}-wal", f"{JOURNAL_FILE}-shm"}
 IN_SNAPSHOT = {STATE, ABOUT, MANIFEST}
 STAGE = "verify"
 OnProgress = Callable[[str, int, int], None]
-Make = Callable[[], "OnlineLearner"]
+Make = Callable[[], OnlineLearner]
 Told = Callable[[int, int], None]
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evergraph.core.checks import check_integer, check_number
 from evergraph.core.display import Shown
@@ -33,13 +33,12 @@ from evergraph.online.folder.queue import DeltaQueue
 from evergraph.online.folder.reader import FolderReader
 from evergraph.online.folder.status import FolderStatus, Progress, Purged, folder_bytes
 from evergraph.online.folder.writer import FolderWriter
+from evergraph.online.heads import heads
 from evergraph.online.intake import Bounds
+from evergraph.online.learner import OnlineLearner
 from evergraph.online.upsert import Upserted
 from evergraph.tables.own import Encoder
 from evergraph.tables.scheme import Scheme
-
-if TYPE_CHECKING:
-    from evergraph.online.learner import OnlineLearner
 
 DAY = 24 * 60 * 60.0  # seconds
 
@@ -357,8 +356,6 @@ def maker_of(folder: Path, given: Mapping[str, Any] | None = None) -> Callable[[
 
     given: some of the parameters; those of a folder that is there must be the same.
     """
-    from evergraph.online.learner import OnlineLearner
-
     given, stored = given or {}, stored_parameters(folder)
     known = defaults(given)
     if stored is not None:
@@ -371,9 +368,6 @@ def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
 
     Where only another number of hops is given, the last of them is kept beside the features.
     """
-    from evergraph.online.heads import heads
-    from evergraph.online.learner import OnlineLearner
-
     name = given.get("head", {}).get("name")
     known = OnlineLearner(head=None if name is None else heads.make(name)).parameters
     topology, asked = known["topology"], given.get("topology", {})
@@ -402,8 +396,6 @@ def merged(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]
 
 def made_with(folder: Path, parameters: Mapping[str, Any]) -> OnlineLearner:
     """Return a learner that has seen nothing; say which file is wrong where none can be made."""
-    from evergraph.online.learner import OnlineLearner
-
     try:
         return OnlineLearner.from_parameters(parameters)
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError, RuntimeError) as error:

@@ -9,19 +9,16 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from evergraph.core.errors import DataError, ResourceError, StoppedError
+from evergraph.online.checking import CheckedDelta
 from evergraph.online.codecs.delta_bytes import delta_to_bytes, digest_of, is_same
 from evergraph.online.delta import Delta, DeltaResult, in_columns
 from evergraph.online.folder.journal import Journal
 from evergraph.online.folder.journal_rows import JournalEntry, batch_of, key_reused
 from evergraph.online.folder.recovery import result_of
 from evergraph.online.intake import Batch
-
-if TYPE_CHECKING:
-    from evergraph.online.checking import CheckedDelta
-    from evergraph.online.learner import OnlineLearner
+from evergraph.online.learner import OnlineLearner
 
 
 @dataclass(eq=False)

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from evergraph.core.errors import DataError
 from evergraph.online.folder.journal import Journal
@@ -14,9 +13,7 @@ from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in
 from evergraph.online.folder.recovery import UnappliedError, open_journal, recover, replay
 from evergraph.online.folder.snapshot import read_about, snapshots_in, taken_at
 from evergraph.online.folder.status import FolderStatus, Progress
-
-if TYPE_CHECKING:
-    from evergraph.online.learner import OnlineLearner
+from evergraph.online.learner import OnlineLearner
 
 
 class FolderReader:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.file_lock import LOCK_FILE
@@ -30,9 +29,7 @@ from evergraph.online.folder.markers import (
 )
 from evergraph.online.folder.snapshot import read_about, read_snapshot, snapshots_in
 from evergraph.online.folder.status import Progress, Replaying
-
-if TYPE_CHECKING:
-    from evergraph.online.learner import OnlineLearner
+from evergraph.online.learner import OnlineLearner
 
 TOLD = 0.5  # seconds between two calls of who is told how far it is
 LOGGED = 5.0  # seconds between two lines of the log

@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from evergraph.core.errors import DataError, EvergraphError, ResourceError, StoppedError
 from evergraph.online.delta import Delta, DeltaResult, Label
@@ -51,11 +50,9 @@ from evergraph.online.folder.snapshot import (
     write_aside,
 )
 from evergraph.online.folder.status import FolderStatus, Progress, Purged, folder_bytes
+from evergraph.online.learner import OnlineLearner
 from evergraph.online.monitor import tell, warn
 from evergraph.online.pieces import PackedState, pieces_of
-
-if TYPE_CHECKING:
-    from evergraph.online.learner import OnlineLearner
 
 logger = logging.getLogger(__name__)
 
