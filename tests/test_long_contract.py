@@ -1,4 +1,4 @@
-"""Everything that reads graphs gives the same bits whether row pointers are of 32 bits or of 64.
+"""Everything registered gives the same bits whether row pointers are of 32 bits or of 64.
 
 Small graphs are forced to have long pointers by saying that 31 bits count to three. What is
 registered later is tested as well.
@@ -17,8 +17,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from evergraph.closed_form import ViewFeatures
 from evergraph.closed_form.relations import RelationCodes, RelationHops
 from evergraph.cluster.ray_engine import pack, unpack
+from evergraph.core.seeding import seeded
 from evergraph.graphs import (
     Graph,
     NodeTypes,
@@ -41,11 +43,19 @@ from evergraph.graphs.reach.reach import reach_sizes
 from evergraph.memory import Candidates, samplers
 from evergraph.memory.embedding_memory import first_coverers
 from evergraph.memory.subgraph_memory import ego_networks
+from evergraph.methods import methods
+from evergraph.nn import RandomFeatures, Tuned, backbones
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.streams import GraphStream
 from evergraph.topology import topologies
+from evergraph.training import Trainer
 
 NODES = 48
+SMALL: dict[str, Callable[[], Any]] = {
+    "analytic": partial(RandomFeatures, width=32),
+    "auto": partial(ViewFeatures, width=32),
+    "joint": partial(Tuned, hidden=16),
+}
 Work = Callable[[Graph], Any]
 
 
@@ -271,5 +281,22 @@ def test_folders(check: Any, tmp_path: Path) -> None:
         found = open_graph_folder(writer.folder, verify=True)
         assert found.indptr.dtype == graph.indptr.dtype
         return replace(found.in_memory(), folder=None)
+
+    check(work)
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_methods(name: str, check: Any) -> None:
+    def work(graph: Graph) -> Tensor:
+        stream = GraphStream(graph, classes_per_task=3)
+        made = SMALL.get(name, partial(backbones.make, methods.resolve(name).default_backbone))
+        draw = seeded(0, "learner")
+        trainer = Trainer(epochs=2)
+        learner = methods.make(name, trainer=trainer, generator=draw, backbone=made())
+        for index in range(len(stream)):
+            learner.fit_task(stream.open(index, cumulative=learner.cumulative))
+        exam = stream.exams(1, "global")[0]
+        with torch.no_grad():
+            return learner.logits(exam.graph, exam.nodes)
 
     check(work)

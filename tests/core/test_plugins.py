@@ -176,15 +176,6 @@ def test_entry_points_are_imported_for_a_name_that_nothing_has(
     del sys.modules["entered_parts"]
 
 
-def test_entry_points_are_imported_when_names_are_listed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(tmp_path / "listed_parts.py", METHOD.format(summary="Installed."))
-    installed(tmp_path, "parts = listed_parts", monkeypatch)
-    assert methods.summaries()["mine"] == "Installed."
-    del sys.modules["listed_parts"]
-
-
 def test_entry_points_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(plugins, "installed_plugins", lambda: asked.append("once") or [])

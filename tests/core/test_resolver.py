@@ -62,15 +62,6 @@ def test_a_name_and_each_alias_resolve_to_the_same_class() -> None:
     assert resolver.resolve("dot").name == "dot"
 
 
-def test_register_returns_the_class_itself() -> None:
-    class Line(Shape):
-        name = "line"
-
-    resolver = Resolver[Shape]("shape")
-    assert resolver.register(Line) is Line
-    assert resolver.resolve("line") is Line
-
-
 def test_one_name_twice_is_refused() -> None:
     resolver = shapes()
     point = type("Point", (Shape,), {"name": "dot"})
@@ -129,12 +120,6 @@ def test_an_unknown_name_lists_names_and_aliases_and_guesses() -> None:
     assert "unknown shape 'sqare'" in message
     assert "did you mean 'square'?" in message
     assert "choose one of box, dot, quadrat, square" in message
-
-
-def test_a_name_like_no_other_gets_no_guess() -> None:
-    with pytest.raises(UnknownNameError) as caught:
-        shapes().resolve("zzz")
-    assert "did you mean" not in str(caught.value)
 
 
 def test_parameters_are_the_keyword_ones_in_order() -> None:

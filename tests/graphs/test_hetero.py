@@ -55,12 +55,6 @@ def test_there_and_back() -> None:
     assert weights.tolist() == [1.0, 2.0, 1.0]
 
 
-def test_a_graph_takes_it_as_data() -> None:
-    graph = Graph.from_data(papers(), undirected=True)
-    assert graph.undirected
-    assert graph.relations is not None
-
-
 def test_other_widths_have_columns_of_their_own_and_equal_names_their_ends() -> None:
     data = papers()
     data["author"].x = torch.tensor([[5.0], [6.0]])

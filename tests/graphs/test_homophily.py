@@ -21,19 +21,6 @@ def test_a_square_by_hand() -> None:
     assert homophily(graph_of(square, labels=[0, 1, 0, 1])) == 0.0
 
 
-def test_an_edge_counts_once_in_each_direction_it_has() -> None:
-    # 0 <-> 1 alike, 1 -> 2 not
-    assert homophily(
-        graph_of([(0, 1), (1, 0), (1, 2)], labels=[0, 0, 1], undirected=False)
-    ) == pytest.approx(2 / 3)
-
-
-def test_edges_with_an_unlabelled_end_do_not_count() -> None:
-    # alike, unlike, and four with an end that has no class (two of them with none at either)
-    pairs = [(0, 1), (1, 2), (2, 3), (3, 2), (3, 4), (4, 3)]
-    assert homophily(graph_of(pairs, labels=[0, 0, 1, -1, -1], undirected=False)) == 0.5
-
-
 def test_without_an_edge_to_count_homophily_is_zero() -> None:
     assert homophily(graph_of([], labels=[0, 0])) == 0.0
     assert homophily(graph_of([(0, 1)], labels=[-1, -1])) == 0.0

@@ -162,18 +162,6 @@ def test_gradients_are_only_computed_where_they_are_asked_for() -> None:
     assert X.grad is None
 
 
-@pytest.mark.parametrize(("m", "n"), [(0, 3), (3, 0), (0, 0), (2, 3)])
-def test_a_matrix_without_entries_multiplies_to_zero(m: int, n: int) -> None:
-    operator = SparseOperator.of(csr(torch.zeros(m, n)))
-    dense = torch.randn(n, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    product = operator @ dense
-    assert product.equal(torch.zeros(m, 4))
-    product.sum().backward()
-    assert dense.grad is not None
-    assert dense.grad.equal(torch.zeros(n, 4))
-    assert operator.sampled(torch.ones(m, 2), torch.ones(n, 2)).numel() == 0
-
-
 def test_empty_rows_are_zero_whatever_stood_in_the_memory_before() -> None:
     matrix = torch.zeros(64, 64)
     matrix[0, 0] = 1.0

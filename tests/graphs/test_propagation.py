@@ -130,25 +130,6 @@ def test_densify_gives_dense_features_back_as_they_are() -> None:
     assert densify(features.to_sparse_csr()).equal(features)
 
 
-def test_inner_products_at_the_entries_by_hand() -> None:
-    corners = torch.tensor([[7.0, 0.0, -1.0], [0.0, 0.0, 0.0]]).to_sparse_csr()
-    left = torch.tensor([[1.0, 2.0], [9.0, 9.0]])
-    right = torch.tensor([[3.0, 4.0], [9.0, 9.0], [5.0, 6.0]])
-    assert sample_product(corners, left, right).tolist() == [11, 17]  # the matrix's values: unread
-
-
-@given(seed=seeds, dims=st.integers(0, 40))
-def test_inner_products_at_the_entries_equal_those_of_the_dense_product(
-    seed: int, dims: int
-) -> None:
-    pattern = random_matrix(seed)
-    left, right = random_features(seed, dims=dims), random_features(seed + 1, dims=dims)
-    rows = torch.repeat_interleave(torch.arange(6), pattern.crow_indices().diff())
-    expected = (left @ right.T)[rows, pattern.col_indices().long()]
-    torch.testing.assert_close(sample_product(pattern, left, right), expected)
-    torch.testing.assert_close(sample_product(pattern, left.T.contiguous().T, right), expected)
-
-
 def test_a_pattern_without_entries_has_no_inner_products() -> None:
     nothing = torch.zeros(2, 3).to_sparse_csr()
     assert sample_product(nothing, torch.ones(2, 4), torch.ones(3, 4)).shape == (0,)

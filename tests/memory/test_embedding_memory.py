@@ -69,17 +69,6 @@ def kept(memory: EmbeddingMemory) -> set[int]:
     return set(memory.nodes_.tolist())
 
 
-def test_a_class_keeps_its_budget_of_rows_that_belong_together() -> None:
-    labels = [0, 1, 0, 1, 0, 0, 1]
-    memory = EmbeddingMemory(budget=2, sampler=UniformSampler())
-    assert len(memory) == 0
-    memory.store(candidates_of(labels), sizes_of(labels), generator=generator())
-    assert sorted(memory.labels_.tolist()) == [0, 0, 1, 1]
-    assert memory.embeddings_.shape == (4, 4)
-    assert memory.embeddings_.dtype == torch.float32
-    check_rows_belong_together(memory)
-
-
 batched = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=24)
 
 
@@ -106,17 +95,6 @@ def test_batches_keep_exactly_the_best_ranks_of_all(
     assert memory.ranks_.tolist() == [sampler.ranks[node] for node in memory.nodes_.tolist()]
 
 
-def test_other_classes_are_left_alone() -> None:
-    memory = EmbeddingMemory(budget=2, sampler=UniformSampler())
-    first, second = candidates_of([0, 0, 0, 1, 1, 1]), candidates_of([2, 2, 2, 1, 3])
-    memory.store(first, {0: 3, 1: 3}, generator=generator(0))
-    zeros = memory.nodes_[memory.labels_ == 0]
-    memory.store(second, {1: 4, 2: 3, 3: 1}, generator=generator(1))
-    assert memory.nodes_[memory.labels_ == 0].equal(zeros)
-    assert sorted(memory.labels_.tolist()) == [0, 0, 1, 1, 2, 2, 3]
-    check_rows_belong_together(memory)
-
-
 @pytest.mark.parametrize("name", [n for n in samplers.names() if not samplers.resolve(n).mergeable])
 def test_a_sampler_that_must_see_a_class_whole_refuses_a_second_batch(name: str) -> None:
     memory = EmbeddingMemory(budget=1, sampler=samplers.make(name))
@@ -133,12 +111,6 @@ def test_fractional_budgets_count_the_class_and_not_the_candidates() -> None:
     memory = EmbeddingMemory(budget=0.1, sampler=UniformSampler())
     memory.store(candidates_of(labels), {0: 40, 1: 8}, generator=generator())
     assert sorted(memory.labels_.tolist()) == [0, 0, 0, 0, 1]
-
-
-def test_a_budget_larger_than_the_class_keeps_it_whole() -> None:
-    memory = EmbeddingMemory(budget=100)
-    memory.store(candidates_of([0, 1, 0]), {0: 2, 1: 1}, generator=generator())
-    assert kept(memory) == {0, 1, 2}
 
 
 @pytest.mark.parametrize("name", samplers.names())

@@ -54,13 +54,6 @@ def test_classes_have_orders_of_their_own() -> None:
     assert ranks.tolist() == [math.inf, 0, 1, 0, math.inf, 2]
 
 
-@pytest.mark.parametrize("name", ["herding", "k-centre"])
-def test_equals_are_taken_once_each(name: str) -> None:
-    sampler = samplers.make(name)
-    assert isinstance(sampler, HerdingSampler | KCentreSampler)
-    assert sorted(sampler.order(torch.ones(4, 3), 4).tolist()) == [0, 1, 2, 3]
-
-
 @given(places=points)
 def test_herding_takes_at_every_step_what_a_search_would(places: list[tuple[int, int]]) -> None:
     rows = torch.tensor(places, dtype=torch.float64)

@@ -15,7 +15,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.datasets import load
 from evergraph.graphs import Graph
-from evergraph.methods import OCGL, slda
+from evergraph.methods import OCGL
 from evergraph.nn import LinearHead, UntrainedGCN
 from evergraph.streams import GraphStream, Task
 from evergraph.topology import Reservoir
@@ -70,24 +70,6 @@ def test_neither_batches_nor_their_order_matter(seed: int, size: int, data: Any)
     nodes = torch.arange(task.graph.num_nodes)
     ours, theirs = (one.predict_proba(task.graph, nodes) for one in (batched, whole))
     torch.testing.assert_close(ours, theirs, atol=5e-3, rtol=5e-3)
-
-
-def test_a_head_is_solved_for_when_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    task = task_of(0)
-    asked: list[Any] = []
-    solve = slda.discriminants
-
-    def watched(*given: Any) -> tuple[Tensor, Tensor]:
-        asked.append(given)
-        return solve(*given)
-
-    monkeypatch.setattr(slda, "discriminants", watched)
-    learner = learner_of()
-    for batch in torch.arange(len(task.train)).split(10):
-        learner.fit_task(only(task, batch))
-    assert not asked
-    learner.predict(task.graph)
-    assert len(asked) == 1
 
 
 def test_other_backbones_are_refused() -> None:

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.closed_form import ClassStatistics
@@ -21,9 +19,6 @@ from evergraph.methods.slda import discriminants, within_covariance
 from evergraph.nn import PDGNN, LinearHead, RandomFeatures
 from evergraph.streams import GraphStream, Task
 from evergraph.training import Trainer
-
-seeds = st.integers(0, 10_000)
-every_weights = pytest.mark.parametrize("weights", ["equal", "class-sizes"])
 
 
 def learner_of(*, seed: int = 0, **options: Any) -> SLDA:
@@ -43,22 +38,12 @@ def task_of(seed: int, nodes: int = 36, classes: int = 4) -> Task:
     return GraphStream(graph, classes_per_task=4).open(0)
 
 
-def only(task: Task, keep: Tensor) -> Task:
-    """Return the task with some of its training nodes alone."""
-    return replace(task, train=task.train[keep], train_labels=task.train_labels[keep])
-
-
 def head_of(learner: SLDA) -> tuple[Tensor, Tensor]:
     learner.solve()
     assert learner.backbone.head is not None
     out = learner.backbone.head.out
     assert out.bias is not None
     return out.weight.data, out.bias.data
-
-
-def assert_same_head(one: SLDA, other: SLDA) -> None:
-    for a, b in zip(head_of(one), head_of(other), strict=True):
-        torch.testing.assert_close(a, b, atol=2e-3, rtol=2e-3)
 
 
 def lonely_six() -> Graph:
@@ -140,37 +125,6 @@ def test_without_the_covariance_it_is_lost(monkeypatch: pytest.MonkeyPatch) -> N
         slda, "within_covariance", lambda s: (torch.eye(2).double(), covariance(s)[1])
     )
     assert accuracy() < 0.8
-
-
-@every_weights
-@given(seed=seeds, part=st.lists(st.booleans(), min_size=60, max_size=60))
-def test_two_learners_merged_are_one_that_learned_both(
-    weights: Any, seed: int, part: list[bool]
-) -> None:
-    task = task_of(seed)
-    first = torch.tensor(part[: len(task.train)])
-    learners = []
-    for place, keep in enumerate((first, ~first, torch.ones_like(first))):
-        learners.append(learner_of(weights=weights, seed=place))  # a seed is of no account
-        learners[-1].fit_task(only(task, keep))
-    learners[0].merge(learners[1])
-    assert learners[0].statistics_.counts_.equal(learners[2].statistics_.counts_)
-    assert_same_head(learners[0], learners[2])
-
-
-@every_weights
-@given(seed=seeds, share=st.floats(0.0, 0.7))
-def test_forgetting_is_never_having_learned(weights: Any, seed: int, share: float) -> None:
-    task = task_of(seed)
-    gone = torch.rand(task.graph.num_nodes, generator=seeded(seed, "gone")) < share
-    learner, never = (learner_of(weights=weights, ledger=True) for _ in range(2))
-    learner.fit_task(task)
-    learner.forget(task.ids[gone], task.graph, known_as=task.ids)
-    never.fit_task(only(task, ~gone[task.train]))
-    never.statistics_.grow(4)  # of a class or two no node may be left
-    assert learner.statistics_.counts_.equal(never.statistics_.counts_)
-    if (never.statistics_.counts_ > 1).all():  # else Σ may be singular, and λ as good as all of W
-        assert_same_head(learner, never)
 
 
 def test_a_class_forgotten_whole_is_never_given_again() -> None:

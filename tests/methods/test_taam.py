@@ -111,14 +111,6 @@ def test_a_node_chooses_among_modulations(make: Any) -> None:
     assert accuracy(4) > 0.95
 
 
-def test_without_prototypes_the_tasks_cannot_be_told_apart(make: Any, two_pairs: Graph) -> None:
-    learner = learned(make, two_pairs)
-    nodes = torch.arange(16)
-    assert learner.predict(two_pairs, nodes).equal(two_pairs.labels)
-    learner.profiles_ = torch.zeros_like(learner.profiles_)
-    assert (learner.predict(two_pairs, nodes) < 2).all()  # all of them of the first task
-
-
 def test_pooling_is_right_where_a_single_node_is_wrong(make: Any, two_pairs: Graph) -> None:
     # Prototypes are near (1, 1, 0, 0) and (0, 0, 1, 1): the third node alone looks like the second
     # task, but not among the others, all of the first.

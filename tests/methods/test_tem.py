@@ -259,20 +259,6 @@ def test_what_cannot_be_refreshed_is_refused(small_graph: Graph) -> None:
         learner.fit_task(stream.open(1))
 
 
-def test_embeddings_are_computed_once_a_graph(
-    small_graph: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    learner = make()
-    assert isinstance(learner, TEM)
-    assert isinstance(learner.backbone, PDGNN)
-    topology = learner.backbone.topology
-    smooth = topology.smooth
-    encoded: list[Graph] = []
-    monkeypatch.setattr(topology, "smooth", lambda graph: (encoded.append(graph), smooth(graph))[1])
-    learned(learner, small_graph)
-    assert len(encoded) == 3  # one for each task's graph, over 30 epochs and 6 exams
-
-
 def in_memory_only(**options: Any) -> TEM:
     sampler = DistributionMatchingSampler(features=8, steps=5)
     learner = make(memory=EmbeddingMemory(budget=4, sampler=sampler), store="only", **options)

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
-from torch_geometric.nn import GATConv, GCNConv, GINConv, SAGEConv
+from torch_geometric.nn import GATConv
 
 from evergraph.graphs import Graph, normalised
 from evergraph.graphs.operator import SparseOperator
@@ -252,38 +252,6 @@ def same(ours: Tensor, theirs: Tensor) -> None:
 
 
 both_ways = pytest.mark.parametrize("undirected", [True, False])
-
-
-@both_ways
-def test_gcn_is_pygs(undirected: bool) -> None:
-    graph = sparse_graph(0, undirected=undirected)
-    ours = GraphConvolution(5, 4, bias=True, generator=generator())
-    theirs = GCNConv(5, 4)
-    theirs.load_state_dict({"bias": ours.linear.bias, "lin.weight": ours.linear.weight})
-    adjacency = SparseOperator.of(normalised(graph))
-    same(ours(adjacency, graph.features), theirs(graph.features, graph.to_data().edge_index))
-
-
-@both_ways
-def test_sage_is_pygs(undirected: bool) -> None:
-    graph = sparse_graph(0, undirected=undirected)
-    ours = MeanConvolution(5, 4, generator=generator())
-    theirs = SAGEConv(5, 4, aggr="mean")
-    theirs.load_state_dict(
-        {"lin_l.weight": ours.near.weight, "lin_l.bias": ours.own.bias,
-         "lin_r.weight": ours.own.weight}
-    )  # fmt: skip
-    adjacency = SparseOperator.of(normalised(graph, self_loops=False, scheme="row"))
-    same(ours(adjacency, graph.features), theirs(graph.features, graph.to_data().edge_index))
-
-
-@both_ways
-def test_gin_is_pygs(undirected: bool) -> None:
-    graph = sparse_graph(0, undirected=undirected)
-    ours = IsomorphismConvolution(5, 6, 4, generator=generator())
-    theirs = GINConv(nn.Sequential(ours.first, nn.ReLU(), ours.second))
-    adjacency = SparseOperator.of(normalised(graph, scheme="none"))
-    same(ours(adjacency, graph.features), theirs(graph.features, graph.to_data().edge_index))
 
 
 @both_ways

@@ -122,14 +122,6 @@ def test_a_sampled_sum_is_right_on_average(scheme: str, fanout: int) -> None:
     assert bool((error <= 4 * draws.std(0) / DRAWS**0.5).all())
 
 
-def test_every_neighbour_is_drawn_equally_often() -> None:
-    around = drawn(disjoint_union([STAR] * DRAWS), list(range(0, 6 * DRAWS, 6)), [2])
-    counts = torch.bincount(around.nodes[DRAWS:] % 6, minlength=6)
-    assert counts[0] == 0
-    share = counts[1:] / DRAWS
-    assert float((share - 0.4).abs().max()) < 4 * (0.4 * 0.6 / DRAWS) ** 0.5
-
-
 def ready(name: str, graph: Graph, **options: object) -> Backbone:
     backbone = backbones.make(name, **{"dropout": 0.0, **options})
     backbone.begin(graph.num_features, generator=generator())

@@ -41,14 +41,6 @@ def test_what_matches_nothing_is_established_and_then_matched() -> None:
     assert unmatched(fan(0, 40, 100), fan(20, 110), 0.5, most=9).tolist() == []
 
 
-def test_a_higher_threshold_establishes_more() -> None:
-    vectors = fan(*range(0, 360, 10))
-    counts = [len(unmatched(vectors, NONE, t, most=99)) for t in (-1.0, 0.0, 0.5, 0.9, 1.0)]
-    assert counts[0] == 1
-    assert counts == sorted(counts)
-    assert counts[-1] == 36
-
-
 def test_there_are_no_more_than_there_may_be_and_zeros_are_none() -> None:
     vectors = torch.cat([torch.zeros(2, 2), fan(0, 90, 180)])
     assert unmatched(vectors, NONE, 0.5, most=2).tolist() == [2, 3]

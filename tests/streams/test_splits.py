@@ -97,14 +97,6 @@ def test_every_node_may_land_in_every_part() -> None:
     assert bool(((tested / runs - 0.2).abs() < 4 * sigma).all())
 
 
-def test_no_global_randomness_and_labels_unchanged() -> None:
-    labels = labels_of(10, 10)
-    kept, before = labels.clone(), torch.get_rng_state()
-    split_classes(labels, (0, 1))
-    assert torch.get_rng_state().equal(before)
-    assert labels.equal(kept)
-
-
 @pytest.mark.parametrize("size", [0, 1, 2])
 def test_a_class_too_small_to_cut_is_named(size: int) -> None:
     labels = torch.tensor([0] * 5 + [7] * size)

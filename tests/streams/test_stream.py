@@ -345,17 +345,6 @@ def test_options_reach_the_order_and_the_split() -> None:
     ]  # fmt: skip
 
 
-def test_the_seed_decides_split_and_shuffled_order() -> None:
-    def fingerprint(seed: int) -> tuple[Any, ...]:
-        stream = stream_of(order="shuffled", seed=seed)
-        return tuple(stream.classes), tuple(stream.splits[0].test.tolist())
-
-    assert fingerprint(1) == fingerprint(1)
-    assert len({fingerprint(seed)[0] for seed in range(5)}) > 1
-    splits = {tuple(stream_of(seed=seed).splits[0].test.tolist()) for seed in range(5)}
-    assert len(splits) > 1
-
-
 def test_the_whole_graph_comes_back_unchanged() -> None:
     fresh = whole_graph()
     for edges in ("within", "all"):

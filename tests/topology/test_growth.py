@@ -88,15 +88,6 @@ def test_some_nodes_are_encoded_from_what_lies_around_them(
     )
 
 
-def test_degrees_change_embeddings_one_hop_further_than_features_do() -> None:
-    """Without the degrees' hop, node 6 would keep a stale embedding."""
-    encoder, old = topologies.make("sgc", hops=2), torch.arange(9)
-    known = encoder.encode(PATH.subgraph(old))
-    assert not torch.allclose(known[6], encoder.encode(PATH)[6], atol=1e-4)
-    growth = grown_embeddings(encoder, PATH, known=known, old=old)
-    assert positions(growth.changed) == [6, 7, 8, 9]
-
-
 @pytest.mark.parametrize("scaling", ["unit", "none"])
 def test_a_cache_grows_and_keeps_what_it_computed(
     scaling: str, monkeypatch: pytest.MonkeyPatch

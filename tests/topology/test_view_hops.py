@@ -22,14 +22,6 @@ def test_hops_by_hand() -> None:
     torch.testing.assert_close(found, expected)
 
 
-def test_every_hop_has_unit_length() -> None:
-    graph = random_graph(3, nodes=20, edges=40)
-    hops = EmbeddingCache(ViewHops(keep=(0, 1, 4))).encode(graph).split(3, dim=1)
-    assert len(hops) == 3
-    for hop in hops:
-        torch.testing.assert_close(hop.norm(dim=1), torch.ones(20))
-
-
 def test_features_up_to_the_limit_stay_as_they_are() -> None:
     graph = random_graph(0, dims=5)
     assert ViewHops(keep=(0,), widest=5).inputs(graph) is graph

@@ -84,14 +84,11 @@ def alike(one: object, other: object) -> bool:
     (True, False, False)
     """
     if isinstance(one, Part) and isinstance(other, Part):
-        return type(one) is type(other) and _made_alike(one, other)
+        ours, theirs = one._repr_table(), other._repr_table()
+        same = type(one) is type(other) and ours.keys() == theirs.keys()
+        return same and all(alike(value, theirs[name]) for name, value in ours.items())
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
         return len(one) == len(other) and all(map(alike, one, other))
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     return bool(one == other)
-
-
-def _made_alike(one: Part, other: Part) -> bool:
-    ours, theirs = one._repr_table(), other._repr_table()
-    return ours.keys() == theirs.keys() and all(alike(v, theirs[n]) for n, v in ours.items())

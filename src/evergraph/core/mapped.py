@@ -110,14 +110,10 @@ def create_array(path: Path, shape: tuple[int, ...], dtype: torch.dtype) -> Mapp
     kind = torch.empty(0, dtype=dtype).numpy().dtype
     with disk_is_enough(path):
         np.lib.format.open_memmap(path, mode="w+", dtype=kind, shape=shape).flush()
-        _claim(path)
+        if sys.platform == "linux":
+            with path.open("r+b") as file:
+                os.posix_fallocate(file.fileno(), 0, max(path.stat().st_size, 1))
     return map_array(path, writable=True)
-
-
-def _claim(path: Path) -> None:
-    if sys.platform == "linux":
-        with path.open("r+b") as file:
-            os.posix_fallocate(file.fileno(), 0, max(path.stat().st_size, 1))
 
 
 def is_mapped(array: Tensor) -> bool:

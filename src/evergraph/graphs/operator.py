@@ -111,7 +111,9 @@ class _WeightedProduct(Function):
     def forward(ctx: Any, operator: SparseOperator, values: Tensor, dense: Tensor) -> Tensor:
         ctx.operator = operator
         ctx.save_for_backward(values, dense)
-        return propagate(_with_values(operator.matrix, values), dense)
+        indptr, indices = operator.matrix.crow_indices(), operator.matrix.col_indices()
+        matrix = csr_tensor(indptr, indices, values.contiguous(), tuple(operator.shape))
+        return propagate(matrix, dense)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
@@ -168,11 +170,6 @@ def _rows_of(matrix: Tensor) -> Tensor:
     """Return the row of every entry.  int64 [entries]"""
     nodes = torch.arange(matrix.shape[0], device=matrix.device)
     return repeat(nodes, matrix.crow_indices().diff().long())
-
-
-def _with_values(matrix: Tensor, values: Tensor) -> Tensor:
-    shape = tuple(matrix.shape)
-    return csr_tensor(matrix.crow_indices(), matrix.col_indices(), values.contiguous(), shape)
 
 
 def _transpose(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -105,7 +105,8 @@ def _pattern_bytes(entries: int) -> int:
 def _balls(
     nodes: npt.NDArray[np.int64], adjacency: scipy.sparse.csr_matrix, hops: int
 ) -> Iterator[scipy.sparse.csr_matrix]:
-    members = _identity_rows(nodes, adjacency)
+    own = (np.ones(len(nodes), dtype=bool), nodes, np.arange(len(nodes) + 1))
+    members = scipy.sparse.csr_matrix(own, shape=(len(nodes), adjacency.shape[1]))
     yield members
     for hop in range(hops):
         members = step_out(members, adjacency) if hop else adjacency[nodes]
@@ -166,15 +167,6 @@ def multiplied_sizes(
     for block, members in reach_blocks(graph, nodes, hops=hops, resources=resources):
         sizes[block] = np.diff(members.indptr)
     return torch.from_numpy(sizes)
-
-
-def _identity_rows(
-    nodes: npt.NDArray[np.int64], adjacency: scipy.sparse.csr_matrix
-) -> scipy.sparse.csr_matrix:
-    ones = np.ones(len(nodes), dtype=bool)
-    return scipy.sparse.csr_matrix(
-        (ones, nodes, np.arange(len(nodes) + 1)), shape=(len(nodes), adjacency.shape[1])
-    )
 
 
 def search_pays(costs: npt.NDArray[np.float64]) -> bool:
