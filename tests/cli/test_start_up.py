@@ -109,7 +109,8 @@ def test_a_fresh_process_lists_datasets_with_the_facts_of_the_catalogue(tmp_path
         cwd=tmp_path, check=True, capture_output=True, text=True,
     )  # fmt: skip
     listed = json.loads(done.stdout)["datasets"]
-    assert list(listed) == datasets.names()
+    own = [n for n in datasets.names() if datasets.resolve(n).__module__.startswith("evergraph.")]
+    assert list(listed) == own  # other tests may have imported plugins
     for name, facts in listed.items():
         known = catalogue().get(name)
         assert facts == (
