@@ -21,6 +21,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import benchmarks.twin_graphs  # noqa: F401 (registers products-twin and its siblings)
+
 from evergraph.closed_form import ClassStatistics
 from evergraph.closed_form.counting import BLOCK_ROWS, with_counted
 from evergraph.cluster.ray_engine import RayEngine

@@ -22,6 +22,7 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import benchmarks.twin_graphs  # noqa: F401 (registers products-twin and its siblings)
 from benchmarks.graphs import CASES, synthetic
 from benchmarks.measure import Options, Table, in_own_process, interleaved, ms, run, times
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import benchmarks.twin_graphs  # noqa: F401 (registers products-twin and its siblings)
 from benchmarks.measure import (
     Options,
     Table,

@@ -25,12 +25,12 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.measure import RESULTS, Table, in_own_process, megabytes, peak_of, report, share
+from benchmarks.twin_graphs import PapersTwin, twin_facts
 
 from evergraph.core.mapped import put
 from evergraph.core.resources import Resources
 from evergraph.core.sizes import parse_size
-from evergraph.datasets import PapersTwin, default_cache
-from evergraph.datasets.generated.twins import twin_facts
+from evergraph.datasets import default_cache
 from evergraph.experiments.runner import run
 from evergraph.graphs.graph_folder import GraphFolderWriter, is_graph_folder, open_graph_folder
 from evergraph.topology import SGC, EmbeddingCache

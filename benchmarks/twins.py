@@ -24,9 +24,9 @@ from benchmarks.measure import (
     seconds_of,
     times,
 )
+from benchmarks.twin_graphs import twin_facts
 
 import evergraph
-from evergraph.datasets.generated.twins import twin_facts
 from evergraph.graphs import Graph, homophily
 
 NAMES = ("products-twin", "reddit-twin")

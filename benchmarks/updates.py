@@ -25,6 +25,7 @@ from torch_geometric.utils import k_hop_subgraph
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import benchmarks.twin_graphs  # noqa: F401 (registers products-twin and its siblings)
 from benchmarks.graphs import DATA, from_file, synthetic
 from benchmarks.measure import Options, Table, ms, run, times
 

@@ -72,8 +72,8 @@ _MOVED = {
     "core.resources": "Resources",
     "datasets": """
         Arxiv CoauthorCS CoauthorPhysics Computers CoraFull Dataset Joined NamedGraph Papers
-        PapersTwin Photo Products ProductsTwin Reddit RedditTwin Synthetic WordNet WordNetDepth
-        WordNetPartsOfSpeech WordNetRelations join join_domains named_graph
+        Photo Products Reddit Synthetic WordNet WordNetDepth WordNetPartsOfSpeech
+        WordNetRelations join join_domains named_graph
     """,
     "errors": """
         ClusterError ConfigurationError DataError DeviceError DivergedError DownloadError

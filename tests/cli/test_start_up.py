@@ -90,7 +90,8 @@ def test_a_fresh_process_lists_what_the_resolvers_know(fresh: list[tuple[str, se
     }
     for kind, resolver in LISTED.items():
         assert told[kind] == resolver.summaries()
-    assert list(told["datasets"]) == datasets.names()
+    own = [n for n in datasets.names() if datasets.resolve(n).__module__.startswith("evergraph.")]
+    assert list(told["datasets"]) == own  # other tests may have imported plugins
     for name, facts in told["datasets"].items():
         known = catalogue().get(name)
         assert facts == (

@@ -26,8 +26,9 @@ pytestmark = [
 ]
 ADDRESS = "10.77.0.1:6379"
 RUN = [
-    sys.executable, "-c", "from evergraph.cli.app import main; main()", "run", "--dataset",
-    "products-twin", "--set", "dataset.scale=0.02", "--method", "analytic", "--engine", "ray",
+    sys.executable, "-c", "from evergraph.cli.app import main; main()", "run", "--plugin",
+    str(ROOT / "benchmarks" / "twin_graphs.py"), "--dataset", "products-twin",
+    "--set", "dataset.scale=0.02", "--method", "analytic", "--engine", "ray",
     "--address",
 ]  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -32,3 +33,18 @@ def random_tables(
     return tables(
         folder, "\n".join(["id,label,f", *rows]) + "\n", "\n".join([header, *pairs]) + "\n"
     )
+
+
+class StopError(Exception):
+    """What a test interrupts an import with."""
+
+
+def stopped_after(calls: int) -> Callable[[str, int, int], None]:
+    """Return what stops an import when it tells how far it is once more than so many times."""
+    left = iter(range(calls))
+
+    def on_progress(stage: str, done: int, total: int) -> None:
+        if next(left, None) is None:
+            raise StopError
+
+    return on_progress

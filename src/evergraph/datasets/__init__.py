@@ -3,8 +3,6 @@
 from evergraph.datasets.base import Dataset, datasets, default_cache
 from evergraph.datasets.catalogue import Facts
 from evergraph.datasets.doors import NamedGraph, as_graph, named_graph
-from evergraph.datasets.generated.synthetic import Synthetic
-from evergraph.datasets.generated.twins import PapersTwin, ProductsTwin, RedditTwin
 from evergraph.datasets.joined import Joined, join, join_domains
 from evergraph.datasets.loading import load
 from evergraph.datasets.ogb import Arxiv, Papers, Products
@@ -16,6 +14,7 @@ from evergraph.datasets.published import (
     Photo,
     Reddit,
 )
+from evergraph.datasets.synthetic import Synthetic
 from evergraph.datasets.wordnet import WordNet, WordNetDepth, WordNetPartsOfSpeech, WordNetRelations
 
 __all__ = [
@@ -29,12 +28,9 @@ __all__ = [
     "Joined",
     "NamedGraph",
     "Papers",
-    "PapersTwin",
     "Photo",
     "Products",
-    "ProductsTwin",
     "Reddit",
-    "RedditTwin",
     "Synthetic",
     "WordNet",
     "WordNetDepth",

@@ -130,7 +130,7 @@ def join(graphs: Sequence[Graph]) -> Graph:
     They share one feature space and one set of classes: class k means the same in all of them. A
     stream cut by time then meets one graph, a domain, after the other.
 
-    >>> from evergraph.datasets.generated.synthetic import Synthetic
+    >>> from evergraph.datasets.synthetic import Synthetic
     >>> spring, autumn = (Synthetic(nodes=60, classes=3, features=8, seed=s).load(Path())
     ...                   for s in (0, 1))
     >>> year = join([spring, autumn])
@@ -174,7 +174,7 @@ def join_domains(
         tasks_per_domain: in how many tasks a domain arrives; each of its classes comes whole.
         seed: of the projection.
 
-    >>> from evergraph.datasets.generated.synthetic import Synthetic
+    >>> from evergraph.datasets.synthetic import Synthetic
     >>> papers, shops = (Synthetic(nodes=60, classes=4, features=f).load(Path()) for f in (8, 20))
     >>> both = join_domains([papers, shops], width=10, tasks_per_domain=2)
     >>> both, both.time.unique().tolist()

@@ -60,7 +60,7 @@ class Pace:
     Args:
         what: is being done, such as ``papers: reading features``.
 
-    >>> Pace("twin: drawing edges").tell(3, 4)  # nothing yet: ten seconds are not over
+    >>> Pace("sorting edges").tell(3, 4)  # nothing yet: ten seconds are not over
     """
 
     def __init__(self, what: str) -> None:

@@ -53,7 +53,7 @@ def load(
         parameters: go to the dataset's constructor; a path takes none. An object takes
             ``features``, ``labels`` or ``edges``, as ``named_graph`` does.
 
-    >>> import evergraph.datasets.generated.synthetic
+    >>> import evergraph.datasets.synthetic
     >>> load("synthetic", nodes=100, classes=4, features=8)
     Graph(nodes=100, edges=1000, features=8, classes=4)
     """

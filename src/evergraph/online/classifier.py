@@ -16,7 +16,7 @@ from evergraph.core.errors import ConfigurationError, DataError, did_you_mean
 from evergraph.core.file_lock import Closing
 from evergraph.core.label_space import KINDS, Kind
 from evergraph.core.notices import say
-from evergraph.datasets.doors.doors import holds_graph, named_graph
+from evergraph.datasets.doors import holds_graph, named_graph
 from evergraph.graphs.pyg import is_hetero
 from evergraph.online.conversion import (
     as_edges,

@@ -14,7 +14,7 @@ from torch import Tensor
 from evergraph.core.errors import DataError
 from evergraph.core.label_space import Kind
 from evergraph.core.notices import say_ignored
-from evergraph.datasets.doors.named import NamedGraph
+from evergraph.datasets.doors import NamedGraph
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import densify
 from evergraph.graphs.validation import (

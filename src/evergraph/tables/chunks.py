@@ -220,8 +220,9 @@ def _read(
     except FileNotFoundError:
         raise DataError("no such file") from None
     except (pa.ArrowException, OSError, EOFError, zlib.error) as error:
-        plain = isinstance(path, Path | CsvTable) and path.suffix not in (".parquet", ".gz")
-        hint = as_csv(path).hint() if plain else ""
+        hint = ""
+        if isinstance(path, Path | CsvTable) and path.suffix not in (".parquet", ".gz"):
+            hint = as_csv(path).hint()
         raise DataError(f"cannot be read as a table ({reason(error)}){hint}") from error
 
 

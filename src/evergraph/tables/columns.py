@@ -315,9 +315,18 @@ def as_whole(values: pyarrow.Array, name: str) -> pyarrow.Array:
     try:
         return values.cast(pa.int64())
     except pa.ArrowInvalid:
-        rows = range(len(values))
-        row = next(row for row in rows if parsed(values[row : row + 1], pa.int64()) is None)
+        row = next(row for row, text in enumerate(values) if not _is_whole(text))
         raise DataError(
             f"row {row + 1} has {values[row].as_py()!r} in column {name!r}: expected an integer of "
             "64 bits, since --integers was given"
         ) from None
+
+
+def _is_whole(text: pyarrow.Scalar) -> bool:
+    import pyarrow as pa
+
+    try:
+        text.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return False
+    return True

@@ -9,8 +9,9 @@ them know it, live as well as in batch.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from evergraph.tables.values import (
 
 if TYPE_CHECKING:
     import pyarrow
+    from typing_extensions import Self
 
 CLIP = 5.0
 YEAR, WEEK = 365.2425 * 86_400, 7 * 86_400  # in seconds
@@ -80,7 +82,35 @@ class NumberEncoder(ColumnEncoder):
 
 
 @dataclass(frozen=True)
-class RawEncoder(ColumnEncoder):
+class _UnscaledEncoder(ColumnEncoder):
+    """A number that is not scaled, and a flag if the first table had gaps."""
+
+    flag: bool
+    reads: ClassVar[Callable[..., Numbers]]
+    said: ClassVar[str]
+
+    @classmethod
+    def fit(cls, values: pyarrow.Array, name: str) -> Self:
+        """See whether there are gaps."""
+        return cls(bool(np.isnan(cls.reads(values, name)).any()))
+
+    @property
+    def width(self) -> int:
+        """One, and one for the flag."""
+        return 1 + self.flag
+
+    @property
+    def how(self) -> str:
+        """How it is read, in words."""
+        return f"{self.said}, and a flag for gaps" if self.flag else self.said
+
+    def encode(self, values: pyarrow.Array, name: str, *, before: int = 0) -> Block:
+        """Return the numbers."""
+        found = self.reads(values, name, before=before)
+        return _block([found], np.isnan(found), self.flag)
+
+
+class RawEncoder(_UnscaledEncoder):
     """A number as it is, and a flag if the first table had gaps.
 
     >>> import pyarrow as pa
@@ -88,56 +118,13 @@ class RawEncoder(ColumnEncoder):
     array([[3000.]], dtype=float32)
     """
 
-    flag: bool
-    kind = "raw"
-
-    @classmethod
-    def fit(cls, values: pyarrow.Array, name: str) -> RawEncoder:
-        """See whether there are gaps."""
-        return cls(bool(np.isnan(numbers(values, name)).any()))
-
-    @property
-    def width(self) -> int:
-        """One, and one for the flag."""
-        return 1 + self.flag
-
-    @property
-    def how(self) -> str:
-        """How it is read, in words."""
-        return "as it is, and a flag for gaps" if self.flag else "as it is"
-
-    def encode(self, values: pyarrow.Array, name: str, *, before: int = 0) -> Block:
-        """Return the numbers."""
-        found = numbers(values, name, before=before)
-        return _block([found], np.isnan(found), self.flag)
+    kind, said, reads = "raw", "as it is", staticmethod(numbers)
 
 
-@dataclass(frozen=True)
-class BooleanEncoder(ColumnEncoder):
+class BooleanEncoder(_UnscaledEncoder):
     """Yes as 1, no as 0, and a flag if the first table had gaps."""
 
-    flag: bool
-    kind = "boolean"
-
-    @classmethod
-    def fit(cls, values: pyarrow.Array, name: str) -> BooleanEncoder:
-        """See whether there are gaps."""
-        return cls(bool(np.isnan(booleans(values, name)).any()))
-
-    @property
-    def width(self) -> int:
-        """One, and one for the flag."""
-        return 1 + self.flag
-
-    @property
-    def how(self) -> str:
-        """How it is read, in words."""
-        return "0 or 1, and a flag for gaps" if self.flag else "0 or 1"
-
-    def encode(self, values: pyarrow.Array, name: str, *, before: int = 0) -> Block:
-        """Return zeros and ones."""
-        found = booleans(values, name, before=before)
-        return _block([found], np.isnan(found), self.flag)
+    kind, said, reads = "boolean", "0 or 1", staticmethod(booleans)
 
 
 @dataclass(frozen=True)

@@ -138,7 +138,10 @@ def read_nodes(
     if not piece:
         check_distinct(known)
         say_index(where, table.column_names)
-    labels, missing, lists, goals = None, {}, None, None
+    labels: pyarrow.Array | None = None
+    missing: dict[str, int] = {}
+    lists: list[list[str] | None] | None = None
+    goals: NDArray[np.float32] | None = None
     if roles.targets == [LABELS]:
         lists = label_lists(column(table, LABELS))
     elif roles.targets:

@@ -47,7 +47,7 @@ def test_hand_made(tmp_path: Path) -> None:
     assert arrays(tmp_path / "both" / "graph") == ([0, 3, 4, 5, 6], [1, 2, 3, 0, 0, 0])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(data=st.data())
 def test_same_as_in_memory(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     nodes = data.draw(st.sampled_from([1, 2, 5, 40]))

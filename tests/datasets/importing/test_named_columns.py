@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from evergraph.datasets.importing import importing
 from evergraph.datasets.importing.importing import import_graph
 from evergraph.graphs.graph_folder import open_graph_folder, read_facts
 from evergraph.tables import Columns
-from tables_to_import import tables
+from tables_to_import import StopError, stopped_after, tables
 
 NODES = "id,type,labels,f\nann,author,law;art,1\nbob,paper,,2\ncid,author,;,3\n"
 RAW = Columns({"*": "raw"})  # numbers as they are
@@ -65,7 +64,7 @@ TARGETS = {
 
 
 @pytest.mark.usefixtures("in_small_pieces")
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(data=st.data())
 def test_same_as_in_memory(
     tmp_path_factory: pytest.TempPathFactory, assert_same: Any, data: st.DataObject
@@ -143,20 +142,6 @@ def long_tables(folder: Path) -> tuple[Path, Path]:
     return tables(folder, *joined)
 
 
-class StopError(Exception):
-    """What a test interrupts an import with."""
-
-
-def stopped_after(calls: int) -> Callable[[str, int, int], None]:
-    left = iter(range(calls))
-
-    def on_progress(stage: str, done: int, total: int) -> None:
-        if next(left, None) is None:
-            raise StopError
-
-    return on_progress
-
-
 def contents(folder: Path) -> dict[str, str]:
     return {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.glob("*.npy")
@@ -170,7 +155,7 @@ def test_interrupted_anywhere_it_ends_in_the_same_bytes(tmp_path: Path, assert_s
     whole = import_graph(*paths, tmp_path / "w", on_progress=lambda *said: calls.append(said[0]))
     expected = read_table_folder(tmp_path).to_undirected()
     assert_same(open_graph_folder(tmp_path / "w"), expected)
-    for stop in range(1, len(calls) - 1, 3):
+    for stop in range(1, len(calls) - 1, 9):
         out = tmp_path / f"stopped-{stop}"
         with pytest.raises(StopError):
             import_graph(*paths, out, on_progress=stopped_after(stop))
@@ -179,7 +164,6 @@ def test_interrupted_anywhere_it_ends_in_the_same_bytes(tmp_path: Path, assert_s
         assert read_facts(out)["relations"] == [f"r{each}" for each in range(6)]
 
 
-@pytest.mark.usefixtures("in_small_pieces")
 def test_other_tables_are_not_mixed_in(tmp_path: Path) -> None:
     edges, nodes = long_tables(tmp_path)
 

@@ -95,43 +95,40 @@ class ImportStages:
                 on_piece=lambda piece: self.on_progress("nodes", piece.done, piece.total),
                 columns=self.columns,
             )
-            with closing(self._table(found, fresh=True)) as table:
-                table.know(read_ids(self._ids))
-                table.check_distinct()
             self._save(replace(self.progress, nodes=found))
         assert self.progress.nodes is not None
         return self.progress.nodes
 
-    def read_edges(self, path: Source, found: NodesRead) -> None:
-        """Put the edges into a database, by the numbers of their nodes."""
+    def read_edges(self, path: Source, nodes: Source, found: NodesRead) -> None:
+        """Put the edges into a database, by the numbers of their nodes; ids must be distinct."""
         if self.progress.edges is not None:
             return
+        with closing(self._table(found, fresh=True)) as table:
+            with naming(nodes):
+                table.know(read_ids(self._ids))
+                table.check_distinct()
+            with naming(path):
+                done = self._add_edges(table, path)
+        self._save(replace(self.progress, edges=done))
+
+    def _add_edges(self, table: EdgeTable, path: Source) -> EdgesRead:
         named = columns_of(path)
         more = tuple(name for name in (WEIGHT, RELATION) if name in named)
-        related = RELATION in more
-        pieces = read_chunks(
-            path,
-            (*ENDS, *more),
-            size=self._piece(self.resources.left // 2),
-            only_needed=True,
-        )
+        size = self._piece(self.resources.left // 2)
         skip, rows = self.progress.inputs.unknown_edges == "skip", 0
-        with closing(self._table(found, fresh=True)) as table:
-            table.know(read_ids(self._ids))
-            for piece in pieces:
-                listed = read_edges(piece.table, before=piece.before)
-                table.add_named(piece.before, listed, skip=skip)
-                rows = piece.after
-                self.on_progress("edges", piece.done, piece.total)
-            kept, loops = table.counts()
-            names = table.relations() if related else None
+        for piece in read_chunks(path, (*ENDS, *more), size=size, only_needed=True):
+            listed = read_edges(piece.table, before=piece.before)
+            table.add_named(piece.before, listed, skip=skip)
+            rows = piece.after
+            self.on_progress("edges", piece.done, piece.total)
+        kept, loops = table.counts()
+        names = table.relations() if RELATION in more else None
         if names is not None and len(names) > MOST_RELATIONS:
             raise DataError(
                 f"column {RELATION!r} holds {len(names):,} names: at most {MOST_RELATIONS:,} are "
                 "supported"
             )
-        done = EdgesRead(rows, loops, WEIGHT in more, names, unknown=rows - kept)
-        self._save(replace(self.progress, edges=done))
+        return EdgesRead(rows, loops, WEIGHT in more, names, unknown=rows - kept)
 
     def sort(self, found: NodesRead) -> None:
         """Write the adjacency, and what edges stand for where the table says it."""
@@ -290,8 +287,7 @@ def import_graph(
         )
         with naming(nodes):
             found = work.read_nodes(nodes)
-        with naming(edges):
-            work.read_edges(edges, found)
+        work.read_edges(edges, nodes, found)
         work.sort(found)
         if inputs != about(InputFile.of(nodes), InputFile.of(edges)):
             raise DataError(f"{nodes} or {edges} has changed while it was read: import them again")

@@ -81,7 +81,7 @@ def import_nodes(
     step = max(_VALUES // max(files.width, 1), 1)  # features of texts are larger than texts
     with disk_is_enough(ids_file), files.open():
         for piece in chain([first], pieces):
-            for start in range(0, piece.table.num_rows, step):
+            for start in range(0, max(piece.table.num_rows, 1), step):  # none have kinds, too
                 rows, before = piece.table.slice(start, step), piece.before + start
                 files.append(
                     read_nodes(rows, scheme, where=path, roles=roles, before=before, piece=True),
@@ -145,8 +145,9 @@ class _NodeFiles:
         import pyarrow as pa
 
         self._ids.write_table(pa.table({"id": found.ids}))
-        self._count(found.features)
-        self._arrays["features"].append(found.features.features.numpy())
+        if len(found.ids):
+            self._count(found.features)
+            self._arrays["features"].append(found.features.features.numpy())
         unlabelled = np.full(len(found.ids), UNLABELLED)
         classes = unlabelled if found.labels is None else self._classes.codes(found, before)
         self._arrays["labels"].append(classes)
@@ -156,7 +157,7 @@ class _NodeFiles:
             self._arrays["targets"].append(found.numbers)
         if found.types is not None:
             self._arrays["types"].append(self._numbered_types(found.types, before))
-        if found.times is not None:
+        if found.times is not None and len(found.ids):
             if self._dated not in (None, found.dated):
                 kinds = ("a whole number", "a date or a timestamp")
                 raise DataError(

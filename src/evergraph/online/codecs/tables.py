@@ -137,18 +137,18 @@ def _read_nodes(
             known = as_whole(known, "id")
             table = table.set_column(table.column_names.index("id"), "id", known)
         marked: tuple[NodeId, ...] = ()
-        updates, apart = None, [forget] if isinstance(forget, str) else []
+        ops: dict[str, npt.NDArray[np.bool_]] = {}
+        apart = [forget] if isinstance(forget, str) else []
         if isinstance(forget, str):
             marked = tuple(known.filter(_marks(table, forget)).to_pylist())
         if says_operations(table):
             ops, apart = operations(table, NODE_OPS), [*apart, "op"]
-            updates = ops["update"]
             marked = (*marked, *known.filter(pa.array(ops["forget"])).to_pylist())
         roles = NodeRoles.of(table.column_names, types=is_typed(table), apart=apart)
         if len(roles.targets) > 1:
             named = ", ".join(roles.targets)
             raise DataError(f"has columns {named}: expected one number to predict")
-        if updates is not None:
+        if ops:
             table = without_gaps(table, roles.features, ops["forget"])
         rows = read_nodes(
             table,
@@ -161,7 +161,7 @@ def _read_nodes(
         )
     timed = [] if rows.times is None else ["time"]
     say_ignored(path, "column", timed, "a learner takes nodes in the order of their rows")
-    found = _Nodes(rows, marked, updates)
+    found = _Nodes(rows, marked, ops.get("update"))
     if found.features is not None:
         scheme = rows.features.scheme
         called = roles.features if scheme is None else scheme.names

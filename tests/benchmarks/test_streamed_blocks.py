@@ -2,12 +2,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from benchmarks.streamed_blocks import (
+    StreamedBlockModel,
+    StubMatching,
+    geometric_sizes,
+    log_normal_sizes,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evergraph.core.errors import ConfigurationError
-from evergraph.datasets.generated.block_model import StreamedBlockModel, StubMatching
-from evergraph.datasets.generated.synthetic import geometric_sizes, log_normal_sizes
 
 
 def rng(seed: int = 0) -> np.random.Generator:

@@ -1,112 +1,16 @@
-"""Distinct pairs of nodes from a degree-corrected block model, in memory and streamed to disk."""
+"""Pairs of nodes from a degree-corrected block model of any size, streamed to disk."""
 
 from __future__ import annotations
 
-import logging
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import scipy
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError
-
-log = logging.getLogger(__name__)
-
-WEIGHTED_ROUNDS = 8
-MOST_ROUNDS = 200
-
-
-class BlockModel:
-    """Nodes in classes, numbered class by class, each with a weight.
-
-    sizes: int64 [classes]; weights: float64 [nodes], above 0.
-    """
-
-    def __init__(self, sizes: Tensor, weights: Tensor, *, generator: torch.Generator) -> None:
-        self.sizes = sizes
-        self.weights = weights
-        self.generator = generator
-        self.labels = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
-
-    def draw(self, count: int, *, within: bool) -> Tensor:
-        """Draw distinct pairs of nodes of one class, or of two.  -> int64 [count, 2]
-
-        Doubles are dropped and drawn again, so that the count is met exactly. In a graph so dense
-        that hubs have met everybody, later rounds draw all nodes with equal weight.
-        """
-        possible = self._check_room(count, within)
-        batches: list[Tensor] = []  # of pairs as sorted keys, low node * nodes + high node
-        missing, cumulative = count, self.weights.cumsum(0)
-        for attempt in range(MOST_ROUNDS):
-            if missing == 0:
-                break
-            if attempt == WEIGHTED_ROUNDS:
-                cumulative = torch.arange(1, len(self.weights) + 1, dtype=torch.float64)
-            open_share = (possible - count + missing) / possible
-            drawn = self._pairs(int(1.1 * missing / open_share) + 16, cumulative, within)
-            batches.append(self._fresh(drawn, batches, missing))
-            missing -= len(batches[-1])
-        if missing:
-            log.warning("%d of %d edges are missing: the graph is too dense", missing, count)
-        keys, nodes = torch.cat([torch.empty(0, dtype=torch.int64), *batches]), len(self.weights)
-        return torch.stack([keys // nodes, keys % nodes], dim=1)
-
-    def _fresh(self, drawn: Tensor, batches: list[Tensor], most: int) -> Tensor:
-        """Return the drawn pairs that are new, each once, ``most`` of them.  [n, 2] -> [m]"""
-        low, high = drawn.min(1).values, drawn.max(1).values
-        fresh: Tensor = torch.unique((low * len(self.weights) + high)[low != high])
-        for keys in filter(len, batches):
-            place = torch.searchsorted(keys, fresh).clamp_max_(len(keys) - 1)
-            fresh = fresh[keys[place] != fresh]
-        if len(fresh) <= most:
-            return fresh
-        chosen = torch.randperm(len(fresh), generator=self.generator)[:most]
-        return fresh[chosen.sort().values]
-
-    def _pairs(self, count: int, cumulative: Tensor, within: bool) -> Tensor:
-        """Draw pairs with probability ∝ the product of weights.  -> int64 [count, 2]
-
-        The first end is drawn among all nodes, the second among its class or among all others:
-        inverse transform sampling on the cumulated weights, in which a class is one interval.
-        """
-        ends = self.sizes.cumsum(0)
-        tops = cumulative[ends - 1]
-        bottoms = torch.cat([torch.zeros(1, dtype=torch.float64), tops[:-1]])
-        first = self._nodes_at(self._uniform(count) * cumulative[-1], cumulative)
-        bottom, top = bottoms[self.labels[first]], tops[self.labels[first]]
-        if within:
-            at = bottom + self._uniform(count) * (top - bottom)
-        else:
-            at = self._uniform(count) * (cumulative[-1] - (top - bottom))
-            at = torch.where(at >= bottom, at + (top - bottom), at)
-        pairs = torch.stack([first, self._nodes_at(at, cumulative)], dim=1)
-        # Rounding can put a point at the edge of an interval into the next class.
-        same = self.labels[pairs[:, 0]] == self.labels[pairs[:, 1]]
-        return pairs[same if within else ~same]
-
-    def _nodes_at(self, points: Tensor, cumulative: Tensor) -> Tensor:
-        return torch.searchsorted(cumulative, points, right=True).clamp_max_(len(cumulative) - 1)
-
-    def _uniform(self, count: int) -> Tensor:
-        return torch.rand(count, dtype=torch.float64, generator=self.generator)
-
-    def _check_room(self, count: int, within: bool) -> int:
-        """Return how many pairs there are, if there are enough of them."""
-        nodes = len(self.weights)
-        inside = int((self.sizes * (self.sizes - 1) // 2).sum())
-        possible = inside if within else nodes * (nodes - 1) // 2 - inside
-        if count > possible:
-            kind = "within classes" if within else "between classes"
-            raise ConfigurationError(
-                f"nodes, mean_degree and homophily ask for {count} edges {kind}, "
-                f"but only {possible} pairs of nodes can have one"
-            )
-        return possible
-
 
 Pairs = tuple[NDArray[np.int32], NDArray[np.int32]]
 
@@ -319,3 +223,43 @@ class _Sample:
         """Return how many edges there are between equal labels, and how many in all.  [2]"""
         each = self.weight * -np.expm1(-(s * self.within + t * self.among))
         return np.array([each[self.alike].sum(), each.sum()])
+
+
+def geometric_sizes(total: int, count: int, smallest: int) -> NDArray[np.int64]:
+    """Share a total out into sizes that fall geometrically to ``smallest``.  int64 [count]
+
+    size_k = smallest · q^(count - 1 - k), with the q that makes the sum right.
+
+    >>> geometric_sizes(70, 3, 10).tolist(), geometric_sizes(7, 3, 2).tolist()
+    ([40, 20, 10], [3, 2, 2])
+    """
+    powers = np.arange(count)
+    most = (total / smallest) ** (1 / max(count - 1, 1)) + 1
+
+    def excess(q: float) -> float:
+        return float((smallest * q**powers).sum()) - total
+
+    q = scipy.optimize.brentq(excess, 1.0, most) if count > 1 and excess(1.0) < 0 else 1.0
+    ends = np.rint((smallest * q**powers).cumsum()).astype(np.int64)
+    ends[-1] = total
+    sizes: NDArray[np.int64] = np.diff(ends, prepend=0)[::-1]
+    return sizes
+
+
+def log_normal_sizes(count: int, mean: float, largest: float) -> NDArray[np.float64]:
+    """Return the quantiles of a log-normal law with this mean and this largest value.  [count]
+
+    exp(μ + σ z) with standard normal z has the mean exp(μ + σ²/2), and the largest of n values has
+    about z_n = Φ⁻¹(1 - 1/2n): so ln(largest / mean) = σ z_n - σ²/2. Quantiles instead of draws,
+    so that no seed has a freak among its hubs.
+
+    >>> sizes = log_normal_sizes(10_000, 50.0, 2000.0)
+    >>> round(sizes.mean()), round(sizes.max())
+    (50, 2000)
+    """
+    z = scipy.special.ndtri((np.arange(count) + 0.5) / count)
+    # Beyond z_n no σ reaches the ratio: the law is then as wide as it gets.
+    sigma = z[-1] - math.sqrt(max(z[-1] ** 2 - 2 * math.log(max(largest / mean, 1.0)), 0.0))
+    sizes: NDArray[np.float64] = np.exp(sigma * z)
+    sizes *= mean / sizes.mean()
+    return np.minimum(sizes, largest)

@@ -8,8 +8,7 @@ import torch
 
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
-from evergraph.datasets.generated.block_model import BlockModel
-from evergraph.datasets.generated.synthetic import Synthetic, class_sizes
+from evergraph.datasets.synthetic import BlockModel, Synthetic, class_sizes
 from evergraph.graphs import Graph, homophily
 
 

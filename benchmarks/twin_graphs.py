@@ -1,4 +1,7 @@
-"""Generated graphs of the size and shape of published ones."""
+"""Generated graphs of the size and shape of published ones: a plugin of three datasets.
+
+evergraph run --plugin benchmarks/twin_graphs.py --dataset products-twin --method analytic
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ import logging
 import sys
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +22,14 @@ from evergraph.core.mapped import page_out
 from evergraph.core.seeding import seeded
 from evergraph.datasets.base import Dataset, datasets
 from evergraph.datasets.catalogue import Facts, catalogue
-from evergraph.datasets.generated.block_model import StreamedBlockModel
-from evergraph.datasets.generated.synthetic import geometric_sizes, log_normal_sizes
 from evergraph.datasets.importing.edge_table import EdgeTable
 from evergraph.datasets.kept_folder import Pace, kept_graph
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.graph_folder import GraphFolderWriter
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.streamed_blocks import StreamedBlockModel, geometric_sizes, log_normal_sizes
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -43,7 +47,7 @@ LEAST_SHOWN = 3
 
 @dataclass(frozen=True)
 class TwinFacts:
-    """What a twin copies; the fields are told in twins.toml."""
+    """What a twin copies; the fields are told in twin_graphs.toml."""
 
     of: str
     largest_degree: int
@@ -113,7 +117,7 @@ def twin_facts() -> dict[str, TwinFacts]:
     >>> twin_facts()["products-twin"].original.classes
     47
     """
-    text = resources.files("evergraph.datasets").joinpath("twins.toml").read_text("utf-8")
+    text = Path(__file__).with_suffix(".toml").read_text("utf-8")
     return {name: TwinFacts(**facts) for name, facts in tomllib.loads(text).items()}
 
 
@@ -193,7 +197,7 @@ def numpy_generator(seed: int, *purpose: str | int) -> np.random.Generator:
     return np.random.default_rng(int(drawn))
 
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("evergraph.twins")
 
 SORT_MEMORY = 10**9
 _BLOCK = 1 << 24  # features
@@ -255,8 +259,8 @@ class Twin(Dataset):
     A degree-corrected block model (``StreamedBlockModel``) with the published number of nodes,
     edges, features and classes, homophily and largest degree. What no publisher states is a law of
     ours: class sizes fall geometrically, degrees are log-normal, x_i = μ_(y_i) + noise · ε_i with
-    unit vectors μ. twins.toml has the figures and says which are ours. Accuracies on a twin say
-    nothing about the original; times and memory do.
+    unit vectors μ. twin_graphs.toml has the figures and says which are ours. Accuracies on a twin
+    say nothing about the original; times and memory do.
 
     Edges are drawn in batches and sorted on disk: it takes about 1 GB of memory and 60 bytes a
     node, and beside the graph 8 bytes an entry on disk while it is drawn.

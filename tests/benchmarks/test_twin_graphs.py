@@ -1,18 +1,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-
-import evergraph
-from evergraph.core.errors import ConfigurationError
-from evergraph.datasets.generated import twins
-from evergraph.datasets.generated.twins import (
+from benchmarks.twin_graphs import (
     PapersTwin,
     ProductsTwin,
     RedditTwin,
@@ -21,6 +16,10 @@ from evergraph.datasets.generated.twins import (
     twin_class_sizes,
     twin_facts,
 )
+
+import evergraph
+from benchmarks import twin_graphs as twins
+from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph, homophily
 from evergraph.graphs.graph_folder import read_facts
 from evergraph.topology import SGC
@@ -28,12 +27,7 @@ from evergraph.topology import SGC
 
 @pytest.fixture(scope="module")
 def products(tmp_path_factory: pytest.TempPathFactory) -> Graph:
-    return ProductsTwin(scale=0.02).load(tmp_path_factory.mktemp("cache"))
-
-
-@pytest.fixture(scope="module")
-def reddit(tmp_path_factory: pytest.TempPathFactory) -> Graph:
-    return RedditTwin(scale=0.02, features=64).load(tmp_path_factory.mktemp("cache"))
+    return ProductsTwin(scale=0.01).load(tmp_path_factory.mktemp("cache"))
 
 
 def ridge_accuracy(x: torch.Tensor, labels: torch.Tensor) -> float:
@@ -45,27 +39,19 @@ def ridge_accuracy(x: torch.Tensor, labels: torch.Tensor) -> float:
     return float(((x[1::2] @ head).argmax(1) == labels[1::2]).float().mean())
 
 
-def test_facts_of_the_original_are_met(products: Graph, reddit: Graph) -> None:
-    for graph, name in ((products, "products-twin"), (reddit, "reddit-twin")):
-        original = twin_facts()[name].original
-        assert graph.num_nodes == round(0.02 * original.nodes)
-        assert graph.num_classes == original.classes
-        assert original.homophily is not None
-        assert homophily(graph) == pytest.approx(original.homophily, abs=0.01)
+def test_facts_of_the_original_are_met(products: Graph) -> None:
+    original = twin_facts()["products-twin"].original
+    assert products.num_nodes == round(0.01 * original.nodes)
+    assert products.num_classes == original.classes
+    assert original.homophily is not None
+    assert homophily(products) == pytest.approx(original.homophily, abs=0.01)
     assert products.num_features == 100
-    assert products.num_edges == pytest.approx(0.02 * 123_718_024, rel=0.005)
-
-
-def test_edges_that_classes_have_no_room_for_are_left_out(reddit: Graph) -> None:
-    sizes = np.bincount(reddit.labels)
-    room = 0.25 * (sizes * (sizes - 1) / 2).sum() / 0.755
-    assert reddit.num_edges / 2 == pytest.approx(room, rel=0.01)
-    assert room < 0.02 * 114_615_892 / 2
+    assert products.num_edges == pytest.approx(0.01 * 123_718_024, rel=0.005)
 
 
 def test_class_sizes_are_exact(products: Graph) -> None:
     sizes = np.sort(np.bincount(products.labels))[::-1]
-    assert sizes.tolist() == twin_class_sizes(twin_facts()["products-twin"], 0.02).tolist()
+    assert sizes.tolist() == twin_class_sizes(twin_facts()["products-twin"], 0.01).tolist()
     assert sizes[-2:].tolist() == [20, 1]
     whole = twin_class_sizes(twin_facts()["products-twin"], 1.0)
     assert (len(whole), int(whole.sum())) == (47, 2_449_029)
@@ -85,12 +71,6 @@ def test_full_size_hubs_are_as_large_as_the_original_s() -> None:
         assert degrees.mean() == pytest.approx(mean, rel=0.01)
 
 
-def test_degrees_have_a_heavy_tail(products: Graph) -> None:
-    degrees = products.degrees
-    assert int(degrees.max()) > 30 * float(degrees.float().mean())
-    assert float(degrees.float().median()) < 0.5 * float(degrees.float().mean())
-
-
 def test_edges_run_both_ways_and_are_on_disk(products: Graph) -> None:
     assert products.mapped
     assert products.undirected
@@ -101,6 +81,7 @@ def test_edges_run_both_ways_and_are_on_disk(products: Graph) -> None:
     assert bool((rows != columns).all())
 
 
+@pytest.mark.slow
 def test_neighbours_tell_more_than_features_and_not_all(products: Graph) -> None:
     alone = ridge_accuracy(products.features.clone(), products.labels)
     around = ridge_accuracy(SGC(hops=2).encode(products), products.labels)
@@ -124,9 +105,12 @@ def test_numbers_do_not_tell_classes_or_degrees(products: Graph) -> None:
     assert float(degrees[:half].mean()) == pytest.approx(float(degrees[half:].mean()), rel=0.1)
 
 
-def test_a_seed_gives_one_graph(
-    tmp_path: Path, assert_same: Callable[[Graph, Graph], None]
-) -> None:
+def assert_same(found: Graph, expected: Graph) -> None:
+    for name in ("indptr", "indices", "features", "labels"):
+        assert torch.equal(getattr(found, name), getattr(expected, name)), name
+
+
+def test_a_seed_gives_one_graph(tmp_path: Path) -> None:
     knobs: dict[str, Any] = {"scale": 0.002, "features": 8}
     first = ProductsTwin(**knobs, seed=3).load(tmp_path / "a")
     assert_same(ProductsTwin(**knobs, seed=3).load(tmp_path / "b"), first)
@@ -137,7 +121,7 @@ def test_a_seed_gives_one_graph(
 
 
 def test_batches_do_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evergraph.datasets.generated.block_model.BATCH", 1000)
+    monkeypatch.setattr("benchmarks.streamed_blocks.BATCH", 1000)
     monkeypatch.setattr("evergraph.datasets.importing.edge_table._PART_NODES", 1000)
     graph = ProductsTwin(scale=0.002, features=8).load(tmp_path)
     assert graph.num_edges == pytest.approx(0.002 * 123_718_024, rel=0.02)
@@ -145,7 +129,7 @@ def test_batches_do_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_second_load_reads_what_the_first_wrote(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, assert_same: Callable[[Graph, Graph], None]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = evergraph.load("products-twin", cache=tmp_path, scale=0.001, features=8)
     monkeypatch.setattr(twins, "sketch_twin", None)  # whoever draws, fails
@@ -233,16 +217,11 @@ def test_twins_stay_what_they_were(kind: type[Twin], tmp_path: Path) -> None:
 
 
 def test_a_twin_of_papers_shows_some_labels_of_every_class(tmp_path: Path) -> None:
-    graph = PapersTwin(scale=0.001, features=4).load(tmp_path)
+    graph = PapersTwin(scale=0.0002, features=4).load(tmp_path)
     facts = twin_facts()["papers-twin"]
-    assert (graph.num_nodes, graph.num_classes) == (111_060, 172)
-    assert graph.num_edges == pytest.approx(0.001 * 2 * 1_615_685_872, rel=0.005)
+    assert (graph.num_nodes, graph.num_classes) == (22_212, 172)
+    assert graph.num_edges == pytest.approx(0.0002 * 2 * 1_615_685_872, rel=0.01)
     shown = np.bincount(graph.labels[graph.labels >= 0], minlength=172)
-    sizes = np.bincount(sketch_twin(facts, scale=0.001, seed=0).labels)
+    sizes = np.bincount(sketch_twin(facts, scale=0.0002, seed=0).labels)
     share = 1_546_782 / 111_059_956
     assert shown.tolist() == [max(3, round(share * size)) for size in sizes.tolist()]
-    labelled = graph.labels >= 0
-    first, second = (half.float().mean() for half in labelled.chunk(2))
-    assert float(first) == pytest.approx(float(second), rel=0.1)
-    # Of edges between labelled nodes too few are left here to say more than this.
-    assert homophily(graph) == pytest.approx(0.655, abs=0.08)

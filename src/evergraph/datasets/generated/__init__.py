@@ -1,1 +1,0 @@
-"""Graphs that are drawn: with knobs, or in the likeness of published ones."""
