@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from evergraph.core.seeding import seeded
 from evergraph.online import held_back, learned_nodes
 from evergraph.online.delta import Delta
-from evergraph.online.heads import AnalyticHead, FusedHead
+from evergraph.online.heads import AnalyticHead, FusedHead, OnlineHead
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.pieces import whole
 
@@ -101,7 +102,11 @@ def histories(draw: st.DrawFn) -> History:
     return History(ledger.undirected, deltas, ledger)
 
 
-HEADS = {"analytic": AnalyticHead, "auto": FusedHead}
+HEADS: dict[str, Callable[..., OnlineHead]] = {
+    "analytic": AnalyticHead,
+    "auto": FusedHead,
+    "landmarks": partial(FusedHead, basis="landmarks"),
+}
 
 
 @pytest.fixture(params=HEADS)

@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from evergraph.core.errors import UnknownNodeError
-from evergraph.online.heads.fused import FusedScorer
+from evergraph.online.heads.fused_scorer import FusedScorer
 from evergraph.online.view import FEW, Answer, LearnerView
 from evergraph.server import http as http_module
 from evergraph.server import service as service_module
