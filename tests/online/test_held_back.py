@@ -55,3 +55,15 @@ def test_no_more_than_so_many_of_a_class() -> None:
     every = torch.arange(MOST + 5)
     held.change(every, torch.full_like(every, UNLABELLED), torch.zeros_like(every))
     assert len(held.nodes) == MOST
+
+
+def test_unless_classes_count_alike_the_first_of_all_are_looked_at() -> None:
+    """Three of four nodes are of one class, and so are those looked at, by names alone."""
+    held, every = HeldBack(), torch.arange(400)
+    held.extend(range(400))
+    labels = (every % 4 == 0).long()
+    held.change(every, torch.full_like(every, UNLABELLED), labels)
+    alike = labels[held.first(80)].bincount().tolist()
+    found = held.first(80, balanced=False)
+    assert alike == [40, 40]
+    assert sorted(found.tolist()) == sorted(sorted(range(400), key=lot)[:80])

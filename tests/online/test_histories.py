@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -12,11 +13,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evergraph.online import held_back, learned_nodes
-from evergraph.online.heads import AnalyticHead, FusedHead
+from evergraph.online.heads import AnalyticHead, FusedHead, OnlineHead
 from evergraph.online.learner import OnlineLearner
 from histories import History, histories, repacked
 
-HEADS = {"analytic": AnalyticHead, "auto": FusedHead}
+HEADS: dict[str, Callable[..., OnlineHead]] = {
+    "analytic": AnalyticHead,
+    "auto": FusedHead,
+    "landmarks": partial(FusedHead, basis="landmarks"),
+}
 
 
 @pytest.fixture(params=HEADS)

@@ -17,6 +17,7 @@ import torch
 from evergraph.core.errors import ConfigurationError
 from evergraph.online import ContinualNodeClassifier
 from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.folder.markers import check_parameters
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.heads import AnalyticHead, FusedHead, ReplayHead
@@ -141,6 +142,21 @@ def test_a_classifier_hands_all_its_settings_on() -> None:
     assert {name: made[name] for name in given} == given
     assert made["topology"]["name"] == "mixhop"
     assert (made["head"]["name"], made["head"]["width"], made["head"]["lr"]) == ("replay", 16, 0.25)
+
+
+def test_an_objective_is_kept_and_folders_without_one_are_balanced(tmp_path: Path) -> None:
+    with ContinualNodeClassifier.open(tmp_path / "new", objective="plain", width=16) as model:
+        model.partial_fit(["a", "b"], torch.eye(2), ["x", "y"])
+    with ContinualNodeClassifier.open(tmp_path / "new") as model:
+        assert model.objective == "plain"
+    with pytest.raises(ConfigurationError, match="objective"):
+        ContinualNodeClassifier.open(tmp_path / "new", objective="balanced")
+    stored = OnlineLearner().parameters
+    before = stored | {"head": {k: v for k, v in stored["head"].items() if k != "objective"}}
+    check_parameters(tmp_path, before, stored)
+    other = stored | {"head": stored["head"] | {"objective": "plain"}}
+    with pytest.raises(ConfigurationError, match="objective"):
+        check_parameters(tmp_path, before, other)
 
 
 def test_a_mistyped_parameter_is_met_with_the_nearest() -> None:

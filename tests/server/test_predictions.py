@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from evergraph.core.errors import UnknownNodeError
-from evergraph.online.heads.fused import FusedScorer
+from evergraph.online.heads.fused_scorer import FusedScorer
 from evergraph.online.view import FEW, Answer, LearnerView
 from evergraph.server import service as service_module
 from evergraph.server.http import RefusedError

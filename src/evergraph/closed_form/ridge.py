@@ -139,20 +139,38 @@ class BalancedSolution:
         problem: A and the class means.
         factor: L, the Cholesky factor of A + λ I.  float64 [m, m]
         weights: V.  float64 [m, classes]
+        balanced: whether every class counts alike, or every node.
     """
 
     problem: BalancedProblem
     factor: Tensor
     weights: Tensor
+    balanced: bool = True
 
     @classmethod
-    def of(cls, statistics: ClassStatistics, regularisation: float) -> BalancedSolution:
-        """Solve with a factor in float64."""
-        problem = BalancedProblem.of(statistics)
-        scale = _scale(problem)
-        while (factor := _factor(problem, regularisation * scale, torch.float64)) is None:
+    def of(
+        cls,
+        statistics: ClassStatistics,
+        regularisation: float,
+        *,
+        balanced: bool = True,
+        penalty: Tensor | None = None,
+    ) -> BalancedSolution:
+        """Solve with a factor in float64.
+
+        penalty: P, where λ tr(VᵀPV) is added in place of λ‖V‖², as of features that are not
+        whitened (see ``KernelMap``); λ is then a share of the mean length of nodes among P's own,
+        C/m times the mean of P's diagonal.  [m, m]
+        """
+        problem = BalancedProblem.of(statistics, balanced=balanced)
+        if penalty is None:
+            scale = _scale(problem)
+        else:
+            classes = float((statistics.mass_ > 0).sum())
+            scale = classes * float(penalty.diagonal().mean()) / len(penalty) or 1.0
+        while (factor := _factor(problem, regularisation * scale, torch.float64, penalty)) is None:
             regularisation = max(10 * regularisation, 1e-7)
-        return cls(problem, factor, _substituted(factor, problem.means))
+        return cls(problem, factor, _substituted(factor, problem.means), balanced)
 
     def left_out(self, features: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
         """Return what V would say of counted nodes, each left out of V by itself.
@@ -163,7 +181,9 @@ class BalancedSolution:
             μ'_c = (n_c μ_c - φ) / (n_c - 1),  A' = A - a φφᵀ - b_c μ_c μ_cᵀ + (b_c + a) μ'_c μ'_cᵀ
 
         With U = [φ, μ_c] that is A' = A + U S Uᵀ, solved by Woodbury's identity from φᵀ(A + λI)⁻¹φ
-        and scores. Only a and λ are taken to stay, which change by a share of 1 / n.
+        and scores. Only a and λ are taken to stay, which change by a share of 1 / n. Where every
+        node counts alike A' = A - a φφᵀ, the right side of c loses a φ, and what is left is
+        (s - h y) / (1 - h) with h = a φᵀ(A + λI)⁻¹φ.
 
         features: φ, float64 [n, m]; labels: of classes with two nodes or more, int64 [n]; counts:
         n_c, int64 [classes]; -> float64 [n, classes]
@@ -181,6 +201,10 @@ class BalancedSolution:
         own = scores[rows, labels]
         reach = torch.linalg.solve_triangular(self.factor, features.t(), upper=False)
         pull = reach.square().sum(0)  # φᵀ(A + λI)⁻¹φ
+        if not self.balanced:
+            lever = share * pull
+            scores[rows, labels] -= lever
+            return scores.div_((1 - lever)[:, None])
         met, places = labels.unique(return_inverse=True)
         said = (means[:, met].t() @ self.weights)[places]  # μ_cᵀV.  [n, classes]
         less, more = 1 / (counts - 1), counts / (counts - 1)  # μ'_c = more μ_c - less φ
@@ -268,9 +292,14 @@ def _substituted(factor: Tensor, means: Tensor) -> Tensor:
     return found
 
 
-def _factor(problem: BalancedProblem, ridge: float, dtype: torch.dtype) -> Tensor | None:
+def _factor(
+    problem: BalancedProblem, ridge: float, dtype: torch.dtype, penalty: Tensor | None = None
+) -> Tensor | None:
     matrix = problem.matrix(dtype)
-    matrix.diagonal().add_(ridge)
+    if penalty is None:
+        matrix.diagonal().add_(ridge)
+    else:
+        matrix.add_(penalty, alpha=ridge)
     factor, failed = torch.linalg.cholesky_ex(matrix)
     return None if int(failed) else factor
 

@@ -81,10 +81,10 @@ class ViewMap(ABC):
     def narrowed(self, width: int) -> Self:
         """Return the first features of every view, as they are among all."""
 
-    def slopes(self, view: View, projected: Parts, weights: Tensor) -> Parts | None:
-        """Return ∂(Wᵀφ_v)/∂x_b of one node and every part b, where φ_v is piecewise linear in x.
+    def slopes(self, view: View, projected: Parts, weights: Tensor, parts: Parts) -> Parts | None:
+        """Return ∂(Wᵀφ_v)/∂x_b of one node and every part b, where these times x give Wᵀφ_v.
 
-        weights: W, [m, classes] -> [classes, part dims] each; None where φ_v is not
+        weights: W, [m, classes]; parts: x -> [classes, part dims] each; None where they do not
         """
         return None
 
@@ -234,7 +234,7 @@ class RandomMap(ViewMap):
             total += other
         return total
 
-    def slopes(self, view: View, projected: Parts, weights: Tensor) -> Parts:
+    def slopes(self, view: View, projected: Parts, weights: Tensor, parts: Parts) -> Parts:
         """Return Wᵀ diag(Σ_b x_b R_b > 0) R_bᵀ of every part, with the scale of φ_v."""
         passed = self._summed(view, projected) > 0  # [1, m]
         through = (weights.t() * passed).mul_(self.scale(view))  # [classes, m]

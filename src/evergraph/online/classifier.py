@@ -53,6 +53,7 @@ from evergraph.tables.labels import say_unlabelled
 from evergraph.tables.scheme import NodeFeatures
 from evergraph.topology import TopologyEncoder, topologies
 from evergraph.topology.cached import Scaling
+from evergraph.training.trainer import Objective
 
 if TYPE_CHECKING:
     from evergraph.online.folder.learner_folder import LearnerFolder
@@ -79,6 +80,8 @@ class ContinualNodeClassifier(Part, Closing):
         width: how many random features (of a view) or hidden units the head has; by default its
             own choice.
         head_options: other parameters of the head, by name.
+        objective: what should be right: ``balanced``, of every class as many in a hundred, or
+            ``plain``, of all nodes; ``auto`` alone has the choice, and is balanced unless given.
         scaling: ``unit`` divides every embedding by its length, ``none`` leaves it.
         undirected: whether every edge runs both ways.
         seed: for everything that is drawn at random.
@@ -129,6 +132,7 @@ class ContinualNodeClassifier(Part, Closing):
         head: str = "auto",
         width: int | None = None,
         head_options: Mapping[str, Any] | None = None,
+        objective: Objective | None = None,
         scaling: Scaling = "unit",
         undirected: bool = True,
         seed: int = 0,
@@ -144,6 +148,7 @@ class ContinualNodeClassifier(Part, Closing):
         self.head = head
         self.width = width
         self.head_options = head_options
+        self.objective = objective
         self.scaling: Scaling = scaling
         self.undirected = undirected
         self.seed = seed
@@ -198,6 +203,7 @@ class ContinualNodeClassifier(Part, Closing):
         options = {k: v for k, v in learner.parameters["head"].items() if k != "name"}
         self.topology, self.head = learner.topology, learner.head.name
         self.width, self.head_options = options.pop("width", None), options
+        self.objective = options.pop("objective", None)
         self.scaling, self.undirected = learner.scaling, learner.undirected
         self.seed, self.targets = learner.seed, learner.head.kind
         self.tolerance, self.patience = learner.tolerance, learner.patience
@@ -214,6 +220,8 @@ class ContinualNodeClassifier(Part, Closing):
         options = dict(self.head_options or {})
         if self.width is not None:
             options["width"] = self.width
+        if self.objective is not None:
+            options["objective"] = self.objective
         head = self.head
         if self.targets != "class" and head in ("auto", "targets"):
             head, options["kind"] = "targets", self.targets
@@ -506,7 +514,7 @@ def _as_given(made: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[st
     """
     said = {key: made[key] for key in parameters if key in made and key != "head"}
     options = {*(parameters.get("head_options") or ())}
-    options |= {"width"} if parameters.get("width") is not None else set()
+    options |= {key for key in ("width", "objective") if parameters.get(key) is not None}
     options |= {"name"} if "head" in parameters else set()
     options |= {"name", "kind"} if parameters.get("targets", "class") != "class" else set()
     head = {key: value for key, value in made["head"].items() if key in options}

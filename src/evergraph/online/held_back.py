@@ -67,19 +67,33 @@ class HeldBack:
         held = [position for members in self._members for _, position in _first(members)]
         return torch.tensor(held, dtype=torch.int64)
 
-    def first(self, most: int) -> Tensor:
+    def first(self, most: int, *, balanced: bool = True) -> Tensor:
         """Return so many of them at most, in the same order: of every class the first, the next...
 
         Where the last round has too many, those that are first by ``lot``: like who is held back it
-        follows from names and classes alone.  -> int64 [most or fewer]
+        follows from names and classes alone. Unless ``balanced`` those that are first of all, so
+        that classes have the shares that they have in the graph.  -> int64 [most or fewer]
         """
-        nodes = self.nodes
+        return self._in_turn([_first(members) for members in self._members], most, balanced)
+
+    def landmarks(self, most: int) -> Tensor:
+        """Return labelled nodes that stand for all: of every class as many, so many at most.
+
+        A class that has fewer leaves room for others. Which ones follows from names and classes
+        alone, and those of classes too small to have a say are among them.  -> int64 [n]
+        """
+        return self._in_turn([members[:most] for members in self._members], most)
+
+    def _in_turn(
+        self, members: list[list[tuple[int, int]]], most: int, balanced: bool = True
+    ) -> Tensor:
+        nodes = torch.tensor([p for some in members for _, p in some], dtype=torch.int64)
         if len(nodes) <= most:
             return nodes
-        ranks = [rank for members in self._members for rank, _ in enumerate(_first(members))]
+        ranks = np.array([rank for some in members for rank, _ in enumerate(some)])
         lots = self._lots.array[nodes.numpy()]
-        chosen = np.sort(np.lexsort((nodes.numpy(), lots, np.array(ranks)))[:most])
-        return nodes[torch.from_numpy(chosen)]
+        chosen = np.lexsort((nodes.numpy(), lots, ranks if balanced else 0 * ranks))[:most]
+        return nodes[torch.from_numpy(np.sort(chosen))]
 
     def change(self, nodes: Tensor, before: Tensor, after: Tensor) -> bool:
         """Follow labels that came, went or changed; return whether a class has a say now or lost it

@@ -353,6 +353,8 @@ class Knowledge:
         if self._forgotten:  # nothing of it may be left in what others are counted as
             self._touched.append(self.counted.unmarked())
         nodes = torch.cat([torch.empty(0, dtype=torch.int64), *self._touched]).unique()
+        if self._forgotten or self._cut:
+            self._urgent |= self.head.let_go(nodes)
         vectors = self.of(nodes)
         counted = self._teach(nodes, vectors)
         self._solve(counted)
@@ -362,18 +364,44 @@ class Knowledge:
         return done
 
     def _teach(self, nodes: Tensor, vectors: Tensor) -> int:
-        """Have the head forget, move and learn; return how many nodes it has counted (again)."""
+        """Have the head forget, move and learn; return how many nodes it has counted (again).
+
+        Where it is to stand on other landmarks it is told all it has learned afterwards instead.
+        """
+        anew = self._landmarks_wanted(changed=bool(len(nodes)))
         old, new = self._learned.of(nodes), self.labels.of(nodes)
         gone = (old != new) & (old != UNLABELLED)
-        self.head.forget(nodes[gone], self.counted.of(nodes[gone]), old[gone])
+        if not anew:
+            self.head.forget(nodes[gone], self.counted.of(nodes[gone]), old[gone])
         self.counted.drop(nodes[gone])
         stay = (old == new) & (old != UNLABELLED)
-        again = self._count_again(nodes, vectors, old, stay)
+        again = self._count_again(nodes, vectors, old, stay, told=not anew)
         come = (old != new) & (new != UNLABELLED)
-        self.head.learn(nodes[come], vectors[come], new[come])
+        if not anew:
+            self.head.learn(nodes[come], vectors[come], new[come])
         self.counted.put(nodes[come], vectors[come])
         self._learned.put(nodes, new)
+        if anew:
+            self._choose_landmarks(anew)
+            return self._renewed()
         return again + int(come.sum()) + self._renew()
+
+    def _landmarks_wanted(self, *, changed: bool) -> int:
+        """Return how many nodes the head is to stand on anew; 0: on those it has."""
+        counts = self.labels.counts_
+        labelled, classes = int(counts.sum()), int((counts > 0).sum())
+        return self.head.landmarks_wanted(labelled, classes, changed=changed)
+
+    def _choose_landmarks(self, most: int) -> None:
+        assert self.held is not None, "heads on landmarks hold back"
+        counts, chosen = self.labels.counts_, self.held.landmarks(most)
+        self.head.stand_on(
+            chosen,
+            self.counted.of(chosen),
+            labelled=int(counts.sum()),
+            classes=int((counts > 0).sum()),
+        )
+        self._urgent = True
 
     def _renew(self) -> int:
         """Have the head count all it has learned anew where its sums have lost digits; how many.
@@ -382,8 +410,10 @@ class Knowledge:
         does it at the same points.
         """
         sizes = self.head.sizes()
-        if sizes is None or not self.wear.worn(sizes):
-            return 0
+        return self._renewed() if sizes is not None and self.wear.worn(sizes) else 0
+
+    def _renewed(self) -> int:
+        """Have the head count all it has learned anew; return how many nodes that are."""
         every = (self._learned.every != UNLABELLED).nonzero().flatten()
         self.head.restart()
         for nodes in every.split(ROWS):
@@ -393,11 +423,17 @@ class Knowledge:
         self.wear.renew(renewed)
         return len(every)
 
-    def _count_again(self, nodes: Tensor, vectors: Tensor, labels: Tensor, stay: Tensor) -> int:
-        """Have the head follow learned nodes that have moved; return how many have."""
+    def _count_again(
+        self, nodes: Tensor, vectors: Tensor, labels: Tensor, stay: Tensor, *, told: bool
+    ) -> int:
+        """Have the head follow learned nodes that have moved; return how many have.
+
+        told: whether the head is told, or only what it will be told of them is kept
+        """
         moved = self.counted.moved(nodes, vectors, among=stay, exactly=self._forgotten)
         there = moved.places
-        self.head.move(nodes[there], moved.before, moved.after, labels[there])
+        if told:
+            self.head.move(nodes[there], moved.before, moved.after, labels[there])
         self.counted.put(nodes[there], moved.after)
         if self._cut and not self._forgotten:
             self.counted.mark(nodes[stay])
@@ -411,7 +447,7 @@ class Knowledge:
         known = int(self.labels.counts_.sum())
         if not self.head.lazy or self.solving.due(counted, known=known, urgent=urgent):
             if self.held is not None:
-                held = self.held.first(self.head.most_weighed)
+                held = self.held.first(self.head.most_weighed, balanced=self.head.balanced)
                 self.head.weigh(self.counted.of(held), self.labels.of(held))
             self.head.settle()
 

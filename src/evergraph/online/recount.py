@@ -184,6 +184,8 @@ def _sums(learner: OnlineLearner, knowledge: Knowledge) -> Iterator[str]:
     head = twin.head
     head.meet(list(knowledge.classes))
     head.grow(len(knowledge.classes))
+    if isinstance(head, FusedHead) and isinstance(learner.head, FusedHead):
+        head.stand_as(learner.head)
     nodes = (knowledge._learned.every != UNLABELLED).nonzero().flatten()
     if bool((knowledge.counted._slots.array[nodes.numpy()] == 0).any()):
         return  # has been said
@@ -211,7 +213,10 @@ def _scores(learner: OnlineLearner) -> Iterator[str]:
     if type(head) is AnalyticHead and head._settled:
         pairs = [(head.weights_, balanced_ridge(head.statistics_, head.regularisation))]
     elif isinstance(head, FusedHead) and head._settled and len(head.mixture_):
-        solved = [balanced_ridge(each, head.regularisation) for each in head.statistics_]
+        solved = [
+            head.solution(view, each).weights
+            for view, each in zip(head.parsed, head.statistics_, strict=True)
+        ]
         shares = zip(solved, head.mixture_, strict=True)
         pairs = [*zip(head._weights, (one * share for one, share in shares), strict=True)]
     for own, others in pairs:

@@ -12,7 +12,7 @@ from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import CODES, View
 from evergraph.online.delta import Delta
 from evergraph.online.heads import AnalyticHead, FusedHead, OnlineHead
-from evergraph.online.heads.fused import FusedScorer
+from evergraph.online.heads.fused_scorer import FusedScorer
 from evergraph.online.learner import OnlineLearner
 
 

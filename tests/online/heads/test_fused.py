@@ -100,6 +100,42 @@ def test_a_mixture_counts_every_class_alike_and_none_without_nodes() -> None:
             assert float(loss(other)) >= float(loss(found)) - 1e-5, (place, step)
 
 
+def plain_ridge(rows: Tensor, labels: Tensor, *, share: float, ridge: float) -> Tensor:
+    """V with every node counting alike; share: how much each does, ridge: λ."""
+    rows = rows.double()
+    matrix = share * rows.t() @ rows + ridge * torch.eye(rows.shape[1]).double()
+    hits = torch.nn.functional.one_hot(labels, 3).double()
+    return torch.linalg.solve(matrix, share * rows.t() @ hits)
+
+
+def test_with_objective_plain_every_node_counts_alike_in_heads_and_mixture() -> None:
+    """Both written down, nodes left out one by one; share and λ are taken to stay."""
+    head, x = begun(objective="plain"), vectors(20)
+    head.learn(torch.arange(20), x, RIGHT)
+    head.weigh(x, RIGHT)
+    head.settle()
+    share, said, expected = 3 / 20, [], torch.zeros(20, 3).double()
+    for place, view in enumerate(VIEWS):
+        rows = features(head, view, x)
+        ridge = 0.01 * share * float(rows.double().square().sum()) / head.width
+        full = plain_ridge(rows, RIGHT, share=share, ridge=ridge)
+        expected += head.mixture_[place] * (rows.double() @ full)
+        others = [torch.arange(20) != node for node in range(20)]
+        alone = [plain_ridge(rows[o], RIGHT[o], share=share, ridge=ridge) for o in others]
+        said.append(torch.stack([r.double() @ v for r, v in zip(rows, alone, strict=True)]))
+    torch.testing.assert_close(
+        head.scores(torch.arange(20), x), expected.float(), atol=1e-4, rtol=0
+    )
+    mixture = fused_weights(torch.stack(said, 2), RIGHT, balanced=False)
+    torch.testing.assert_close(head.mixture_, mixture, atol=1e-5, rtol=0)
+    assert not torch.allclose(mixture, fused_weights(torch.stack(said, 2), RIGHT), atol=0.1)
+
+
+def test_an_objective_is_one_of_two() -> None:
+    with pytest.raises(ConfigurationError, match="objective"):
+        FusedHead(objective="mean")  # type: ignore[arg-type]
+
+
 def test_with_nobody_held_back_every_view_counts_alike() -> None:
     head, x = begun(), vectors(9)
     head.learn(torch.arange(9), x, LABELS)

@@ -110,6 +110,7 @@ FORMAT_FILE = "evergraph-learner.json"
 FORMAT = 3  # 1: no deltas were applied together; 2: this file had no checksum
 # What learners were whose folders do not say: they counted all that moved, and solved at once.
 BEFORE: dict[str, Any] = {"tolerance": 0.0, "patience": 1}
+PARTS_BEFORE: dict[str, Any] = {"objective": "balanced", "basis": "random"}  # and so of their heads
 
 
 def stored_parameters(folder: Path) -> dict[str, Any] | None:
@@ -146,11 +147,14 @@ def store_parameters(folder: Path, parameters: Mapping[str, Any]) -> None:
 def check_parameters(folder: Path, stored: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Raise, naming parameter and both values, unless a learner is made as the stored one was.
 
-    What an earlier version did not know is as it was then (``BEFORE``), or None.
+    What an earlier version did not know is as it was then (``BEFORE`` and ``PARTS_BEFORE``), or
+    None.
     """
     ours = json.loads(json.dumps(dict(given)))
     for name in sorted(stored.keys() | ours.keys()):
         there = stored.get(name, BEFORE.get(name) if name in ours else None)
+        if isinstance(there, dict) and isinstance(own := ours.get(name), dict):
+            there = {key: value for key, value in PARTS_BEFORE.items() if key in own} | there
         if there != ours.get(name):
             raise ConfigurationError(
                 f"{folder} holds a learner with {name}={there!r}, which cannot be "

@@ -70,6 +70,7 @@ class OnlineHead(ABC):
         holds_back: whether it weighs what it has learned by nodes left out in turn, see ``weigh``.
         lazy: whether ``settle`` may come deltas after what it is for; ``state`` then keeps what is
             to be settled. Others settle with every delta.
+        balanced: whether every class is to count alike among nodes left out, or every node.
     """
 
     name: ClassVar[str]
@@ -77,6 +78,7 @@ class OnlineHead(ABC):
     exact_forgetting: ClassVar[bool] = False
     holds_back: ClassVar[bool] = False
     lazy: ClassVar[bool] = False
+    balanced: bool = True
 
     def default_topology(self) -> TopologyEncoder:
         """Return the f_topo whose embeddings it learns from unless another is given."""
@@ -172,6 +174,27 @@ class OnlineHead(ABC):
 
     def restart(self) -> None:  # noqa: B027  (heads without sums are never told to)
         """Empty the sums; nothing else changes."""
+
+    def landmarks_wanted(self, labelled: int, classes: int, *, changed: bool) -> int:
+        """Return how many labelled nodes it wants to stand on anew; 0: it stays on those it has.
+
+        labelled, classes: how many there are now; changed: whether this delta counted anything.
+        After ``stand_on`` it is told to ``restart``, and all it had learned again.
+        """
+        return 0
+
+    def stand_on(  # noqa: B027  (few heads have landmarks)
+        self, nodes: Tensor, vectors: Tensor, *, labelled: int, classes: int
+    ) -> None:
+        """Take nodes as landmarks, as they are counted.  int64 [n]; float32 [n, dims]"""
+
+    def let_go(self, nodes: Tensor) -> bool:
+        """Wipe landmarks that are among some nodes; return whether there were any.
+
+        Told before anything is counted out, of all that a forgotten node may have a part in, and of
+        all around edges that go: a copy might hold something of a node that is forgotten later.
+        """
+        return False
 
     def weigh(self, vectors: Tensor, labels: Tensor) -> None:  # noqa: B027  (few heads are weighed)
         """Look at learned nodes, as they were counted, right before it settles.

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from evergraph.closed_form import ClassStatistics
 from evergraph.closed_form.fusing import fused_weights
+from evergraph.closed_form.kernel_map import KernelMap
 from evergraph.closed_form.relations import WIDTH
 from evergraph.closed_form.ridge import BalancedSolution
-from evergraph.closed_form.view_map import BLOCK_VALUES, FewRows, Matrix, Parts, RandomMap, ViewMap
+from evergraph.closed_form.view_map import BLOCK_VALUES, Parts, RandomMap, ViewMap
 from evergraph.closed_form.views import (
     CODE_HOPS,
     CODES,
@@ -22,14 +22,17 @@ from evergraph.closed_form.views import (
     View,
     parse_views,
 )
-from evergraph.core.checks import check_integer, check_number
+from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.errors import ConfigurationError
 from evergraph.online.graph.live_relations import PARTS
-from evergraph.online.heads.base import OnlineHead, Scorer, heads, row_blocks
+from evergraph.online.heads.base import OnlineHead, heads, row_blocks
+from evergraph.online.heads.fused_scorer import FusedScorer
 from evergraph.online.held_back import LEAST
+from evergraph.online.pieces import Packing
 from evergraph.topology import MixHop, TopologyEncoder
 from evergraph.topology.rowwise import block_product
 from evergraph.training.learner import part_of
+from evergraph.training.trainer import Objective
 
 RELATION_DIMS = PARTS * WIDTH
 # Nodes that the weights of views are fitted to, and their scores, one a class and view: a thousand
@@ -37,6 +40,10 @@ RELATION_DIMS = PARTS * WIDTH
 NODES = 1 << 10
 WEIGHED = 1 << 23
 VIEWS = 3  # unless others are given
+# Labelled nodes that are all landmarks, chosen anew with every change; and the share of landmarks
+# that must be left of those chosen.
+FEW, LEFT = 1 << 8, 0.75
+Basis = Literal["random", "landmarks"]
 
 
 @heads.register
@@ -59,6 +66,14 @@ class FusedHead(OnlineHead):
         width: m, how many random features a view has; memory is 4 m² bytes a view.
         regularisation: λ as a share of A's mean diagonal.
         codes: how wide the code of a class is.
+        basis: what features are made with: ``random`` directions, or ``landmarks``, kernel values
+            to so many labelled nodes as ``width`` says, see ``KernelMap``. Up to 256 labelled
+            nodes are all landmarks. Of more the landmarks are copies of what nodes were when
+            labels, or classes, had last doubled, when everything is counted again on others. Those
+            around what is forgotten, or around edges that go, are wiped at once.
+        objective: what should be right, ``balanced``: of every class as many in a hundred;
+            ``plain``: of all nodes. Decides what V and a are fitted to, so probabilities are those
+            of a node of any class alike, or of any node of the graph.
 
     >>> head = FusedHead(width=64)
     >>> topology = head.default_topology()
@@ -82,14 +97,21 @@ class FusedHead(OnlineHead):
         width: int = 512,
         regularisation: float = 0.01,
         codes: int = 64,
+        basis: Basis = "random",
+        objective: Objective = "balanced",
     ) -> None:
         check_integer("width", width, least=1)
         check_number("regularisation", regularisation, least=0.0)
         check_integer("codes", codes, least=1)
+        check_choice("basis", basis, ("random", "landmarks"))
+        check_choice("objective", objective, ("balanced", "plain"))
         self.views = views
         self.width = width
         self.regularisation = regularisation
         self.codes = codes
+        self.basis: Basis = basis
+        self.objective: Objective = objective
+        self.balanced = objective == "balanced"
         self.parsed: tuple[View, ...] = () if views is None else parse_views(views)
         self.statistics_: list[ClassStatistics] = []
         self.mixture_ = torch.zeros(0, dtype=torch.float64)  # a
@@ -97,6 +119,9 @@ class FusedHead(OnlineHead):
         self._held = torch.zeros(0, 0), torch.zeros(0, dtype=torch.int64)
         self._seen: tuple[Tensor, list[Tensor]] = torch.zeros(0, 0), []  # vectors weighed, φ
         self._settled = True
+        self._landmarks = torch.zeros(0, dtype=torch.int64)  # which nodes; -1 of those wiped
+        self._chosen = 0, 0, 0  # of how many labels and classes, and how many
+        self._penalties: dict[View, Tensor] = {}
 
     def default_topology(self) -> TopologyEncoder:
         """Return a node's own features beside those two hops away, each of unit length."""
@@ -174,6 +199,61 @@ class FusedHead(OnlineHead):
         """Take nodes out of the sums of every view."""
         self._count(vectors, labels, sign=-1)
         self._tidy()
+
+    def landmarks_wanted(self, labelled: int, classes: int, *, changed: bool) -> int:
+        """Return ``width`` where labels or classes have doubled, or a quarter of them is gone."""
+        if self.basis == "random" or not labelled:
+            return 0
+        known, met, most = self._chosen
+        doubled = labelled >= 2 * known or classes >= 2 * met
+        left = int((self._landmarks >= 0).sum())
+        few = changed and labelled <= FEW
+        return self.width if doubled or few or left < LEFT * min(most, labelled) else 0
+
+    def stand_on(self, nodes: Tensor, vectors: Tensor, *, labelled: int, classes: int) -> None:
+        """Take nodes as landmarks, as they are counted; sums are empty then."""
+        self._chosen = labelled, classes, len(nodes)
+        self._stand(nodes, vectors)
+
+    def _stand(self, nodes: Tensor, vectors: Tensor) -> None:
+        known = self.num_classes
+        self._landmarks = nodes
+        parts = {part: vectors[:, slice(*ends)] for part, ends in self._map.places.items()}
+        self._map = KernelMap.of(self.parsed, parts)
+        self.statistics_ = [ClassStatistics(len(nodes), precise=True) for _ in self.parsed]
+        for statistics in self.statistics_:
+            statistics.grow(known)
+        self._changed_map()
+
+    def stand_as(self, other: FusedHead) -> None:
+        """Stand on the landmarks of another head, with empty sums."""
+        if isinstance(other._map, KernelMap):
+            self._chosen = other._chosen
+            self._stand(other._landmarks, other._landmark_vectors())
+
+    def let_go(self, nodes: Tensor) -> bool:
+        """Wipe landmarks from the map, and their rows and columns from all sums."""
+        places = torch.isin(self._landmarks, nodes).nonzero().flatten()
+        if not len(places) or not isinstance(self._map, KernelMap):
+            return False
+        self._landmarks = self._landmarks.index_fill(0, places, -1)
+        self._map = self._map.without(places)
+        for statistics in self.statistics_:
+            statistics.gram_[places] = 0.0
+            statistics.gram_[:, places] = 0.0
+            statistics.sums_[:, places] = 0.0
+        self._changed_map()
+        return True
+
+    def _changed_map(self) -> None:
+        self._penalties = {}
+        self._seen = torch.zeros(0, 0), []
+        self._settled = False
+
+    def _landmark_vectors(self) -> Tensor:
+        """Return landmarks, all parts side by side.  -> float32 [landmarks, dims]"""
+        assert isinstance(self._map, KernelMap)
+        return torch.cat(list(self._map.landmarks.values()), dim=1)
 
     def _count(self, vectors: Tensor, labels: Tensor, *, sign: int) -> None:
         for rows in self._blocks(len(labels)):
@@ -256,7 +336,7 @@ class FusedHead(OnlineHead):
         heads = []
         pairs = zip(self.statistics_, self._held_features(vectors), strict=True)
         for view, (statistics, features) in enumerate(pairs):
-            solution = BalancedSolution.of(statistics, self.regularisation)
+            solution = self.solution(self.parsed[view], statistics)
             heads.append(solution.weights)
             for rows in row_blocks(len(labels), self.num_classes):
                 found[rows, :, view] = solution.left_out(
@@ -267,6 +347,7 @@ class FusedHead(OnlineHead):
             labels,
             allowed=(self.statistics_[0].counts_ > 0)[None],
             near=self.mixture_ if len(self.mixture_) else None,
+            balanced=self.balanced,
         )
         self._weights = [
             (head * share).float().contiguous()
@@ -274,11 +355,22 @@ class FusedHead(OnlineHead):
         ]
         self._settled = True
 
+    def solution(self, view: View, statistics: ClassStatistics) -> BalancedSolution:
+        """Return V of a view, with what tells how it would be without any one node."""
+        penalty = None
+        if isinstance(self._map, KernelMap):
+            if view not in self._penalties:
+                self._penalties[view] = self._map.penalty(view)
+            penalty = self._penalties[view]
+        return BalancedSolution.of(
+            statistics, self.regularisation, balanced=self.balanced, penalty=penalty
+        )
+
     def _held_features(self, vectors: Tensor) -> list[Tensor]:
         """Return φ of those weighed; rows that are as they were are not computed again."""
         known, features = self._seen
         if not features or known.shape != vectors.shape:
-            features = [torch.empty(len(vectors), self.width) for _ in self.parsed]
+            features = [torch.empty(len(vectors), self._map.width) for _ in self.parsed]
             other = torch.arange(len(vectors))
         else:
             other = (known != vectors).any(1).nonzero().flatten()
@@ -299,16 +391,27 @@ class FusedHead(OnlineHead):
         # a_v V_v of readers and V; of a view sums, means, and what they say of each other
         held = views * (4 + 4 + 8) + 4 * 8
         rows = self.width * (kept * new + held * classes + 3 * 8 * self.width)
+        if self.basis == "landmarks":  # other ones, and their kernel values to each other
+            rows += self.width * (views * 2 * 4 * self.width + 3 * 4 * self._vector_width)
         block = min(counted * self.width, BLOCK_VALUES)
         alone = max(classes - nodes // LEAST, 0)  # at least so many are of classes without a say
         weighed = min(min(max(nodes - alone, 0), NODES) * classes * views, WEIGHED)
         return rows + 5 * 8 * block + 3 * 8 * weighed + 8 * self.codes * new
 
     @property
+    def _vector_width(self) -> int:
+        return sum(self._map.sizes.values()) if self.statistics_ else 0
+
+    @property
     def nbytes(self) -> int:
         """How many bytes it keeps: half of every G counts, as ``state`` has it."""
         sums = sum(s.gram_.nbytes // 2 + s.sums_.nbytes for s in self.statistics_)
-        return sums + sum(weights.nbytes for weights in self._weights)
+        landmarks = 0
+        if len(self._landmarks) and isinstance(self._map, KernelMap):
+            # and what they are to each other, made when it is needed
+            landmarks = sum(rows.nbytes for rows in self._map.landmarks.values())
+            landmarks += 4 * len(self.parsed) * self._map.width**2
+        return sums + landmarks + sum(weights.nbytes for weights in self._weights)
 
     def state(self) -> dict[str, Tensor]:
         """Return the seed of φ, the sums, a, a_v V_v and whether V is that of the sums."""
@@ -317,12 +420,26 @@ class FusedHead(OnlineHead):
             for name, value in statistics.state().items():
                 kept[f"view_{place}.{name}"] = value
             kept[f"view_{place}.weights"] = self._weights[place]
+        if isinstance(self._map, KernelMap):
+            kept |= {"landmarks": self._landmark_vectors(), "chosen": torch.tensor(self._chosen)}
+            kept["landmark_nodes"] = self._landmarks
         return kept
+
+    def packed(self, state: dict[str, Tensor], packing: Packing) -> dict[str, Tensor]:
+        """Return the same once nodes have other positions: landmarks are known by theirs."""
+        if "landmark_nodes" not in state:
+            return state
+        nodes = state["landmark_nodes"]
+        return state | {"landmark_nodes": packing.places[nodes].where(nodes >= 0, -1)}
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Take back what ``state`` returned."""
         self.seed, self.mixture_ = state["seed"], state["mixture"]
         self._draw()
+        if "landmarks" in state:
+            self._stand(state["landmark_nodes"], state["landmarks"])
+            labelled, classes, count = state["chosen"].tolist()
+            self._chosen = labelled, classes, count
         for place, statistics in enumerate(self.statistics_):
             part = part_of(state, f"view_{place}.")
             self._weights[place] = part.pop("weights")
@@ -352,53 +469,3 @@ def default_views(hops: Sequence[int], *, related: bool = False) -> tuple[View, 
     sides = View(every, related=related), View(every, codes=True, related=related)
     views = (View((max(every),)), *sides)
     return tuple(dict.fromkeys(views))
-
-
-@dataclass(frozen=True, eq=False)
-class FusedScorer(Scorer):
-    """s(x) = Σ_v a_v V_vᵀφ_v(x).
-
-    Attributes:
-        map: φ of all views.
-        weights: a_v V_v.  float32 [m, classes] each
-    """
-
-    quick = True
-
-    map: ViewMap
-    weights: tuple[Tensor, ...]
-
-    def __call__(self, ids: Tensor, vectors: Tensor) -> Tensor:
-        """Return the scores.  [n, dims] -> [n, classes]"""
-        scores = torch.empty(len(vectors), self.weights[0].shape[1])
-        step = self.map.at_a_time
-        for start in range(0, len(vectors), step):
-            rows = slice(start, start + step)
-            projected = self.map.projected(self.map.cut(vectors[rows]), torch.matmul)
-            said = [
-                self.map.features(view, projected) @ weights
-                for view, weights in zip(self.map.views, self.weights, strict=True)
-            ]
-            scores[rows] = torch.stack(said).sum(0)
-        return scores
-
-    def few(self, ids: Sequence[int], vectors: Matrix) -> Matrix:
-        """Return the scores in a few calls of numpy.  [n, dims] -> [n, classes]"""
-        return super().few(ids, vectors) if self._few is None else self._few(vectors)
-
-    @cached_property
-    def _few(self) -> FewRows | None:
-        return self.map.by_numpy(self.weights)
-
-    def slopes(self, vector: Tensor) -> Tensor | None:
-        """Return ∂s/∂x: s(x) is this times x, if φ is piecewise linear.  -> [classes, dims]"""
-        projected = self.map.projected(self.map.cut(vector[None]), torch.matmul)
-        places = self.map.places
-        slopes = torch.zeros(self.weights[0].shape[1], sum(self.map.sizes.values()))
-        for view, weights in zip(self.map.views, self.weights, strict=True):
-            found = self.map.slopes(view, projected, weights)
-            if found is None:
-                return None
-            for part, slope in found.items():
-                slopes[:, slice(*places[part])] += slope
-        return slopes

@@ -1,0 +1,111 @@
+"""Kernel values to landmarks as they are, for sums that nodes and landmarks leave again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evergraph.closed_form.landmarks import JITTER, LandmarkMap
+from evergraph.closed_form.view_map import Parts, Product
+from evergraph.closed_form.views import View
+from evergraph.graphs.kernels.row_ranges import tiled_product
+
+# Of the mean of K's diagonal, what is added to it at least: of a handful of landmarks two may be
+# alike but for rounding, and what rounding has made of the difference must not be learned.
+LEAST = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class KernelMap(LandmarkMap):
+    """φ_v(x) = k_v(x, Z): a node's kernel values to the landmarks Z, not whitened.
+
+    Ridge regression on whitened features W = L⁻ᵀ with penalty λ‖V‖² is ridge regression on these
+    with penalty λ VᵀK(Z, Z)V (``penalty``): the same scores, half of what counting a node takes,
+    and a landmark is one row and column of every sum, which can be wiped (``without``).
+
+    >>> one = KernelMap.of((View((0,)),), {0: torch.eye(2)})
+    >>> one.features(View((0,)), one.projected({0: torch.tensor([[0., 2.]])})).round(decimals=3)
+    tensor([[0.6370, 2.0000]])
+    """
+
+    @classmethod
+    def of(cls, views: Sequence[View], parts: Parts) -> KernelMap:
+        """Return the map of some landmarks.  parts: [landmarks, part dims] each"""
+        kept = {part: rows.contiguous() for part, rows in parts.items()}
+        squares = {part: _squares(rows)[:, 0] for part, rows in kept.items()}
+        return cls(tuple(views), kept, {}, squares)
+
+    @property
+    def width(self) -> int:
+        """How many landmarks there are."""
+        return len(next(iter(self.landmarks.values())))
+
+    def projected(self, parts: Parts, product: Product = tiled_product) -> Parts:
+        """Return inner products with every landmark, then the own one.  -> [n, landmarks + 1]"""
+        return {
+            part: torch.cat([product(rows, self.landmarks[part].t()), _squares(rows)], 1)
+            for part, rows in parts.items()
+        }
+
+    def features(self, view: View, projected: Parts) -> Tensor:
+        """Return k_v(x, Z).  -> [n, landmarks]"""
+        return self.kernel(view, projected)
+
+    def scores(self, view: View, projected: Parts, weights: Tensor) -> Tensor:
+        """Return φ_v Vᵀ.  weights: V, [classes, landmarks]"""
+        return self.kernel(view, projected) @ weights.t()
+
+    def penalty(self, view: View) -> Tensor:
+        """Return K(Z, Z) and a little on its diagonal; 1 there of landmarks that are wiped.
+
+        -> float32 [landmarks, landmarks]
+        """
+        found = self.kernel(view, self.projected(self.landmarks, torch.matmul))
+        own = found.diagonal()
+        own[own == 0] = 1.0
+        own += max(JITTER * len(own), LEAST) * float(own.mean())
+        return found
+
+    def without(self, places: Tensor) -> KernelMap:
+        """Return the map with zeros for some landmarks: every node's value to them is 0.
+
+        The others keep their places, so the bits of what was counted on them stay.
+        """
+
+        def wiped(rows: Tensor) -> Tensor:
+            rows = rows.clone()
+            rows[places] = 0
+            return rows
+
+        landmarks = {part: wiped(rows) for part, rows in self.landmarks.items()}
+        return replace(
+            self, landmarks=landmarks, squares={p: wiped(s) for p, s in self.squares.items()}
+        )
+
+    def slopes(self, view: View, projected: Parts, weights: Tensor, parts: Parts) -> Parts:
+        """Return ∂(Wᵀφ_v)/∂x_b of one node and every part b.
+
+        ∂k(x, z)/∂x = ((π - t) z + sin t ‖z‖/‖x‖ x) / π. A kernel value grows as x does, so these
+        times x are the scores themselves (Euler).
+        """
+        needed = self.needed(view)
+        count = sum(self.units.get(part, 1) for part in needed)
+        total = sum((projected[part] for part in needed[1:]), projected[needed[0]])[0] / count
+        mine = total[-1].sqrt().clamp_min(1e-12)
+        theirs = torch.stack([self.squares[part] for part in needed]).sum(0).div(count).sqrt()
+        cosine = (total[:-1] / (mine * theirs).clamp_min(1e-12)).clamp(-1.0, 1.0)
+        along = (math.pi - cosine.acos()) / (math.pi * count)
+        across = (1 - cosine.square()).clamp_min(0.0).sqrt() * theirs / (mine * math.pi * count)
+        turned, spread = (weights * along[:, None]).t(), across @ weights  # [classes, m], [classes]
+        return {p: turned @ self.landmarks[p] + spread[:, None] * parts[p] for p in needed}
+
+
+def _squares(rows: Tensor) -> Tensor:
+    """Return squared lengths whose bits do not depend on other rows.  [n, dims] -> [n, 1]"""
+    values = rows.numpy()
+    return torch.from_numpy(np.add.reduce(values * values, axis=1, keepdims=True))

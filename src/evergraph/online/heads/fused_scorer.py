@@ -1,0 +1,64 @@
+"""The scores of several views, mixed, as readers ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from evergraph.closed_form.view_map import FewRows, Matrix, ViewMap
+from evergraph.online.heads.base import Scorer
+
+
+@dataclass(frozen=True, eq=False)
+class FusedScorer(Scorer):
+    """s(x) = Σ_v a_v V_vᵀφ_v(x).
+
+    Attributes:
+        map: φ of all views.
+        weights: a_v V_v.  float32 [m, classes] each
+    """
+
+    quick = True
+
+    map: ViewMap
+    weights: tuple[Tensor, ...]
+
+    def __call__(self, ids: Tensor, vectors: Tensor) -> Tensor:
+        """Return the scores.  [n, dims] -> [n, classes]"""
+        scores = torch.empty(len(vectors), self.weights[0].shape[1])
+        step = self.map.at_a_time
+        for start in range(0, len(vectors), step):
+            rows = slice(start, start + step)
+            projected = self.map.projected(self.map.cut(vectors[rows]), torch.matmul)
+            said = [
+                self.map.features(view, projected) @ weights
+                for view, weights in zip(self.map.views, self.weights, strict=True)
+            ]
+            scores[rows] = torch.stack(said).sum(0)
+        return scores
+
+    def few(self, ids: Sequence[int], vectors: Matrix) -> Matrix:
+        """Return the scores in a few calls of numpy.  [n, dims] -> [n, classes]"""
+        return super().few(ids, vectors) if self._few is None else self._few(vectors)
+
+    @cached_property
+    def _few(self) -> FewRows | None:
+        return self.map.by_numpy(self.weights)
+
+    def slopes(self, vector: Tensor) -> Tensor | None:
+        """Return ∂s/∂x: s(x) is this times x, if φ is piecewise linear.  -> [classes, dims]"""
+        parts = self.map.cut(vector[None])
+        projected = self.map.projected(parts, torch.matmul)
+        places = self.map.places
+        slopes = torch.zeros(self.weights[0].shape[1], sum(self.map.sizes.values()))
+        for view, weights in zip(self.map.views, self.weights, strict=True):
+            found = self.map.slopes(view, projected, weights, parts)
+            if found is None:
+                return None
+            for part, slope in found.items():
+                slopes[:, slice(*places[part])] += slope
+        return slopes

@@ -1,0 +1,254 @@
+"""The live form of auto on landmarks: by its definition, and that what is forgotten is gone."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from evergraph.closed_form.kernel_map import LEAST
+from evergraph.core.seeding import seeded
+from evergraph.online.delta import Delta
+from evergraph.online.heads import FusedHead, fused
+from evergraph.online.learner import OnlineLearner
+from evergraph.online.recount import recount
+
+DIMS = 3
+CODES = 4
+VIEWS = [(1,), (0, 1), (0, 1, 2)]  # 2, 0|2 and 0|2+y
+LABELS = torch.tensor([0] * 12 + [1] * 5 + [2] * 3)
+
+
+def begun(**given: object) -> FusedHead:
+    head = FusedHead(**{"width": 8, "codes": CODES, "basis": "landmarks"} | given)  # type: ignore[arg-type]
+    topology = head.default_topology()
+    head.begin(2 * DIMS, topology=topology, scaling="unit", generator=seeded(0, "head"))
+    return head
+
+
+def vectors(count: int, seed: int = 0) -> Tensor:
+    return torch.randn(count, 2 * DIMS + 2 * CODES, generator=seeded(seed, "vectors"))
+
+
+def settled(x: Tensor, **given: object) -> FusedHead:
+    head = begun(**given)
+    head.grow(3)
+    head.stand_on(torch.arange(8), x[:8], labelled=20, classes=3)
+    head.learn(torch.arange(20), x, LABELS)
+    head.weigh(x, LABELS)
+    head.settle()
+    return head
+
+
+def kernel(view: tuple[int, ...], x: Tensor, z: Tensor) -> Tensor:
+    """The mean of max(0, r·x) max(0, r·z) over directions r, twice: Cho and Saul's closed form."""
+    parts = [t.double().split([DIMS, DIMS, 2 * CODES], dim=1) for t in (x, z)]
+    count = sum(2 if part == 2 else 1 for part in view)
+    a, b = (torch.cat([t[p] for p in view], 1) / math.sqrt(count) for t in parts)
+    lengths = a.norm(dim=1)[:, None] * b.norm(dim=1)[None]
+    angle = (a @ b.t() / lengths).clamp(-1, 1).acos()
+    return lengths * (angle.sin() + (math.pi - angle) * angle.cos()) / math.pi
+
+
+def test_scores_are_ridges_on_whitened_kernel_values() -> None:
+    x = vectors(20)
+    head = settled(x)
+    expected = torch.zeros(20, 3).double()
+    for share, view in zip(head.mixture_, VIEWS, strict=True):
+        own = kernel(view, x[:8], x[:8])
+        own += LEAST * own.diagonal().mean() * torch.eye(8)
+        values, turn = torch.linalg.eigh(own)
+        rows = kernel(view, x, x[:8]) @ (turn * values.rsqrt())  # whitened in another basis
+        means = torch.stack([rows[c == LABELS].mean(0) for c in range(3)])
+        within = rows - means[LABELS]
+        matrix = 3 / 20 * within.t() @ within + means.t() @ means
+        matrix += 0.01 * 3 * own.diagonal().mean() / 8 * torch.eye(8)
+        expected += share * rows @ torch.linalg.solve(matrix, means.t())
+    found = head.scores(torch.arange(20), x)
+    torch.testing.assert_close(found, expected.float(), atol=2e-3, rtol=1e-3)
+    random = begun(basis="random")
+    random.learn(torch.arange(20), x, LABELS)
+    random.weigh(x, LABELS)
+    random.settle()
+    assert not torch.allclose(random.scores(torch.arange(20), x), found, atol=0.1)
+
+
+def test_slopes_are_those_of_scores_and_add_up() -> None:
+    x = vectors(20)
+    scorer = settled(x).scorer()
+    slopes = scorer.slopes(x[0])
+    assert slopes is not None
+    none = torch.zeros(1).long()
+    torch.testing.assert_close(slopes @ x[0], scorer(none, x[:1])[0], atol=1e-4, rtol=1e-4)
+    for place in (0, 4, 9):
+        step = torch.zeros_like(x[0])
+        step[place] = 1e-2
+        ahead, behind = (scorer(none, (x[0] + way * step)[None])[0] for way in (1, -1))
+        torch.testing.assert_close(slopes[:, place], (ahead - behind) / 2e-2, atol=2e-2, rtol=2e-2)
+
+
+def test_a_landmark_that_is_let_go_is_in_no_number() -> None:
+    """Sums, scores and all that is saved are those of a head which never stood on it."""
+    x = vectors(20)
+    other = x.clone()
+    other[2] = 50.0  # what the landmark is does not matter once it is gone
+    heads = []
+    for rows in (x, other):
+        head = begun()
+        head.grow(3)
+        head.stand_on(torch.arange(8), rows[:8], labelled=20, classes=3)
+        head.learn(torch.arange(20), x, LABELS)
+        assert head.let_go(torch.tensor([2, 15]))
+        assert not head.let_go(torch.tensor([2, 15]))
+        head.weigh(x, LABELS)
+        head.settle()
+        heads.append(head.state())
+    assert heads[0].keys() == heads[1].keys()
+    for name, value in heads[0].items():
+        torch.testing.assert_close(heads[1][name], value, atol=1e-9, rtol=1e-6)
+    assert not heads[0]["landmarks"][2].any()
+
+
+def test_labels_that_double_and_landmarks_that_go_ask_for_others() -> None:
+    head, x = begun(), vectors(8)
+    assert head.landmarks_wanted(0, 0, changed=True) == 0
+    assert head.landmarks_wanted(400, 2, changed=True) == 8
+    head.stand_on(torch.arange(8), x, labelled=400, classes=2)
+    asked = [(799, 3), (800, 3), (799, 4), (256, 2)]
+    assert [head.landmarks_wanted(*a, changed=True) for a in asked] == [0, 8, 8, 8]
+    assert head.landmarks_wanted(256, 2, changed=False) == 0
+    head.let_go(torch.tensor([1, 2]))
+    assert head.landmarks_wanted(400, 2, changed=True) == 0
+    head.let_go(torch.tensor([3]))
+    assert head.landmarks_wanted(400, 2, changed=True) == 8
+    assert begun(basis="random").landmarks_wanted(400, 2, changed=True) == 0
+
+
+# In a learner, with landmarks for a part of the nodes only.
+
+
+def ring(nodes: int = 60) -> Delta:
+    """Features and neighbours on the ring both tell something of three classes."""
+    order = range(nodes)
+    features = torch.randn(nodes, DIMS, generator=seeded(0, "noise"))
+    features += torch.nn.functional.one_hot(torch.arange(nodes) * 3 // nodes, DIMS)
+    return Delta(
+        nodes=[f"n{i}" for i in order],
+        features=features,
+        labels=[None if i % 5 == 0 else i * 3 // nodes for i in order],
+        edges=[(f"n{i}", f"n{(i + 1) % nodes}") for i in order],
+    )
+
+
+def learner() -> OnlineLearner:
+    return OnlineLearner(head=FusedHead(width=16, basis="landmarks"), tolerance=0.0)
+
+
+def head_of(one: OnlineLearner) -> FusedHead:
+    assert isinstance(one.head, FusedHead)
+    return one.head
+
+
+def counted_anew(one: OnlineLearner) -> OnlineLearner:
+    """As when labels have doubled."""
+    head_of(one)._chosen = 0, 0, 0
+    one.apply(Delta())
+    return one
+
+
+def chances(one: OnlineLearner, delta: Delta) -> Tensor:
+    names, matrix = one.predict_proba(delta.nodes)
+    return matrix[:, [names.index(name) for name in range(3)]]
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused, "FEW", 4)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_order_counted_anew_is_one_delta_and_the_forgotten_were_never_met(
+    seed: int, few: None
+) -> None:
+    whole, plain, other = ring(), learner(), learner()
+    plain.apply(whole)
+    met: set[object] = set()
+    for part in torch.randperm(60, generator=torch.Generator().manual_seed(seed)).split(9):
+        met |= {whole.nodes[i] for i in part}
+        other.apply(
+            Delta(
+                nodes=[whole.nodes[i] for i in part],
+                features=whole.features[part],
+                labels=[whole.labels[i] for i in part],
+                edges=[edge for edge in whole.edges if met.issuperset(edge)],
+            )
+        )
+        assert list(recount(other)) == []
+    extra = dataclasses.replace(
+        whole,
+        nodes=[f"x{i}" for i in range(20)],
+        features=5 + whole.features[:20],
+        labels=[1] * 20,
+        edges=[(f"x{i}", f"n{2 * i}") for i in range(20)],
+    )
+    other.apply(extra)
+    counted_anew(other)
+    other.apply(Delta(forgotten=extra.nodes))
+    assert list(recount(other)) == []
+    torch.testing.assert_close(
+        chances(counted_anew(other), whole), chances(plain, whole), atol=1e-4, rtol=0
+    )
+
+
+def test_landmarks_around_what_is_forgotten_or_cut_are_wiped(few: None) -> None:
+    one, whole = learner(), ring()
+    one.apply(whole)
+    before = head_of(one)._landmarks.clone()
+    gone = int(before[3])
+    near = torch.tensor([n % 60 for n in range(gone - 3, gone + 4)])
+    one.apply(Delta(forgotten=[f"n{gone}"]))
+    after = head_of(one)._landmarks
+    assert len(after) == 16
+    assert bool((after[torch.isin(before, near)] == -1).all())
+    assert not head_of(one).state()["landmarks"][after == -1].any()
+    left = after[after >= 0]
+    assert bool((after == before)[after >= 0].all())
+    assert len(left) >= 12
+    cut = int(left[0])
+    one.apply(Delta(removed_edges=[(f"n{cut}", f"n{(cut + 1) % 60}")]))
+    assert cut not in head_of(one)._landmarks.tolist()
+    assert list(recount(one)) == []
+
+
+def test_saved_and_opened_it_goes_on_to_the_bit(few: None) -> None:
+    one, whole = learner(), ring()
+    one.apply(whole)
+    one.apply(Delta(forgotten=["n7"]))
+    opened = learner()
+    opened.restore({k: v.clone() for k, v in one.state().items()}, one.about())
+    packed = one.packed()
+    assert packed is not None
+    smaller = learner()
+    arrays = {k: v if isinstance(v, Tensor) else v.whole() for k, v in packed.arrays.items()}
+    smaller.restore(arrays, packed.about)
+    later = Delta(nodes=["z"], features=torch.ones(1, DIMS), labels=[2], edges=[("z", "n3")])
+    gone = Delta(forgotten=["n20"])
+    asked = Delta(nodes=[n for n in whole.nodes if n not in ("n7", "n20")])
+    for each in (one, opened, smaller):
+        each.apply(later)
+        each.apply(gone)
+    assert chances(opened, asked).equal(chances(one, asked))
+    torch.testing.assert_close(chances(smaller, asked), chances(one, asked), atol=1e-6, rtol=0)
+
+
+def test_an_explanation_adds_up() -> None:
+    one = learner()
+    one.apply(ring())
+    told = one.explain("n10", top=3)
+    assert told.voices is not None
+    says = torch.tensor([voice.says for voice in told.voices]).sum(0) + torch.tensor(told.others)
+    torch.testing.assert_close(says, torch.tensor(told.scores), atol=1e-3, rtol=1e-3)
+    assert max(abs(value) for value in told.rest) < 1e-3
