@@ -137,8 +137,10 @@ class _NodeFiles:
             with _write_ids(self._ids_file, ids(self._first, "id").type) as self._ids:
                 yield
         finally:
-            for array in [*self._arrays.values(), *([self._lists] if self._lists else [])]:
+            for array in self._arrays.values():
                 array.close()
+            if self._lists is not None:
+                self._lists.close()
 
     def append(self, found: NodeTable, before: int) -> None:
         """Take some rows, before which there were so many."""
