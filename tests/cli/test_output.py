@@ -200,8 +200,8 @@ def test_without_an_edge_a_table_is_as_wide_as_it_needs_to_be(
 ) -> None:
     monkeypatch.delenv("COLUMNS")
     out, _ = call("list", "datasets")
-    (line,) = [line for line in out.splitlines() if line.startswith("│ wordnet-relations ")]
-    assert "WordNet with its 18 relations on the edges and parts of speech on the nodes" in line
+    (line,) = [line for line in out.splitlines() if line.startswith("│ synthetic ")]
+    assert "A random graph whose size, degrees, homophily and feature noise are knobs" in line
 
 
 @pytest.mark.parametrize("width", [20, 40, 64, 100])
