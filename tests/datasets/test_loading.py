@@ -115,7 +115,7 @@ def test_the_cache_of_the_environment_is_used(
 
 
 def test_readers_import_nothing_heavy() -> None:
-    modules = ["files.npz", "published", "ogb", "loading", "generated.synthetic"]
+    modules = ["files.npz", "published", "ogb", "loading", "synthetic"]
     code = f"""
 import importlib, sys
 for name in {modules!r}:

@@ -13,10 +13,8 @@ from evergraph.memory import samplers
 ROOT = Path(__file__).parents[2]
 PROMISES = (  # of tests/memory/test_samplers.py, which runs them on every registered sampler
     "test_budgets_of_nothing_and_of_more_than_there_is",
-    "test_ranks_are_one_float64_a_candidate",
     "test_the_best_ranks_are_selected_and_the_generator_decides",
     "test_what_is_stored_is_a_row_a_choice_and_the_generator_decides",
-    "test_only_a_condensing_sampler_stores_other_rows_than_the_candidates_own",
 )
 
 

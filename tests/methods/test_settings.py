@@ -50,7 +50,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "auto": {
         "keep": None, "probes": 100, "fusing": "fitted", "weights": "class-sizes",
-        "objective": "balanced", "ledger": False, "refresh": "none",
+        "objective": "balanced", "ledger": False, "refresh": "none", "self_training": True,
     },
     "ewc": {"strength": 1e5, "anchors": "task", "decay": 0.9, "fisher": "samples", "probes": 32},
     "gem": {"margin": 0.5},

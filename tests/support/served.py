@@ -24,9 +24,10 @@ def served(app: Any, **given: Any) -> Iterator[tuple[int, uvicorn.Server]]:
     if hasattr(app, "attend"):
         app.attend(server, "http://here/")
     thread = Thread(target=server.run, kwargs={"sockets": [bound]})
+    port = bound.getsockname()[1]  # asked first: a server that ends at once closes the socket
     thread.start()
     try:
-        yield bound.getsockname()[1], server
+        yield port, server
     finally:
         server.should_exit = True
         thread.join()
