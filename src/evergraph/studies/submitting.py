@@ -345,7 +345,8 @@ def _place(run: Path, config: RunConfig, rules: Rules) -> str:
 
 def _check_own(run: Path, row: BookRow, config: RunConfig, plan: BookPlan) -> None:
     """Raise if a row has the label of one of the book's methods and is not that method."""
-    for job in plan.jobs():
+    alike = [e for e in plan.entries if row.label in [one.called for one in e.variants]]
+    for job in plan.jobs(entries=alike) if alike else ():
         if (job.label, job.dataset, job.setting) != (row.label, row.dataset, row.setting):
             continue
         try:
