@@ -6,6 +6,7 @@ Its memory is bounded, so that an attack that fills it harms nobody else on the 
 from __future__ import annotations
 
 import contextlib
+import getpass
 import hashlib
 import http.client
 import json
@@ -48,12 +49,12 @@ def behind_nginx(port: int, place: Path) -> Iterator[int]:
     text = text.replace("listen 443 ssl;", f"listen 127.0.0.1:{front};")
     text = re.sub(r"^ +ssl_certificate.*\n", "", text, flags=re.MULTILINE)
     place.mkdir()
-    place.chmod(0o777)  # its workers are another user
     kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     paths = "".join(f"{kind}_temp_path {place}/{kind};\n" for kind in kinds)
     made = place / "nginx.conf"
     made.write_text(
-        f"daemon off;\npid {place}/pid;\nerror_log {place}/error.log;\n"
+        # Its workers must be able to write below a temporary folder, which is ours alone.
+        f"user {getpass.getuser()};\ndaemon off;\npid {place}/pid;\nerror_log {place}/error.log;\n"
         f"events {{ worker_connections 4096; }}\nhttp {{\naccess_log off;\n{paths}{text}}}\n"
     )
     process = subprocess.Popen(["nginx", "-p", str(place), "-c", str(made)])
