@@ -209,6 +209,23 @@ def test_a_forgotten_landmark_leaves_no_trace(small_graph: Graph) -> None:
             assert torch.allclose(mine[name].double(), theirs[name].double(), atol=1e-5), name
 
 
+@pytest.mark.parametrize("scale", [0.0, 1e20, 1e-20])
+def test_features_of_any_length_are_learned_from(small_graph: Graph, scale: float) -> None:
+    """Zeros show nothing, and lengths beyond what float32 can square are still lengths."""
+    graph = small_graph.with_features(small_graph.features * scale)
+    learner = learned(GraphStream(graph, edges="all"))
+    assert bool(learner.logits(graph, torch.arange(9)).isfinite().all())
+
+
+def test_after_all_nodes_are_forgotten_nothing_is_said(small_graph: Graph) -> None:
+    learner = learned(GraphStream(small_graph, edges="all"))
+    parts = [learner.ledger_.part(part).ids for part in ("train", "validation")]
+    learner.forget(torch.cat(parts), small_graph)
+    assert not len(learner.landmarks_)
+    assert not bool(learner.logits(small_graph, torch.arange(9)).any())
+    learner.state()
+
+
 def test_columns_that_tell_classes_apart_count_more() -> None:
     """Of two columns one is noise: a node is nearer to its class once that counts less."""
     noise = torch.randn(40, generator=torch.Generator().manual_seed(0))

@@ -183,6 +183,8 @@ def column_weights(rows: ViewRows, labels: Tensor, *, dims: int) -> Tensor:
     >>> column_weights(rows, torch.tensor([0, 0, 1, 1]), dims=2)  # the second tells nothing
     tensor([1.1892, 0.0316])
     """
+    if not len(labels):
+        return torch.ones(dims)
     labels = labels.to(rows.hops.device)
     counts = torch.bincount(labels).float()
     sums = rows.hops.new_zeros(len(counts), dims, dtype=torch.float32)
@@ -204,7 +206,8 @@ def column_weights(rows: ViewRows, labels: Tensor, *, dims: int) -> Tensor:
 def _whitening(kernel: Tensor) -> Tensor:
     """Return L⁻ᵀ with L Lᵀ = K and a little.  [landmarks, landmarks] -> float32, alike"""
     kernel = kernel.double()
-    kernel.diagonal().add_(JITTER * float(kernel.trace()))
+    # A view of which every landmark shows nothing has no kernel, and features of 0.
+    kernel.diagonal().add_(JITTER * (float(kernel.trace()) or 1.0))
     factor = torch.linalg.cholesky(kernel)
     eye = torch.eye(len(kernel), dtype=kernel.dtype, device=kernel.device)
     inverse: Tensor = torch.linalg.solve_triangular(factor, eye, upper=False)
@@ -302,18 +305,18 @@ class LandmarkFeatures(ViewFeatures):
         """It is."""
         return True
 
-    def stand_on(self, rows: ViewRows, columns: Tensor) -> LandmarkMap:
+    def stand_on(self, rows: ViewRows, columns: Tensor) -> None:
         """Take nodes as landmarks; of views with codes each must have some.
 
-        columns: how much each column of a hop counts, see ``column_weights``; none: all alike
+        columns: how much each column of a hop counts, see ``column_weights``; none: all alike.
+        Without any landmark, as when all nodes were forgotten, features are random ones.
         """
         self.columns = columns
-        self._map = LandmarkMap.on(
+        self._map = None if not len(rows) else LandmarkMap.on(
             self.parsed, rows, self._topologies[0].kept,
             units={CODES: 3} if self.sees_relations else None,
             columns=columns if len(columns) else None, device=self.device,
         )  # fmt: skip
-        return self._map
 
     def expansion(self) -> ViewMap:
         """Return φ of all views; random ones until landmarks are chosen."""

@@ -41,9 +41,10 @@ def _waves(values: Tensor) -> Tensor:
 
 
 def _lengths(features: Tensor) -> Tensor:
-    """Return the length of every row, dense, sparse or in a file.  -> float32 [nodes]"""
+    """Return the length of every row, dense, sparse or in a file.  -> float64 [nodes]"""
     if features.layout != torch.strided:
-        values, pointers = features.values().cpu().float(), features.crow_indices().cpu()
+        values, pointers = features.values().cpu().double(), features.crow_indices().cpu()
         owners = repeat(torch.arange(len(pointers) - 1), pointers.diff())
-        return torch.zeros(len(pointers) - 1).index_add_(0, owners, values.square()).sqrt()
-    return torch.cat([rows.float().norm(dim=1).cpu() for rows in features.split(ROWS_AT_A_TIME)])
+        total = torch.zeros(len(pointers) - 1, dtype=torch.float64)
+        return total.index_add_(0, owners, values.square()).sqrt()
+    return torch.cat([rows.double().norm(dim=1).cpu() for rows in features.split(ROWS_AT_A_TIME)])

@@ -330,7 +330,8 @@ def fitted_to(graph: Graph, config: RunConfig) -> RunConfig:
     """
     kind = "class" if graph.targets is None else graph.targets.kind
     told = []
-    if kind != "class" and config.method == resolved(RunConfig()).method:
+    as_it_comes = resolved(RunConfig(stream=config.stream)).method  # which suits the stream
+    if kind != "class" and config.method == as_it_comes:
         told.append("method analytic in place of auto, which learns classes")
         config = resolved(config.model_copy(update=_OF_TARGETS))
     methods.resolve(config.method.name).check_kind(kind)

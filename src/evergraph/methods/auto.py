@@ -156,7 +156,7 @@ class Auto(WholeTaskLearner):
 
     def _no_statistics(self) -> list[ClassStatistics]:
         """Return sums of nothing: as wide as there are landmarks, where features stand on such."""
-        width = len(self.landmarks_) if self.backbone.on_landmarks else self.backbone.width
+        width = len(self.landmarks_) or self.backbone.width
         return [ClassStatistics(width, device=self.device) for _ in self.backbone.parsed]
 
     @property
