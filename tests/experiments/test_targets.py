@@ -54,8 +54,11 @@ def test_a_run_says_what_it_was_measured_by(kind: str, tmp_path: Path) -> None:
     assert set(result.to_frame().average) == set(result.seeds[0].averages)
 
 
-def test_the_default_method_gives_way_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    config = resolved(RunConfig.of({"dataset": "mine.npz"}))
+@pytest.mark.parametrize("edges", ["within", "all"])
+def test_the_default_method_gives_way_in_one_line(
+    edges: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = resolved(RunConfig.of({"dataset": "mine.npz", "stream": {"edges": edges}}))
     with caplog.at_level(logging.WARNING):
         fitted = fitted_to(graph_of("labels"), config)
     assert fitted.method.name == "analytic"
