@@ -204,3 +204,20 @@ def test_a_growing_graph_is_refreshed_wherever_embeddings_are(
         learner = make(name, device, refresh=refresh)
         found.append(answers(fitted(learner, stream, range(len(stream))), stream))
     assert agreement(*found) > 0.9
+
+
+@pytest.mark.parametrize("labelled", [None, 0.1], ids=["many labels", "few, and guesses"])
+def test_landmarks_and_guesses_are_those_of_a_cpu(
+    labelled: float | None, small_graph: Graph
+) -> None:
+    found = []
+    for device in ("cpu", "cuda"):
+        stream = GraphStream(small_graph, edges="all", device=device, labelled=labelled)
+        learner = methods.make(
+            "auto",
+            refresh="embeddings",
+            trainer=Trainer(device=device),
+            generator=seeded(0, "learner"),
+        )
+        found.append(answers(fitted(learner, stream, range(len(stream))), stream).cpu())
+    assert agreement(*found) > 0.9
