@@ -1,7 +1,9 @@
 # Two commands from a fresh clone: `make run` and `make test`. Everything is installed into .venv.
 PYTHON ?= python3
 BIN := .venv/bin
+# All that tests and documentation need, and what the tour needs.
 STAMP := .venv/.installed
+TOUR := .venv/.tour
 OUT ?= runs/tour
 # Threads that wait sleep instead of spinning: see docs/decisions/0009.
 export OMP_WAIT_POLICY ?= PASSIVE
@@ -10,20 +12,23 @@ unexport PYTHONDONTWRITEBYTECODE
 # No advertisement in the output of mkdocs.
 export NO_MKDOCS_2_WARNING ?= 1
 
-.PHONY: run test test-slow check docs format bench mutants install clean
+.PHONY: run test test-slow check docs format bench mutants release-check install clean
 
 install: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
-	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@echo "Installing evergraph into .venv (a few minutes the first time) ..."
-	@$(BIN)/pip install --quiet --quiet -c constraints.txt torch==$$(sed -n 's/^torch==//p' constraints.txt)
-	@$(BIN)/pip install --quiet --quiet -c constraints.txt -e ".[all,docs,dev]"
+	@echo "Installing evergraph with all extras into .venv (a minute or two the first time) ..."
+	@$(PYTHON) scripts/install.py all,docs,dev
+	@touch $(TOUR) $@
+
+$(TOUR): pyproject.toml constraints.txt
+	@echo "Installing evergraph into .venv (a minute the first time) ..."
+	@$(PYTHON) scripts/install.py report
 	@touch $@
 
 # Most of the tour is steps too small for two threads (docs/decisions/0030): one costs the least.
 run: export OMP_NUM_THREADS ?= 1
-run: $(STAMP)  ## WordNet, class-IL: finetune, tem, auto and joint side by side, in minutes
+run: $(TOUR)  ## WordNet, class-IL: finetune, tem, auto and joint side by side, in minutes
 	@$(BIN)/evergraph run --dataset wordnet --preset tour --method finetune,tem,auto,joint \
 		--out $(OUT) --resume --report
 
@@ -45,7 +50,11 @@ test: $(STAMP)  ## the checks, the whole suite but for slow claims, and the whee
 	} >build/check.log 2>&1 & checking=$$!; \
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile; tested=$$?; \
 	wait $$checking || { cat build/check.log; echo "make check, or the wheel, failed" >&2; exit 1; }; \
-	echo "make check passed, the wheel works"; exit $$tested
+	echo "make check passed, the wheel works"; [ $$tested = 0 ] || exit $$tested; \
+	if git diff --quiet HEAD 2>/dev/null; then git rev-parse HEAD >build/tested; fi
+
+release-check: $(STAMP)  ## what a release would be, and what is in its way; nothing is written but dist/
+	$(BIN)/python scripts/release.py --dry-run
 
 test-slow: $(STAMP)  ## accuracy claims on the real graphs, minutes each; new examples for properties
 	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -q -m "slow or hypothesis"

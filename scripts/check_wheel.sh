@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Build the wheel, look into it, and use it where no repository is near: `scripts/check_wheel.sh`.
+# Build the wheel and the source archive, look into them, and use the wheel where no repository is near:
+# `scripts/check_wheel.sh [FOLDER]`. With FOLDER both are left there once they are known to work.
 #
 # The wheel goes without dependencies into an environment of its own, which borrows the packages of
 # the one this is run with: seconds instead of a download. evergraph itself comes from the wheel.
@@ -7,6 +8,8 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 python=${PYTHON:-$root/.venv/bin/python}
 [ -x "$python" ] || python=$(command -v "$python")
+python=$(cd "$(dirname "$python")" && pwd)/$(basename "$python") # as builds change into other folders
+keep=${1:+$(realpath -m "$1")}
 place=$(mktemp -d)
 log=$place/log.txt
 : >"$log"
@@ -20,35 +23,27 @@ trap finish EXIT
 unset PYTHONPATH
 export OMP_WAIT_POLICY=PASSIVE
 
-echo "building the wheel"
+echo "building the source archive, and the wheel from it"
 # A copy, since setuptools leaves its folders in the tree and picks up what an old build left there.
-mkdir "$place/source"
-cp -r "$root"/{pyproject.toml,README.md,LICENSE,NOTICE,src} "$place/source"
+mkdir "$place/source" "$place/built"
+cp -r "$root"/{pyproject.toml,MANIFEST.in,README.md,CHANGELOG.md,SECURITY.md,CITATION.cff,LICENSE,NOTICE,src} "$place/source"
 rm -rf "$place"/source/src/*.egg-info
-"$python" -m pip wheel --quiet --no-deps --wheel-dir "$place/wheel" "$place/source"
+build() {  # FOLDER, what to build, by the environment's own setuptools: no download
+    (cd "$1" && "$python" -c "from setuptools import build_meta; build_meta.build_$2('$place/built')") >>"$log" 2>&1
+}
+build "$place/source" sdist
+mkdir "$place/unpacked"
+tar -xzf "$place"/built/evergraph-*.tar.gz -C "$place/unpacked" --strip-components 1
+build "$place/unpacked" wheel
 
-echo "comparing it with the source tree"
-"$python" - "$root/src" "$place"/wheel/evergraph-*.whl <<'PYTHON'
-import sys
-import zipfile
-from pathlib import Path
-
-source, wheel = Path(sys.argv[1]), sys.argv[2]
-packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-files = (path for path in (source / "evergraph").rglob("*") if path.is_file())
-ours = {f.relative_to(source).as_posix() for f in files if "__pycache__" not in f.parts}
-for name in sorted(ours - packed):
-    print(f"missing from the wheel: {name}")
-for name in sorted(packed - ours):
-    print(f"in the wheel alone: {name}")
-sys.exit(packed != ours)
-PYTHON
+echo "looking into both"
+"$python" "$root/scripts/check_dist.py" "$root/src" "$place"/built/evergraph-*.whl "$place"/built/evergraph-*.tar.gz
 
 echo "installing it"
 "$python" -m venv --without-pip "$place/env"
 site=$("$place/env/bin/python" -c "import sysconfig; print(sysconfig.get_path('purelib'))")
 "$python" -m pip install --quiet --no-deps --no-warn-script-location --target "$site" \
-    "$place"/wheel/evergraph-*.whl
+    "$place"/built/evergraph-*.whl
 # Behind the environment's own folder, and without the .pth files in it: no editable install.
 "$python" -c "import sysconfig; print(sysconfig.get_path('purelib'))" >"$site/borrowed.pth"
 
@@ -64,9 +59,6 @@ assert evergraph.__file__.startswith('$site'), evergraph.__file__
 assert evergraph.__version__[0].isdigit(), evergraph.__version__"
 ours >lesson.txt && grep -q "evergraph run" lesson.txt
 ours list methods >methods.txt && grep -q "tem" methods.txt
-ours info wordnet >info.txt && grep -q "117,659" info.txt
-ours "${tiny[@]}" --out runs/tiny >run.txt && grep -q "average accuracy" run.txt
-ours report runs >report.txt && test -s runs/report.html
 
 echo "using it with the plain install's packages alone"
 cat >"$site/sitecustomize.py" <<'PYTHON'
@@ -76,7 +68,14 @@ for name in ("torch_geometric", "pyarrow", "matplotlib", "ogb", "pandas", "ray",
     sys.modules[name] = None  # importing it raises, as if it were not installed
 PYTHON
 ours info wordnet >info.txt && grep -q "117,659" info.txt
-ours "${tiny[@]}" --out plain/tiny >run.txt && grep -q "average accuracy" run.txt
-if ours report plain; then echo "a report without matplotlib?" && exit 1; fi
+ours "${tiny[@]}" --out runs/tiny >run.txt && grep -q "average accuracy" run.txt
+if ours report runs; then echo "a report without matplotlib?" && exit 1; fi
 grep -q "pip install 'evergraph\[report\]'" "$log"
+echo "using it with all packages again"
+rm "$site/sitecustomize.py"
+ours report runs >report.txt && test -s runs/report.html
+if [ -n "$keep" ]; then
+    mkdir -p "$keep"
+    cp "$place"/built/evergraph-* "$keep"
+fi
 echo "the wheel works"

@@ -1,22 +1,44 @@
-"""Hook of mkdocs.yml: clean copies of examples, outside files as text, decisions, the book."""
+"""Hook of mkdocs.yml: clean copies of examples, outside files as text, generated pages."""
 
 from __future__ import annotations
 
 import html
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from book_page import book_section
+from book_page import book_section, methods_table
+from mkdocs.structure.files import File
+from protocols_page import protocols_table, published_table
+from reference_pages import names_page, parts_page
 
+from evergraph.reports.tables.record import Table
+from evergraph.reports.tables.record import markdown as table_text
 from evergraph.studies.book_rows import check_book, read_plan
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 DECISIONS = DOCS / "decisions"
-BOOK, BOOK_PAGE, BOOK_PLACE = ROOT / "book", "book.md", '<div id="the-book"></div>'
+BOOK, STUDIES = ROOT / "book", DOCS / "results"
+SLOT = '<div id="{}"></div>'  # a place of a page that is filled in when the site is built
+# In the order of the page; a study that is not named here comes last.
+STUDY_TITLES = {
+    "table1": "Table 1: datasets and tasks",
+    "homophily": "Homophily, two ways to count",
+    "table2": "Table 2: coverage by budget and sampler",
+    "table3": "Table 3: every method in class-IL",
+    "table5": "Table 5: every method in task-IL",
+    "table4": "Table 4: what each method keeps",
+    "fig4": "Figure 4: learning curves",
+    "fig5": "Figure 5: accuracy matrices",
+    "fig6": "Figure 6: hidden states of test nodes",
+    "theorem": "The pseudo-training effect, measured",
+    "strategies": "Topologies by number of hops",
+    "protocols": "The same methods under seven protocols",
+    "wordnet": "WordNet, all methods, one seed",
+}
 SESSION = re.compile(r"^```python\n(?=>>> )", re.MULTILINE)
 BLOCK = re.compile(r'<div class="(?=[^"]*\bhighlight\b)[^"]*">(?=<pre>)(.*?)</pre>', re.DOTALL)
 TAG = re.compile(r"<[^>]+>")
@@ -26,24 +48,35 @@ logger = logging.getLogger("mkdocs.hooks.evergraph")
 
 
 def on_config(config: Any) -> Any:
-    """Add each page of docs/decisions to the menu, and ask that its index names it."""
-    pages = sorted(path.name for path in DECISIONS.glob("[0-9]*.md"))
+    """Add the decisions to the menu, and warn of one that the index does not list."""
+    pages = sorted(path.relative_to(DECISIONS).as_posix() for path in DECISIONS.rglob("[0-9]*.md"))
     index = (DECISIONS / "index.md").read_text("utf-8")
     for name in pages:
         if f"({name})" not in index:
             logger.warning("docs/decisions/index.md does not list %s: add a line", name)
     for entry in config.nav:
         if isinstance(entry, Mapping) and "Decisions" in entry:
-            entry["Decisions"].extend(f"decisions/{name}" for name in pages)
+            living = [f"decisions/{name}" for name in pages if "/" not in name]
+            archived = [f"decisions/{name}" for name in pages if "/" in name]
+            entry["Decisions"].extend([*living, {"Archive": archived}] if archived else living)
     return config
 
 
+def on_files(files: Any, config: Any) -> Any:
+    """Add the two pages of the reference that are generated from the package."""
+    for name, page in (("parts", parts_page), ("names", names_page)):
+        files.append(File.generated(config, f"reference/{name}.md", content=page()))
+    return files
+
+
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Mark sessions as such; show links that leave docs/ as text, since the site lacks the file."""
+    """Fill in tables and studies, mark sessions as such, show links that leave docs/ as text."""
     markdown = SESSION.sub("```pycon\n", markdown)
+    for name, make in TEXTS.get(page.file.src_uri, {}).items():
+        markdown = markdown.replace(SLOT.format(name), make())
     folder = (DOCS / page.file.src_uri).parent
 
-    def as_text(found: re.Match[str]) -> str:
+    def unlinked(found: re.Match[str]) -> str:
         text, target = found.groups()
         path = (folder / target).resolve()
         if path.is_relative_to(DOCS):
@@ -52,7 +85,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
             logger.warning("%s links to %s, which does not exist", page.file.src_uri, target)
         return text
 
-    return LINK.sub(as_text, markdown)
+    return LINK.sub(unlinked, markdown)
 
 
 def on_page_content(content: str, page: Any = None, **_: Any) -> str:
@@ -60,8 +93,8 @@ def on_page_content(content: str, page: Any = None, **_: Any) -> str:
 
     The theme copies a block's attribute ``data-copy``, where there is one, instead of its text.
     """
-    if page is not None and page.file.src_uri == BOOK_PAGE:
-        content = content.replace(BOOK_PLACE, the_book())
+    if page is not None and page.file.src_uri == "results.md":
+        content = content.replace(SLOT.format("the-book"), the_book())
 
     def with_copy(found: re.Match[str]) -> str:
         code = typed(html.unescape(TAG.sub("", found.group(1))))
@@ -76,6 +109,38 @@ def on_page_content(content: str, page: Any = None, **_: Any) -> str:
 def the_book() -> str:
     """Return the table of the committed rows: the page cannot say anything else than they do."""
     return book_section(check_book(BOOK), read_plan())
+
+
+def as_text(table: Table) -> str:
+    """Return the rows of a table; its notes are the page's own words."""
+    return table_text(table).rsplit("\n\n", 1)[0]
+
+
+def studies() -> str:
+    """Return every page that ``evergraph reproduce`` wrote, folded up under its title."""
+    written = {path.stem: path.read_text("utf-8") for path in sorted(STUDIES.glob("*.md"))}
+    order = [name for name in STUDY_TITLES if name in written]
+    return "\n".join(study(name, written[name]) for name in dict.fromkeys([*order, *written]))
+
+
+def study(name: str, text: str) -> str:
+    """Return a page as a block that opens on a click, its headings below those of the page.
+
+    >>> print(study("fig4", "# fig4\\n\\n## A\\n\\n![A](a.png)\\n"))
+    ### Figure 4: learning curves
+    <BLANKLINE>
+    ??? note "Show"
+    <BLANKLINE>
+        #### A
+    <BLANKLINE>
+        ![A](results/a.png)
+    <BLANKLINE>
+    """
+    body = re.sub(r"\A# .*\n+", "", text)
+    body = re.sub(r"^(?=##+ )", "##", body, flags=re.MULTILINE)
+    body = re.sub(r"\]\((?=[^)/:#]+\.png\))", "](results/", body)
+    indented = "".join(f"    {line}" if line.strip() else line for line in body.splitlines(True))
+    return f'### {STUDY_TITLES.get(name, name)}\n\n??? note "Show"\n\n{indented}'
 
 
 def typed(session: str) -> str | None:
@@ -98,3 +163,15 @@ def typed(session: str) -> str | None:
         if typing:
             code.append(line[4:])
     return "\n".join(code)
+
+
+# What fills the places of each page, as Markdown.
+TEXTS: dict[str, dict[str, Callable[[], str]]] = {
+    "methods.md": {"the-methods": lambda: methods_table(check_book(BOOK))},
+    "protocols.md": {
+        "protocols-table": lambda: as_text(protocols_table()),
+        "published-class-il": lambda: as_text(published_table("class-il")),
+        "published-task-il": lambda: as_text(published_table("task-il")),
+    },
+    "results.md": {"the-studies": studies},
+}

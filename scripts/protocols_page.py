@@ -10,7 +10,7 @@ from typing import Any
 from evergraph.experiments.config import flat, read_toml
 from evergraph.experiments.presets import presets, published
 from evergraph.experiments.protocols import Protocol, read_protocol
-from evergraph.reports.tables.record import Cell, Column, Table
+from evergraph.reports.tables.record import Cell, Table, TableColumn
 from evergraph.studies.comparison import METHODS, PAPERS
 from evergraph.studies.protocols import ORDER
 
@@ -28,7 +28,7 @@ def protocols_table() -> Table:
     ['tpp', 'local', 'balanced', 'a test set at a time']
     """
     rows = tuple(tuple(map(Cell, _row(read_protocol(name)))) for name in ORDER)
-    columns = tuple(Column(name) for name in PROTOCOL_COLUMNS)
+    columns = tuple(TableColumn(name) for name in PROTOCOL_COLUMNS)
     return Table("protocols", "What each protocol says", columns, (rows,))
 
 
@@ -128,7 +128,7 @@ def published_table(setting: str) -> Table:
         (*map(Cell, row), *(Cell(found.get((*row, dataset), "-")) for dataset in PAPERS))
         for row in rows
     )
-    columns = tuple(Column(name) for name in ("method", "protocol", "read in", *PAPERS))
+    columns = tuple(TableColumn(name) for name in ("method", "protocol", "read in", *PAPERS))
     return Table(f"published-{setting}", f"Published AA / AF, {setting}, percent", columns, (body,))
 
 

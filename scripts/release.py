@@ -1,0 +1,112 @@
+"""Release the version in pyproject.toml: ``python scripts/release.py [--dry-run]``.
+
+Checks that the tree is clean, that ``make test`` passed on this commit and that every file names
+the same version; builds and tries the archives; gives the changelog its heading, commits and tags.
+What then has to be pushed and uploaded is printed, never done. With ``--dry-run`` all obstacles are
+listed, the archives are left in dist/, and nothing is committed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import hashlib
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+UNRELEASED = "## Unreleased"
+VERSIONS = {  # where the version stands, beside pyproject.toml
+    "CITATION.cff": r"^version: (.+)$",
+    "deploy/kuberay.yaml": r"evergraph-cluster:(\S+)",
+    "deploy/ray-cluster.yaml": r"evergraph-cluster:(\S+)",
+}
+
+
+def version_of(root: Path) -> str:
+    """Return the version that is to be released."""
+    text = (root / "pyproject.toml").read_text("utf-8")
+    (version,) = re.findall(r'^version = "(.+)"$', text, re.MULTILINE)
+    return str(version)
+
+
+def obstacles(root: Path) -> Iterator[str]:
+    """Yield what must be mended before the version can be released, one sentence each."""
+    version = version_of(root)
+    if _git(root, "status", "--porcelain"):
+        yield "the tree has changes that are not committed"
+    if _git(root, "tag", "--list", f"v{version}"):
+        yield f"v{version} is tagged already: set another version in pyproject.toml"
+    stamp = root / "build" / "tested"
+    tested = stamp.read_text("utf-8").strip() if stamp.exists() else ""
+    if tested != _git(root, "rev-parse", "HEAD"):
+        yield "make test has not passed on this commit"
+    for name, pattern in VERSIONS.items():
+        found = set(re.findall(pattern, (root / name).read_text("utf-8"), re.MULTILINE))
+        if found != {version}:
+            named = " and ".join(sorted(found)) or "no version"
+            yield f"{name} names {named}, pyproject.toml {version}"
+    try:
+        dated((root / "CHANGELOG.md").read_text("utf-8"), version, datetime.date.today())
+    except ValueError as error:
+        yield str(error)
+
+
+def dated(changelog: str, version: str, day: datetime.date) -> str:
+    """Return the changelog with what was unreleased under the version, and room for what follows.
+
+    >>> print(dated("## Unreleased\\n\\n- Faster.\\n", "1.0.0", datetime.date(2026, 1, 31)))
+    ## Unreleased
+    <BLANKLINE>
+    ## 1.0.0 (2026-01-31)
+    <BLANKLINE>
+    - Faster.
+    <BLANKLINE>
+    """
+    if f"## {version} (" in changelog:
+        raise ValueError(f"CHANGELOG.md has a heading for {version} already")
+    before, heading, after = changelog.partition(f"{UNRELEASED}\n")
+    if not heading or not after.partition("\n## ")[0].strip():
+        raise ValueError(f"CHANGELOG.md has nothing under {UNRELEASED!r}")
+    return f"{before}{heading}\n## {version} ({day.isoformat()})\n{after}"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Release, or say what is in the way."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--dry-run", action="store_true", help="check and build, commit nothing")
+    dry = parser.parse_args(arguments).dry_run
+    version, found = version_of(ROOT), list(obstacles(ROOT))
+    for obstacle in found:
+        print(f"error: {obstacle}", file=sys.stderr)
+    if found and not dry:
+        return 1
+    dist = ROOT / "dist" / version
+    if subprocess.run((ROOT / "scripts" / "check_wheel.sh", dist)).returncode:
+        return 1
+    for archive in sorted(dist.iterdir()):
+        content = archive.read_bytes()
+        print(f"{archive.name}  {len(content):,} bytes  {hashlib.sha256(content).hexdigest()}")
+    if dry:
+        print(f"{version} would be tagged v{version}" if not found else f"{version} is not ready")
+        return 1 if found else 0
+    changelog = ROOT / "CHANGELOG.md"
+    changelog.write_text(dated(changelog.read_text("utf-8"), version, datetime.date.today()))
+    _git(ROOT, "commit", "--quiet", "--message", f"Release {version}", "CHANGELOG.md")
+    _git(ROOT, "tag", "--annotate", f"v{version}", "--message", f"evergraph {version}")
+    print(f"v{version} is tagged. What is left to do:")
+    print(f"  git push origin HEAD v{version}")
+    print(f"  twine upload {dist.relative_to(ROOT)}/*")
+    return 0
+
+
+def _git(root: Path, *arguments: str) -> str:
+    done = subprocess.run(("git", *arguments), cwd=root, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
