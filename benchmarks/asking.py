@@ -35,7 +35,7 @@ ROUNDS = {
     "synthetic-500": (10, 30, 60, 100),
 }  # fmt: skip
 RANDOM, OURS = "random", "suggest"
-FIGURE = Path(__file__).resolve().parents[1] / "docs" / "images" / "asking.png"
+FIGURE = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "asking.png"
 
 
 @dataclass(frozen=True)

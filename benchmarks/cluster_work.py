@@ -100,7 +100,7 @@ class Kinds:
     def bench(self, engine: Engine) -> Iterable[Tensor]:
         """Six runs at once, in a folder that all machines share."""
         values = {
-            "seeds": 6, "methods": [{"name": "analytic"}],
+            "repeats": 6, "methods": [{"name": "analytic"}],
             "datasets": [{"name": "synthetic", "nodes": 3000}],
         }  # fmt: skip
         with tempfile.TemporaryDirectory() as folder:

@@ -1,16 +1,20 @@
-"""The default method on every real graph at hand, beside networks trained jointly.
+"""The default method on every real graph at hand, beside the paper's and tuned networks.
 
-python benchmarks/every_graph.py [--quick] [--out benchmarks/results] [--threads N]
+python benchmarks/every_graph.py [--quick] [--out benchmarks/results] [--threads N] [--workers N]
 
-Cells that were measured are kept in build/every_graph.jsonl and not measured again.
+Cells are kept in build/every_graph.jsonl and not measured twice: a stopped run goes on. With
+several workers, cells are measured side by side, so their CPU seconds are an upper bound. With
+``--minutes 0`` nothing is measured: the tables show the cells that are known.
 """
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import resource
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean
@@ -18,36 +22,40 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import torch
 from benchmarks.graphs import CASES
-from benchmarks.measure import Options, Table, in_own_process, run
+from benchmarks.measure import Options, Table, run
 
 from evergraph.core.device import denormals_flushed
 from evergraph.evaluation import average_accuracy, average_forgetting, evaluate
 from evergraph.evaluation.accuracy_matrix import matrix_of
 from evergraph.experiments.build import build_learner, build_stream, resolved
 from evergraph.experiments.config import RunConfig, merged
-from evergraph.streams import GraphStream
 from evergraph.streams.stream import Testing
-from evergraph.training import Learner
 
 GRAPHS = ("wordnet", "computers", "coauthor-cs", "actor", "blogcatalog", "uai2010")
 SEEDS = (0, 1, 2)
-FEW = 0.05  # of the labels
+RATES = (0.01, 0.05, 0.2)  # labelled shares; the other tables have 0.6
 KEPT = Path("build/every_graph.jsonl")
 # How nodes arrive, in which test graphs labels of training nodes show, and which way of testing.
 COLUMNS: dict[str, tuple[dict[str, Any], Testing]] = {
     "global": ({"edges": "all", "known_labels": "global"}, "global"),
     "local": ({"edges": "within", "known_labels": "nowhere"}, "local"),
     "local with labels": ({"edges": "within", "known_labels": "everywhere"}, "local"),
+    "global, edges within": ({"edges": "within", "known_labels": "global"}, "global"),
 }
-TUNED: dict[str, Any] = {"method": "joint", "backbone": "tuned"}
-JOINT: dict[str, dict[str, Any]] = {
-    "joint, tuned": TUNED,
-    "joint GCN": {"method": "joint", "backbone": "gcn"},
-    "joint PDGNN": {"method": "joint", "backbone": "pdgnn"},
-    "joint MLP": {"method": "joint", "backbone": "pdgnn", "topology": "identity"},
+Values = Mapping[str, Any]
+AUTO: Values = {"method": "auto"}
+TUNED: Values = {"method": "joint", "backbone": "tuned"}
+REFRESHED: Values = {"method": {"name": "auto", "refresh": "embeddings"}}
+BEFORE: Values = {
+    "backbone": {
+        "name": "view-features",
+        "views": ["0|1|2|4|r+y", "4", "0|2", "6", "y", "0|1|2|4|r", "2"],
+        "width": 2560,
+    }
 }
-ABLATIONS: dict[str, dict[str, Any]] = {
+ABLATIONS: dict[str, Values] = {
     "all of it": {},
     "random features": {"backbone": "view-features"},
     "one view of features": {"backbone": {"name": "landmark-features", "views": ["2", "2+y"]}},
@@ -75,6 +83,8 @@ class Cell:
         error: expected calibration error after the last task, in percent.
         seconds: of CPU, user and system, testing included.
         kept: bytes between tasks.
+        pooled: accuracy over all test nodes together after the last task, in percent.
+        device: what it was measured on.
     """
 
     accuracy: float
@@ -82,54 +92,61 @@ class Cell:
     error: float
     seconds: float
     kept: int
+    pooled: float | None = None
+    device: str = "CPU"
 
 
-def config_of(column: str, values: Mapping[str, Any]) -> RunConfig:
+@dataclass(frozen=True)
+class Job:
+    """One stream to be measured.
+
+    Attributes:
+        kind: ``stream``, learned and tested task by task, or ``once``, all tasks together.
+        graph, column: by name.
+        seed: of the run and of its split.
+        values: of the configuration.
+    """
+
+    kind: str
+    graph: str
+    column: str
+    seed: int
+    values: Values
+
+    @property
+    def key(self) -> str:
+        """What it is known by."""
+        return json.dumps(list(asdict(self).values()), sort_keys=True)
+
+
+def config_of(column: str, values: Values) -> RunConfig:
     """Return the configuration of a method in a column."""
-    options, _ = COLUMNS[column]
-    base = merged(RunConfig().to_dict(), {"method": "auto", "device": "auto"})
-    base = merged(base, {"stream": {**options, "split_seed": "run"}})
-    if column == "global" and values.get("method") != "joint":
-        base = merged(base, {"method": {"name": "auto", "refresh": "embeddings"}})
-    return resolved(RunConfig.of(merged(base, values)))
+    laid = {"device": "auto", "stream": {**COLUMNS[column][0], "split_seed": "run"}}
+    return resolved(RunConfig.of(merged(merged(RunConfig().to_dict(), laid), values)))
 
 
 @denormals_flushed()
-def streamed(graph: str, column: str, seed: int, values: Mapping[str, Any]) -> Cell:
-    """Learn a stream task by task and test after each."""
-    config, learner, stream = _made(graph, column, seed, values)
-    testing, rows, start = COLUMNS[column][1], [], _cpu()
-    error = 0.0
-    for index in range(len(stream)):
-        learner.fit_task(stream.open(index))
-        found = evaluate(learner, stream, index, testings=[testing], part=config.part)
-        rows.append(found.rows[testing]["balanced"])
-        error = found.measures[testing]["calibration_error"] or 0.0
-    matrix = matrix_of(rows)
+def measured(job: Job) -> Cell:
+    """Learn a stream, task by task or all of it at once, and test."""
+    config, testing = config_of(job.column, job.values), COLUMNS[job.column][1]
+    stream = build_stream(config, CASES[job.graph].load(), seed=job.seed)
+    learner, last, start = build_learner(config, seed=job.seed), len(stream) - 1, _cpu()
+    found = []
+    for index in range(len(stream)) if job.kind == "stream" else [last]:
+        learner.fit_task(stream.open(index, cumulative=job.kind == "once"))
+        found.append(evaluate(learner, stream, index, testings=[testing], part=config.part))
+    matrix = matrix_of([each.rows[testing]["balanced"] for each in found])
+    forgetting = 100 * average_forgetting(matrix) if job.kind == "stream" else None
+    sizes = torch.cat([e.tasks for e in stream.exams(last, testing, config.part)]).bincount()
     return Cell(
-        100 * average_accuracy(matrix), 100 * average_forgetting(matrix), 100 * error,
-        _cpu() - start, learner.usage.bytes,
-    )  # fmt: skip
-
-
-@denormals_flushed()
-def at_once(graph: str, column: str, seed: int, values: Mapping[str, Any]) -> Cell:
-    """Learn everything at once and test at the end."""
-    config, learner, stream = _made(graph, column, seed, values)
-    testing, last, start = COLUMNS[column][1], len(stream) - 1, _cpu()
-    learner.fit_task(stream.open(last, cumulative=True))
-    found = evaluate(learner, stream, last, testings=[testing], part=config.part)
-    accuracy = 100 * mean(found.rows[testing]["balanced"])
-    error = 100 * (found.measures[testing]["calibration_error"] or 0.0)
-    return Cell(accuracy, None, error, _cpu() - start, learner.usage.bytes)
-
-
-def _made(
-    graph: str, column: str, seed: int, values: Mapping[str, Any]
-) -> tuple[RunConfig, Learner, GraphStream]:
-    config = config_of(column, values)
-    loaded = CASES[graph].load()
-    return config, build_learner(config, seed=seed), build_stream(config, loaded, seed=seed)
+        accuracy=100 * average_accuracy(matrix),
+        forgetting=forgetting,
+        error=100 * (found[-1].measures[testing]["calibration_error"] or 0.0),
+        seconds=_cpu() - start,
+        kept=learner.usage.bytes,
+        pooled=float(100 * sizes / sizes.sum() @ torch.tensor(found[-1].rows[testing]["plain"])),
+        device=torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU",
+    )
 
 
 def _cpu() -> float:
@@ -137,115 +154,192 @@ def _cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def cell(kind: str, graph: str, column: str, seed: int, values: Mapping[str, Any]) -> Cell:
-    """Return a cell, measured now in a process of its own unless it was before."""
-    key = json.dumps([kind, graph, column, seed, values], sort_keys=True)
-    known = _known()
-    if key not in known:
-        found = in_own_process(
-            {"stream": streamed, "once": at_once}[kind], graph, column, seed, values
-        )
-        KEPT.parent.mkdir(exist_ok=True)
-        with KEPT.open("a") as file:
-            file.write(json.dumps([key, asdict(found)]) + "\n")
-        known = _known()
-    return Cell(**known[key])
-
-
-def _known() -> dict[str, dict[str, Any]]:
+def known_cells() -> dict[str, Cell]:
+    """Return what was measured before, by key."""
     lines = KEPT.read_text().splitlines() if KEPT.exists() else []
-    return dict(json.loads(line) for line in lines)
+    return {key: Cell(**values) for key, values in map(json.loads, lines)}
 
 
-def tables(options: Options) -> list[Table]:
-    """Measure everything, one cell after the other."""
-    graphs = ["synthetic-500"] if options.quick else [g for g in GRAPHS if not CASES[g].missing]
-    seeds = SEEDS[:1] if options.quick else SEEDS
-    quick = {"backbone": {"name": "view-features", "width": 128}} if options.quick else {}
-    few = {"training": {"epochs": 2}} if options.quick else {}
+def cells(
+    jobs: Iterable[Job], *, workers: int = 1, minutes: float | None = None
+) -> dict[str, Cell]:
+    """Return the cells of some jobs by key, measured now unless they were before.
+
+    minutes: after which no more are measured.
+    """
+    known, start = known_cells(), time.monotonic()
+    if minutes == 0:
+        return known
+    missing = list({job.key: job for job in jobs if job.key not in known}.values())
+    KEPT.parent.mkdir(exist_ok=True)
+    context, threads = multiprocessing.get_context("spawn"), (torch.get_num_threads(),)
+    # A process each: what one leaves in memory and caches is not counted to the next.
+    with (
+        context.Pool(workers, torch.set_num_threads, threads, maxtasksperchild=1) as pool,
+        KEPT.open("a") as file,
+    ):
+        for done, (job, cell) in enumerate(pool.imap_unordered(_with_job, missing), 1):
+            print(f"{done} of {len(missing)}: {job.key}: {cell}", file=sys.stderr)
+            if isinstance(cell, Cell):
+                file.write(json.dumps([job.key, asdict(cell)]) + "\n")
+                file.flush()
+                known[job.key] = cell
+            if minutes is not None and time.monotonic() - start > 60 * minutes:
+                break
+    return known
+
+
+def _with_job(job: Job) -> tuple[Job, Cell | str]:
+    try:
+        return job, measured(job)
+    except Exception as error:  # one cell that fails must not cost the others
+        return job, repr(error)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table to be: contenders by graphs.
+
+    Attributes:
+        title: of the table.
+        contenders: how each is called, with its kind, column and values.
+        show: what a table shows of the cells of some seeds.
+        note: what must be said.
+        seeds: one cell each.
+    """
+
+    title: str
+    contenders: Mapping[str, tuple[str, str, Values]]
+    show: Callable[[Sequence[Cell]], str]
+    note: str
+    seeds: Sequence[int] = SEEDS
+
+    def jobs(self, name: str, graph: str) -> list[Job]:
+        """Return what a contender needs on a graph."""
+        kind, column, values = self.contenders[name]
+        return [Job(kind, graph, column, seed, values) for seed in self.seeds]
+
+    def table(self, graphs: Sequence[str], known: Mapping[str, Cell]) -> Table:
+        """Return the table; what was not measured is left empty."""
+        rows, devices = [], set()
+        for name in self.contenders:
+            row = [name]
+            for graph in graphs:
+                keys = [job.key for job in self.jobs(name, graph)]
+                found = [known[key] for key in keys if key in known]
+                devices |= {cell.device for cell in found}
+                fewer = f" (seeds: {len(found)})" if len(found) < len(keys) else ""
+                row.append(self.show(found) + fewer if found else "-")
+            rows.append(row)
+        measured_on = f"Measured on: {', '.join(sorted(devices))}."
+        return Table(self.title, ("", *graphs), rows, (self.note, measured_on))
+
+
+def grids(*, quick: bool = False) -> list[Grid]:
+    """Return every table that there is to make; ``quick`` has one seed and short training."""
+    seeds, note = (
+        (SEEDS[:1], "one seed") if quick else (SEEDS, "mean of three seeds with a split each")
+    )
+    short: Values = {"training": {"epochs": 2}} if quick else {}
+
+    def values(given: Values, **others: Any) -> Values:
+        return merged(merged(dict(given), short), others)
+
+    def column(name: str) -> Grid:
+        contenders = {
+            "auto": ("stream", name, values(AUTO)),
+            "tem": ("stream", name, values({"method": "tem"})),
+            "finetune": ("stream", name, values({"method": "finetune"})),
+            "joint, tuned": ("once", name, values(TUNED)),
+        }
+        return Grid(
+            f"Tested {name}: balanced AA / AF, CPU seconds, MB kept", contenders, _shown,
+            f"Test nodes, {note}. Tuned networks are trained on everything at the end, so they "
+            "have no AF; they keep all data.", seeds,
+        )  # fmt: skip
+
+    def rate(share: float) -> Grid:
+        laid = {"stream": {"labelled": share}}
+        contenders = {
+            "auto": ("once", "global", values(AUTO, **laid)),
+            "joint, tuned": ("once", "global", values(TUNED, **laid)),
+        }
+        return Grid(
+            f"Tested global, {share:.0%} of the labels: balanced accuracy, CPU seconds, MB kept",
+            contenders, _shown, f"Test nodes, everything learned at once, {note}.", seeds,
+        )  # fmt: skip
+
+    plain = {"method": {"name": "auto", "objective": "plain"}}
+    evenly = {"training": {"objective": "plain"}}
+    objective = Grid(
+        "Tested global, by objective: accuracy over all test nodes, class-balanced accuracy",
+        {
+            "auto, plain": ("once", "global", values(plain)),
+            "auto, balanced": ("once", "global", values(AUTO)),
+            "joint, tuned, plain": ("once", "global", values(TUNED, **evenly)),
+        },
+        lambda found: f"{_mean(found, 'pooled')}, {_mean(found, 'accuracy')}",
+        f"Test nodes, everything learned at once, {note}.", seeds,
+    )  # fmt: skip
+    bases = Grid(
+        "Landmarks beside random features: balanced AA, MB kept",
+        {
+            "global, landmarks": ("stream", "global", values(AUTO)),
+            "global, random features": (
+                "stream", "global",
+                values(REFRESHED, backbone="view-features"),
+            ),
+            "local, five views of 1,984": ("stream", "local", values(AUTO)),
+            "local, seven views of 2,560": ("stream", "local", values(BEFORE)),
+            "local with labels, five views": ("stream", "local with labels", values(AUTO)),
+            "local with labels, seven views": ("stream", "local with labels", values(BEFORE)),
+            "global, edges within, five views": ("stream", "global, edges within", values(AUTO)),
+            "global, edges within, seven views": ("stream", "global, edges within", values(BEFORE)),
+        },
+        lambda found: f"{_mean(found, 'accuracy')}, {mean(c.kept for c in found) / 1e6:.0f} MB",
+        f"Test nodes, {note}. Landmarks need the graph: with all edges alone.", seeds,
+    )  # fmt: skip
+    parts = Grid(
+        "What each part adds: balanced accuracy, calibration error",
+        {
+            name: ("once", "global", values(merged(REFRESHED, laid), part="validation"))
+            for name, laid in ABLATIONS.items()
+        },
+        lambda found: f"{_mean(found, 'accuracy')}, {_mean(found, 'error')}",
+        "Validation nodes, tested global, one seed, everything learned at once.", SEEDS[:1],
+    )  # fmt: skip
+    return [column("global"), column("local"), *map(rate, RATES), objective, bases, parts]
+
+
+def _mean(found: Sequence[Cell], name: str) -> str:
+    return f"{mean(getattr(cell, name) for cell in found):.1f}"
+
+
+def _shown(found: Sequence[Cell]) -> str:
+    accuracy = _mean(found, "accuracy")
+    if found[0].forgetting is not None:
+        accuracy += f" / {_mean(found, 'forgetting')}"
+    kept = f", {mean(c.kept for c in found) / 1e6:.0f} MB" if found[0].kept else ""
+    return f"{accuracy}, {mean(c.seconds for c in found):.0f} s{kept}"
+
+
+def all_jobs(graphs: Sequence[str], wanted: Sequence[Grid]) -> list[Job]:
+    """Return every job, those of the first tables first."""
     return [
-        *(_column(column, graphs, seeds, quick, few) for column in COLUMNS),
-        _few_labels(graphs, seeds, quick, few),
-        _ablation(graphs, quick),
+        job
+        for grid in wanted
+        for name in grid.contenders
+        for g in graphs
+        for job in grid.jobs(name, g)
     ]
 
 
-def _column(
-    column: str,
-    graphs: Sequence[str],
-    seeds: Sequence[int],
-    quick: Mapping[str, Any],
-    few: Mapping[str, Any],
-) -> Table:
-    contenders = {"auto": ("stream", quick)}
-    contenders |= {name: ("once", {**values, **few}) for name, values in JOINT.items()}
-    rows = []
-    for name, (kind, values) in contenders.items():
-        told = [name]
-        for graph in graphs:
-            # Networks do not look at labels nearby: showing them changes nothing.
-            asked = "local" if kind == "once" and column != "global" else column
-            cells = [cell(kind, graph, asked, seed, values) for seed in seeds]
-            told.append(_shown(cells))
-        rows.append(told)
-    return Table(
-        f"Tested {column}: balanced AA / AF, CPU seconds, MB kept",
-        ("", *graphs),
-        rows,
-        (
-            f"Test nodes, mean of {len(seeds)} seeds with a split each. Networks are trained on "
-            "everything at the end, so they have no AF; they keep all data.",
-        ),
-    )
-
-
-def _few_labels(
-    graphs: Sequence[str],
-    seeds: Sequence[int],
-    quick: Mapping[str, Any],
-    few: Mapping[str, Any],
-) -> Table:
-    contenders = {
-        "auto": quick,
-        "auto, on random features": {"backbone": "view-features", **quick},
-        "joint, tuned": {**TUNED, **few},
-    }
-    rows = []
-    for name, values in contenders.items():
-        told = [name]
-        for graph in graphs:
-            laid = merged(dict(values), {"stream": {"labelled": FEW}})
-            told.append(_shown([cell("once", graph, "global", seed, laid) for seed in seeds]))
-        rows.append(told)
-    return Table(
-        f"Tested global, {FEW:.0%} of the labels: balanced accuracy, CPU seconds, MB kept",
-        ("", *graphs),
-        rows,
-        (f"Test nodes, everything learned at once, mean of {len(seeds)} seeds with a split each.",),
-    )
-
-
-def _shown(cells: Sequence[Cell]) -> str:
-    accuracy = f"{mean(c.accuracy for c in cells):.1f}"
-    if cells[0].forgetting is not None:
-        accuracy += f" / {mean(c.forgetting or 0.0 for c in cells):.1f}"
-    seconds = mean(c.seconds for c in cells)
-    kept = f", {mean(c.kept for c in cells) / 1e6:.0f} MB" if cells[0].kept else ""
-    return f"{accuracy}, {seconds:.0f} s{kept}"
-
-
-def _ablation(graphs: Sequence[str], quick: Mapping[str, Any]) -> Table:
-    rows = []
-    for name, values in ABLATIONS.items():
-        laid = merged({**quick, "part": "validation"}, values)
-        found = [cell("once", graph, column, 0, laid) for graph in graphs for column in ("global",)]
-        rows.append([name, *(f"{c.accuracy:.1f}, {c.error:.1f}" for c in found)])
-    return Table(
-        "What each part adds: balanced accuracy, calibration error",
-        ("", *graphs),
-        rows,
-        ("Validation nodes, tested global, one seed, everything learned at once.",),
-    )
+def tables(options: Options) -> list[Table]:
+    """Measure every cell that is missing, and return the tables."""
+    graphs = ["synthetic-500"] if options.quick else [g for g in GRAPHS if not CASES[g].missing]
+    wanted = grids(quick=options.quick)
+    known = cells(all_jobs(graphs, wanted), workers=options.workers, minutes=options.minutes)
+    return [grid.table(graphs, known) for grid in wanted]
 
 
 if __name__ == "__main__":

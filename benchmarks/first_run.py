@@ -29,7 +29,7 @@ from evergraph.training import Trainer
 
 EVERGRAPH = [sys.executable, "-m", "evergraph.cli.app"]
 SMALL = (("--help",), ("list", "methods"), ("info", "wordnet"))
-METHODS = "finetune,tem,analytic,joint"
+METHODS = "finetune,tem,auto,joint"
 TOUR = ("run", "--dataset", "wordnet", "--preset", "tour", "--method", METHODS, "--report")
 QUICK = (
     "run", "--dataset", "synthetic", "--set", "dataset.nodes=300", "--epochs", "2",

@@ -37,10 +37,10 @@ STREAMS: dict[str, dict[str, Any]] = {
     "tem, the paper's recipe (200 epochs, full batch)": {"preset": "paper"},
     "auto, the default method": {},
     "analytic, width 4,096": {"method": "analytic"},
-    "auto, rows float16": {"backbone": {"name": "view-features", "rows": "float16"}},
+    "auto, rows float16": {"backbone": {"name": "view-features", "dtype": "float16"}},
     "analytic, rows float16": {
         "method": "analytic",
-        "topology": {"name": "sgc", "rows": "float16"},
+        "topology": {"name": "sgc", "dtype": "float16"},
     },
 }
 HALVES: tuple[RowType, ...] = ("float16", "bfloat16")
@@ -103,7 +103,7 @@ def by_triton(graph: Graph) -> list[str]:
     cells = [ms(timed(lambda: topology.encode(graph)))]
     cells.append(megabytes(torch.cuda.max_memory_allocated()))
     for rows in HALVES:
-        half = SGC(hops=2, rows=rows)
+        half = SGC(hops=2, dtype=rows)
         apart = (half.encode(graph) - whole).norm(dim=1) / whole.norm(dim=1)
         cells.append(ms(timed(lambda t=half: t.encode(graph))))  # type: ignore[misc]
         cells.append(f"{float(apart.mean()):.1e}")
@@ -183,7 +183,7 @@ def within(scale: float) -> Table:
     for room, held in product((2.5e9, 1.0e9), WITHIN):
         resources = Small()
         object.__setattr__(resources, "share", room * scale + 2e8)
-        cache = EmbeddingCache(SGC(rows=held), device="cuda", resources=resources)
+        cache = EmbeddingCache(SGC(dtype=held), device="cuda", resources=resources)
         found = cache.encode(graph)
         difference = float((found.cpu() - on_device.cpu()).abs().max())
         taken = timed(lambda c=cache: c.encode(graph), rounds=2)  # type: ignore[misc]

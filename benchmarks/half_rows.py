@@ -85,7 +85,7 @@ def embedding_row(name: str, graph: Graph) -> list[str]:
     lengths = whole.norm(dim=1)
     cells = []
     for rows in ROWS[1:]:
-        apart = (SGC(hops=HOPS, rows=rows).encode(graph) - whole).norm(dim=1)
+        apart = (SGC(hops=HOPS, dtype=rows).encode(graph) - whole).norm(dim=1)
         shares = (apart / lengths)[lengths > 0]
         cells += [f"{float(shares.mean()):.1e}", f"{float(shares.max()):.1e}"]
     shape = f"{graph.num_nodes:,}", f"{graph.num_edges:,}", str(graph.num_features)

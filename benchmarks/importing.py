@@ -84,7 +84,7 @@ def imported(folder: Path) -> Graph:
         folder / "edges.csv",
         folder / "nodes.csv",
         folder / "graph",
-        resources=Resources(memory=LIMIT),
+        resources=Resources(memory_limit=LIMIT),
         overwrite=True,
     )
     return open_graph_folder(folder / "graph")

@@ -25,7 +25,7 @@ from evergraph.online.checking import LONGEST_NAME, is_weight
 from evergraph.online.delta import Delta, NodeId
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.identifiers import check_id
-from evergraph.online.labels import check_told
+from evergraph.online.labels import check_target
 
 Positions = Mapping[NodeId, int]
 
@@ -61,7 +61,7 @@ def loop_check(
         "ends": _ends(delta.edges, both),
         "cut": _cut(delta, both, graph, undirected),
         "renewed": _known("updated", delta.updated, known),
-        "told": _known("late labels", [node for node, _ in delta.late], known),
+        "labelled": _known("late labels", [node for node, _ in delta.late], known),
         "gone": _known("forgotten", delta.forgotten, known),
     }
 
@@ -69,7 +69,7 @@ def loop_check(
 def _check_parts(delta: Delta, kind: Kind) -> None:
     for label in delta.labels:
         if label is not None:
-            check_told(kind, label)
+            check_target(kind, label)
     for what, edges in (("edge", delta.edges), ("removed edge", delta.removed_edges)):
         for place, edge in enumerate(edges):
             if len(edge) != 2:
@@ -82,7 +82,7 @@ def _check_parts(delta: Delta, kind: Kind) -> None:
     for pair in delta.late:
         if len(pair) != 2:
             raise DataError(f"a late label must be a node and its label, not {pair!r}")
-        check_told(kind, pair[1])
+        check_target(kind, pair[1])
     late = [node for node, _ in delta.late]
     parts = (delta.nodes, delta.updated, delta.forgotten, *delta.edges, *delta.removed_edges, late)
     for part in parts:

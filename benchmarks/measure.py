@@ -144,6 +144,7 @@ class Options:
     quick: bool = False
     out: Path | None = None
     minutes: float | None = None
+    workers: int = 1
 
 
 def run(name: str, title: str, measure: Callable[[Options], Sequence[Table]]) -> None:
@@ -166,11 +167,12 @@ def _options(description: str) -> Options:
     )
     parser.add_argument("--threads", type=int, help="torch's threads (all cores)")
     parser.add_argument("--minutes", type=float, help="how long a soak goes on; others take none")
+    parser.add_argument("--workers", type=int, default=1, help="streams measured side by side")
     given = parser.parse_args()
     if given.threads is not None:
         torch.set_num_threads(given.threads)
     out = given.out if given.out is not None or given.quick else RESULTS
-    return Options(quick=given.quick, out=out, minutes=given.minutes)
+    return Options(given.quick, out, given.minutes, given.workers)
 
 
 def report(name: str, title: str, tables: Sequence[Table], *, arguments: Sequence[str] = ()) -> str:

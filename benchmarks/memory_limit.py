@@ -79,7 +79,7 @@ def embed(name: str, scale: float, limit: int | None) -> tuple[float, int]:
     graph = load(name, scale=scale)
     if limit is None:
         graph = graph.in_memory()
-    cache = EmbeddingCache(SGC(hops=2), resources=Resources(memory=limit))
+    cache = EmbeddingCache(SGC(hops=2), resources=Resources(memory_limit=limit))
     warm(cache)
     start = time.perf_counter()
     cache(graph)

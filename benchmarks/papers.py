@@ -112,7 +112,7 @@ def generate(case: Case) -> int:
 def embed(case: Case) -> int:
     """Embed all nodes by two hops; keep those that have a class, as a graph without edges."""
     graph = case.twin.load(case.cache)
-    embeddings = EmbeddingCache(SGC(hops=HOPS), resources=Resources(memory=case.limit))(graph)
+    embeddings = EmbeddingCache(SGC(hops=HOPS), resources=Resources(memory_limit=case.limit))(graph)
     labelled = (graph.labels >= 0).nonzero().flatten()
     writer = GraphFolderWriter(case.embedded)
     writer.create("indptr", (len(labelled) + 1,), torch.int32)
@@ -127,7 +127,13 @@ def embed(case: Case) -> int:
 def learn(case: Case) -> int:
     """Learn the stream of tasks by ``auto`` from the embeddings that were kept."""
     graph = open_graph_folder(case.embedded)
-    run(graph, "auto", resources=Resources(memory=case.limit), progress=False, keep=False)
+    run(
+        graph,
+        "auto",
+        resources=Resources(memory_limit=case.limit),
+        progress=False,
+        keep_learner=False,
+    )
     return case.twin.load(case.cache).num_edges
 
 
