@@ -1,7 +1,7 @@
-"""The command line: ``evergraph``, its commands by name, and what is said to unknown words.
+"""The ``evergraph`` command line: commands by name, and errors for unknown words.
 
-A command is imported when it is asked for, and nothing here imports torch before a command needs
-it, so that ``--help`` answers at once.
+Each command is imported when it is called, and torch only when a command needs it, so ``--help``
+is quick.
 """
 
 from __future__ import annotations
@@ -31,46 +31,49 @@ from evergraph.core.resolver import declared_parts, declared_summary
 LESSON = """\
 [bold]evergraph[/bold] classifies the nodes of a graph that grows, task after task.
 
-  [cyan]evergraph run[/cyan]                     WordNet in 22 tasks, the best recipe we know
-  [cyan]evergraph run --method finetune[/cyan]   a network without a memory: watch it forget
+  [cyan]evergraph run[/cyan]                     WordNet in 22 tasks, recommended method
+  [cyan]evergraph run --method finetune[/cyan]   a network without a memory, which forgets
   [cyan]evergraph run --preset paper[/cyan]      the recipe of the KDD 2024 paper
   [cyan]evergraph run --dataset my.npz[/cyan]    your graph: .npz, .pt, or a folder of tables
-  [cyan]evergraph info wordnet[/cyan]            what is in a graph
-  [cyan]evergraph import E N --out G[/cyan]      tables of edges and nodes, of any size
-  [cyan]evergraph plan papers[/cyan]             what a run would take, before it starts
-  [cyan]evergraph embed G --out E[/cyan]         embeddings once, for any number of runs
-  [cyan]evergraph list methods[/cyan]            also datasets, backbones, samplers, ...
-  [cyan]evergraph bench quick[/cyan]             many methods side by side
-  [cyan]evergraph reproduce table1[/cyan]        a table of the paper, made again
-  [cyan]evergraph report runs[/cyan]             compare finished runs, with pictures
-  [cyan]evergraph compare A B[/cyan]             which of two runs is better, in one sentence
-  [cyan]evergraph serve papers[/cyan]            a learner living with its graph, over HTTP
-  [cyan]evergraph backup papers day.tar[/cyan]   a copy of it, while it goes on learning
+  [cyan]evergraph info wordnet[/cyan]            show what a graph contains
+  [cyan]evergraph import E N --out G[/cyan]      convert tables of any size into a graph
+  [cyan]evergraph plan wordnet[/cyan]            estimate a run's time and memory
+  [cyan]evergraph embed G --out E[/cyan]         compute embeddings once, for many runs
+  [cyan]evergraph list methods[/cyan]            list methods; also datasets, samplers, ...
+  [cyan]evergraph bench quick[/cyan]             compare many methods
+  [cyan]evergraph reproduce table1[/cyan]        reproduce a table of the paper
+  [cyan]evergraph report runs[/cyan]             compare finished runs, with figures
+  [cyan]evergraph compare A B[/cyan]             test whether one run beats another
+  [cyan]evergraph serve papers[/cyan]            serve a live learner over HTTP
+  [cyan]evergraph backup papers day.tar[/cyan]   copy a learner while it is in use
 
-Every command takes [cyan]--help[/cyan]. A run that was stopped goes on with [cyan]--resume[/cyan].
+Every command takes [cyan]--help[/cyan]. Continue a stopped run with [cyan]--resume[/cyan].
 """
 
 
 def is_refusal(error: Exception) -> bool:
-    """Whether an error is typer's own; by its looks, for newer typers have a click of their own."""
+    """Return whether an error is typer's own.
+
+    Its attributes decide, not its class: newer versions of typer bundle their own click.
+    """
     return hasattr(error, "format_message") and hasattr(error, "exit_code")
 
 
 def refusal(error: Any) -> str:
-    """Return one sentence for an error of typer's."""
+    """Return an error of typer's as one sentence."""
     context = getattr(error, "ctx", None)
     where = "evergraph" if context is None else context.command_path
     if hasattr(error, "option_name") and hasattr(error, "possibilities"):
         known = [] if context is None else [o for p in context.command.params for o in p.opts]
         said = f"no such option {error.option_name!r}: {did_you_mean(error.option_name, known)}"
         return f"{said}{where} --help lists all"
-    # Typer writes lists over several lines, and says of some sentences what raised them.
+    # Typer spreads lists over several lines, and prefixes some messages with "Value error".
     said = " ".join(error.format_message().split()).replace("Value error, ", "").rstrip(".")
-    return f"{said[:1].lower()}{said[1:]}; {where} --help tells more"
+    return f"{said[:1].lower()}{said[1:]}; {where} --help shows the usage"
 
 
 def extra_arguments(command: str, extra: Sequence[str]) -> ConfigurationError:
-    """Return what to say to arguments for which a command has no place.
+    """Return the error for arguments that a command does not take.
 
     >>> str(extra_arguments("run", ["tem"]))
     "run takes no argument 'tem': did you mean --method tem? evergraph run --help lists all options"
@@ -94,7 +97,7 @@ def _option(word: str) -> str:
     return "--method" if names & set(word.split(",")) else "--dataset"
 
 
-# In the order in which --help lists them, with the file that has the function NAME_command.
+# In the order in which --help lists them, each with the module that defines NAME_command.
 COMMANDS = {
     "run": "run_command",
     "bench": "bench_command",
@@ -120,9 +123,10 @@ COMMANDS = {
 
 
 class Commands(TyperGroup):
-    """Commands of which ``--help`` reads one line each, and a call imports one.
+    """Group that imports only the command being called.
 
-    Importing all of them takes longer than everything else that ``--help`` does.
+    ``--help`` reads one line of each from its source, because importing all of them would take
+    longer than everything else that ``--help`` does.
     """
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -130,19 +134,19 @@ class Commands(TyperGroup):
         return [*COMMANDS, *super().list_commands(ctx)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command by name, None where there is none of that name."""
+        """Return a command by name, or None if there is no such command."""
         if cmd_name in COMMANDS:
             return _load(cmd_name)
         return super().get_command(ctx, cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that was typed; a wrong name is met with the nearest one."""
+        """Return the command that was typed; the error for a wrong name suggests the nearest."""
         if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             raise UnknownNameError("command", args[0], self.list_commands(ctx))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write each command's name and what it does."""
+        """Write the name and summary of each command."""
         rows = [
             (name, declared_summary(f"cli/{file}.py", f"{name}_command"))
             for name, file in COMMANDS.items()
@@ -152,11 +156,11 @@ class Commands(TyperGroup):
 
 
 class Command(TyperCommand):
-    """A command that says what to do about an argument for which it has no place."""
+    """Command whose error for an unexpected argument suggests what to type instead."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Return what is left when all options and arguments are read: nothing."""
-        ctx.allow_extra_args = True  # they are refused here, in our words
+        """Parse options and arguments; raise if any argument is left over."""
+        ctx.allow_extra_args = True  # rejected below, with a clearer error
         left: list[str] = super().parse_args(ctx, args)
         if left and not ctx.resilient_parsing:
             raise extra_arguments(str(ctx.info_name), left)
@@ -164,14 +168,14 @@ class Command(TyperCommand):
 
 
 def _load(name: str) -> Any:
-    """Import a command and return what typer makes of its function."""
+    """Import a command and return its typer command object."""
     function = getattr(import_module(f"evergraph.cli.{COMMANDS[name]}"), f"{name}_command")
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
     alone.command(name, cls=Command)(function)
     return typer.main.get_command(alone)
 
 
-# Plain help: the boxes take Markdown and a highlighter of source code, which are slow to import.
+# Plain help: rich's boxes import a Markdown parser and a syntax highlighter, which is slow.
 app = typer.Typer(
     cls=Commands, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
 )
@@ -180,7 +184,7 @@ app = typer.Typer(
 @app.callback(invoke_without_command=True)
 def teach(
     context: typer.Context,
-    version: bool = typer.Option(False, "--version", help="Print the version and stop."),
+    version: bool = typer.Option(False, "--version", help="Print the version and exit."),
 ) -> None:
     """Continual node classification on graphs that grow."""
     if version:
@@ -188,15 +192,23 @@ def teach(
 
         typer.echo(__version__)
     elif context.invoked_subcommand is None:
-        from rich.console import Console
+        typer.echo(_coloured(LESSON), nl=False, color=False if os.environ.get("NO_COLOR") else None)
 
-        Console().print(LESSON, end="")
+
+def _coloured(text: str) -> str:
+    """Return a text with its marks as colours, which are left out where output is no terminal.
+
+    Rich would do it as well, and takes as long to import as all the rest.
+    """
+    for mark, code in (("[bold]", 1), ("[cyan]", 36), ("[/bold]", 0), ("[/cyan]", 0)):
+        text = text.replace(mark, f"\033[{code}m")
+    return text
 
 
 def main() -> None:
-    """Run the command line; an error of ours, or of typer's, is one sentence and exit code 2."""
-    # Read by OpenMP when torch is loaded: threads that wait sleep instead of spinning, without
-    # which a neighbour on one of the cores makes training ten times slower (docs/decisions/0009).
+    """Run the command line; evergraph's and typer's errors print one sentence and exit with 2."""
+    # Read by OpenMP when torch is loaded: waiting threads sleep instead of spinning. Otherwise
+    # another busy process on one core makes training ten times slower (docs/decisions/0009).
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING, force=True)
     logging.getLogger("evergraph").setLevel(logging.INFO)
@@ -205,11 +217,11 @@ def main() -> None:
         code = app(prog_name="evergraph", standalone_mode=False)
     except EvergraphError as error:
         say(f"error: {error}", err=True)
-        if isinstance(error, ClusterError):  # of which Ray would take leave for minutes
+        if isinstance(error, ClusterError):  # Ray would take minutes to shut down
             _forget_output()
             os._exit(EXIT_CODE)
         sys.exit(EXIT_CODE)
-    except OSError as error:  # stdout on a full disk, or a file that went away meanwhile
+    except OSError as error:  # stdout on a full disk, or a file deleted meanwhile
         where = "" if error.filename is None else f"{error.filename}: "
         say(f"error: {where}{error.strerror or error}", err=True)
         _forget_output()
@@ -223,7 +235,7 @@ def main() -> None:
 
 
 def _forget_output() -> None:
-    """Throw away what stdout still holds: at the end Python would try to write it once more."""
+    """Discard buffered stdout that cannot be written: Python would try again at exit."""
     with suppress(OSError, ValueError):
         sys.stdout.flush()
         return

@@ -1,4 +1,4 @@
-"""``evergraph predict``, ``explain`` and ``suggest``: what a learner is asked."""
+"""``evergraph predict``, ``explain`` and ``suggest``: queries to a learner."""
 
 from __future__ import annotations
 
@@ -31,32 +31,32 @@ def predict_command(
     target: options.LearnerTarget,
     ids: str | None = typer.Argument(
         None,
-        help="A file with an id a line or a column 'id'; - is stdin (default: none, for --all).",
+        help="File of ids, one a line or in a column 'id'; - is stdin (default: none, for --all).",
     ),
-    everything: bool = typer.Option(False, "--all", help="Every node that the learner knows."),
+    everything: bool = typer.Option(False, "--all", help="Predict every node of the learner."),
     out: Path | None = typer.Option(
         None, help="The .csv or .parquet to write (default: CSV on stdout)."
     ),
-    integers: bool = typer.Option(False, "--integers", help="Ids are whole numbers, not text."),
+    integers: bool = typer.Option(False, "--integers", help="Ids are integers, not text."),
     token_file: options.TokenFile = None,
     ca: options.CA = None,
     memory_limit: options.LearnerMemory = None,
     scratch: options.Scratch = None,
     plugins: options.Plugins = [],
 ) -> None:
-    """Write id, class and probability of each node, as CSV or Parquet.
+    """Write each node's id, class and probability, as CSV or Parquet.
 
-    Learners of several labels write all labels with their probabilities, of numbers the number.
+    Multi-label learners write every label with its probability; regression writes the value.
     """
     if out is not None and out.suffix not in SUFFIXES:
         raise ConfigurationError(f"--out must end in {' or '.join(SUFFIXES)}, not {out.name!r}")
     if (ids is None) != everything:
-        raise ConfigurationError("predict needs a file of ids or --all: one of them, not both")
+        raise ConfigurationError("predict needs either a file of ids or --all")
     wanted = None if ids is None else read_ids(ids, integers=integers)
     within = {"memory_limit": memory_limit, "scratch": scratch}
     with _asked(target, token_file, ca, plugins, **within) as learner:
         if wanted is not None:
-            rows = [*_blocks(learner, wanted)]  # nothing is written if one id is not known
+            rows = [*_blocks(learner, wanted)]  # nothing is written if any id is unknown
             every = [row for block in rows for row in block]
             labels = [row.get("label", "") for row in every]
             told = _Told(rows, [row["id"] for row in every], labels)
@@ -71,7 +71,7 @@ def predict_command(
 
 @dataclass(frozen=True)
 class _Told:
-    """Predictions block by block, and the ids and classes among which theirs are."""
+    """Predictions in blocks, with all ids and classes that they may contain."""
 
     blocks: Iterable[Sequence[dict[str, Any]]]
     ids: Sequence[str | int]
@@ -82,10 +82,10 @@ class _Told:
 def _asked(
     target: str, token_file: Path | None, ca: Path | None, plugins: Sequence[str] = (), **how: Any
 ) -> Iterator[Target]:
-    """Open a learner to read, and show that something is going on meanwhile."""
+    """Open a learner for reading, with a spinner."""
     load_plugins(plugins)
     with (
-        spinner("asking" if "://" in target else "loading torch and the learner"),
+        spinner("querying" if "://" in target else "loading torch and the learner"),
         opened(target, token_file=token_file, scope="read", ca=ca, **how) as learner,
     ):
         yield learner
@@ -98,7 +98,7 @@ def _blocks(learner: Target, ids: Sequence[str | int]) -> Iterator[Sequence[dict
 
 @contextmanager
 def _csv_writer(out: Path | None) -> Iterator[Any]:
-    """Write lines of CSV to stdout, or to a file that is there once all of them are in it."""
+    """Yield a CSV writer to stdout, or to a file that appears only when it is complete."""
     if out is None:
         yield csv.writer(sys.stdout, lineterminator="\n")
         return
@@ -120,7 +120,7 @@ def _write_csv(out: Path | None, told: _Told) -> None:
 
 
 def _columns(rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
-    """Return predictions as columns: classes, or labels and numbers as tables of nodes have them.
+    """Return predictions as columns: classes, or labels and values in the format of node tables.
 
     >>> _columns([{"id": 1, "labels": ["a", "b"], "probabilities": [0.75, 0.5]}])
     {'id': [1], 'labels': ['a;b'], 'probabilities': ['0.750000;0.500000']}
@@ -137,7 +137,7 @@ def _columns(rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
 
 
 def _write_parquet(path: Path, told: _Told) -> None:
-    """Write a table; ids and classes stay integers if all of them are, else they are text."""
+    """Write a table; ids and classes are integers if all of them are, else text."""
     require("pyarrow", extra="tables", why=f"writing {path}")
     import pyarrow as pa
     import pyarrow.parquet as parquet
@@ -167,7 +167,7 @@ def _kind(values: Sequence[str | int]) -> Any:
     return pa.int64() if whole else pa.string()
 
 
-SHOWN = 3  # classes that are compared in a table
+SHOWN = 3  # classes shown in a table
 PARTS = ("id", "known", "classes", "probabilities", "scores", "voices", "others", "rest")
 
 
@@ -175,19 +175,19 @@ def explain_command(
     target: options.LearnerTarget,
     node: str = typer.Argument(..., help="The id of a node."),
     count: int = typer.Option(
-        10, "-n", "--count", help="How many nodes to list, the loudest first.", min=1
+        10, "-n", "--count", help="How many nodes to list, largest contribution first.", min=1
     ),
     integer: bool = typer.Option(
-        False, "--integer", help="The id is a whole number, where a text reads the same."
+        False, "--integer", help="The id is an integer, even if a text id reads the same."
     ),
     token_file: options.TokenFile = None,
     ca: options.CA = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Tell how much each node nearby adds to the scores of the likeliest classes.
+    """Show how much each nearby node adds to the class scores.
 
-    The last line is the sum of all lines above it: the scores, whose softmax over all classes are
-    the probabilities.
+    The last line is the sum of the lines above it: the scores. Their softmax over all classes
+    gives the probabilities.
     """
     with _asked(target, token_file, ca, new=False) as learner:
         found = learner.explain(node, integer=integer, limit=count)
@@ -203,7 +203,7 @@ def _print(found: dict[str, Any]) -> None:
     share = 100 * found["probabilities"][0]
     say(f"{found['id']}: {found['classes'][0]} with a probability of {share:.1f} %{known}")
     if found.get("voices") is None:
-        say("its scores are not a sum over nodes with this learner's topology and head")
+        say("with this learner's topology and head, scores are not a sum over nodes")
         return
     columns = [str(name) for name in found["classes"][:SHOWN]]
     coded = any(voice.get("by_label") for voice in found["voices"])
@@ -212,7 +212,7 @@ def _print(found: dict[str, Any]) -> None:
 
 
 def _rows(found: dict[str, Any], *, coded: bool) -> list[list[str]]:
-    """Return the lines of the table.
+    """Return the rows of the table.
 
     >>> _rows({"voices": [{"id": "b", "label": "x", "says": [0.5], "by_label": [0.25]}],
     ...        "others": [0.125], "rest": [0.0], "scores": [0.625]}, coded=True)
@@ -238,17 +238,18 @@ COLUMNS = ("id", "gain", "reach", "uncertainty", "first", "second")
 
 def suggest_command(
     target: options.LearnerTarget,
-    count: int = typer.Option(20, "-n", "--count", help="How many nodes, at most.", min=1),
+    count: int = typer.Option(20, "-n", "--count", help="Most nodes to list.", min=1),
     out: Path | None = typer.Option(None, help="The .csv to write (default: a table on stdout)."),
     token_file: options.TokenFile = None,
     ca: options.CA = None,
     plugins: options.Plugins = [],
     as_json: options.AsJson = False,
 ) -> None:
-    """Tell which unlabelled nodes are worth asking a person about, and why.
+    """List the unlabelled nodes that are most worth labelling, and why.
 
-    gain: how much uncertainty the label is expected to reach; reach: how many nodes look at it;
-    uncertainty: of its own prediction; then the two likeliest classes with their probabilities.
+    gain: the uncertainty that its label is expected to affect; reach: the nodes whose embedding
+    depends on it; uncertainty: that of its own prediction; then the two likeliest classes with
+    their probabilities.
     """
     if out is not None and out.suffix != ".csv":
         raise ConfigurationError(f"--out must end in .csv, not {out.name!r}")
@@ -263,11 +264,11 @@ def suggest_command(
     elif out is None and found:
         print_table(COLUMNS, [_cells(row) for row in found])
     elif out is None:
-        say("every node that is known has a label")
+        say("every known node has a label")
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    """Return a suggestion as a line of a table.
+    """Return a suggestion as a row of a table.
 
     >>> _cells({"id": "a", "gain": 1.5, "reach": 3, "uncertainty": 0.25, "classes": ["x", "y"],
     ...         "probabilities": [0.8, 0.05]})

@@ -1,4 +1,4 @@
-"""``evergraph bench``: many experiments side by side."""
+"""``evergraph bench``: compare methods, datasets and settings."""
 
 from __future__ import annotations
 
@@ -9,28 +9,30 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from evergraph.cli import options
-from evergraph.cli.options import bench_of, default_folder, parse_seeds, parse_settings
+from evergraph.cli.options import bench_of, default_folder, parse_settings, seeds_of
 from evergraph.cli.output import print_json, print_table, say
 from evergraph.cli.progress import BenchProgress, spinner
 from evergraph.core.engine import check_engine
 
 if TYPE_CHECKING:
     from evergraph.experiments.bench.benchmark import Bench, Row
-    from evergraph.experiments.bench.pool import Pool
+    from evergraph.experiments.bench.pool import WorkerPool
 
 
 def bench_command(
-    bench: str = typer.Argument(..., metavar="FILE.toml|PRESET", help="What to compare."),
+    bench: str = typer.Argument(..., metavar="FILE.toml|PRESET", help="The benchmark to run."),
     search: bool = typer.Option(
         False, "--search", help="Choose hyper-parameters first, on validation nodes."
     ),
     workers: int | None = typer.Option(
-        None, min=1, help="Runs at once (default: as many as fit on the machine)."
+        None, min=1, help="Parallel runs (default: as many as the machine can hold)."
     ),
     datasets: str | None = typer.Option(
-        None, help="Names or paths between commas (default: those in the file)."
+        None, help="Comma-separated names or paths (default: those in the file)."
     ),
+    seed: options.Seed = None,
     seeds: options.Seeds = None,
+    repeats: options.Repeats = None,
     device: options.Device = None,
     engine: options.Engine = "local",
     address: options.Address = None,
@@ -41,11 +43,13 @@ def bench_command(
     resume: bool = typer.Option(False, "--resume", help="Continue a benchmark that was stopped."),
     as_json: options.AsJson = False,
 ) -> None:
-    """Run methods x datasets x settings x seeds, as many at once as fit on the machine.
+    """Run methods x datasets x settings x seeds in parallel.
 
-    A run that fails becomes a row that says why; --resume retries it and skips finished runs.
+    A failed run is listed with its error; --resume retries it and skips finished runs.
     """
-    config = bench_of(bench, datasets=datasets, seeds=parse_seeds(seeds), plugins=plugins)
+    config = bench_of(
+        bench, datasets=datasets, seeds=seeds_of(seed, seeds, repeats), plugins=plugins
+    )
     check_engine(engine, address)
     given = {"device": device, "protocol": protocol}
     over = parse_settings(settings) | {key: v for key, v in given.items() if v is not None}
@@ -57,7 +61,9 @@ def bench_command(
             opened = open_bench(config, out=folder, resume=resume, over=over, search=search)
         rows, notes = _run(opened, workers, engine, address)
     except KeyboardInterrupt:
-        say(f"interrupted: finished tasks are kept, go on with --resume --out {folder}", err=True)
+        say(
+            f"interrupted: finished tasks are kept; continue with --resume --out {folder}", err=True
+        )
         raise typer.Exit(130) from None
     if as_json:
         print_json(_as_dict(rows, notes, folder))
@@ -80,15 +86,15 @@ def _run(
 
 
 def _fitting(bench: Bench) -> int:
-    """Return how many runs this machine carries at once."""
+    """Return how many runs fit on this machine at once."""
     from evergraph.experiments.bench.pool import default_workers
 
     devices = {job.config.device for job in bench.jobs}
     return min(bench.size, *map(default_workers, devices))
 
 
-def _ray_pool(bench: Bench, workers: int | None, address: str | None) -> tuple[Pool, int]:
-    """Start or join Ray, and return how many runs it carries at once."""
+def _ray_pool(bench: Bench, workers: int | None, address: str | None) -> tuple[WorkerPool, int]:
+    """Start or join Ray, and return its pool and how many runs fit at once."""
     from evergraph.cluster.ray_engine import RayEngine
     from evergraph.experiments.bench.pool import RayPool
 
@@ -102,7 +108,7 @@ def _exit(rows: list[Row], folder: Path) -> None:
     failed = sum(row.failure is not None for row in rows)
     if failed:
         say(
-            f"{failed} of {len(rows)} runs failed: --resume --out {folder} tries them again",
+            f"{failed} of {len(rows)} runs failed: --resume --out {folder} retries them",
             err=True,
         )
         raise typer.Exit(1)
@@ -129,10 +135,10 @@ def _print_rows(rows: list[Row], notes: list[str], folder: Path) -> None:
     print_table(table.headings, lines, table.caption)
     failures = [(*_names(row), row.failure.error) for row in rows if row.failure is not None]
     if failures:
-        print_table(("method", "dataset", "setting", "failed because"), failures)
+        print_table(("method", "dataset", "setting", "error"), failures)
     for note in notes:
         say(f"note: {note}", err=True)
-    say(f"results in {folder}; evergraph report {folder} draws them")
+    say(f"results in {folder}; evergraph report {folder} draws figures")
 
 
 def _names(row: Row) -> tuple[str, str, str]:

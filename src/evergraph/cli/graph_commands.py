@@ -1,16 +1,16 @@
-"""``evergraph import`` and ``embed``: graph folders from tables of any size, and of embeddings."""
+"""``evergraph import`` and ``embed``: graph folders from tables, and from embeddings."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from evergraph.cli import inputs, options
 from evergraph.cli.inputs import parse_columns, tables_of
-from evergraph.cli.options import parse_settings, resources_of
+from evergraph.cli.options import parse_settings, renamed, resources_of
 from evergraph.cli.output import print_json, print_table
 from evergraph.cli.progress import StageProgress, spinner
 from evergraph.core.errors import ConfigurationError
@@ -26,7 +26,7 @@ def import_command(
         None, help="A .csv, .csv.gz or .parquet with source, target (default: see --from)."
     ),
     nodes: str | None = typer.Argument(
-        None, help="The same with id, label, time if known, features (default: see --from)."
+        None, help="The same with id, features, optional label and time (default: see --from)."
     ),
     database: inputs.Database = None,
     nodes_query: str | None = typer.Option(
@@ -47,17 +47,17 @@ def import_command(
     plugins: options.Plugins = [],
     as_json: options.AsJson = False,
 ) -> None:
-    """Convert tables into a graph folder that may be larger than memory.
+    """Convert tables into a graph folder; both may exceed memory.
 
-    Parquet files may lie in object storage, at an address such as s3://BUCKET/edges.parquet. The
-    result is used like any other graph. An import that was stopped or killed continues when
-    the same command is given again.
+    Parquet files may be in object storage, with a URL such as s3://BUCKET/edges.parquet. The
+    result is used like any other graph. A stopped import continues when the same command is run
+    again.
     """
     try:
         load_plugins(plugins)
         named = _named(edges, nodes, database, edges_query, nodes_query)
         tables = tables_of(*named, database=database, delimiter=delimiter, decimal=decimal)
-        of_edges, of_nodes = (cast("Source", table) for table in tables)  # both are named
+        of_edges, of_nodes = (cast("Source", table) for table in tables)  # both are given
         resources = resources_of(memory_limit, None)
         with spinner("loading torch"):
             from evergraph.datasets.importing.importing import import_graph
@@ -74,7 +74,7 @@ def import_command(
                 unknown_edges=unknown_edges,
             )
     except KeyboardInterrupt:
-        typer.echo("interrupted: give the same command again to go on", err=True)
+        typer.echo("interrupted: run the same command again to continue", err=True)
         raise typer.Exit(130) from None
     if as_json:
         print_json(asdict(report))
@@ -89,7 +89,7 @@ def _named(
     edges_query: str | None,
     nodes_query: str | None,
 ) -> tuple[str, str]:
-    """Return how edges and nodes are named: by two files, or by two queries to a database."""
+    """Return the sources of edges and nodes: two files, or two database queries."""
     if database is None:
         if edges is None or nodes is None or edges_query or nodes_query:
             raise ConfigurationError(
@@ -97,7 +97,7 @@ def _named(
             )
         return edges, nodes
     if edges is not None or not nodes_query or not edges_query:
-        raise ConfigurationError("--from needs the queries --nodes and --edges, and no files")
+        raise ConfigurationError("--from needs the queries --nodes and --edges, without files")
     return edges_query, nodes_query
 
 
@@ -115,23 +115,22 @@ def _print_report(report: ImportReport, out: Path) -> None:
     counts = [
         (name, f"{value:,}" if isinstance(value, int) else value) for name, value in facts.items()
     ]
-    print_table(("fact", "value"), counts, f"{out}" if new else f"{out}, which was there already")
-    typer.echo(
-        f"see it with: evergraph info {out}; learn on it with: evergraph run --dataset {out}"
-    )
+    print_table(("fact", "value"), counts, f"{out}" if new else f"{out}, which already existed")
+    typer.echo(f"show it with: evergraph info {out}; use it with: evergraph run --dataset {out}")
 
 
 def embed_command(
     dataset: str = typer.Argument(..., help="A name, or the path of a graph."),
     out: Path = typer.Option(..., help="The folder to create."),
-    topology: str = typer.Option("sgc", help="f_topo, one whose columns do not mix."),
-    hops: int = typer.Option(2, help="L, how far an embedding looks."),
-    nodes: str = typer.Option(
-        "all", help="all, or labelled: only nodes that have labels, and no edges."
+    topology: str = typer.Option("sgc", help="f_topo; one that treats each column separately."),
+    hops: int = typer.Option(2, help="L, the hops that an embedding covers."),
+    nodes: str = typer.Option("all", help="all, or labelled: only labelled nodes, without edges."),
+    dtype: str | None = typer.Option(
+        None, help="Number format: float32, float16 or bfloat16 (default: float32)."
     ),
-    rows: str = typer.Option("float32", help="What is summed: float32, float16 or bfloat16."),
+    rows: Annotated[str | None, typer.Option(hidden=True)] = None,
     settings: list[str] = typer.Option(
-        [], "--set", metavar="KEY=VALUE", help="Of the f_topo, such as topology.alpha=0.2."
+        [], "--set", metavar="KEY=VALUE", help="Settings of f_topo, such as topology.alpha=0.2."
     ),
     directed: options.Directed = False,
     memory_limit: options.MemoryLimit = None,
@@ -142,17 +141,18 @@ def embed_command(
     plugins: options.Plugins = [],
     as_json: options.AsJson = False,
 ) -> None:
-    """Write a graph's topology embeddings as a graph folder, whose features they are.
+    """Write a graph's topology embeddings as a new graph folder.
 
-    The result is used like any other graph: evergraph run --dataset FOLDER. Embeddings are made on
-    the whole graph: edges to nodes of later tasks count from the first task on, which a run that
-    embeds each task by itself does not see. With --nodes labelled no edges are left, and a run
-    sees what is in the embeddings alone. Stopped or killed, it goes on when the same command is
-    given again.
+    The result is used like any other graph: evergraph run --dataset FOLDER. Embeddings are computed
+    on the whole graph, so edges to nodes of later tasks count from the first task on; a run that
+    embeds each task separately does not see these. With --nodes labelled no edges are left, and a
+    run uses only the embeddings. A stopped command continues when it is run again.
     """
     resources = resources_of(memory_limit, None, engine, address, worker_threads)
     chosen = _parameters(settings) | {"name": topology, "hops": hops}
-    chosen |= {} if rows == "float32" else {"rows": rows}  # of which some f_topo know nothing
+    dtype = renamed("--rows", rows, "--dtype", dtype)
+    # Some f_topo do not take it.
+    chosen |= {} if dtype in (None, "float32") else {"dtype": dtype}
     try:
         with spinner(f"loading torch and {dataset}"):
             from evergraph.datasets import load
@@ -177,21 +177,21 @@ def embed_command(
                 overwrite=overwrite,
             )
     except KeyboardInterrupt:
-        typer.echo("interrupted: give the same command again to go on", err=True)
+        typer.echo("interrupted: run the same command again to continue", err=True)
         raise typer.Exit(130) from None
     made = open_graph_folder(out)
     if as_json:
         size = {"nodes": made.num_nodes, "width": made.num_features}
         print_json({"folder": str(out), "new": new, **size})
         return
-    done = "" if new else ", which was there already"
+    done = "" if new else ", which already existed"
     typer.echo(f"{made.num_nodes:,} embeddings of width {made.num_features:,} in {out}{done}")
-    typer.echo(f"learn on them with: evergraph run --dataset {out}")
+    typer.echo(f"use them with: evergraph run --dataset {out}")
 
 
 def _parameters(settings: list[str]) -> dict[str, Any]:
     found = parse_settings(settings)
     if found.keys() - {"topology"}:
         name = min(found.keys() - {"topology"})
-        raise ConfigurationError(f"--set must begin with topology. here, not with {name!r}")
+        raise ConfigurationError(f"--set must begin with topology. for embed, not with {name!r}")
     return dict(found.get("topology", {}))

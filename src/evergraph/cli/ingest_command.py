@@ -1,4 +1,4 @@
-"""``evergraph ingest``: tables of nodes and edges, or a stream of lines, into a learner."""
+"""``evergraph ingest``: add tables of nodes and edges, or a stream of lines, to a learner."""
 
 from __future__ import annotations
 
@@ -39,33 +39,31 @@ STREAM_COUNTS = ("lines", "known", "deltas", "new_nodes", "predicted", "right")
 def ingest_command(
     target: options.LearnerTarget,
     stream: str | None = typer.Argument(
-        None, help="- takes in lines of JSON from standard input (default: none)."
+        None, help="- reads lines of JSON from standard input (default: none)."
     ),
     nodes: str | None = typer.Option(
-        None, help="A .csv or .parquet of id, label if known, features, op (default: none)."
+        None, help="A .csv or .parquet with id, features, optional label and op (default: none)."
     ),
     edges: str | None = typer.Option(
-        None, help="The same of source, target, weight if any, op (default: none)."
+        None, help="A .csv or .parquet with source, target, optional weight and op (default: none)."
     ),
     database: inputs.Database = None,
-    sync: bool = typer.Option(
-        False, "--sync", help="The tables are all there is: what is not in them goes."
-    ),
+    sync: bool = typer.Option(False, "--sync", help="Delete what the tables do not contain."),
     allow_emptying: bool = typer.Option(
-        False, "--allow-emptying", help="With --sync: even where nothing known would be left."
+        False, "--allow-emptying", help="With --sync: allow it to delete every node."
     ),
     unknown_edges: inputs.UnknownEdges = "refuse",
     forget: str | None = typer.Option(
-        None, help="A file of ids to forget, or a column of nodes that marks them (default: none)."
+        None, help="File of ids to forget, or a column of --nodes that marks them (default: none)."
     ),
-    batch: int = typer.Option(100, help="How many nodes, or lines, are taken in at once."),
-    every: str = typer.Option("2s", help="The longest a line of a stream waits for its batch."),
+    batch: int = typer.Option(100, help="Nodes, or lines, per batch."),
+    every: str = typer.Option("2s", help="Longest time to wait before a batch of lines is sent."),
     key_prefix: str | None = typer.Option(
-        None, help="Names a stream, whose lines count once (default: made of its first line)."
+        None, help="Name of the stream; each line counts once (default: from its first line)."
     ),
-    integers: bool = typer.Option(False, "--integers", help="Ids in a CSV are whole numbers."),
+    integers: bool = typer.Option(False, "--integers", help="Ids in a CSV are integers."),
     skip_known: bool = typer.Option(
-        False, "--skip-known", help="Pass over what a stream says again, as is done for tables."
+        False, "--skip-known", help="In a stream, skip what the learner already knows."
     ),
     token_file: options.TokenFile = None,
     ca: options.CA = None,
@@ -73,27 +71,27 @@ def ingest_command(
     decimal: inputs.Decimal = ".",
     columns: inputs.ColumnKinds = [],
     gaps: inputs.Gaps = "flag",
-    strict: bool = typer.Option(False, "--strict", help="Refuse categories that come later."),
+    strict: bool = typer.Option(False, "--strict", help="Reject categories that appear later."),
     memory_limit: options.LearnerMemory = None,
     scratch: options.Scratch = None,
     plugins: options.Plugins = [],
     as_json: options.AsJson = False,
 ) -> None:
-    """Add new nodes, edges and labels from tables, in the order of their rows.
+    """Add new nodes, edges and labels from tables.
 
-    What the learner knows already is passed over, so a dump that has grown can be given again as
-    a whole, and a command that was stopped goes on when it is given again. A column op says what
-    else is to happen: update or forget for nodes, remove for edges. With --from, --nodes and
-    --edges are queries to a database.
+    Rows are added in order. What the learner already knows is skipped, so a dump that has grown can
+    be given again as a whole, and a stopped command continues when it is run again. A column op
+    holds other changes: update or forget for nodes, remove for edges. With --from, --nodes and
+    --edges are database queries.
 
-    With --sync the learner becomes what the tables say: nodes that are not in --nodes are
-    forgotten, edges that are not in --edges are removed, and features of known nodes become those
-    of the table. A table that is not given changes nothing.
+    With --sync the learner is made equal to the tables: nodes missing from --nodes are forgotten,
+    edges missing from --edges are removed, and features of known nodes are updated. A table that
+    is not given changes nothing.
 
     With - each line of stdin is a JSON object: {"node": id, "features": [..], "label": ..,
     "type": ..}, or columns in place of features; {"edge": [id, id], "weight": .., "relation": ..},
     {"remove_edge": [id, id]}, {"update": id, "features": [..]},
-    {"label": [id, label]} or {"forget": id}. The same stream given again goes on where it ended.
+    {"label": [id, label]} or {"forget": id}. The same stream given again continues where it ended.
     """
     within = {"memory_limit": memory_limit, "scratch": scratch, "ca": ca}
     chosen = partial(parse_columns, columns, gaps=gaps, strict=strict)
@@ -101,7 +99,7 @@ def ingest_command(
     if stream is not None:
         if stream != "-" or sync or any(given is not None for given in (nodes, edges, forget)):
             raise ConfigurationError(
-                f"a stream is given as - and alone, without tables, not as {stream!r} with others"
+                f"a stream must be - without tables, not {stream!r} with other inputs"
             )
         way = {"batch": batch, "every": seconds_of(every), "prefix": key_prefix}
         load_plugins(plugins)
@@ -116,7 +114,7 @@ def ingest_command(
             )
         intake = _Intake(sync, allow_emptying, unknown_edges)
         if tables == [None, None] and (sync or forget is None):
-            needed = "ingest needs --nodes, --edges, --forget or a stream -, and none was given"
+            needed = "ingest needs --nodes, --edges, --forget or a stream -, and none is given"
             raise ConfigurationError("--sync needs --nodes, --edges or both" if sync else needed)
         gone: str | list[str | int] = [] if forget is None else forget
         if forget is not None and Path(forget).is_file():
@@ -124,14 +122,14 @@ def ingest_command(
         reading = {"forget": gone, "batch": batch, "integers": integers}
         done = _ingest(learner, tables, reading, intake)
     except KeyboardInterrupt:
-        typer.echo("interrupted: give the same command again to go on", err=True)
+        typer.echo("interrupted: run the same command again to continue", err=True)
         raise typer.Exit(130) from None
     if done["other_features"]:
-        left = f"the features of {_many(done['other_features'], 'known node')} were left"
-        say(tables[0], f"{left} as the learner has them: 'update' in a column 'op' changes them")
+        left = f"the features of {_many(done['other_features'], 'known node')} were kept"
+        say(tables[0], f"{left}: to change them, put 'update' in a column 'op'")
     for place, what, change in ((1, "edge", "remove"), (0, "node", "update")):
         if missing := done[f"missing_{what}s"]:
-            say(tables[place], f"{_many(missing, what)} to {change}: the learner has no such")
+            say(tables[place], f"{_many(missing, what)} to {change} not found in the learner")
     if as_json:
         print_json(done)
     else:
@@ -143,12 +141,12 @@ def ingest_command(
 
 @dataclass(frozen=True)
 class _Receiver:
-    """The learner that is to take something in.
+    """The learner that receives data.
 
     Attributes:
-        target, token_file: as typed.
-        chosen: makes what was typed of columns, which takes torch.
-        within: limit and scratch of a folder, authority of a service.
+        target, token_file: as given on the command line.
+        chosen: parses the column options; a function, because that imports torch.
+        within: memory limit and scratch of a folder, certificate authority of a service.
     """
 
     target: str
@@ -157,18 +155,18 @@ class _Receiver:
     within: dict[str, Any]
 
     def opened(self, given: dict[str, Any] | None = None) -> AbstractContextManager[Target]:
-        """Open it to write; given: parameters of one that is to be made."""
+        """Open it for writing; given: parameters if the learner is new."""
         how: dict[str, Any] = {"token_file": self.token_file, "given": given, **self.within}
         return opened(self.target, scope="write", **how)
 
     def if_new(self, kind: str) -> dict[str, Any] | None:
-        """Return what a learner is made with whose folder is not there yet."""
+        """Return the parameters of a learner whose folder does not exist yet."""
         if kind == "class" or "://" in self.target or Path(self.target).exists():
             return None
         return {"head": {"name": "targets", "kind": kind}}
 
     def columns(self) -> Columns | Scheme | None:
-        """Return how columns are read; None for a learner that takes plain numbers."""
+        """Return how columns are encoded; None for a learner of plain numbers."""
         from evergraph.online.folder.columns_file import check_chosen, columns_for
         from evergraph.server.client import Client
 
@@ -185,7 +183,7 @@ class _Receiver:
 
 
 def _ingest_stream(receiver: _Receiver, way: dict[str, Any], as_json: bool) -> None:
-    """Take in standard input, and say what it was.  way: of ``LineStream``"""
+    """Ingest standard input, and print a summary.  way: arguments of ``LineStream``"""
     with spinner("loading torch"):
         from evergraph.online.line_stream import LineStream
 
@@ -196,7 +194,7 @@ def _ingest_stream(receiver: _Receiver, way: dict[str, Any], as_json: bool) -> N
         try:
             stream.take_in(arriving_lines())
         except KeyboardInterrupt:
-            typer.echo("interrupted: give the same stream again to go on", err=True)
+            typer.echo("interrupted: send the same stream again to continue", err=True)
             raise typer.Exit(130) from None
         status = learner.status()
     done = {name: getattr(stream, name) for name in STREAM_COUNTS}
@@ -213,7 +211,7 @@ def _ingest_stream(receiver: _Receiver, way: dict[str, Any], as_json: bool) -> N
 
 @dataclass(frozen=True)
 class _Intake:
-    """What becomes of what tables do not hold; sync, emptying: as the options say."""
+    """How nodes and edges missing from the tables are treated; sync, emptying: the options."""
 
     sync: bool
     emptying: bool
@@ -222,10 +220,10 @@ class _Intake:
     def __post_init__(self) -> None:
         check_choice("--unknown-edges", self.unknown_edges, ("refuse", "skip"))
         if self.emptying and not self.sync:
-            raise ConfigurationError("--allow-emptying goes with --sync only")
+            raise ConfigurationError("--allow-emptying needs --sync")
 
     def prepared(self, deltas: TableDeltas, learner: Target, counts: dict[str, Any]) -> TableDeltas:
-        """Return the deltas with what goes, and without edges that are known or lead nowhere."""
+        """Return the deltas with deletions added, and known or dangling edges removed."""
         if self.sync and deltas.places["nodes"][0] is not None:
             deltas = deltas.without_others(learner.every_id(), emptying=self.emptying)
         if self.sync and deltas.places["edges"][0] is not None:
@@ -237,15 +235,15 @@ class _Intake:
 
 
 def _summary(done: dict[str, Any]) -> str:
-    """Say in one line what was done."""
+    """Return a one-line summary."""
     ignored = f", ignored columns: {', '.join(done['ignored'])}" if done["ignored"] else ""
     right = ""
     if done["predicted"]:
         share = f"{done['right']:,} of {done['predicted']:,}"
-        right = f", {share} predicted right before they were learned"
+        right = f", {share} predicted correctly before being learned"
     if "metric" in done:
         found = "none yet" if done["accuracy"] is None else f"{done['accuracy']:.4g}"
-        right = f", {done['metric']} before they were learned {found}"
+        right = f", {done['metric']} before being learned {found}"
     parts = (
         _many(done["new_nodes"], "new node"),
         f"{_many(done['known_nodes'], 'known node')} skipped",
@@ -262,7 +260,7 @@ def _summary(done: dict[str, Any]) -> str:
 
 
 def _changes(done: dict[str, Any]) -> list[str]:
-    """Return what of the changes besides arrival there was, each in a few words."""
+    """Return short descriptions of changes other than additions."""
     changes = (
         ("changed_weights", "weight", "changed"),
         ("removed_edges", "edge", "removed"),
@@ -273,16 +271,16 @@ def _changes(done: dict[str, Any]) -> list[str]:
 
 
 def _kinds(done: dict[str, Any]) -> str:
-    """Return how many classes there are, or labels; of numbers that they are some."""
+    """Return the number of classes or labels, in words; numeric targets have none."""
     if done.get("metric") == "mean absolute error":
-        return "their numbers"
+        return "their values"
     if "metric" in done:
         return _many(done["classes"], "label")
     return f"{done['classes']:,} class{'' if done['classes'] == 1 else 'es'}"
 
 
 def _many(count: int, what: str) -> str:
-    """Return how many there are of something.
+    """Return a count with its noun.
 
     >>> _many(1, "node"), _many(1200, "node")
     ('1 node', '1,200 nodes')
@@ -296,7 +294,7 @@ def _ingest(
     reading: dict[str, Any],
     intake: _Intake,
 ) -> dict[str, Any]:
-    """Take tables in.  reading: how they are read, see ``read_deltas``"""
+    """Ingest tables.  reading: arguments of ``read_deltas``"""
     with spinner("loading torch"):
         from evergraph.online.codecs.tables import read_deltas
 
@@ -314,7 +312,7 @@ def _ingest(
         if not learner.status()["relations"]:
             deltas = deltas.without_relations()
         deltas = intake.prepared(deltas, learner, counts)
-        if deltas.features is not None and deltas.nodes:  # an empty table settles nothing
+        if deltas.features is not None and deltas.nodes:  # an empty table has no columns to fix
             learner.keep_columns(deltas.scheme)
         for done, delta in enumerate(deltas, start=1):
             if not is_empty(delta):
@@ -324,7 +322,7 @@ def _ingest(
                 for name in ("predicted", "right"):
                     counts[name] += reply[name]
             progress.on_progress("ingest", done, len(deltas))
-        if intake.sync and deltas.updates is not None:  # known, and as they were
+        if intake.sync and deltas.updates is not None:  # known and unchanged
             counts["known_nodes"] += int(deltas.updates.sum()) - counts["updated_nodes"]
         status = learner.status()
         known = {name: status[name] for name in ("nodes", "edges", "classes")}

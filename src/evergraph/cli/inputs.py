@@ -1,4 +1,4 @@
-"""What commands read: tables and their columns, lists of ids, lines of standard input."""
+"""Inputs of commands: tables and their columns, lists of ids, lines of standard input."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ColumnKinds = Annotated[
     ),
 ]
 Gaps = Annotated[
-    str, typer.Option(help="Missing values: flag them in a column, or refuse the table.")
+    str, typer.Option(help="Missing values: flag (add an indicator) or refuse (reject the table).")
 ]
 Database = Annotated[
     str | None,
@@ -39,14 +39,12 @@ Database = Annotated[
         help="sqlite:FILE, duckdb:FILE or adbc:DRIVER:URI instead of files (default: none).",
     ),
 ]
-Delimiter = Annotated[
-    str, typer.Option(help="What stands between the columns of a CSV, such as ;.")
-]
-Decimal = Annotated[str, typer.Option(help="What stands before a fraction in a CSV: . or ,")]
+Delimiter = Annotated[str, typer.Option(help="Column separator of a CSV, such as ;.")]
+Decimal = Annotated[str, typer.Option(help="Decimal mark of a CSV: . or ,")]
 UnknownEdges = Annotated[
     str,
     typer.Option(
-        help="Edges to nodes that are not there: refuse the table, or skip and count them."
+        help="Edges to unknown nodes: refuse (reject the table) or skip (and count them)."
     ),
 ]
 
@@ -54,7 +52,7 @@ UnknownEdges = Annotated[
 def tables_of(
     *given: str | None, database: str | None, delimiter: str, decimal: str
 ) -> list[Source | None]:
-    """Return where tables come from: files, or queries where a database is named.
+    """Return the sources of tables: files, or queries if a database is given.
 
     >>> tables_of("n.csv", None, database=None, delimiter=";", decimal=".")
     [CsvTable(path=PosixPath('n.csv'), delimiter=';', decimal='.'), None]
@@ -74,12 +72,12 @@ def tables_of(
             for table in found
         ]
         if not any(isinstance(table, CsvTable) for table in found):
-            raise ConfigurationError("--delimiter and --decimal are for CSV, and no table is one")
+            raise ConfigurationError("--delimiter and --decimal need a CSV table: none is given")
     return found
 
 
 def parse_columns(given: Sequence[str], *, gaps: str, strict: bool) -> Columns:
-    """Return the choices that were typed.
+    """Parse ``--column`` options.
 
     >>> parse_columns(["zip=category", "no=skip"], gaps="flag", strict=False).kinds
     {'zip': 'category', 'no': 'skip'}
@@ -94,8 +92,7 @@ def parse_columns(given: Sequence[str], *, gaps: str, strict: bool) -> Columns:
 
 
 def read_ids(source: str, *, integers: bool) -> list[str | int]:
-    """Read ids: the column ``id`` of a Parquet file; of text the column ``id`` if the first line
-    has one, else the first of every line.
+    """Read ids: the column ``id`` of a Parquet file or CSV, else the first column of every line.
 
     source: a path, or - for stdin; integers: whether ids in text are whole numbers.
     """
@@ -138,13 +135,13 @@ def _whole(source: str, row: int, text: str) -> int:
         ) from None
 
 
-TICK = 0.1  # seconds after which it is said that there is no line at the moment
+TICK = 0.1  # seconds to wait for a line before None is yielded
 LONGEST = 1 << 26  # bytes of a line
 _UNITS = {"": 1.0, "s": 1.0, "ms": 0.001, "m": 60.0}
 
 
 def seconds_of(text: str) -> float:
-    """Return a time as ``--every`` takes it.
+    """Parse the time of ``--every``.
 
     >>> seconds_of("2s"), seconds_of("500ms"), seconds_of("1m"), seconds_of("0.5")
     (2.0, 0.5, 60.0, 0.5)
@@ -156,20 +153,20 @@ def seconds_of(text: str) -> float:
 
 
 def arriving_lines() -> Iterator[bytes | None]:
-    """Yield the lines of standard input, and None where there is none at the moment.
+    """Yield the lines of standard input, and None while no line is available.
 
-    Nothing is read ahead but what one look finds, so that who writes has to wait for who reads.
+    Only one read's worth of data is buffered, so a fast writer waits for this reader.
     """
     try:
         place = sys.stdin.fileno()
-    except (io.UnsupportedOperation, ValueError):  # a text in its place
+    except (io.UnsupportedOperation, ValueError):  # stdin replaced by a text stream
         yield from (line.encode() for line in sys.stdin)
         return
     yield from lines_from(place)
 
 
 def lines_from(place: int) -> Iterator[bytes | None]:
-    """Yield lines from an open file, by its number."""
+    """Yield lines from an open file descriptor."""
     rest = b""
     while True:
         ready, _, _ = select.select([place], [], [], TICK)

@@ -1,4 +1,4 @@
-"""A learner to talk to: in a folder, or behind a service."""
+"""The learner that a command uses: in a folder, or behind a service."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from evergraph.server.client import Client
     from evergraph.tables.scheme import Scheme
 
-# What the commands talk to: both take the same questions.
+# Both have the methods that the commands call.
 Target: TypeAlias = Union["InFolder", "Client"]
 
 
@@ -35,11 +35,11 @@ def opened(
     new: bool = True,
     ca: Path | None = None,
 ) -> Iterator[Target]:
-    """Open a folder, or say where a service is.
+    """Open a learner's folder, or a client of a service.
 
-    scope: what is to be done with it; given: parameters of a learner that is to be made;
-    memory_limit, scratch: of a folder, see ``LearnerFolder.open``; new: whether a folder that is
-    not there is made; ca: of a service, see ``Client``.
+    scope: access needed, read or write; given: parameters if the learner is new;
+    memory_limit, scratch: of a folder, see ``LearnerFolder.open``; new: whether a missing folder
+    is created; ca: of a service, see ``Client``.
     """
     from evergraph.server.client import Client, is_url
 
@@ -58,7 +58,7 @@ def opened(
     if not new and stored_parameters(Path(target)) is None:
         raise DataError(f"{target} holds no learner")
 
-    with LearnerFolder.of(
+    with LearnerFolder.open(
         target, given, readonly=scope == "read", memory_limit=memory_limit, scratch=scratch
     ) as folder:
         yield InFolder(folder)
@@ -71,25 +71,28 @@ class InFolder:
         self._folder = folder
 
     def knows_nodes(self, ids: Sequence[NodeId]) -> Sequence[bool]:
-        """Return which ids are those of known nodes."""
+        """Return, for each id, whether it is a known node."""
         return self._folder.learner.knows_nodes(ids)
 
     def edges_beyond(self, *dump: Any) -> EdgesBeyond:
-        """Return known edges that a dump has not."""
+        """Return known edges that are not in a dump."""
         return self._folder.learner.edges_beyond(*dump)
 
     def unknown(self, deltas: TableDeltas) -> tuple[TableDeltas, int]:
-        """Return deltas without edges that are known, and how many; refuse edges to nowhere."""
+        """Return deltas without known edges, and how many were dropped.
+
+        Raise if an edge leads to an unknown node.
+        """
         learner = self._folder.learner
         deltas.check_known(learner.knows_nodes)
         return deltas.without_known_edges(learner.knows_edges)
 
     def keep_columns(self, scheme: Scheme | None) -> None:
-        """Keep how columns are read, or make sure that it is as before."""
+        """Store the columns' encoding, or raise if it differs from the stored one."""
         self._folder.keep_columns(scheme)
 
     def upsert(self, delta: Delta) -> dict[str, Any]:
-        """Have what is new of a change taken in."""
+        """Apply what is new in a delta."""
         done = self._folder.upsert(delta)
         return asdict(done.applied) | {"news": asdict(done.news)}
 
@@ -107,51 +110,51 @@ class InFolder:
         return list(self._folder.learner.classes)
 
     def submit(self, delta: Delta) -> dict[str, Any]:
-        """Have a change with a key taken in, whole, once."""
+        """Apply a delta with a key once, as a whole."""
         return asdict(self._folder.submit(delta))
 
     def last_key(self, prefix: str) -> str | None:
-        """Return the key of the newest change whose key begins so, if there is one."""
+        """Return the newest delta's key that begins with ``prefix``, None if there is none."""
         return self._folder.last_key(prefix)
 
     def suggest(self, n: int) -> list[dict[str, Any]]:
-        """Return nodes worth asking a person about, and why."""
+        """Return the nodes most worth labelling, with the reasons."""
         return [_listed(asdict(found)) for found in self._folder.learner.suggest(n)]
 
     def explain(self, node: str, *, integer: bool, limit: int) -> dict[str, Any]:
-        """Return a node's prediction taken apart, as a service tells it."""
-        from evergraph.server.schema import CLASSES, told
+        """Return the contributions to a node's prediction, in the service's format."""
+        from evergraph.server.schema import CLASSES, to_json
 
         learner, name = self._folder.learner, cast("NodeId", node)
-        if integer or not learner.knows_nodes([node])[0]:  # then it may be an integer's
+        if integer or not learner.knows_nodes([node])[0]:  # then it may be an integer id
             with suppress(ValueError):
                 name = int(node)
-        found: dict[str, Any] = told(learner.explain(name, top=CLASSES, limit=limit))
+        found: dict[str, Any] = to_json(learner.explain(name, top=CLASSES, limit=limit))
         return found
 
     def status(self) -> dict[str, Any]:
-        """Return what the learner knows, in numbers."""
+        """Return counts and statistics of the learner."""
         return asdict(self._folder.learner.status())
 
     def compact(self, *, now: bool, keys: bool, names: bool) -> dict[str, Any]:
-        """Have a snapshot taken, and drop what is no longer needed."""
+        """Take a snapshot, and drop what is no longer needed."""
         folder = self._folder
         return asdict(folder.purge(keys=keys, names=names) if now else folder.compacted())
 
 
 def _listed(record: dict[str, Any]) -> dict[str, Any]:
-    """Return a record as JSON tells it: lists, and nothing where there is None."""
+    """Return a record for JSON: tuples become lists, and None is left out."""
     kept = {name: value for name, value in record.items() if value is not None}
     return {name: list(v) if isinstance(v, tuple) else v for name, v in kept.items()}
 
 
 def token_for(path: Path | None, scope: Scope) -> str | None:
-    """Return the first token of a file that will do."""
+    """Return the first token of a file that grants a scope."""
     if path is None:
         return None
     from evergraph.server.auth import RIGHTS, read_tokens
 
     found = [token for held, token in read_tokens(path).listed if scope in RIGHTS[held]]
     if not found:
-        raise ConfigurationError(f"{path}: must list a token that may {scope}, and has none")
+        raise ConfigurationError(f"{path} must list a token with scope {scope}, and has none")
     return found[0]

@@ -1,7 +1,8 @@
-"""``evergraph list`` and ``info``: what there is to choose from, and what is in a graph."""
+"""``evergraph list`` and ``info``: list components, and describe a graph."""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from enum import Enum
@@ -29,7 +30,7 @@ else:
 
 
 class Kind(str, Enum):
-    """What can be listed."""
+    """Kinds of components that can be listed."""
 
     datasets = "datasets"
     methods = "methods"
@@ -41,7 +42,7 @@ class Kind(str, Enum):
     benches = "benches"
 
 
-# What the resolver is called, the package that has it, and another that registers with it.
+# The resolver's name, the package that defines it, and another that registers with it.
 _RESOLVERS: dict[Kind, tuple[str, ...]] = {
     Kind.datasets: ("datasets", "datasets"),
     Kind.methods: ("methods", "methods"),
@@ -49,7 +50,7 @@ _RESOLVERS: dict[Kind, tuple[str, ...]] = {
     Kind.samplers: ("samplers", "memory.samplers"),
     Kind.backbones: ("backbones", "nn", "closed_form"),
 }
-# What the catalogue need not say of a dataset.
+# Optional fields of a dataset in the catalogue.
 _UNKNOWN: dict[str, Any] = {
     "kept_edges": None,
     "homophily": None,
@@ -65,12 +66,12 @@ _UNKNOWN: dict[str, Any] = {
 
 def list_command(
     kind: str | None = typer.Argument(
-        None, help=f"What to list: {', '.join(Kind)} (default: what can be listed, and how many)."
+        None, help=f"What to list: {', '.join(Kind)} (default: count each kind)."
     ),
     plugins: options.Plugins = [],
     as_json: options.AsJson = False,
 ) -> None:
-    """List what can be chosen by name, with one line about each."""
+    """List methods, datasets and other components by name."""
     if kind is not None:
         check_choice("kind", kind, [known.value for known in Kind])
     load_plugins(plugins)
@@ -81,7 +82,7 @@ def list_command(
     elif as_json:
         print_json({kind: _summaries(Kind(kind))})
     else:
-        print_table(("name", "what it is"), list(_summaries(Kind(kind)).items()))
+        print_table(("name", "description"), list(_summaries(Kind(kind)).items()))
 
 
 def _list_kinds(as_json: bool) -> None:
@@ -90,7 +91,7 @@ def _list_kinds(as_json: bool) -> None:
         print_json(counts)
         return
     rows = [(name, str(number), f"evergraph list {name}") for name, number in counts.items()]
-    print_table(("what", "how many", "their names"), rows)
+    print_table(("kind", "count", "list them with"), rows)
 
 
 def _list_datasets(as_json: bool) -> None:
@@ -102,7 +103,7 @@ def _list_datasets(as_json: bool) -> None:
     rows = [
         [name, *(_cell(known.get(column)) for column in columns)] for name, known in facts.items()
     ]
-    print_table(("name", *columns[:-1], "what it is"), rows)
+    print_table(("name", *columns[:-1], "description"), rows)
 
 
 def _cell(value: Any) -> str:
@@ -115,7 +116,7 @@ def _datasets() -> dict[str, dict[str, Any]]:
 
 
 def _catalogue() -> dict[str, dict[str, Any]]:
-    """Return the catalogue of ``evergraph.datasets``, whose own reader comes with torch."""
+    """Return the catalogue of ``evergraph.datasets``, without its reader, which imports torch."""
     text = resources.files("evergraph").joinpath("datasets/catalogue.toml").read_text("utf-8")
     return {name: _UNKNOWN | facts for name, facts in tomllib.loads(text).items()}
 
@@ -131,9 +132,9 @@ def _summaries(kind: Kind) -> dict[str, str]:
 
 
 def _parts(kind: Kind) -> dict[str, str]:
-    """Return what is registered, from the source where nobody can have registered anything else.
+    """Return the registered components, read from the source if possible.
 
-    Whoever registers parts of his own has imported the package: a program, or a plugin.
+    If the package is not imported, neither a program nor a plug-in can have registered others.
     """
     attribute, *packages = _RESOLVERS[kind]
     declared: dict[str, str] = {}
@@ -149,29 +150,29 @@ def _parts(kind: Kind) -> dict[str, str]:
 
 def info_command(
     dataset: str = typer.Argument(..., help="A dataset's name, or the path of a graph."),
-    classes_per_task: int = typer.Option(2, help="Classes that arrive together."),
+    classes_per_task: int = typer.Option(2, help="Classes per task."),
     verify: bool = typer.Option(
         False, "--verify", help="Read an imported graph completely and compare checksums."
     ),
     plugins: options.Plugins = [],
     as_json: options.AsJson = False,
 ) -> None:
-    """Show a graph's nodes, edges, features, classes, homophily and tasks.
+    """Show a graph's size, features, classes, homophily and tasks.
 
-    Edges are counted as listed and with every edge running both ways, as a run sees them unless
-    it is told --directed; homophily likewise.
+    Edges and homophily are given twice: as listed, and with every edge in both directions, which
+    is what a run uses unless --directed is given.
     """
     if verify:
         with spinner(f"verifying {dataset}"):
             from evergraph.graphs.graph_folder import is_graph_folder, open_graph_folder
 
             if not is_graph_folder(Path(dataset)):
-                said = f"--verify takes a graph made by evergraph import, not {dataset}"
+                said = f"--verify needs a graph made by evergraph import, not {dataset}"
                 raise ConfigurationError(said)
             open_graph_folder(Path(dataset), verify=True)
     with spinner(f"loading {dataset}"):
         load_plugins(plugins)
-        facts = _facts(dataset, classes_per_task)
+        facts = _recorded(dataset, classes_per_task) or _facts(dataset, classes_per_task)
     if as_json:
         print_json(facts)
         return
@@ -182,7 +183,7 @@ def info_command(
 
 
 def _named(names: Sequence[str]) -> str:
-    """Return how many names there are, and the first of them.
+    """Return the number of names, and the first ones.
 
     >>> _named(["cites", "writes"]), _named([])
     ('2: cites, writes', 'none')
@@ -190,6 +191,23 @@ def _named(names: Sequence[str]) -> str:
     if not names:
         return "none"
     return f"{len(names)}: {', '.join(names[:6])}{', ...' if len(names) > 6 else ''}"
+
+
+def _recorded(dataset: str, classes_per_task: int) -> dict[str, Any] | None:
+    """Return what is known of the bundled graph, None where it must be counted.
+
+    It never changes, and counting it takes torch, which is most of what the command would cost.
+    A program or plug-in may have registered another dataset of that name: see ``_parts``. To record
+    it again: ``python -c "import evergraph.datasets; from evergraph.cli.app import main; main()"
+    info wordnet --json``.
+    """
+    if dataset != "wordnet" or classes_per_task != 2:
+        return None
+    if "evergraph.datasets" in sys.modules or installed_plugins():
+        return None
+    file = resources.files("evergraph").joinpath("datasets/bundled/wordnet.json")
+    found: dict[str, Any] = json.loads(file.read_text("utf-8"))
+    return found
 
 
 def _facts(dataset: str, classes_per_task: int) -> dict[str, Any]:
@@ -213,7 +231,7 @@ def _facts(dataset: str, classes_per_task: int) -> dict[str, Any]:
         "types_of_nodes": _named(() if graph.types is None else graph.types.names),
         "features": graph.num_features,
     }
-    if graph.targets is not None:  # several labels or numbers a node, and no classes
+    if graph.targets is not None:  # multi-label or numeric targets, and no classes
         known = graph.targets.known.sum(0).tolist()
         having = (graph.targets.values == 1).sum(0).tolist()
         counts = having if graph.targets.kind == "labels" else known
@@ -229,7 +247,7 @@ def _facts(dataset: str, classes_per_task: int) -> dict[str, Any]:
         "unlabelled_nodes": int((graph.labels < 0).sum()),
         "homophily": round(homophily(both_ways), 4),
         "homophily_as_listed": round(homophily(graph), 4),
-        "tasks": len(group_classes(arrange_classes(sizes), classes_per_task)),  # maybe none
+        "tasks": len(group_classes(arrange_classes(sizes), classes_per_task)),  # may be 0
         "classes_per_task": classes_per_task,
         "class_sizes": dict(zip(called, sizes.tolist(), strict=True)),
     }

@@ -1,4 +1,4 @@
-"""Options that several commands take, and from what was typed to a configuration."""
+"""Options shared by several commands, and their conversion to a configuration."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from evergraph.cli.output import say
 from evergraph.core.engine import check_engine
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.sizes import parse_size
@@ -20,7 +21,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-# Whatever needs pydantic is imported where it is used: ``--help`` does without.
+# Modules that need pydantic are imported where they are used, to keep ``--help`` quick.
 if TYPE_CHECKING:
     from evergraph.core.resources import Resources
     from evergraph.experiments.bench.config import BenchConfig
@@ -34,23 +35,21 @@ CA = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="PEM file of the authority that signed the certificate of an https service "
+        help="PEM file of the authority that signed an https service's certificate "
         "(default: the system's authorities).",
     ),
 ]
 Device = Annotated[str | None, typer.Option(help="auto, cpu or cuda (default: auto).")]
 Directed = Annotated[bool, typer.Option("--directed", help="Keep edges in one direction.")]
-Engine = Annotated[str, typer.Option(help="Where to compute: local (here) or ray.")]
+Engine = Annotated[str, typer.Option(help="Where to compute: local (this machine) or ray.")]
 LearnerTarget = Annotated[str, typer.Argument(help="A learner's folder, or the URL of a service.")]
 MemoryLimit = Annotated[
     str | None,
-    typer.Option(help="The most memory to use, such as 4GB (default: most of what is free)."),
+    typer.Option(help="Most memory to use, such as 4GB (default: most of the free memory)."),
 ]
 LearnerMemory = Annotated[
     str | None,
-    typer.Option(
-        "--memory-limit", help="The most memory to hold, such as 2GB (default: all that it takes)."
-    ),
+    typer.Option("--memory-limit", help="Most memory to use, such as 2GB (default: no limit)."),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing graph.")]
 Plugins = Annotated[
@@ -58,7 +57,7 @@ Plugins = Annotated[
     typer.Option(
         "--plugin",
         metavar="FILE.py|MODULE",
-        help="What defines parts of your own; may be repeated (default: none).",
+        help="Plug-in with your own components; may be repeated (default: none).",
     ),
 ]
 Preset = Annotated[
@@ -67,43 +66,45 @@ Preset = Annotated[
 Protocol = Annotated[
     str | None,
     typer.Option(
-        help="Measure as a paper does: paper, cglb, puma, delome, tpp, llm4gcl or ocgl (default: "
-        "none; evergraph list protocols).",
+        help="Follow a paper's protocol: paper, cglb, puma, delome, tpp, llm4gcl or ocgl (default: "
+        "none; see evergraph list protocols).",
     ),
 ]
 ResultsFolder = Annotated[
-    Path | None, typer.Option("--out", help="Results folder (default: inside runs/).")
+    Path | None, typer.Option("--out", help="Results folder (default: a new one in runs/).")
 ]
 Scratch = Annotated[
     Path | None,
-    typer.Option(help="Folder for what does not fit (default: the system's temporary one)."),
+    typer.Option(help="Folder for data beyond memory (default: the system's temporary folder)."),
+]
+Repeats = Annotated[
+    int | None, typer.Option(help="Number of seeds, counted from 0 (default: 1, or the file's).")
+]
+Seed = Annotated[
+    int | None, typer.Option(help="A single seed, such as 5 (default: see --repeats).")
 ]
 Seeds = Annotated[
     str | None,
-    typer.Option(
-        help="How many repeats, such as 3, or which seeds, such as 7,8 (default: 1, or the file's)."
-    ),
+    typer.Option(help="Comma-separated seeds, such as 0,1,2 (default: see --repeats)."),
 ]
 Settings = Annotated[
     list[str],
-    typer.Option("--set", metavar="KEY=VALUE", help="Anything else, such as stream.edges=all."),
+    typer.Option("--set", metavar="KEY=VALUE", help="Any other setting, such as stream.edges=all."),
 ]
 TokenFile = Annotated[
     Path | None,
-    typer.Option(help="File with a token of the service that may do this (default: none)."),
+    typer.Option(help="File with a token that the service accepts for this (default: none)."),
 ]
 WorkerThreads = Annotated[
     int | None,
-    typer.Option(
-        min=1, help="Threads of each Ray worker (default: one, or its share of this machine)."
-    ),
+    typer.Option(min=1, help="Threads per Ray worker (default: 1, or its share of this machine)."),
 ]
 
 
 def overrides(
     preset: str | None, given: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> RunConfig:
-    """Lay options over a preset over a protocol over the defaults."""
+    """Return a configuration: options override preset, protocol and defaults, in this order."""
     from evergraph.experiments.config import RunConfig
     from evergraph.experiments.presets import read_preset
     from evergraph.experiments.protocols import layered
@@ -121,19 +122,29 @@ def overrides(
 AUTO = "auto"
 
 
-def options_of_auto(keep: str | None, views: str | None) -> dict[str, Any]:
-    """Return what was asked of ``auto``, as its part of a configuration.
+def options_of_auto(memory: str | None, views: str | None) -> dict[str, Any]:
+    """Return the options of method ``auto`` as a partial configuration.
 
     >>> options_of_auto("50MB", "2,0|2+y")["backbone"]
     {'name': 'view-features', 'views': ['2', '0|2+y']}
     """
     asked: dict[str, Any] = {}
-    if keep is not None:
-        parse_size(keep)
-        asked["method"] = {"name": AUTO, "keep": keep}
+    if memory is not None:
+        parse_size(memory)
+        asked["method"] = {"name": AUTO, "memory": memory}
     if views is not None:
         asked["backbone"] = {"name": "view-features", "views": views.split(",")}
     return asked
+
+
+def renamed(old: str, given: str | None, new: str, value: str | None) -> str | None:
+    """Return an option's value, also if given under its former name, which prints a note."""
+    if given is None:
+        return value
+    if value is not None:
+        raise ConfigurationError(f"{old} is the former name of {new}: give only {new}")
+    say(f"note: {old} is now called {new}; the old name works for one more version", err=True)
+    return given
 
 
 def several(
@@ -144,9 +155,9 @@ def several(
     *,
     auto: Mapping[str, Any] | None = None,
 ) -> list[RunConfig]:
-    """Return a configuration for each of the methods named between commas, the rest laid over.
+    """Return one configuration per comma-separated method; the other options apply to all.
 
-    auto: laid over that of ``auto``, which must be among them if there is any.
+    auto: options of method ``auto``; if any are given, it must be among the methods.
     """
     from evergraph.experiments.config import RunConfig, merged
 
@@ -154,7 +165,7 @@ def several(
     configs = [overrides(preset, {**given, "method": name}, settings) for name in names]
     if auto:
         if AUTO not in [config.method.name for config in configs]:
-            raise ConfigurationError("--keep and --views are for method auto, which is not run")
+            raise ConfigurationError("--memory and --views need method auto, which is not run")
         configs = [
             RunConfig.of(merged(config.to_dict(), auto)) if config.method.name == AUTO else config
             for config in configs
@@ -166,11 +177,11 @@ def several(
     return configs
 
 
-PARTS = ("topology", "memory", "training")  # which some methods have no use for
+PARTS = ("topology", "memory", "training")  # which some methods do not use
 
 
 def say_unused(configs: Sequence[RunConfig], given: Mapping[str, Any]) -> None:
-    """Say which of the options given mean nothing to a method that is going to run."""
+    """Print which of the given options a method ignores."""
     asked = {part: sorted(_without_gaps(given).get(part, {})) for part in PARTS}
     if not any(asked.values()):
         return
@@ -181,7 +192,7 @@ def say_unused(configs: Sequence[RunConfig], given: Mapping[str, Any]) -> None:
         used = parts_used(config)
         idle = [name for part, names in asked.items() if part not in used for name in names]
         flags = [f"--{'topology' if n == 'name' else n.replace('_', '-')}" for n in idle]
-        say_ignored(config.method.name, "option", flags, "the method has no use for it")
+        say_ignored(config.method.name, "option", flags, "the method does not use it")
 
 
 def bench_of(
@@ -191,9 +202,9 @@ def bench_of(
     seeds: list[int] | None = None,
     plugins: Sequence[str] = (),
 ) -> BenchConfig:
-    """Read a benchmark, with other datasets (between commas) or seeds if some are given.
+    """Read a benchmark; ``datasets`` (comma-separated) and ``seeds`` replace those of the file.
 
-    plugins: beside those of the file.
+    plugins: added to those of the file.
     """
     from evergraph.experiments.bench.config import BenchConfig
     from evergraph.experiments.config import merged
@@ -205,7 +216,7 @@ def bench_of(
 
 
 def default_folder(name: str, *, resume: bool) -> Path:
-    """Return a fresh folder below runs/, or with ``resume`` the newest one of that name."""
+    """Return a new folder in runs/, or with ``resume`` the newest one of that name."""
     base = Path("runs", name)
     numbered = (base.with_name(f"{base.name}-{number}") for number in count(2))
     newest, folder = base, base
@@ -215,7 +226,7 @@ def default_folder(name: str, *, resume: bool) -> Path:
 
 
 def _without_gaps(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Drop what was not given, and tables of which nothing was."""
+    """Drop options that were not given, and tables that are then empty."""
     kept: dict[str, Any] = {}
     for key, value in values.items():
         inner = _without_gaps(value) if isinstance(value, Mapping) else value
@@ -231,16 +242,16 @@ def resources_of(
     address: str | None = None,
     threads: int | None = None,
 ) -> Callable[[], Resources]:
-    """Check what was typed, and return what makes the resources: that needs torch."""
+    """Check the options, and return a function that makes the resources, which imports torch."""
     check_engine(engine, address, threads)
     memory = None if memory_limit is None else parse_size(memory_limit)
     if scratch is not None and not scratch.is_dir():
-        raise ConfigurationError(f"scratch must be a folder that exists, not {scratch}")
+        raise ConfigurationError(f"scratch must be an existing folder, not {scratch}")
 
     def make() -> Resources:
         from evergraph.core.resources import Resources
 
-        able = Resources(memory=memory, scratch=scratch)
+        able = Resources(memory_limit=memory, scratch=scratch)
         if engine == "local":
             return able
         from evergraph.cluster.engines import make_engine
@@ -265,42 +276,48 @@ def parse_budget(text: str | None) -> int | float | None:
         return float(text) if "." in text or "e" in text else int(text)
     except ValueError:
         raise ConfigurationError(
-            f"budget must be a number per class, a fraction or a percentage, not {text!r}"
+            f"budget must be nodes per class, a fraction or a percentage, not {text!r}"
         ) from None
 
 
-def parse_seeds(text: str | None) -> list[int] | None:
-    """Read how many repeats there are, or their seeds: with a comma it is a list.
+def seeds_of(seed: int | None, seeds: str | None, repeats: int | None) -> list[int] | None:
+    """Return the seeds of ``--seed``, ``--seeds`` or ``--repeats``, None if none is given.
 
-    >>> parse_seeds("3"), parse_seeds("7,8"), parse_seeds("3,")
-    ([0, 1, 2], [7, 8], [3])
+    >>> seeds_of(5, None, None), seeds_of(None, "7,8", None), seeds_of(None, None, 3)
+    ([5], [7, 8], [0, 1, 2])
     """
-    if text is None:
-        return None
-    parts = text.removesuffix(",").split(",")
+    from evergraph.experiments.seeds import with_seeds
+
+    listed = None if seeds is None else _parse_seeds(seeds)
+    given = with_seeds({"seed": seed, "seeds": listed, "repeats": repeats})
+    found: list[int] | None = given.get("seeds")
+    if found is not None and seeds is not None and seeds.isdigit() and found != [0]:
+        [one] = found
+        say(
+            f"note: --seeds {one} now runs only seed {one}; "
+            f"--repeats {one} runs seeds 0 to {one - 1}",
+            err=True,
+        )
+    return found
+
+
+def _parse_seeds(text: str) -> list[int]:
     try:
-        numbers = [int(part) for part in parts]
+        return [int(part) for part in text.removesuffix(",").split(",")]
     except ValueError:
         raise ConfigurationError(
-            f"seeds must be a number of repeats, or integers between commas, not {text!r}"
+            f"--seeds must be comma-separated integers, such as 0,1,2, not {text!r}"
         ) from None
-    if "," in text:
-        return numbers
-    if numbers[0] < 1:
-        raise ConfigurationError(
-            f"seeds must be a number of repeats of at least 1, not {text}: seed {text} alone is "
-            f"written '{text},'"
-        )
-    return list(range(numbers[0]))
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
-    """Read ``--set`` options: dotted keys and TOML values (a bare word is text).
+    """Parse ``--set`` options: dotted keys and TOML values (a bare word is text).
 
     >>> parse_settings(["topology.alpha=0.2", "method=joint"])
     {'topology': {'alpha': 0.2}, 'method': 'joint'}
     """
     from evergraph.experiments.config import merged, nested
+    from evergraph.experiments.seeds import with_seeds
 
     values: dict[str, Any] = {}
     for setting in settings:
@@ -308,7 +325,7 @@ def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
         if not equals or not key:
             raise ConfigurationError(f"--set must be KEY=VALUE, not {setting!r}")
         values = merged(values, nested({key.strip(): _value(text)}))
-    return values
+    return with_seeds(values, where="--set")
 
 
 def _value(text: str) -> Any:

@@ -1,6 +1,6 @@
-"""Printing results: tables for people, one JSON object for programs.
+"""Printed results: tables for people, one JSON object for programs.
 
-Whatever a terminal can show, printing does not fail: signs that it lacks are written in others.
+Printing does not fail on a limited terminal: characters that it lacks are replaced.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 SIGNS = {"±": "+/-", "…": "...", "·": "-", "\u2013": "-", "\u2014": "-", "\u00d7": "x"}
-WORDS = ("all data", "failed")  # that stand among numbers
-PROSE = 24  # letters, below which sentences are hard to read
+WORDS = ("all data", "failed")  # that may occur in a column of numbers
+PROSE = 24  # characters; sentences are hard to read in a narrower column
 _HANDLER = "evergraph.plain"
 
 
 def plain(text: str) -> str:
-    """Return a text in ASCII, as near as it gets.
+    """Return the closest ASCII form of a text.
 
     >>> plain("│ 66.8 ± 0.4 … é ⠋ │")
     '| 66.8 +/- 0.4 ... e ? |'
@@ -46,7 +46,7 @@ def _replace(error: UnicodeError) -> tuple[str, int]:
 
 
 def never_fail() -> None:
-    """Let stdout and stderr write what they cannot encode in other signs, instead of raising."""
+    """Make stdout and stderr replace characters that they cannot encode, instead of raising."""
     codecs.register_error(_HANDLER, _replace)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -56,7 +56,7 @@ def never_fail() -> None:
 def say(text: str = "", *, err: bool = False) -> None:
     """Print a line.
 
-    Not ``typer.echo``: on an ASCII terminal that writes UTF-8, which it shows as rubbish.
+    ``typer.echo`` is not used because it writes UTF-8 even to an ASCII terminal.
     """
     stream = sys.stderr if err else sys.stdout
     stream.write(f"{text}\n")
@@ -71,15 +71,15 @@ def print_json(value: dict[str, Any]) -> None:
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
     """Print a table on stdout; the first column is text, the rest are aligned right if numbers.
 
-    It is as wide as the terminal, or as ``$COLUMNS`` says where output is piped, and as wide as it
-    needs to be where nothing says so. Words are not cut: what is too wide goes on in a second table
-    below, which begins with the same names.
+    Its width is that of the terminal, or ``$COLUMNS`` if output is piped; without either, it is as
+    wide as it needs to be. Words are not cut: columns that do not fit go into a second table below,
+    which repeats the first columns.
     """
     from rich.console import Console
     from rich.table import Table
 
     console = Console()
-    # Replaced before it is set: signs that become longer would push the lines out of place.
+    # Replaced before layout: longer replacements would break the alignment.
     told = str if console.encoding.startswith("utf") else plain
     head, body = [told(column) for column in columns], [[told(c) for c in row] for row in rows]
     numeric = [
@@ -94,7 +94,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
     if not numeric[-1]:
         least[-1] = max(least[-1], min(widest[-1], PROSE))
     if not (console.is_terminal or os.environ.get("COLUMNS", "").isdigit()):
-        console = Console(width=_needed(widest))  # a log has no edge to wrap at
+        console = Console(width=_needed(widest))  # a log has no width to wrap at
     keys = [*numeric[:-1], True].index(True) or 1  # names before the first number
     for part in _parts(least, keys, console.width):
         table = Table(title=told(title) or None, title_justify="left")
@@ -118,11 +118,11 @@ def _words(texts: Iterable[str]) -> list[str]:
 
 
 def _needed(widths: Sequence[int]) -> int:
-    return sum(widths) + 3 * len(widths) + 1  # a line and two spaces each, and a last line
+    return sum(widths) + 3 * len(widths) + 1  # a rule and two spaces each, and a last rule
 
 
 def _parts(least: Sequence[int], keys: int, room: int) -> list[list[int]]:
-    """Return which columns stand side by side, the first ones in every part.
+    """Return which columns are printed side by side; every part repeats the first ones.
 
     >>> _parts([4, 6, 6, 6], 1, 24), _parts([4, 6, 6, 6], 1, 40)
     ([[0, 1], [0, 2], [0, 3]], [[0, 1, 2, 3]])
@@ -139,11 +139,11 @@ def _parts(least: Sequence[int], keys: int, room: int) -> list[list[int]]:
 def _fitted(
     part: Sequence[int], widest: Sequence[int], least: Sequence[int], room: int
 ) -> list[int]:
-    """Return the widths of columns: what is too wide is taken from the widest that has words."""
+    """Return column widths that fit; the widest column that can wrap is narrowed first."""
     widths = {place: widest[place] for place in part}
     while _needed([*widths.values()]) > room:
         loose = [place for place in part if widths[place] > least[place]]
-        # Where nothing is loose even words are folded: better than to be cut.
+        # If no column can wrap at words, words are folded rather than cut.
         place = max(loose or part, key=lambda p: widths[p])
         if widths[place] < 2:
             break

@@ -1,4 +1,4 @@
-"""That something is going on: a spinner, bars of stages, the table of a benchmark."""
+"""Progress display: a spinner, bars of stages, and the table of a benchmark."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from rich.table import Table
 if TYPE_CHECKING:
     from evergraph.experiments.bench.benchmark import Bench, BenchEvent
     from evergraph.experiments.bench.jobs import Job
-    from evergraph.experiments.bench.worker import Progress as SeedProgress
+    from evergraph.experiments.bench.worker import SeedProgress
 
 
 @contextmanager
 def spinner(text: str) -> Iterator[None]:
-    """Show on stderr that something is going on, where anyone is looking."""
+    """Show a spinner on stderr, if it is a terminal."""
     with Console(stderr=True).status(text):
         yield
 
@@ -40,20 +40,20 @@ STAGES = {
     "nodes": "reading nodes",
     "edges": "reading edges",
     "sort": "sorting edges",
-    "checksum": "summing up",
-    "ingest": "taking in",
+    "checksum": "computing checksums",
+    "ingest": "learning",
     "copy": "copying",
     "verify": "verifying",
     "split": "splitting",
     "embed": "embedding",
 }
-UNITS = {"sort": "pairs", "checksum": ""}  # where who works does not say
+UNITS = {"sort": "pairs", "checksum": ""}  # for stages without a unit of their own
 
 
 class StageProgress:
     """A bar for each stage, on stderr; in a log, a line at most every ten seconds.
 
-    units: what is counted, by stage; a stage that is none of ``STAGES`` is a file that comes.
+    units: what is counted, by stage; a stage that is not in ``STAGES`` is a file being fetched.
     """
 
     def __init__(self, units: dict[str, str]) -> None:
@@ -80,9 +80,9 @@ class StageProgress:
         self._bar.stop()
 
     def on_progress(self, stage: str, done: int, total: int | None) -> None:
-        """Move the bar of a stage, and begin it where it is not there yet.
+        """Move the bar of a stage, and add it if it is new.
 
-        total: None where it is not known, then what is done is all that is told.
+        total: None if unknown; then only the count so far is shown.
         """
         now, total = time.monotonic(), total or done
         name = STAGES.get(stage, stage)
@@ -99,7 +99,16 @@ class StageProgress:
             sys.stderr.flush()
 
 
-COLUMNS = ("method", "dataset", "setting", "seeds", "state", "AA", "AF", "time")  # local ones
+COLUMNS = (
+    "method",
+    "dataset",
+    "setting",
+    "seeds",
+    "state",
+    "AA",
+    "AF",
+    "time",
+)  # AA and AF are local
 
 _FRAME = 7  # lines of a table that are not rows
 
@@ -107,21 +116,21 @@ STATES = ("running", "searching", "failed", "waiting", "done")
 
 
 class BenchProgress:
-    """Follows a benchmark on stderr.
+    """Shows the progress of a benchmark on stderr.
 
-    On a terminal a table changes as seeds and tasks end; in a log a line is written for every seed
-    that is done. ``notes`` collects what the runs logged, each sentence once.
+    On a terminal a table is updated as seeds and tasks finish; in a log a line is written for every
+    finished seed. ``notes`` collects the log messages of the runs, without duplicates.
     """
 
     def __init__(self, bench: Bench) -> None:
         self.notes: dict[str, None] = {}
         self._lines = {
-            _key(job): Line(len(job.config.seeds), len(bench.trials.get(job.folder, ())))
+            _key(job): BenchLine(len(job.config.seeds), len(bench.trials.get(job.folder, ())))
             for job in bench.jobs
         }
         self._total, self._ended, self._kept = bench.size, 0, 0
         self._started = time.monotonic()
-        self._lock = Lock()  # the table is drawn by a thread of its own
+        self._lock = Lock()  # the table is drawn by another thread
         self._console = Console(stderr=True)
         self._live = Live(
             get_renderable=self._table, console=self._console, transient=True, refresh_per_second=2
@@ -136,11 +145,11 @@ class BenchProgress:
         self._live.stop()
 
     def on_event(self, event: BenchEvent) -> None:
-        """Take in what happened."""
+        """Update the display with an event."""
         line = self._lines[_key(event.job)]
         with self._lock:
             if event.kind == "failed" and event.trial is None and event.seed not in line.running:
-                self._total -= line.seeds - 1  # its search failed: none of its seeds will come
+                self._total -= line.seeds - 1  # its search failed: none of its seeds will run
             line.follow(event)
             self._ended += event.kind in ("done", "failed", "kept")
             self._kept += event.kind == "kept"
@@ -149,13 +158,13 @@ class BenchProgress:
 
     def _say(self, event: BenchEvent) -> None:
         if event.kind == "failed" and self._console.is_terminal:
-            self._console.print(_sentence(event), markup=False)  # above the table, and it stays
+            self._console.print(_sentence(event), markup=False)  # stays above the table
         elif event.kind in ("done", "failed") and not self._console.is_terminal:
             sys.stderr.write(f"{_sentence(event)}; {self._account()}\n")
             sys.stderr.flush()
 
     def _account(self) -> str:
-        """Say how much is done and how long the rest will take."""
+        """Return how much is done, and the estimated time left."""
         text = f"{self._ended} of {self._total} done"
         done = self._ended + sum(line.under_way for line in self._lines.values())
         worked, rest = done - self._kept, self._total - done
@@ -172,7 +181,7 @@ class BenchProgress:
         for column in COLUMNS:
             table.add_column(column, no_wrap=True)
         room = max(1, self._console.height - _FRAME)
-        if len(lines) > room:  # what is going on comes first
+        if len(lines) > room:  # running rows come first
             lines.sort(key=lambda line: STATES.index(line[1].split()[0]))
         for key, _, cells in lines[:room]:
             table.add_row(*key, *cells)
@@ -200,17 +209,17 @@ def _sentence(event: BenchEvent) -> str:
 
 
 @dataclass
-class Line:
-    """What is known of one row of the benchmark.
+class BenchLine:
+    """State of one row of the benchmark.
 
     Attributes:
-        seeds: how many are to be learned.
-        trials: how many combinations are to be tried first.
-        tried: how many of them have been.
+        seeds: number of seeds.
+        trials: number of combinations to try first.
+        tried: number of combinations tried.
         running: seeds being learned.
-        done: seeds that are learned.
-        progress: how far each seed is.
-        failed: whether anything of it did.
+        done: finished seeds.
+        progress: progress of each seed.
+        failed: whether any part of the row failed.
     """
 
     seeds: int
@@ -223,7 +232,7 @@ class Line:
 
     @property
     def state(self) -> str:
-        """How far the row is; the first word is one of ``STATES``."""
+        """Progress of the row; the first word is one of ``STATES``."""
         if self.failed:
             return "failed"
         if len(self.done) == self.seeds:
@@ -239,12 +248,12 @@ class Line:
 
     @property
     def under_way(self) -> float:
-        """How much of the seeds being learned is done, in seeds."""
+        """Finished fraction of the running seeds, in seeds."""
         known = [self.progress[seed] for seed in self.running if seed in self.progress]
         return sum(progress.done / progress.tasks for progress in known)
 
     def cells(self) -> tuple[str, ...]:
-        """Return the row from its seeds on."""
+        """Return the cells of the row, from its seeds on."""
         known = list(self.progress.values())
         seconds = sum(progress.seconds for progress in known)
         return (
@@ -256,7 +265,7 @@ class Line:
         )
 
     def follow(self, event: BenchEvent) -> None:
-        """Take in what happened to a seed or to a trial."""
+        """Update the row with an event of a seed or trial."""
         ended = event.kind in ("done", "failed", "kept")
         self.failed |= event.kind == "failed"
         if event.trial is not None:
@@ -278,7 +287,7 @@ def _percent(values: Iterable[float]) -> str:
 
 
 def span(seconds: float) -> str:
-    """Return a time as people say it.
+    """Format a time in a readable unit.
 
     >>> span(7.31), span(95), span(7300)
     ('7.3 s', '2 min', '2.0 h')

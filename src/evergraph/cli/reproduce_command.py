@@ -1,15 +1,16 @@
-"""``evergraph reproduce``: a table or figure of the paper, made again."""
+"""``evergraph reproduce``: reproduce tables and figures of the paper."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from evergraph.cli import options
+from evergraph.cli.options import seeds_of
 from evergraph.cli.output import print_table, say
 from evergraph.cli.progress import BenchProgress, StageProgress, spinner
 from evergraph.core.checks import check_directory
@@ -19,7 +20,7 @@ from evergraph.core.written_aside import check_writable
 
 if TYPE_CHECKING:
     from evergraph.datasets.fetching import Fetch
-    from evergraph.datasets.published import Published
+    from evergraph.datasets.published import PublishedDataset
     from evergraph.experiments.bench.benchmark import Bench, Row
     from evergraph.experiments.bench.config import BenchConfig
     from evergraph.studies import Sheet
@@ -33,39 +34,48 @@ def reproduce_command(
         "homophily, theorem, strategies, protocols.",
     ),
     datasets: str | None = typer.Option(
-        None, help="Names or paths between commas (default: the study's own)."
+        None, help="Comma-separated names or paths (default: the study's own)."
     ),
-    seeds: int = typer.Option(3, min=1, help="How many repeats."),
+    seed: options.Seed = None,
+    seeds: options.Seeds = None,
+    repeats: Annotated[
+        int | None, typer.Option(help="Number of seeds, counted from 0 (default: 3).")
+    ] = None,
     tables: str | None = typer.Option(
-        None, help="Of study paper: table3, table5 or both between commas (default: both)."
+        None, help="For study paper: table3, table5 or both, comma-separated (default: both)."
     ),
     methods: str | None = typer.Option(
         None,
-        help="Of paper, tables 3 and 5 and protocols: names between commas, such as tem,joint "
+        help="For paper, table3, table5 and protocols: comma-separated names, such as tem,joint "
         "(default: the study's own).",
     ),
     download: bool = typer.Option(
-        False, "--download", help="First fetch and check every file of all datasets."
+        False, "--download", help="First download and verify every file of all datasets."
     ),
     source: Path | None = typer.Option(
         None,
         "--from",
-        help="A folder that holds the files (default: they are downloaded).",
+        help="A folder that contains the files (default: download them).",
     ),
     checksums: Path | None = typer.Option(
         None,
-        help="A list as sha256sum writes it, which files are held to (default: the catalogue's).",
+        help="Expected checksums, in sha256sum's format (default: the catalogue's).",
     ),
-    quick: bool = typer.Option(False, "--quick", help="Try it out: few epochs, one seed."),
-    workers: int | None = typer.Option(None, min=1, help="Runs at once (default: what fits)."),
+    quick: bool = typer.Option(False, "--quick", help="Quick trial: few epochs, one seed."),
+    workers: int | None = typer.Option(
+        None, min=1, help="Parallel runs (default: as many as fit)."
+    ),
     device: options.Device = None,
-    out: Path = typer.Option(Path("runs/reproduce"), help="Results folder; what is there is kept."),
+    out: Path = typer.Option(
+        Path("runs/reproduce"), help="Results folder; existing results are kept."
+    ),
 ) -> None:
-    """Make the paper's tables and figures again, with the paper's numbers beside ours.
+    """Reproduce the paper's tables and figures.
 
-    evergraph reproduce paper --download fetches the paper's four datasets, checks every file and
-    makes tables 3 and 5. What was fetched or run before is not done again: after an interruption
-    or a failure the same command goes on. Exit code 1: something failed, and the page says what.
+    Its published numbers are shown beside the new ones. evergraph reproduce paper --download
+    fetches the paper's four datasets, verifies every file and makes tables 3 and 5. Finished
+    downloads and runs are not repeated: after an interruption or a failure, run the same command
+    again. Exit code 1: something failed; the page lists it.
     """
     with spinner("loading torch"):
         from evergraph.core.device import choose_device
@@ -74,14 +84,14 @@ def reproduce_command(
         from evergraph.studies.base import NOT_RUN, keep
         from evergraph.studies.comparison import TABLES
 
-    chosen = [studies.make(name) for name in names]  # what is wrong is said before any work
+    chosen = [studies.make(name) for name in names]  # errors are raised before any work
     folder = out / "quick" if quick else out
     runs = StudyRuns(workers, device, room=0 if quick else RESULT_BYTES)
     options = Options(
         out=folder,
         bench=runs,
         datasets=_names(datasets),
-        seeds=seeds,
+        seeds=tuple(seeds_of(seed, seeds, repeats) or (0, 1, 2)),
         quick=quick,
         tables=_choice("tables", tables, TABLES),
         methods=_choice("methods", methods, _methods_of(names)),
@@ -101,7 +111,7 @@ def reproduce_command(
         for study in chosen:
             with spinner(f"working on {study.name}"):
                 sheets = study.run(options)
-            pages = keep(study.name, sheets, folder)  # before anything is printed: that may fail
+            pages = keep(study.name, sheets, folder)  # before printing, which may fail
             for sheet in sheets:
                 _show(sheet, folder / study.name)
             if study.name == "paper":
@@ -109,33 +119,33 @@ def reproduce_command(
             for page in pages:
                 say(f"page: {page}\n")
     except KeyboardInterrupt:
-        say("interrupted: what is done is kept, the same command goes on", err=True)
+        say("interrupted: finished work is kept; run the same command again to continue", err=True)
         raise typer.Exit(130) from None
     _exit(runs, unmade)
 
 
 def _exit(runs: StudyRuns, unmade: Collection[str]) -> None:
-    """End with exit code 1 where anything is missing, and say what to do."""
+    """Exit with code 1 if anything is missing, and print what to do."""
     for note in runs.notes:
         say(f"note: {note}", err=True)
     if runs.failed or unmade:
-        without = f", and {', '.join(unmade)} could not be had" if unmade else ""
+        without = f", and {', '.join(unmade)} could not be loaded" if unmade else ""
         say(
-            f"{runs.failed} of {runs.count} runs failed{without}: the same command tries them "
-            "again and goes on with the rest",
+            f"{runs.failed} of {runs.count} runs failed{without}: run the same command again to "
+            "retry them and continue",
             err=True,
         )
         raise typer.Exit(1)
 
 
 def _choice(option: str, text: str | None, known: Collection[str]) -> tuple[str, ...]:
-    """Read some of the known names between commas."""
+    """Parse a comma-separated choice of known names."""
     from evergraph.core.checks import check_once
     from evergraph.core.errors import UnknownNameError
 
     names = tuple(name.strip() for name in (text or "").split(",") if name.strip())
     if text is not None and not names:
-        raise ConfigurationError(f"{option} must be names between commas, not {text!r}")
+        raise ConfigurationError(f"{option} must be comma-separated names, not {text!r}")
     for name in names:
         if name not in known:
             raise UnknownNameError(f"name in --{option}", name, known)
@@ -144,9 +154,9 @@ def _choice(option: str, text: str | None, known: Collection[str]) -> tuple[str,
 
 
 def _names(text: str | None) -> tuple[str, ...]:
-    """Read names or paths of datasets between commas; a wrong one is said at once.
+    """Parse comma-separated names or paths of datasets; raise if one is wrong.
 
-    A study's own datasets may not be at hand: then its page says so.
+    If a study's own dataset is not available, its page says so.
     """
     from evergraph.core.checks import check_once
     from evergraph.experiments.bench.jobs import check_dataset
@@ -156,15 +166,17 @@ def _names(text: str | None) -> tuple[str, ...]:
         return ()
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     if not names:
-        raise ConfigurationError(f"datasets must be names or paths between commas, not {text!r}")
+        raise ConfigurationError(f"datasets must be comma-separated names or paths, not {text!r}")
     for name in names:
         check_dataset(Component(name=name))
-    check_once("datasets", [Path(name).stem for name in names], remedy=": results go by that name")
+    check_once(
+        "datasets", [Path(name).stem for name in names], remedy=": results are stored by name"
+    )
     return names
 
 
 def _methods_of(studies: list[str]) -> Collection[str]:
-    """Return the methods that --methods may choose from."""
+    """Return the methods that --methods may name."""
     if studies != ["protocols"]:
         from evergraph.studies.comparison import METHODS
 
@@ -185,16 +197,16 @@ def _show(sheet: Sheet, folder: Path) -> None:
     say()
 
 
-PROCESS_BYTES = 400_000_000  # of Python with torch
-RESULT_BYTES = 1_000_000_000  # of disk for each run at once: its learner after a task, twice
+PROCESS_BYTES = 400_000_000  # memory of Python with torch
+RESULT_BYTES = 1_000_000_000  # disk space per parallel run: two copies of its learner
 
 
 class StudyRuns:
-    """Runs benchmarks with a live table, going on with what their folders hold.
+    """Runs benchmarks with a live table, resuming from the results in their folders.
 
     Attributes:
-        count, failed: how many runs there were, and how many of them failed.
-        notes: what they logged, each sentence once.
+        count, failed: number of runs, and of failed runs.
+        notes: log messages of the runs, without duplicates.
     """
 
     def __init__(self, workers: int | None, device: str | None, *, room: int) -> None:
@@ -204,14 +216,14 @@ class StudyRuns:
         self._over = {} if device is None else {"device": device}
 
     def __call__(self, config: BenchConfig, folder: Path) -> list[Row]:
-        """Run a benchmark; a run whose process was killed is tried once more, alone."""
+        """Run a benchmark; runs whose process was killed are retried, one at a time."""
         from evergraph.experiments.bench.pool import was_killed
 
         rows, workers = self._run(config, folder, self._workers)
         killed = [row for row in rows if row.failure is not None and was_killed(row.failure)]
         if killed and workers > 1:
             many = "runs were" if len(killed) > 1 else "run was"
-            say(f"{len(killed)} {many} killed and tried again, one at a time", err=True)
+            say(f"{len(killed)} {many} killed; retrying one at a time", err=True)
             rows, _ = self._run(config, folder, 1)
         self.count += len(rows)
         self.failed += sum(row.failure is not None for row in rows)
@@ -222,7 +234,7 @@ class StudyRuns:
 
         bench = open_bench(config, out=folder, resume=True, over=self._over)
         fitting = workers or _fitting(bench)
-        check_room(folder, fitting * self._room, "what runs keep while they learn")
+        check_room(folder, fitting * self._room, "the intermediate state of runs")
         with BenchProgress(bench) as progress:
             rows = run_bench(bench, workers=fitting, on_event=progress.on_event)
         self.notes |= progress.notes
@@ -230,7 +242,7 @@ class StudyRuns:
 
 
 def _fitting(bench: Bench) -> int:
-    """Return how many runs this machine carries at once, graphs of that size."""
+    """Return how many runs on graphs of this size fit on this machine at once."""
     from evergraph.core.sizes import free_memory
     from evergraph.experiments.bench.pool import default_workers
 
@@ -240,10 +252,10 @@ def _fitting(bench: Bench) -> int:
 
 
 def _run_bytes(dataset: str) -> int:
-    """Return about how much memory training a GCN on a dataset of the catalogue takes at most.
+    """Return an upper estimate of the memory to train a GCN on a dataset of the catalogue.
 
-    The graph, its tasks' graphs and that of everything seen so far are held at once, and of every
-    node a dozen states as wide as the hidden layer of 256.
+    The graph, the tasks' graphs and the graph of everything seen so far are in memory at once, and
+    for every node a dozen states as wide as the hidden layer of 256.
     """
     from evergraph.datasets.catalogue import catalogue
 
@@ -255,19 +267,19 @@ def _run_bytes(dataset: str) -> int:
 
 
 def fetch_all(names: Sequence[str], folder: Path | None, checksums: Path | None) -> dict[str, str]:
-    """Fetch datasets, check and parse them; return why, by name, for those that are not at hand.
+    """Fetch, verify and parse datasets; return the errors of those that failed, by name.
 
-    Room for all of them is looked for before the first one. Sums are printed as sha256sum writes
-    them, to be given back by --checksums.
+    Disk space for all of them is checked first. Checksums are printed in sha256sum's format, for
+    use with --checksums.
     """
     from evergraph.datasets.base import datasets, default_cache
     from evergraph.datasets.download import read_sums, recorded
     from evergraph.datasets.fetching import Fetch
-    from evergraph.datasets.published import Published
+    from evergraph.datasets.published import PublishedDataset
 
     sums = {} if checksums is None else read_sums(checksums)
     made = [datasets.make(name) for name in names]
-    published = [dataset for dataset in made if isinstance(dataset, Published)]
+    published = [dataset for dataset in made if isinstance(dataset, PublishedDataset)]
     cache, missing = default_cache(), {}
     check_rooms(published, cache, Fetch(folder, sums))
     for dataset in published:
@@ -276,7 +288,7 @@ def fetch_all(names: Sequence[str], folder: Path | None, checksums: Path | None)
             try:
                 graph = dataset.load(cache, how)
             except EvergraphError as error:
-                say(f"{dataset.name} is not at hand: {error}", err=True)
+                say(f"{dataset.name} is not available: {error}", err=True)
                 missing[dataset.name] = str(error)
                 continue
         say(f"{dataset.name}: {graph.num_nodes:,} nodes, {graph.num_edges:,} edges, as published")
@@ -285,8 +297,8 @@ def fetch_all(names: Sequence[str], folder: Path | None, checksums: Path | None)
     return missing
 
 
-def check_rooms(published: Sequence[Published], cache: Path, how: Fetch) -> None:
-    """Raise unless the disk has room for all that is still to come."""
+def check_rooms(published: Sequence[PublishedDataset], cache: Path, how: Fetch) -> None:
+    """Raise unless the disk has room for everything still to be fetched."""
     from evergraph.core.sizes import check_room
     from evergraph.datasets.fetching.raw_files import MAKE_ROOM
 

@@ -1,4 +1,4 @@
-"""``evergraph report``, ``compare`` and ``submit``: what becomes of finished runs."""
+"""``evergraph report``, ``compare`` and ``submit``: use of finished runs."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 def report_command(
     folder: Path = typer.Argument(Path("runs"), help="A results folder, or one that holds some."),
     against: str | None = typer.Option(
-        None, help="The method that differences are told from (default: the best)."
+        None, help="The method to which others are compared (default: the best)."
     ),
 ) -> None:
-    """Compare the finished runs in a folder: tables here, and a page in the folder.
+    """Compare the finished runs in a folder, in tables and a page.
 
-    DIR/report.html holds everything and opens offline; its tables (CSV, Markdown, LaTeX) and
+    DIR/report.html contains everything and opens offline; its tables (CSV, Markdown, LaTeX) and
     figures (PNG, SVG) are also in DIR/report.
     """
     require("matplotlib", extra="report", why="evergraph report")
@@ -39,9 +39,7 @@ def report_command(
     runs = collect(folder)
     check_writable(folder)
     with spinner("drawing the report"):
-        path = write_report(
-            runs, folder, against=against
-        )  # before anything is printed: that may fail
+        path = write_report(runs, folder, against=against)  # before printing, which may fail
     for table in (comparison(runs), memory_comparison(runs)):
         print_table(table.headings, table.texts, table.caption)
     say(f"tables and figures: {path.with_suffix('')}")
@@ -50,19 +48,19 @@ def report_command(
 
 def submit_command(
     run: Path = typer.Argument(..., metavar="RUN|BOOK", help="A run's results folder, or a book."),
-    book: Path = typer.Option(Path("book"), help="Where the row goes."),
+    book: Path = typer.Option(Path("book"), help="The book to which the row is added."),
     label: str | None = typer.Option(
-        None, help="What the book is to call the method (default: its name)."
+        None, help="The method's name in the book (default: its own)."
     ),
     commit: str | None = typer.Option(
-        None, help="Of the code that ran it (default: $EVERGRAPH_COMMIT, or what git says)."
+        None, help="Commit of the code that ran (default: $EVERGRAPH_COMMIT, or git's)."
     ),
-    check: bool = typer.Option(False, "--check", help="Say what is wrong, and write nothing."),
+    check: bool = typer.Option(False, "--check", help="Print problems, and write nothing."),
 ) -> None:
     """Check a finished run against the book and write its row.
 
-    Its dataset, stream and seeds must be the book's, and its numbers follow from its accuracy
-    matrices. With --check and a book, all of its rows are checked.
+    Its dataset, stream and seeds must be the book's, and its numbers must follow from its accuracy
+    matrices. With --check and a book, all rows of the book are checked.
     """
     with spinner("loading torch and the plan of the book"):
         from evergraph.experiments.store import CONFIG
@@ -72,11 +70,11 @@ def submit_command(
     if check and not (run / CONFIG).exists():
         rows = check_book(run)
         failed = sum(row.failure is not None for row in rows)
-        say(f"{run}: {len(rows)} rows are sound, {failed} of them say why they failed")
+        say(f"{run}: {len(rows)} rows are valid, {failed} of them record a failure")
         return
     row = submitted(run, book=book, commit=commit_here(commit), label=label)
     if check:
-        say(f"{run}: sound: it would be {book / row.place}")
+        say(f"{run}: valid; its row would be {book / row.place}")
     else:
         say(f"{run}: written to {row.write(book)}")
 
@@ -87,25 +85,25 @@ Place = tuple[str, str]
 
 def compare_command(
     a: str = typer.Argument(..., help="A results folder, or a method's name with --in."),
-    b: str = typer.Argument(..., help="What it is compared with."),
+    b: str = typer.Argument(..., help="The run or method to compare it with."),
     folder: Path | None = typer.Option(
         None,
         "--in",
-        help="Where the methods are looked for: a folder of runs, or the results book "
+        help="Where to find the methods: a folder of runs, or the results book "
         "(default: A and B are folders).",
     ),
     testing: str | None = typer.Option(
-        None, help="local or global (default: that of the protocol, else local)."
+        None, help="local or global (default: the protocol's, else local)."
     ),
     averaging: str | None = typer.Option(
-        None, help="balanced or plain (default: that of the protocol, else balanced)."
+        None, help="balanced or plain (default: the protocol's, else balanced)."
     ),
     as_json: options.AsJson = False,
 ) -> None:
-    """Say by how much A is better than B, and whether that is more than chance.
+    """Test whether run A is better than run B, and by how much.
 
-    Repeats are paired by seed and split. Where there are several datasets, every one has its
-    sentence, and Wilcoxon's test over all of them follows.
+    Repeats are paired by seed and split. With several datasets there is one sentence for each,
+    and then Wilcoxon's test over all of them.
     """
     from evergraph.reports.comparing import compare_trials, corrected, over_datasets
 
@@ -124,7 +122,7 @@ def compare_command(
 
 
 def _common(a: str, ours: dict[Place, Trials], b: str, theirs: dict[Place, Trials]) -> list[Place]:
-    """Return where both have been run, and say where only one has."""
+    """Return the datasets and settings of both, and print those of only one."""
     common = [place for place in ours if place in theirs]
     if not common:
         raise ResultsError(
@@ -133,7 +131,7 @@ def _common(a: str, ours: dict[Place, Trials], b: str, theirs: dict[Place, Trial
         )
     for name, places, others in ((a, ours, theirs), (b, theirs, ours)):
         if alone := [place for place in places if place not in others]:
-            say(f"left out, since only {name} was run there: {_told(alone)}", err=True)
+            say(f"left out, because only {name} has results: {_told(alone)}", err=True)
     return common
 
 
@@ -142,7 +140,7 @@ def _told(places: Iterable[Place]) -> str:
 
 
 def _named_apart(a: str, ours: Trials, b: str, theirs: Trials) -> tuple[Trials, Trials]:
-    """Return both; where they have one name, each with the place where it was found."""
+    """Return both; if their names are equal, add the folder to each."""
     if ours.name != theirs.name:
         return ours, theirs
     return (
@@ -154,12 +152,11 @@ def _named_apart(a: str, ours: Trials, b: str, theirs: Trials) -> tuple[Trials, 
 def found_trials(
     typed: str, folder: Path | None, *, testing: str | None, averaging: str | None
 ) -> dict[Place, Trials]:
-    """Return what was typed on every dataset and in every setting in which it was run."""
+    """Return the trials of a folder or method, by dataset and setting."""
     where = Path(typed) if folder is None else folder
     if folder is None and not where.exists():
         raise ResultsError(
-            f"{typed} must be a results folder, or the name of a method in a folder given with "
-            "--in: there is no such folder"
+            f"{typed} must be a results folder, or a method with --in: there is no such folder"
         )
     every = _read(where, testing, averaging)
     if folder is None:
@@ -167,11 +164,11 @@ def found_trials(
     named = [(source, trials) for source, trials in every if trials.name == typed]
     if not named:
         raise UnknownNameError(f"method in {folder}", typed, {trials.name for _, trials in every})
-    return _one_each(named, f"{folder} holds", "give the folders of the two that are meant")
+    return _one_each(named, f"{folder} holds", "give the folders of the two runs")
 
 
 def _one_each(found: Iterable[tuple[Path, Trials]], holds: str, remedy: str) -> dict[Place, Trials]:
-    """Return what was found by dataset and setting; raise where there are two of one."""
+    """Return trials by dataset and setting; raise if there are two of the same."""
     places: dict[Place, tuple[Path, Trials]] = {}
     for source, trials in found:
         place = (trials.dataset, trials.setting)
@@ -185,7 +182,7 @@ def _one_each(found: Iterable[tuple[Path, Trials]], holds: str, remedy: str) -> 
 
 
 def _read(folder: Path, testing: str | None, averaging: str | None) -> list[tuple[Path, Trials]]:
-    """Return every run in a folder, or every row of a results book, and where it lies."""
+    """Return every run of a folder, or every row of a results book, with its path."""
     from evergraph.reports import collect
     from evergraph.reports.runs import RESULT
     from evergraph.reports.trials import trials_of, way_of
@@ -202,7 +199,7 @@ def _read(folder: Path, testing: str | None, averaging: str | None) -> list[tupl
 
 
 def row_trials(row: BookRow, testing: str | None, averaging: str | None) -> Trials:
-    """Return the repeats of a row of the results book, measured in one way."""
+    """Return the repeats of a row of the results book, for one measure."""
     from evergraph.evaluation import YARDSTICKS
     from evergraph.reports.trials import Trials
 

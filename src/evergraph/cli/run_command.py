@@ -1,11 +1,11 @@
-"""``evergraph run`` and ``plan``: one experiment, and what it will take."""
+"""``evergraph run`` and ``plan``: run an experiment, or estimate its cost."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,10 +14,11 @@ from evergraph.cli.options import (
     default_folder,
     options_of_auto,
     parse_budget,
-    parse_seeds,
     parse_settings,
+    renamed,
     resources_of,
     say_unused,
+    seeds_of,
     several,
 )
 from evergraph.cli.output import print_json, print_table, say
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 def run_command(
     dataset: str | None = typer.Option(None, help="A name, or a path (default: wordnet)."),
     method: str | None = typer.Option(
-        None, help="One, or several between commas to compare (default: auto)."
+        None, help="One method, or several to compare, comma-separated (default: auto)."
     ),
     setting: str | None = typer.Option(None, help="class-il or task-il (default: class-il)."),
     by: str | None = typer.Option(
@@ -45,27 +46,31 @@ def run_command(
     ),
     test_every: int | None = typer.Option(
         None,
-        help="Test after every so many tasks, or steps (default: every task; online, 20 in all).",
+        help="Tasks or steps between tests (default: every task; online, 20 tests in all).",
     ),
     edges: str | None = typer.Option(
         None, help="Edges between tasks: within (none) or all (default: within)."
     ),
     backbone: str | None = typer.Option(None, help="The model (default: the method's own)."),
     topology: str | None = typer.Option(None, help="f_topo of pdgnn (default: sgc)."),
-    hops: int | None = typer.Option(None, help="L, how far an embedding looks (default: 2)."),
-    sampler: str | None = typer.Option(None, help="What to keep (default: the method's own)."),
+    hops: int | None = typer.Option(None, help="L, hops that an embedding covers (default: 2)."),
+    sampler: str | None = typer.Option(
+        None, help="Choice of memory nodes (default: the method's)."
+    ),
     budget: str | None = typer.Option(
-        None, help="400 per class, or 0.01 or 1% of the dataset (default: the method's own)."
+        None, help="Nodes in memory: 400 per class, 0.01 or 1% of all (default: the method's own)."
     ),
-    keep: str | None = typer.Option(
+    memory: str | None = typer.Option(
         None,
-        help="What auto may keep, such as 50MB: decides its views and width (default: none).",
+        help="Bytes that auto may keep, such as 50MB; sets its views and width (default: the "
+        "backbone's own).",
     ),
+    keep: Annotated[str | None, typer.Option(hidden=True)] = None,
     views: str | None = typer.Option(
-        None, help="What auto sees of a node, such as '2,0|2,0|2+y' (default: seven views)."
+        None, help="Node views of auto, such as '2,0|2,0|2+y' (default: five views)."
     ),
     labelled: float | None = typer.Option(
-        None, help="Share of every class that is labelled, such as 0.05 (default: 0.6)."
+        None, help="Fraction of each class that is labelled, such as 0.05 (default: 0.6)."
     ),
     classes_per_task: int | None = typer.Option(None, help="New classes per task (default: 2)."),
     epochs: int | None = typer.Option(
@@ -78,7 +83,9 @@ def run_command(
     batch_size: str | None = typer.Option(
         None, help="Examples per step, or 'full' (default: the backbone's own)."
     ),
+    seed: options.Seed = None,
     seeds: options.Seeds = None,
+    repeats: options.Repeats = None,
     device: options.Device = None,
     memory_limit: options.MemoryLimit = None,
     scratch: options.Scratch = None,
@@ -92,16 +99,16 @@ def run_command(
     plugins: options.Plugins = [],
     out: options.ResultsFolder = None,
     resume: bool = typer.Option(False, "--resume", help="Continue a run that was stopped."),
-    report: bool = typer.Option(False, "--report", help="Also draw what evergraph report draws."),
+    report: bool = typer.Option(False, "--report", help="Also run evergraph report."),
     save: Path | None = typer.Option(
-        None, help="Write the last seed's trained learner to a file (default: none is written)."
+        None, help="Save the last seed's trained learner to a file (default: do not save)."
     ),
     as_json: options.AsJson = False,
 ) -> None:
     """Learn a stream of tasks and report accuracy and forgetting.
 
     Options override the preset, which overrides the protocol, which overrides the defaults. Several
-    methods learn side by side, each into a folder of its own below --out.
+    methods are compared, each with its own folder below --out.
     """
     given = {
         "dataset": dataset,
@@ -122,7 +129,7 @@ def run_command(
             "weight_decay": weight_decay,
             "batch_size": _batch_size(batch_size),
         },
-        "seeds": parse_seeds(seeds),
+        "seeds": seeds_of(seed, seeds, repeats),
         "test_every": test_every,
         "device": device,
         "plugins": plugins,
@@ -130,9 +137,8 @@ def run_command(
     }
     if report:
         require("matplotlib", extra="report", why="--report")
-    configs = several(
-        method, preset, given, parse_settings(settings), auto=options_of_auto(keep, views)
-    )
+    auto = options_of_auto(renamed("--keep", keep, "--memory", memory), views)
+    configs = several(method, preset, given, parse_settings(settings), auto=auto)
     if save is not None:
         _check_save(save, configs)
     folder = out if out is not None else default_folder(_name(configs), resume=resume)
@@ -141,19 +147,21 @@ def run_command(
         with spinner(f"loading torch and {configs[0].dataset.name}"):
             from evergraph.experiments.runner import complete_together, open_together, progress_of
 
-            alone = len(configs) == 1  # else there is a folder below for each of several
+            alone = len(configs) == 1  # otherwise each method has its own folder below
             folders = [folder if alone else folder / c.method.name for c in configs]
             runs = open_together(configs, out=folders, resume=resume, resources=resources())
         say_unused(configs, given)
         progress, observers = progress_of(runs)
         with progress:
-            results = complete_together(runs, observers=observers, keep=save is not None)
+            results = complete_together(runs, observers=observers, keep_learner=save is not None)
     except KeyboardInterrupt:
-        say(f"interrupted: finished tasks are kept, go on with --resume --out {folder}", err=True)
+        say(
+            f"interrupted: finished tasks are kept; continue with --resume --out {folder}", err=True
+        )
         raise typer.Exit(130) from None
     if save is not None:
         _save(results[0], save)
-    page = _drawn(folder) if report else None  # before anything is printed: that may fail
+    page = _drawn(folder) if report else None  # before printing, which may fail
     if as_json:
         print_json(_as_dict(results, folder))
         return
@@ -162,9 +170,9 @@ def run_command(
     else:
         _print_comparison(results, folder)
     if page is not None:
-        say(f"open {page} in a browser: every number above, its table and its figures")
+        say(f"open {page} in a browser for all tables and figures")
     elif len(results) > 1:
-        say(f"results in {folder}; evergraph report {folder} draws them")
+        say(f"results in {folder}; evergraph report {folder} draws figures")
 
 
 def _batch_size(text: str | None) -> int | str | None:
@@ -172,19 +180,19 @@ def _batch_size(text: str | None) -> int | str | None:
 
 
 def _check_save(path: Path, configs: Sequence[RunConfig]) -> None:
-    """Raise before anything is learned that could not be saved."""
+    """Raise, before training, if the learner could not be saved."""
     if len(configs) > 1:
-        raise ConfigurationError(f"--save takes one learner, but {len(configs)} methods are given")
+        raise ConfigurationError(f"--save needs a single method, and {len(configs)} are given")
     if path.is_dir():
-        raise ConfigurationError(f"--save must name a file, but {path} is a folder")
+        raise ConfigurationError(f"--save must be a file, and {path} is a folder")
     check_writable(path.parent)
 
 
 def _save(result: RunResult, path: Path) -> None:
     if result.learner is None:
         raise ResultsError(
-            f"{path} was not written: the run was finished before, and its learner is not kept; "
-            "learn again into another --out"
+            f"{path} was not written: the run had already finished, and its learner was not kept; "
+            "run again with another --out"
         )
     result.learner.save(path)
 
@@ -212,7 +220,7 @@ def _print_comparison(results: Sequence[RunResult], folder: Path) -> None:
 
 
 def _drawn(folder: Path) -> Path:
-    """Write the report of a folder, and return its page."""
+    """Write the report of a folder, and return the path of its page."""
     from evergraph.reports import collect, write_report
 
     with spinner("drawing the report"):
@@ -254,17 +262,17 @@ def _print_result(result: RunResult, folder: Path) -> None:
     said = "" if covered is None else f" covering {100 * covered:.1f} % of all nodes"
     if values["refresh"] is not None:
         again, old = values["refresh"]["recomputed"], values["refresh"]["of"]
-        said += f", {again:,} of {old:,} old embeddings computed anew"
+        said += f", {again:,} of {old:,} old embeddings recomputed"
     say(f"memory {kept}{said}; {phases}; results in {folder}")
 
 
 def _shared(keys: Sequence[str]) -> str:
-    """Return what the rows of a table are called together."""
+    """Return a name for the measures of all rows of a table."""
     return "accuracy" if "balanced" in keys else "F1"
 
 
 def _beside(measures: Mapping[str, Any]) -> str:
-    """Return what was measured of targets beside the table, the mean over tasks."""
+    """Return the other measures of targets, averaged over tasks."""
     from evergraph.evaluation.yardstick import BESIDE, NAMES
 
     found = [
@@ -277,23 +285,30 @@ def _beside(measures: Mapping[str, Any]) -> str:
 
 
 def plan_command(
-    dataset: str = typer.Argument("wordnet", help="A name, or a path, as for a run."),
-    method: str | None = typer.Option(None, help="Any method, as for a run (default: auto)."),
+    dataset: str = typer.Argument("wordnet", help="A name or a path, as for run."),
+    method: str | None = typer.Option(None, help="Any method, as for run (default: auto)."),
+    seed: options.Seed = None,
     seeds: options.Seeds = None,
+    repeats: options.Repeats = None,
     device: options.Device = None,
     settings: options.Settings = [],
     preset: options.Preset = None,
     plugins: options.Plugins = [],
-    seconds: float = typer.Option(60.0, help="How long to spend on it; longer is more exact."),
+    seconds: float = typer.Option(60.0, help="Time to spend; more time gives a better estimate."),
     as_json: options.AsJson = False,
 ) -> None:
-    """Estimate a run's time and memory by running it on small copies of its graph.
+    """Estimate a run's time and memory on small copies of its graph.
 
-    For example: evergraph plan my_graph --method tem. The copies keep the degrees and classes of
-    the graph; each is learned in a process of its own, on this machine and on the device that the
-    run would use.
+    For example: evergraph plan my_graph --method tem. The copies keep the graph's degrees and
+    classes. Each is learned in a separate process, on this machine and the device that the run
+    would use.
     """
-    given = {"dataset": dataset, "seeds": parse_seeds(seeds), "device": device, "plugins": plugins}
+    given = {
+        "dataset": dataset,
+        "seeds": seeds_of(seed, seeds, repeats),
+        "device": device,
+        "plugins": plugins,
+    }
     [config] = several(method, preset, given, parse_settings(settings))
     with spinner(f"loading torch and {dataset}"):
         from evergraph.experiments.plan import plan_run
@@ -305,7 +320,7 @@ def plan_command(
             on_copy=lambda nodes: say(f"learning a copy of {nodes:,} nodes ...", err=True),
         )
     except KeyboardInterrupt:
-        say("interrupted: a plan keeps nothing, give the same command again", err=True)
+        say("interrupted: nothing is kept, run the same command again", err=True)
         raise typer.Exit(130) from None
     if as_json:
         print_json(asdict(plan))
@@ -329,7 +344,7 @@ def _row(nodes: str, cost: Cost) -> tuple[str, ...]:
 
 
 def _time(seconds: float) -> str:
-    """Return seconds as people say them.
+    """Format seconds in a readable unit.
 
     >>> _time(0.04), _time(75), _time(7_300), _time(200_000)
     ('0.0 s', '75 s', '122 min', '56 h')

@@ -1,4 +1,4 @@
-"""``evergraph serve``: a learner behind HTTP."""
+"""``evergraph serve``: serve a learner over HTTP."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-TYPED_ONLY = ("config", "check_config", "help")  # these make no sense in a file
+TYPED_ONLY = ("config", "check_config", "help")  # not meaningful in a file
 
 
 def use_file(context: typer.Context, path: Path | None) -> Path | None:
-    """Take the options of a file for defaults: the callback of an eager option ``--config``."""
+    """Use the options of a file as defaults: the callback of the eager option ``--config``."""
     if path is not None and not context.resilient_parsing:
         context.default_map = options_in(path, context.command)
     return path
 
 
 def options_in(path: Path, command: Any) -> dict[str, Any]:
-    """Return the values of a file by the names of a command's parameters."""
+    """Return the values of a file by the command's parameter names."""
     try:
         values = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
@@ -57,14 +57,14 @@ def options_in(path: Path, command: Any) -> dict[str, Any]:
         if plain not in names:
             raise UnknownNameError(f"option in {path}", key, names)
         if names[plain] in found:
-            raise ConfigurationError(f"{path}: {plain} must be there once, not twice")
+            raise ConfigurationError(f"{path}: {plain} must be given once, not twice")
         _check_kind(path, key, value, kinds[names[plain]])
         found[names[plain]] = value
     return found
 
 
 def option_names(command: Any) -> dict[str, str]:
-    """Return what options are called in a file, and the parameters that they are."""
+    """Return the parameter name of each option name in a file."""
     return {
         option.removeprefix("--"): parameter.name
         for parameter in command.params
@@ -74,7 +74,7 @@ def option_names(command: Any) -> dict[str, str]:
 
 
 def _check_kind(path: Path, key: str, value: object, kind: Any) -> None:
-    """Raise unless a value is of the kind that its option takes."""
+    """Raise unless a value has the type that its option takes."""
     rule, fits = _rule(kind, value)
     if not fits:
         raise ConfigurationError(
@@ -83,10 +83,10 @@ def _check_kind(path: Path, key: str, value: object, kind: Any) -> None:
 
 
 def _rule(kind: Any, value: object) -> tuple[str, bool]:
-    """Return what an option takes, for a sentence, and whether a value is that.
+    """Return the type that an option takes, in words, and whether a value has it.
 
     >>> _rule(int | None, "8000"), _rule(list[str], ["a=1"])
-    (('a whole number', False), ('a list of strings', True))
+    (('an integer', False), ('a list of strings', True))
     """
     kinds = {each for each in get_args(kind) if each is not type(None)} or {kind}
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
@@ -98,12 +98,12 @@ def _rule(kind: Any, value: object) -> tuple[str, bool]:
     if float in kinds:
         return "a number", number
     if int in kinds:
-        return "a whole number", number and isinstance(value, int)
+        return "an integer", number and isinstance(value, int)
     return "a string", isinstance(value, str)
 
 
 def shown(context: typer.Context) -> str:
-    """Return all options as a file would have them; those that are not set as comments."""
+    """Return all options in the form of a file; those that are not set are comments."""
     values = context.params
     return "\n".join(
         _line(option, values[name]) for option, name in option_names(context.command).items()
@@ -127,9 +127,11 @@ def _line(option: str, value: Any) -> str:
 
 def serve_command(
     context: typer.Context,
-    path: Path = typer.Argument(..., help="The learner's folder; created if there is none."),
-    host: str = typer.Option("127.0.0.1", help="Where to listen."),
-    port: int = typer.Option(8000, help="0 chooses a free port.", min=0, max=65535),
+    path: Path = typer.Argument(..., help="The learner's folder; created if it does not exist."),
+    host: str = typer.Option("127.0.0.1", help="Address to listen on."),
+    port: int = typer.Option(
+        8000, help="Port to listen on; 0 chooses a free one.", min=0, max=65535
+    ),
     token_file: Path | None = typer.Option(
         None,
         help="Lines 'read TOKEN', 'follow TOKEN' or 'write TOKEN'; needed to listen beyond this "
@@ -138,86 +140,82 @@ def serve_command(
     topology: str | None = typer.Option(
         None, help="f_topo if the folder is new (default: the head's own)."
     ),
-    hops: int | None = typer.Option(None, help="L, if the folder is new (default: 2)."),
+    hops: int | None = typer.Option(None, help="L if the folder is new (default: 2)."),
     head: str | None = typer.Option(None, help="Head if the folder is new (default: auto)."),
     settings: list[str] = typer.Option(
-        [], "--set", metavar="KEY=VALUE", help="If the folder is new, such as head.width=2048."
+        [],
+        "--set",
+        metavar="KEY=VALUE",
+        help="Settings if the folder is new, such as head.width=2048.",
     ),
     plugins: Plugins = [],
-    body_limit: str = typer.Option("32MB", help="The largest request body."),
+    body_limit: str = typer.Option("32MB", help="Largest request body."),
     json_limit: str = typer.Option(
-        "1MB", help="The largest body of JSON: while one is read nobody else is answered."
+        "1MB", help="Largest JSON body; parsing one delays all other requests."
     ),
-    rate: float = typer.Option(10_000.0, help="Requests per second, per token or address."),
-    timeout: float = typer.Option(30.0, help="Seconds a request may take."),
-    delta_classes: int = typer.Option(1_000, help="New classes that one change may bring.", min=1),
+    rate: float = typer.Option(10_000.0, help="Most requests per second, per token or address."),
+    timeout: float = typer.Option(30.0, help="Most seconds per request."),
+    delta_classes: int = typer.Option(1_000, help="Most new classes in one change.", min=1),
     delta_memory: str | None = typer.Option(
         None,
-        help="Memory that learning one change may take, such as 2GB (default: half of what is "
-        "free).",
+        help="Most memory to learn one change, such as 2GB (default: half of the free memory).",
     ),
     key_age: float = typer.Option(
-        7.0, help="Days for which the key of a delta is known, at least.", min=0
+        7.0, help="Fewest days that the key of a delta is remembered.", min=0
     ),
     replay_seconds: float = typer.Option(
         10.0,
-        help="Seconds of learning after which a snapshot is taken: a restart repeats them.",
+        help="Seconds of learning between snapshots; a restart repeats at most these.",
         min=0,
     ),
-    threads: int = typer.Option(
-        1, help="Threads for learning; other cores answer requests.", min=1
-    ),
+    threads: int = typer.Option(1, help="Threads for learning; other cores serve requests.", min=1),
     memory_limit: str | None = typer.Option(
-        None, help="The most memory to hold, such as 2GB (default: all that it takes)."
+        None, help="Most memory to use, such as 2GB (default: no limit)."
     ),
     scratch: Path | None = typer.Option(
-        None, help="Folder for what does not stay in memory (default: the system's temporary one)."
+        None, help="Folder for data beyond memory (default: the system's temporary folder)."
     ),
     read_only: bool = typer.Option(
         False,
         "--read-only",
-        help="Answer beside the process that writes to the folder, and follow what it writes.",
+        help="Serve reads while another process writes to the folder, and follow its changes.",
     ),
-    log_format: str = typer.Option("text", help="Lines of the log: text or json."),
-    access_log: bool = typer.Option(
-        False, "--access-log", help="Write a line to the log for every request."
-    ),
+    log_format: str = typer.Option("text", help="Log format: text or json."),
+    access_log: bool = typer.Option(False, "--access-log", help="Log every request."),
     config: Path | None = typer.Option(
         None,
         metavar="FILE",
         is_eager=True,
         callback=use_file,
-        help="TOML with options by their names; what is typed wins (default: none).",
+        help="TOML file of options by name; the command line takes precedence (default: none).",
     ),
     check_config: bool = typer.Option(
-        False, "--check-config", help="Say which options would be used, and stop."
+        False, "--check-config", help="Print the options that would be used, and exit."
     ),
     tls_cert: Path | None = typer.Option(
-        None, help="PEM file of a certificate: the service is https (default: http)."
+        None, help="PEM file of a certificate, to serve https (default: http)."
     ),
     tls_key: Path | None = typer.Option(
-        None, help="PEM file of the certificate's key, for its owner alone (default: none)."
+        None, help="PEM file of the certificate's key, readable by its owner only (default: none)."
     ),
     tls_key_password_file: Path | None = typer.Option(
-        None, help="File with the key's password (default: it has none)."
+        None, help="File with the key's password (default: no password)."
     ),
     proxies: list[str] = typer.Option(
         [],
         "--proxy",
         metavar="ADDRESS",
-        help="Address or network of a proxy, whose X-Forwarded-For is believed (default: none).",
+        help="Address or network of a proxy whose X-Forwarded-For is trusted (default: none).",
     ),
-    connections: int = typer.Option(1_000, help="Connections at once.", min=1),
-    header_timeout: float = typer.Option(10.0, help="Seconds for the head of a request."),
-    idle_timeout: float = typer.Option(
-        15.0, help="Seconds that a connection is kept for another request."
-    ),
-    held_limit: str = typer.Option("256MB", help="Bodies of all requests at once."),
+    connections: int = typer.Option(1_000, help="Most open connections.", min=1),
+    header_timeout: float = typer.Option(10.0, help="Most seconds to receive a request's headers."),
+    idle_timeout: float = typer.Option(15.0, help="Seconds before an idle connection is closed."),
+    held_limit: str = typer.Option("256MB", help="Most memory for all request bodies together."),
 ) -> None:
     """Serve a learner over HTTP until SIGTERM or Ctrl-C.
 
-    Every acknowledged change is on disk. A page at / shows what the learner knows. Without a
-    token file only this machine may read and write.
+    Every acknowledged change is on disk. A page at / shows the learner's state. Without a token
+    file only this machine may read and write.
     """
     for package in ("fastapi", "uvicorn", "prometheus_client"):
         require(package, extra="serve", why="serving")
@@ -236,7 +234,7 @@ def serve_command(
 
     outlive_hang_ups()
     check_choice("log format", log_format, FORMATS)
-    # Read by numpy when it is loaded: predictions of a node are too small to be shared by threads.
+    # Read by numpy when it is loaded: one node's prediction is too small to split over threads.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", str(threads))
     check_address(host, has_tokens=token_file is not None)
     tokens = None if token_file is None else read_tokens(token_file)
@@ -245,7 +243,7 @@ def serve_command(
     given = _given(topology, hops, head, parse_settings(settings))
     if read_only and given:
         raise ConfigurationError(
-            f"with --read-only the learner is as it was made: leave out {next(iter(given))}"
+            f"--read-only cannot change the learner: leave out {next(iter(given))}"
         )
     limits = Limits(
         body=parse_size(body_limit),
@@ -264,9 +262,9 @@ def serve_command(
     bound = bind(host, port)
 
     def application(progress: Progress) -> Application:
-        """Open the folder, and return what answers from it: in a thread, which says how far it is.
+        """Open the folder and return the application; runs in a thread that reports its progress.
 
-        What is slow to load is loaded here, too.
+        Slow imports are made here, too.
         """
         with spinner("loading torch"):
             import torch
@@ -277,7 +275,7 @@ def serve_command(
 
             torch.set_num_threads(threads)
             load_plugins(plugins)
-        folder = LearnerFolder.of(
+        folder = LearnerFolder.open(
             path,
             given,
             readonly=read_only,
@@ -302,7 +300,7 @@ def serve_command(
 def _given(
     topology: str | None, hops: int | None, head: str | None, settings: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the parameters of the learner that were typed."""
+    """Return the learner's parameters that were given."""
     parts: dict[str, dict[str, Any]] = {
         "topology": {"name": topology, "hops": hops},
         "head": {"name": head},
@@ -316,13 +314,13 @@ def _given(
 
 
 def _ended(starting: Starting) -> None:
-    """Tell how a service ended that is told to stop: raise where there was nothing to serve."""
+    """Exit after a service was stopped; raise if it could not start."""
     if starting.failed is not None:
         raise starting.failed
     if starting.abandoned:
-        # A thread is still at work, and the interpreter would wait for what it holds. The folder
-        # is as after a crash: everything acknowledged is in its journal.
+        # A thread is still running, and the interpreter would wait for it. The folder is left as
+        # after a crash: every acknowledged change is in its journal.
         logging.shutdown()
         os._exit(0)
-    if starting.state.failed.is_set():  # the log has said why
+    if starting.state.failed.is_set():  # the log has the reason
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""``evergraph backup``, ``restore``, ``check`` and ``compact``: keeping a learner's folder well."""
+"""``evergraph backup``, ``restore``, ``check`` and ``compact``: upkeep of a learner's folder."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ if TYPE_CHECKING:
     from evergraph.online.folder.backup import BackedUp
     from evergraph.online.folder.journal_rows import SetAside
 
-FOUND = 1  # the exit code where something was found; 2 is that of what cannot be read at all
+FOUND = 1  # exit code if there are findings; 2 means that no learner could be read
 ASIDE_COLUMNS = ("delta", "key", "bytes", "set aside", "why")
 
 
 def check_command(
     folder: Path = typer.Argument(..., help="A learner's folder."),
-    quick: bool = typer.Option(False, "--quick", help="Verify checksums alone, recompute nothing."),
+    quick: bool = typer.Option(False, "--quick", help="Only verify checksums; recompute nothing."),
     skipped: list[int] = typer.Option(
         [],
         "--skip",
         metavar="N",
-        help="Leave delta N out, where nobody writes to the folder; may be given more than once "
+        help="Leave out delta N while no process writes to the folder; may be repeated "
         "(default: none, check the folder).",
         min=1,
     ),
     why: str | None = typer.Option(
-        None, help="The reason, which is kept with the delta (default: none; needed with --skip)."
+        None, help="The reason for --skip, stored with the delta (default: none)."
     ),
     plugins: options.Plugins = [],
     as_json: options.AsJson = False,
 ) -> None:
-    """Verify every checksum of a folder, and recompute its learner's statistics.
+    """Verify every checksum and recompute the learner's statistics.
 
-    Prints a line for each finding, and deltas that were set aside. Exit code 0: no finding; 1:
-    some; 2: no learner can be read there. Nothing is changed, and the learner may go on. It takes
-    about as long as learning everything, and twice the memory.
+    Prints one line per finding, and the deltas that were set aside. Exit code 0: no findings; 1:
+    findings; 2: no learner can be read. Nothing is changed, and the learner may stay in use. This
+    takes about as long as learning everything, and twice the memory.
 
-    With --skip the learner is made as if a delta had brought nothing; its bytes are kept. What came
-    after is tried first, and where that fails without it, nothing is changed.
+    With --skip the learner is rebuilt as if the delta were empty; its bytes are kept. The later
+    deltas are tried first: if they fail without it, nothing is changed.
     """
     if skipped and why is None:
-        raise ConfigurationError("--skip needs --why, the reason, which is kept with the delta")
+        raise ConfigurationError("--skip needs --why, the reason, which is stored with the delta")
     if why is not None and not skipped:
         raise ConfigurationError(f"--why {why!r} needs --skip, the number of a delta")
     load_plugins(plugins)
@@ -75,7 +75,7 @@ def check_command(
         for each in found:
             say(f"{each.file}: {each.what}")
         if not found:
-            say(f"{folder} is sound")
+            say(f"{folder}: no findings")
         _print(aside)
     if found:
         raise typer.Exit(FOUND)
@@ -98,9 +98,9 @@ def backup_command(
     ca: options.CA = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Copy a learner while it goes on learning; the copy is there whole, or not at all.
+    """Copy a learner while it stays in use.
 
-    evergraph restore makes a folder of it again.
+    The copy appears only when it is complete. evergraph restore turns it into a folder again.
     """
     with spinner("loading torch"):
         from evergraph.online.folder.backup import backup
@@ -126,13 +126,14 @@ def _print_copied(done: BackedUp, to: Path, as_json: bool) -> None:
 
 def restore_command(
     source: Path = typer.Argument(..., help="What evergraph backup wrote: a folder, or a .tar."),
-    to: Path = typer.Argument(..., help="The folder to make; not there yet, or empty."),
+    to: Path = typer.Argument(..., help="The folder to create; it must not exist or be empty."),
     plugins: options.Plugins = [],
     as_json: options.AsJson = False,
 ) -> None:
-    """Make a learner's folder of a backup, once all of it was found whole.
+    """Restore a learner's folder from a backup.
 
-    The learner is opened once to prove it, which applies the deltas after the snapshot.
+    The whole backup is verified first. The learner is opened once as a test, which applies the
+    deltas after the snapshot.
     """
     load_plugins(plugins)
     with spinner("loading torch"):
@@ -145,28 +146,28 @@ def restore_command(
 def compact_command(
     target: options.LearnerTarget,
     now: bool = typer.Option(
-        False, "--now", help="Keep only the current state: erase history, and what was forgotten."
+        False, "--now", help="Keep only the current state; erase history and forgotten nodes."
     ),
     keys: bool = typer.Option(
-        False, "--keys", help="With --now: drop the keys of deltas; one sent again counts as new."
+        False, "--keys", help="With --now: drop delta keys; a delta sent again counts as new."
     ),
     names: bool = typer.Option(
-        False, "--names", help="With --now: replace names of classes that no node has any more."
+        False, "--names", help="With --now: replace the names of classes without nodes."
     ),
     token_file: options.TokenFile = None,
     ca: options.CA = None,
     plugins: options.Plugins = [],
     as_json: options.AsJson = False,
 ) -> None:
-    """Snapshot a learner, and trim its journal to what a recovery needs.
+    """Snapshot the learner and trim its journal.
 
-    With --now nothing is left that is older than the snapshot. A forgotten node's part in the
-    medians, scales and word counts of the first table stays, and hashes of its categories: see
-    "What is left of a forgotten node" in docs/online-durability.md. Give it again after an error:
-    it does what is left to do.
+    With --now nothing older than the snapshot is left. A forgotten node's contribution to the
+    medians, scales and word counts of the first table remains, and so do hashes of its categories:
+    see "What is left of a forgotten node" in docs/live-in-depth.md. After an error, run the same
+    command again to finish.
     """
     if (keys or names) and not now:
-        raise ConfigurationError(f"--{'keys' if keys else 'names'} goes with --now only")
+        raise ConfigurationError(f"--{'keys' if keys else 'names'} needs --now")
     load_plugins(plugins)
     with (
         spinner("compacting"),
@@ -177,5 +178,5 @@ def compact_command(
         print_json(done)
         return
     before, after = (f"{done[name] / 1e6:,.1f} MB" for name in ("bytes_before", "bytes_after"))
-    gone = f", {done['places']:,} places of forgotten nodes are gone" if done["places"] else ""
+    gone = f", {done['places']:,} positions of forgotten nodes removed" if done["places"] else ""
     say(f"snapshot {done['seq']}: {before} before, {after} now{gone}")

@@ -1,4 +1,4 @@
-"""Heads that are solved for, not trained: from sums over nodes, in batches and live alike."""
+"""Heads solved in closed form from sums over nodes, for batch and live learning."""
 
 from evergraph.closed_form.codes import ClassCodes
 from evergraph.closed_form.landmarks import LandmarkFeatures

@@ -1,4 +1,4 @@
-"""What neighbours are labelled, as a vector of fixed width."""
+"""The labels of neighbours as a vector of fixed width."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from evergraph.graphs import Graph, Smoother, smoother, walk
 from evergraph.topology.base import TopologyEncoder
 from evergraph.topology.rowwise import unit_rows
 
-FURTHEST = 2  # hops from which a node's own label can be taken out exactly
-# What is left of a node's own code, as a share of it, where rounding alone has left it.
+FURTHEST = 2  # hops from which a node's own label can be removed exactly
+# The largest share of a node's own code that rounding can leave.
 ROUNDING = 1e-5
 
 
 class ClassCodes(TopologyEncoder):
-    """E = [N C, N² C - diag(N²) C]: the classes of neighbours and of their neighbours.
+    """Encodes the classes of neighbours and their neighbours: E = [N C, N² C - diag(N²) C].
 
-    Row v of C is the code of v's class, a random vector of length 1, where the graph shows v's
-    label, and 0 elsewhere. N = D^-1/2 A D^-1/2, A with the weights of edges, has no self-loops, so
-    one hop does not see a node's own label, and from two hops it is taken out: an embedding does
+    Row v of C is the code of v's class, a random vector of length 1, if the graph shows v's label,
+    and 0 otherwise. N = D^-1/2 A D^-1/2, where A holds the edge weights, has no self-loops, so
+    one hop does not include a node's own label, and it is removed from two hops: an embedding does
     not depend on it. The code of a class depends on the seed and the class alone: new classes
-    change nothing that is there, and the width stays the same whatever their number.
+    leave existing codes unchanged, and the width does not depend on their number.
 
-    dims = hops x width. The features of nodes are not looked at.
+    dims = hops x width. Node features are not read.
 
     Args:
         hops: 1 or 2.
-        width: of a code. Codes of two classes have an inner product of about 1/√width.
-        seed: of the codes.
+        width: width of a code. Codes of two classes have an inner product of about 1/√width.
+        seed: seed of the codes.
 
     >>> path = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), features=torch.zeros(3, 1),
     ...                         labels=torch.tensor([0, 1, -1]), undirected=True)
     >>> codes = ClassCodes(width=4)
     >>> near, far = codes.encode(path).split(4, dim=1)
-    >>> torch.allclose(near[2], class_codes([1], width=4)[0] / 2**0.5)  # its neighbour is a 1
+    >>> torch.allclose(near[2], class_codes([1], width=4)[0] / 2**0.5)  # its neighbour has class 1
     True
-    >>> torch.allclose(far[2], class_codes([0], width=4)[0] / 2)  # and that one's, a 0
+    >>> torch.allclose(far[2], class_codes([0], width=4)[0] / 2)  # and that one's neighbour class 0
     True
     """
 
@@ -56,24 +56,24 @@ class ClassCodes(TopologyEncoder):
         check_integer("seed", seed, least=0)
         if not 1 <= hops <= FURTHEST:
             raise ConfigurationError(
-                f"hops must be 1 or {FURTHEST} for class-codes, from which a node's own label can "
-                f"be taken out exactly, not {hops}"
+                f"hops must be 1 or {FURTHEST} for class-codes, so that a node's own label can be "
+                f"removed exactly, not {hops}"
             )
         self.width = width
         self.seed = seed
 
     @property
     def parts(self) -> int:
-        """A column for every hop."""
+        """One part per hop."""
         return self.hops
 
     @property
     def arrays(self) -> int:
-        """Codes, hops, and the hops once more side by side."""
+        """Codes, hops, and the concatenated hops."""
         return 2 * self.hops + 2
 
     def inputs(self, graph: Graph) -> Graph:
-        """Return the graph with the codes of the labels it shows as features."""
+        """Return the graph with the codes of its shown labels as features."""
         shown, places = graph.labels.cpu().unique(return_inverse=True)
         table = class_codes(shown.tolist(), width=self.width, seed=self.seed)
         table[shown < 0] = 0.0
@@ -84,13 +84,13 @@ class ClassCodes(TopologyEncoder):
         return torch.cat([near, *(without_own(step, graph) for step in far)], dim=1)
 
     def scaled(self, rows: Tensor, *, together: bool = False) -> Tensor:
-        """Return embeddings divided by their lengths, hop by hop."""
+        """Return embeddings scaled to unit length, hop by hop."""
         hops = rows.tensor_split(self.hops, dim=1)
         return torch.cat([unit_rows(hop.contiguous(), together=together) for hop in hops], dim=1)
 
 
 def class_codes(classes: Iterable[int | str], *, width: int, seed: int = 0) -> Tensor:
-    """Return a random vector of length 1 for each class, by its name.  -> float32 [classes, width]
+    """Return a random vector of length 1 for each class name.  -> float32 [classes, width]
 
     >>> class_codes(["a"], width=3).equal(class_codes(["b", "a"], width=3)[1:])
     True
@@ -102,10 +102,10 @@ def class_codes(classes: Iterable[int | str], *, width: int, seed: int = 0) -> T
 
 
 def without_own(far: Tensor, graph: Graph) -> Tensor:
-    """Return N² C - diag(N²) C, exactly 0 where a node meets no other label two hops away.
+    """Return N² C - diag(N²) C, exactly 0 for a node with no other label two hops away.
 
-    What rounding leaves there is the node's own code, and would be as long as any other once it is
-    scaled to unit length. far: N² C, with C the features of ``graph``.  -> [nodes, dims]
+    Rounding leaves a little of the node's own code there, which would become as long as any other
+    once it is scaled to unit length. far: N² C, with C the features of ``graph``.  -> [nodes, dims]
     """
     codes = graph.features
     rest = far - own_share(graph).to(codes.device)[:, None] * codes
@@ -115,12 +115,12 @@ def without_own(far: Tensor, graph: Graph) -> Tensor:
 def meets_others(graph: Graph) -> Tensor:
     """Return whether a walk of two steps leads to another node with a code.  -> bool [nodes]
 
-    Walks are counted, so in whole numbers: no rounding below 2^24 of them. A node that gathers from
-    nobody has the weight 0 in N, and nobody meets it.
+    Walks are counted in whole numbers, which are exact below 2^24. A node without neighbours has
+    weight 0 in N and is never reached.
 
     >>> path = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), features=torch.eye(3)[:, :1],
     ...                         labels=torch.zeros(3, dtype=torch.long), undirected=True)
-    >>> meets_others(path)  # the first has a code: the last finds it, itself it does not count
+    >>> meets_others(path)  # only the first has a code: the last reaches it
     tensor([False, False,  True])
     """
     coded = (graph.features != 0).any(1).to(graph.device)
@@ -132,7 +132,7 @@ def meets_others(graph: Graph) -> Tensor:
 
 
 def _walks_home(graph: Graph) -> Tensor:
-    """Return how many walks of two steps lead a node back to itself.  float32 [nodes]"""
+    """Return the number of two-step walks from a node back to itself.  float32 [nodes]"""
     if graph.undirected:
         return graph.degrees.float()
     plain = replace(graph, weights=None).to("cpu")
@@ -142,8 +142,8 @@ def _walks_home(graph: Graph) -> Tensor:
 def others_alone(far: Tensor, shares: Tensor, codes: Tensor) -> Tensor:
     """Return two hops of the codes without each node's own: N² C - diag(N²) C.
 
-    Where nothing but a node's own code comes back to it, rounding would leave a last digit of it,
-    which scaling to unit length would make a whole label again: there it is 0.
+    If only a node's own code returns to it, rounding would leave a last digit, which scaling to
+    unit length would turn into a whole label again: there the result is 0.
 
     far: N² C, [n, width]; shares: the diagonal of N², [n]; codes: C, [n, width]
 
@@ -159,13 +159,13 @@ def others_alone(far: Tensor, shares: Tensor, codes: Tensor) -> Tensor:
 
 
 def own_share(graph: Graph) -> Tensor:
-    """Return the diagonal of N²: how much of itself a node finds two hops away.  -> [nodes]
+    """Return the diagonal of N²: each node's own share two hops away.  -> [nodes]
 
-    (N²)_vv = Σ_u N_vu N_uv, over the neighbours u that v gathers from and that gather from v.
+    (N²)_vv = Σ_u N_vu N_uv, over the neighbours u with edges in both directions.
 
     >>> star = Graph.from_edges(torch.tensor([[0, 0], [1, 2]]), features=torch.zeros(3, 1),
     ...                         labels=torch.zeros(3, dtype=torch.long), undirected=True)
-    >>> own_share(star)  # of the middle 1/2 + 1/2 of each leaf 1/2
+    >>> own_share(star)  # 1/2 + 1/2 for the middle, 1/2 for each leaf
     tensor([1.0000, 0.5000, 0.5000])
     """
     if graph.weights is not None or not graph.undirected:  # N need not be symmetric

@@ -1,4 +1,4 @@
-"""Statistics of many nodes, counted by several workers and put together."""
+"""Statistics of many nodes, counted by several workers and merged."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from evergraph.nn.random_features import FeatureMap
 
 Statistics = ClassStatistics | TargetStatistics
 Counted = TypeVar("Counted", bound=Statistics)
-# Nodes that one worker counts at a time. It is the same for any number of workers, and so are
-# the sums. At a width of 4,096 they are seconds of work for 34 MB of statistics.
+# Nodes counted per block. The size does not depend on the number of workers, so the sums do not
+# either. At a width of 4,096 a block is seconds of work for 34 MB of statistics.
 BLOCK_ROWS = 1 << 15
 
 
@@ -30,13 +30,13 @@ def with_counted(
     expand: FeatureMap,
     resources: Resources,
 ) -> Counted:
-    """Return statistics with more nodes counted in; those given may be changed.
+    """Return statistics with more nodes added; those given may be changed.
 
     G = Σ_b G_b over blocks b of nodes, and likewise the sums: a worker expands a block's embeddings
     and returns its statistics, which are merged in the order of the blocks. So the result is the
-    same to the last bit for any number of workers, one process too, if each has as many threads.
-    One block, embeddings on a GPU, statistics in float64, or targets in place of classes: they are
-    counted here.
+    same to the last bit for any number of workers, including none, if each has as many threads.
+    A single block, embeddings on a GPU, statistics in float64, and targets instead of classes are
+    counted in this process.
 
     embeddings: [n, dims]; labels: int64 [n], or targets [n, targets]; weights: positive [n].
     """
@@ -84,9 +84,9 @@ def count_views(
     resources: Resources,
     sign: int = 1,
 ) -> list[ClassStatistics]:
-    """Return statistics of every view with more nodes counted in, or out; see ``with_counted``.
+    """Return statistics of every view with more nodes added or removed; see ``with_counted``.
 
-    Every node is projected once for all views. sign: -1 counts out.
+    Every node is projected once for all views. sign: -1 removes.
     """
     blocks = [(start, start + BLOCK_ROWS) for start in range(0, len(labels), BLOCK_ROWS)]
     plain = rows.hops.device.type == "cpu" and not any(each.precise for each in statistics)
@@ -114,7 +114,7 @@ def count_views_block(
     expand: ViewMap,
     sign: int,
 ) -> list[dict[str, Tensor]]:
-    """Return the states of the statistics of some nodes, a view each; a pure function."""
+    """Return the state of each view's statistics for some nodes; a pure function."""
     some = slice(*part)
     counted = [ClassStatistics(expand.width) for _ in expand.views]
     _count_views(counted, rows[some], labels[some], weights[some], expand, sign)
@@ -139,5 +139,5 @@ def _count_views(
 
 
 def _features(embeddings: Tensor, expand: FeatureMap, width: int) -> Iterator[Tensor]:
-    """Yield features of a block of embeddings at a time: all at once may not fit in memory."""
+    """Yield features one block of embeddings at a time, since all may not fit in memory."""
     return (expand(rows)[:, :width] for rows in expand.blocks(embeddings))

@@ -1,4 +1,4 @@
-"""Several heads' scores mixed into one, as held-back nodes tell, and who these are."""
+"""Weights that fuse the scores of several heads, fitted on probes, and the choice of the probes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from torch import Tensor
 
 from evergraph.closed_form.views import ViewRows
 
-# Of one view alone where nothing tells: scores of a least-squares head lie between 0 and 1.
+# Sharpness of a single view without probes: scores of a least-squares head lie between 0 and 1.
 SHARPNESS = 10.0
-# How much a weight is drawn to its share of ``SHARPNESS``, over how many held-back nodes there are:
-# with few of them their voice is faint.
+# How strongly a weight is drawn to its share of ``SHARPNESS``, divided by the number of probes:
+# a few probes have little influence.
 PRIOR = 0.02
 STEPS = 50
 TOLERANCE = 1e-9
-BLOCK_VALUES = 1 << 20  # scores looked at a time: what is made of them is as large again
+BLOCK_VALUES = 1 << 20  # scores processed at a time; temporaries take as much again
 
 
 def fused_weights(
@@ -25,19 +25,20 @@ def fused_weights(
     near: Tensor | None = None,
     balanced: bool = True,
 ) -> Tensor:
-    """Return the weights a ≥ 0 of heads whose mixture explains held-back nodes best.
+    """Return the weights a ≥ 0 of the heads whose mixture has the least loss on held-back nodes.
 
     a = argmin Σ_c 1/n_c Σ_{i∈c} -log softmax(Σ_v a_v s_v(i))_c / C + (PRIOR/2n) ‖a - a_0‖²
 
-    with s_v the scores of head v, n_c the held-back nodes of class c, n of all, C of how many
-    classes. Every class counts alike. Σ_v a_v is the sharpness of the mixture, a / Σ a its shares:
-    both in one. The function is convex, so there is one answer, whatever the order of nodes, heads
-    and classes; it is found by Newton's method with projection. a_0 = ``SHARPNESS`` / heads.
+    with s_v the scores of head v, n_c the number of held-back nodes of class c, n of all, and C the
+    number of classes. All classes have equal weight. Σ_v a_v is the sharpness of the mixture and
+    a / Σ a are its shares. The function is convex, so the solution does not depend on the order of
+    nodes, heads and classes; it is found by Newton's method with projection.
+    a_0 = ``SHARPNESS`` / heads.
 
-    scores: [n, classes, heads]; labels: int64 [n]; allowed: which classes a node may be given, bool
-    [n, classes], or [1, classes] where it is the same for all, all unless given; near: weights to
-    look from first, such as those of yesterday, which saves steps; balanced: whether every class
-    counts alike, or every node; -> float64 [heads]
+    scores: [n, classes, heads]; labels: int64 [n]; allowed: the classes allowed for a node, bool
+    [n, classes], or [1, classes] if the same for all; all by default; near: starting weights, such
+    as those of the last fit, which save steps; balanced: whether all classes have equal weight,
+    or all nodes; -> float64 [heads]
 
     >>> right = torch.tensor([[[1.], [0.]], [[0.], [1.]]])
     >>> both = torch.cat([right, 1 - right], dim=2)  # a head that is right, one that is wrong
@@ -66,7 +67,7 @@ def mixture_loss(
     allowed: Tensor | None = None,
     balanced: bool = True,
 ) -> float:
-    """Return what ``fused_weights`` minimises, at some weights: how badly a mixture explains nodes.
+    """Return the loss that ``fused_weights`` minimises, for some weights.
 
     >>> right = torch.tensor([[[1.], [0.]], [[0.], [1.]]])
     >>> round(mixture_loss(right, torch.tensor([0, 1]), torch.tensor([10.])), 4)  # log(1 + e^-10)
@@ -102,7 +103,7 @@ class _Problem:
         self.prior = PRIOR / len(labels)
 
     def loss(self, weights: Tensor) -> Tensor:
-        """Return what is minimised."""
+        """Return the function to minimise."""
         parts = [self._mixed(weights, rows).logsumexp(1) for rows in self.blocks]
         total = torch.cat(parts) - self.right @ weights
         pull = (weights - self.start).square().sum()
@@ -116,7 +117,7 @@ class _Problem:
         return mixed.masked_fill_(barred, -torch.inf)
 
     def step(self, weights: Tensor) -> Tensor:
-        """Return Newton's step among the weights that are not held at 0, halved until it helps."""
+        """Return Newton's step over the weights not fixed at 0, halved until the loss falls."""
         gradient, hessian = self._slope(weights)
         free = (weights > 0) | (gradient < 0)
         step = torch.zeros_like(weights)
@@ -142,16 +143,16 @@ class _Problem:
         gradient = self.shares @ (expected - self.right)
         spread -= (self.shares[:, None] * expected).t() @ expected
         eye = torch.eye(len(weights), dtype=spread.dtype, device=spread.device)
-        # A little more than the prior: two heads that say the same must not make it singular.
+        # A little more than the prior, so that two equal heads do not make it singular.
         ridge = self.prior + 1e-12 * spread.diagonal().mean()
         return gradient + self.prior * (weights - self.start), spread + ridge * eye
 
 
-MIX = (-7046029254386353131, -4658895280553007687, -7723592293110705685)  # of splitmix64
+MIX = (-7046029254386353131, -4658895280553007687, -7723592293110705685)  # constants of splitmix64
 
 
 def draw_order(ids: Tensor) -> Tensor:
-    """Return a number for each id that looks random and depends on nothing else.  int64 [n]
+    """Return a pseudo-random number for each id that depends on the id alone.  int64 [n]
 
     >>> draw_order(torch.tensor([3, 4])).equal(draw_order(torch.tensor([4, 3])).flip(0))
     True
@@ -163,20 +164,19 @@ def draw_order(ids: Tensor) -> Tensor:
 
 
 class Probes:
-    """Some validation nodes of every class, as views see them.
+    """Some validation nodes of every class, stored as rows of the views.
 
-    Which ones depends on their ids alone, so neither on the order in which they came nor on who
-    was kept before: of every class those that are first by ``draw_order``. Values are kept in
-    float16.
+    The choice depends on their ids alone, neither on their order of arrival nor on earlier
+    choices: in every class, the first by ``draw_order``. Values are kept in float16.
 
     Args:
-        per_class: how many at most.
+        per_class: maximum number per class.
 
     Attributes:
-        hops_, codes_, relations_, shape_: see ``ViewRows``; codes are zeros where none were seen,
-            relations and shape have no columns.  float16 [kept, dims]
+        hops_, codes_, relations_, shape_: see ``ViewRows``; codes are zeros if none were shown,
+            relations and shape then have no columns.  float16 [kept, dims]
         labels_: their classes.  int64 [kept]
-        nodes_: which nodes of the dataset they are.  int64 [kept]
+        nodes_: their ids in the dataset.  int64 [kept]
     """
 
     def __init__(self, per_class: int) -> None:
@@ -192,7 +192,7 @@ class Probes:
         return len(self.labels_)
 
     def keep(self, rows: ViewRows, *, labels: Tensor, nodes: Tensor) -> None:
-        """Consider nodes; of these and those kept before, the first of each class stay."""
+        """Consider nodes; the first of each class stay, among these and those kept before."""
         first = self._first(nodes.cpu(), labels.cpu())
         seen = rows.nodes if rows.nodes is not None else torch.arange(len(rows))
         taken = rows.of(seen[first.to(seen.device)]).taken(CPU)
@@ -220,7 +220,7 @@ class Probes:
             setattr(self, f"{name}_", getattr(self, f"{name}_")[first])
 
     def _first(self, nodes: Tensor, labels: Tensor) -> Tensor:
-        """Return the places of those who are first of each class, by class.  int64 [kept]"""
+        """Return the positions of the first nodes of each class, by class.  int64 [kept]"""
         order = draw_order(nodes).argsort()
         order = order[labels[order].argsort(stable=True)]
         counts = torch.bincount(labels)
@@ -229,30 +229,30 @@ class Probes:
         return order[rank < self.per_class]
 
     def first(self, per_class: int) -> Tensor:
-        """Return the places of so many of each class.  int64"""
+        """Return the positions of this many nodes of each class.  int64"""
         return Probes(per_class)._first(self.nodes_, self.labels_)
 
     def rows(self) -> ViewRows:
-        """Return what views see of them."""
+        """Return their view rows."""
         codes, relations, shape = (
             t if t.shape[1] else None for t in (self.codes_, self.relations_, self.shape_)
         )
         return ViewRows(self.hops_, codes, relations=relations, shape=shape)
 
     def drop(self, nodes: Tensor) -> None:
-        """Let some of them go."""
+        """Remove some of them."""
         stay = ~torch.isin(self.nodes_, nodes.cpu())
         for name in KEPT:
             setattr(self, f"{name}_", getattr(self, f"{name}_")[stay])
 
     def clear(self) -> None:
-        """Let all of them go."""
+        """Remove all of them."""
         fresh = Probes(self.per_class)
         for name in KEPT:
             setattr(self, f"{name}_", getattr(fresh, f"{name}_"))
 
     def copy_from(self, other: Probes, classes: Tensor | None = None) -> None:
-        """Consider those of another; ``classes``: what its classes are called here."""
+        """Consider those of another; ``classes`` maps its classes to the classes here."""
         labels = other.labels_ if classes is None else classes.cpu()[other.labels_]
         new = ~torch.isin(other.nodes_, self.nodes_)
         rows = other.rows().of(new.nonzero().flatten())
@@ -260,12 +260,12 @@ class Probes:
 
     @property
     def values(self) -> int:
-        """How many values are kept of them all."""
+        """Number of values kept."""
         return sum(part.numel() for part in (self.hops_, self.codes_, self.relations_, self.shape_))
 
     @property
     def nbytes(self) -> int:
-        """How many bytes are kept."""
+        """Number of bytes kept."""
         return sum(tensor.nbytes for tensor in self.state().values())
 
     def state(self) -> dict[str, Tensor]:
@@ -273,9 +273,9 @@ class Probes:
         return {name: getattr(self, f"{name}_") for name in KEPT}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take back what ``state`` returned."""
+        """Restore what ``state`` returned."""
         for name in KEPT:
-            if name in state:  # earlier versions knew neither relations nor shape
+            if name in state:  # earlier versions had neither relations nor shape
                 setattr(self, f"{name}_", state[name])
 
 

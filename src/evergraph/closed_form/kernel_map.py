@@ -1,4 +1,4 @@
-"""Kernel values to landmarks as they are, for sums that nodes and landmarks leave again."""
+"""Kernel values to landmarks without whitening, for sums from which landmarks can be removed."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from evergraph.closed_form.view_map import Parts, Product
 from evergraph.closed_form.views import View
 from evergraph.graphs.kernels.row_ranges import tiled_product
 
-# Of the mean of K's diagonal, what is added to it at least: of a handful of landmarks two may be
-# alike but for rounding, and what rounding has made of the difference must not be learned.
+# The least value added to K's diagonal, relative to its mean: two of a few landmarks may be equal
+# up to rounding, and the head must not fit the rounding error.
 LEAST = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
 class KernelMap(LandmarkMap):
-    """φ_v(x) = k_v(x, Z): a node's kernel values to the landmarks Z, not whitened.
+    """Kernel values of a node to the landmarks Z without whitening: φ_v(x) = k_v(x, Z).
 
-    Ridge regression on whitened features W = L⁻ᵀ with penalty λ‖V‖² is ridge regression on these
-    with penalty λ VᵀK(Z, Z)V (``penalty``): the same scores, half of what counting a node takes,
-    and a landmark is one row and column of every sum, which can be wiped (``without``).
+    Ridge regression on whitened features W = L⁻ᵀ with penalty λ‖V‖² equals ridge regression on
+    these with penalty λ VᵀK(Z, Z)V (``penalty``): the same scores at half the cost of counting a
+    node, and a landmark is one row and column of every sum, which can be zeroed (``without``).
 
     >>> one = KernelMap.of((View((0,)),), {0: torch.eye(2)})
     >>> one.features(View((0,)), one.projected({0: torch.tensor([[0., 2.]])})).round(decimals=3)
@@ -42,11 +42,11 @@ class KernelMap(LandmarkMap):
 
     @property
     def width(self) -> int:
-        """How many landmarks there are."""
+        """Number of landmarks."""
         return len(next(iter(self.landmarks.values())))
 
     def projected(self, parts: Parts, product: Product = tiled_product) -> Parts:
-        """Return inner products with every landmark, then the own one.  -> [n, landmarks + 1]"""
+        """Return inner products with every landmark, then the row's own.  -> [n, landmarks + 1]"""
         return {
             part: torch.cat([product(rows, self.landmarks[part].t()), _squares(rows)], 1)
             for part, rows in parts.items()
@@ -61,7 +61,7 @@ class KernelMap(LandmarkMap):
         return self.kernel(view, projected) @ weights.t()
 
     def penalty(self, view: View) -> Tensor:
-        """Return K(Z, Z) and a little on its diagonal; 1 there of landmarks that are wiped.
+        """Return K(Z, Z) plus a small diagonal; removed landmarks have 1 on the diagonal.
 
         -> float32 [landmarks, landmarks]
         """
@@ -72,9 +72,9 @@ class KernelMap(LandmarkMap):
         return found
 
     def without(self, places: Tensor) -> KernelMap:
-        """Return the map with zeros for some landmarks: every node's value to them is 0.
+        """Return the map with zeros for some landmarks, so that every node's value to them is 0.
 
-        The others keep their places, so the bits of what was counted on them stay.
+        The others keep their positions, so sums over them stay the same to the bit.
         """
 
         def wiped(rows: Tensor) -> Tensor:
@@ -90,8 +90,8 @@ class KernelMap(LandmarkMap):
     def slopes(self, view: View, projected: Parts, weights: Tensor, parts: Parts) -> Parts:
         """Return ∂(Wᵀφ_v)/∂x_b of one node and every part b.
 
-        ∂k(x, z)/∂x = ((π - t) z + sin t ‖z‖/‖x‖ x) / π. A kernel value grows as x does, so these
-        times x are the scores themselves (Euler).
+        ∂k(x, z)/∂x = ((π - t) z + sin t ‖z‖/‖x‖ x) / π. Kernel values are homogeneous in x, so
+        these times x are the scores themselves (Euler).
         """
         needed = self.needed(view)
         count = sum(self.units.get(part, 1) for part in needed)

@@ -20,6 +20,7 @@ from evergraph.closed_form.view_map import (
     ViewMap,
 )
 from evergraph.closed_form.views import CODE_HOPS, CODES, RELATIONS, View, ViewRows
+from evergraph.core.component import formerly
 from evergraph.graphs.csr import ROWS_AT_A_TIME
 from evergraph.graphs.kernels.row_ranges import tiled_product
 from evergraph.graphs.kernels.scaled_rows import RowType
@@ -30,36 +31,36 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 VIEWS = ("0|1|2|4|r+y", "0|s", "0", "4", "0|1|2|4|r", "2", "0+y", "0|1|2|4|r|s+y")
-"""What a node is, what is around it near and far, and labels nearby; the best pair comes first."""
-# Added to K's diagonal, as a share of its trace: landmarks that are nearly alike count as one.
+"""A node's own features, near and far neighbourhoods, and labels nearby; the best pair first."""
+# Added to K's diagonal, as a share of its trace, so that nearly equal landmarks count as one.
 JITTER = 1e-7
 PANEL = 256
-# How many landmarks there are: see docs/decisions/0082-landmarks.md.
+# Number of landmarks: see docs/decisions/0082.
 FEW, SHARE = 1024, 32
 
 
 @dataclass(frozen=True, eq=False)
 class LandmarkMap(ViewMap):
-    """φ_v(x) = W_vᵀ k_v(x, Z): a node's kernel values to the landmarks Z, whitened.
+    """Whitened kernel values of a node to the landmarks Z: φ_v(x) = W_vᵀ k_v(x, Z).
 
-    k(a, b) = ‖a‖‖b‖ (sin t + (π - t) cos t) / π with t the angle between a and b, which is what the
-    features of ``RandomMap`` estimate (Cho and Saul 2009); a view's vectors are its parts side by
-    side over the root of their number, so parts are multiplied once for all views. W = L⁻ᵀ with
-    L Lᵀ = K(Z, Z): inner products of features are then the kernel itself among landmarks, and its
+    k(a, b) = ‖a‖‖b‖ (sin t + (π - t) cos t) / π with t the angle between a and b, which the
+    features of ``RandomMap`` estimate (Cho and Saul 2009). A view's vectors are its concatenated
+    parts divided by the root of their number, so parts are multiplied once for all views. W = L⁻ᵀ
+    with L Lᵀ = K(Z, Z): inner products of features then equal the kernel among landmarks, and its
     Nyström approximation elsewhere (Williams and Seeger 2001).
 
     Attributes:
-        landmarks: Z, every part that there is.  float32 [landmarks, part dims] each
+        landmarks: Z, one entry per part.  float32 [landmarks, part dims] each
         whitening: W of every view.  float32 [landmarks, m] each
-        squares: of the lengths of Z's parts.  [landmarks] each
-        units: of how many vectors of unit length a part is, where of several.
-        columns: how much each column of a hop counts, see ``column_weights``; all alike where
-            None.  float32 [d] | None
+        squares: squared lengths of Z's parts.  [landmarks] each
+        units: number of unit vectors in a part, if more than one.
+        columns: weight of each column of a hop, see ``column_weights``; None for equal
+            weights.  float32 [d] | None
 
     >>> here = ViewRows(torch.eye(2), None)
     >>> one = LandmarkMap.on((View((0,)),), here, (0,))
     >>> features, = one(here)
-    >>> (features @ features.t()).round(decimals=3)  # k of the two, which are at right angles
+    >>> (features @ features.t()).round(decimals=3)  # k of two orthogonal vectors
     tensor([[1.0000, 0.3180],
             [0.3180, 1.0000]])
     """
@@ -81,7 +82,7 @@ class LandmarkMap(ViewMap):
         columns: Tensor | None = None,
         device: torch.device | str = "cpu",
     ) -> LandmarkMap:
-        """Return the map of some landmarks; hops: which ones ``rows`` have."""
+        """Return the map of some landmarks; hops: the hops that ``rows`` hold."""
         parts = rows.taken(torch.device(device)).parts(hops)
         columns = None if columns is None else columns.to(device)
         weighed = {part: _weighed(part, found, columns) for part, found in parts.items()}
@@ -93,32 +94,32 @@ class LandmarkMap(ViewMap):
 
     @property
     def width(self) -> int:
-        """How many features of a view."""
+        """Number of features per view."""
         return next(iter(self.whitening.values())).shape[1]
 
     @property
     def sizes(self) -> Mapping[int, int]:
-        """How wide each part is."""
+        """Width of each part."""
         return {part: rows.shape[1] for part, rows in self.landmarks.items()}
 
     @property
     def device(self) -> torch.device:
-        """Where landmarks are."""
+        """Device of the landmarks."""
         return next(iter(self.landmarks.values())).device
 
     @property
     def at_a_time(self) -> int:
-        """How many rows have features of a size that pays, and are not too wide themselves."""
+        """Number of rows processed at a time, limited by the width of features and rows."""
         values = 4 * (BLOCK_VALUES if self.device.type == "cpu" else GPU_BLOCK_VALUES)
         return min(super().at_a_time, max(values // sum(self.sizes.values()), 1))
 
     def narrowed(self, width: int) -> Self:
-        """Return the first features of every view: those on the first landmarks alone."""
+        """Return the first features of every view, which use the first landmarks only."""
         first = {view: matrix[:, :width] for view, matrix in self.whitening.items()}
         return replace(self, whitening=first)
 
     def projected(self, parts: Parts, product: Product = tiled_product) -> Parts:
-        """Return inner products with every landmark, then the own one.  -> [n, landmarks + 1]"""
+        """Return inner products with every landmark, then the row's own.  -> [n, landmarks + 1]"""
         found = {}
         for part, rows in parts.items():
             rows = _weighed(part, rows, self.columns)
@@ -136,7 +137,7 @@ class LandmarkMap(ViewMap):
         lengths = mine * theirs
         cosine = (total[:, :-1] / lengths.clamp_min(1e-12)).clamp_(-1.0, 1.0)
         angle = cosine.acos()
-        # sin t is the root of 1 - cos² t: one function less for every pair of nodes.
+        # sin t is the root of 1 - cos² t, which saves one function per pair of nodes.
         sine = (1 - cosine.square()).clamp_min_(0.0).sqrt_()
         values: Tensor = cosine.mul_(math.pi - angle).add_(sine).mul_(lengths).div_(math.pi)
         return values
@@ -144,7 +145,7 @@ class LandmarkMap(ViewMap):
     def features(self, view: View, projected: Parts) -> Tensor:
         """Return φ_v.  -> [n, m]"""
         kernel, whitening = self.kernel(view, projected), self.whitening[view]
-        # W has zeros below its diagonal: a panel of columns needs no landmark beyond its last.
+        # W is zero below its diagonal: a panel of columns needs no landmark beyond its last.
         panels = (
             tiled_product(kernel[:, : start + PANEL], part[: start + PANEL])
             for start, part in zip(
@@ -154,16 +155,16 @@ class LandmarkMap(ViewMap):
         return torch.cat([*panels], dim=1)
 
     def scores(self, view: View, projected: Parts, weights: Tensor) -> Tensor:
-        """Return φ_v Vᵀ without φ_v: W is multiplied with the head.
+        """Return φ_v Vᵀ without computing φ_v: W is multiplied with the head.
 
-        weights: V, [classes, m or more]; of what is beyond m there is no landmark
+        weights: V, [classes, m or more]; columns beyond m have no landmark
         """
         head = self.whitening[view] @ weights[:, : self.width].t()
         return tiled_product(self.kernel(view, projected), head)
 
 
 def _weighed(part: int, rows: Tensor, columns: Tensor | None) -> Tensor:
-    """Return a hop's rows, of unit length again, with some columns counting more than others."""
+    """Return a hop's rows with weighted columns, scaled to unit length again."""
     if columns is None or part < 0:
         return rows
     rows = rows * columns
@@ -171,16 +172,16 @@ def _weighed(part: int, rows: Tensor, columns: Tensor | None) -> Tensor:
 
 
 def column_weights(rows: ViewRows, labels: Tensor, *, dims: int) -> Tensor:
-    """Return how much each column of features should count.  -> float32 [dims], about 1
+    """Return the weight of each feature column.  -> float32 [dims], about 1
 
-    w = (b / mean b)^(1/4), with b the variance of a column's class means over its variance, every
-    class counting alike: what tells classes apart counts more. To the whole power (1, not 1/4)
-    wide features would be a few words.
+    w = (b / mean b)^(1/4), with b the variance of a column's class means over its variance, all
+    classes having equal weight: columns that separate classes count more. With exponent 1 instead
+    of 1/4, a few columns would dominate wide features.
 
-    rows: labelled nodes, of which the first hop that is kept counts; dims: how wide a hop is
+    rows: labelled nodes, of which the first stored hop is used; dims: width of a hop
 
     >>> rows = ViewRows(torch.tensor([[1., 0.], [1., 1.], [0., 0.], [0., 1.]]), None)
-    >>> column_weights(rows, torch.tensor([0, 0, 1, 1]), dims=2)  # the second tells nothing
+    >>> column_weights(rows, torch.tensor([0, 0, 1, 1]), dims=2)  # the second separates nothing
     tensor([1.1892, 0.0316])
     """
     if not len(labels):
@@ -204,9 +205,9 @@ def column_weights(rows: ViewRows, labels: Tensor, *, dims: int) -> Tensor:
 
 
 def _whitening(kernel: Tensor) -> Tensor:
-    """Return L⁻ᵀ with L Lᵀ = K and a little.  [landmarks, landmarks] -> float32, alike"""
+    """Return L⁻ᵀ with L Lᵀ = K plus a small diagonal.  [landmarks, landmarks] -> float32, same"""
     kernel = kernel.double()
-    # A view of which every landmark shows nothing has no kernel, and features of 0.
+    # If a view is empty for every landmark, its kernel is zero and so are its features.
     kernel.diagonal().add_(JITTER * (float(kernel.trace()) or 1.0))
     factor = torch.linalg.cholesky(kernel)
     eye = torch.eye(len(kernel), dtype=kernel.dtype, device=kernel.device)
@@ -215,11 +216,11 @@ def _whitening(kernel: Tensor) -> Tensor:
 
 
 class Landmarks(Probes):
-    """Training nodes that stand for all others: of each class as many, in all at most ``most``.
+    """Training nodes used as landmarks: equally many per class, at most ``most`` in all.
 
-    A class that has fewer leaves room for the rest. Which ones depends on ids and classes alone,
-    see ``Probes``. Up to ``FEW`` labelled nodes are all landmarks, which makes the kernel exact; of
-    more nodes one in ``SHARE`` is, and ``FEW`` at least.
+    Places that a small class leaves free go to the others. The choice depends on ids and classes
+    alone, see ``Probes``. Up to ``FEW`` labelled nodes are all landmarks, which makes the kernel
+    exact; of more nodes one in ``SHARE`` is, and at least ``FEW``.
 
     >>> few = Landmarks(4)
     >>> few.keep(ViewRows(torch.rand(9, 2), None), labels=torch.tensor([0] * 8 + [1]),
@@ -234,12 +235,12 @@ class Landmarks(Probes):
         self._total = most
 
     def keep(self, rows: ViewRows, *, labels: Tensor, nodes: Tensor) -> None:
-        """Consider all nodes that there are, as many as they allow for."""
+        """Consider all nodes, and set the number of landmarks from their number."""
         self._total = min(self.most, max(FEW, len(nodes) // SHARE))
         super().keep(rows, labels=labels, nodes=nodes)
 
     def fill(self, rows: ViewRows, *, labels: Tensor, nodes: Tensor) -> None:
-        """Take others in where there is room left, see ``certain``."""
+        """Add other nodes if there is room left, see ``certain``."""
         first = draw_order(nodes).argsort()[: max(self._total - len(self), 0)]
         assert rows.nodes is not None
         self._extend(
@@ -249,36 +250,37 @@ class Landmarks(Probes):
     def _first(self, nodes: Tensor, labels: Tensor) -> Tensor:
         counts, total = torch.bincount(labels), self._total
         least, most = 1, max(int(counts.max()), 1) if len(counts) else 1
-        while least < most:  # the largest quota by which no more than ``total`` are kept
+        while least < most:  # the largest quota that keeps no more than ``total``
             middle = (least + most + 1) // 2
             fits = int(counts.clamp_max(middle).sum()) <= total
             least, most = (middle, most) if fits else (least, middle - 1)
         self.per_class = least
         first = super()._first(nodes, labels)
-        # Not by class: the first few are then of all classes. Of more classes than there may be
-        # landmarks some have none.
+        # In random order, so that the first few include all classes. If there are more classes
+        # than landmarks, some classes have none.
         return first[draw_order(nodes[first]).argsort()[:total]]
 
 
 @backbones.register
 class LandmarkFeatures(ViewFeatures):
-    """s(x) = Σ_v W_v φ_v(x) with φ the kernel values to landmark nodes, see ``LandmarkMap``.
+    """Kernel values to landmark nodes with one linear head per view: s(x) = Σ_v W_v φ_v(x).
 
-    Method ``auto`` says which nodes are landmarks (``stand_on``) while the graph is at hand, so
-    that everything can be counted again when they change. For methods that name none, features are
-    random ones. What a hop gathers is not projected, however wide it is.
+    See ``LandmarkMap`` for φ. Method ``auto`` chooses the landmarks (``stand_on``) while the graph
+    is available, so that all nodes can be counted again when they change. For methods that choose
+    none, the features are random. Hops are not projected, however wide they are.
 
     Args:
-        views: see ``ViewFeatures``; ``s`` is how many neighbours a node has and how long its
-            features are.
-        width: how many landmarks there are at most, see ``Landmarks``.
-        code_width, dropout, storage, rows: see ``ViewFeatures``.
+        views: see ``ViewFeatures``; ``s`` is a node's number of neighbours and the length of its
+            features.
+        width: maximum number of landmarks, see ``Landmarks``.
+        code_width, dropout, storage, dtype: see ``ViewFeatures``.
     """
 
     name = "landmark-features"
     widest = None
     statistics_share = 0.4  # landmarks take as much again
 
+    @formerly(rows="dtype")
     def __init__(
         self,
         *,
@@ -287,7 +289,7 @@ class LandmarkFeatures(ViewFeatures):
         code_width: int = 64,
         dropout: float = 0.5,
         storage: Storage = "float16",
-        rows: RowType = "float32",
+        dtype: RowType = "float32",
     ) -> None:
         super().__init__(
             views=views,
@@ -295,21 +297,21 @@ class LandmarkFeatures(ViewFeatures):
             code_width=code_width,
             dropout=dropout,
             storage=storage,
-            rows=rows,
+            dtype=dtype,
         )
         self._map: LandmarkMap | None = None
         self.columns = torch.empty(0)
 
     @property
     def on_landmarks(self) -> bool:
-        """It is."""
+        """Always true."""
         return True
 
     def stand_on(self, rows: ViewRows, columns: Tensor) -> None:
-        """Take nodes as landmarks; of views with codes each must have some.
+        """Use nodes as landmarks; they need class codes if a view has codes.
 
-        columns: how much each column of a hop counts, see ``column_weights``; none: all alike.
-        Without any landmark, as when all nodes were forgotten, features are random ones.
+        columns: weight of each column of a hop, see ``column_weights``; none for equal weights.
+        Without any landmark, as when all nodes were forgotten, features are random.
         """
         self.columns = columns
         self._map = None if not len(rows) else LandmarkMap.on(
@@ -319,5 +321,5 @@ class LandmarkFeatures(ViewFeatures):
         )  # fmt: skip
 
     def expansion(self) -> ViewMap:
-        """Return φ of all views; random ones until landmarks are chosen."""
+        """Return φ of all views; random features until landmarks are chosen."""
         return super().expansion() if self._map is None else self._map

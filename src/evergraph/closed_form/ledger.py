@@ -1,4 +1,4 @@
-"""Which nodes have been learned, and how they counted."""
+"""A record of the learned nodes with their classes and weights."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ PARTS = ("train", "validation")
 
 
 @dataclass(frozen=True, eq=False)
-class Entries:
+class LedgerEntries:
     """Learned nodes.
 
     Attributes:
-        ids: which nodes of the dataset.  int64 [n]
+        ids: their ids in the dataset.  int64 [n]
         labels: their classes.  int64 [n]; or their targets.  float32 [n, targets]
-        weights: how much each counted.  float32 [n]
+        weights: their weights in the statistics.  float32 [n]
     """
 
     ids: Tensor
@@ -29,9 +29,9 @@ class Entries:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def take(self, rows: Tensor) -> Entries:
+    def take(self, rows: Tensor) -> LedgerEntries:
         """Return some of the entries."""
-        return Entries(self.ids[rows], self.labels[rows], self.weights[rows])
+        return LedgerEntries(self.ids[rows], self.labels[rows], self.weights[rows])
 
 
 def check_held(ids: Tensor, known_as: Tensor) -> None:
@@ -39,12 +39,12 @@ def check_held(ids: Tensor, known_as: Tensor) -> None:
     strangers = ids[~torch.isin(ids, known_as)]
     if len(strangers):
         raise ConfigurationError(
-            f"graph must hold the nodes to forget, but node {int(strangers[0])} is not there"
+            f"graph must hold the nodes to forget, but node {int(strangers[0])} is missing"
         )
 
 
 class LearnedNodes:
-    """The nodes behind statistics, so that single ones can be counted out again.
+    """The nodes behind statistics, recorded so that single ones can be removed again.
 
     >>> ledger = LearnedNodes()
     >>> ledger.enter(torch.tensor([7, 9]), torch.tensor([0, 1]), torch.ones(2), "train")
@@ -54,23 +54,23 @@ class LearnedNodes:
 
     def __init__(self) -> None:
         nothing = torch.empty(0, dtype=torch.int64)
-        self._parts = {part: Entries(nothing, nothing, torch.empty(0)) for part in PARTS}
+        self._parts = {part: LedgerEntries(nothing, nothing, torch.empty(0)) for part in PARTS}
 
-    def part(self, part: str) -> Entries:
+    def part(self, part: str) -> LedgerEntries:
         """Return the training or the validation nodes."""
         return self._parts[part]
 
     def enter(self, ids: Tensor, labels: Tensor, weights: Tensor, part: str) -> None:
-        """Write nodes down."""
+        """Add nodes."""
         old = self._parts[part]
-        self._parts[part] = Entries(
+        self._parts[part] = LedgerEntries(
             torch.cat([old.ids, ids.cpu()]),
             torch.cat([old.labels, labels.cpu()]),
             torch.cat([old.weights, weights.cpu().float()]),
         )
 
-    def strike(self, ids: Tensor) -> dict[str, Entries]:
-        """Strike nodes out; return those that were there."""
+    def strike(self, ids: Tensor) -> dict[str, LedgerEntries]:
+        """Remove nodes; return those that were recorded."""
         struck = {}
         for part, entries in self._parts.items():
             named = torch.isin(entries.ids, ids.cpu())
@@ -79,7 +79,7 @@ class LearnedNodes:
         return struck
 
     def copy_from(self, other: LearnedNodes, classes: Tensor | None = None) -> None:
-        """Write down all that another has; ``classes``: what its classes are called here."""
+        """Add all nodes of another record; ``classes`` maps its classes to the classes here."""
         for part in PARTS:
             theirs = other.part(part)
             labels = theirs.labels if classes is None else classes.cpu()[theirs.labels]
@@ -87,11 +87,11 @@ class LearnedNodes:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes it takes."""
+        """Number of bytes kept."""
         return sum(tensor.nbytes for tensor in self.state().values())
 
     def state(self) -> dict[str, Tensor]:
-        """Return everything written down, by name."""
+        """Return all entries, by name."""
         return {
             f"{part}.{name}": tensor
             for part, entries in self._parts.items()
@@ -100,8 +100,8 @@ class LearnedNodes:
         }
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take back what ``state`` returned."""
+        """Restore what ``state`` returned."""
         for part in PARTS:
             if f"{part}.ids" in state:
                 fields = (state[f"{part}.{name}"] for name in ("ids", "labels", "weights"))
-                self._parts[part] = Entries(*fields)
+                self._parts[part] = LedgerEntries(*fields)

@@ -1,4 +1,4 @@
-"""Heads of all views, solved for from their sums, and mixed as held-back nodes tell."""
+"""Heads of all views, solved from their sums and mixed with weights fitted on probes."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from evergraph.closed_form.views import ViewRows
 from evergraph.core.label_space import LabelSpace
 from evergraph.core.resources import Resources
 
-# With few labels the strongest are chosen, see docs/decisions/0082.
+# With few labels the largest are chosen, see docs/decisions/0082.
 LADDER = (100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
 # The regularisation is chosen on the first features alone: cheap at any width.
 CHOICE_WIDTH = 512
-# Scores of held-back nodes that are looked at together: nodes x classes x views.
+# Scores of probes processed together: nodes x classes x views.
 MOST_SCORES = 1 << 26
 FUSINGS = ("fitted", "shares", "equal")
 
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """What answers for a class: s = Σ_v a_v V_vᵀφ_v.
+    """Heads of all views and their weights: s = Σ_v a_v V_vᵀφ_v.
 
     Attributes:
         heads: V of every view.  float32 [m, classes] each
         weights: a of every view.  float64 [views]
-        bare: a of the views that need no class codes, to answer where no label is shown.  float64
-        error: how badly the mixture of all explains the probes; infinite where there is none.
+        bare: a of the views without class codes, used if no label is shown.  float64
+        error: loss of the whole mixture on the probes; infinite without probes.
     """
 
     heads: list[Tensor]
@@ -44,11 +44,11 @@ class Mixture:
     error: float
 
     def side_by_side(self, width: int) -> Tensor:
-        """Return a_v V_v of all views.  -> [classes, views x width]"""
+        """Return a_v V_v of all views, concatenated.  -> [classes, views x width]"""
         return _side_by_side(self.heads, self.weights, width)
 
     def bare_side_by_side(self, views: Sequence[int], width: int) -> Tensor:
-        """Return a_v V_v of the views that need no class codes.  views: which ones these are"""
+        """Return a_v V_v of the views without class codes.  views: their indices"""
         return _side_by_side([self.heads[view] for view in views], self.bare, width)
 
 
@@ -60,14 +60,14 @@ def _side_by_side(heads: Sequence[Tensor], weights: Tensor, width: int) -> Tenso
 
 @dataclass(frozen=True, eq=False)
 class Mixing:
-    """How heads are solved for and mixed; a function of sums and probes alone.
+    """Solves and mixes heads; a function of sums and probes alone.
 
     Attributes:
         expand: φ of every view.
-        space: which classes a node may be given.
-        balanced: whether every class counts alike, or every node.
+        space: the classes allowed for a node.
+        balanced: whether all classes have equal weight, or all nodes.
         fusing: one of ``FUSINGS``, see ``Auto``.
-        resources: who counts.
+        resources: the workers that count.
     """
 
     expand: ViewMap
@@ -79,14 +79,14 @@ class Mixing:
     def __call__(
         self, statistics: Sequence[ClassStatistics], probes: Probes, rows: ViewRows
     ) -> Mixture:
-        """Return the mixture.  rows: what views see of the probes, with class codes"""
+        """Return the mixture.  rows: view rows of the probes, with class codes"""
         pairs = zip(statistics, self.strengths(statistics, probes, rows), strict=True)
         heads = [
             balanced_ridge(s, strength, balanced=self.balanced).float() for s, strength in pairs
         ]
         scores = self._scores(heads, rows)
         bare = [place for place, view in enumerate(self.expand.views) if not view.codes]
-        met = statistics[0].counts_.cpu() > 0  # of a class that was forgotten nothing is said
+        met = statistics[0].counts_.cpu() > 0  # a forgotten class has no nodes
         met[probes.labels_] = True
         weights, error = self._fitted(scores, probes, met)
         plain = self._fitted(scores[:, :, bare], probes, met)[0] if bare else weights[:0]
@@ -95,58 +95,58 @@ class Mixing:
     def strengths(
         self, statistics: Sequence[ClassStatistics], probes: Probes, rows: ViewRows
     ) -> list[float]:
-        """Return λ of every view: what errs least on the probes, by their first features."""
+        """Return λ of every view with the least error on the probes, by their first features."""
         if not len(probes):
             return [0.01] * len(statistics)
         device, labels = self.expand.device, probes.labels_
         narrow = min(CHOICE_WIDTH, statistics[0].width)
         shares = torch.bincount(labels).float()[labels].reciprocal()
         weights = shares if self.balanced else torch.ones_like(shares)
-        asked = count_views(
+        validation = count_views(
             [ClassStatistics(narrow, device=device) for _ in statistics],
             rows, labels.to(device), weights.to(device),
             expand=self.expand.narrowed(narrow), resources=self.resources,
         )  # fmt: skip
         return [
-            choose_regularisation(each, told, LADDER, balanced=self.balanced)
-            for each, told in zip(statistics, asked, strict=True)
+            choose_regularisation(each, other, LADDER, balanced=self.balanced)
+            for each, other in zip(statistics, validation, strict=True)
         ]
 
     def _scores(self, heads: Sequence[Tensor], rows: ViewRows) -> Tensor:
-        """Return what every head says of every probe.  -> [probes, classes, heads]"""
-        said = [
+        """Return the scores of every head for every probe.  -> [probes, classes, heads]"""
+        found = [
             torch.stack([f @ head for f, head in zip(self.expand(part), heads, strict=True)], dim=2)
             for part in self.expand.blocks(rows)
         ]
         nothing = torch.empty(0, heads[0].shape[1], len(heads), device=self.expand.device)
-        return torch.cat(said) if said else nothing
+        return torch.cat(found) if found else nothing
 
     def _fitted(self, scores: Tensor, probes: Probes, met: Tensor) -> tuple[Tensor, float]:
-        """Return the weights of some views, and how badly their mixture explains the probes.
+        """Return the weights of some views, and the loss of their mixture on the probes.
 
-        scores: [probes, classes, views]; met: which classes have a node.  bool [classes]
+        scores: [probes, classes, views]; met: whether a class has a node.  bool [classes]
         """
         few = _few(probes, scores.shape[1] * scores.shape[2])
-        asked, labels = scores[few], probes.labels_[few]
+        chosen, labels = scores[few], probes.labels_[few]
         allowed = self.space.allowed(self.space.task_of(labels))
         if not bool(met.all()):
             allowed = met.expand(len(labels), -1) if allowed is None else allowed & met
-        told = slice(0) if self.fusing == "equal" else slice(None)
+        used = slice(0) if self.fusing == "equal" else slice(None)
         weights = fused_weights(
-            asked[told], labels[told], balanced=self.balanced,
-            allowed=None if allowed is None else allowed[told],
+            chosen[used], labels[used], balanced=self.balanced,
+            allowed=None if allowed is None else allowed[used],
         )  # fmt: skip
         if self.fusing == "shares":
             weights = SHARPNESS * weights / weights.sum().clamp_min(1e-12)
         if not len(labels):
             return weights, math.inf
         return weights, mixture_loss(
-            asked, labels, weights, allowed=allowed, balanced=self.balanced
+            chosen, labels, weights, allowed=allowed, balanced=self.balanced
         )
 
 
 def _few(probes: Probes, values: int) -> Tensor:
-    """Return as many probes of each class as can be looked at together.  values: of each"""
+    """Return the probes, equally many per class, that fit into one step.  values: of each"""
     most = max(MOST_SCORES // max(values, 1), 1)
     if len(probes) <= most:
         return torch.arange(len(probes))

@@ -1,4 +1,4 @@
-"""What neighbours send along each relation, kept apart in a vector of fixed width."""
+"""Neighbour features separated by relation, in a vector of fixed width."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ SEGMENTS_AT_A_TIME = 1 << 16
 
 
 class RelationHops(TopologyEncoder):
-    """E = [T, B₁X, B₂B₁X]: types of nodes, and what comes along relations and pairs of them.
+    """Encodes node types and neighbours by relation: E = [T, B₁X, B₂B₁X].
 
-        (B_l H)_v = Σ_k s_{l,k} ⊙ mean of H_u over the u that stand in v's row with kind k
+        (B_l H)_v = Σ_k s_{l,k} ⊙ mean of H_u over the u in v's row with kind k
 
     A kind is a relation along its edges, or against them. s_{l,k} is a fixed vector of random signs
-    for each kind and hop: what two kinds send is nearly orthogonal, so a sum of all of them keeps
-    them apart (binding by signs, Kanerva 2009), and two hops keep pairs of kinds apart. The width
-    is the same whatever the number of relations: one that comes later changes nothing that is
-    there. An edge of weight w counts w times in the mean.
+    for each kind and hop: the contributions of two kinds are nearly orthogonal, so their sum keeps
+    them separate (binding by signs, Kanerva 2009), and two hops separate pairs of kinds. The width
+    does not depend on the number of relations, and a new relation leaves the others unchanged. An
+    edge of weight w counts w times in the mean.
 
-    X are the features, each of unit length, turned into ``width`` columns where they have another
-    number, plus T, a random unit vector for the type of each node: nodes without features are
-    known by their type alone. T is 0 where types are not known.
+    X are the features, scaled to unit length and projected to ``width`` columns if they have
+    another number, plus T, a random unit vector for the type of each node: nodes without features
+    are represented by their type alone. T is 0 if types are not known.
 
     dims = 3 x width.
 
     Args:
-        width: of a hop.
+        width: width of a hop.
 
     >>> from evergraph.graphs.relations import Relations
     >>> path = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.eye(2),
     ...                         labels=torch.tensor([0, 0]), undirected=True)
     >>> cites = Relations.of(torch.tensor([[0], [1]]), torch.tensor([0]), ("cites",), nodes=2)
     >>> _, near, _ = RelationHops(width=2).encode(path.with_relations(cites)).chunk(3, dim=1)
-    >>> near.abs()  # the first is cited by nobody, but sees whom it cites
+    >>> near.abs()  # the first is not cited, but receives from the node it cites
     tensor([[0., 1.],
             [1., 0.]])
     """
@@ -69,11 +69,11 @@ class RelationHops(TopologyEncoder):
 
     @property
     def arrays(self) -> int:
-        """Types, hops, what is being summed, and all of them once more side by side."""
+        """Types, hops, the current sum, and all of them concatenated."""
         return 2 * self.parts + 1
 
     def inputs(self, graph: Graph) -> Graph:
-        """Return the graph with the features that are sent."""
+        """Return the graph with the features to propagate."""
         features = widened(graph.features, self.width)
         if graph.types is not None:
             features += type_codes(graph, self.width)
@@ -98,16 +98,16 @@ class RelationHops(TopologyEncoder):
         return torch.cat(states, dim=1)
 
     def scaled(self, rows: Tensor, *, together: bool = False) -> Tensor:
-        """Return embeddings divided by their lengths, part by part."""
+        """Return embeddings scaled to unit length, part by part."""
         parts = rows.tensor_split(self.parts, dim=1)
         return torch.cat([unit_rows(part.contiguous(), together=together) for part in parts], dim=1)
 
 
 class RelationCodes(ClassCodes):
-    """E = B₁C: the classes of neighbours, told apart by relation; see ``RelationHops``.
+    """Encodes the classes of neighbours by relation, E = B₁C; see ``RelationHops``.
 
-    Row v of C is the code of v's class where the graph shows v's label, see ``ClassCodes``. No node
-    stands in its own row: its own label is not seen.
+    Row v of C is the code of v's class if the graph shows v's label, see ``ClassCodes``. A node
+    does not occur in its own row, so its own label is not included.
 
     dims = width.
     """
@@ -132,22 +132,22 @@ class RelationCodes(ClassCodes):
 
 
 def related(graph: Graph) -> Relations:
-    """Return the relations of a graph that must have them, or types; none where it has types."""
+    """Return a graph's relations, or empty ones if it only has node types; raise if neither."""
     if graph.relations is None and graph.types is not None:
         nothing = torch.empty(2, 0, dtype=torch.int64, device=graph.device)
         return Relations.of(nothing, nothing[0], (), nodes=graph.num_nodes)
     if graph.relations is None:
         raise ConfigurationError(
-            "views with 'r' need a graph with relations or types of nodes, and this one has none: "
+            "views with 'r' need a graph with relations or node types, and this one has neither: "
             "give edges a relation, or keep directions as one (Graph.with_directions)"
         )
     return graph.relations
 
 
 def kind_signs(kinds: Sequence[str], *, hop: int, width: int) -> Tensor:
-    """Return the sign that each kind gives each column at a hop.  -> float32 [kinds, width]
+    """Return the sign of each kind for each column at a hop.  -> float32 [kinds, width]
 
-    They depend on the kind's name, the hop and the column alone.
+    Signs depend on the kind's name, the hop and the column alone.
 
     >>> kind_signs(["cites>"], hop=1, width=3).abs()
     tensor([[1., 1., 1.]])
@@ -159,10 +159,10 @@ def kind_signs(kinds: Sequence[str], *, hop: int, width: int) -> Tensor:
 
 
 def widened(features: Tensor, width: int) -> Tensor:
-    """Return features of unit length, turned into so many columns if they have another number.
+    """Return features of unit length, projected to ``width`` columns if they have another number.
 
-    By a fixed random matrix with values from N(0, 1/width), which keeps lengths and angles about
-    as they are.  [n, d] -> [n, width], new memory
+    The projection is a fixed random matrix with values from N(0, 1/width), which nearly preserves
+    lengths and angles.  [n, d] -> [n, width], new memory
     """
     if features.shape[1] == width:
         return unit_rows(densify(features).clone(), together=True)
@@ -179,9 +179,9 @@ def type_codes(graph: Graph, width: int) -> Tensor:
 
 
 def bound_means(relations: Relations, features: Tensor, signs: Tensor) -> Tensor:
-    """Return Σ_k s_k ⊙ mean of the features of those that stand in a row with kind k.
+    """Return Σ_k s_k ⊙ mean of the features of the neighbours with kind k.
 
-    A cost that is linear in entries, whatever the number of kinds.
+    The cost is linear in entries, whatever the number of kinds.
 
     features: float32 [nodes, width]; signs: float32 [kinds, width] -> [nodes, width]
     """
@@ -197,7 +197,7 @@ def bound_means(relations: Relations, features: Tensor, signs: Tensor) -> Tensor
 
 
 def _means(relations: Relations, starts: Tensor, ends: Tensor, features: Tensor) -> Tensor:
-    """Return the mean of features over runs of entries, weighed where entries have weights."""
+    """Return the mean of features over runs of entries, weighted if entries have weights."""
     totals = (ends - starts).float()
     if relations.weights is not None:
         totals = _run_sums(relations.weights, starts, ends)

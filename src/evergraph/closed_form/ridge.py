@@ -1,4 +1,4 @@
-"""A linear head in closed form, every class counting alike."""
+"""Class-balanced ridge regression: a linear head in closed form."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from evergraph.closed_form.statistics import ClassStatistics
 from evergraph.core.errors import DataError
 
 TOLERANCE = 0.02
-# A factor in float32 takes half as long as one in float64, and what refines it a few products with
-# A for every class: that pays where the width is more than this, and this more for every class.
+# A float32 factor takes half the time of a float64 one, but refining it takes a few products with
+# A per class: this pays above this width, which grows with the number of classes.
 NARROW = 1536
 NARROW_PER_CLASS = 64
-# Rows of G turned to float64 at a time, so that they are still near when they are multiplied.
+# Rows of G converted to float64 at a time, so that they are still in cache when multiplied.
 ROWS = 128
-# Classes solved for at a time: what is made on the way is no larger, however many there are.
+# Classes solved at a time, which bounds the temporaries however many classes there are.
 CLASSES = 1024
-# Residuals in shares of the right side. What a head answers then differs from the exact one's
-# answer by far less than what rounding has left in float32 sums.
+# Residuals relative to the right side. The remaining error of the scores is far below the rounding
+# of float32 sums.
 RESIDUAL = 1e-9
-# A float32 factor takes one to four steps where the matrix is far from singular. Where so many
-# do not suffice, float64 from the start is sooner done.
+# With a float32 factor one to four steps suffice if the matrix is far from singular. If this many
+# do not suffice, float64 from the start is faster.
 STEPS = 8
 
 Map = Callable[[Tensor], Tensor]
@@ -51,7 +51,7 @@ class BalancedProblem:
 
     @classmethod
     def of(cls, statistics: ClassStatistics, *, balanced: bool = True) -> BalancedProblem:
-        """Return the problem of the nodes counted so far; every node alike unless ``balanced``."""
+        """Return the problem of the nodes so far, with equal node weights unless ``balanced``."""
         mass = statistics.mass_
         met = mass > 0
         tiny = torch.finfo(mass.dtype).tiny
@@ -61,11 +61,11 @@ class BalancedProblem:
             return cls(statistics.gram_, share, means, torch.zeros_like(mass))
         means = (statistics.sums_ / mass.clamp_min(tiny)[:, None]).t().masked_fill_(~met, 0.0)
         share = met.sum() / mass.sum().clamp_min(tiny)
-        excess = met.double() - share * mass  # what each class mean's square still counts
+        excess = met.double() - share * mass  # remaining weight of each class mean's square
         return cls(statistics.gram_, share, means, excess.where(excess.abs() > 1e-9, 0.0))
 
     def matrix(self, dtype: torch.dtype) -> Tensor:
-        """Return A, the part above its diagonal not to be read.  -> [m, m]"""
+        """Return A; values above its diagonal are undefined.  -> [m, m]"""
         matrix = self.gram.to(dtype, copy=True).mul_(self.share)
         if bool(self.excess.any()):
             pairs = zip(self.means.split(CLASSES, 1), self.excess.split(CLASSES), strict=True)
@@ -82,7 +82,7 @@ class BalancedProblem:
         return found
 
     def times(self, right: Tensor) -> Tensor:
-        """Return A X in float64, whatever G is kept in.  [m, columns] -> [m, columns]"""
+        """Return A X in float64, whatever the dtype of G.  [m, columns] -> [m, columns]"""
         total = torch.zeros_like(right)
         for start in range(0, len(right), ROWS):
             rows = slice(start, min(start + ROWS, len(right)))
@@ -100,10 +100,10 @@ def balanced_moments(
     """Return the class-balanced Gram matrix and the class means.  -> [m, m], [m, classes]
 
     A = C/M (G - Σ_c m_c μ_c μ_cᵀ) + Σ_c μ_c μ_cᵀ with masses m_c, M = Σ m_c, μ_c = s_c / m_c: the
-    scatter within classes as the weights have it, and every class mean once. With weights 1/n_c
-    every mass is 1, and A is the Gram matrix of the class-balanced least-squares problem itself;
-    with equal weights it is its estimate under one scatter for all classes. Classes without nodes
-    take no part. In float64, the part above A's diagonal not to be read.
+    weighted scatter within classes, plus every class mean once. With weights 1/n_c every mass is 1,
+    and A is the Gram matrix of the class-balanced least-squares problem itself; with equal weights
+    it is its estimate under one scatter for all classes. Classes without nodes are ignored. In
+    float64; values above A's diagonal are undefined.
     """
     problem = BalancedProblem.of(statistics, balanced=balanced)
     return problem.matrix(torch.float64), problem.means
@@ -114,13 +114,13 @@ def balanced_ridge(
 ) -> Tensor:
     """Return V = argmin Σ_c 1/n_c Σ_{i∈c} ‖y_i - Vᵀφ_i‖² + λ ‖V‖².  -> float64 [m, classes]
 
-    Unless ``balanced`` every node counts as its weight says, not every class alike.
+    Unless ``balanced``, nodes count by their weights, without class balancing.
 
     (A + λ I) V = [μ_0 ... μ_C-1], λ = ``regularisation`` x the mean of A's diagonal, so that one
     value means the same at every width. Wide problems are solved with a Cholesky factor in float32,
     refined with products in float64 until residuals are 1e-9 of the right side; narrow ones, and
-    those that are too near to singular for that, with a factor in float64. λ grows tenfold while
-    rounding keeps the matrix from being positive definite.
+    those too near to singular, with a factor in float64. λ grows tenfold while rounding keeps the
+    matrix from being positive definite.
     """
     problem = BalancedProblem.of(statistics, balanced=balanced)
     met = statistics.mass_ > 0
@@ -133,13 +133,13 @@ def balanced_ridge(
 
 @dataclass(frozen=True, eq=False)
 class BalancedSolution:
-    """V of ``balanced_ridge`` with what tells how it would be without any one of its nodes.
+    """V of ``balanced_ridge`` with the factor needed to leave out single nodes.
 
     Attributes:
         problem: A and the class means.
         factor: L, the Cholesky factor of A + λ I.  float64 [m, m]
         weights: V.  float64 [m, classes]
-        balanced: whether every class counts alike, or every node.
+        balanced: whether all classes have equal weight, or all nodes.
     """
 
     problem: BalancedProblem
@@ -158,9 +158,9 @@ class BalancedSolution:
     ) -> BalancedSolution:
         """Solve with a factor in float64.
 
-        penalty: P, where λ tr(VᵀPV) is added in place of λ‖V‖², as of features that are not
-        whitened (see ``KernelMap``); λ is then a share of the mean length of nodes among P's own,
-        C/m times the mean of P's diagonal.  [m, m]
+        penalty: P, if λ tr(VᵀPV) is added instead of λ‖V‖², as for features that are not whitened
+        (see ``KernelMap``); λ is then relative to C/m times the mean of P's diagonal.
+        [m, m]
         """
         problem = BalancedProblem.of(statistics, balanced=balanced)
         if penalty is None:
@@ -173,16 +173,16 @@ class BalancedSolution:
         return cls(problem, factor, _substituted(factor, problem.means), balanced)
 
     def left_out(self, features: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
-        """Return what V would say of counted nodes, each left out of V by itself.
+        """Return the scores of counted nodes, each computed as if it were left out of V.
 
-        With φ of class c gone, n_c of them left before, and everything else as it was, A changes
-        by what lies in the span of φ and μ_c, and so do the right sides:
+        Without φ of class c, one of n_c nodes, and with everything else unchanged, A and the right
+        sides change within the span of φ and μ_c:
 
             μ'_c = (n_c μ_c - φ) / (n_c - 1),  A' = A - a φφᵀ - b_c μ_c μ_cᵀ + (b_c + a) μ'_c μ'_cᵀ
 
         With U = [φ, μ_c] that is A' = A + U S Uᵀ, solved by Woodbury's identity from φᵀ(A + λI)⁻¹φ
-        and scores. Only a and λ are taken to stay, which change by a share of 1 / n. Where every
-        node counts alike A' = A - a φφᵀ, the right side of c loses a φ, and what is left is
+        and scores. a and λ are assumed constant; they change by a share of 1 / n. With equal node
+        weights A' = A - a φφᵀ, the right side of c loses a φ, and the result is
         (s - h y) / (1 - h) with h = a φᵀ(A + λI)⁻¹φ.
 
         features: φ, float64 [n, m]; labels: of classes with two nodes or more, int64 [n]; counts:
@@ -192,7 +192,7 @@ class BalancedSolution:
         >>> rows, labels = torch.ones(4, 1).double(), torch.tensor([0, 0, 1, 1])
         >>> statistics.add(rows, labels, torch.ones(4))
         >>> solution = BalancedSolution.of(statistics, 0.01)
-        >>> solution.left_out(rows[:1], labels[:1], statistics.counts_)  # as all are alike
+        >>> solution.left_out(rows[:1], labels[:1], statistics.counts_)  # all rows are equal
         tensor([[0.4950, 0.4950]], dtype=torch.float64)
         """
         means, share = self.problem.means, self.problem.share
@@ -206,24 +206,24 @@ class BalancedSolution:
             scores[rows, labels] -= lever
             return scores.div_((1 - lever)[:, None])
         met, places = labels.unique(return_inverse=True)
-        said = (means[:, met].t() @ self.weights)[places]  # μ_cᵀV.  [n, classes]
+        of_means = (means[:, met].t() @ self.weights)[places]  # μ_cᵀV.  [n, classes]
         less, more = 1 / (counts - 1), counts / (counts - 1)  # μ'_c = more μ_c - less φ
         now = self.problem.excess[labels] + share
         change = _pairs(
             now * less**2 - share, -now * less * more, now * more**2 - self.problem.excess[labels]
         )  # S
-        inner = _pairs(pull, own, said[rows, labels])  # Uᵀ(A + λI)⁻¹U
+        inner = _pairs(pull, own, of_means[rows, labels])  # Uᵀ(A + λI)⁻¹U
         eye = torch.eye(2, dtype=inner.dtype)
         taken = inner[:, :1] @ torch.linalg.solve(eye + change @ inner, change)  # [n, 1, 2]
         by_node, by_mean = taken[:, 0].t()[:, :, None]
-        found: Tensor = scores - by_node * scores - by_mean * said
+        found: Tensor = scores - by_node * scores - by_mean * of_means
         without = more[:, None] * inner[:, 1] - less[:, None] * inner[:, 0]  # Uᵀ(A + λI)⁻¹μ'_c
         found[rows, labels] = without[:, 0] - (taken[:, 0] * without).sum(1)
         return found
 
 
 def _pairs(first: Tensor, across: Tensor, second: Tensor) -> Tensor:
-    """Return symmetric matrices.  [n] each -> [n, 2, 2]"""
+    """Return symmetric 2 x 2 matrices.  [n] each -> [n, 2, 2]"""
     rows = torch.stack([first, across], -1), torch.stack([across, second], -1)
     return torch.stack(rows, -2)
 
@@ -231,7 +231,7 @@ def _pairs(first: Tensor, across: Tensor, second: Tensor) -> Tensor:
 def solved(matrix: Tensor, means: Tensor, regularisation: float) -> Tensor:
     """Return (A + λ I)⁻¹ M for any A, λ = ``regularisation`` x the mean of its diagonal.
 
-    Of A the lower triangle is read. float64 [m, m], [m, k] -> [m, k]
+    Only the lower triangle of A is read. float64 [m, m], [m, k] -> [m, k]
     """
     nothing = means.new_zeros(len(matrix), 0)
     problem = BalancedProblem(matrix, means.new_ones(()), nothing, means.new_zeros(0))
@@ -250,10 +250,10 @@ def _solved(problem: BalancedProblem, means: Tensor, regularisation: float) -> T
 
 
 def _scale(problem: BalancedProblem) -> float:
-    """Return the mean of A's diagonal, which λ is a share of."""
-    # What was counted out may leave a little below 0.
+    """Return the mean of A's diagonal, to which λ is relative."""
+    # Removing nodes may leave it slightly below 0.
     scale = float(problem.diagonal().abs().mean()) or 1.0
-    if not math.isfinite(scale):  # no regularisation would ever be enough
+    if not math.isfinite(scale):  # no regularisation would be enough
         raise DataError(
             f"embeddings must be finite and small enough to be squared, not {scale} on average: "
             "use scaling='unit'"
@@ -262,7 +262,7 @@ def _scale(problem: BalancedProblem) -> float:
 
 
 def _refined(problem: BalancedProblem, means: Tensor, ridge: float) -> Tensor | None:
-    """Return V by a factor in float32; None where that does not pay or does not get there."""
+    """Return V by a factor in float32; None if that is slower or does not converge."""
     width, classes = means.shape
     if width <= NARROW + NARROW_PER_CLASS * classes:
         return None
@@ -313,12 +313,12 @@ def choose_regularisation(
 ) -> float:
     """Return the least regularisation whose error on validation nodes is nearly the smallest.
 
-    The error is the class-balanced squared one,
+    The error is the class-balanced squared error,
     Σ_c 1/n_c Σ_{i∈c} ‖y_i - Vᵀφ_i‖² = C - 2 tr(Vᵀ M) + tr(Vᵀ A V) with A and M of the validation
-    nodes: in closed form from their statistics, no node needed. Nearly: within ``TOLERANCE``, since
-    shrunken scores lose squared error long before they lose an answer. Statistics of validation
-    nodes may be narrower: the choice is then made on the first features of both, with λ a share of
-    what all features have on the diagonal.
+    nodes: in closed form from their statistics, without the nodes. "Nearly" means within
+    ``TOLERANCE``, since shrunken scores raise the squared error long before they change a
+    prediction. Statistics of validation nodes may be narrower: the choice then uses the first
+    features of both, with λ relative to the diagonal of all features.
     """
     whole = BalancedProblem.of(training, balanced=balanced)
     problem = BalancedProblem.of(training.narrowed(validation.width), balanced=balanced)
@@ -332,9 +332,9 @@ def choose_regularisation(
     for regularisation in ladder:
         shrunk = values.clamp_min(0.0) + max(regularisation, 1e-9) * scale
         weights = vectors @ (turned / shrunk[:, None])
-        hits = (weights[:, : centres.shape[1]] * centres).sum()  # the last classes may have no node
+        hits = (weights[:, : centres.shape[1]] * centres).sum()  # the last classes may be empty
         error = float((weights * (asked @ weights)).sum() - 2 * hits)
-        # A perfect fit rounds to either side of 0, and nothing is within a share of less than 0.
+        # A perfect fit rounds to either side of 0, and a limit relative to a negative error fails.
         errors.append(max(error + int((validation.mass_ > 0).sum()), 0.0))
     limit = (1 + TOLERANCE) * min(errors)
     return min(r for r, error in zip(ladder, errors, strict=True) if error <= limit)
@@ -344,7 +344,7 @@ def conjugate_gradients(times: Map, nearly_solve: Map, right: Tensor) -> Tensor 
     """Return X with A X = B, column by column; None if the residuals do not become small.
 
     Preconditioned conjugate gradients, p = z + β p with z = P⁻¹ r and Polak and Ribière's
-    β = zᵀ(r - r')/z'ᵀr', which forgives a P⁻¹ that is symmetric to rounding only.
+    β = zᵀ(r - r')/z'ᵀr', which tolerates a P⁻¹ that is symmetric only up to rounding.
 
     times: X -> A X, with A symmetric and positive definite; nearly_solve: B -> P⁻¹ B, P near A;
     right: B.  float64 [m, columns]
@@ -372,5 +372,5 @@ def conjugate_gradients(times: Map, nearly_solve: Map, right: Tensor) -> Tensor 
 
 
 def _ratio(over: Tensor, under: Tensor) -> Tensor:
-    """Return a quotient, 0 for a column with nothing left to do."""
+    """Return a quotient; 0 for a column that has converged."""
     return torch.where(under == 0, 0.0, over / under)

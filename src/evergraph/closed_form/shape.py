@@ -1,4 +1,4 @@
-"""How many neighbours a node has and how long its features are, as vectors of unit length."""
+"""Degree and feature length of a node as vectors of unit length."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from torch import Tensor
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import ROWS_AT_A_TIME, repeat
 
-# Half a doubling apart two numbers are alike, an eighth apart still to be told from each other.
+# Two numbers half a doubling apart are similar; an eighth of a doubling apart still differ.
 REACHES = (0.5, 0.125)
 FREQUENCIES = 8
 SHAPE_WIDTH = 2 * 2 * len(REACHES) * FREQUENCIES
 
 
 def shape_of(graph: Graph) -> Tensor:
-    """Return degree and length of features of every node.  -> float32 [nodes, SHAPE_WIDTH]
+    """Return an encoding of each node's degree and feature length.  -> float32 [nodes, SHAPE_WIDTH]
 
-    Unit vectors forget both, and on graphs whose neighbours differ they tell much: on actor the
-    length, so the number of words, is worth four points. Both are scaled by logarithms.
+    Unit vectors lose both. They help on graphs whose neighbours differ: on actor the length, so the
+    number of words, adds four points. Both are on a logarithmic scale.
 
     >>> pair = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.tensor([[3.], [3.]]),
     ...                         labels=torch.tensor([0, 1]), undirected=True)
@@ -41,7 +41,7 @@ def _waves(values: Tensor) -> Tensor:
 
 
 def _lengths(features: Tensor) -> Tensor:
-    """Return the length of every row, dense, sparse or in a file.  -> float64 [nodes]"""
+    """Return the length of every row, dense, sparse or memory-mapped.  -> float64 [nodes]"""
     if features.layout != torch.strided:
         values, pointers = features.values().cpu().double(), features.crow_indices().cpu()
         owners = repeat(torch.arange(len(pointers) - 1), pointers.diff())

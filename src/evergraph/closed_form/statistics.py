@@ -1,4 +1,4 @@
-"""Sufficient statistics of a linear head: all that least squares needs to know of what was seen."""
+"""Sufficient statistics of a linear head: the sums that least squares needs."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.graphs.kernels.row_ranges import row_tiles, spread
 from evergraph.memory.budget import MemoryUsage
 
-# Columns of the lower triangle multiplied at a time, and of its corners on the diagonal: of what
-# lies above the diagonal only the part inside a corner's panels is computed, for nothing.
+# Columns of the lower triangle multiplied at a time, and of its corners on the diagonal: above the
+# diagonal, only the part inside a corner's panels is computed needlessly.
 PANEL = 512
 CORNER = 128
-# Rows multiplied at a time: rounding grows with how many sums of blocks there are, not with rows.
+# Rows multiplied at a time: rounding grows with the number of blocks, not of rows.
 ROWS = 4096
 
 Features = Tensor | Iterable[Tensor]
 
 
 class ClassStatistics:
-    """G = Σ_i w_i φ_i φ_iᵀ, and for each class c: s_c = Σ_{i∈c} w_i φ_i, its mass Σ w_i and count.
+    """Weighted Gram matrix and class sums of features, from which a head is solved.
 
-    Sums do not know in which order they were made: statistics of two sets of nodes add up to
-    those of both (``merged``), and a node added with a negative weight is gone (``remove``).
+    G = Σ_i w_i φ_i φ_iᵀ, and for each class c: s_c = Σ_{i∈c} w_i φ_i, its mass Σ w_i and count.
+    Sums do not depend on their order: statistics of two sets of nodes add up to those of both
+    (``merged``), and adding a node with a negative weight removes it (``remove``).
 
-    G is kept in float32, of which only the lower triangle is computed and stored: a few 1e-7 of it
-    are rounding, far below what regularisation adds. Sums are added in float64.
-    ``precise`` keeps and computes G in float64 as well: nothing that would show is then left of a
-    node that was counted out, however many were.
+    G is kept in float32, and only its lower triangle is computed and stored: the rounding is a few
+    1e-7 of it, far below the regularisation. Sums are added in float64. ``precise`` computes and
+    keeps G in float64 as well, so that removed nodes leave no visible trace, however many they are.
 
     Args:
-        width: m, how long a feature vector is.
+        width: m, the length of a feature vector.
         rank: keep only this many directions of G, and its diagonal: m (rank + 1) values instead of
-            m (m + 1) / 2. Sums stay exact; G no longer is. None keeps all.
-        precise: count in float64, where many nodes will be counted out again. Give features in
-            float64, too: those in float32 may differ in the last digit from one batch to another.
+            m (m + 1) / 2. Sums stay exact; G does not. None keeps all.
+        precise: count in float64, for many removals. Pass features in float64 too: those in
+            float32 may differ in the last digit from one batch to another.
 
     Attributes:
-        gram_: G, of which the part above the diagonal is not to be read.  float [m, m]
+        gram_: G; values above the diagonal are undefined.  float [m, m]
         sums_: float64 [classes, m]
         mass_: float64 [classes]
         counts_: int64 [classes]
@@ -75,37 +75,37 @@ class ClassStatistics:
 
     @property
     def num_classes(self) -> int:
-        """How many classes there is room for."""
+        """Number of classes allocated."""
         return len(self.counts_)
 
     def clear(self) -> None:
-        """Count all nodes out; what rounding has left goes too, room for classes stays."""
+        """Remove all nodes, and any rounding left; allocated classes stay."""
         for sums in (self.gram_, self.sums_, self.mass_, self.counts_):
             sums.zero_()
 
     def grow(self, classes: int) -> None:
-        """Make room for classes."""
+        """Allocate classes."""
         more = max(classes - self.num_classes, 0)
         self.sums_ = torch.cat([self.sums_, self.sums_.new_zeros(more, self.width)])
         self.mass_ = torch.cat([self.mass_, self.mass_.new_zeros(more)])
         self.counts_ = torch.cat([self.counts_, self.counts_.new_zeros(more)])
 
     def add(self, features: Features, labels: Tensor, weights: Tensor) -> None:
-        """Count nodes in.  labels: int64 [n]; weights: positive [n]
+        """Add nodes.  labels: int64 [n]; weights: positive [n]
 
-        features: [n, m], or blocks of their rows, of which one at a time is held.
+        features: [n, m], or an iterable of blocks of their rows, held one at a time.
         """
         self._count(features, labels, weights, 1)
 
     def remove(self, features: Features, labels: Tensor, weights: Tensor) -> None:
-        """Count nodes out that were counted in with these features and weights."""
+        """Remove nodes that were added with these features and weights."""
         self._count(features, labels, weights, -1)
 
     def exchange(self, before: Tensor, after: Tensor, labels: Tensor) -> None:
-        """Count nodes that weigh 1 out as they were, and in as they are.  [n, m] each; int64 [n]
+        """Replace the features of nodes with weight 1.  [n, m] each; int64 [n]
 
-        ΨᵀΨ - ΦᵀΦ = SᵀD + DᵀS with S = (Φ + Ψ) / 2 and D = Ψ - Φ: half of this is known from the
-        other half, so it takes four fifths of what counting out and in takes.
+        ΨᵀΨ - ΦᵀΦ = SᵀD + DᵀS with S = (Φ + Ψ) / 2 and D = Ψ - Φ: one half is the transpose of the
+        other, so it takes four fifths of the time of removing and adding.
 
         >>> statistics, label = ClassStatistics(2), torch.tensor([0])
         >>> statistics.add(torch.tensor([[1., 2.]]), label, torch.ones(1))
@@ -113,7 +113,7 @@ class ClassStatistics:
         >>> statistics.gram_.tril().tolist(), statistics.sums_.tolist()
         ([[9.0, 0.0], [6.0, 4.0]], [[3.0, 2.0]])
         """
-        assert self.rank is None, "what was left out of G cannot be counted out"
+        assert self.rank is None, "a compressed G cannot exchange nodes"
         was, now = before.to(self.gram_.dtype), after.to(self.gram_.dtype)
         change, mean = now - was, (was + now).mul_(0.5)
         for start in range(0, self.width, PANEL):
@@ -154,13 +154,13 @@ class ClassStatistics:
         else:
             for panel in panels:
                 each(panel)
-        # Row by row, not as a product with a matrix of classes: the same for two and a thousand.
+        # Row by row, not as a product with a class matrix: the same cost for 2 and 1,000 classes.
         weighted = rows.double() * (sign * weights.double())[:, None]
         self.sums_.index_add_(0, labels, weighted)
 
     @torch.no_grad()
     def _multiply_panel(self, scaled: Tensor, sign: int, panel: slice) -> None:
-        """Add to some columns of G, what lies below a corner first."""
+        """Add to some columns of G, the part below a corner first."""
         self._multiply(scaled, slice(panel.stop, None), panel, sign)
         for corner in range(panel.start, panel.stop, CORNER):
             columns = slice(corner, min(corner + CORNER, panel.stop))
@@ -172,7 +172,7 @@ class ClassStatistics:
         part.addmm_(scaled[:, rows].t(), scaled[:, columns], alpha=sign)
 
     def transform(self, matrix: Tensor) -> None:
-        """Put Wᵀφ in every φ's place: WᵀGW and s_c W.  matrix: W, float64 [m, m]
+        """Replace every φ by Wᵀφ: WᵀGW and s_c W.  matrix: W, float64 [m, m]
 
         >>> statistics = ClassStatistics(2)
         >>> statistics.add(torch.tensor([[1., 2.]]), torch.tensor([0]), torch.ones(1))
@@ -187,9 +187,9 @@ class ClassStatistics:
             self._compress(self.rank)
 
     def merged(self, other: ClassStatistics, classes: Tensor | None = None) -> ClassStatistics:
-        """Return the statistics of what either has seen.
+        """Return the statistics of the nodes of both.
 
-        classes: which class here each class of ``other`` is; the same numbers unless given.
+        classes: the class here for each class of ``other``; the same numbers by default.
         """
         if other.width != self.width:
             raise ConfigurationError(
@@ -203,7 +203,7 @@ class ClassStatistics:
         device = self.gram_.device
         both = ClassStatistics(self.width, rank=self.rank, precise=precise, device=device)
         both.grow(max(self.num_classes, int(classes.max()) + 1 if len(classes) else 0))
-        both.gram_ = self.gram_ + other.gram_.to(device)  # float64 where either is
+        both.gram_ = self.gram_ + other.gram_.to(device)  # float64 if either is
         for name in ("sums_", "mass_", "counts_"):
             total = getattr(both, name)
             total[: self.num_classes] += getattr(self, name)
@@ -223,9 +223,9 @@ class ClassStatistics:
     def _compress(self, rank: int) -> None:
         """Keep the leading directions of G, by two rounds of subspace iteration, and its diagonal.
 
-        G Q (Qᵀ G Q)⁻¹ Qᵀ G, Nyström's approximation, nowhere exceeds G: what is missing on the
-        diagonal can be added. The start is fixed: a learner of the same nodes compresses to the
-        same numbers.
+        G Q (Qᵀ G Q)⁻¹ Qᵀ G, Nyström's approximation, never exceeds G, so the rest of the diagonal
+        can be added. The starting point is fixed, so the same nodes always compress to the same
+        numbers.
         """
         gram = (self.gram_.tril() + self.gram_.tril(-1).t()).double()
         start = torch.randn(self.width, rank, generator=torch.Generator().manual_seed(0)).double()
@@ -244,7 +244,7 @@ class ClassStatistics:
 
     @property
     def usage(self) -> MemoryUsage:
-        """Values of G and of the sums, and the bytes of all that is kept."""
+        """Number of values in G and the sums, and the bytes of everything kept."""
         kept = [self.sums_]
         of_gram = 0
         if self.rank is None:
@@ -267,7 +267,7 @@ class ClassStatistics:
         return kept | {"factor": self._factor[0], "rest": self._factor[1]}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take back what ``state`` returned."""
+        """Restore what ``state`` returned."""
         device = self.gram_.device
         self.sums_ = state["sums"].to(device)
         self.mass_, self.counts_ = state["mass"].to(device), state["counts"].to(device)
@@ -280,7 +280,7 @@ class ClassStatistics:
 def packed(matrix: Tensor) -> Tensor:
     """Return the lower triangle of a matrix, row after row.  [m, m] -> [m (m + 1) / 2]
 
-    Row by row, and by NumPy, which is faster to take one: a mask takes fifteen times as long.
+    Row by row with NumPy, since a mask takes fifteen times as long.
 
     >>> packed(torch.tensor([[1., 9.], [2., 3.]]))
     tensor([1., 2., 3.])

@@ -1,4 +1,4 @@
-"""Linear heads for several labels or numbers, known or not one by one: their sums, and V."""
+"""Linear heads for multi-label and regression targets with missing values, from sums."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ MOST_PATTERNS = 64
 
 @dataclass(frozen=True, eq=False)
 class TargetMoments:
-    """What least squares needs to know of nodes of which some targets are known.
+    """Sums of least squares for nodes with the same known targets.
 
     Attributes:
         gram: G = Σ φφᵀ, lower triangle.  [m, m]
         sums: Σ φ.  float64 [m]
-        count: how many nodes.
+        count: number of nodes.
         cross: M = Σ φ yᵀ of these targets.  float64 [m, targets]
         totals, squares: Σ y and Σ y².  float64 [targets]
     """
@@ -37,19 +37,20 @@ class TargetMoments:
 
 
 class TargetStatistics:
-    """G_p = Σ φφᵀ, M_p = Σ φ yᵀ, Σ φ, Σ y, Σ y² and a count for each pattern p of known targets.
+    """Sums of features and targets, from which heads are solved even if some values are missing.
 
-    A pattern is a set of targets that are known together. What column t of a head needs are sums
-    over the nodes of which t is known, Σ_{p∋t}: a single value that is missing is left out exactly,
-    and nothing is filled in. There is a Gram matrix for each pattern met, of at most 64.
+    G_p = Σ φφᵀ, M_p = Σ φ yᵀ, Σ φ, Σ y, Σ y² and a count for each pattern p of known targets. A
+    pattern is a set of targets that are known together. Column t of a head needs sums over the
+    nodes where t is known, Σ_{p∋t}: a single missing value is left out exactly, and nothing is
+    imputed. There is one Gram matrix per pattern, for at most 64 patterns.
 
-    As with ``ClassStatistics`` statistics of two sets of nodes add up to those of both, and nodes
-    are counted out again with the values that they were counted in with.
+    As with ``ClassStatistics``, statistics of two sets of nodes add up to those of both, and nodes
+    can be removed with the values with which they were added.
 
     Args:
-        width, rank, precise: see ``ClassStatistics``. Give ``precise`` where sums will be centred:
-            what is left after the mean is taken off may be small.
-        targets: how many.
+        width, rank, precise: see ``ClassStatistics``. Set ``precise`` if sums will be centred,
+            since little may be left after subtracting the mean.
+        targets: number of targets.
 
     >>> statistics = TargetStatistics(1, targets=2)
     >>> values = torch.tensor([[1., 5.], [float("nan"), 7.]])
@@ -77,12 +78,12 @@ class TargetStatistics:
 
     @property
     def num_classes(self) -> int:
-        """How many targets there are: as many as the head has columns."""
+        """Number of targets, which is the number of the head's columns."""
         return self.targets
 
     @property
     def mass_(self) -> Tensor:
-        """How many nodes each target is known of; empty before the first.  float64 [targets]"""
+        """Number of nodes with each target known; empty before the first.  float64 [targets]"""
         if not self.patterns_:
             return torch.zeros(0, dtype=torch.float64)
         counts = [float(each.mass_.sum()) for each in self.patterns_.values()]
@@ -90,18 +91,18 @@ class TargetStatistics:
         return torch.tensor(counts, dtype=torch.float64) @ known
 
     def grow(self, targets: int) -> None:
-        """Do nothing: all targets are there from the beginning."""
+        """Do nothing: all targets exist from the beginning."""
         assert targets == self.targets
 
     def add(self, features: Features, values: Tensor, weights: Tensor) -> None:
-        """Count nodes in.  values: NaN where not known, [n, targets]; weights: positive [n]
+        """Add nodes.  values: NaN if unknown, [n, targets]; weights: positive [n]
 
-        features: [n, m], or blocks of their rows, of which one at a time is held.
+        features: [n, m], or an iterable of blocks of their rows, held one at a time.
         """
         self._count(features, values, weights, 1)
 
     def remove(self, features: Features, values: Tensor, weights: Tensor) -> None:
-        """Count nodes out that were counted in with these features, values and weights."""
+        """Remove nodes that were added with these features, values and weights."""
         self._count(features, values, weights, -1)
 
     def _count(self, features: Features, values: Tensor, weights: Tensor, sign: int) -> None:
@@ -123,18 +124,18 @@ class TargetStatistics:
         self._drop_empty()
 
     def _drop_empty(self) -> None:
-        """Let go of patterns that no node is left of, and with them of what rounding has left."""
+        """Drop patterns without nodes, and with them any rounding left."""
         for pattern in [p for p, each in self.patterns_.items() if not int(each.counts_.sum())]:
             del self.patterns_[pattern], self.cross_[pattern]
 
     def _check_room(self, met: list[tuple[bool, ...]]) -> None:
-        """Raise if there were too many patterns, before anything is counted."""
+        """Raise if there are too many patterns, before anything is counted."""
         patterns = {*self.patterns_, *(pattern for pattern in met if any(pattern))}
         if len(patterns) > MOST_PATTERNS:
             raise DataError(
-                f"targets are known in {len(patterns)} combinations, and a Gram matrix is kept for "
-                f"each: expected at most {MOST_PATTERNS}, so leave out targets or nodes of which "
-                "few values are known"
+                f"targets must be known in at most {MOST_PATTERNS} combinations, each with its "
+                f"Gram matrix, not {len(patterns)}: leave out targets or nodes with few known "
+                "values"
             )
 
     def _count_rows(
@@ -146,7 +147,7 @@ class TargetStatistics:
         count(rows, torch.zeros(len(rows), dtype=torch.int64, device=self.device), weights)
         filled = values.double().nan_to_num(0.0)
         weighted = filled * (sign * weights.double())[:, None]
-        kept = rows.to(statistics.gram_.dtype).double()  # as it was counted in the Gram matrix
+        kept = rows.to(statistics.gram_.dtype).double()  # same values as in the Gram matrix
         cross[:-2].addmm_(kept.t(), weighted)
         cross[-2] += weighted.sum(0)
         cross[-1] += (weighted * filled).sum(0)
@@ -162,17 +163,17 @@ class TargetStatistics:
         return self.patterns_[pattern], self.cross_[pattern]
 
     def groups(self) -> Iterator[list[int]]:
-        """Yield targets that are known of the same nodes, which share a Gram matrix.
+        """Yield groups of targets that are known for the same nodes and share a Gram matrix.
 
-        Targets that are known of no node are in none.
+        Targets that are unknown for all nodes are in no group.
         """
-        columns = list(zip(*self.patterns_, strict=True))  # of each target, where it is known
+        columns = list(zip(*self.patterns_, strict=True))  # per target, the patterns that hold it
         for column in sorted(set(columns), reverse=True):
             if any(column):
                 yield [target for target, each in enumerate(columns) if each == column]
 
     def moments(self, group: list[int]) -> TargetMoments:
-        """Return the sums over all nodes of which the targets of a group are known."""
+        """Return the sums over all nodes for which the targets of a group are known."""
         here = [pattern for pattern in self.patterns_ if pattern[group[0]]]
         parts = [self.patterns_[pattern] for pattern in here]
         whole = parts[0]
@@ -183,18 +184,18 @@ class TargetStatistics:
         return TargetMoments(whole.gram_, whole.sums_[0], count, cross[:-2], cross[-2], cross[-1])
 
     def transform(self, matrix: Tensor) -> None:
-        """Put Wᵀφ in every φ's place.  matrix: W, float64 [m, m]"""
+        """Replace every φ by Wᵀφ.  matrix: W, float64 [m, m]"""
         for pattern, statistics in self.patterns_.items():
             statistics.transform(matrix)
             cross = self.cross_[pattern]
             cross[:-2] = matrix.t() @ cross[:-2]
 
     def merged(self, other: TargetStatistics, classes: Tensor | None = None) -> TargetStatistics:
-        """Return the statistics of what either has seen, of the same targets."""
+        """Return the statistics of the nodes of both, with the same targets."""
         same = self.width == other.width and self.targets == other.targets
         if not same or classes is not None:
             raise ConfigurationError(
-                "statistics can be merged if they are of the same targets and equally wide, not "
+                "statistics can be merged if they have the same targets and width, not "
                 f"{self.targets} and {other.targets} targets, {self.width} and {other.width} wide"
             )
         both = self._empty(self.width)
@@ -207,7 +208,7 @@ class TargetStatistics:
         return both
 
     def widened(self, targets: int) -> TargetStatistics:
-        """Return statistics of more targets, of which the new ones are 0 for all nodes so far.
+        """Return statistics with more targets; the new ones are 0 for all nodes so far.
 
         >>> statistics = TargetStatistics(1, targets=1)
         >>> statistics.add(torch.ones(1, 1), torch.ones(1, 1), torch.ones(1))
@@ -244,7 +245,7 @@ class TargetStatistics:
 
     @property
     def usage(self) -> MemoryUsage:
-        """Values of all sums, and their bytes."""
+        """Number of values in all sums, and their bytes."""
         parts = [each.usage for each in self.patterns_.values()]
         cross = [*self.cross_.values()]
         return MemoryUsage(
@@ -261,7 +262,7 @@ class TargetStatistics:
         return kept
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take back what ``state`` returned."""
+        """Restore what ``state`` returned."""
         self.patterns_, self.cross_ = {}, {}
         self.targets = state["patterns"].shape[1]
         for place, row in enumerate(state["patterns"].tolist()):
@@ -273,13 +274,13 @@ class TargetStatistics:
             statistics.restore(own)
 
 
-# Scores of a least-squares head lie between 0 and 1; so many times as much under a sigmoid.
+# Scores of a least-squares head lie between 0 and 1; a sigmoid needs them multiplied by this.
 STEEPNESS = 10.0
 
 
 @dataclass(frozen=True, eq=False)
-class TargetHead:
-    """ŷ = Vᵀφ + b.
+class TargetWeights:
+    """A linear head with offsets: ŷ = Vᵀφ + b.
 
     Attributes:
         weights: V.  float64 [m, targets]
@@ -292,18 +293,18 @@ class TargetHead:
 
 def target_ridge(
     statistics: TargetStatistics, regularisation: float, *, centred: bool
-) -> TargetHead:
+) -> TargetWeights:
     """Return argmin Σ_i (y_it - v_tᵀφ_i - b_t)² + λ ‖v_t‖² for every target t, where it is known.
 
     v_t = (G + λ I)⁻¹ M_t, λ = ``regularisation`` x the mean of G's diagonal. ``centred``: G and M
-    are those of features and values less their means, G - n φ̄φ̄ᵀ and M - n φ̄ȳᵀ, from the same sums,
-    and b_t = ȳ_t - v_tᵀφ̄ is not penalised; without it b is 0. A target that is known of no node is
-    answered with 0.
+    are those of centred features and values, G - n φ̄φ̄ᵀ and M - n φ̄ȳᵀ, from the same sums,
+    and b_t = ȳ_t - v_tᵀφ̄ is not penalised; otherwise b is 0. A target that is unknown for all nodes
+    is predicted as 0.
 
-    Without centring, of labels of which every node has one, and as many nodes each, it is the head
-    of classes (``balanced_ridge``), with either of its weights: there A is G / n and its right side
-    M / n, n nodes a class. Elsewhere the head of classes lets every class count alike, and this one
-    every node.
+    Without centring, for labels of which every node has exactly one, with n nodes per class, this
+    equals the head of classes (``balanced_ridge``) with either of its weights: there A is G / n and
+    its right side M / n. In general the head of classes weighs all classes equally, this one all
+    nodes.
     """
     weights = torch.zeros(
         statistics.width, statistics.targets, dtype=torch.float64, device=statistics.device
@@ -313,18 +314,18 @@ def target_ridge(
         part = statistics.moments(group)
         head = _solved(part, regularisation, centred=centred)
         weights[:, group], offsets[group] = head.weights, head.offsets
-    return TargetHead(weights, offsets)
+    return TargetWeights(weights, offsets)
 
 
-def _solved(moments: TargetMoments, regularisation: float, *, centred: bool) -> TargetHead:
+def _solved(moments: TargetMoments, regularisation: float, *, centred: bool) -> TargetWeights:
     gram, cross = moments.gram.double(), moments.cross
     if not centred:
-        return TargetHead(solved(gram, cross, regularisation), torch.zeros_like(moments.totals))
+        return TargetWeights(solved(gram, cross, regularisation), torch.zeros_like(moments.totals))
     mean, level = moments.sums / moments.count, moments.totals / moments.count
     gram = gram.addr(moments.sums, mean, alpha=-1)
     cross = cross.addr(moments.sums, level, alpha=-1)
     weights = solved(gram, cross, regularisation)
-    return TargetHead(weights, level - mean @ weights)
+    return TargetWeights(weights, level - mean @ weights)
 
 
 def choose_target_regularisation(
@@ -336,9 +337,9 @@ def choose_target_regularisation(
 ) -> float:
     """Return the least regularisation whose error on validation nodes is nearly the smallest.
 
-    The error is the squared one in closed form, see ``squared_errors``; of numbers (``centred``)
-    each target's as a share of its variance, so that none counts for more for being written in
-    smaller units. Nearly: as ``choose_regularisation`` has it.
+    The error is the squared one in closed form, see ``squared_errors``. For regression
+    (``centred``) each target's error is relative to its variance, so that units do not matter.
+    "Nearly" has the meaning of ``choose_regularisation``.
     """
     training = training.narrowed(validation.width)
     errors = []
@@ -350,12 +351,12 @@ def choose_target_regularisation(
 
 
 def squared_errors(
-    statistics: TargetStatistics, head: TargetHead, *, relative: bool = False
+    statistics: TargetStatistics, head: TargetWeights, *, relative: bool = False
 ) -> Tensor:
     """Return Σ_i (y_it - v_tᵀφ_i - b_t)² of every target, over nodes that have it.  -> [targets]
 
-    = Σ y² + n b² + vᵀ G v - 2 b Σ y - 2 vᵀ M + 2 b vᵀ Σφ: from sums, no node is needed. relative:
-    as a share of Σ (y - ȳ)².
+    = Σ y² + n b² + vᵀ G v - 2 b Σ y - 2 vᵀ M + 2 b vᵀ Σφ, computed from sums without the nodes.
+    relative: divided by Σ (y - ȳ)².
     """
     errors = torch.zeros_like(head.offsets)
     for group in statistics.groups():
@@ -379,13 +380,13 @@ def quadratic(gram: Tensor, vectors: Tensor) -> Tensor:
     return twice - (vectors.square() * diagonal[:, None]).sum(0)
 
 
-def fitted_sigmoid(statistics: TargetStatistics, head: TargetHead) -> tuple[Tensor, Tensor]:
-    """Return a and c of p_t = σ(a_t s_t + c_t), the probability of a label of score s_t.
+def fitted_sigmoid(statistics: TargetStatistics, head: TargetWeights) -> tuple[Tensor, Tensor]:
+    """Return a and c of p_t = σ(a_t s_t + c_t), the probability of a label with score s_t.
 
-    Scores of nodes with a label and of nodes without it are taken for normal with one variance, so
-    that a = (μ₊ - μ₋) / σ² and c = log(n₊ / n₋) - a (μ₊ + μ₋) / 2, with means and variance from
+    Scores of nodes with and without a label are assumed normal with one variance, so that
+    a = (μ₊ - μ₋) / σ² and c = log(n₊ / n₋) - a (μ₊ + μ₋) / 2, with means and variance from
     sums over held-back nodes: μ₊ = vᵀM / n₊, μ₋ = vᵀ(Σφ - M) / n₋, σ² = (vᵀGv - n₊μ₊² - n₋μ₋²) / n.
-    A label that all of them have, or none, or whose mean is not above the others', gets the fixed
+    A label that all of them have, or none, or with μ₊ not above μ₋, gets the fixed
     a = 10, c = -5.  -> float64 [targets] each
     """
     slope = torch.full_like(head.offsets, STEEPNESS)
@@ -398,7 +399,7 @@ def fitted_sigmoid(statistics: TargetStatistics, head: TargetHead) -> tuple[Tens
         high = (v * part.cross).sum(0) / having.clamp_min(1)
         low = (part.sums @ v - (v * part.cross).sum(0)) / lacking.clamp_min(1)
         within = quadratic(part.gram, v) - having * high.square() - lacking * low.square()
-        variance = (within / part.count).clamp_min(1e-6)  # as of a score that is 0.001 apart
+        variance = (within / part.count).clamp_min(1e-6)  # as if scores differed by 0.001
         a = (high - low) / variance
         c = (having.clamp_min(1) / lacking.clamp_min(1)).log() - a * (high + low) / 2
         sound = some & (a > 0)

@@ -26,6 +26,7 @@ from evergraph.closed_form.views import (
     parse_views,
 )
 from evergraph.core.checks import check_integer, check_number
+from evergraph.core.component import formerly
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.resources import Resources
 from evergraph.core.sizes import shown
@@ -39,34 +40,33 @@ from evergraph.topology.cached import Storage
 from evergraph.topology.mixhop import WIDEST as WIDEST_HOP
 from evergraph.topology.mixhop import ViewHops
 
-VIEWS = ("0|1|2|4|r+y", "4", "0|2", "6", "y", "0|1|2|4|r", "2")
-"""Near and far, with a node's own features or without; those that help most come first.
+VIEWS = ("0|1|2|4|r+y", "0|1|2|4|r", "8", "0|s", "4")
+"""Near and far, with a node's own features or without; the most useful views come first.
 
-What comes along relations counts where the graph has relations."""
-# Below, another view is worth less than what the others lose in width.
+Relations are used if the graph has them."""
+# Below this width, another view is worth less than the width that the others lose.
 LEAST_WIDTH = 512
 NARROWEST, WIDEST, STEP = 64, 8192, 64
 
 
 @backbones.register
 class ViewFeatures(Backbone):
-    """s(x) = Σ_v W_v φ_v(x): fixed ReLU features of several views, a linear head on each.
+    """Fixed ReLU features of several views of a node, with one linear head per view.
 
-    φ: see ``RandomMap``. Hops of Â and class codes are computed once for all views. Where a
-    graph shows no label there are no class codes: views that need them are left out, and ``bare``
-    weights, if they were set, answer for the others. Whether a graph has relations is seen of the
-    first: ``r`` in a view, and relations in class codes, count only if that one has.
+    s(x) = Σ_v W_v φ_v(x); see ``RandomMap`` for φ. Hops of Â and class codes are computed once for
+    all views. If a graph shows no labels there are no class codes: views that need them are left
+    out, and the others use the ``bare`` weights, if set. The first graph decides whether relations
+    are used: ``r`` in a view, and relations in class codes, have an effect only if it has them.
 
     Args:
-        views: what to see of a node, by names such as ``2``, ``0|2``, ``0|2+y`` and ``0|2|r``, see
-            ``View``.
-        width: how many random features a view has.
-        code_width: of a class code, see ``ClassCodes``.
+        views: names of the views, such as ``2``, ``0|2``, ``0|2+y`` and ``0|2|r``, see ``View``.
+        width: number of random features per view.
+        code_width: width of a class code, see ``ClassCodes``.
         dropout: share of features dropped while the head is trained by gradients.
         storage: of hops and codes, see ``EmbeddingCache``.
-        rows: what features are held in while a hop sums them, see ``TopologyEncoder``. Codes and
-            relations are summed in float32: from rounded codes a node's own class could not be
-            taken out.
+        dtype: type of the features while a hop sums them, see ``TopologyEncoder``. Codes and
+            relations are summed in float32, since a node's own class could not be removed from
+            rounded codes.
 
     >>> graph = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.eye(2),
     ...                          labels=torch.tensor([0, -1]), undirected=True)
@@ -79,21 +79,22 @@ class ViewFeatures(Backbone):
 
     name = "view-features"
     recipe = Recipe(epochs=30, lr=0.005, weight_decay=1e-5, batch_size=512)
-    widest: ClassVar[int | None] = WIDEST_HOP  # beyond, features are projected
-    statistics_share: ClassVar[float] = 0.7  # of ``keep``; the rest is for class sums and probes
+    widest: ClassVar[int | None] = WIDEST_HOP  # wider features are projected
+    statistics_share: ClassVar[float] = 0.7  # of ``memory``; the rest is for class sums and probes
     seed: Tensor
     bare: Tensor
     related: Tensor
 
+    @formerly(rows="dtype")
     def __init__(
         self,
         *,
         views: Sequence[str] = VIEWS,
-        width: int = 2560,
+        width: int = 1984,
         code_width: int = 64,
         dropout: float = 0.5,
         storage: Storage = "float32",
-        rows: RowType = "float32",
+        dtype: RowType = "float32",
     ) -> None:
         parsed = parse_views(views)
         kept = hops_of(parsed) or (0,)
@@ -105,10 +106,10 @@ class ViewFeatures(Backbone):
         self.code_width = code_width
         self.dropout = dropout
         self.storage: Storage = storage
-        self.rows: RowType = rows
+        self.dtype: RowType = dtype
         self.parsed = parsed
         self._topologies = (
-            ViewHops(keep=kept, widest=self.widest, rows=rows),
+            ViewHops(kept_hops=kept, widest=self.widest, dtype=dtype),
             ClassCodes(width=code_width),
             RelationHops(),
             RelationCodes(width=code_width),
@@ -119,21 +120,21 @@ class ViewFeatures(Backbone):
 
     @property
     def on_landmarks(self) -> bool:
-        """Whether features are kernel values to some nodes."""
+        """Whether features are kernel values to landmark nodes."""
         return False
 
     @property
     def shaped(self) -> bool:
-        """Whether any view looks at degree and length."""
+        """Whether any view uses degree and feature length."""
         return any(view.shaped for view in self.parsed)
 
     @property
     def coded(self) -> bool:
-        """Whether any view looks at labels nearby."""
+        """Whether any view uses labels nearby."""
         return any(view.codes for view in self.parsed)
 
     def place(self, device: torch.device, resources: Resources | None = None) -> None:
-        """Keep weights, and compute hops and codes, on a device, within some memory."""
+        """Move weights to a device, and compute hops and codes there, within ``resources``."""
         super().place(device, resources)
         self.hop_cache, self.code_cache, self.relation_cache, self.relation_code_cache = (
             EmbeddingCache(topology, device=device, storage=self.storage, resources=resources)
@@ -143,7 +144,7 @@ class ViewFeatures(Backbone):
         self._prepared: WeakKeyDictionary[Graph, ViewRows] = WeakKeyDictionary()
 
     def begin(self, dims: int, *, generator: torch.Generator) -> None:
-        """Draw the seed of the random features and make the heads.  dims: of a hop"""
+        """Draw the seed of the random features and create the heads.  dims: width of a hop"""
         self._dims = dims
         self.register_buffer("seed", torch.randint(2**62, (1,), generator=generator))
         self.register_buffer("related", torch.tensor([bool(self._met_relations)]))
@@ -154,7 +155,7 @@ class ViewFeatures(Backbone):
 
     @property
     def begun(self) -> bool:
-        """Whether the heads are there."""
+        """Whether the heads exist."""
         return self.head is not None
 
     def grow(self, classes: int, *, generator: torch.Generator) -> None:
@@ -167,16 +168,16 @@ class ViewFeatures(Backbone):
 
     @property
     def sees_relations(self) -> bool:
-        """Whether what was learned from has relations."""
+        """Whether the training graph has relations."""
         return bool(self.related) if self.begun else bool(self._met_relations)
 
     @property
     def code_dims(self) -> int:
-        """How wide class codes are: two hops, and one along relations."""
+        """Width of class codes: two hops, and one along relations."""
         return self.code_width * (3 if self.sees_relations else 2)
 
     def prepare(self, graph: Graph) -> ViewRows:
-        """Return hops and codes of all nodes; no codes where the graph shows no label."""
+        """Return hops and codes of all nodes; no codes if the graph shows no label."""
         if graph not in self._prepared:
             if self._met_relations is None:
                 self._meet(graph)
@@ -190,7 +191,7 @@ class ViewFeatures(Backbone):
         return self._prepared[graph]
 
     def _meet(self, graph: Graph) -> None:
-        """See whether there are relations, in the first graph."""
+        """Check for relations in the first graph."""
         self._met_relations = graph.relations is not None or graph.types is not None
         empty = [str(v) for v in self.parsed if v.related and not v.hops and not v.codes]
         if empty and not self.sees_relations:
@@ -207,13 +208,13 @@ class ViewFeatures(Backbone):
         return torch.cat([codes, self.relation_code_cache(graph)], dim=1)
 
     def width_of(self, inputs: ViewRows) -> int:
-        """Return how wide a hop is."""
+        """Return the width of a hop."""
         return inputs.hops.shape[1] // len(self._topologies[0].kept)
 
     def expansion(self) -> ViewMap:
         """Return φ of all views, the same numbers on every device.
 
-        This is where another map than the random one is made.
+        Subclasses override this to use another map.
         """
         seed = int(self.seed)
         if self._drawn is None or self._drawn[0] != seed:
@@ -229,7 +230,7 @@ class ViewFeatures(Backbone):
         drawn = RandomMap.drawn(self.parsed, sizes, width=self.width, seed=seed, device=self.device)
         if not self.sees_relations:
             return drawn
-        # All class codes of a node are one part here, as ``prepare`` has them side by side.
+        # All class codes of a node form one part here, as ``prepare`` concatenates them.
         matrices = dict(drawn.matrices)
         matrices[CODES] = torch.cat([matrices[CODES], matrices.pop(RELATION_CODES)])
         if not self._sees_along:
@@ -252,7 +253,7 @@ class ViewFeatures(Backbone):
         return torch.cat(parts) if parts else self.head.weight.new_empty(0, len(self.head.weight))
 
     def _weights(self, *, coded: bool) -> dict[View, Tensor]:
-        """Return W_v of the views that answer, where it is not 0.  -> [classes, width] each"""
+        """Return the nonzero W_v of the usable views.  -> [classes, width] each"""
         assert self.head is not None
         views = [view for view in self.parsed if coded or not view.codes]
         weight = self.head.weight
@@ -281,7 +282,7 @@ class ViewFeatures(Backbone):
         return scores
 
     def _dropped(self, features: Tensor, generator: torch.Generator | None) -> Tensor:
-        assert generator is not None, "dropout draws from the generator it is given"
+        assert generator is not None, "dropout needs a generator"
         return features * dropout_mask(features.shape, self.dropout, generator=generator)
 
     def features(self, rows: ViewRows) -> Iterator[list[Tensor]]:
@@ -289,7 +290,7 @@ class ViewFeatures(Backbone):
         return (list(self.expansion()(part)) for part in self.expansion().blocks(rows))
 
     def hidden_states(self, inputs: ViewRows, rows: Tensor | None = None) -> Tensor:
-        """Return the features of all views side by side.  -> [rows, views x width]"""
+        """Return the concatenated features of all views.  -> [rows, views x width]"""
         asked = inputs if rows is None else inputs.of(rows)
         if asked.codes is None:
             nothing = asked.hops.new_zeros(len(asked.hops), self.code_dims)
@@ -297,7 +298,7 @@ class ViewFeatures(Backbone):
         return torch.cat([torch.cat(block, dim=1) for block in self.features(asked)])
 
     def expands_like(self, other: ViewFeatures) -> bool:
-        """Whether another makes the same features of the same graph."""
+        """Return whether another backbone computes the same features of the same graph."""
         mine, theirs = (
             (int(b.seed), b.views, b.width, b.code_dims, b._dims) for b in (self, other)
         )
@@ -310,24 +311,24 @@ class ViewFeatures(Backbone):
         return sum(cache.seconds for cache in caches)
 
 
-def fit_into(keep: int, backbone: ViewFeatures) -> ViewFeatures:
-    """Return a backbone like another whose statistics take at most so many bytes.
+def fit_into(memory: int, backbone: ViewFeatures) -> ViewFeatures:
+    """Return a similar backbone whose statistics take at most ``memory`` bytes.
 
-    A view of width m takes 2 m² bytes. As many of the views, in their order, as can be
-    ``LEAST_WIDTH`` wide, at least one, and one that needs no class codes; then as wide as they may.
+    A view of width m takes 2 m² bytes. The first views, as many as can be ``LEAST_WIDTH`` wide, are
+    kept: at least one, including one without class codes. They are made as wide as possible.
 
     >>> fitted = fit_into(50_000_000, ViewFeatures())
     >>> len(fitted.views), fitted.width
-    (7, 1536)
+    (5, 1856)
     """
-    views, room = parse_views(backbone.views), int(keep * backbone.statistics_share)
+    views, room = parse_views(backbone.views), int(memory * backbone.statistics_share)
     count = max((n for n in range(1, len(views) + 1) if _width(room, n) >= LEAST_WIDTH), default=1)
     width = _width(room, count)
     if width < NARROWEST:
         least = int(2 * NARROWEST**2 / backbone.statistics_share)
         raise ConfigurationError(
-            f"keep must leave room for a view of width {NARROWEST}, {least:,} bytes, not "
-            f"{shown(keep)}"
+            f"memory must leave room for a view of width {NARROWEST}, {least:,} bytes, not "
+            f"{shown(memory)}"
         )
     return type(backbone)(
         **backbone.get_params(deep=False)
@@ -336,24 +337,24 @@ def fit_into(keep: int, backbone: ViewFeatures) -> ViewFeatures:
 
 
 def probes_within(
-    keep: int, *, views: int, width: int, classes: int, dims: int, landmarks: int = 0
+    memory: int, *, views: int, width: int, classes: int, dims: int, landmarks: int = 0
 ) -> int:
-    """Return how many probes of each class fit beside statistics, at least one.
+    """Return the number of probes per class that fit beside the statistics, at least one.
 
-    It depends on how many classes there are and not on which came first: probes of a class that is
-    known are let go when others come. dims: of what all views see of a node, two bytes each;
-    landmarks: nodes that are kept besides.
+    It depends on the number of classes, not on their order: probes of known classes are dropped
+    when others arrive. dims: values per node over all views, two bytes each; landmarks: number of
+    nodes kept besides.
 
     >>> probes_within(5_000_000, views=1, width=1408, classes=10, dims=767)
     59
     """
     statistics = views * (2 * width * (width + 1) + classes * (8 * width + 16))
-    return max(((keep - statistics) // (2 * dims + 16) - landmarks) // classes, 1)
+    return max(((memory - statistics) // (2 * dims + 16) - landmarks) // classes, 1)
 
 
-def _width(keep: int, views: int) -> int:
-    """Return how wide so many views may be."""
-    width = (keep / (2 * views)) ** 0.5
+def _width(memory: int, views: int) -> int:
+    """Return the width for this number of views."""
+    width = (memory / (2 * views)) ** 0.5
     return int(width) // STEP * STEP
 
 

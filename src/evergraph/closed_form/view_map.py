@@ -1,7 +1,7 @@
-"""φ: from the parts of a node to the features of every view, for batches and live alike.
+"""Maps φ from the parts of a node to the features of every view, for batch and live learning.
 
-``ViewMap`` is all that heads know of φ; ``RandomMap`` is the one there is. Another one, such as
-kernel values to some nodes, is a subclass that says how wide its features are and computes them.
+Heads use only the interface of ``ViewMap``. ``RandomMap`` computes random features; other maps,
+such as kernel values to landmarks, are further subclasses.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 BLOCK_VALUES = 1 << 21
 GPU_BLOCK_VALUES = 1 << 26
 
-Parts = Mapping[int, Tensor]  # a row for each node: of a part, or what was computed of it
+Parts = Mapping[int, Tensor]  # part -> rows of nodes, or values computed from them
 Product = Callable[[Tensor, Tensor], Tensor]
 Matrix = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
 class ViewMap(ABC):
-    """φ_v(x) of some views v, in two steps.
+    """The features φ_v(x) of some views v, computed in two steps.
 
-    What all views share is computed of every part of a node once (``projected``); of these the
-    features of a view are made (``features``). Nothing is trained, and all a worker has to be told
-    is in the record.
+    ``projected`` computes the part of the work that all views share, once per part of a node;
+    ``features`` computes the features of a view from it. Nothing is trained, and the record holds
+    everything that a worker needs.
 
     Attributes:
-        views: what features are made of, in this order.
+        views: the views, in order.
     """
 
     views: tuple[View, ...]
@@ -49,24 +49,24 @@ class ViewMap(ABC):
     @property
     @abstractmethod
     def width(self) -> int:
-        """m, how many features a view has."""
+        """m, the number of features per view."""
 
     @property
     @abstractmethod
     def sizes(self) -> Mapping[int, int]:
-        """How wide each part is that there is, in the order in which live vectors hold them."""
+        """Width of each existing part, in the order of live vectors."""
 
     @property
     @abstractmethod
     def device(self) -> torch.device:
-        """Where features are computed."""
+        """Device on which features are computed."""
 
     @abstractmethod
     def projected(self, parts: Parts, product: Product = tiled_product) -> Parts:
-        """Return what views need of each of some parts.  [n, part dims] each -> [n, ...] each
+        """Return the shared values of some parts.  [n, part dims] each -> [n, ...] each
 
-        product: multiplies matrices, such as one by which the bits of a row do not depend on which
-        others are there: a node then leaves sums with the very features it came with.
+        product: multiplies matrices, for example so that the bits of a row do not depend on the
+        other rows: a node is then removed from sums with exactly the features it was added with.
         """
 
     @abstractmethod
@@ -79,17 +79,17 @@ class ViewMap(ABC):
 
     @abstractmethod
     def narrowed(self, width: int) -> Self:
-        """Return the first features of every view, as they are among all."""
+        """Return the map of the first features of every view, with unchanged values."""
 
     def slopes(self, view: View, projected: Parts, weights: Tensor, parts: Parts) -> Parts | None:
-        """Return ∂(Wᵀφ_v)/∂x_b of one node and every part b, where these times x give Wᵀφ_v.
+        """Return ∂(Wᵀφ_v)/∂x_b of one node and every part b, if these times x give Wᵀφ_v.
 
-        weights: W, [m, classes]; parts: x -> [classes, part dims] each; None where they do not
+        weights: W, [m, classes]; parts: x -> [classes, part dims] each; None if they do not
         """
         return None
 
     def by_numpy(self, weights: Sequence[Tensor]) -> FewRows | None:
-        """Return what computes Σ_v W_vᵀφ_v of a handful of nodes sooner, if anything does."""
+        """Return a faster way to compute Σ_v W_vᵀφ_v for a few nodes, or None."""
         return None
 
     def only(self, views: Iterable[View]) -> Self:
@@ -97,13 +97,13 @@ class ViewMap(ABC):
         return replace(self, views=tuple(views))
 
     def needed(self, *views: View) -> tuple[int, ...]:
-        """Return the parts that some views are made of, each once, where there are such."""
+        """Return the existing parts that some views need, each once."""
         there = self.sizes
         named = dict.fromkeys(part for view in views for part in view.parts)
         return tuple(part for part in named if part in there)
 
     def __call__(self, rows: ViewRows) -> Iterator[Tensor]:
-        """Yield the features of one view after the other; without codes of those that need none.
+        """Yield the features of each view; without codes, only of views that need none.
 
         -> [n, m] each
         """
@@ -113,25 +113,25 @@ class ViewMap(ABC):
             yield self.features(view, projected)
 
     def seen_of(self, rows: ViewRows, views: Sequence[View]) -> Parts:
-        """Return what some views need of rows, see ``projected``."""
+        """Return the shared values that some views need of rows, see ``projected``."""
         parts = rows.taken(self.device).parts([part for part in self.sizes if part >= 0])
         needed = self.needed(*views)
-        assert parts.keys() >= set(needed), "the graph that was learned from has relations"
+        assert parts.keys() >= set(needed), "rows must have the relations of the training graph"
         return self.projected({part: parts[part] for part in needed})
 
     def blocks(self, rows: ViewRows) -> Iterator[ViewRows]:
-        """Yield rows in parts whose features are of a size that pays."""
+        """Yield rows in blocks of an efficient size."""
         return rows.split(self.at_a_time)
 
     @property
     def at_a_time(self) -> int:
-        """How many rows have features of a size that pays."""
+        """Number of rows in an efficient block."""
         values = BLOCK_VALUES if self.device.type == "cpu" else GPU_BLOCK_VALUES
         return max(values // self.width, 1)
 
     @property
     def places(self) -> dict[int, tuple[int, int]]:
-        """Where each part begins and ends in a vector that has them side by side."""
+        """Start and end of each part in a concatenated vector."""
         found, begin = {}, 0
         for part, size in self.sizes.items():
             found[part] = begin, begin + size
@@ -139,9 +139,9 @@ class ViewMap(ABC):
         return found
 
     def cut(self, vectors: Tensor) -> dict[int, Tensor]:
-        """Return the parts that views need of vectors that have all side by side.
+        """Return the parts that views need from concatenated vectors.
 
-        Class codes may be left out of vectors where no label is nearby: they are zeros.
+        Vectors may omit class codes if no label is nearby: they are zeros.
 
         [n, dims] -> [n, part dims] each
         """
@@ -153,16 +153,16 @@ class ViewMap(ABC):
 
 @dataclass(frozen=True, eq=False)
 class RandomMap(ViewMap):
-    """φ_v(x) = √(2/m) max(0, Σ_{b ∈ v} x_b R_b / √|v|): the ReLU features of each view v.
+    """ReLU random features of each view v: φ_v(x) = √(2/m) max(0, Σ_{b ∈ v} x_b R_b / √|v|).
 
-    x_b are the parts that a view is made of, hops, relations and class codes; |v| is of how many
-    vectors of unit length they are. A part has one random matrix R_b whatever the views it is in:
-    every part of a node is projected once for all views. R_b ~ N(0, 1).
+    x_b are the parts of a view: hops, relations and class codes; |v| is their number of unit
+    vectors. A part has the same random matrix R_b in all views, so every part of a node is
+    projected once for all of them. R_b ~ N(0, 1).
 
     Attributes:
-        matrices: R of every part that there is.  float32 [part dims, m] each
-        units: of how many vectors of unit length a part is, where of several.
-        total: m, where these are the first of more features; else their own number.
+        matrices: R of every part.  float32 [part dims, m] each
+        units: number of unit vectors in a part, if more than one.
+        total: m, if these are the first of more features; else their own number.
 
     >>> one = RandomMap((View((0,)), View((0,), True)),
     ...                 {0: torch.tensor([[1., -1.]]), CODES: torch.tensor([[1., 3.]])}, {CODES: 1})
@@ -196,21 +196,21 @@ class RandomMap(ViewMap):
 
     @property
     def width(self) -> int:
-        """How many features of a view."""
+        """Number of features per view."""
         return next(iter(self.matrices.values())).shape[1]
 
     @property
     def sizes(self) -> Mapping[int, int]:
-        """How wide each part is."""
+        """Width of each part."""
         return {part: len(matrix) for part, matrix in self.matrices.items()}
 
     @property
     def device(self) -> torch.device:
-        """Where R is."""
+        """Device of R."""
         return next(iter(self.matrices.values())).device
 
     def narrowed(self, width: int) -> Self:
-        """Return the first features of every view, as they are among all."""
+        """Return the map of the first features of every view, with unchanged values."""
         first = {part: matrix[:, :width] for part, matrix in self.matrices.items()}
         return replace(self, matrices=first, total=self.total or self.width)
 
@@ -241,7 +241,7 @@ class RandomMap(ViewMap):
         return {part: through @ self.matrices[part].t() for part in self.needed(view)}
 
     def by_numpy(self, weights: Sequence[Tensor]) -> FewRows:
-        """Return what computes Σ_v W_vᵀφ_v of a handful of nodes.  weights: [m, classes] each"""
+        """Return a NumPy function for Σ_v W_vᵀφ_v of a few nodes.  weights: [m, classes] each"""
         places, pairs = self.places, zip(self.views, weights, strict=True)
         return FewRows(
             tuple((part, *places[part], m.numpy()) for part, m in self.matrices.items()),
@@ -251,12 +251,12 @@ class RandomMap(ViewMap):
 
 @dataclass(frozen=True, eq=False)
 class FewRows:
-    """Σ_v W_vᵀφ_v(x) in about ten calls of numpy, a fifth of what torch takes for a row.
+    """Σ_v W_vᵀφ_v(x) in about ten NumPy calls, a fifth of torch's time for one row.
 
-    The sums are those of ``RandomMap`` up to rounding.
+    Equal to ``RandomMap`` up to rounding.
 
     Attributes:
-        parts: each with its place in a vector and R_b.
+        parts: each with its position in a vector and R_b.
         views: the parts of each, and W_v with the scale of φ_v.  [m, classes]
 
     >>> one = RandomMap((View((0,)),), {0: torch.tensor([[1., -1.]])})
@@ -273,13 +273,13 @@ class FewRows:
         projected = {
             part: vectors[:, start:stop] @ matrix
             for part, start, stop, matrix in self.parts
-            if start < vectors.shape[1]  # where class codes are left out, no label is nearby
+            if start < vectors.shape[1]  # vectors omit class codes if no label is nearby
         }
-        said: Matrix | None = None
+        result: Matrix | None = None
         for needed, weights in self.views:
             first, *others = (projected[part] for part in needed if part in projected)
             total = sum(others[1:], first + others[0]) if others else first.copy()
             scores = np.maximum(total, 0, out=total) @ weights
-            said = scores if said is None else np.add(said, scores, out=said)
-        assert said is not None, "there is a view"
-        return said
+            result = scores if result is None else np.add(result, scores, out=result)
+        assert result is not None, "there is a view"
+        return result

@@ -1,4 +1,4 @@
-"""Ways to look at a node: which hops, side by side, and labels nearby; and nodes so seen."""
+"""Views of a node: combinations of hops, relations and labels nearby; and rows of these."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from torch import Tensor
 from evergraph.core.checks import check_once
 from evergraph.core.errors import ConfigurationError
 
-# The names of parts of a node that views are made of: hops are called by their numbers, and then
-# there are class codes, what comes along relations, class codes along these, and a node's shape.
+# The parts of a node: hops are named by their numbers; the others are class codes, features along
+# relations, class codes along relations, and a node's shape.
 CODES, RELATIONS, RELATION_CODES, SHAPE = -1, -2, -3, -4
 CODE_HOPS = 2
 FORM = re.compile(r"y|r(\+y)?|\d+(\|\d+)*(\|r)?(\|s)?(\+y)?")
@@ -21,18 +21,18 @@ FORM = re.compile(r"y|r(\+y)?|\d+(\|\d+)*(\|r)?(\|s)?(\+y)?")
 
 @dataclass(frozen=True)
 class View:
-    """What a head sees of a node.
+    """The parts of a node that a head reads.
 
-    Written ``0|2+y``: its own features beside those two hops away, and the classes of labelled
-    neighbours. ``y`` alone is the classes of neighbours and nothing else. ``r``, as in ``0|2|r+y``,
-    is what comes along each relation, where the graph has relations; where it has none, nothing.
-    ``s``, as in ``0|s``, is how many neighbours a node has and how long its features are.
+    Written ``0|2+y``: a node's own features, those two hops away, and the classes of labelled
+    neighbours. ``y`` alone is the classes of neighbours only. ``r``, as in ``0|2|r+y``, adds
+    features along each relation; it has no effect on a graph without relations. ``s``, as in
+    ``0|s``, adds a node's number of neighbours and the length of its features.
 
     Attributes:
-        hops: the hops of Â side by side, each of unit length.
-        codes: whether class codes stand beside them, see ``ClassCodes``.
-        related: whether what comes along relations does, see ``RelationHops``.
-        shaped: whether degree and length do, see ``shape_of``.
+        hops: the hops of Â, concatenated, each of unit length.
+        codes: whether class codes are included, see ``ClassCodes``.
+        related: whether features along relations are included, see ``RelationHops``.
+        shaped: whether degree and feature length are included, see ``shape_of``.
 
     >>> View.parse("0|2+y")
     View(hops=(0, 2), codes=True, related=False, shaped=False)
@@ -47,10 +47,10 @@ class View:
 
     @classmethod
     def parse(cls, name: str) -> View:
-        """Return the view that a name stands for."""
+        """Return the view with this name."""
         if not isinstance(name, str) or not FORM.fullmatch(name):
             raise ConfigurationError(
-                "a view must be hops side by side with or without class codes, such as '2', "
+                "a view must be hops joined by '|' with or without class codes, such as '2', "
                 f"'0|2', '0|s', '0|1|2+y', '0|2|r+y' or 'y', not {name!r}"
             )
         parts = name.removesuffix("+y").split("|")
@@ -59,7 +59,7 @@ class View:
 
     @property
     def parts(self) -> tuple[int, ...]:
-        """The parts it is made of, where there are such.
+        """The parts of the view; a graph may not have all of them.
 
         >>> View.parse("0|2+y").parts == (0, 2, CODES, RELATION_CODES)
         True
@@ -75,7 +75,7 @@ class View:
 
 
 def parse_views(names: Sequence[str]) -> tuple[View, ...]:
-    """Return the views that names stand for; at least one, each once.
+    """Return the views with these names; at least one, without duplicates.
 
     >>> [view.codes for view in parse_views(["2", "y"])]
     [False, True]
@@ -88,7 +88,7 @@ def parse_views(names: Sequence[str]) -> tuple[View, ...]:
 
 
 def hops_of(views: Sequence[View]) -> tuple[int, ...]:
-    """Return the hops that any of some views needs, ascending.
+    """Return the hops that some views need, ascending.
 
     >>> hops_of(parse_views(["0|2", "4+y", "y"]))
     (0, 2, 4)
@@ -98,15 +98,15 @@ def hops_of(views: Sequence[View]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, eq=False)
 class ViewRows:
-    """Some nodes as views see them; looked up a few at a time.
+    """Rows of some nodes for all views, looked up a few at a time.
 
     Attributes:
-        hops: of all nodes, the hops of Â that any view needs, side by side.  [nodes, hops x d]
-        codes: of all nodes, class codes; None where no label is shown.  [nodes, code dims] | None
-        nodes: which of them; None for all, in order.  int64 [n] | None
-        relations: of all nodes, what comes along relations; None where the graph has none.
+        hops: all nodes' hops of Â that any view needs, concatenated.  [nodes, hops x d]
+        codes: all nodes' class codes; None if no label is shown.  [nodes, code dims] | None
+        nodes: the selected nodes; None for all, in order.  int64 [n] | None
+        relations: all nodes' features along relations; None if the graph has none.
             [nodes, relation dims] | None
-        shape: of all nodes, degree and length; None where no view asks.  [nodes, 64] | None
+        shape: all nodes' degree and length; None if no view uses them.  [nodes, 64] | None
     """
 
     hops: Tensor
@@ -129,17 +129,17 @@ class ViewRows:
         return self.codes, self.relations, self.shape
 
     def of(self, nodes: Tensor) -> ViewRows:
-        """Return some nodes of all."""
+        """Return a selection of nodes."""
         return replace(self, nodes=nodes)
 
     @property
     def dims(self) -> int:
-        """How many values there are of a node, codes aside."""
+        """Number of values per node, without codes."""
         others = (t.shape[1] for t in (self.relations, self.shape) if t is not None)
         return self.hops.shape[1] + sum(others)
 
     def taken(self, device: torch.device) -> ViewRows:
-        """Return these rows alone, in memory, on a device."""
+        """Return the selected rows in memory, on a device."""
 
         def rows(tensor: Tensor) -> Tensor:
             if self.nodes is not None:
@@ -150,11 +150,11 @@ class ViewRows:
         return ViewRows(rows(self.hops), codes, relations=relations, shape=shape)
 
     def parts(self, hops: Sequence[int]) -> dict[int, Tensor]:
-        """Return what is known of rows in memory, by part; hops: which ones there are."""
+        """Return rows in memory by part; hops: the hops that they hold."""
         found = dict(zip(hops, self.hops.tensor_split(len(hops), dim=1), strict=True))
         others = {CODES: self.codes, RELATIONS: self.relations, SHAPE: self.shape}
         return found | {part: rows for part, rows in others.items() if rows is not None}
 
     def split(self, rows: int) -> Iterator[ViewRows]:
-        """Yield them so many at a time."""
+        """Yield blocks of this many rows."""
         return (self[start : start + rows] for start in range(0, len(self), rows))

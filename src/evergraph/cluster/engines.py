@@ -1,11 +1,11 @@
-"""An engine by its name."""
+"""Engines by name."""
 
 from __future__ import annotations
 
 from evergraph.cluster.ray_engine import RayEngine
 from evergraph.core.engine import Engine, LocalEngine, check_engine
 
-# Of a memory limit, what Ray's store on this machine may take of it.
+# Share of a memory limit for Ray's object store on this machine.
 STORE_SHARE = 0.3
 
 
@@ -19,8 +19,8 @@ def make_engine(
 ) -> Engine:
     """Return the engine called ``name``.
 
-    address, workers, threads: see ``RayEngine``; memory: the most that may be held on this
-    machine, in bytes, of which Ray's store takes its share where it is started here.
+    address, workers, threads: see ``RayEngine``; memory: limit on this machine, in bytes, of which
+    Ray's object store gets a share if Ray is started here.
 
     >>> make_engine("local").workers
     1
@@ -34,4 +34,4 @@ def make_engine(
 
 
 def _store(memory: int) -> int:
-    return max(int(STORE_SHARE * memory), 80_000_000)  # less than this, Ray refuses
+    return max(int(STORE_SHARE * memory), 80_000_000)  # Ray's minimum

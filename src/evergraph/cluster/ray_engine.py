@@ -1,4 +1,4 @@
-"""Work in many processes, of this machine or of a cluster, through Ray."""
+"""Engine that runs work in many processes, of this machine or of a cluster, with Ray."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from evergraph.cluster.ray_cluster import (
     stop,
 )
 from evergraph.core.checks import check_integer
-from evergraph.core.engine import Columns, LocalEngine, Work
+from evergraph.core.engine import ColumnSlice, LocalEngine, Work
 from evergraph.core.errors import EvergraphError, ResourceError
 from evergraph.core.file_lock import Closing
 from evergraph.core.mapped import MappedTensor, map_array
@@ -44,32 +44,31 @@ from evergraph.core.sizes import shown
 
 logger = logging.getLogger(__name__)
 
-# Items given out for each worker: one that it works on and one that waits.
+# Items submitted per worker: one in progress and one waiting.
 IN_FLIGHT = 2
 
 
 class RayEngine(Closing):
-    """Gives work to Ray's worker processes.
+    """Runs work in Ray's worker processes.
 
-    Results come in the order of the items and are the same ones that ``LocalEngine`` gives. A
-    worker that dies is replaced and its work is done again, ``RETRIES`` times. Shared arrays are
-    put in Ray's store once, and read from there without a copy by all workers of a machine; an
-    array that lies in a file that every machine can open goes as its path. An error of ours that
-    is raised in a worker is raised here.
+    Results come in the order of the items and equal those of ``LocalEngine``. A worker that dies is
+    replaced and its work is retried ``RETRIES`` times. Shared arrays are put in Ray's object store
+    once, and all workers of a machine read them without a copy; an array in a file that every
+    machine can open is sent as its path. An ``EvergraphError`` in a worker is raised here.
 
     Args:
         address: ``auto`` or ``host:port`` of a cluster to join; None starts Ray on this machine.
-        workers: how many items are worked on at a time; one a processor unless given.
-        threads: processors that an item takes, and threads it has; one, unless workers of this
-            machine leave more to each. Few wide workers pay where blocks of columns are narrow.
-        store: bytes of the store on this machine, where Ray is started; Ray's choice unless given.
+        workers: number of items worked on at a time; one per processor by default.
+        threads: processors and threads per item; by default one, or more if this machine has more
+            processors than workers. Fewer workers with more threads suit narrow blocks of columns.
+        store: bytes of the object store if Ray is started here; Ray's default if not given.
 
     Attributes:
-        ray: Ray itself.
-        threads: how many of torch's threads a worker has.
+        ray: the module ray.
+        threads: number of torch's threads per worker.
 
-    Ray that was started here ends with the engine: by ``close``, at the end of a ``with`` block,
-    or with the program. A cluster that was joined is left, and goes on.
+    If Ray was started here, it stops with the engine: on ``close``, at the end of a ``with`` block,
+    or at exit. A cluster that was joined is left running.
     """
 
     def __init__(
@@ -93,23 +92,23 @@ class RayEngine(Closing):
         self._workers = workers
         share = max(cpu_count() // self.workers, 1) if address is None else 1
         self.threads = share if threads is None else threads
-        self._seen: dict[Path, bool] = {}  # which files every machine can open
-        self._told = False  # that arrays go to disk
+        self._seen: dict[Path, bool] = {}  # whether every machine can open a file
+        self._told = False  # whether it was logged that arrays go to disk
         self._put: weakref.WeakKeyDictionary[Any, tuple[Any, int]] = weakref.WeakKeyDictionary()
 
     @property
     def workers(self) -> int:
-        """How many items are worked on at a time: more, when machines have joined."""
+        """Number of items worked on at a time; it grows when machines join."""
         return self._workers or max(cores(self.ray) // self._cpus, 1)
 
     @property
     def machines(self) -> int:
-        """On how many machines they are."""
+        """Number of machines they run on."""
         return len(alive(self.ray))
 
     @property
     def _in_flight(self) -> int:
-        # Where Ray has more processors than workers were asked for, none may wait: it would run.
+        # If Ray has more processors than the requested workers, a waiting item would run at once.
         workers = self.workers
         busy = workers * self._cpus >= cores(self.ray)
         return workers * (IN_FLIGHT if busy else 1)
@@ -117,13 +116,12 @@ class RayEngine(Closing):
     def map(
         self, work: Work, items: Sequence[Any], *, shared: Mapping[str, Any] | None = None
     ) -> Iterator[Any]:
-        """Yield ``work(item, **shared)`` for every item, in order, as each is there.
+        """Yield ``work(item, **shared)`` for every item, in order, as results arrive.
 
-        No more than ``IN_FLIGHT`` items a worker are given out before their results are taken, so
-        that results do not pile up; they start to be sent as soon as they are there, while others
-        are worked on.
+        At most ``IN_FLIGHT`` items per worker are submitted before their results are consumed, so
+        that results do not accumulate. Results are transferred while other items are worked on.
         """
-        for module in file_plugins():  # which workers cannot import by its name
+        for module in file_plugins():  # which workers cannot import by name
             self.ray.cloudpickle.register_pickle_by_value(module)
         given = dict(shared or {})
         stored = [self._stored(value) for value in given.values()]
@@ -150,15 +148,15 @@ class RayEngine(Closing):
             stop(self.ray, (ref for ref, _ in waiting))
 
     def close(self) -> None:
-        """End Ray if it was started here, or leave the cluster."""
+        """Stop Ray if it was started here, or leave the cluster."""
         self._finalizer()
 
     def __reduce__(self) -> tuple[type[LocalEngine], tuple[()]]:
-        """Arrive in a worker as the engine of one process: workers give out no work."""
+        """Unpickle in a worker as ``LocalEngine``: workers do not submit work."""
         return LocalEngine, ()
 
     def _stored(self, value: Any) -> tuple[Any, int]:
-        """Return where a value is stored and its bytes; records that do not change stay there."""
+        """Return the reference of a stored value and its bytes; immutable records stay stored."""
         lasting = _lasts(value)
         if lasting and value in self._put:
             return self._put[value]
@@ -169,29 +167,29 @@ class RayEngine(Closing):
         return stored
 
     def _tell_of_disk(self, held: int, store: int) -> None:
-        """Say once that arrays are more than a store holds, and go to disk."""
+        """Log once that arrays exceed an object store and go to disk."""
         if self._told or held <= store:
             return
         self._told = True
         logger.warning(
-            "workers are given arrays of %s, but the smallest object store of a machine holds %s: "
+            "workers need arrays of %s, but the smallest object store of a machine holds %s: "
             "Ray writes what does not fit to disk, which is slower (ray start "
             "--object-store-memory)", shown(held), shown(store),
         )  # fmt: skip
 
     def _result(self, coming: Future[Any]) -> Any:
-        """Wait for a result and return it; an error of ours is raised."""
+        """Wait for a result and return it; raise an ``EvergraphError`` of the worker."""
         try:
             found = unpack(awaited(self.ray, coming))
         except (self.ray.exceptions.TaskUnschedulableError, *deaths(self.ray)) as error:
             raise ResourceError(
-                f"a piece of work ended the Ray worker that did it {RETRIES + 1} times, perhaps "
-                f"for lack of memory ({first_line(error)})"
+                f"the Ray worker of an item died {RETRIES + 1} times, perhaps for lack of memory "
+                f"({first_line(error)})"
             ) from None
         return found.raised() if isinstance(found, _Error) else found
 
     def _everywhere(self, path: Path) -> bool:
-        """Whether a file is there for every machine, and of one size."""
+        """Return whether every machine can open a file, with the same size."""
         if self.address is None:
             return path.is_file()
         if path not in self._seen:
@@ -201,7 +199,7 @@ class RayEngine(Closing):
 
 @dataclass(frozen=True)
 class _Error:
-    """An error of ours: a class may want other arguments than its sentence, so both travel."""
+    """An ``EvergraphError`` with its message: the class may not be made from its message alone."""
 
     kind: type[EvergraphError]
     sentence: str
@@ -215,13 +213,13 @@ class _Error:
 def _do(
     threads: int, folder: str, work: Work, names: Sequence[str], item: Any, *values: Any
 ) -> Any:
-    """Do one piece of work, in a worker.  values: shared ones, fetched by Ray"""
+    """Do one item, in a worker.  values: shared values, fetched by Ray"""
     import torch
 
     from evergraph.core.device import denormals_flushed
 
     torch.set_num_threads(threads)
-    if Path(folder).is_dir():  # where relative paths count from
+    if Path(folder).is_dir():  # base of relative paths
         os.chdir(folder)
     try:
         shared = {name: unpack(value) for name, value in zip(names, values, strict=True)}
@@ -232,7 +230,7 @@ def _do(
 
 
 def _lasts(value: Any) -> bool:
-    """Whether a value is a record whose fields do not change, and that is only equal to itself."""
+    """Return whether a value is an immutable record that is compared by identity."""
     if not is_dataclass(value) or isinstance(value, type):
         return False
     kind: Any = type(value)
@@ -245,7 +243,7 @@ def _nothing(ray: ModuleType) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Array:
-    """A dense tensor; numpy arrays need not be copied by who reads them."""
+    """A dense tensor as a numpy array, which can be read without a copy."""
 
     values: npt.NDArray[Any]
     dtype: torch.dtype
@@ -261,7 +259,7 @@ class _Csr:
 
 @dataclass(frozen=True)
 class _File:
-    """A mapped array, to be mapped again where it arrives."""
+    """A mapped array, to be mapped again by the receiver."""
 
     path: Path
 
@@ -275,14 +273,14 @@ class _Record:
 
 
 def pack(value: Any, *, by_path: Callable[[Path], bool] = lambda path: True) -> Any:
-    """Return a value with every tensor in it as a numpy array, or as the file it lies in.
+    """Return a value with every tensor in it replaced by a numpy array, or by its file.
 
-    Looks into records, dictionaries, lists and tuples; all else stays as it is. Tensors of a GPU
-    come to memory. by_path: whether the receiver can open a file.
+    Records, dictionaries, lists and tuples are searched; other values are unchanged. Tensors on a
+    GPU are copied to memory. by_path: whether the receiver can open a file.
     """
     if isinstance(value, Tensor):
         return _packed_tensor(value, by_path)
-    if isinstance(value, Columns) and _travels_dense(value.array, by_path):
+    if isinstance(value, ColumnSlice) and _travels_dense(value.array, by_path):
         value = value.sent()
     if is_dataclass(value) and not isinstance(value, type):
         held = {field.name: getattr(value, field.name) for field in fields(value)}
@@ -295,9 +293,9 @@ def pack(value: Any, *, by_path: Callable[[Path], bool] = lambda path: True) -> 
 
 
 def unpack(value: Any) -> Any:
-    """Return what was packed.
+    """Return the original of a packed value.
 
-    Arrays share the memory that they came in: they are to be read, not written.
+    Arrays share the memory of the packed value: they must not be written to.
 
     >>> unpack(pack({"a": torch.arange(3), "b": ["text"]}))
     {'a': tensor([0, 1, 2]), 'b': ['text']}
@@ -321,7 +319,7 @@ def unpack(value: Any) -> Any:
 
 
 def packed_bytes(value: Any) -> int:
-    """Return how many bytes of arrays a packed value holds.
+    """Return the bytes of the arrays in a packed value.
 
     >>> packed_bytes(pack({"a": torch.zeros(2), "b": [torch.zeros(3)], "c": "text"}))
     20
@@ -359,19 +357,19 @@ def _travels_dense(tensor: Tensor, by_path: Callable[[Path], bool]) -> bool:
 
 def _array(tensor: Tensor) -> _Array:
     plain = tensor.detach().cpu().as_subclass(Tensor)
-    # numpy has no bfloat16: its bytes travel as integers.
+    # numpy has no bfloat16: its bytes are sent as integers.
     values = plain.view(torch.int16) if plain.dtype == torch.bfloat16 else plain
     return _Array(values.numpy(), plain.dtype)
 
 
 def _tensor(array: _Array) -> Tensor:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that the array is read-only: so it is
+        warnings.simplefilter("ignore")  # the array is read-only, as intended
         values = torch.from_numpy(array.values)
     return values.view(array.dtype) if array.dtype == torch.bfloat16 else values
 
 
 def _matrix(indptr: Tensor, indices: Tensor, values: Tensor, *, shape: tuple[int, ...]) -> Tensor:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that torch's CSR tensors are in beta
+        warnings.simplefilter("ignore")  # torch's CSR tensors are in beta
         return torch.sparse_csr_tensor(indptr, indices, values, size=shape, check_invariants=False)

@@ -1,1 +1,1 @@
-"""Errors, resolver, seeding, label space, device."""
+"""Errors, component names, seeding, label space, devices and files."""

@@ -37,7 +37,7 @@ def check_choice(name: str, value: object, choices: Collection[str]) -> None:
 
 
 def check_once(name: str, values: Iterable[object], *, remedy: str = "") -> None:
-    """Raise if any of ``values`` is there twice.
+    """Raise if any of ``values`` occurs twice.
 
     >>> check_once("seeds", [0, 1, 0])
     Traceback (most recent call last):
@@ -49,11 +49,11 @@ def check_once(name: str, values: Iterable[object], *, remedy: str = "") -> None
 
 
 def check_directory(name: str, path: Path | None) -> None:
-    """Raise where a folder is given that is not there.
+    """Raise if a folder is given that does not exist.
 
     >>> check_directory("--data", Path("nowhere"))
     Traceback (most recent call last):
-    evergraph.core.errors.ConfigurationError: --data must be a folder that is there, not nowhere
+    evergraph.core.errors.ConfigurationError: --data must be an existing folder, not nowhere
     """
     if path is not None and not path.is_dir():
-        raise ConfigurationError(f"{name} must be a folder that is there, not {path}")
+        raise ConfigurationError(f"{name} must be an existing folder, not {path}")

@@ -1,26 +1,61 @@
-"""What all parts have in common: their parameters by name.
+"""Base of all components: keyword parameters by name.
 
-Importing this module loads no torch.
+Importing this module does not load torch.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
-from typing import Any
+import warnings
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 from evergraph.core.display import Shown
 from evergraph.core.errors import ConfigurationError
 
-# What a part is given to work with, rather than what makes it the part it is: not shown.
+# Parameters that a component works with but that do not define it: not shown.
 SURROUNDINGS = ("generator", "resources", "on_epoch")
 _MISSING = object()
+Init = TypeVar("Init", bound=Callable[..., None])
+
+
+def formerly(**names: str) -> Callable[[Init], Init]:
+    """Make a constructor accept former parameter names for one version, with a warning.
+
+    names: the new name of each former name.
+
+    >>> class Circle:
+    ...     @formerly(size="radius")
+    ...     def __init__(self, *, radius: float = 1.0) -> None: self.radius = radius
+    >>> Circle.__init__.formerly
+    {'size': 'radius'}
+    """
+
+    def decorated(init: Init) -> Init:
+        @wraps(init)
+        def taking(self: Any, *given: Any, **named: Any) -> None:
+            for old in names.keys() & named.keys():
+                warn_renamed(f"{type(self).__name__}({old}=...)", names[old])
+                named[names[old]] = named.pop(old)
+            init(self, *given, **named)
+
+        taking.formerly = names  # type: ignore[attr-defined]
+        return cast("Init", taking)
+
+    return decorated
+
+
+def warn_renamed(old: str, new: str) -> None:
+    """Warn the caller's caller that a name has changed."""
+    said = f"{old} is now called {new}; the old name works for one more version"
+    warnings.warn(said, DeprecationWarning, stacklevel=3)
 
 
 class Part(Shown):
-    """Something made of keyword parameters, each stored under its own name, as scikit-learn has it.
+    """Component with keyword parameters stored under their own names, as in scikit-learn.
 
-    The line says only what differs from the defaults; evaluated, it makes such a part again.
+    Its repr shows only parameters that differ from the defaults; evaluating it makes an equal one.
 
     >>> class Circle(Part):
     ...     "Round."
@@ -33,9 +68,9 @@ class Part(Shown):
     """
 
     def get_params(self, deep: bool = False) -> dict[str, Any]:
-        """Return the parameters of the constructor: ``type(part)(**part.get_params())`` is alike.
+        """Return the constructor's parameters: ``type(part)(**part.get_params())`` makes a copy.
 
-        deep: with those of parts inside as well, under ``outer__inner``.
+        deep: also return those of inner components, as ``outer__inner``.
         """
         own: dict[str, Any] = {}
         for name in inspect.signature(type(self)).parameters:
@@ -52,7 +87,7 @@ class Part(Shown):
         return getattr(self, name, _MISSING)
 
     def _parameter_default(self, name: str) -> Any:
-        """Return what a parameter is if it is not given."""
+        """Return the default of a parameter."""
         return inspect.signature(type(self)).parameters[name].default
 
     def _repr_facts(self) -> Mapping[str, object]:
@@ -67,7 +102,7 @@ class Part(Shown):
 
 
 def with_inner(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return parameters, and those of the parts among them under ``outer__inner``."""
+    """Return parameters, with those of inner components added as ``outer__inner``."""
     inner = {
         f"{name}__{below}": value
         for name, part in parameters.items()
@@ -78,7 +113,7 @@ def with_inner(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def alike(one: object, other: object) -> bool:
-    """Whether two values of a parameter mean the same; parts do if they are made alike.
+    """Return whether two parameter values are equal; components are compared by parameters.
 
     >>> alike((1, 2), [1, 2]), alike(1, True), alike("a", "b")
     (True, False, False)

@@ -1,4 +1,4 @@
-"""Where things are computed, by how many threads, and how much memory it took."""
+"""Devices, threads and peak memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STATUS = Path("/proc/self/status")  # of Linux
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """Return the device called ``name``; ``auto`` takes a GPU where there is one.
+    """Return the device called ``name``; ``auto`` chooses a GPU if there is one.
 
     >>> choose_device("cpu")
     device(type='cpu')
@@ -25,9 +25,7 @@ def choose_device(name: str = "auto") -> torch.device:
     if name not in DEVICES:
         raise UnknownNameError("device", name, DEVICES)
     if name == "cuda" and not torch.cuda.is_available():
-        raise DeviceError(
-            "device 'cuda' was asked for, but torch sees no CUDA device here: use 'cpu' or 'auto'"
-        )
+        raise DeviceError("device must be 'cpu' or 'auto', not 'cuda': torch finds no CUDA device")
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return torch.device(name)
@@ -35,21 +33,21 @@ def choose_device(name: str = "auto") -> torch.device:
 
 @contextmanager
 def denormals_flushed() -> Iterator[None]:
-    """Round numbers below 1e-38 to zero on this CPU thread, and on those started meanwhile.
+    """Round numbers below 1e-38 to zero on this CPU thread and on threads started within.
 
-    Adam's moments of idle weights fade into that range, where a CPU takes many times as long for
-    every operation. Threads inherit the mode when they start, so it should come before any work.
+    Adam's moments of unused weights decay into that range, where every operation is many times
+    slower on a CPU. Threads inherit the mode when they start, so enter this before any work.
     """
     torch.set_flush_denormal(True)
     try:
         yield
     finally:
-        torch.set_flush_denormal(False)  # torch's default; it cannot be asked what it was
+        torch.set_flush_denormal(False)  # torch's default; the previous mode cannot be read
 
 
 def peak_rss_bytes() -> int:
-    """Return the largest resident size this process has had so far; 0 where nobody tells."""
-    if STATUS.exists():  # getrusage would count the process that this one was started from
+    """Return the peak resident size of this process so far; 0 if unknown."""
+    if STATUS.exists():  # getrusage would include the parent process
         line = next(x for x in STATUS.read_text().splitlines() if x.startswith("VmHWM:"))
         return int(line.split()[1]) * 1024
     try:
@@ -65,28 +63,28 @@ def _peak_by_psutil() -> int:
         import psutil
     except ImportError:
         return 0
-    return int(getattr(psutil.Process().memory_info(), "peak_wset", 0))  # Windows's alone
+    return int(getattr(psutil.Process().memory_info(), "peak_wset", 0))  # Windows only
 
 
-# Multiplications that keep one thread busy for a few milliseconds, in which threads that meet at
-# the end of every operation do not wait longer for each other than they work: decision record 30.
+# Multiplications that keep one thread busy for a few milliseconds. With less work per thread,
+# threads would wait for each other longer than they work: decision record 30.
 WORK_A_THREAD = 50_000_000
 
 _SHARED: ContextVar[int | None] = ContextVar("threads that share pieces of work", default=None)
 
 
 def available_threads() -> int:
-    """Return how many threads may share work that is cut where no sum is."""
+    """Return the number of threads for work that is split without splitting a sum."""
     return _SHARED.get() or torch.get_num_threads()
 
 
 @contextmanager
 def fixed_sums() -> Iterator[None]:
-    """Let every sum come out the same, bit for bit, however many threads there are.
+    """Make every sum the same, bit for bit, for any number of threads.
 
-    Torch and its BLAS cut long sums into as many parts as they have threads, so meanwhile they have
-    one. All others stay at hand for work in pieces whose size does not depend on them, see
-    ``evergraph.graphs.kernels.row_ranges``.
+    Torch and its BLAS split long sums by the number of threads, so within this context they have
+    one. The other threads remain available for work in pieces whose size does not depend on their
+    number, see ``evergraph.graphs.kernels.row_ranges``.
 
     >>> with exactly_threads(2), fixed_sums():
     ...     torch.get_num_threads(), available_threads()
@@ -101,10 +99,10 @@ def fixed_sums() -> Iterator[None]:
 
 
 def threads_for(work: int, available: int) -> int:
-    """Return how many of the available threads so many multiplications are worth.
+    """Return how many of the available threads to use for ``work`` multiplications.
 
-    It depends on sizes alone, never on a clock: the last bits of a sum may depend on how many
-    threads made it.
+    It depends only on sizes, never on time: the last bits of a sum may depend on the number of
+    threads.
 
     >>> threads_for(10_000, 8), threads_for(120_000_000, 8), threads_for(10**10, 8)
     (1, 2, 8)
@@ -114,24 +112,24 @@ def threads_for(work: int, available: int) -> int:
 
 @contextmanager
 def worthwhile_threads(work: int | None) -> Iterator[None]:
-    """Let torch use, meanwhile, no more threads than pieces of work of this size are worth.
+    """Limit torch's threads, within this context, to what work of this size is worth.
 
-    work: multiplications in a piece; None for what cannot be told, which keeps all threads.
+    work: multiplications per operation; None if unknown, which keeps all threads.
     """
     with exactly_threads(None if work is None else threads_for(work, torch.get_num_threads())):
         yield
 
 
 def sums_by(threads: int | None) -> AbstractContextManager[None]:
-    """Return ``exactly_threads``, and ``fixed_sums`` where no number is given."""
+    """Return ``exactly_threads``, or ``fixed_sums`` if no number is given."""
     return fixed_sums() if threads is None else exactly_threads(threads)
 
 
 @contextmanager
 def exactly_threads(count: int | None) -> Iterator[None]:
-    """Let torch use so many threads meanwhile, in this thread; None: as many as it does anyway.
+    """Set torch's number of threads within this context, in this thread; None changes nothing.
 
-    For what must come out the same, bit for bit, whoever computes it and wherever.
+    For results that must be the same, bit for bit, in every process and on every machine.
 
     >>> with exactly_threads(1):
     ...     torch.get_num_threads()

@@ -1,6 +1,6 @@
-"""How things show themselves in a notebook: one line, a small table, and lines drawn as SVG.
+"""Display in a notebook: one line, a small table, and line charts as SVG.
 
-Text and axes have the colour of the text around them, so that they are seen on a dark page too.
+Text and axes inherit the colour of the surrounding text, so they are visible on a dark page too.
 Importing this module loads neither torch nor matplotlib.
 """
 
@@ -12,19 +12,19 @@ from html import escape
 from itertools import cycle
 
 WIDTH, HEIGHT = 360, 150
-LEFT, RIGHT, TOP, BOTTOM = 44, 68, 10, 30  # room for numbers, names and what is counted below
+LEFT, RIGHT, TOP, BOTTOM = 44, 68, 10, 30  # margins for numbers, names and the axis label
 COLOUR = "#0b8f82"  # at least 3:1 on white and on black
 DASHES = ("none", "5 3", "2 2")
 LINE = 12  # between names
-MARKED = 30  # as many points are marked one by one
+MARKED = 30  # most points that are marked individually
 
-LISTED = 12  # names that a table shows; of more it is said how many
+LISTED = 12  # most names shown in a table; the rest are counted
 
 Points = Sequence[tuple[float, float]]
 
 
 class Shown:
-    """Something that says what it is in one line, and as a small table in a notebook.
+    """Object with a one-line repr, and a small table in a notebook.
 
     >>> class Point(Shown):
     ...     "A place on a line."
@@ -36,15 +36,15 @@ class Shown:
     """
 
     def _repr_facts(self) -> Mapping[str, object]:
-        """Return what the line says; nothing but the name unless overridden."""
+        """Return the facts of the line; none by default."""
         return {}
 
     def _repr_table(self) -> Mapping[str, object]:
-        """Return what the table says; the same unless overridden."""
+        """Return the facts of the table; those of the line by default."""
         return self._repr_facts()
 
     def _repr_pictures(self) -> str:
-        """Return HTML to stand below the table, escaped already; nothing unless overridden."""
+        """Return escaped HTML for below the table; empty by default."""
         return ""
 
     def __repr__(self) -> str:
@@ -63,7 +63,7 @@ class Shown:
 
 
 class ShownRecord(Shown):
-    """A dataclass that shows its fields; the line is as dataclasses have it.
+    """Dataclass that shows its fields; its repr is the dataclass's own.
 
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
@@ -89,8 +89,8 @@ def _text(value: object) -> str:
 def line_chart(lines: Mapping[str, Points], *, x: str, y: str) -> str:
     """Return lines as SVG: values of y from 0 to 1, shown in percent, against x.
 
-    lines: points by the name of the line, x ascending; x, y: what is counted along the axes. Values
-    beyond 0 and 1 lie on the border.
+    lines: points by the name of the line, x ascending; x, y: labels of the axes. Values beyond 0
+    and 1 are drawn on the border.
 
     >>> chart = line_chart({"local": [(1, 1.0), (2, 0.5)]}, x="tasks", y="accuracy")
     >>> '<polyline points="44.0,10.0 292.0,65.0"' in chart
@@ -145,7 +145,7 @@ def _line(points: Points, dashes: str) -> str:
 
 
 def _names(ends: Mapping[str, tuple[float, float]]) -> list[str]:
-    """Return the names of lines beside their ends, from the top down, none over another."""
+    """Return the names of lines beside their ends, from the top down, without overlap."""
     drawn, free = [], float("-inf")
     for name, (x, y) in sorted(ends.items(), key=lambda end: end[1][1]):
         free = max(y + 4, free)
@@ -162,7 +162,7 @@ def _label(x: float, y: float, said: str, anchor: str) -> str:
 
 
 def listed(names: Sequence[object]) -> str:
-    """Return names with commas between them, and how many more there are.
+    """Return comma-separated names, and the number of names left out.
 
     >>> listed("ab"), listed(range(14))
     ('a, b', '0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 2 more')

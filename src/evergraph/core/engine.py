@@ -1,4 +1,4 @@
-"""Who does the work: this process, or many."""
+"""Engines, which run work in this process or in many."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ Work = Callable[..., Any]
 
 
 class Engine(Protocol):
-    """Runs one function over many items, all of which share some arrays.
+    """Runs one function over many items that share some arrays.
 
-    The only thing that has to exist once for one machine and once for many: propagation, reach and
-    statistics cut their work into items and know no more than this.
+    Only this differs between one machine and many: propagation, reach and statistics split their
+    work into items and use this interface.
     """
 
     @property
     def workers(self) -> int:
-        """How many items are worked on at a time."""
+        """Number of items worked on at a time."""
         ...
 
     @property
     def machines(self) -> int:
-        """On how many machines they are."""
+        """Number of machines they run on."""
         ...
 
     def map(
@@ -39,23 +39,23 @@ class Engine(Protocol):
         *,
         shared: Mapping[str, Any] | None = None,
     ) -> Iterator[Any]:
-        """Yield ``work(item, **shared)`` for every item, in order, as each is there.
+        """Yield ``work(item, **shared)`` for every item, in order, as results arrive.
 
-        ``work`` is a function of a module and a pure one: it may run again if a worker dies.
-        shared: tensors, arrays, paths and plain values, handed to a worker once.
+        ``work`` is a pure, module-level function: it may run again if a worker dies.
+        shared: tensors, arrays, paths and plain values, sent to a worker once.
         """
         ...
 
 
 @dataclass(frozen=True, eq=False)
-class Columns:
-    """Some columns of an array, of which no more than these are to travel if it is a dense one.
+class ColumnSlice:
+    """Some columns of an array; if it is dense, only these are sent to a worker.
 
     Attributes:
-        first: which column of the whole the first of them is.
+        first: index of the first of them in the whole array.
 
     >>> import torch
-    >>> Columns(torch.arange(6).reshape(2, 3), 1, 3, first=1).sent().array
+    >>> ColumnSlice(torch.arange(6).reshape(2, 3), 1, 3, first=1).sent().array
     tensor([[1, 2],
             [4, 5]])
     """
@@ -65,14 +65,14 @@ class Columns:
     stop: int
     first: int
 
-    def sent(self) -> Columns:
+    def sent(self) -> ColumnSlice:
         """Return the same columns without the others."""
         taken = self.array[:, self.start : self.stop].contiguous()
-        return Columns(taken, 0, self.stop - self.start, self.first)
+        return ColumnSlice(taken, 0, self.stop - self.start, self.first)
 
 
 class LocalEngine:
-    """Does one item after the other, in this process, on all of its threads.
+    """Processes items one after another in this process, with all of its threads.
 
     >>> list(LocalEngine().map(pow, [2, 3], shared={"exp": 2}))
     [4, 9]
@@ -93,10 +93,8 @@ ENGINES: tuple[str, ...] = get_args(EngineName)
 
 
 def check_engine(name: str, address: str | None, threads: int | None = None) -> None:
-    """Raise unless there is such an engine and it takes an address, or threads of its workers."""
+    """Raise unless the engine exists and takes the options that are given."""
     check_choice("engine", name, ENGINES)
     for option, given in (("address", address), ("worker threads", threads)):
         if given is not None and name != "ray":
-            raise ConfigurationError(
-                f"{option} {given!r} was given with engine {name!r}: only engine 'ray' takes one"
-            )
+            raise ConfigurationError(f"{option} {given!r} needs engine 'ray', not {name!r}")

@@ -1,27 +1,27 @@
-"""Every exception a user can meet.
+"""Exceptions of evergraph.
 
     EvergraphError
     ├── ConfigurationError      a parameter breaks its rule
-    │   └── UnknownNameError    a name that no component has; lists the names that exist
-    ├── DataError               a graph or a file is not what it should be
+    │   └── UnknownNameError    a name is unknown; lists the known names
+    ├── DataError               a graph or a file is not valid
     │   ├── DownloadError       a dataset could not be fetched
-    │   ├── WrongFileError      a file that was fetched has other bytes than it should have
-    │   ├── UnknownNodeError    an id that no node of the graph has
-    │   │   └── LooseEdgeError  an edge to such an id
-    │   ├── UnknownEdgeError    an edge that the graph does not have
-    │   ├── DuplicateNodeError  an id that a node of the graph has already
-    │   ├── NothingLearnedError an answer is asked for before any label has come
+    │   ├── WrongFileError      a fetched file has a wrong checksum
+    │   ├── UnknownNodeError    an id is not in the graph
+    │   │   └── LooseEdgeError  an edge leads to such an id
+    │   ├── UnknownEdgeError    an edge is not in the graph
+    │   ├── DuplicateNodeError  an id is already in the graph
+    │   ├── NothingLearnedError a prediction is requested before any label
     │   ├── KeyReusedError      a delta has the key of another one
-    │   └── DroppedError        deltas are asked for that only a snapshot holds
-    ├── ResultsError            a results folder holds something else than expected
-    ├── TaskClosedError         a learner reached for a task that is over
+    │   └── DroppedError        requested deltas are no longer in the journal
+    ├── ResultsError            a results folder has unexpected contents
+    ├── TaskClosedError         a learner accessed a task that is over
     ├── DivergedError           training ended in numbers that are not finite
-    ├── DeviceError             the device asked for is not there
-    ├── LockedError             another process is at work in a folder
-    ├── StoppedError            a learner's folder takes no more deltas
-    ├── TooMuchError            a delta asks for more than it may
-    ├── ResourceError           memory or disk does not suffice
-    └── ClusterError            a Ray cluster is gone, or a machine that it needs
+    ├── DeviceError             the requested device is not available
+    ├── LockedError             another process uses a folder
+    ├── StoppedError            a learner's folder accepts no more deltas
+    ├── TooMuchError            a delta exceeds a limit
+    ├── ResourceError           memory or disk space is insufficient
+    └── ClusterError            a Ray cluster or a machine of it is lost
 
 A message is one sentence that names the parameter or file, the rule and the value.
 The command line prints it and exits with ``EXIT_CODE``.
@@ -33,11 +33,11 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 EXIT_CODE = 2
-MOST_NAMED = 40  # names in one sentence
+MOST_NAMED = 40  # most names in one sentence
 
 
 def nearest(name: object, choices: Iterable[str]) -> str:
-    """Return the name that is most like another, empty where none is near.
+    """Return the most similar of some names; empty if none is similar.
 
     >>> nearest("neigbours", ["hops", "neighbours"]), nearest("zzz", ["hops"])
     ('neighbours', '')
@@ -46,7 +46,7 @@ def nearest(name: object, choices: Iterable[str]) -> str:
 
 
 def did_you_mean(name: object, choices: Iterable[str]) -> str:
-    """Return the nearest of some names as a question, empty where none is near.
+    """Return the most similar of some names as a question; empty if none is similar.
 
     >>> did_you_mean("neigbours", ["hops", "neighbours"])
     "did you mean 'neighbours'? "
@@ -64,7 +64,7 @@ class ConfigurationError(EvergraphError):
 
 
 class UnknownNameError(ConfigurationError):
-    """A name that no registered component has.
+    """A name is unknown.
 
     >>> raise UnknownNameError("sampler", "coverge", ["coverage", "uniform"])
     Traceback (most recent call last):
@@ -78,12 +78,12 @@ choose one of coverage, uniform
         offer = f"choose one of {', '.join(known)}"
         if len(known) > MOST_NAMED:
             nearest = get_close_matches(str(name), known, n=8, cutoff=0.0)
-            offer = f"of {len(known)} the nearest are {', '.join(nearest)}"
+            offer = f"the nearest of {len(known)} are {', '.join(nearest)}"
         super().__init__(f"unknown {kind} {name!r}: {hint}{offer}")
 
 
 class DataError(EvergraphError):
-    """A graph or a file is not what it should be."""
+    """A graph or a file is not valid."""
 
 
 class DownloadError(DataError):
@@ -91,27 +91,27 @@ class DownloadError(DataError):
 
 
 class WrongFileError(DataError):
-    """A file that was fetched has other bytes than it should have."""
+    """A fetched file has a wrong checksum."""
 
 
 class UnknownNodeError(DataError):
-    """An id that no node of the graph has; that of a forgotten node is one."""
+    """An id is not in the graph; this includes forgotten nodes."""
 
 
 class LooseEdgeError(UnknownNodeError):
-    """An edge to an id that no node of the graph has."""
+    """An edge leads to an id that is not in the graph."""
 
 
 class UnknownEdgeError(DataError):
-    """An edge that the graph does not have, or not any more."""
+    """An edge is not in the graph, or no longer."""
 
 
 class DuplicateNodeError(DataError):
-    """An id that a node of the graph has already, or that is given twice."""
+    """An id is already in the graph, or is given twice."""
 
 
 class NothingLearnedError(DataError):
-    """An answer is asked for before any label has come."""
+    """A prediction is requested before any label."""
 
 
 class KeyReusedError(DataError):
@@ -119,15 +119,15 @@ class KeyReusedError(DataError):
 
 
 class DroppedError(DataError):
-    """Deltas are asked for that a journal has dropped, since a snapshot holds them."""
+    """Requested deltas are no longer in the journal, because a snapshot contains them."""
 
 
 class ResultsError(EvergraphError):
-    """A results folder holds something else than expected."""
+    """A results folder has unexpected contents."""
 
 
 class TaskClosedError(EvergraphError):
-    """A learner reached for the data of a task that is over."""
+    """A learner accessed the data of a task that is over."""
 
 
 class DivergedError(EvergraphError):
@@ -135,24 +135,24 @@ class DivergedError(EvergraphError):
 
 
 class DeviceError(EvergraphError):
-    """The device asked for is not there."""
+    """The requested device is not available."""
 
 
 class LockedError(EvergraphError):
-    """Another process is at work in a folder: a learner's, or one of results."""
+    """Another process uses a folder of a learner or of results."""
 
 
 class StoppedError(EvergraphError):
-    """A learner's folder takes no more deltas."""
+    """A learner's folder accepts no more deltas."""
 
 
 class TooMuchError(EvergraphError):
-    """A delta asks for more than one may; nothing of it was taken in."""
+    """A delta exceeds a limit; nothing of it was applied."""
 
 
 class ResourceError(EvergraphError):
-    """Memory or disk does not suffice."""
+    """Memory or disk space is insufficient."""
 
 
 class ClusterError(EvergraphError):
-    """A Ray cluster is gone, or a machine of it that is needed."""
+    """A Ray cluster, or a machine that it needs, is lost."""

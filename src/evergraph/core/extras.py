@@ -1,4 +1,4 @@
-"""Packages: those a plain install does not hold, how to get them, and versions of those there."""
+"""Optional packages, how to install them, and versions of installed packages."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from evergraph.core.errors import ConfigurationError
 def require(package: str, *, extra: str, why: str) -> None:
     """Raise unless ``package`` is installed, naming the command that installs it.
 
-    Called before work starts, so that nobody waits for what cannot end well. Nothing is imported.
+    Called before work starts, so that a missing package is reported early. Nothing is imported.
 
     Args:
-        package: what is imported, such as ``"pyarrow"``.
-        extra: of evergraph, which holds it, such as ``"tables"``.
-        why: who asks, the beginning of a sentence that goes on with "needs".
+        package: import name, such as ``"pyarrow"``.
+        extra: extra of evergraph that installs it, such as ``"tables"``.
+        why: what needs it, the subject of the sentence "... needs the package".
 
     >>> require("torch", extra="all", why="learning")
     >>> require("absent", extra="all", why="learning")
@@ -32,7 +32,7 @@ pip install 'evergraph[all]'
 
 
 def installed(package: str) -> bool:
-    """Whether a package can be imported, without importing it.
+    """Return whether a package can be imported, without importing it.
 
     >>> installed("torch"), installed("absent")
     (True, False)
@@ -44,7 +44,7 @@ UNKNOWN = "0+unknown"
 
 
 def installed_version(name: str) -> str | None:
-    """Return the version of a package; None where neither its metadata nor the package says.
+    """Return the version of a package; None if neither its metadata nor the package has it.
 
     A source tree on the path and a frozen program have no metadata.
 
@@ -55,7 +55,7 @@ def installed_version(name: str) -> str | None:
 
 
 def own_version() -> str:
-    """Return the version of evergraph, ``0+unknown`` in a source tree that was never installed."""
+    """Return the version of evergraph; ``0+unknown`` in a source tree that is not installed."""
     return _recorded("evergraph") or UNKNOWN
 
 

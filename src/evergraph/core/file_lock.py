@@ -1,4 +1,4 @@
-"""Keeping other processes out: a lock that a process cannot leave behind."""
+"""File locks, which the system releases when a process ends."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ T = TypeVar("T", bound="Closing")
 
 
 class Closing(ABC):
-    """Something that holds a folder or processes until it is closed."""
+    """Object that holds a folder or processes until it is closed."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of what is held; a second time does nothing."""
+        """Release what is held; calling it again does nothing."""
 
     def __enter__(self: T) -> T:
         return self
@@ -37,27 +37,27 @@ class Closing(ABC):
         self.close()
 
 
-LOCK_FILE = "lock"  # what it is called in the folder it stands for
+LOCK_FILE = "lock"  # its name in the locked folder
 _MOMENT = 0.02  # seconds
-_WIDTH = 20  # digits that the number of a process may have
+_WIDTH = 20  # most digits of a process id
 
 
 class FileLock(Closing):
-    """A lock on a file that lasts until it is released, or until the process that has it is gone.
+    """Lock on a file until it is released or its process ends.
 
-    However a process ends, the system gives its locks back: a file that is left behind locks nobody
-    out, so nobody need remove it. It says which process has the lock, for the message only.
+    However a process ends, the system releases its locks: a file that is left behind locks nothing
+    and need not be removed. It contains the process id, for the error message only.
 
     Args:
-        path: the file, which is made where it is not there; its folder must be.
-        refusal: makes the exception to raise where another has the lock, from words for who that
-            is, such as ``process 4711``.
-        wait: wait for the other one instead.
+        path: the file, created if it does not exist; its folder must exist.
+        refusal: makes the exception to raise if another process has the lock, from a description of
+            that process, such as ``process 4711``.
+        wait: wait for the other process instead.
 
     Attributes:
-        holds: whether there is a lock at all. There is none where the system has no ``flock``
-            (Windows) or the file system cannot lock (some network drives): the caller decides
-            whether to go on.
+        holds: whether there is a lock. There is none if the system has no ``flock`` (Windows) or
+            the file system cannot lock (some network drives): the caller decides whether to
+            continue.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -70,7 +70,7 @@ class FileLock(Closing):
     def __init__(
         self, path: Path, refusal: Callable[[str], Exception], *, wait: bool = False
     ) -> None:
-        # A file object rather than a number: it is closed too where nobody releases the lock.
+        # A file object, not a descriptor: it is also closed if the lock is never released.
         handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
         self._file = os.fdopen(handle, "r+b", buffering=0)
         self.path = path
@@ -82,11 +82,11 @@ class FileLock(Closing):
             raise refusal(holder) from None
         _open.add(self)
         if self.holds:
-            with suppress(OSError):  # a full disk: the lock is had, only nobody learns by whom
+            with suppress(OSError):  # a full disk: the lock is held, but without the process id
                 self._file.write(b"%*d\n" % (_WIDTH, os.getpid()))
 
     def close(self) -> None:
-        """Give the lock back. The file stays: it may be another's before it could be removed."""
+        """Release the lock. The file stays: another process may lock it before it is removed."""
         self._file.close()
 
     def _holder(self) -> str:
@@ -95,19 +95,19 @@ class FileLock(Closing):
             return f"process {number} (this one)"
         if not number.isdigit() or is_running(int(number)):
             return f"process {number or 'unknown'}"
-        # It has ended, and left the lock to a process that it started: by a fork outside of Python.
+        # It has ended, and a process that it forked outside Python still holds the lock.
         heirs = [pid for pid in _who_has_open(self.path) if pid != os.getpid()]
         who = f"process {heirs[0]}" if heirs else "a process"
         return f"{who}, started by process {number}, which has ended"
 
 
-# Locks of this process. A child that it forks must let go of its copies: otherwise it keeps the
-# lock when this process has ended, and nobody knows why.
+# Locks of this process. A forked child must close its copies: otherwise it would keep the lock
+# after this process has ended.
 _open: WeakSet[FileLock] = WeakSet()
 
 
 def _let_go() -> None:
-    """Close a child's copies of locks; those of its parent stay as they are."""
+    """Close a child's copies of locks; those of its parent are unchanged."""
     for lock in list(_open):
         lock.holds = False
         lock.close()
@@ -118,7 +118,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 
 def is_running(process: int) -> bool:
-    """Whether there is a process of that number.
+    """Return whether a process with this id exists.
 
     >>> is_running(os.getpid())
     True
@@ -127,13 +127,13 @@ def is_running(process: int) -> bool:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except OSError:  # it is another user's
+    except OSError:  # another user's process
         return True
     return True
 
 
 def _who_has_open(path: Path) -> list[int]:
-    """Return processes that have a file open, as far as Linux tells."""
+    """Return processes that have a file open, as far as Linux reports them."""
     found = []
     for place in Path("/proc").glob("[0-9]*/fd/*"):
         with suppress(OSError):
@@ -143,7 +143,7 @@ def _who_has_open(path: Path) -> list[int]:
 
 
 def is_held(path: Path) -> bool:
-    """Whether somebody has the lock of a file, which is left as it is.
+    """Return whether a file is locked, without changing it.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -167,7 +167,7 @@ def is_held(path: Path) -> bool:
 
 
 def _lock(handle: int, *, wait: bool, shared: bool = False) -> bool:
-    """Take the lock; return whether there is one to be had, raise where another has it."""
+    """Take the lock; return whether locking is supported; raise if another process has it."""
     try:
         import fcntl
     except ImportError:  # not on Windows
@@ -179,8 +179,8 @@ def _lock(handle: int, *, wait: bool, shared: bool = False) -> bool:
         except BlockingIOError:
             if not again:
                 raise
-            time.sleep(_MOMENT)  # somebody may just be asking ``is_held``
-        except OSError:  # not on this file system
+            time.sleep(_MOMENT)  # another process may be in ``is_held``
+        except OSError:  # not supported by this file system
             return False
         else:
             return True
@@ -189,20 +189,20 @@ def _lock(handle: int, *, wait: bool, shared: bool = False) -> bool:
 
 @contextmanager
 def one_at_a_time(folder: Path) -> Iterator[None]:
-    """Keep other processes out of a folder; a process that dies lets go of it.
+    """Lock a folder against other processes; the system releases the lock of a dead process.
 
-    Where nothing can be locked, as on Windows, nobody is kept out.
+    Where files cannot be locked, as on Windows, this does nothing.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as place, one_at_a_time(Path(place)):
     ...     with one_at_a_time(Path(place)):
     ...         pass
     Traceback (most recent call last):
-    evergraph.core.errors.DataError: ...: another process is at work here: wait for it, or end it
+    evergraph.core.errors.DataError: ...: another process is using it: wait for it, or stop it
     """
 
     def refusal(_: str) -> DataError:
-        return DataError(f"{folder}: another process is at work here: wait for it, or end it")
+        return DataError(f"{folder}: another process is using it: wait for it, or stop it")
 
     with disk_is_enough(folder):
         folder.mkdir(parents=True, exist_ok=True)

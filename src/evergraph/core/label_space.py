@@ -1,4 +1,4 @@
-"""Which classes a node may be given, where class-IL differs from task-IL, and what is answered."""
+"""Classes that a node may have, in class-IL and task-IL, and predictions."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from evergraph.core.errors import UnknownNameError
 
 Setting = Literal["class-il", "task-il"]
 Kind = Literal["class", "labels", "numbers"]
-"""What a node is given: one class, several labels, or numbers."""
+"""Kind of target: one class, several labels, or numbers."""
 KINDS: tuple[str, ...] = get_args(Kind)
 SETTINGS: tuple[str, ...] = get_args(Setting)
 
 
 @dataclass(frozen=True)
 class LabelSpace:
-    """The classes met so far, task by task, and what a node of each task may be called.
+    """The classes seen so far, by task, and those that a node of each task may have.
 
-    Classes are numbered in the order in which they arrive: task 0 has classes 0..k-1, and so on.
-    Where classes come back, a size counts those that a task brings for the first time, and may be
-    0; task-IL means nothing there. ``labels`` are what the dataset calls the classes, in order of
-    arrival; without them they are called by their numbers.
+    Classes are numbered in order of arrival: task 0 has classes 0..k-1, and so on. If classes
+    recur, a size counts only classes that are new with a task, and may be 0; task-IL is not defined
+    there. ``labels`` are the dataset's labels of the classes, in order of arrival; without them the
+    labels are the classes' numbers.
 
-    Where nodes have several labels or numbers, ``kind`` says which; these targets, called
-    ``names``, are then counted as the classes are, all of them from the first task on, and none
-    excludes another. Of classes ``names`` are what the dataset's labels stand for, by number, where
-    they were texts.
+    If nodes have several labels or numbers, ``kind`` says which. These targets, with ``names``,
+    then take the place of classes; all of them exist from the first task on, and none excludes
+    another. For classes, ``names`` are the texts of the dataset's labels, by number, if they were
+    texts.
 
     >>> space = LabelSpace("task-il", (2, 2))
     >>> space.allowed(torch.tensor([0, 1])).int()
@@ -55,7 +55,7 @@ class LabelSpace:
 
     @property
     def num_classes(self) -> int:
-        """How many classes have been met."""
+        """Number of classes seen so far."""
         return sum(self.sizes)
 
     @property
@@ -71,7 +71,7 @@ class LabelSpace:
 
     @property
     def called(self) -> list[int] | list[str]:
-        """What people call the classes, in order of arrival: their names, or their labels.
+        """Names of the classes, or else their labels, in order of arrival.
 
         >>> LabelSpace("class-il", (2,), labels=(1, 0), names=("art", "music")).called
         ['music', 'art']
@@ -81,16 +81,16 @@ class LabelSpace:
         return self.classes
 
     def grown(self, new_classes: int, labels: Sequence[int] = ()) -> LabelSpace:
-        """Return the space after one more task; labels: of its new classes, if these have some."""
+        """Return the space after one more task; labels: of its new classes, if they have any."""
         every = (*self.labels, *labels)
         known = every if len(every) == self.num_classes + new_classes else ()
         return replace(self, sizes=(*self.sizes, new_classes), labels=known)
 
     def joined(self, other: LabelSpace, classes: Tensor | None = None, *, total: int) -> LabelSpace:
-        """Return the space of two learners that are merged.
+        """Return the space of two merged learners.
 
-        classes: which class here each of the other's is; the same numbers unless given. total: how
-        many classes both have between them.
+        classes: this space's number of each class of the other; the same numbers by default. total:
+        number of classes of both together.
 
         >>> here, there = LabelSpace("class-il", (2,), (5, 7)), LabelSpace("class-il", (1,), (9,))
         >>> here.joined(there, torch.tensor([2]), total=3).classes
@@ -105,7 +105,7 @@ class LabelSpace:
         return self.grown(more, [names[place] for place in new if place in names])
 
     def newest(self) -> range:
-        """Return the classes that are new with the task that arrived last.
+        """Return the classes that are new with the latest task.
 
         >>> LabelSpace("class-il", (2, 3)).newest()
         range(2, 5)
@@ -128,7 +128,7 @@ class LabelSpace:
 
     @property
     def decided(self) -> bool:
-        """Whether no node has two classes to choose from, so that there is nothing to learn.
+        """Whether no node has a choice of classes, so that there is nothing to learn.
 
         >>> LabelSpace("class-il", (1,)).decided, LabelSpace("class-il", (1, 1)).decided
         (True, False)
@@ -138,7 +138,7 @@ class LabelSpace:
         return self.kind == "class" and all(len(group) == 1 for group in self.groups())
 
     def task_of(self, labels: Tensor) -> Tensor:
-        """Return the task that brought each class first.  int64 [n] -> int64 [n]
+        """Return the task in which each class first appeared.  int64 [n] -> int64 [n]
 
         >>> LabelSpace("class-il", (2, 3)).task_of(torch.tensor([0, 1, 2, 4]))
         tensor([0, 0, 1, 1])
@@ -147,7 +147,7 @@ class LabelSpace:
         return torch.searchsorted(ends, labels, right=True)
 
     def allowed(self, tasks: Tensor, *, device: torch.device | None = None) -> Tensor | None:
-        """Return for each row's task the classes it may be given, or None where all are.
+        """Return the classes allowed for each row's task, or None if all are.
 
         tasks: int64 [n] -> bool [n, num_classes], on ``device`` if one is given
         """
@@ -167,20 +167,20 @@ class LabelSpace:
         return torch.zeros_like(tasks) if self.setting == "class-il" else tasks
 
 
-THRESHOLD = 0.5  # a node is given the labels that are more likely
+THRESHOLD = 0.5  # a node gets the labels with a higher probability
 
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """What a learner says of some nodes, from one pass of its model, on the CPU.
+    """Predictions for some nodes, from one pass of the model, on the CPU.
 
     Attributes:
         classes: the most likely class, numbered in order of arrival.  int64 [nodes]
-        confidence: the probability given to that class.  0..1 [nodes]
+        confidence: the probability of that class.  0..1 [nodes]
         novelty: larger is less like any class learned so far; any unit.  [nodes]
-        values: where nodes have several labels, the probability of each, where they have numbers,
-            these; None where they have classes. ``classes`` are then those of the largest value,
-            ``confidence`` is that value, and ``novelty`` is not known (NaN).  [nodes, targets]
+        values: the probability of each label if nodes have several, or the predicted numbers; None
+            for classes. ``classes`` are then the targets with the largest value, ``confidence`` is
+            that value, and ``novelty`` is unknown (NaN).  [nodes, targets]
     """
 
     classes: Tensor
@@ -192,7 +192,7 @@ class Predictions:
 def likeliest(scores: Tensor, *, top: int = 1) -> tuple[Tensor, Tensor]:
     """Return the classes with the highest scores, and their probabilities: softmax over all.
 
-    Of equal scores the class that came first wins.  [n, classes] -> int64 [n, top], [n, top]
+    In case of ties the class that arrived first wins.  [n, classes] -> int64 [n, top], [n, top]
 
     >>> import math, torch
     >>> likeliest(torch.tensor([[0.0, math.log(3), -math.inf]]))
@@ -208,12 +208,12 @@ def likeliest(scores: Tensor, *, top: int = 1) -> tuple[Tensor, Tensor]:
 
 
 def target_values(scores: Tensor, kind: Kind) -> Tensor:
-    """Return the probability of each label, or numbers as they are.  [n, targets] -> same"""
+    """Return the probability of each label, or numbers unchanged.  [n, targets] -> same"""
     return scores.sigmoid() if kind == "labels" else scores
 
 
 def answered_values(scores: Tensor, kind: Kind) -> Predictions:
-    """Return what a learner says of nodes with several labels or numbers.
+    """Return predictions for nodes with several labels or numbers.
 
     >>> answered_values(torch.tensor([[0.0, -9.0]]), "labels").classes
     tensor([0])

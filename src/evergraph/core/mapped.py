@@ -1,4 +1,4 @@
-"""Arrays that live in a file and are read from it as they are needed."""
+"""Arrays in files, which are read as needed."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from torch import Tensor
 
 from evergraph.core.errors import DataError, ResourceError
 
-_PAGE_OUT = 21  # MADV_PAGEOUT of Linux: pages leave memory, contents stay
-# Bytes of a mapped array that reading may bring into memory before they are let go again.
+_PAGE_OUT = 21  # MADV_PAGEOUT of Linux: evicts pages without losing their contents
+# Most bytes of a mapped array that stay in memory while it is read.
 RESIDENT = 1 << 28
-MANY = 1 << 16  # rows taken at once, after which even a small array's pages go
-# What the system brings in around a page that is read, where it has it at hand.
+MANY = 1 << 16  # rows taken at once, after which even a small array's pages are evicted
+# Bytes that the system may read around a page.
 _AROUND = 1 << 16
 _BLOCK = 1 << 26  # bytes written at a time
 
 
 class MappedTensor(Tensor):
-    """A tensor whose values lie in a file.
+    """Tensor whose values are in a file.
 
-    It is read like any other, and what is computed from it is an ordinary tensor. Rows that are
-    taken out of it do not pile up in memory: pages are let go as reading goes on.
+    It is read like any other tensor, and results of operations on it are ordinary tensors. Rows
+    taken from it do not accumulate in memory: pages are evicted during reading.
 
     Attributes:
-        path: the file, where another process that opens it sees the same values; else None.
-        file: the same, open for writing, where it may be written to.
+        path: the file, if another process that opens it sees the same values; else None.
+        file: the same file open for writing, if the tensor is writable.
         start: where in the file the values begin.
     """
 
-    # What is computed from it is ordinary.
+    # Results of operations are ordinary tensors.
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
     path: Path | None = None
     file: BinaryIO | None = None
@@ -54,11 +54,11 @@ class MappedTensor(Tensor):
         return part
 
     def _take(self, rows: Tensor) -> Tensor:
-        """Return some rows, in any order; a sweep through the file in blocks if they are many."""
+        """Return some rows, in any order; many rows are read in one pass through the file."""
         plain = self.as_subclass(Tensor)
-        if plain.nbytes <= RESIDENT:  # sweeping would cost for nothing
+        if plain.nbytes <= RESIDENT:  # a pass in blocks would gain nothing
             taken = plain[rows]
-            if len(rows) > MANY:  # such arrays may be many as well
+            if len(rows) > MANY:  # there may be many such arrays
                 page_out(plain)
             return taken
         self._read += max(_AROUND, plain[:1].nbytes) * len(rows)
@@ -68,7 +68,7 @@ class MappedTensor(Tensor):
         taken = torch.empty(len(rows), *self.shape[1:], dtype=self.dtype)
         for part in order.split(max(RESIDENT // _AROUND, 1)):
             first, stop = int(rows[part[0]]), int(rows[part[-1]]) + 1
-            if (stop - first) * plain[:1].nbytes <= _AROUND * len(part):  # no more than pages are
+            if (stop - first) * plain[:1].nbytes <= _AROUND * len(part):  # no more than pages
                 taken[part] = fetch(self, first, stop)[rows[part] - first]
             else:
                 taken[part] = plain[rows[part]]
@@ -79,9 +79,9 @@ class MappedTensor(Tensor):
 
 
 def map_array(path: Path, *, writable: bool = False) -> MappedTensor:
-    """Return the array of an ``.npy`` file; its values are read when they are looked at.
+    """Return the array of an ``.npy`` file; its values are read when they are used.
 
-    What is written to it stays in this process unless it is ``writable``.
+    Unless ``writable``, changes stay in this process.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -94,7 +94,7 @@ def map_array(path: Path, *, writable: bool = False) -> MappedTensor:
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except (ValueError, EOFError, OSError) as error:
-        raise DataError(f"{path}: is cut short or no .npy array ({error})") from None
+        raise DataError(f"{path} is truncated or not an .npy array ({error})") from None
     mapped = torch.from_numpy(array).as_subclass(MappedTensor)
     mapped.path = None if writable else path.absolute()
     mapped.file = path.open("r+b", buffering=0) if writable else None
@@ -105,7 +105,7 @@ def map_array(path: Path, *, writable: bool = False) -> MappedTensor:
 def create_array(path: Path, shape: tuple[int, ...], dtype: torch.dtype) -> MappedTensor:
     """Make an ``.npy`` file of zeros and return it, mapped for writing.
 
-    The disk's room is claimed at once: a full disk is said here, not by a crash later.
+    The disk space is allocated at once, so that a full disk is an error here and not a crash later.
     """
     kind = torch.empty(0, dtype=dtype).numpy().dtype
     with disk_is_enough(path):
@@ -117,15 +117,15 @@ def create_array(path: Path, shape: tuple[int, ...], dtype: torch.dtype) -> Mapp
 
 
 def is_mapped(array: Tensor) -> bool:
-    """Whether an array's values lie in a file."""
+    """Return whether an array's values are in a file."""
     return isinstance(array, MappedTensor)
 
 
 def put(array: Tensor, first: int, rows: Tensor) -> None:
     """Write whole rows to an array, from row ``first`` on.
 
-    To a mapped one through the file and not through memory: pages that are written to stay until
-    the disk has them, and a slow disk would fill memory with them.
+    A mapped array is written through its file: pages written in memory would stay there until they
+    are on disk, and a slow disk would let them fill the memory.
     """
     if not isinstance(array, MappedTensor):
         array[first : first + len(rows)] = rows
@@ -143,8 +143,8 @@ def put(array: Tensor, first: int, rows: Tensor) -> None:
 def fetch(array: Tensor, first: int, stop: int) -> Tensor:
     """Return some rows of an array: a view, or a copy if it is mapped for writing.
 
-    Then they are read through the file and not through memory: pages that are on their way to the
-    disk would stay in memory until they are there.
+    The copy is read through the file: pages that are still being written would stay in memory until
+    they are on disk.
 
     >>> fetch(torch.arange(4), 1, 3)
     tensor([1, 2])
@@ -161,12 +161,12 @@ def fetch(array: Tensor, first: int, stop: int) -> Tensor:
 
 
 def in_memory(array: Tensor) -> Tensor:
-    """Return an array in memory (itself if it is there)."""
+    """Return an array in memory (itself if it already is)."""
     return array.as_subclass(Tensor).clone() if is_mapped(array) else array
 
 
 def shortened(array: Tensor, length: int) -> Tensor:
-    """Return the first rows of an array, mapped if it is."""
+    """Return the first rows of an array, mapped if the array is."""
     if not isinstance(array, MappedTensor):
         return array[:length]
     part = array[:length].as_subclass(MappedTensor)
@@ -175,9 +175,9 @@ def shortened(array: Tensor, length: int) -> Tensor:
 
 
 def page_out(array: Tensor) -> None:
-    """Let the pages of a mapped array, or of a slice of one, leave memory; nothing is lost.
+    """Evict the pages of a mapped array, or of a slice of one, from memory; nothing is lost.
 
-    Only whole pages inside the array go. Elsewhere than on Linux the system decides by itself.
+    Only whole pages inside the array are evicted. Outside Linux this is left to the system.
     """
     if sys.platform != "linux" or array.nbytes < mmap.PAGESIZE:
         return
@@ -189,9 +189,9 @@ def page_out(array: Tensor) -> None:
 
 
 def give_memory_back() -> None:
-    """Let all pages of mapped arrays leave memory, and hand freed memory back to the system.
+    """Evict all pages of mapped arrays, and return freed memory to the system.
 
-    Both would go by themselves where memory is short, but until then they count as held.
+    The system would do both when memory is short, but until then they count as used.
     """
     if sys.platform != "linux":
         return
@@ -201,13 +201,13 @@ def give_memory_back() -> None:
         if name.endswith((".npy", ".npy (deleted)")):
             start, stop = (int(end, 16) for end in span.split("-"))
             library.madvise(ctypes.c_void_p(start), ctypes.c_size_t(stop - start), _PAGE_OUT)
-    if hasattr(library, "malloc_trim"):  # glibc's only
+    if hasattr(library, "malloc_trim"):  # glibc only
         library.malloc_trim(0)
 
 
 @contextmanager
 def disk_is_enough(path: Path) -> Iterator[None]:
-    """Say in one sentence that the disk is full, or that nothing may be written there."""
+    """Raise one sentence if the disk is full, or if nothing can be written there."""
     try:
         yield
     except OSError as error:

@@ -1,9 +1,9 @@
-"""Parts of one's own: files, modules and installed packages that register methods, samplers, ...
+"""Plug-ins: files, modules and installed packages that register methods, samplers, ...
 
-A part registers when the module that defines it is imported. A *plugin* is such a module, named by
-the path of a file or by the name it is imported under. An installed package names its module in
-the entry point group ``evergraph.parts``, and needs no naming here: it is imported when a name is
-asked for that nothing else has, or when all names are listed.
+A component is registered when its module is imported. A *plug-in* is such a module, given by the
+path of a file or by its import name. An installed package lists its module in the entry point group
+``evergraph.parts`` and need not be given: it is imported when an otherwise unknown name is looked
+up, or when all names are listed.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "evergraph.parts"
-PREFIX = "evergraph_plugin_"  # of the modules that files become
+PREFIX = "evergraph_plugin_"  # of the modules made from files
 
 
 @dataclass(frozen=True)
 class _File:
-    """A plugin's file as it was when it was imported."""
+    """A plug-in's file as of its import."""
 
     content: bytes
     module: ModuleType
@@ -42,10 +42,10 @@ _installed_loaded = False
 
 
 def load_plugin(source: str | Path) -> ModuleType:
-    """Import a plugin, so that its parts have names.
+    """Import a plug-in, which registers its components.
 
-    A file is imported once, and again when its text has changed: its classes then replace
-    themselves. Its folder is searched last for what it imports.
+    A file is imported once, and again if its text has changed: its classes then replace the earlier
+    ones. Its folder is searched last for its own imports.
 
     Args:
         source: the path of a ``.py`` file, or the name of a module.
@@ -70,13 +70,13 @@ def load_plugin(source: str | Path) -> ModuleType:
 
 
 def load_plugins(sources: Iterable[str | Path]) -> None:
-    """Import some plugins, in the order given."""
+    """Import plug-ins in the order given."""
     for source in sources:
         load_plugin(source)
 
 
 def is_file_plugin(source: str | Path) -> bool:
-    """Whether a plugin is named by a path, and not as a module.
+    """Return whether a plug-in is given by a path, not as a module.
 
     >>> is_file_plugin("my_method.py"), is_file_plugin("my_package.parts")
     (True, False)
@@ -86,9 +86,9 @@ def is_file_plugin(source: str | Path) -> bool:
 
 
 def located(source: str, folder: Path) -> str:
-    """Return a plugin's name that means the same in every folder.
+    """Return a plug-in's path or name, valid in every folder.
 
-    folder: where a relative path counts from.
+    folder: base of a relative path.
 
     >>> located("parts.py", Path("/home/me")), located("my_package.parts", Path("/home/me"))
     ('/home/me/parts.py', 'my_package.parts')
@@ -99,7 +99,7 @@ def located(source: str, folder: Path) -> str:
 
 
 def file_plugins() -> list[ModuleType]:
-    """Return the modules that were imported from files: no other process can, by their names."""
+    """Return the modules imported from files: other processes cannot import them by name."""
     return [file.module for file in _files.values()]
 
 
@@ -111,14 +111,14 @@ def installed_plugins() -> list[EntryPoint]:
 
 
 def load_installed_plugins() -> None:
-    """Import what installed packages name in ``evergraph.parts``, once.
+    """Import the entry points ``evergraph.parts`` of installed packages, once.
 
-    A package that cannot be imported is left out with a warning: it may not be what is wanted.
+    A package that cannot be imported is skipped with a warning: it may not be needed.
     """
     global _installed_loaded
     if _installed_loaded:
         return
-    _installed_loaded = True  # first: what is imported may look for names itself
+    _installed_loaded = True  # set first: an imported module may look up names itself
     for entry in installed_plugins():
         try:
             entry.load()
@@ -127,21 +127,21 @@ def load_installed_plugins() -> None:
 
 
 def _import_file(path: Path, content: bytes, source: str) -> ModuleType:
-    """Run a file as a module, under a name that is the same in every process."""
+    """Run a file as a module, under the same name in every process."""
     from importlib.util import module_from_spec, spec_from_file_location
 
     digest = hashlib.sha256(str(path).encode()).hexdigest()[:8]
     name = f"{PREFIX}{path.stem}_{digest}"
     spec = spec_from_file_location(name, path)
     if spec is None:
-        raise ConfigurationError(f"plugin {source}: must be a file of Python that ends in .py")
+        raise ConfigurationError(f"plugin {source}: must be a Python file that ends in .py")
     module = module_from_spec(spec)
     before = sys.modules.get(name)
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
     sys.modules[name] = module
     try:
-        # Compiled here: the loader's cache of bytecode misses an edit within the same second.
+        # Compiled here: the loader's bytecode cache misses an edit within the same second.
         exec(compile(content, str(path), "exec"), module.__dict__)
     except (Exception, SystemExit) as error:
         _put_back(name, before)
@@ -160,8 +160,8 @@ def _put_back(name: str, module: ModuleType | None) -> None:
 def _import_module(name: str) -> ModuleType:
     hint = f"did you mean '{name}.py'? " if Path(f"{name}.py").is_file() else ""
     absent = ConfigurationError(
-        f"plugin {name!r}: no such module: {hint}give the path of a .py file, or the name of a "
-        "module that is installed"
+        f"plugin {name!r}: no such module: {hint}give the path of a .py file, or the name of an "
+        "installed module"
     )
     if not all(part.isidentifier() for part in name.split(".")):
         raise absent
@@ -170,12 +170,12 @@ def _import_module(name: str) -> ModuleType:
     except (Exception, SystemExit) as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{name}.".startswith(f"{missing}."):
-            raise absent from None  # and not another module that this one imports
+            raise absent from None  # not another module that this one imports
         raise ConfigurationError(f"plugin {_place(name, error)}: {_said(error)}") from error
 
 
 def _line(error: BaseException, file: str) -> int | None:
-    """Return the line of a file at which an error was met, None where it was met before any."""
+    """Return the line of a file at which an error was raised, None if before any line."""
     if isinstance(error, SyntaxError) and error.filename == file:
         return error.lineno
     met = [number for name, number in _frames(error) if name == file]
@@ -183,7 +183,7 @@ def _line(error: BaseException, file: str) -> int | None:
 
 
 def _place(name: str, error: BaseException) -> str:
-    """Return a module with the file and line at which its import came to an end."""
+    """Return a module's name with the file and line at which its import failed."""
     if isinstance(error, SyntaxError):
         return f"{name} ({error.filename}, line {error.lineno})"
     met = [(file, number) for file, number in _frames(error) if not file.startswith("<frozen")]

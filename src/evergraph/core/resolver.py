@@ -1,4 +1,4 @@
-"""From a name in a config to a class, and from keyword arguments to an instance."""
+"""Classes by name, made from keyword arguments."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ T = TypeVar("T")
 class Resolver(Generic[T]):
     """Classes of one kind by their ``name`` attribute.
 
-    A component registers by decorating its class; nothing else in the library has to change, and
-    the class may be anybody's: see ``evergraph.core.plugins``.
+    A component is registered by decorating its class; nothing else in the library has to change.
+    The class may come from a plug-in: see ``evergraph.core.plugins``.
 
     >>> class Shape: name = "?"
     >>> shapes = Resolver[Shape]("shape")
@@ -43,19 +43,19 @@ did you mean 'side'? it takes side
         self._aliases: dict[str, str] = {}
 
     def register(self, cls: type[T]) -> type[T]:
-        """Make ``cls`` known under its ``name``, and under its ``aliases`` where it has some.
+        """Register ``cls`` under its ``name``, and its ``aliases`` if it has any.
 
-        A class that is defined again, as by a notebook's cell that is run twice, replaces itself.
+        A class that is defined again, as by a notebook cell that is run twice, replaces itself.
         """
         name: str = cls.name  # type: ignore[attr-defined]
-        # Its own ones: a sub-class of a part must not claim what its parent is called besides.
+        # Only its own aliases: a subclass must not claim those of its parent.
         aliases: tuple[str, ...] = vars(cls).get("aliases", ())
         for taken in (name, *aliases):
             known = self._known(taken)
             if known is not None and _definition(known) != _definition(cls):
                 raise ConfigurationError(
                     f"two {self.kind}s are called {taken!r}, {_full_name(known)} and "
-                    f"{_full_name(cls)}: give one another name"
+                    f"{_full_name(cls)}: rename one of them"
                 )
         self._aliases = {alias: to for alias, to in self._aliases.items() if to != name}
         self._classes[name] = cls
@@ -63,12 +63,12 @@ did you mean 'side'? it takes side
         return cls
 
     def names(self) -> list[str]:
-        """Return the registered names, sorted; those of installed packages are among them."""
+        """Return the registered names, sorted, including those of installed packages."""
         load_installed_plugins()
         return sorted(self._classes)
 
     def resolve(self, name: str) -> type[T]:
-        """Return the class called ``name``, or raise with the names that exist."""
+        """Return the class called ``name``; raise with the known names if there is none."""
         cls = self._known(name)
         if cls is None:
             load_installed_plugins()
@@ -83,7 +83,7 @@ did you mean 'side'? it takes side
         return [p.name for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY]
 
     def check(self, name: str, parameters: Mapping[str, Any]) -> None:
-        """Raise if ``name`` takes none of these parameters."""
+        """Raise if ``name`` does not take one of these parameters."""
         known = self.parameters(name)
         for parameter in parameters:
             if parameter not in known:
@@ -92,8 +92,14 @@ did you mean 'side'? it takes side
                     f"{self.kind} {name!r} has no parameter {parameter!r}: {takes}"
                 )
 
+    def current(self, name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return parameters, such as those of a saved component, under their current names."""
+        renamed = getattr(getattr(self._known(name), "__init__", None), "formerly", {})
+        return {renamed.get(key, key): value for key, value in parameters.items()}
+
     def make(self, name: str, **parameters: Any) -> T:
-        """Return an instance of ``name``."""
+        """Return an instance of ``name``; parameters may have their former names."""
+        parameters = self.current(name, parameters)
         self.check(name, parameters)
         return self.resolve(name)(**parameters)
 
@@ -106,13 +112,13 @@ did you mean 'side'? it takes side
 
 
 def _definition(cls: type) -> tuple[str, str]:
-    """Return where a class is defined: a script may be known by its name and as ``__main__``."""
+    """Return where a class is defined; a script may be imported by its name and as ``__main__``."""
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
     return file or cls.__module__, cls.__qualname__
 
 
 def _full_name(cls: type) -> str:
-    """Return what a class is called, and of a plugin's the file: its module's name is no help."""
+    """Return a class's full name; for a plug-in, its file instead of its generated module name."""
     if cls.__module__.startswith(PREFIX):
         return f"{cls.__qualname__} of {_definition(cls)[0]}"
     return f"{cls.__module__}.{cls.__qualname__}"
@@ -129,29 +135,29 @@ PACKAGE = Path(__file__).parents[1]
 def declared_parts(folder: str, resolver: str) -> dict[str, str]:
     """Return the names that classes register under, each with the first line of its docstring.
 
-    What ``Resolver.summaries`` returns once the package is imported, for seconds less. Nothing is
-    found where a package came without its source, or where a class has no ``name`` of its own.
+    The same as ``Resolver.summaries`` without importing the package, which takes seconds. Classes
+    without source or without a ``name`` of their own are not found.
 
     Args:
-        folder: of the package's files, from the root of the library, such as ``"memory/samplers"``.
-        resolver: what the resolver is called in them, such as ``"samplers"``.
+        folder: the package's folder, relative to the library, such as ``"memory/samplers"``.
+        resolver: the resolver's name in it, such as ``"samplers"``.
 
     >>> declared_parts("topology", "topologies")["identity"]
-    'E = X: the features as they are, to see what topology adds.'
+    'Leaves the features unchanged, E = X, to measure what topology adds.'
     """
     found: dict[str, str] = {}
     for file in sorted((PACKAGE / folder).rglob("*.py")):
         text = file.read_text("utf-8")
-        if f"@{resolver}.register" in text:  # most files have none: parsing is what takes time
+        if f"@{resolver}.register" in text:  # most files have none, and parsing takes time
             found |= _registered(ast.parse(text), resolver)
     return dict(sorted(found.items()))
 
 
 def declared_summary(file: str, function: str) -> str:
-    """Return the first line of a function's docstring, empty where it has none.
+    """Return the first line of a function's docstring; empty if it has none.
 
     >>> declared_summary("core/resolver.py", "declared_summary")
-    "Return the first line of a function's docstring, empty where it has none."
+    "Return the first line of a function's docstring; empty if it has none."
     """
     path = PACKAGE / file
     body = ast.parse(path.read_text("utf-8")).body if path.exists() else []
@@ -172,7 +178,7 @@ def _registered(module: ast.Module, resolver: str) -> dict[str, str]:
 
 
 def _name(node: ast.ClassDef) -> str | None:
-    """Return the text that a class body gives to ``name``."""
+    """Return the text that a class body assigns to ``name``."""
     for statement in node.body:
         match statement:
             case ast.Assign(targets=[ast.Name(id="name")], value=ast.Constant(value=str(name))):

@@ -1,4 +1,4 @@
-"""How much memory work may take, and where what does not fit goes."""
+"""Memory limits of work, and files for arrays that do not fit."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
+from evergraph.core.component import formerly
 from evergraph.core.engine import Engine, LocalEngine
 from evergraph.core.errors import ResourceError
 from evergraph.core.mapped import create_array, give_memory_back
@@ -22,7 +23,7 @@ T = TypeVar("T")
 
 
 class Shelf:
-    """Keeps what was made of a thing, by how it was made, while the thing lives.
+    """Cache of values derived from an object, which lives as long as the object.
 
     >>> class Thing: ...
     >>> shelf, thing = Shelf(), Thing()
@@ -34,7 +35,7 @@ class Shelf:
         self._kept: WeakKeyDictionary[Any, dict[Hashable, Any]] = WeakKeyDictionary()
 
     def take(self, thing: object, way: Hashable, make: Callable[[], T]) -> T:
-        """Return what ``make`` returned the first time this was asked for."""
+        """Return the cached value for ``thing`` and ``way``, calling ``make`` the first time."""
         made = self._kept.setdefault(thing, {})
         if way not in made:
             made[way] = make()
@@ -42,30 +43,29 @@ class Shelf:
         return found
 
 
-# Of the memory that is free when work begins, unless a limit is given.
+# Share of the memory that is free at the start, if no limit is given.
 FREE_SHARE = 0.8
-# Of what is left, the most that one array that stays may take; a larger one goes to disk.
+# Largest share of the remaining memory for one array; a larger array goes to disk.
 ARRAY_SHARE = 0.25
-# Of a limit, what arrays that stay leave to be worked in: many small ones would fill it as well.
+# Share of a limit that is reserved as working memory: many small arrays would fill it as well.
 WORK_SHARE = 0.5
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What work has at its disposal.
+    """Resources that work may use.
 
     Attributes:
-        memory: the most this process may hold, in bytes; unless given, what it holds already and
-            four fifths of what is free.
-        scratch: where arrays go that do not fit; the system's folder for such things unless given.
-        engine: who does work that can be cut into blocks.
-        on_gpu: the most that graphs and embeddings may take on a GPU, in bytes; what is free there
-            unless given. 0 keeps them in main memory, and only what is trained on goes to the GPU.
-        shelf: where learners that work side by side find what one of them has computed already;
-            None if each computes its own.
+        memory_limit: the most memory of this process, in bytes; by default its current memory and
+            four fifths of the free memory.
+        scratch: folder for arrays that do not fit; the system's temporary folder by default.
+        engine: runs work that can be split into blocks.
+        on_gpu: the most bytes of graphs and embeddings on a GPU; by default its free memory. 0
+            keeps them in main memory, and only training batches go to the GPU.
+        shelf: cache shared by learners that run together; None if each computes its own values.
     """
 
-    memory: int | None = None
+    memory_limit: int | None = None
     scratch: Path | None = None
     engine: Engine = field(default_factory=LocalEngine)
     shelf: Shelf | None = None
@@ -73,16 +73,16 @@ class Resources:
 
     @property
     def left(self) -> int:
-        """How many bytes may still be taken."""
+        """Bytes that may still be allocated."""
         import psutil
 
-        if self.memory is None:
+        if self.memory_limit is None:
             return int(FREE_SHARE * psutil.virtual_memory().available)
         held: int = psutil.Process().memory_info().rss
-        return max(self.memory - held, 0)
+        return max(self.memory_limit - held, 0)
 
     def left_on(self, device: torch.device) -> int:
-        """How many bytes may still be taken on a device."""
+        """Return the bytes that may still be allocated on a device."""
         if device.type == "cpu":
             return self.left
         if self.on_gpu is not None:
@@ -92,19 +92,19 @@ class Resources:
         return int(FREE_SHARE * (free + held))
 
     def tidy(self) -> None:
-        """Give back what is held for nothing, where a limit counts it."""
-        if self.memory is not None:
+        """Release unused memory if there is a limit."""
+        if self.memory_limit is not None:
             give_memory_back()
 
     def fits(self, size: int) -> bool:
-        """Whether an array of so many bytes may stay in memory."""
-        return stays_in_memory(size, left=self.left, limit=self.memory)
+        """Return whether an array of ``size`` bytes may stay in memory."""
+        return stays_in_memory(size, left=self.left, limit=self.memory_limit)
 
     def array(self, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
-        """Return room for an array: in memory if it fits, else mapped in a file of its own.
+        """Return an empty array, in memory if it fits, else mapped from a temporary file.
 
-        The file has no name any more when this returns, so that nothing is left behind even by a
-        process that is killed.
+        The file is already unlinked when this returns, so even a killed process leaves nothing
+        behind.
         """
         size = math.prod(shape) * torch.empty(0, dtype=dtype).element_size()
         if self.fits(size):
@@ -115,16 +115,20 @@ class Resources:
             return create_array(Path(aside, "array.npy"), shape, dtype)
 
     def check(self, size: int, purpose: str) -> None:
-        """Raise unless so many bytes can be had, which are needed at the least."""
+        """Raise unless ``size`` bytes, the least that is needed, can be allocated."""
         if size > self.left:
             raise ResourceError(
-                f"{purpose} takes {shown(size)} at the least, but only {shown(self.left)} of "
-                f"memory {'are free' if self.memory is None else 'are left within the limit'}"
+                f"{purpose} takes at least {shown(size)}, but only {shown(self.left)} of "
+                f"memory {'are free' if self.memory_limit is None else 'are left within the limit'}"
             )
 
 
+# The former name was ``memory``, which now means the bytes that a method may keep.
+Resources.__init__ = formerly(memory="memory_limit")(Resources.__init__)  # type: ignore[method-assign]
+
+
 def stays_in_memory(size: int, *, left: int, limit: int | None) -> bool:
-    """Whether an array of so many bytes stays in memory where so many are left of a limit.
+    """Return whether an array of ``size`` bytes stays in memory when ``left`` bytes are free.
 
     >>> stays_in_memory(20, left=100, limit=None), stays_in_memory(20, left=100, limit=180)
     (True, False)

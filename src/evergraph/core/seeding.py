@@ -1,4 +1,4 @@
-"""Randomness without global state: every draw comes from a generator that was handed over."""
+"""Randomness without global state: every draw comes from an explicit generator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 def seeded(seed: int, *purpose: str | int) -> torch.Generator:
     """Return a CPU generator for one purpose of one seed.
 
-    Streams for different purposes are independent, so that drawing more numbers for one
+    Generators for different purposes are independent, so drawing more numbers for one
     (say, the head's initial weights) never changes another (say, the split).
 
     >>> a, b = seeded(0, "split"), seeded(0, "head")

@@ -1,4 +1,4 @@
-"""Sizes in bytes: as people write and read them, and how many are free on a disk and in memory."""
+"""Sizes in bytes: parsing, formatting, and free space on disk and in memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BINARY = {"KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 
 
 def parse_size(text: str | int) -> int:
-    """Return the bytes that a text such as ``4GB``, ``512MiB`` or ``1e9`` means.
+    """Return the number of bytes of a text such as ``4GB``, ``512MiB`` or ``1e9``.
 
     >>> parse_size("4GB"), parse_size("1.5 GiB"), parse_size(2048)
     (4000000000, 1610612736, 2048)
@@ -35,7 +35,7 @@ def parse_size(text: str | int) -> int:
 
 
 def shown(size: float) -> str:
-    """Return bytes as a person would say them.
+    """Format a number of bytes in a readable unit.
 
     >>> shown(2_450_000_000), shown(12_000_000)
     ('2.5 GB', '12 MB')
@@ -44,7 +44,7 @@ def shown(size: float) -> str:
 
 
 def check_room(folder: Path, needed: float, purpose: str, *, remedy: str = "make room") -> None:
-    """Raise unless so many bytes are free where a folder is, or will be.
+    """Raise unless ``needed`` bytes are free on the disk of a folder, which may not exist yet.
 
     >>> check_room(Path("/"), 1e18, "this")
     Traceback (most recent call last):
@@ -68,11 +68,11 @@ _OWN_CGROUP = Path("/proc/self/cgroup")
 
 
 def free_memory() -> int:
-    """Return how many bytes may still be taken: of the machine's, of the group's and of its own.
+    """Return the bytes that can still be allocated: the least of machine, group and process.
 
-    The machine's is what is free or can be freed at once; that of a control group, by which
-    containers and service managers limit what they start, is what its limit leaves beside what it
-    holds, files that are only cached left out; that of the process is what ``ulimit -v`` leaves.
+    For the machine this is memory that is free or can be freed at once. For a control group, by
+    which containers and service managers limit memory, it is the limit less the memory in use, not
+    counting cached files. For the process it is what ``ulimit -v`` leaves.
     """
     import psutil
 
@@ -83,12 +83,12 @@ def free_memory() -> int:
 
 
 def _left_to_groups() -> Iterator[int]:
-    """Yield what each group leaves that this process is in, the innermost first."""
+    """Yield the bytes left in each control group of this process, innermost first."""
     try:
         name = next(
             line[3:] for line in _OWN_CGROUP.read_text().splitlines() if line.startswith("0::")
         )
-    except (OSError, StopIteration):  # another system, or groups of another kind
+    except (OSError, StopIteration):  # not Linux, or control groups of another version
         return
     inner = _CGROUPS / name.strip("/")
     for folder in (inner, *inner.parents):
@@ -112,7 +112,7 @@ def _left_to_group(folder: Path) -> int | None:
 
 
 def _left_to_process() -> int | None:
-    """Return what the limit of addresses leaves, None where there is none."""
+    """Return the bytes left within the address space limit, None if there is none."""
     if sys.platform == "win32":
         return None
     import resource

@@ -1,4 +1,4 @@
-"""Files that are either whole or not there."""
+"""Atomic file writes: a file is either complete or absent."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from evergraph.core.errors import ResultsError
 
 @contextmanager
 def written_aside(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file next to ``path`` for writing, and rename it to ``path`` once it is written.
+    """Open a file next to ``path`` for writing, and rename it to ``path`` when it is complete.
 
-    If writing fails, ``path`` is what it was before and nothing is left beside it. Once it is done,
-    a power cut takes nothing back.
+    If writing fails, ``path`` is unchanged and no temporary file is left. Afterwards the file
+    survives a power cut.
 
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with written_aside(Path(folder, "a.txt")) as file:
@@ -36,13 +36,13 @@ def written_aside(path: Path) -> Iterator[IO[bytes]]:
             os.fsync(file.fileno())  # a power cut must not leave the new name on empty blocks
         aside.chmod(0o644)  # mkstemp allows the owner only; a cache may be shared
         aside.replace(path)
-        _sync_folder(path.parent)  # nor the old name, after we have said that it is written
+        _sync_folder(path.parent)  # nor the old name, after the write was reported as done
     finally:
         aside.unlink(missing_ok=True)
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the names in a folder last; Windows cannot be asked to, nor can some file systems."""
+    """Flush the names in a folder to disk; Windows and some file systems do not support it."""
     try:
         handle = os.open(folder, os.O_RDONLY)
     except OSError:  # Windows
@@ -57,7 +57,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def make_folders(path: Path) -> None:
-    """Make a folder and those above it that are missing; once done, a power cut takes none back.
+    """Make a folder and its missing parents; afterwards they survive a power cut.
 
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     make_folders(Path(folder, "a", "b"))
@@ -72,7 +72,7 @@ def make_folders(path: Path) -> None:
 
 @contextmanager
 def results_written(path: Path, *, remedy: str = "") -> Iterator[None]:
-    """Say in one sentence why results could not be written, and what to do about it.
+    """Raise one sentence if results cannot be written, with the reason and a remedy.
 
     >>> with results_written(Path("runs"), remedy="make room"):
     ...     raise OSError(28, "No space left on device")
@@ -87,7 +87,7 @@ def results_written(path: Path, *, remedy: str = "") -> Iterator[None]:
 
 
 def check_writable(folder: Path) -> None:
-    """Raise unless files can be written to a folder, or to one that can still be made.
+    """Raise unless files can be written to a folder, which may not exist yet.
 
     Nothing is left behind: neither the folder nor anything in it.
     """

@@ -1,4 +1,4 @@
-"""What a dataset is, and where the registered ones are found."""
+"""The base class of datasets and their registry."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from evergraph.graphs import Graph
 class Dataset(ABC):
     """A graph that can be loaded by name.
 
-    ``load`` returns the graph as published, directed where it is; the caller symmetrises.
-    Constructors take keyword hyper-parameters only (most datasets have none).
+    ``load`` returns the graph as published, with directed edges if it has them; the caller makes it
+    undirected. Constructors take keyword parameters only (most datasets have none).
     """
 
     name: ClassVar[str]
-    stays_in_files: ClassVar[bool] = False  # read from a folder as it is needed, not into memory
+    stays_in_files: ClassVar[bool] = False  # read from a folder on demand, not into memory
 
     @abstractmethod
     def load(self, cache: Path) -> Graph:
-        """Return the graph, keeping anything fetched or computed under ``cache``."""
+        """Return the graph; downloaded or computed files are kept under ``cache``."""
 
     def load_both_ways(self, cache: Path) -> Graph:
-        """Return the graph as published, or with every edge both ways where it is kept like that.
+        """Return the graph as published, or undirected if it is stored that way.
 
-        Worth overriding where it is too large to be symmetrised in memory.
+        Override it if the graph is too large to be made undirected in memory.
         """
         return self.load(cache)
 
     def load_outline(self, cache: Path) -> Graph:
-        """Return the graph with features as wide as they are, whose values may be anything.
+        """Return the graph with features of the right width but arbitrary values.
 
-        For whoever only counts nodes, edges and classes; worth overriding where features take long.
+        For counting nodes, edges and classes; override it if computing features takes long.
         """
         return self.load(cache)
 
@@ -44,7 +44,7 @@ datasets = Resolver[Dataset]("dataset")
 
 
 def default_cache() -> Path:
-    """Return where datasets are kept: ``$EVERGRAPH_CACHE``, or the user's cache folder."""
+    """Return the cache folder: ``$EVERGRAPH_CACHE``, or a folder in the user's cache."""
     if chosen := os.environ.get("EVERGRAPH_CACHE"):
         return Path(chosen)
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "evergraph"

@@ -1,4 +1,4 @@
-"""Facts about the named datasets, and whether a graph agrees with them."""
+"""Facts about the named datasets, and a check of loaded graphs against them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OVERLAY = "EVERGRAPH_CATALOGUE"
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of one dataset before it is loaded; the fields are told in catalogue.toml."""
+    """Facts about one dataset, known before loading; catalogue.toml describes the fields."""
 
     title: str
     nodes: int
@@ -40,7 +40,7 @@ class Facts:
     homophily: float | None = None
     terms: str | None = None
     paper: str | None = None
-    labelled: int | None = field(default=None, repr=False)  # twins are known by the others
+    labelled: int | None = field(default=None, repr=False)  # repr identifies synthetic twins
     urls: Sequence[str] = field(default_factory=list, repr=False)
     download: int = field(default=0, repr=False)
     room: int = field(default=0, repr=False)
@@ -50,8 +50,8 @@ class Facts:
 def catalogue() -> dict[str, Facts]:
     """Return the facts of every named dataset.
 
-    A TOML file that ``$EVERGRAPH_CATALOGUE`` names is laid over them, table by table: mirrors of
-    one's own, or checksums.
+    A TOML file named by ``$EVERGRAPH_CATALOGUE`` overrides them table by table, for example with
+    your own mirrors or checksums.
 
     >>> catalogue()["arxiv"].nodes
     169343
@@ -68,7 +68,7 @@ def _catalogue(overlay: str | None) -> dict[str, Facts]:
     try:
         return {name: Facts(**facts) for name, facts in known.items()}
     except TypeError as error:
-        raise DataError(f"${OVERLAY}: {overlay}: is no catalogue of datasets ({error})") from None
+        raise DataError(f"${OVERLAY}: {overlay}: is not a valid catalogue ({error})") from None
 
 
 def _read_overlay(path: str | None) -> dict[str, dict[str, Any]]:
@@ -81,9 +81,9 @@ def _read_overlay(path: str | None) -> dict[str, dict[str, Any]]:
 
 
 def check_facts(name: str, graph: Graph) -> None:
-    """Raise if the graph, as published, is not the one the catalogue describes.
+    """Raise if the graph, as published, differs from the catalogue.
 
-    A name the catalogue does not have is nobody's business: nothing is checked.
+    Names that are not in the catalogue are not checked.
     """
     facts = catalogue().get(name)
     wrong = [] if facts is None else list(_disagreements(facts, graph))
@@ -104,6 +104,6 @@ def _disagreements(facts: Facts, graph: Graph) -> Iterator[str]:
 
 
 def _listed_edges(graph: Graph) -> int:
-    """Return how many edges are listed: a folder may say it, in which doubles are gone."""
+    """Return the number of published edges; a graph folder records it without duplicates."""
     about = {} if graph.folder is None else read_facts(graph.folder)["about"]
     return int(about.get("listed_edges", graph.num_edges))

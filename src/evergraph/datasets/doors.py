@@ -1,8 +1,8 @@
-"""Whatever holds a graph, as a ``Graph``: the one door that all others lead through.
+"""Conversion of any supported object to a ``Graph``.
 
-Recognised by their classes, so that no library is imported that the caller does not use: PyG's
-``Data`` and ``HeteroData``, graphs of NetworkX, sparse matrices of SciPy, and tables of nodes and
-edges of pandas, Polars and Arrow.
+Objects are recognised by their class, without importing a library that the caller does not use:
+PyG's ``Data`` and ``HeteroData``, NetworkX graphs, SciPy sparse matrices, and pandas, Polars or
+Arrow tables of nodes and edges.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NamedGraph(Shown):
-    """A graph, and what nodes and classes are called.
+    """A graph with the names of its nodes and classes.
 
     Attributes:
         graph: the graph.
-        ids: of its nodes, in their order; None where they are numbered.
-        classes: their names, where labels are names; None where they are numbers.
+        ids: ids of its nodes, in order; None if they are numbered.
+        classes: class names if labels are names; None if they are numbers.
 
     >>> pair = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.eye(2),
     ...                         labels=torch.tensor([1, 0]))
@@ -64,9 +64,9 @@ class NamedGraph(Shown):
 
 
 def numbered_labels(labels: Sequence[Any]) -> tuple[Tensor, tuple[str, ...] | None]:
-    """Return labels as classes, and their names if they are texts, which are numbered in order.
+    """Return labels as class numbers, with the sorted class names if labels are texts.
 
-    None and NaN are no label, and among numbers -1 is none.
+    None and NaN are missing labels, as is -1 among numbers.
 
     labels: [nodes] -> int64 [nodes]
 
@@ -93,7 +93,7 @@ def _whole(label: Any) -> int:
         return UNLABELLED
     number = label.item() if isinstance(label, np.generic | Tensor) else label
     if isinstance(number, bool) or not isinstance(number, int | float) or number != int(number):
-        raise DataError(f"label {label!r} must be a whole number, or all labels text")
+        raise DataError(f"label {label!r} must be a whole number, unless all labels are text")
     return int(number)
 
 
@@ -104,9 +104,9 @@ KINDS = (
 
 
 def as_graph(source: Any, *, undirected: bool = False, **options: Any) -> Graph:
-    """Return the graph that an object is or holds; see ``named_graph`` for what it may be.
+    """Return the graph that an object is or holds; see ``named_graph`` for supported objects.
 
-    A ``Graph`` comes back as it is, in no time.
+    A ``Graph`` is returned unchanged.
 
     >>> import networkx as nx
     >>> as_graph(nx.path_graph(3))
@@ -121,13 +121,13 @@ def named_graph(source: Any, *, undirected: bool = False, **options: Any) -> Nam
     """Return the graph that an object holds, with the names of its nodes and classes.
 
     Args:
-        source: a ``Graph``; PyG's ``Data`` or ``HeteroData``; a graph of NetworkX; a sparse
-            adjacency matrix of SciPy, or the tuple (adjacency, features, labels); a table of nodes
-            with ``edges=``, or the tuple (nodes, edges), of pandas, Polars or Arrow.
-        undirected: whether every edge is to run both ways.
-        options: ``features`` and ``labels`` beside NetworkX (names of attributes) and SciPy (a
-            matrix, one label a node), ``edges`` beside a table of nodes, and ``columns``, how its
-            features are read where it is not to be guessed, and ``unknown_edges``, as in ``load``.
+        source: a ``Graph``; PyG's ``Data`` or ``HeteroData``; a NetworkX graph; a sparse SciPy
+            adjacency matrix, or the tuple (adjacency, features, labels); a table of nodes with
+            ``edges=``, or the tuple (nodes, edges), from pandas, Polars or Arrow.
+        undirected: whether to add the reverse of every edge.
+        options: ``features`` and ``labels`` with NetworkX (attribute names) and SciPy (a matrix,
+            one label per node); with a table of nodes ``edges``, ``columns`` (how to read its
+            features) and ``unknown_edges``, as in ``load``.
 
     >>> import pandas as pd
     >>> nodes = pd.DataFrame({"id": [7, 9], "label": ["x", "y"], "size": [1.0, 2.0]})
@@ -152,7 +152,7 @@ def named_graph(source: Any, *, undirected: bool = False, **options: Any) -> Nam
 
 
 def holds_graph(source: Any) -> bool:
-    """Whether an object is more than a list: something that ``as_graph`` takes.
+    """Whether ``as_graph`` accepts an object.
 
     >>> holds_graph(["a", "b"]), holds_graph(())
     (False, False)
@@ -163,14 +163,14 @@ def holds_graph(source: Any) -> bool:
 
 
 def _unpacked(source: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return what a tuple begins with, and the rest of it under its names."""
+    """Return the first item of a tuple, and the others as named options."""
     if not isinstance(source, tuple) or not source:
         return source, options
     first, *rest = source
     names = ("edges",) if is_table(first) else ("features", "labels") if is_sparse(first) else ()
     if len(rest) > len(names):
         raise ConfigurationError(
-            f"a graph must be {KINDS}, not a tuple of {len(source)} that begins with "
+            f"a graph must be {KINDS}, not a tuple of {len(source)} items that begins with "
             f"{type(first).__name__}"
         )
     return first, dict(zip(names, rest, strict=False)) | options
@@ -181,9 +181,9 @@ def _check(source: Any, options: dict[str, Any], taken: tuple[str, ...]) -> None
     for name in options:
         if name not in taken:
             offer = f"only {' and '.join(taken)}" if taken else "nothing"
-            raise ConfigurationError(f"{kind} takes {offer} beside itself, not {name!r}")
+            raise ConfigurationError(f"{kind} accepts {offer} as options, not {name!r}")
     if "edges" in taken and "edges" not in options:
-        raise ConfigurationError(f"{kind} of nodes needs its edges: give the pair (nodes, edges)")
+        raise ConfigurationError(f"{kind} of nodes needs edges: pass the pair (nodes, edges)")
 
 
 def _from_graph(source: Graph, *, undirected: bool) -> NamedGraph:
@@ -195,7 +195,7 @@ def _from_pyg(source: Any, *, undirected: bool) -> NamedGraph:
     return NamedGraph(Graph.from_data(source, undirected=undirected))
 
 
-VECTOR = "x"  # the attribute that holds all features of a node
+VECTOR = "x"  # the attribute with all features of a node
 LABELS = ("label", "y")
 TIME = "time"
 WEIGHT = "weight"
@@ -211,18 +211,17 @@ def from_networkx(
     labels: str | None = None,
     undirected: bool = False,
 ) -> NamedGraph:
-    """Return a graph of NetworkX with the names of its nodes, which may be anything hashable.
+    """Return a NetworkX graph with the names of its nodes, which may be any hashable objects.
 
-    Edges of a ``networkx.Graph`` run both ways, those of a ``DiGraph`` as they point. ``weight`` of
-    edges and ``time`` of nodes are read where they are there; an edge without a weight weighs 1.
+    Edges of a ``networkx.Graph`` are undirected, those of a ``DiGraph`` directed. The attributes
+    ``weight`` of edges and ``time`` of nodes are read if present; the default weight is 1.
 
     Args:
         source: the graph.
-        features: the attribute that holds a node's features as a list, or the names of attributes
-            that hold one number each; ``x`` unless given, and none where there is no such.
-        labels: the attribute with the class; ``label``, else ``y``, unless given. Nodes may lack
-            it.
-        undirected: whether edges that point one way run both.
+        features: the attribute with a node's features as a list, or the names of attributes with
+            one number each; by default ``x``, or no features if it is missing.
+        labels: the attribute with the class; by default ``label``, else ``y``. Nodes may lack it.
+        undirected: whether to add the reverse of directed edges.
 
     >>> import networkx as nx
     >>> source = nx.Graph()
@@ -257,12 +256,12 @@ def _label_of(nodes: Attributes) -> str:
 
 def _present(name: str, nodes: Attributes) -> str:
     if not any(name in held for held in nodes.values()):
-        raise DataError(f"labels must name an attribute of nodes, and no node has {name!r}")
+        raise DataError(f"labels must name an attribute of nodes, but no node has {name!r}")
     return name
 
 
 def _features(nodes: Attributes, features: str | Sequence[str] | None) -> Tensor:
-    """Return features side by side.  -> float32 [nodes, dims]"""
+    """Return the features of all nodes.  -> float32 [nodes, dims]"""
     if features is None and not any(VECTOR in held for held in nodes.values()):
         return torch.zeros(len(nodes), 0)
     one = VECTOR if features is None else features
@@ -274,7 +273,7 @@ def _features(nodes: Attributes, features: str | Sequence[str] | None) -> Tensor
     ]
     widths = {len(row) for row in rows}
     if len(widths) > 1:
-        raise DataError(f"features must be as wide on every node, not {sorted(widths)} numbers")
+        raise DataError(f"features must have one width on all nodes, not {sorted(widths)}")
     try:
         matrix = np.array(rows, dtype=np.float32)
     except (TypeError, ValueError) as error:
@@ -289,7 +288,7 @@ def _value(node: Hashable, held: Mapping[str, Any], name: str) -> Any:
 
 
 def _edges(source: networkx.Graph, nodes: Sequence[Hashable]) -> tuple[Tensor, Tensor | None]:
-    """Return edges as positions, and what they weigh if one says so.  -> int64 [2, edges]"""
+    """Return edges as positions, and their weights if any has one.  -> int64 [2, edges]"""
     place = {node: number for number, node in enumerate(nodes)}
     ends, weights = [], []
     for start, end, weight in source.edges(data=WEIGHT):
@@ -307,7 +306,7 @@ def _say_unread(
     features: str | Sequence[str] | None,
     label: str,
 ) -> None:
-    """Say which attributes are not used."""
+    """Warn about attributes that are not used."""
     used = [features or VECTOR] if isinstance(features, str | None) else [*features]
     read = {*used, label, TIME}
     unread = {name for held in nodes.values() for name in held} - read
@@ -318,7 +317,7 @@ def _say_unread(
     say_ignored(WHERE, "attribute", sorted(map(str, others)), why)
 
 
-NODES, EDGES = Path("nodes"), Path("edges")  # what messages call the tables
+NODES, EDGES = Path("nodes"), Path("edges")  # names of the tables in messages
 
 
 def from_tables(
@@ -331,11 +330,11 @@ def from_tables(
 ) -> NamedGraph:
     """Return the graph of two tables with the ids of its nodes.
 
-    nodes: ``id``, ``label`` and ``time`` if known, ``labels``, ``target`` or ``type``, every other
-    column a feature of any kind; edges: ``source``, ``target``, ``weight`` and ``relation`` if any.
-    All is as in a folder of tables; an index of pandas that has a name is a column.
-    columns: how features are read where it is not to be guessed; unknown_edges: ``skip``
-    leaves out edges to ids that are no node's.
+    nodes: ``id``, optionally ``label``, ``time``, ``labels``, ``target`` and ``type``; every other
+    column is a feature of any kind. edges: ``source``, ``target``, optionally ``weight`` and
+    ``relation``. The rules are those of a folder of tables; a named pandas index is a column.
+    columns: how to read features that should not be guessed; unknown_edges: ``skip`` leaves out
+    edges to unknown ids.
 
     >>> import pandas as pd
     >>> nodes = pd.DataFrame({"id": ["a", "b"], "label": ["art", None], "size": [1.5, 2.0]})
@@ -359,7 +358,7 @@ def from_tables(
 
 
 def _indexed(table: Any) -> Any:
-    """Return a table whose index is a column where it has a name."""
+    """Return a table with its index as a column if the index has a name."""
     pandas = is_a(table, "pandas")
     return (
         table.reset_index() if pandas and any(n is not None for n in table.index.names) else table
@@ -369,13 +368,13 @@ def _indexed(table: Any) -> Any:
 def from_scipy(
     adjacency: Any, *, features: Any = None, labels: Any = None, undirected: bool = False
 ) -> NamedGraph:
-    """Return the graph of an adjacency matrix; entries of 0 are no edges.
+    """Return the graph of an adjacency matrix; zero entries are not edges.
 
     Args:
-        adjacency: sparse [nodes, nodes]; where all entries are 1, edges have no weights.
-        features: a row a node, as an array, a tensor or a sparse matrix; none unless given.
-        labels: one a node, numbers or texts, None, NaN or -1 where there is none.
-        undirected: whether every edge runs both ways.
+        adjacency: sparse [nodes, nodes]; if all entries are 1, edges have no weights.
+        features: one row per node, as an array, a tensor or a sparse matrix; none by default.
+        labels: one per node, numbers or texts; None, NaN or -1 is a missing label.
+        undirected: whether to add the reverse of every edge.
 
     >>> import scipy.sparse
     >>> path = scipy.sparse.csr_array(np.array([[0, 2, 0], [0, 0, 1], [0, 0, 0]]))
@@ -415,7 +414,7 @@ def _labels(labels: Any, nodes: int) -> tuple[Tensor, tuple[str, ...] | None]:
 
 
 def _matrix_features(features: Any, nodes: int) -> Tensor:
-    """Return features as a tensor, sparse where they were.  -> float32 [nodes, dims]"""
+    """Return features as a tensor, sparse if they were sparse.  -> float32 [nodes, dims]"""
     if features is None:
         return torch.zeros(nodes, 0)
     if isinstance(features, Tensor):

@@ -1,9 +1,9 @@
-"""Checksums of raw files, and what to say when they cannot be fetched.
+"""Checksums of raw files, and errors of failed downloads.
 
 The SHA-256 of every raw file is recorded after the first successful load, in the format of the
-``sha256sum`` tool, and compared on each later load. Files are hashed in full every time: that
-reads about 1 GB a second, a small part of what loading the largest graphs takes, and cannot be
-misled by a file's date.
+``sha256sum`` tool, and compared on each later load. Files are hashed in full every time: this
+reads about 1 GB a second, a small part of the time to load the largest graphs, and detects changes
+that keep a file's date.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from evergraph.tables.sources import reason
 SUMS = "SHA256SUMS"
 _LINE = re.compile(r"([0-9a-fA-F]{64})[ \t]+\*?(.+)")
 
-# What the publishers' own readers raise when the network or a raw file fails them.
+# Exceptions of the publishers' readers if the network or a raw file fails.
 FAILURES = (
     OSError,  # also URLError, timeouts, TLS, a full disk
     HTTPException,
@@ -55,7 +55,7 @@ def record(root: Path, files: Iterable[str]) -> None:
 
 
 def recorded(root: Path) -> dict[str, str]:
-    """Return the checksums that ``root/SHA256SUMS`` holds, none where there is no such file."""
+    """Return the checksums in ``root/SHA256SUMS``, empty if there is no such file."""
     path = root / SUMS
     if not path.exists():
         return {}
@@ -64,7 +64,7 @@ def recorded(root: Path) -> dict[str, str]:
 
 
 def read_sums(path: Path) -> dict[str, str]:
-    """Return the checksums of a list as ``sha256sum`` writes it, by file.
+    """Return the checksums of a list in the format of ``sha256sum``, by file.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -84,20 +84,20 @@ def read_sums(path: Path) -> dict[str, str]:
         if matched is None:
             raise DataError(
                 f"{path}, line {number}: must be a SHA-256 of 64 hexadecimal digits, two spaces "
-                f"and the name of a file, as sha256sum writes them, not {line!r}"
+                f"and a file name, as sha256sum writes them, not {line!r}"
             )
         found[matched[2]] = matched[1].lower()
     return found
 
 
 def check_sum(path: Path, expected: str) -> None:
-    """Raise unless a file has the SHA-256 that it should have."""
+    """Raise unless a file has the expected SHA-256."""
     if (found := sha256(path)) != expected:
-        raise WrongFileError(f"{path}: its SHA-256 is {found}, but {expected} was expected")
+        raise WrongFileError(f"{path}: the SHA-256 is {found}, but {expected} was expected")
 
 
 def verify(root: Path, files: Iterable[str], pinned: Mapping[str, str]) -> None:
-    """Raise unless every file has its pinned checksum, or the recorded one where none is."""
+    """Raise unless every file has its pinned checksum, or else the recorded one."""
     known = {**recorded(root), **pinned}
     for file in files:
         if file in known:
@@ -105,25 +105,25 @@ def verify(root: Path, files: Iterable[str], pinned: Mapping[str, str]) -> None:
 
 
 def wrong(path: Path) -> Path:
-    """Return where a file that is wrong is set aside."""
+    """Return the path under which a wrong file is set aside."""
     return path.with_name(f"{path.name}.wrong")
 
 
 def set_aside(path: Path) -> None:
-    """Keep a file that is wrong under another name, for whoever wants to look at it."""
+    """Rename a wrong file, so that it can be inspected."""
     if path.exists():
         path.replace(wrong(path))
 
 
 def present(root: Path, files: Iterable[str]) -> bool:
-    """Whether every file is there."""
+    """Whether every file exists."""
     return all((root / file).is_file() for file in files)
 
 
 def not_fetched(
     name: str, source: str, root: Path, files: Iterable[str], error: BaseException
 ) -> DownloadError:
-    """Return the error that says what could not be fetched, from where, and what to do."""
+    """Return an error with the dataset, its source and the remedy."""
     return DownloadError(
         f"dataset {name!r} could not be fetched from {source} ({reason(error)}): "
         f"try again with a network, or put {', '.join(files)} under {root}"
@@ -131,7 +131,7 @@ def not_fetched(
 
 
 def not_readable(name: str, root: Path, error: BaseException) -> DataError:
-    """Return the error that says that raw files are there but are not what they should be."""
+    """Return an error for raw files that exist but cannot be read."""
     return DataError(
         f"the raw files of dataset {name!r} under {root} cannot be read ({reason(error)}): "
         f"delete that folder to download them again"

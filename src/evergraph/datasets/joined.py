@@ -1,4 +1,4 @@
-"""Several graphs as one that grows by a graph, a domain, at a time."""
+"""Several graphs joined into one that grows by one graph, a domain, at a time."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from evergraph.graphs.disjoint import disjoint_union
 Align = Literal["svd", "projection"]
 ALIGNS: tuple[str, ...] = get_args(Align)
 
-# Up to here all directions at once, from the products of columns, are cheaper than the strongest
-# few one after the other.
+# Up to this width, computing all directions from the products of columns is cheaper than computing
+# the strongest few iteratively.
 MOST_COLUMNS = 2048
-CELLS = 1 << 24  # looked at together
+CELLS = 1 << 24  # processed at a time
 
 
 def aligned(features: Tensor, *, width: int, align: Align = "svd", seed: int = 0) -> Tensor:
-    """Return features of another width.  [nodes, dims] -> float32 [nodes, width]
+    """Return features reduced to another width.  [nodes, dims] -> float32 [nodes, width]
 
     Args:
         features: dense or ``torch.sparse_csr``.
-        width: how wide they get; where there are fewer directions, the last columns are 0.
-        align: ``svd`` or ``projection``, see above.
-        seed: of the projection.
+        width: new width; if there are fewer directions, the last columns are 0.
+        align: ``svd``, the strongest directions, or ``projection``, a random one.
+        seed: seed of the projection.
 
     >>> square = torch.tensor([[3.0, 4.0, 0.0], [6.0, 8.0, 0.0]])  # one direction
     >>> aligned(square, width=2).abs().round(decimals=4)
@@ -64,15 +64,15 @@ def projection(dims: int, width: int, *, seed: int) -> Tensor:
 
 
 def directions(features: Tensor, count: int) -> Tensor:
-    """Return the strongest directions of features, each with its largest entry above 0.
+    """Return the strongest directions of features, each with its largest entry positive.
 
-    Without that rule the sign of a direction is any, and would change with the library.
+    This rule fixes the sign of a direction, which otherwise depends on the library.
 
     [nodes, dims] -> float32 [dims, count]
     """
     if features.shape[1] <= MOST_COLUMNS:
         found = _all_directions(features)[:, :count]
-    elif count == min(features.shape):  # so few nodes that all of them fit
+    elif count == min(features.shape):  # few nodes: all directions are needed
         found = torch.linalg.svd(densify(features).double(), full_matrices=False).Vh.t()
     else:
         found = _strongest(features, count)
@@ -100,13 +100,13 @@ def _strongest(features: Tensor, count: int) -> Tensor:
     parts = (sparse.values(), sparse.col_indices(), sparse.crow_indices())
     values, columns, rows = (part.numpy() for part in parts)
     matrix = scipy.sparse.csr_matrix((values.astype(np.float64), columns, rows), features.shape)
-    start = np.ones(min(features.shape))  # not drawn: the same directions every time
+    start = np.ones(min(features.shape))  # fixed, for the same directions every time
     _, strength, vectors = scipy.sparse.linalg.svds(matrix, k=count, v0=start)
     return torch.from_numpy(vectors[np.argsort(-strength)].T.copy())
 
 
 def _product(features: Tensor, matrix: Tensor) -> Tensor:
-    """Return features times a matrix, some rows at a time.  -> float32 [nodes, width]"""
+    """Return features times a matrix, computed in blocks of rows.  -> float32 [nodes, width]"""
     return torch.cat([block @ matrix for block in _blocks(features)] or [matrix[:0]])
 
 
@@ -125,10 +125,10 @@ CLASSES: tuple[str, ...] = get_args(Classes)
 
 
 def join(graphs: Sequence[Graph]) -> Graph:
-    """Return the graphs side by side in one, the time of a node being the number of its graph.
+    """Return the graphs side by side in one; the time of a node is the index of its graph.
 
     They share one feature space and one set of classes: class k means the same in all of them. A
-    stream cut by time then meets one graph, a domain, after the other.
+    stream by time then visits one graph, a domain, after the other.
 
     >>> from evergraph.datasets.synthetic import Synthetic
     >>> spring, autumn = (Synthetic(nodes=60, classes=3, features=8, seed=s).load(Path())
@@ -138,12 +138,12 @@ def join(graphs: Sequence[Graph]) -> Graph:
     (Graph(nodes=120, edges=1200, features=8, classes=3), tensor([0, 0, 1]))
     """
     if not graphs:
-        raise DataError("no graph was given to join: at least one is needed")
+        raise DataError("graphs must not be empty: at least one graph is needed to join")
     for number, graph in enumerate(graphs):
         if graph.num_features != graphs[0].num_features:
             raise DataError(
                 f"graph {number} has {graph.num_features} features and graph 0 has "
-                f"{graphs[0].num_features}: joined graphs need the same, which join_domains makes"
+                f"{graphs[0].num_features}: they must be equal; join_domains aligns them"
             )
     nodes = torch.tensor([graph.num_nodes for graph in graphs])
     return replace(
@@ -162,17 +162,17 @@ def join_domains(
 ) -> Graph:
     """Return graphs of different feature spaces side by side, their features aligned to one width.
 
-    A stream ``by="time"`` then meets one domain after the other, in one task or several.
+    A stream ``by="time"`` then visits one domain after the other, in one or several tasks.
 
     Args:
-        graphs: the domains, in the order in which they arrive.
-        width: of the features of all of them.
-        align: ``svd``, the strongest directions of each graph's own features, or ``projection``, at
-            random; see ``datasets.alignment``.
-        classes: ``own``: every domain brings classes of its own, numbered after those before it;
+        graphs: the domains, in order of arrival.
+        width: width of the aligned features.
+        align: ``svd``, the strongest directions of each graph's features, or ``projection``, a
+            random projection; see ``aligned``.
+        classes: ``own``: every domain has its own classes, numbered after the earlier ones;
             ``shared``: class k means the same in all of them.
-        tasks_per_domain: in how many tasks a domain arrives; each of its classes comes whole.
-        seed: of the projection.
+        tasks_per_domain: number of tasks per domain; a class is not split between tasks.
+        seed: seed of the projection.
 
     >>> from evergraph.datasets.synthetic import Synthetic
     >>> papers, shops = (Synthetic(nodes=60, classes=4, features=f).load(Path()) for f in (8, 20))
@@ -196,9 +196,9 @@ def join_domains(
 
 
 def _parts(labels: Tensor, count: int) -> Tensor:
-    """Return in which part of its domain a node arrives: classes split into nearly equal lots.
+    """Return the task of each node within its domain: classes split into nearly equal groups.
 
-    Nodes without a class come first, being in no task.
+    Nodes without a class belong to no task and get 0.
 
     >>> _parts(torch.tensor([0, 1, 2, 5, -1]), 2)
     tensor([0, 0, 1, 1, 0])
@@ -210,17 +210,17 @@ def _parts(labels: Tensor, count: int) -> Tensor:
 
 @datasets.register
 class Joined(Dataset):
-    """Several graphs side by side, the time of a node being the number of its graph; see ``join``.
+    """Several graphs side by side; the time of a node is the index of its graph; see ``join``.
 
     With a ``width`` they may have different features; see ``join_domains``.
 
     Args:
-        parts: names of datasets or paths of graphs, in the order in which they arrive.
-        width: of the features once they are aligned; 0 leaves them as they are.
+        parts: names of datasets or paths of graphs, in order of arrival.
+        width: width of the aligned features; 0 leaves them unchanged.
         align: ``svd`` or ``projection``.
         classes: ``own`` classes in every part, or ``shared`` ones.
-        tasks_per_domain: in how many tasks a part arrives; only where features are aligned.
-        seed: of the projection.
+        tasks_per_domain: number of tasks per part; only with aligned features.
+        seed: seed of the projection.
     """
 
     name = "joined"
@@ -237,7 +237,7 @@ class Joined(Dataset):
     ) -> None:
         if isinstance(parts, str) or not parts or not all(isinstance(p, str) for p in parts):
             raise ConfigurationError(
-                f"parts must be one name or path of a graph or more, in a list, not {parts!r}"
+                f"parts must be a non-empty list of dataset names or graph paths, not {parts!r}"
             )
         check_integer("width", width, least=0)
         check_choice("align", align, ALIGNS)
@@ -245,7 +245,7 @@ class Joined(Dataset):
         check_integer("tasks_per_domain", tasks_per_domain, least=1)
         if not width and (classes, tasks_per_domain) != ("shared", 1):
             raise ConfigurationError(
-                "classes and tasks_per_domain are for parts with a width: give one, such as 128"
+                "classes and tasks_per_domain need a width: set width, for example to 128"
             )
         self.parts = parts
         self.width = width

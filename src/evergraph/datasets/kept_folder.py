@@ -1,4 +1,4 @@
-"""Graphs that take long to make: how far that is, and the folders that they are kept in."""
+"""Cached folders of graphs that take long to make, and progress logging."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ log = logging.getLogger(__name__)
 
 
 def kept_graph(folder: Path, write: Callable[[GraphFolderWriter], None]) -> Graph:
-    """Return the graph of a folder, which is made if it is not there or is damaged.
+    """Return the graph of a folder, made first if it is missing or damaged.
 
-    It is made in a folder of this process's own, which gets its name when it is whole: whoever is
-    killed leaves nothing that is taken for a graph, and the next one clears it away.
+    It is made in a folder of this process and renamed when complete. A killed process leaves
+    nothing that could be taken for a graph, and the next one removes its remains.
     """
     if is_graph_folder(folder):
         try:
             return open_graph_folder(folder)
         except DataError as error:
-            log.warning("%s is made again: %s", folder, error)
+            log.warning("%s is rebuilt: %s", folder, error)
             shutil.rmtree(folder)
     _clear_away(folder)
     writer = GraphFolderWriter(folder.with_name(f".{folder.name}-{os.getpid()}"))
@@ -41,7 +41,7 @@ def kept_graph(folder: Path, write: Callable[[GraphFolderWriter], None]) -> Grap
 
 
 def _clear_away(folder: Path) -> None:
-    """Remove what processes that were killed have left."""
+    """Remove the remains of killed processes."""
     import psutil
 
     for left in folder.parent.glob(f".{folder.name}-*"):
@@ -55,12 +55,12 @@ _EVERY = 10.0  # seconds
 
 
 class Pace:
-    """Says how far something is and how long it will take, every ten seconds and at its end.
+    """Logs the progress and remaining time of a task, every ten seconds and at its end.
 
     Args:
-        what: is being done, such as ``papers: reading features``.
+        what: the task, such as ``papers: reading features``.
 
-    >>> Pace("sorting edges").tell(3, 4)  # nothing yet: ten seconds are not over
+    >>> Pace("sorting edges").tell(3, 4)  # logs nothing in the first ten seconds
     """
 
     def __init__(self, what: str) -> None:
@@ -68,7 +68,7 @@ class Pace:
         self._began = self._said = time.monotonic()
 
     def tell(self, done: int, total: int) -> None:
-        """Take note of how much of the work is done."""
+        """Record how much of the work is done."""
         now = time.monotonic()
         if done >= total:
             logger.info("%s: 100 %%, after %.0f s", self.what, now - self._began)

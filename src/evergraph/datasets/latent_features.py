@@ -13,12 +13,12 @@ from torch import Tensor
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs.csr import csr_tensor
 
-# Directions carried along beyond those asked for; they take the error of the last ones.
+# Extra directions beyond those requested; they absorb the error of the last ones.
 OVERSAMPLING = 32
 
 
 def tf_idf(counts: scipy.sparse.csr_matrix, *, sublinear: bool = True) -> scipy.sparse.csr_matrix:
-    """Weigh words by how often a row has them and how few rows do.  [rows, words] -> the same
+    """Weight words by their frequency in a row and rarity among rows.  [rows, words] -> the same
 
     x_rw = tf_rw · (1 + ln((1 + rows) / (1 + df_w))), then every row is scaled to length 1.
     df_w counts the rows that have word w. tf is 1 + ln(count), or with ``sublinear=False`` the
@@ -52,9 +52,9 @@ def truncated_svd(
     Randomised subspace iteration (Halko, Martinsson and Tropp 2011, algorithm 4.4) on the side of
     the columns: Q <- orth(Aᵀ A Q), begun with a random Q [m, dims + oversampling]. Then B = A Q
     holds nearly all of A, and with Bᵀ B = W S² Wᵀ the answer is B W = U S; the right singular
-    vectors are Q W. Only matrices as tall as A has columns are orthogonalised, which is what makes
-    it fast where rows are many. Each direction points where the largest entry of its right
-    singular vector is positive.
+    vectors are Q W. Only matrices as tall as A has columns are orthogonalised, which makes it fast
+    for many rows. The sign of each direction makes the largest entry of its right singular vector
+    positive.
 
     >>> from evergraph.core.seeding import seeded
     >>> diagonal = scipy.sparse.csr_matrix(np.diag([1.0, 3.0, 2.0]))
@@ -79,7 +79,7 @@ def truncated_svd(
 
 
 def _torch_csr(matrix: scipy.sparse.csr_matrix) -> Tensor:
-    """Return the matrix for torch, whose float32 products use every core."""
+    """Return the matrix for torch, whose float32 products use all cores."""
     parts = (matrix.indptr, matrix.indices, np.asarray(matrix.data, dtype=np.float32))
     indptr, indices, values = map(torch.from_numpy, parts)
     return csr_tensor(indptr, indices, values, matrix.shape)
@@ -87,10 +87,10 @@ def _torch_csr(matrix: scipy.sparse.csr_matrix) -> Tensor:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Keep a factorisation to one core.
+    """Restrict a factorisation to one core.
 
-    Factorisations meet at a barrier thousands of times. On idle cores a second one gains little;
-    with another process on the same cores each barrier waits for its turn, and 0.2 s become 8 s.
+    Factorisations synchronise thousands of times. A second idle core gains little; if another
+    process uses the same cores, each barrier waits for it, and 0.2 s become 8 s.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -115,6 +115,6 @@ def _leading_eigenvectors(gram: Tensor, dims: int) -> Tensor:
 
 
 def _signs(right: Tensor) -> Tensor:
-    """Return for each column the sign of its largest entry in size.  [m, dims] -> [dims]"""
+    """Return the sign of the entry largest in size of each column.  [m, dims] -> [dims]"""
     largest = right.gather(0, right.abs().argmax(0, keepdim=True))[0]
     return torch.where(largest < 0, -1.0, 1.0)

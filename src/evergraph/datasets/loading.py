@@ -1,4 +1,4 @@
-"""A graph by the name of a dataset, by the path of a file, or from what holds one."""
+"""Loading of a graph by dataset name, by file path, or from an object that holds one."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ def load(
     unknown_edges: str = "refuse",
     **parameters: Any,
 ) -> Graph:
-    """Return a graph, every edge running both ways unless ``undirected=False``.
+    """Return a graph, undirected unless ``undirected=False``.
 
     Args:
-        source: the name of a registered dataset, or a path: an ``.npz`` or ``.pt`` file, or a
-            folder with tables of nodes and edges, or a graph made by ``evergraph import``, which
-            stays on disk. A name wins over a file of that name. Or an object that holds a graph: of
-            NetworkX, SciPy, pandas, Polars, Arrow or PyG, see ``named_graph``.
+        source: the name of a registered dataset; or a path: an ``.npz`` or ``.pt`` file, a folder
+            with tables of nodes and edges, or a graph made by ``evergraph import``, which stays on
+            disk; or an object of NetworkX, SciPy, pandas, Polars, Arrow or PyG that holds a graph,
+            see ``named_graph``. A dataset takes precedence over a file with the same name.
         undirected: whether to add the reverse of every edge.
-        directions: whether the way that edges run is kept as a relation, see
+        directions: whether to keep the direction of edges as a relation, see
             ``Graph.with_directions``.
-        cache: where datasets are kept; ``default_cache()`` if not given.
-        columns: of tables, in a folder or in memory: how feature columns are read where it is not
-            to be guessed (``{"*": "raw"}`` leaves numbers as they are), or the ``columns`` of a
-            graph that was loaded before, to read another table as its was.
-        unknown_edges: of tables, what becomes of edges to nodes that are not in the table of nodes:
-            ``refuse`` raises, ``skip`` leaves them out and says how many.
-        parameters: go to the dataset's constructor; a path takes none. An object takes
-            ``features``, ``labels`` or ``edges``, as ``named_graph`` does.
+        cache: folder for datasets; ``default_cache()`` if not given.
+        columns: for tables in a folder or in memory: how to read feature columns that should not
+            be guessed (``{"*": "raw"}`` leaves numbers unscaled), or the ``columns`` of a graph
+            loaded before, to read another table in the same way.
+        unknown_edges: for tables with edges to nodes that are not in the table of nodes: ``refuse``
+            raises, ``skip`` leaves them out and reports how many.
+        parameters: passed to the dataset's constructor; a path takes none. An object takes
+            ``features``, ``labels`` or ``edges``, as in ``named_graph``.
 
     >>> import evergraph.datasets.synthetic
     >>> load("synthetic", nodes=100, classes=4, features=8)
@@ -80,7 +80,7 @@ def load(
 
 
 def _fitting(graph: Graph, *, undirected: bool, directions: bool) -> Graph:
-    """Return a graph with features as suits them, edges both ways if wanted."""
+    """Return a graph with a suitable feature layout, undirected if wanted."""
     if not graph.mapped:
         read = graph.columns
         graph = replace(graph.with_features(fitting_layout(graph.features)), columns=read)
@@ -89,7 +89,7 @@ def _fitting(graph: Graph, *, undirected: bool, directions: bool) -> Graph:
 
 
 def load_outline(source: str | Path) -> Graph:
-    """Return a graph to count by: as ``load`` does, edges as listed, features of any values.
+    """Return a graph for counting: like ``load``, with edges as listed and arbitrary features.
 
     >>> import evergraph.datasets.wordnet
     >>> load_outline("wordnet")
@@ -106,26 +106,26 @@ def load_outline(source: str | Path) -> Graph:
 def load_named(
     name: str, *, undirected: bool, directions: bool, cache: Path | None, **parameters: Any
 ) -> Graph:
-    """Return a registered dataset, held to the catalogue's facts where it has its usual form."""
+    """Return a registered dataset, checked against the catalogue if it has default parameters."""
     dataset = datasets.make(name, **parameters)
     cache = default_cache() if cache is None else cache
-    both_ways = undirected and not directions  # these want to know which way each edge runs
+    both_ways = undirected and not directions  # directions need the edges as published
     graph = dataset.load_both_ways(cache) if both_ways else dataset.load(cache)
     facts = catalogue().get(dataset.name)
     if not parameters:
         check_facts(dataset.name, graph)
     graph = graph.with_directions() if directions else graph
     if not undirected or (facts is not None and not facts.directed):
-        return graph  # the largest graphs are published symmetric: no need to sort them again
+        return graph  # the largest graphs are published undirected and need no sorting
     return graph.to_undirected()
 
 
 def check_no_columns(source: object, columns: object, unknown_edges: str = "refuse") -> None:
-    """Raise if something is chosen for what is no folder of tables."""
+    """Raise if options for tables are given with another source."""
     chosen = "unknown_edges" if columns is None else "columns"
     if columns is not None or unknown_edges != "refuse":
         raise ConfigurationError(
-            f"{chosen} were given with {source}: they are for a folder of tables of nodes and edges"
+            f"{chosen} must not be given with {source}: only a folder of tables takes it"
         )
 
 
@@ -134,7 +134,7 @@ def read_path(
     columns: Columns | Mapping[str, str | Encoder] | Scheme | None = None,
     unknown_edges: str = "refuse",
 ) -> Graph:
-    """Return the graph of a file or folder, edges as listed; other arguments are as in ``load``."""
+    """Return the graph of a file or folder, edges as listed; other arguments as in ``load``."""
     path = path.expanduser()
     if path.is_dir() and not is_graph_folder(path):
         chosen = columns if isinstance(columns, Scheme) else columns_of(columns)
@@ -146,14 +146,14 @@ def read_path(
         raise DataError(f"no such file or folder: {path}")
     if path.suffix not in READERS:
         raise DataError(
-            f"{path}: files ending in {path.suffix or 'nothing'!r} are not read: expected "
+            f"{path}: the suffix {path.suffix!r} is not supported: expected "
             f"{' or '.join(READERS)}, or a folder with nodes and edges as .csv or .parquet"
         )
     return READERS[path.suffix](path)
 
 
 def read_graph_folder(path: Path) -> Graph:
-    """Return an imported graph; what the import said of its features is said again."""
+    """Return an imported graph, and repeat the import's warning about its features."""
     graph, about = open_graph_folder(path), read_facts(path)["about"]
     if (columns := about.get("columns")) is not None:
         graph = replace(graph, columns=_scheme(columns))
@@ -165,7 +165,7 @@ def read_graph_folder(path: Path) -> Graph:
 
 
 def _scheme(kept: Mapping[str, Any]) -> Scheme | None:
-    """Return how an import read columns; None where an encoder of one's own is not here."""
+    """Return the scheme of an import; None if a user-defined encoder is missing."""
     try:
         return Scheme.from_json(kept)
     except ConfigurationError:
@@ -182,7 +182,7 @@ def is_registered(name: str) -> bool:
 
 
 def looks_like_path(text: str) -> bool:
-    """Whether a string that is no dataset's name is meant as a path.
+    """Whether a string that is not a dataset's name is meant as a path.
 
     >>> looks_like_path("graphs/mine.npz"), looks_like_path("mine.npz"), looks_like_path("cora")
     (True, True, False)

@@ -1,7 +1,7 @@
 """Graphs of the Open Graph Benchmark, read by ogb's CSV reader.
 
-ogb's own dataset class is left alone: it keeps a pickle and asks questions on standard input. Its
-reader of binary files holds all of them in memory: that one is ours, too.
+ogb's dataset class is not used: it keeps a pickle and prompts on standard input. Its reader of
+binary files holds all of them in memory, so this module has its own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from evergraph.datasets.download import FAILURES, not_readable, record
 from evergraph.datasets.fetching import Fetch
 from evergraph.datasets.importing.edge_table import EdgeTable
 from evergraph.datasets.kept_folder import Pace, kept_graph
-from evergraph.datasets.published import Published
+from evergraph.datasets.published import PublishedDataset
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.graph_folder import GraphFolderWriter, is_graph_folder
 
@@ -39,11 +39,11 @@ SORT_MEMORY = 10**9
 
 _VALUES = 1 << 22  # at a time
 
-OF_NODES = ("features", "labels", "time")  # the same whichever way edges run
+OF_NODES = ("features", "labels", "time")  # independent of the direction of edges
 
 
-class OgbDataset(Published):
-    """A node-classification graph of OGB; ``raw`` lies where OGB's archive unpacks it."""
+class OgbDataset(PublishedDataset):
+    """A node-classification graph of OGB; ``raw`` is where OGB's archive unpacks it."""
 
     ogb_name: ClassVar[str]
 
@@ -93,9 +93,9 @@ class Products(OgbDataset):
 class Papers(OgbDataset):
     """Citations between 111M papers of all fields, 1.5M of which have one of 172 (Hu 2020).
 
-    The raw files are read once, in about 1.5 GB of memory, into a graph folder that stays on disk:
-    ``both-ways``, or ``as-listed``, citing to cited, where a run is told ``--directed``. Both have
-    their features in common. Once a folder is there the raw files are not needed any more.
+    The raw files are read once, with about 1.5 GB of memory, into a graph folder that stays on
+    disk: ``both-ways``, or ``as-listed``, citing to cited, for runs with ``--directed``. The two
+    share their features. The raw files are not needed once a folder exists.
     """
 
     name = "papers"
@@ -109,11 +109,11 @@ class Papers(OgbDataset):
         return self._kept(cache / self.name, undirected=False, how=how)
 
     def load_both_ways(self, cache: Path) -> Graph:
-        """Return the graph with every edge both ways."""
+        """Return the undirected graph."""
         return self._kept(cache / self.name, undirected=True)
 
     def load_outline(self, cache: Path) -> Graph:
-        """Return the graph as a run sees it: published as it is, it would be sorted once more."""
+        """Return the undirected graph, as a run uses it, so that it is sorted only once."""
         return self.load_both_ways(cache)
 
     def _kept(self, root: Path, *, undirected: bool, how: Fetch | None = None) -> Graph:
@@ -134,7 +134,7 @@ class Papers(OgbDataset):
         return (root / self.raw_files[0]).parent
 
     def _provide(self, cache: Path, how: Fetch | None) -> None:
-        """Make sure that the raw files are there, and are those that were there before."""
+        """Fetch the raw files if needed, and check that they have not changed."""
         raw = self.raw(cache)
         if raw.check(how):
             return
@@ -144,7 +144,7 @@ class Papers(OgbDataset):
 
 
 def ogb_master(name: str) -> dict[str, str]:
-    """Return what ogb's own table of datasets says of ``name``."""
+    """Return the entry of ``name`` in ogb's table of datasets."""
     require("ogb", extra="ogb", why=f"reading dataset {name!r}")
     import ogb
 
@@ -156,7 +156,7 @@ def ogb_master(name: str) -> dict[str, str]:
 
 
 def read_raw(raw: Path, master: dict[str, str]) -> Graph:
-    """Return the graph that a folder of OGB's ``.csv.gz`` files holds."""
+    """Return the graph in a folder of OGB's ``.csv.gz`` files."""
     from ogb.io.read_graph_raw import read_csv_graph_raw
 
     extra = [name for name in master["additional node files"].split(",") if name != "None"]
@@ -177,10 +177,10 @@ def read_raw(raw: Path, master: dict[str, str]) -> Graph:
 def write_binary_raw(
     raw: Path, writer: GraphFolderWriter, *, undirected: bool, like: Path | None = None
 ) -> None:
-    """Write the graph of OGB's raw files, in about 1.5 GB of memory at any size.
+    """Write the graph of OGB's raw files with about 1.5 GB of memory at any size.
 
-    undirected: whether every edge is to run both ways. like: a folder that has the same nodes
-    already, whose arrays are shared with it.
+    undirected: whether to add the reverse of every edge; like: a folder with the same nodes, whose
+    arrays are shared.
     """
     nodes, edges = (_only_number(raw, f"num_{kind}_list") for kind in ("nodes", "edges"))
     if like is None:
@@ -196,7 +196,7 @@ def write_binary_raw(
 def _only_number(raw: Path, name: str) -> int:
     found = next(StreamedArray(raw / DATA, name).values(2))
     if len(found) != 1:
-        raise DataError(f"{raw / DATA}: holds {len(found)} graphs or more: expected one")
+        raise DataError(f"{raw / DATA}: holds more than one graph: expected one")
     return int(found[0])
 
 
@@ -209,7 +209,7 @@ def _write_labels(raw: Path, writer: GraphFolderWriter, nodes: int) -> None:
 
 
 def _classes(values: NDArray[Any], before: int, path: Path) -> NDArray[np.int64]:
-    """Return classes, ``UNLABELLED`` where there is NaN."""
+    """Return classes, with ``UNLABELLED`` for NaN."""
     known = values == values
     classes = np.where(known, values, UNLABELLED).astype(np.int64)
     wrong = known & ((classes != values) | (classes < 0))
@@ -240,7 +240,7 @@ def _write_features(raw: Path, writer: GraphFolderWriter, nodes: int) -> None:
     for rows in given.rows(max(1, _VALUES // max(width, 1))):
         if not np.isfinite(rows).all():
             node = done + int(np.isfinite(rows).all(axis=1).argmin())
-            raise DataError(f"{given.archive}: a feature of node {node} is no finite number")
+            raise DataError(f"{given.archive}: a feature of node {node} is not a finite number")
         put(features, done, torch.from_numpy(rows.astype(np.float32, copy=False)))
         done += len(rows)
         pace.tell(done, nodes)
@@ -249,7 +249,7 @@ def _write_features(raw: Path, writer: GraphFolderWriter, nodes: int) -> None:
 def _of_nodes(array: StreamedArray, nodes: int) -> StreamedArray:
     if not array.shape or array.shape[0] != nodes:
         raise DataError(
-            f"{array.archive}: array {array.name!r} is of shape {list(array.shape)}: expected a "
+            f"{array.archive}: array {array.name!r} has shape {list(array.shape)}: expected a "
             f"row for each of {nodes:,} nodes"
         )
     return array
@@ -261,7 +261,7 @@ def _write_edges(
     given = StreamedArray(raw / DATA, "edge_index")
     if given.shape != (2, edges):
         raise DataError(
-            f"{given.archive}: array 'edge_index' is of shape {list(given.shape)}: expected "
+            f"{given.archive}: array 'edge_index' has shape {list(given.shape)}: expected "
             f"{[2, edges]}"
         )
     aside = writer.folder / "edges"
@@ -276,12 +276,12 @@ def _write_edges(
 
 
 def _share(like: Path, folder: Path) -> None:
-    """Let a folder have the arrays of nodes that another one has, once on disk if that can be."""
+    """Share the node arrays of another folder, by hard links if possible."""
     for path in (like / f"{name}.npy" for name in OF_NODES):
         if path.exists():
             try:
                 os.link(path, folder / path.name)
-            except OSError:  # a file system without links
+            except OSError:  # a file system without hard links
                 shutil.copyfile(path, folder / path.name)
 
 
@@ -290,7 +290,7 @@ _SKIP = 1 << 24  # bytes
 
 
 def array_names(archive: Path) -> list[str]:
-    """Return which arrays an archive has."""
+    """Return the names of the arrays in an archive."""
     with _archive(archive) as opened:
         return [name.removesuffix(".npy") for name in opened.namelist()]
 
@@ -299,15 +299,15 @@ def _archive(path: Path) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(path)
     except zipfile.BadZipFile as error:
-        raise DataError(f"{path}: is no .npz archive ({error})") from None
+        raise DataError(f"{path}: is not an .npz archive ({error})") from None
 
 
 class StreamedArray:
-    """One array of an archive, stored or deflated, whose values are read as they come.
+    """One array of an archive, stored or deflated, read as a stream.
 
     Args:
         archive: an ``.npz`` file.
-        name: of the array.
+        name: name of the array.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -327,7 +327,7 @@ class StreamedArray:
     def values(
         self, count: int, *, start: int = 0, stop: int | None = None
     ) -> Iterator[NDArray[Any]]:
-        """Yield values, ``count`` at a time, in the order of the file: by row, or ``by_column``."""
+        """Yield values, ``count`` at a time, in file order: by row, or ``by_column``."""
         stop = self.size if stop is None else stop
         with self._opened() as stream:
             self._header(stream)
@@ -336,16 +336,16 @@ class StreamedArray:
                 yield self._read(stream, min(count, stop - first))
 
     def rows(self, count: int) -> Iterator[NDArray[Any]]:
-        """Yield so many rows at a time.  [count, width]"""
+        """Yield ``count`` rows at a time.  [count, width]"""
         width = self.size // max(self.shape[0], 1)
         if self.by_column and width > 1:
             raise DataError(
-                f"{self.archive}: array {self.name!r} is kept column by column: expected rows"
+                f"{self.archive}: array {self.name!r} is stored by column: expected rows"
             )
         return (values.reshape(-1, width) for values in self.values(count * width))
 
     def pairs(self, count: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        """Yield so many columns at a time of an array of two rows.  2 x [count]"""
+        """Yield ``count`` columns at a time of an array of two rows.  2 x [count]"""
         if self.by_column:
             return ((both[::2], both[1::2]) for both in self.values(2 * count))
         middle = self.size // 2
@@ -376,4 +376,4 @@ class StreamedArray:
         return values
 
     def _cut_short(self) -> int:
-        raise DataError(f"{self.archive}: array {self.name!r} is cut short")
+        raise DataError(f"{self.archive}: array {self.name!r} is truncated")

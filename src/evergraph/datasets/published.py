@@ -1,4 +1,4 @@
-"""The published graphs by name, and how they are fetched."""
+"""Published graphs by name, fetched from their publishers."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from evergraph.graphs import Graph
 KEPT = "graph.npz"
 
 
-class Published(Dataset):
+class PublishedDataset(Dataset):
     """A dataset read from a publisher's raw files.
 
     ``cache/<name>`` holds the raw files where the publisher's reader expects them, their
-    ``SHA256SUMS``, and ``graph.npz``: the parsed graph, which is what later loads read.
-    ``cache/downloads`` holds what is being fetched. Raw files move into the cache only when all are
-    sound, so that a broken attempt, or a killed process, never leaves half a file there.
+    ``SHA256SUMS``, and ``graph.npz``: the parsed graph, which later loads read.
+    ``cache/downloads`` holds unfinished downloads. Raw files move into the cache only when all are
+    valid, so that a failed attempt or a killed process never leaves half a file there.
     """
 
     raw_files: ClassVar[tuple[str, ...]]  # paths below the dataset's folder
@@ -38,13 +38,13 @@ class Published(Dataset):
         """Return the graph of the raw files under ``folder``."""
 
     def check_reader(self) -> None:
-        """Raise if what reads the raw files is not installed: before they are fetched."""
+        """Raise, before files are fetched, if the package that reads them is missing."""
 
     def load(self, cache: Path, how: Fetch | None = None) -> Graph:
         """Return the graph as published.
 
-        how: how files are fetched; where it is given, files that are there and have changed are
-        set aside and fetched again.
+        how: how to fetch files; if given, files that have changed are set aside and fetched
+        again.
         """
         raw = self.raw(cache)
         if not raw.check(how):
@@ -54,7 +54,7 @@ class Published(Dataset):
         return self._keep(raw.root, self._read_raw(raw.root, raw.root))
 
     def raw(self, cache: Path) -> RawFiles:
-        """Return what is known of the raw files."""
+        """Return the description of the raw files."""
         return RawFiles(self.name, self.raw_files, cache / self.name, catalogue().get(self.name))
 
     def _first_load(self, raw: RawFiles, how: Fetch) -> Graph:
@@ -62,18 +62,18 @@ class Published(Dataset):
         with raw.alone():
             if raw.there:  # another process was faster
                 return self.load(raw.root.parent)
-            (raw.root / KEPT).unlink(missing_ok=True)  # it belongs to raw files that are gone
+            (raw.root / KEPT).unlink(missing_ok=True)  # of raw files that are gone
             graph = raw.fetch(how, lambda aside: self._read_raw(aside, raw.root))
             return self._keep(raw.root, graph)
 
     def _read_raw(self, folder: Path, root: Path) -> Graph:
-        """Read the raw files under ``folder``; they belong, or will belong, under ``root``."""
+        """Read the raw files under ``folder``, which belong under ``root``."""
         try:
             with disk_is_enough(folder):
                 graph = self.read(folder)
         except MemoryError as error:
             raise ResourceError(
-                f"the raw files of dataset {self.name!r} need more memory to be read than there is"
+                f"reading the raw files of dataset {self.name!r} needs more memory than there is"
             ) from error
         except FAILURES as error:
             raise not_readable(self.name, root, error) from error
@@ -87,12 +87,12 @@ class Published(Dataset):
         return graph
 
 
-class PygDataset(Published):
-    """A dataset that a class of ``torch_geometric.datasets`` parses.
+class PygDataset(PublishedDataset):
+    """A dataset parsed by a class of ``torch_geometric.datasets``.
 
-    PyG keeps what it parsed in a file of its own, which it may read back with a full unpickler.
-    ``force_reload`` makes it parse the raw files instead and read only what it has just written;
-    that file is then removed, since ours is the one later loads read.
+    PyG saves the parsed graph in its own file, which it may read with a full unpickler.
+    ``force_reload`` makes it parse the raw files instead and read only what it has just written.
+    That file is then removed, since later loads read ``graph.npz``.
     """
 
     pyg_class: ClassVar[str]
@@ -103,7 +103,7 @@ class PygDataset(Published):
         require("torch_geometric", extra="pyg", why=f"reading dataset {self.name!r}")
 
     def read(self, folder: Path) -> Graph:
-        """Return the graph PyG makes of the raw files."""
+        """Return the graph that PyG parses from the raw files."""
         self.check_reader()
         import torch_geometric.datasets
 

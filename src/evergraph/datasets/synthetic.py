@@ -1,4 +1,4 @@
-"""Graphs with knobs: homophily, noise, class sizes."""
+"""Random graphs with adjustable homophily, noise and class sizes."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class BlockModel:
     def draw(self, count: int, *, within: bool) -> Tensor:
         """Draw distinct pairs of nodes of one class, or of two.  -> int64 [count, 2]
 
-        Doubles are dropped and drawn again, so that the count is met exactly. In a graph so dense
-        that hubs have met everybody, later rounds draw all nodes with equal weight.
+        Duplicates are dropped and drawn again, so that the count is exact. In a graph so dense that
+        hubs are joined to all others, later rounds draw all nodes with equal weight.
         """
         possible = self._check_room(count, within)
         batches: list[Tensor] = []  # of pairs as sorted keys, low node * nodes + high node
@@ -57,7 +57,7 @@ class BlockModel:
         return torch.stack([keys // nodes, keys % nodes], dim=1)
 
     def _fresh(self, drawn: Tensor, batches: list[Tensor], most: int) -> Tensor:
-        """Return the drawn pairs that are new, each once, ``most`` of them.  [n, 2] -> [m]"""
+        """Return at most ``most`` of the drawn pairs that are new, each once.  [n, 2] -> [m]"""
         low, high = drawn.min(1).values, drawn.max(1).values
         fresh: Tensor = torch.unique((low * len(self.weights) + high)[low != high])
         for keys in filter(len, batches):
@@ -71,8 +71,8 @@ class BlockModel:
     def _pairs(self, count: int, cumulative: Tensor, within: bool) -> Tensor:
         """Draw pairs with probability ∝ the product of weights.  -> int64 [count, 2]
 
-        The first end is drawn among all nodes, the second among its class or among all others:
-        inverse transform sampling on the cumulated weights, in which a class is one interval.
+        The first end is drawn among all nodes, the second within its class or outside it: inverse
+        transform sampling on the cumulative weights, in which a class is one interval.
         """
         ends = self.sizes.cumsum(0)
         tops = cumulative[ends - 1]
@@ -85,7 +85,7 @@ class BlockModel:
             at = self._uniform(count) * (cumulative[-1] - (top - bottom))
             at = torch.where(at >= bottom, at + (top - bottom), at)
         pairs = torch.stack([first, self._nodes_at(at, cumulative)], dim=1)
-        # Rounding can put a point at the edge of an interval into the next class.
+        # Rounding can move a point at the edge of an interval into the next class.
         same = self.labels[pairs[:, 0]] == self.labels[pairs[:, 1]]
         return pairs[same if within else ~same]
 
@@ -96,37 +96,37 @@ class BlockModel:
         return torch.rand(count, dtype=torch.float64, generator=self.generator)
 
     def _check_room(self, count: int, within: bool) -> int:
-        """Return how many pairs there are, if there are enough of them."""
+        """Return the number of possible pairs; raise if there are too few."""
         nodes = len(self.weights)
         inside = int((self.sizes * (self.sizes - 1) // 2).sum())
         possible = inside if within else nodes * (nodes - 1) // 2 - inside
         if count > possible:
             kind = "within classes" if within else "between classes"
             raise ConfigurationError(
-                f"nodes, mean_degree and homophily ask for {count} edges {kind}, "
-                f"but only {possible} pairs of nodes can have one"
+                f"nodes, mean_degree and homophily require {count} edges {kind}, "
+                f"but there are only {possible} pairs of nodes"
             )
         return possible
 
 
 @datasets.register
 class Synthetic(Dataset):
-    """A random graph whose size, degrees, homophily and feature noise are knobs.
+    """A random graph with adjustable size, degrees, homophily and feature noise.
 
     Model (Karrer and Newman, 2011): node i has a weight θ_i, and an edge between i and j is drawn
     with probability ∝ θ_i θ_j within classes and, at another rate, between them. Features are
     x_i = μ_(y_i) + noise · ε_i with unit vectors μ and standard normal ε.
 
     Args:
-        nodes: how many nodes.
-        mean_degree: mean number of neighbours, both directions being one edge.
-        classes: how many classes.
+        nodes: number of nodes.
+        mean_degree: mean number of neighbours.
+        classes: number of classes.
         homophily: share of edges within a class, 0..1.
         features: width of the features.
-        noise: standard deviation of each feature around its class's centre.
+        noise: standard deviation of each feature around the centre of its class.
         degree_exponent: expected degrees follow a power law with this exponent, above 2; None or 0
-            makes them equal.
-        class_imbalance: 0 makes classes equal; otherwise sizes fall geometrically until the last
+            gives equal expected degrees.
+        class_imbalance: 0 gives equal classes; otherwise sizes fall geometrically, and the last
             class has 1 - class_imbalance times the nodes of the first.
         seed: the same seed gives the same graph.
 
@@ -169,7 +169,7 @@ class Synthetic(Dataset):
         pairs = torch.cat(
             [model.draw(within, within=True), model.draw(edges - within, within=False)]
         )
-        # The model numbers nodes class by class; a shuffle hides the class from the number.
+        # The model numbers nodes class by class; a shuffle makes numbers independent of classes.
         shuffle = torch.randperm(self.nodes, generator=seeded(self.seed, "order"))
         labels = torch.empty(self.nodes, dtype=torch.int64)
         labels[shuffle] = model.labels
@@ -190,7 +190,7 @@ class Synthetic(Dataset):
         return weights.clamp_max(float(cut))
 
     def _features(self, labels: Tensor) -> Tensor:
-        """Draw features around one centre a class.  [nodes] -> float32 [nodes, features]"""
+        """Draw features around the centre of each class.  [nodes] -> float32 [nodes, features]"""
         generator = seeded(self.seed, "features")
         centres = torch.randn(self.classes, self.features, generator=generator)
         centres = torch.nn.functional.normalize(centres)
@@ -198,7 +198,7 @@ class Synthetic(Dataset):
         return noise.mul_(self.noise).add_(centres[labels])
 
     def _check(self) -> None:
-        """Raise unless every knob obeys its rule."""
+        """Raise unless every parameter is valid."""
         for name, least in (("classes", 1), ("nodes", self.classes), ("features", 1), ("seed", 0)):
             check_integer(name, getattr(self, name), least=least)
         for name, most in (("mean_degree", inf), ("noise", inf), ("homophily", 1.0)):
@@ -215,7 +215,7 @@ class Synthetic(Dataset):
 
 
 def class_sizes(nodes: int, classes: int, imbalance: float) -> Tensor:
-    """Share nodes out, at least one to each class.  int64 [classes]
+    """Distribute nodes over classes, at least one to each.  int64 [classes]
 
     >>> class_sizes(10, 4, 0.0)
     tensor([3, 2, 2, 3])

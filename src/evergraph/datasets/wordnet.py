@@ -1,4 +1,4 @@
-"""WordNet 3.0, bundled: every synset a node, every pointer an edge; in four ways."""
+"""WordNet 3.0, bundled: every synset is a node, every pointer an edge; in four variants."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Arrays = Mapping[str, IntArray]
 
 BUNDLED = importlib.resources.files("evergraph.datasets") / "bundled" / "wordnet.npz"
 
-# Every way in which zipfile and numpy say that a file is not what it should be.
+# Exceptions of zipfile and numpy for a damaged file.
 DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
@@ -48,7 +48,7 @@ DAMAGE = (
     MemoryError,
 )
 
-# Raise it when features are computed in another way: it keeps older cached ones from being read.
+# Increment it if the computation of features changes, so that older cached ones are not read.
 RECIPE = 1
 
 PARTS_OF_SPEECH = {"n": "noun", "v": "verb", "a": "adjective", "s": "satellite", "r": "adverb"}
@@ -57,29 +57,30 @@ CLASSES = ("files", "parts-of-speech", "depth")
 
 PARTS = ("noun", "verb", "adjective", "satellite", "adverb")  # in the order of their classes
 
-UPWARD = ("hypernym", "instance-of")  # relations that lead to something more general
+UPWARD = ("hypernym", "instance-of")  # relations to something more general
 
-DEEPEST = 13  # the last class: so deep and deeper
+DEEPEST = 13  # the last class: this depth or more
 
 
 @datasets.register
 class WordNet(Dataset):
     """WordNet 3.0: 117,659 synsets, 367,578 pointer entries, 45 lexicographer files as classes.
 
-    Miller, "WordNet: a lexical database for English", CACM 1995. Nodes stand in the order of the
-    publisher's files noun, verb, adj, adv; edges run both ways. Features are the TF-IDF of the
-    words of a synset's gloss (definition and examples), reduced by truncated SVD to ``dims``
-    numbers; nothing else goes into them. ``scripts/build_wordnet.py`` makes the bundled file and
-    says how. The publisher's order puts each class in one run, so a split must not go by number.
+    Miller, "WordNet: a lexical database for English", CACM 1995. Nodes are in the order of the
+    publisher's files noun, verb, adj, adv; edges are undirected. Features are the TF-IDF of the
+    words in a synset's gloss (definition and examples), reduced by truncated SVD to ``dims``
+    numbers, and nothing else. ``scripts/build_wordnet.py`` makes and documents the bundled file.
+    In the publisher's order the nodes of a class are consecutive, so a split must not go by number.
 
-    With ``relations`` edges also tell what they stand for (18 relations such as hypernym, part-of
-    and antonym, each with its direction), and nodes their part of speech. Adverbs are a class of
-    their own, and every other class belongs to one part of speech: it tells much of the answer.
+    With ``relations``, edges have one of 18 directed relations, such as hypernym, part-of and
+    antonym, and nodes have their part of speech as type. Every class belongs to one part of speech,
+    and adverbs are a class of their own, so the type reveals much about the class.
 
-    With ``classes`` a node's class is its part of speech ("parts-of-speech", 5 of them) or how many
-    steps lead up to the most general synset ("depth", 14 of them) in place of its file ("files").
+    With ``classes``, a node's class is its part of speech ("parts-of-speech", 5 of them) or the
+    number of steps up to the most general synset ("depth", 14 of them) instead of its file
+    ("files").
 
-    The features take some seconds the first time and are kept in the cache.
+    The features take some seconds to compute the first time and are then cached.
     """
 
     name = "wordnet"
@@ -92,7 +93,7 @@ class WordNet(Dataset):
         self.classes = classes
 
     def load(self, cache: Path) -> Graph:
-        """Return the graph, with its features from ``cache`` where they are there."""
+        """Return the graph, with its features from ``cache`` if they are there."""
         content = _bundled_content()
         arrays = _unpack(content)
         nodes = len(arrays["labels"])
@@ -104,7 +105,7 @@ class WordNet(Dataset):
         return self._graph(arrays, features)
 
     def load_outline(self, cache: Path) -> Graph:
-        """Return the graph without an entry in its features, which take long to compute."""
+        """Return the graph with empty features, since the real ones take long to compute."""
         arrays = _unpack(_bundled_content())
         nodes, none = len(arrays["labels"]), torch.empty(0, dtype=torch.int32)
         empty = csr_tensor(none.new_zeros(nodes + 1), none, none.float(), (nodes, self.dims))
@@ -128,7 +129,7 @@ class WordNet(Dataset):
 
 
 def _relations(arrays: Arrays) -> Relations:
-    """Return what every pointer stands for, from what each pair of nodes is joined by."""
+    """Return the relation of every pointer, from the kinds of links between pairs of nodes."""
     lines = arrays["kinds"].tobytes().decode().split("\n")
     names = sorted({word[:-1] for line in lines for word in line.split()})
     pairs, kinds = _edge_index(arrays), torch.from_numpy(arrays["edge_kinds"].astype(np.int64))
@@ -158,12 +159,12 @@ def _bundled_content() -> bytes:
 
 
 def _fingerprint(content: bytes) -> str:
-    """Return what tells features of this file and recipe from those of another."""
+    """Return a hash of the file and the recipe, to distinguish cached features."""
     return hashlib.sha256(b"recipe %d\n" % RECIPE + content).hexdigest()[:12]
 
 
 def _unpack(content: bytes) -> Arrays:
-    """Return the arrays of the bundled file, gaps undone."""
+    """Return the arrays of the bundled file with gaps decoded."""
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as stored:
             return {
@@ -204,7 +205,7 @@ def _edge_index(arrays: Arrays) -> Tensor:
 
 
 def _word_counts(arrays: Arrays) -> scipy.sparse.csr_matrix:
-    """Return how often each gloss has each word.  [nodes, words]"""
+    """Return the frequency of each word in each gloss.  [nodes, words]"""
     words = arrays["words"].astype(np.int32)
     indptr = np.concatenate([[0], np.cumsum(arrays["word_lengths"], dtype=np.int32)])
     shape = (len(indptr) - 1, int(words.max(initial=0)) + 1)
@@ -218,7 +219,7 @@ def _compute_features(arrays: Arrays, dims: int) -> Tensor:
 
 
 def _cached(file: Path, *, shape: tuple[int, int]) -> Tensor | None:
-    """Return the features kept in ``file``, or None where it has none that are sound."""
+    """Return the features cached in ``file``, or None if there are no valid ones."""
     try:
         kept = np.load(file, allow_pickle=False)
     except FileNotFoundError:
@@ -227,29 +228,29 @@ def _cached(file: Path, *, shape: tuple[int, int]) -> Tensor | None:
         logger.warning("%s cannot be read (%s): the features are computed again", file, error)
         return None
     if not _sound(kept, shape):
-        logger.warning("%s holds other than the features: they are computed again", file)
+        logger.warning("%s does not hold the features: they are computed again", file)
         return None
     return torch.from_numpy(kept)
 
 
 def _sound(kept: object, shape: tuple[int, int]) -> bool:
-    """Whether what was read is a finite float32 array of this shape."""
+    """Whether a loaded object is a finite float32 array of this shape."""
     if not isinstance(kept, np.ndarray) or kept.shape != shape or kept.dtype != np.float32:
         return False
     return bool(np.isfinite(kept.sum()))
 
 
 def _keep(features: Tensor, file: Path) -> None:
-    """Keep the features for the next time; without a place for them go on."""
+    """Cache the features; a failure is only logged."""
     try:
         with written_aside(file) as target:
             np.save(target, features.numpy())
     except OSError as error:
-        logger.warning("the features of wordnet cannot be kept in %s (%s)", file, error)
+        logger.warning("the features of wordnet cannot be cached in %s (%s)", file, error)
 
 
 def by_part_of_speech(types: NodeTypes) -> Tensor:
-    """Return the place of each node's part of speech in ``PARTS``.  int64 [nodes]
+    """Return the index of each node's part of speech in ``PARTS``.  int64 [nodes]
 
     >>> by_part_of_speech(NodeTypes(("adjective", "noun"), torch.tensor([1, 0], dtype=torch.int16)))
     tensor([0, 2])
@@ -259,10 +260,10 @@ def by_part_of_speech(types: NodeTypes) -> Tensor:
 
 
 def by_depth(relations: Relations, types: NodeTypes, *, deepest: int = DEEPEST) -> Tensor:
-    """Return how many steps up lead from each node to one without a step up.  int64 [nodes]
+    """Return the number of steps from each node up to a root.  int64 [nodes]
 
-    depth(root) = 0 and depth(x) = 1 + min over x's hypernyms, no more than ``deepest``. Only nouns
-    and verbs have hypernyms: the other parts of speech are without a class.
+    depth(root) = 0 and depth(x) = 1 + min over x's hypernyms, at most ``deepest``. Only nouns and
+    verbs have hypernyms; the other parts of speech have no class.
 
     >>> up = Relations.of(torch.tensor([[1, 2, 3, 3], [0, 1, 2, 0]]), torch.zeros(4).long(),
     ...                   ("hypernym",), nodes=5)
@@ -283,7 +284,7 @@ def by_depth(relations: Relations, types: NodeTypes, *, deepest: int = DEEPEST) 
 
 
 def _upward(relations: Relations) -> tuple[Tensor, Tensor]:
-    """Return every step up: who takes it, and where to.  int64 [steps], [steps]"""
+    """Return every step up as its lower and upper node.  int64 [steps], [steps]"""
     ends, numbers = relations.edges()
     steps = [place for place, name in enumerate(relations.names) if name in UPWARD]
     children, parents = ends[:, torch.isin(numbers, torch.tensor(steps))]

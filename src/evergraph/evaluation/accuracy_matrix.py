@@ -8,16 +8,16 @@ import numpy as np
 import numpy.typing as npt
 
 AccuracyMatrix = npt.NDArray[np.float64]
-"""M[i, j]: accuracy on task j at test i; NaN where task j had not begun.  [tests, tasks]
+"""M[i, j]: accuracy on task j at test i; NaN if task j had not begun.  [tests, tasks]
 
-With a test after every task, test i comes after task i, and j > i has not begun.
+With a test after every task, test i follows task i, and tasks j > i have not begun.
 """
 
 
 def matrix_of(rows: Sequence[Sequence[float]]) -> AccuracyMatrix:
     """Build the matrix from its rows, each holding a value for every task that has begun.
 
-    >>> matrix_of([[0.5], [0.75], [0.5, 1.0]])  # task 0 came in two steps
+    >>> matrix_of([[0.5], [0.75], [0.5, 1.0]])  # task 0 arrived in two steps
     array([[0.5 ,  nan],
            [0.75,  nan],
            [0.5 , 1.  ]])
@@ -39,11 +39,11 @@ def average_accuracy_curve(matrix: AccuracyMatrix) -> npt.NDArray[np.float64]:
 
 
 def average_forgetting_curve(matrix: AccuracyMatrix) -> npt.NDArray[np.float64]:
-    """Return AF from the first test on that comes after one at which a task was learned.
+    """Return AF from the first test after one at which a task was learned.
 
-    AF_i = mean over tasks j learned before test i of M[i, j] - M[l_j, j], l_j the last test before
-    another task began than at the first test of task j. With a test after every task that is task
-    j's own, AF_i = mean over j < i of M[i, j] - M[j, j], and there are tasks - 1 values.
+    AF_i = mean over tasks j learned before test i of M[i, j] - M[l_j, j], where l_j is the last
+    test before the next task after j began. With a test after every task, l_j is task j's own test,
+    AF_i = mean over j < i of M[i, j] - M[j, j], and there are tasks - 1 values.
 
     >>> average_forgetting_curve(matrix_of([[0.75], [0.5, 0.5]]))
     array([-0.25])
@@ -57,7 +57,7 @@ def average_forgetting_curve(matrix: AccuracyMatrix) -> npt.NDArray[np.float64]:
 
 
 def _learned_at(matrix: AccuracyMatrix) -> npt.NDArray[np.int64]:
-    """Return l_j, the last test before a task began after task j.  [tasks]"""
+    """Return l_j, the last test before the next task after j began.  [tasks]"""
     begun = (~np.isnan(matrix)).sum(axis=1)  # ascending
     return np.array([np.flatnonzero(begun == begun[begun > j][0])[-1] for j in range(begun[-1])])
 
@@ -68,10 +68,10 @@ def average_accuracy(matrix: AccuracyMatrix) -> float:
 
 
 def anytime_accuracy(matrix: AccuracyMatrix) -> float:
-    """Return the mean over all tests of AA then: how good the learner was along the way.
+    """Return the mean of AA over all tests: the accuracy along the way.
 
     Average anytime accuracy, 1/n Σ_i AA_i over n tests (Caccia et al. 2022). Online, where a task
-    is tested on while it comes, it says how fast a learner learns as well as what it forgets.
+    is tested while it arrives, it measures speed of learning as well as forgetting.
 
     >>> anytime_accuracy(matrix_of([[0.9], [0.5, 0.7]]))
     0.75
@@ -80,11 +80,11 @@ def anytime_accuracy(matrix: AccuracyMatrix) -> float:
 
 
 def area_under_curve(matrix: AccuracyMatrix) -> float:
-    """Return ``anytime_accuracy``, by the name that results have had for it from the first on."""
+    """Return ``anytime_accuracy``, under the name used in stored results."""
     return anytime_accuracy(matrix)
 
 
 def average_forgetting(matrix: AccuracyMatrix) -> float:
-    """Return AF after the last test; negative means forgotten, 0 where there is one task only."""
+    """Return AF after the last test; negative means forgetting, 0 if there is only one task."""
     curve = average_forgetting_curve(matrix)
     return float(curve[-1]) if len(curve) else 0.0

@@ -1,4 +1,4 @@
-"""One row of the accuracy matrix and what is measured beside it, in every way of testing."""
+"""One row of the accuracy matrix and further measures, for every way of testing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from evergraph.streams.stream import TESTINGS, Testing
 
 
 class Predictor(Protocol):
-    """Anything that answers for nodes in a graph."""
+    """Anything that classifies nodes in a graph."""
 
     def answer(self, graph: Graph, nodes: Tensor, tasks: Tensor | None = None) -> Predictions:
         """Return class, confidence and novelty of each node."""
@@ -28,14 +28,14 @@ class Predictor(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """Answers about test nodes, and the right classes.
+    """Predictions for test nodes, and the true classes.
 
     Attributes:
         classes, confidence, novelty: see ``Predictions``.  [nodes]
-        labels: the right classes.  int64 [nodes]
-        tasks: which task each node arrives in.  int64 [nodes]
-        values, targets: answers and what is right where nodes have several labels or numbers; see
-            ``Predictions`` and ``Exam``.  [nodes, targets]
+        labels: the true classes.  int64 [nodes]
+        tasks: the task of each node.  int64 [nodes]
+        values, targets: predicted and true multi-label or regression targets; see ``Predictions``
+            and ``Exam``.  [nodes, targets]
     """
 
     classes: Tensor
@@ -48,19 +48,19 @@ class Scored:
 
     @property
     def compared(self) -> tuple[Tensor, Tensor]:
-        """What was answered and what is right: classes, or targets where nodes have these."""
+        """Predictions and truth: classes, or targets if nodes have these."""
         if self.values is None or self.targets is None:
             return self.classes, self.labels
         return self.values, self.targets
 
     @property
     def right(self) -> Tensor:
-        """Which answers are right.  bool [nodes]"""
+        """Whether each prediction is right.  bool [nodes]"""
         return self.classes == self.labels
 
 
 def mark(learner: Predictor, exams: Sequence[Exam]) -> Scored:
-    """Ask a learner about every set of test nodes once; return its answers with the right ones."""
+    """Classify every set of test nodes once; return predictions with the true classes."""
     answers = [learner.answer(exam.graph, exam.nodes, exam.tasks) for exam in exams]
     return Scored(
         classes=torch.cat([a.classes for a in answers]),
@@ -82,16 +82,16 @@ BINS = 15
 
 
 def expected_calibration_error(confidence: Tensor, right: Tensor, *, bins: int = BINS) -> float:
-    """Return how far confidence and accuracy are apart (Guo et al., ICML 2017).
+    """Return the gap between confidence and accuracy (Guo et al., ICML 2017).
 
-    ECE = Σ_b n_b/n · |accuracy_b - confidence_b| over bins of equal width in (0, 1], b holding the
-    nodes whose confidence lies in ((b-1)/bins, b/bins]. Every node counts the same, as in the
-    paper: unlike our accuracies it is not class-balanced. 0 where a learner that is 80 % sure is
-    right in 80 of 100 cases; NaN where a confidence is.
+    ECE = Σ_b n_b/n · |accuracy_b - confidence_b| over bins of equal width in (0, 1], where bin b
+    holds the nodes whose confidence lies in ((b-1)/bins, b/bins]. All nodes have equal weight, as
+    in the paper: unlike the accuracies here, it is not class-balanced. 0 if predictions with 80 %
+    confidence are right in 80 of 100 cases; NaN if a confidence is.
 
-    confidence: [nodes]; right: whether the answer is, bool [nodes] -> 0..1
+    confidence: [nodes]; right: whether the prediction is right, bool [nodes] -> 0..1
 
-    Two of three answers at 0.9 are right, and none of one at 0.5: 3/4 · 0.233 + 1/4 · 0.5.
+    Two of three predictions at 0.9 are right, and none of one at 0.5: 3/4 · 0.233 + 1/4 · 0.5.
 
     >>> sure = torch.tensor([0.9, 0.9, 0.9, 0.5])
     >>> round(expected_calibration_error(sure, torch.tensor([True, True, False, False])), 3)
@@ -99,22 +99,22 @@ def expected_calibration_error(confidence: Tensor, right: Tensor, *, bins: int =
     """
     sure = confidence.double()
     edges = torch.arange(1, bins, dtype=torch.float64) / bins
-    # Compared as they came: a float32 on an edge must not cross it for being widened.
+    # Compared in their own type: a float32 on an edge must not cross it when widened.
     owner = torch.bucketize(confidence, edges.to(confidence.dtype))
     gap = torch.zeros(bins, dtype=torch.float64).index_add_(0, owner, right.double() - sure)
     return float(gap.abs().sum() / len(sure))
 
 
 def rejection_auroc(known: Tensor, unknown: Tensor) -> float:
-    """Return how often an unknown node looks more novel than a known one (AUROC).
+    """Return how often an unknown node has a higher novelty than a known one (AUROC).
 
     AUROC = P(s_unknown > s_known) + P(s_unknown = s_known) / 2, the rank statistic of Mann and
-    Whitney: 0.5 is guessing, 1 tells them apart without fault. It asks for no threshold. NaN where
-    a score is, or where one side has no nodes.
+    Whitney: 0.5 is chance, 1 a perfect separation. It needs no threshold. NaN if a score is, or if
+    one side has no nodes.
 
     known, unknown: novelty of nodes of learned classes and of others.  [n], [m] -> 0..1
 
-    0.7 stands above both known scores, 0.3 above one and level with the other: (2 + 1.5) / 4.
+    0.7 is above both known scores, 0.3 above one and equal to the other: (2 + 1.5) / 4.
 
     >>> rejection_auroc(torch.tensor([0.1, 0.3]), torch.tensor([0.7, 0.3]))
     0.875
@@ -122,17 +122,17 @@ def rejection_auroc(known: Tensor, unknown: Tensor) -> float:
     if not (len(known) and len(unknown)) or bool(torch.cat([known, unknown]).isnan().any()):
         return float("nan")
     ranked = known.sort().values
-    below = torch.searchsorted(ranked, unknown)  # known scores under each unknown one
-    level = torch.searchsorted(ranked, unknown, right=True)  # and those level with it
+    below = torch.searchsorted(ranked, unknown)  # known scores below each unknown one
+    level = torch.searchsorted(ranked, unknown, right=True)  # and those equal to it
     return float((below + level).double().mean() / (2 * len(known)))
 
 
 def rejection(seen: Scored, coming: Scored, learned: LabelSpace) -> float | None:
-    """Return how well nodes of classes still to come are told from nodes of the tasks so far.
+    """Return how well nodes of future classes are separated from nodes of the tasks so far.
 
-    Known nodes are read where they stand in the same graph as the unknown ones, so that a graph
-    that has merely grown is not mistaken for a new class: in global testing ``coming`` holds both.
-    None where the next task brings no new class.
+    Known nodes are taken from the same graph as the unknown ones if possible, so that mere growth
+    of the graph is not mistaken for a new class: in global testing ``coming`` holds both. None if
+    the next task brings no new class.
     """
     unknown = coming.novelty[coming.labels >= learned.num_classes]
     known = coming.novelty[coming.tasks < len(learned.sizes)]
@@ -140,11 +140,11 @@ def rejection(seen: Scored, coming: Scored, learned: LabelSpace) -> float | None
 
 
 def forward_transfer(coming: Scored, learned: LabelSpace) -> float | None:
-    """Return the balanced accuracy on nodes to come whose class is known, less that of guessing.
+    """Return the balanced accuracy on future nodes of known classes, minus that of chance.
 
-    FWT = accuracy - 1 / known classes (Lopez-Paz and Ranzato, NeurIPS 2017, who take an untrained
-    model's accuracy for guessing). Above 0, what was learned carries over to nodes that arrive
-    later. None where no known class comes again: always, where every task brings new classes only.
+    FWT = accuracy - 1 / known classes (Lopez-Paz and Ranzato, NeurIPS 2017, who use an untrained
+    model's accuracy as chance). Above 0, knowledge transfers to nodes that arrive later. None if no
+    known class returns, as always if every task brings only new classes.
     """
     again = (coming.tasks >= len(learned.sizes)) & (coming.labels < learned.num_classes)
     if not bool(again.any()):
@@ -156,19 +156,19 @@ AVERAGES = YARDSTICKS["class"].rows
 MEASURES = ("calibration_error", "rejection_auroc", "forward_transfer", *BESIDE)
 
 AccuracyRows = dict[str, dict[str, list[float]]]
-"""rows[testing][average][j]: accuracy on task j, or what ``YARDSTICKS`` has in its place."""
+"""rows[testing][average][j]: accuracy on task j, or the measure named in ``YARDSTICKS``."""
 
 Measures = dict[str, dict[str, float | None]]
-"""measures[testing][name]: one number per task; None where it is not defined."""
+"""measures[testing][name]: one number per task; None if it is not defined."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How a learner does after a task.
+    """The performance of a learner after a task.
 
     Attributes:
         rows: accuracy on every task so far, by way of testing and of averaging.
-        measures: by way of testing and name.
+        measures: further measures, by way of testing and name.
     """
 
     rows: AccuracyRows
@@ -187,9 +187,9 @@ def evaluate(
     """Test a learner after task or step ``index`` on every task that has begun by then.
 
     part: ``test``, or ``validation`` for choosing hyper-parameters. preview: whether to test on
-    what comes next as well, for ``rejection_auroc`` and ``forward_transfer``; the model then runs
-    on the next task's graph too. ``calibration_error`` is over all nodes tested so far. Of nodes
-    with several labels or numbers there is nothing but what ``YARDSTICKS`` names.
+    the next task as well, for ``rejection_auroc`` and ``forward_transfer``; the model then also
+    runs on the next task's graph. ``calibration_error`` is over all nodes tested so far. For
+    multi-label and regression targets there are only the measures of ``YARDSTICKS``.
     """
     rows: AccuracyRows = {}
     measures: Measures = {}
@@ -208,7 +208,7 @@ def evaluate(
 
 
 def _say_collapse(learner: Predictor, stream: GraphStream, seen: Scored) -> None:
-    """Say that a learner gives every node the same class at the end, where nodes have several."""
+    """Warn if a learner finally predicts the same class for all test nodes of several classes."""
     if len(seen.classes.unique()) == 1 < len(seen.labels.unique()):
         only = stream.classes[int(seen.classes[0])]
         say(
@@ -247,5 +247,5 @@ def _ahead(
 
 
 def _meaningful(value: float | None) -> float | None:
-    """Return None for NaN, which a learner that has diverged gives and JSON cannot hold."""
+    """Return None for NaN, which results from divergence and cannot be stored in JSON."""
     return None if value is None or math.isnan(value) else value

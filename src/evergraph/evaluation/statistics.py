@@ -1,9 +1,8 @@
-"""Whether a difference between scores is more than chance: pure functions of numbers.
+"""Statistical tests of differences between scores: pure functions of numbers.
 
-scipy.stats has Friedman's chi-square and the Studentised range, which are taken from there. It has
-no exact p-values given ties for more than a few numbers, no t-test of scores too coarse to show
-their spread, and no correction by Holm: these are here. It is imported where it is used, since that
-takes a second.
+Friedman's chi-square and the Studentised range come from scipy.stats. It lacks exact p-values with
+ties for more than a few numbers, a t-test of scores too coarse to show their spread, and Holm's
+correction: these are implemented here. It is imported on use, since that takes a second.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def sample(name: str, values: Sample, *, least: int) -> Numbers:
 
 
 def differences(a: Sample, b: Sample, *, least: int) -> Numbers:
-    """Return ``a - b`` of samples that are paired one by one.  [pairs]
+    """Return ``a - b`` of paired samples.  [pairs]
 
     >>> differences([3, 5], [1, 1], least=2)
     array([2., 4.])
@@ -59,7 +58,7 @@ def differences(a: Sample, b: Sample, *, least: int) -> Numbers:
 def rising_ranks(values: Numbers) -> Numbers:
     """Return the rank of each number, the smallest being 1; equal ones share their mean rank.
 
-    Numbers that differ after the twelfth decimal only are equal.
+    Numbers that differ only after the twelfth decimal are equal.
 
     >>> rising_ranks(np.array([0.5, 0.9, 0.5]))
     array([1.5, 3. , 1.5])
@@ -70,19 +69,19 @@ def rising_ranks(values: Numbers) -> Numbers:
 
 
 CONFIDENCE = 0.95
-ALIKE = 1e-12  # numbers whose range is below this are the same but for rounding
+ALIKE = 1e-12  # numbers whose range is below this are equal up to rounding
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How far the mean of one sample is above that of another.
+    """The difference between the means of two samples.
 
     Attributes:
-        mean: of the first less that of the second.
-        error: its standard error; infinite where nothing is known of it.
+        mean: mean of the first minus mean of the second.
+        error: its standard error; infinite if unknown.
         freedom: degrees of freedom of Student's t.
-        pairs: how many pairs; 0 where samples are not paired.
-        confidence: of the interval.
+        pairs: number of pairs; 0 if samples are not paired.
+        confidence: confidence level of the interval.
     """
 
     mean: float
@@ -103,7 +102,7 @@ class Difference:
 
     @property
     def p_value(self) -> float:
-        """How probable a mean this far from 0 is if there is no difference; two-sided."""
+        """Two-sided p-value: probability of a mean this far from 0 without a difference."""
         if not self.error:
             return 1.0 if abs(self.mean) <= ALIKE else 0.0
         return 2 * float(stdtr(self.freedom, -abs(self.mean) / self.error))
@@ -124,11 +123,11 @@ def paired_difference(
     """Return the mean difference of pairs, by Student's t.
 
     With d = a - b of n pairs: mean(d) ± t · s(d)/√n, t being the quantile of Student's
-    distribution with n - 1 degrees of freedom. Where all pairs differ by the same the interval is a
-    point, and p is 0, or 1 if they do not differ.
+    distribution with n - 1 degrees of freedom. If all pairs differ by the same amount, the interval
+    is a point, and p is 0, or 1 if they do not differ.
 
-    a, b: [pairs], at least 2. least_spread: what s(d) is at least taken to be: scores of a few
-    answers may agree by chance, and then show no spread where there is one.
+    a, b: [pairs], at least 2. least_spread: lower bound for s(d): scores of a few predictions may
+    agree by chance, and then show no spread although there is one.
 
     d is 1, 2 and 3: mean 2, s = 1, and 4.303/√3 on either side.
 
@@ -146,13 +145,13 @@ def paired_difference(
 def unpaired_difference(
     a: Sample, b: Sample, *, confidence: float = CONFIDENCE, least_spread: float = 0.0
 ) -> Difference:
-    """Return the difference of the means of samples that are not paired, by Welch's t.
+    """Return the difference of the means of unpaired samples, by Welch's t.
 
     With v = s²/n of each sample: mean(a) - mean(b) ± t · √(v_a + v_b), at
     (v_a + v_b)² / (v_a²/(n_a - 1) + v_b²/(n_b - 1)) degrees of freedom (Welch 1947): samples may
     differ in size and in spread.
 
-    a: [numbers], b: [numbers], at least 2 each. least_spread: what s is at least taken to be.
+    a: [numbers], b: [numbers], at least 2 each. least_spread: lower bound for s.
 
     Means 2 and 5, v = 1/3 each: 3 in steps of 0.816, with 4 degrees of freedom.
 
@@ -174,18 +173,18 @@ def _deviation(values: Numbers) -> float:
     return 0.0 if np.ptp(values) <= ALIKE else float(np.std(values, ddof=1))
 
 
-EXACT = 50  # pairs, up to which every outcome is counted
-LEAST_PAIRS = 6  # below which no outcome has a two-sided p below 0.05: 2/2^5 is 0.0625
+EXACT = 50  # pairs up to which every outcome is counted
+LEAST_PAIRS = 6  # below this no outcome has a two-sided p below 0.05: 2/2^5 is 0.0625
 
 
 @dataclass(frozen=True)
 class SignedRanks:
-    """What became of Wilcoxon's test.
+    """The result of Wilcoxon's test.
 
     Attributes:
-        wins, losses: pairs in which the first is ahead, and the second; ties are neither.
+        wins, losses: pairs in which the first, or the second, is higher; ties are neither.
         won, lost: the sums of their ranks.
-        p_value: how probable sums this far apart are if there is no difference; two-sided.
+        p_value: two-sided probability of sums this far apart without a difference.
     """
 
     wins: int
@@ -203,10 +202,10 @@ class SignedRanks:
 def wilcoxon(a: Sample, b: Sample) -> SignedRanks:
     """Return Wilcoxon's signed-rank test of paired scores (Wilcoxon 1945; Demšar 2006).
 
-    Pairs are ranked by how far they lie apart, the closest first, equal ones by their mean rank; T
-    is the smaller of the sum of ranks of wins and that of losses. Pairs without a difference
-    are left out. Up to 50 pairs p is exact, whatever is tied: of the 2ⁿ ways to give signs to the
-    ranks, the share whose T is no larger. Beyond, it is normal, corrected for ties.
+    Pairs are ranked by the size of their difference, the smallest first, equal ones by their mean
+    rank; T is the smaller of the rank sums of wins and of losses. Pairs without a difference are
+    left out. Up to 50 pairs p is exact, with any ties: of the 2ⁿ ways to assign signs to the
+    ranks, the share whose T is no larger. Beyond, a normal approximation corrected for ties.
 
     a, b: [pairs]
 
@@ -226,7 +225,7 @@ def wilcoxon(a: Sample, b: Sample) -> SignedRanks:
 
 
 def _exact(ranks: Numbers, least: float) -> float:
-    """Return twice the share of all signs for which a sum of ranks is no larger than ``least``."""
+    """Return twice the share of all signs whose sum of ranks is no larger than ``least``."""
     doubled = np.round(2 * ranks).astype(int)  # a mean rank may end in a half
     ways = np.ones(1)
     for rank in doubled:
@@ -242,11 +241,11 @@ def _normal(ranks: Numbers, least: float) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values corrected for how many there are (Holm 1979).
+    """Return p-values corrected for their number (Holm 1979).
 
-    The smallest of m is multiplied by m, the next by m - 1, and so on; none may be below one that
-    was smaller before, nor above 1. Calling those below 0.05 differences makes a false claim, among
-    all of them, in at most 5 of 100 cases, however they depend on each other.
+    The smallest of m is multiplied by m, the next by m - 1, and so on; the order is preserved and
+    none exceeds 1. Claiming a difference for those below 0.05 makes any false claim in at most 5 of
+    100 cases, however they depend on each other.
 
     >>> [round(p, 2) for p in holm([0.01, 0.04, 0.03])]
     [0.03, 0.06, 0.06]
@@ -259,9 +258,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return corrected
 
 
-LEAST_DATASETS = 3  # to rank methods over; nothing is claimed of fewer than LEAST_PAIRS
-ROOM = 1_000_000  # outcomes looked at a dataset, up to which p is exact
-SAME_RANK = 1e-9  # mean ranks closer than this are the same but for rounding
+LEAST_DATASETS = 3  # for ranks of methods; claims need LEAST_PAIRS
+ROOM = 1_000_000  # outcomes per dataset up to which p is exact
+SAME_RANK = 1e-9  # mean ranks closer than this are equal up to rounding
 
 
 @dataclass(frozen=True)
@@ -269,12 +268,12 @@ class Ranks:
     """Mean ranks of methods over datasets, 1 being the best.
 
     Attributes:
-        mean_ranks: one a method.
-        critical_difference: mean ranks farther apart than this tell two methods apart, if any two
-            are told apart at all.
-        friedman_p: how probable ranks this unlike are if all methods are equally good.
-        datasets: over how many.
-        confidence: methods differ at all where Friedman's p is below what it leaves.
+        mean_ranks: one per method.
+        critical_difference: two methods differ if their mean ranks are farther apart than this,
+            given that any differ at all.
+        friedman_p: probability of ranks this different if all methods are equally good.
+        datasets: number of datasets.
+        confidence: methods differ at all if Friedman's p is below 1 - confidence.
     """
 
     mean_ranks: tuple[float, ...]
@@ -285,17 +284,17 @@ class Ranks:
 
     @property
     def differs(self) -> bool:
-        """Whether any methods are told apart: by Friedman's test, over at least 6 datasets."""
+        """Whether any methods differ: by Friedman's test, over at least 6 datasets."""
         return self.datasets >= LEAST_PAIRS and self.friedman_p < 1 - self.confidence
 
     def differ(self, one: int, other: int) -> bool:
-        """Whether two methods are told apart."""
+        """Return whether two methods differ."""
         gap = abs(self.mean_ranks[one] - self.mean_ranks[other])
         return self.differs and gap > self.critical_difference + SAME_RANK
 
     @property
     def cliques(self) -> tuple[tuple[int, ...], ...]:
-        """Methods that are not told apart, as large as they get; by place."""
+        """Maximal groups of methods that do not differ, as indices."""
         order = [int(i) for i in np.argsort(self.mean_ranks, kind="stable")]
         found: list[tuple[int, ...]] = []
         reached = 0
@@ -310,14 +309,14 @@ class Ranks:
 
 
 def nemenyi(scores: npt.ArrayLike, *, confidence: float = CONFIDENCE) -> Ranks:
-    """Rank methods on every dataset, the highest score first, and tell them apart (Demšar 2006).
+    """Rank methods on every dataset, best first, and test whether they differ (Demšar 2006).
 
-    Equal scores share their mean rank. Methods differ at all by Friedman's test: p is the share of
-    all orders of the ranks within datasets that have mean ranks as unlike, exact and given the ties
-    while these orders can be counted. Beyond, his χ², corrected for ties, of k methods over n
-    datasets becomes Iman and Davenport's F = (n-1)χ² / (n(k-1) - χ²). Then Nemenyi's critical
-    difference is q · √(k(k+1)/6n), q being the quantile of the Studentised range of k over √2.
-    Nothing is told apart over fewer than 6 datasets.
+    Equal scores share their mean rank. Friedman's test decides whether methods differ at all: p is
+    the share of all orders of the ranks within datasets whose mean ranks are at least as different,
+    exact and given the ties while these orders can be counted. Beyond, his χ², corrected for ties,
+    of k methods over n datasets becomes Iman and Davenport's F = (n-1)χ² / (n(k-1) - χ²). Nemenyi's
+    critical difference is q · √(k(k+1)/6n), q being the quantile of the Studentised range of k
+    over √2. No difference is claimed over fewer than 6 datasets.
 
     scores: [datasets, methods], at least 3 and 2; higher is better.
 
@@ -348,7 +347,7 @@ def _table(scores: npt.ArrayLike) -> Numbers:
 
 
 def friedman(ranks: Numbers) -> float:
-    """Return Friedman's p: how probable mean ranks this unlike are if all orders are as probable.
+    """Return Friedman's p: the probability of ranks this different if all orders are as likely.
 
     ranks: [datasets, methods], each row from 1; equal ones share their mean.
 
@@ -367,14 +366,14 @@ def friedman(ranks: Numbers) -> float:
 
 @cache
 def _outcomes(patterns: tuple[tuple[int, ...], ...]) -> tuple[Numbers, Numbers] | None:
-    """Return the sums of squared rank sums that orders lead to, and how probable each is.
+    """Return the sums of squared rank sums over all orders, and the probability of each.
 
-    patterns: of the ranks of each dataset. Which method has which sum does not matter, so that sums
-    are kept in order and outcomes stay few. None where there are too many.
+    patterns: the ranks of each dataset. Methods are interchangeable, so sums are kept sorted and
+    outcomes stay few. None if there are too many.
     """
     sums = np.zeros((1, len(patterns[0])), dtype=np.int64)
     shares: Numbers = np.ones(1)
-    digits = (2 * sums.size * len(patterns) + 1) ** np.arange(sums.size)  # sums as one number each
+    digits = (2 * sums.size * len(patterns) + 1) ** np.arange(sums.size)  # encodes sums as a number
     for pattern in patterns:
         if len(sums) * math.factorial(len(pattern)) > ROOM:
             return None
@@ -399,7 +398,7 @@ def _iman_davenport(ranks: Numbers) -> float:
     p_value = (
         float(fdtrc(k - 1, (k - 1) * (n - 1), (n - 1) * chi / room)) if room > SAME_RANK else 0.0
     )
-    return max(p_value, math.exp(-(n - 1) * math.lgamma(k + 1)))  # what it is where all agree
+    return max(p_value, math.exp(-(n - 1) * math.lgamma(k + 1)))  # its value if all agree
 
 
 @cache

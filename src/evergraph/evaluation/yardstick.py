@@ -1,4 +1,4 @@
-"""What answers are measured by, what each measure is called, and the spread of repeats."""
+"""Measures of predictions, their names, and the spread of repeats."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from evergraph.core.label_space import THRESHOLD, Kind
 
 
 def plain_accuracy(predicted: Tensor, labels: Tensor) -> float:
-    """Return the share of nodes that got the right class.  int64 [n], int64 [n] -> 0..1"""
+    """Return the share of correctly classified nodes.  int64 [n], int64 [n] -> 0..1"""
     return float((predicted == labels).float().mean())
 
 
 def balanced_accuracy(predicted: Tensor, labels: Tensor) -> float:
-    """Return the mean over classes of each class's share of right answers (the paper's accuracy).
+    """Return the mean over classes of each class's accuracy (the paper's accuracy).
 
     >>> balanced_accuracy(torch.tensor([0, 0, 0, 0]), torch.tensor([0, 0, 0, 1]))
     0.5
@@ -34,10 +34,11 @@ def balanced_accuracy(predicted: Tensor, labels: Tensor) -> float:
 def micro_f1(predicted: Tensor, right: Tensor) -> float:
     """Return F1 = 2 tp / (2 tp + fp + fn) over all labels of all nodes together.
 
-    predicted: probabilities, a label is given above 0.5.  [nodes, labels]. Where there is no label
-    to find and none was given it is 1. With one label a node, and one given, it is the accuracy.
+    predicted: probabilities; a label is predicted above 0.5.  [nodes, labels]. It is 1 if there is
+    no label to find and none is predicted. With one label per node, and one predicted, it is the
+    accuracy.
 
-    Of two labels that are there one is found, and one is given that is not: 2 / (2 + 1 + 1).
+    Of two true labels one is found, and one label is predicted wrongly: 2 / (2 + 1 + 1).
 
     >>> micro_f1(torch.tensor([[0.9, 0.2], [0.7, 0.1]]), torch.tensor([[1., 1.], [0., 0.]]))
     0.5
@@ -48,9 +49,9 @@ def micro_f1(predicted: Tensor, right: Tensor) -> float:
 
 
 def macro_f1(predicted: Tensor, right: Tensor) -> float:
-    """Return the mean of each label's own F1, see ``micro_f1``: rare labels count as much.
+    """Return the mean of each label's own F1, see ``micro_f1``: rare labels have equal weight.
 
-    A label that no node has and that none was given is left out; 1 where all are.
+    A label that no node has and that is never predicted is left out; 1 if all are.
 
     >>> macro_f1(torch.tensor([[0.9, 0.2], [0.7, 0.1]]), torch.tensor([[1., 1.], [0., 0.]]))
     0.3333333333333333
@@ -62,7 +63,7 @@ def macro_f1(predicted: Tensor, right: Tensor) -> float:
 
 
 def _counted(predicted: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
-    """Return of each label how often it is rightly given, and how often there or given alone."""
+    """Return, per label, the true positives, and the false positives plus false negatives."""
     given, there, known = predicted > THRESHOLD, right == 1, ~right.isnan()
     hits = (given & there).sum(0).double()
     wrong = ((given != there) & known).sum(0).double()
@@ -70,11 +71,11 @@ def _counted(predicted: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def average_precision(predicted: Tensor, right: Tensor) -> float:
-    """Return the mean over labels of AP = Σ_k (R_k - R_k-1) P_k, as scikit-learn has it.
+    """Return the mean over labels of AP = Σ_k (R_k - R_k-1) P_k, as in scikit-learn.
 
     P_k and R_k are precision and recall of the nodes whose probability is at least the k-th
-    highest; no threshold is needed. Labels that all nodes have, or none, are left out; NaN where
-    all are.
+    highest; no threshold is needed. Labels that all nodes have, or none, are left out; NaN if all
+    are.
 
     Ranks 1 and 3 of three are right: 1/2 · 1 + 1/2 · 2/3.
 
@@ -93,7 +94,7 @@ def average_precision(predicted: Tensor, right: Tensor) -> float:
 def _precision(scores: Tensor, right: Tensor) -> float:
     order = scores.argsort(descending=True, stable=True)
     scores, hits = scores[order], right[order].double().cumsum(0)
-    # Nodes of one score are taken together: the last of them has their counts.
+    # Nodes of equal score are taken together: the last of them has their counts.
     last = torch.cat([scores[1:] != scores[:-1], torch.tensor([True])])
     hits, taken = hits[last], (torch.arange(len(scores)) + 1)[last].double()
     gained = hits.diff(prepend=hits.new_zeros(1)) / hits[-1]
@@ -103,9 +104,9 @@ def _precision(scores: Tensor, right: Tensor) -> float:
 def r2(predicted: Tensor, right: Tensor) -> float:
     """Return the mean over targets of R² = 1 - Σ (y - ŷ)² / Σ (y - ȳ)².
 
-    1 is without fault, 0 is as good as the mean, below is worse. Of a target that is the same for
-    all nodes it is 1 where that is the answer and 0 where not, as scikit-learn has it; a target
-    that is known of none is left out.
+    1 is perfect, 0 is as good as the mean, below 0 is worse. For a target that is the same for all
+    nodes it is 1 if predicted exactly and 0 otherwise, as in scikit-learn; a target without known
+    values is left out.
 
     >>> r2(torch.tensor([[1.], [2.], [3.]]), torch.tensor([[1.], [2.], [6.]]))  # 1 - 9 / 14
     0.3571428571428571
@@ -120,7 +121,7 @@ def r2(predicted: Tensor, right: Tensor) -> float:
 
 
 def mean_absolute_error(predicted: Tensor, right: Tensor) -> float:
-    """Return the mean of |y - ŷ| over all known values, in the units that they have.
+    """Return the mean of |y - ŷ| over all known values, in their own units.
 
     >>> mean_absolute_error(torch.tensor([[1.], [2.]]), torch.tensor([[1.5], [float("nan")]]))
     0.5
@@ -133,13 +134,13 @@ Metric = Callable[[Tensor, Tensor], float]
 
 @dataclass(frozen=True)
 class Yardstick:
-    """The measures of one kind of answers.
+    """The measures for one kind of targets.
 
     Attributes:
-        name: what the main one is called, such as ``accuracy``.
-        main: its key, under which matrices and averages of it stand.
-        rows: those measured on every task, by key; larger is better.
-        beside: those measured on all nodes together, by key.
+        name: name of the main measure, such as ``accuracy``.
+        main: its key in matrices and averages.
+        rows: measures on every task, by key; larger is better.
+        beside: measures on all nodes together, by key.
     """
 
     name: str
@@ -178,7 +179,7 @@ SPREADS = (
 
 
 def spread(values: Sequence[float]) -> dict[str, Any]:
-    """Return the mean and the sample standard deviation, which a single value does not have.
+    """Return the mean and the sample standard deviation, None for a single value.
 
     >>> spread([0.5, 0.7])["mean"], spread([0.5])
     (0.6, {'mean': 0.5, 'std': None})
@@ -188,9 +189,9 @@ def spread(values: Sequence[float]) -> dict[str, Any]:
 
 
 def main_key(result: Mapping[str, Any]) -> str:
-    """Return under which key the main measure of a stored result stands.
+    """Return the key of the main measure of a stored result.
 
-    Results of earlier versions know of classes only.
+    Results of earlier versions are of classes only.
 
     >>> main_key({"metric": {"name": "micro F1", "key": "micro_f1"}}), main_key({})
     ('micro_f1', 'balanced')
@@ -199,7 +200,7 @@ def main_key(result: Mapping[str, Any]) -> str:
 
 
 def main_name(result: Mapping[str, Any]) -> str:
-    """Return what the main measure of a stored result is called.
+    """Return the name of the main measure of a stored result.
 
     >>> main_name({"metric": {"name": "micro F1", "key": "micro_f1"}}), main_name({})
     ('micro F1', 'accuracy')
@@ -208,7 +209,7 @@ def main_name(result: Mapping[str, Any]) -> str:
 
 
 def measured(result: dict[str, Any]) -> dict[str, Any]:
-    """Return a stored result without deviations of a single repeat, which were once stored as 0.
+    """Return a stored result without deviations of a single repeat, formerly stored as 0.
 
     >>> measured({"accuracy_matrix": [{}], "average_accuracy": {"mean": 0.5, "std": 0.0}})
     {'accuracy_matrix': [{}], 'average_accuracy': {'mean': 0.5, 'std': None}}

@@ -1,6 +1,6 @@
-"""Typed configurations, the runner, the results folder, the presets.
+"""Typed configurations, the runner, the results folder and the presets.
 
-Names are imported on first use: ``protocol`` alone needs no more than torch.
+Names are imported on first use, so importing ``protocol`` alone loads only torch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From a configuration to the objects it describes, and what gives way to a graph or protocol."""
+"""Build objects from a configuration, and adapt it to a graph or protocol."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evergraph.closed_form.views import View
 from evergraph.core.device import choose_device
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import Setting
-from evergraph.core.notices import say
+from evergraph.core.notices import say, say_once
 from evergraph.core.plugins import load_plugins
 from evergraph.core.resolver import Resolver
 from evergraph.core.resources import Resources
@@ -40,7 +40,7 @@ from evergraph.topology import TopologyEncoder, topologies
 from evergraph.topology.embedding_folder import embedding_in
 from evergraph.training import Learner, Trainer
 
-# A stream on a device holds the graph, its tasks' and the one of everything seen so far.
+# A stream on a device holds the graph, the tasks' graphs and the graph of everything seen so far.
 DEVICE_COPIES = 4
 
 
@@ -58,7 +58,7 @@ def load_graph(config: RunConfig) -> Graph:
 def build_stream(
     config: RunConfig, graph: Graph, seed: int, *, resources: Resources | None = None
 ) -> GraphStream:
-    """Cut the graph into the configured tasks, on the device where it has room for them."""
+    """Cut the graph into the configured tasks, on the device if they fit there."""
     resources = Resources() if resources is None else resources
     options = config.stream.model_dump(exclude={"split_seed"})
     split_seed = config.stream.split_seed
@@ -93,11 +93,23 @@ def build_backbone(config: RunConfig) -> Backbone:
     return backbone
 
 
+def has_memory(method: str) -> bool:
+    """Return whether a method keeps nodes in a memory; parameter ``memory`` may also be bytes."""
+    own = methods.resolve(method).make_memory.__func__  # type: ignore[attr-defined]
+    base = BackboneLearner.make_memory.__func__  # type: ignore[attr-defined]
+    return "memory" in methods.parameters(method) and own is not base
+
+
 def build_memory(config: RunConfig) -> Any:
-    """Make the configured memory, empty; None for a method without one."""
+    """Make the configured memory, empty; None if the method has none."""
     name = config.method.name
-    if "memory" not in methods.parameters(name):
+    if not has_memory(name):
         return None
+    if (given := config.method.parameters.get("memory")) is not None:
+        raise ConfigurationError(
+            f"memory in bytes needs method auto; {name} keeps nodes: set a budget of nodes per "
+            f"class instead of {given!r}"
+        )
     options: dict[str, Any] = {}
     if config.memory.budget is not None:
         options["budget"] = config.memory.budget
@@ -114,7 +126,7 @@ def build_learner(
     on_epoch: Callable[[int, int], None] | None = None,
     resources: Resources | None = None,
 ) -> Learner:
-    """Make the configured learner, of the configured parts."""
+    """Make the configured learner from the configured components."""
     load_plugins(config.plugins)
     backbone = build_backbone(config)
     training = vars(backbone.recipe) | config.training.model_dump(exclude_none=True)
@@ -134,7 +146,7 @@ def build_learner(
 
 
 def resolved(config: RunConfig) -> RunConfig:
-    """Return the configuration with every default spelled out, and as its protocol asks."""
+    """Return the configuration with every default filled in, adapted to its protocol."""
     load_plugins(config.plugins)
     config = _suited(pooled(config))
     backbone = backbone_of(config)
@@ -152,9 +164,9 @@ def resolved(config: RunConfig) -> RunConfig:
 
 
 def _suited(config: RunConfig) -> RunConfig:
-    """Return a configuration whose method makes use of what its stream leaves at hand."""
+    """Return a configuration with method defaults that suit its stream."""
     method, stream = config.method, config.stream
-    # In small batches whatever is done again with each is done too often.
+    # With small batches, work repeated for each batch is repeated too often.
     if config.backbone is not None or stream.batch is not None:
         return config
     more = methods.resolve(method.name).suited_to(edges=stream.edges)
@@ -163,7 +175,7 @@ def _suited(config: RunConfig) -> RunConfig:
 
 
 def pooled(config: RunConfig) -> RunConfig:
-    """Return a configuration whose method answers as its protocol asks, where there is such a one.
+    """Return a configuration with the per-test-set variant of its method, if the protocol needs it.
 
     >>> pooled(RunConfig.of({"protocol": "tpp", "method": "tpp"})).method.name
     'tpp-per-test-set'
@@ -178,10 +190,10 @@ def pooled(config: RunConfig) -> RunConfig:
 
 
 def _spelled_recipe(recipe: Recipe) -> dict[str, Any]:
-    """Return a recipe as a configuration says it.
+    """Return a recipe as configuration values.
 
-    Of values that recipes did not always have, what is off is left unsaid: runs and rows that were
-    made before them are then still of the same configuration.
+    Newer values are left out if they are off, so that older runs and rows still have the same
+    configuration.
     """
     later = ("decay", "smoothing", "patience", "evaluate_every")
     off = {field.name: field.default for field in fields(Recipe) if field.name in later}
@@ -190,7 +202,7 @@ def _spelled_recipe(recipe: Recipe) -> dict[str, Any]:
 
 
 def epochs_of(config: RunConfig) -> int:
-    """Return how many epochs a task of a resolved configuration has at the most."""
+    """Return the most epochs per task of a resolved configuration."""
     return (config.training.epochs or 1) * backbones.resolve(backbone_of(config).name).rivals
 
 
@@ -208,13 +220,13 @@ def backbone_of(config: RunConfig) -> Component:
 
 @cache
 def _memory_defaults(method: type[BackboneLearner]) -> tuple[int | float, str]:
-    """Return how much a method keeps and by which sampler, where nothing else is asked for."""
+    """Return a method's default budget and sampler."""
     memory = method.make_memory()
     return memory.budget, memory.sampler.name
 
 
 def _resolved_memory(config: RunConfig) -> MemoryConfig:
-    if "memory" not in methods.parameters(config.method.name):
+    if not has_memory(config.method.name):
         return config.memory
     budget, sampler = _memory_defaults(methods.resolve(config.method.name))
     return MemoryConfig(
@@ -226,24 +238,28 @@ def _resolved_memory(config: RunConfig) -> MemoryConfig:
 def spelled_out(
     resolver: Resolver[Any], component: Component, *, leave_out: Collection[str] = ()
 ) -> Component:
-    """Return a component with the defaults of its constructor."""
+    """Return a component with its constructor's defaults and current parameter names."""
+    parameters = resolver.current(component.name, component.parameters)
+    for old, new in zip(component.parameters, parameters, strict=False):
+        if old != new:
+            say_once(f"{resolver.kind} {component.name}", f"{old} is now called {new}")
     signature = inspect.signature(resolver.resolve(component.name))
     defaults = {
         name: parameter.default
         for name, parameter in signature.parameters.items()
         if name not in leave_out and parameter.default not in (parameter.empty, None)
     }
-    return Component(name=component.name, **{**defaults, **component.parameters})
+    return Component(name=component.name, **{**defaults, **parameters})
 
 
 def parts_used(config: RunConfig) -> set[str]:
-    """Return which of ``topology``, ``memory`` and ``training`` mean anything to the method."""
+    """Return which of ``topology``, ``memory`` and ``training`` the method uses."""
     load_plugins(config.plugins)
     method = methods.resolve(config.method.name)
     used = set()
     if "topology" in backbones.parameters(backbone_of(config).name):
         used.add("topology")
-    if "memory" in methods.parameters(config.method.name):
+    if has_memory(config.method.name):
         used.add("memory")
     if not issubclass(method, WholeTaskLearner):
         used.add("training")
@@ -251,7 +267,7 @@ def parts_used(config: RunConfig) -> set[str]:
 
 
 def check(config: RunConfig) -> None:
-    """Raise on anything wrong that shows before data is loaded."""
+    """Raise on every error that can be found before data is loaded."""
     build_checked(config, seed=0)
 
 
@@ -262,13 +278,13 @@ def build_checked(
     on_epoch: Callable[[int, int], None] | None = None,
     resources: Resources | None = None,
 ) -> Learner:
-    """Make the configured learner; raise on anything wrong that shows before data is loaded.
+    """Make the configured learner; raise on every error that can be found before data is loaded.
 
-    What a part takes is known to its constructor alone: to make the parts is the check.
+    Only constructors know their parameters, so making the components is the check.
     """
     learner = build_learner(config, seed, on_epoch=on_epoch, resources=resources)
     used = parts_used(config)
-    # A typing error is one also where the method has no use for it.
+    # A misspelt name is an error even if the method does not use it.
     if "topology" not in used:
         build_topology(config)
     if "memory" not in used and config.memory.sampler is not None:
@@ -279,7 +295,7 @@ def build_checked(
 
 
 def _make(make: Callable[..., Any], name: str, parameters: dict[str, Any]) -> Any:
-    """Call a resolver; a value of the wrong type is the user's mistake, not ours."""
+    """Call a resolver; report a value of the wrong type as a configuration error."""
     try:
         return make(name, **parameters)
     except TypeError as error:
@@ -287,7 +303,7 @@ def _make(make: Callable[..., Any], name: str, parameters: dict[str, Any]) -> An
 
 
 def departures(config: RunConfig) -> list[str]:
-    """Return where a configuration is not what its protocol says, a phrase each.
+    """Return the differences between a configuration and its protocol, as phrases.
 
     >>> config = RunConfig.of({"protocol": "cglb", "stream": {"split": [0.8, 0.1, 0.1]}})
     >>> departures(config)
@@ -305,9 +321,9 @@ def departures(config: RunConfig) -> list[str]:
 
 
 def say_protocol(asked: RunConfig, config: RunConfig) -> None:
-    """Say how a run under a protocol is not what the paper ran.
+    """Log how a run under a protocol differs from the paper's.
 
-    asked: as it was given; config: as it is going to run.
+    asked: the configuration as given; config: the one that will run.
     """
     if config.protocol is None:
         return
@@ -317,20 +333,20 @@ def say_protocol(asked: RunConfig, config: RunConfig) -> None:
     for departure in departures(config):
         say(where, f"{departure}, so the result is not comparable with that paper's")
     if config.method.name != asked.method.name:
-        say(where, f"{config.method.name} is run instead, since test sets are answered")
+        say(where, f"{config.method.name} is run instead, because whole test sets are predicted")
     elif read_protocol(config.protocol).pooled and not config.method.name.endswith(POOLED):
-        say(where, "it answers node by node, and the paper's method whole test sets")
+        say(where, "it predicts node by node; the paper's method predicts whole test sets")
 
 
 def fitted_to(graph: Graph, config: RunConfig) -> RunConfig:
-    """Return a resolved configuration as a graph needs it, and raise if its method cannot learn it.
+    """Return a resolved configuration adapted to a graph; raise if its method cannot learn it.
 
-    Where nodes have several labels or numbers, the default method, auto as it comes, gives way to
-    analytic, and tasks are cut without classes; both are said in one line.
+    If nodes have several labels or numeric targets, the default method ``auto`` is replaced by
+    ``analytic``, and tasks are cut without classes. Both are logged in one line.
     """
     kind = "class" if graph.targets is None else graph.targets.kind
     told = []
-    as_it_comes = resolved(RunConfig(stream=config.stream)).method  # which suits the stream
+    as_it_comes = resolved(RunConfig(stream=config.stream)).method  # adapted to the stream
     if kind != "class" and config.method == as_it_comes:
         told.append("method analytic in place of auto, which learns classes")
         config = resolved(config.model_copy(update=_OF_TARGETS))
@@ -351,9 +367,9 @@ def fitted_to(graph: Graph, config: RunConfig) -> RunConfig:
 
 
 def _not_embedded_twice(graph: Graph, config: RunConfig) -> RunConfig:
-    """Return a configuration that takes features which are embeddings already as they are.
+    """Return a configuration that does not embed features that are embeddings already.
 
-    Unless another f_topo than the default was asked for: then it is said what that does. Without
+    If an f_topo other than the default is configured, it is kept and its effect is logged. Without
     edges there is nothing to smooth.
     """
     folder = Path(config.dataset.name)
@@ -361,7 +377,7 @@ def _not_embedded_twice(graph: Graph, config: RunConfig) -> RunConfig:
     if made is None or not graph.num_edges:
         return config
     name, hops = made["topology"]["name"], made["topology"].get("hops", 0)
-    known = f"its features are embeddings already, by {name} over {hops} hops"
+    known = f"its features are already embeddings, by {name} over {hops} hops"
     if "topology" in parts_used(config) and config.topology == resolved(RunConfig()).topology:
         say(config.dataset.name, f"{known}: topology identity in place of {config.topology.name}")
         identity = spelled_out(topologies, Component(name="identity"))
@@ -376,7 +392,7 @@ _OF_TARGETS: dict[str, Any] = {
 
 
 def say_unseen(config: RunConfig, graph: Graph) -> None:
-    """Say what of a graph the configured learner does not look at."""
+    """Log which parts of a graph the configured learner does not use."""
     backbone = backbone_of(config)
     made = build_backbone(config)
     parts: list[Any] = [made]
@@ -384,10 +400,10 @@ def say_unseen(config: RunConfig, graph: Graph) -> None:
         parts.append(topologies.resolve(config.topology.name))
     unseen = []
     if graph.weights is not None and not all(part.sees_weights for part in parts):
-        unseen.append("weights of edges")
+        unseen.append("edge weights")
     if not any(view.related for view in map(View.parse, getattr(made, "views", ()))):
         unseen += ["relations"] if graph.relations is not None else []
-        unseen += ["types of nodes"] if graph.types is not None else []
+        unseen += ["node types"] if graph.types is not None else []
     if unseen:
         learner = f"{config.method.name} on backbone {backbone.name}"
-        say(config.dataset.name, f"{' and '.join(unseen)} are not looked at by {learner}")
+        say(config.dataset.name, f"{' and '.join(unseen)} are not used by {learner}")

@@ -1,6 +1,6 @@
 """An experiment as a typed record, to and from TOML.
 
-Importing this module loads no torch: names are looked up when the experiment is built.
+Importing this module does not load torch: names are resolved when the experiment is built.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import tomli_w
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -22,10 +21,11 @@ from pydantic import (
     model_validator,
 )
 
-from evergraph.core.checks import check_integer, check_once
+from evergraph.core.checks import check_once
 from evergraph.core.component import Part
 from evergraph.core.errors import ConfigurationError, DataError, nearest
 from evergraph.core.plugins import located
+from evergraph.experiments.seeds import with_seeds
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -33,31 +33,33 @@ else:
     import tomli as tomllib
 
 
-def counted(seeds: Any) -> Any:
-    """Return the seeds that a number of repeats stands for; anything else as it is.
-
-    >>> counted(3), counted([7, 8])
-    ([0, 1, 2], [7, 8])
-    """
-    if not isinstance(seeds, int) or isinstance(seeds, bool):
-        return seeds
-    check_integer("seeds, where they are a single number and so a count,", seeds, least=1)
-    return list(range(seeds))
-
-
 def _located(plugins: tuple[str, ...]) -> tuple[str, ...]:
-    # A worker, or whoever goes on with the run, may be in another folder.
+    # A worker, or a later resume, may run in another folder.
     return tuple(located(source, Path()) for source in plugins)
 
 
-Seeds = Annotated[tuple[int, ...], BeforeValidator(counted)]
 Plugins = Annotated[tuple[str, ...], AfterValidator(_located)]
 
 
 class Section(Part, BaseModel):
-    """A frozen part of a configuration in which nothing unknown may stand."""
+    """Frozen part of a configuration that rejects unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SeededSection(Section):
+    """Configuration with ``seeds``, which may also be given as ``seed`` or ``repeats``."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _seeds_of(cls, values: Any) -> Any:
+        return with_seeds(values, stacklevel=4) if isinstance(values, Mapping) else values
+
+    @field_validator("seeds", check_fields=False)
+    @classmethod
+    def _once(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        check_once("seeds", seeds)  # a repeat counted twice would shrink the deviation
+        return seeds
 
 
 class Component(Part, BaseModel):
@@ -83,7 +85,7 @@ class Component(Part, BaseModel):
         return dict(self.model_extra or {})
 
     def get_params(self, deep: bool = False) -> dict[str, Any]:
-        """Return the name and the parameters; they hold no parts."""
+        """Return the name and the parameters, which contain no components."""
         return {"name": self.name, **self.parameters}
 
     def _repr_facts(self) -> dict[str, Any]:
@@ -122,18 +124,18 @@ class HeadConfig(Section):
 
 
 class MemoryConfig(Section):
-    """What is kept; what is not given is the method's own default."""
+    """What the method keeps; values that are not given are the method's defaults."""
 
     budget: int | float | None = None
     sampler: Component | None = None
 
 
 class TrainingConfig(Section):
-    """How the model is trained, see ``Trainer``; what is not given is the backbone's own recipe."""
+    """How the model is trained, see ``Trainer``; missing values come from the backbone's recipe."""
 
     epochs: int | None = None
     lr: float | None = None
-    # By size is a rule of the past (decision record 35): it can be read, and no longer be run.
+    # By size is obsolete (decision record 35): it can still be read, but not run.
     weight_decay: float | Literal["by-size"] | None = None
     batch_size: int | Literal["full"] | None = None
     momentum: str | None = None
@@ -145,26 +147,27 @@ class TrainingConfig(Section):
     objective: str | None = None
 
 
-class RunConfig(Section):
+class RunConfig(SeededSection):
     """A whole experiment. Every field has a default: ``RunConfig()`` runs.
 
-    ``backbone`` is the method's own default unless given; ``topology`` and ``head`` are those of
-    backbone ``pdgnn``. ``directions``: whether the way that edges run is kept as a relation where
-    they are made to run both ways. ``seeds``: a repeat each; a single number N stands for 0 to
-    N - 1. ``part``: the nodes tested on. ``test_every``: after how many tasks, or steps where tasks
-    arrive in batches, a test comes, as one does after the last; unless given after each task, and
-    where tasks arrive in batches about 20 times in all. ``measures``: whether to test, each time,
-    on what comes next as well, see ``evaluate``. ``threads``: how many torch has, on which the last
-    digits of sums depend; unless given, no number depends on how many there are. ``plugins``:
-    files or modules that define parts, see ``load_plugin``.
+    ``backbone`` defaults to the method's own; ``topology`` and ``head`` apply to backbone
+    ``pdgnn``. ``directions``: whether the direction of edges is kept as a relation when they are
+    made undirected. ``seeds``: one repeat each; ``seed = 5`` means only seed 5, and ``repeats = 3``
+    means seeds 0, 1 and 2. ``part``: the nodes to test on. ``test_every``: the number of tasks, or
+    of steps if tasks arrive in batches, between tests; there is always a test after the last one.
+    By default every task is followed by a test; if tasks arrive in batches, there are about 20
+    tests. ``measures``: whether each test also covers the next task, see ``evaluate``. ``threads``:
+    torch's threads, on which the last digits of sums depend; if not given, results do not depend on
+    the number of threads. ``plugins``: files or modules that define components, see
+    ``load_plugin``.
 
-    ``protocol``: the paper whose rules the rest follows and whose number stands first, see
-    ``read_protocol``; naming it here changes no other value.
+    ``protocol``: the paper whose rules are followed and whose measure is reported first, see
+    ``read_protocol``; setting it here changes no other value.
 
     >>> RunConfig.of({"topology": {"name": "ppr", "hops": 3}}).topology.parameters
     {'hops': 3}
-    >>> RunConfig.of({"seeds": 3}).seeds
-    (0, 1, 2)
+    >>> RunConfig.of({"repeats": 3}).seeds, RunConfig.of({"seed": 5}).seeds
+    ((0, 1, 2), (5,))
     """
 
     dataset: Component = Component(name="wordnet")
@@ -177,7 +180,7 @@ class RunConfig(Section):
     memory: MemoryConfig = MemoryConfig()
     head: HeadConfig = HeadConfig()
     training: TrainingConfig = TrainingConfig()
-    seeds: Seeds = Field(default=(0,), min_length=1)
+    seeds: tuple[int, ...] = Field(default=(0,), min_length=1)
     part: Literal["test", "validation"] = "test"
     test_every: int | None = Field(default=None, ge=1)
     measures: bool = False
@@ -186,22 +189,16 @@ class RunConfig(Section):
     plugins: Plugins = ()
     protocol: str | None = None
 
-    @field_validator("seeds")
-    @classmethod
-    def _once(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
-        check_once("seeds", seeds)  # a repeat that is counted twice would narrow the deviation
-        return seeds
-
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> RunConfig:
-        """Return the configuration that these values describe, or say what is wrong with them."""
+        """Return the configuration with these values; raise an error that explains a wrong one."""
         try:
             return cls.model_validate(dict(values))
         except ValidationError as error:
             raise ConfigurationError(complaint(error, cls, "the configuration")) from None
 
     def _repr_facts(self) -> dict[str, Any]:
-        """Return what differs from the defaults as plain values, which the constructor takes."""
+        """Return the values that differ from the defaults, as the constructor takes them."""
         given = self.model_dump(exclude_defaults=True)
         return {key: v["name"] if _only_named(v) else v for key, v in given.items()}
 
@@ -209,7 +206,7 @@ class RunConfig(Section):
         return self.to_dict()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, as TOML and JSON hold them."""
+        """Return plain values for TOML and JSON."""
         return self.model_dump(mode="json")
 
     def to_toml(self) -> str:
@@ -220,13 +217,13 @@ class RunConfig(Section):
 def complaint(
     error: ValidationError, model: type[BaseModel], whole: str, *, elsewhere: Iterable[str] = ()
 ) -> str:
-    """Return one sentence on what is wrong with some values.
+    """Return one sentence that explains a validation error.
 
     Args:
-        error: what pydantic found.
-        model: what the values were meant for.
-        whole: what to call it.
-        elsewhere: dotted keys beyond its own, one of which may have been meant.
+        error: the error raised by pydantic.
+        model: the model that was validated.
+        whole: its name in the sentence.
+        elsewhere: further dotted keys to suggest for a wrong one.
     """
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
@@ -238,7 +235,7 @@ def complaint(
         table = _section(table, name) or table
     prefix = "".join(f"{name}." for name in tables)
     own = {name: f"{prefix}{name}" for name in table.model_fields}
-    # Or the name is right and its place is wrong, such as epochs for training.epochs.
+    # The name may be right but in the wrong table, such as epochs for training.epochs.
     places = {dotted.rpartition(".")[2]: dotted for dotted in [*elsewhere, *keys(model)]}
     meant = own.get(nearest(key, own)) or places.get(nearest(key, places))
     hint = "" if meant is None else f"did you mean {meant!r}? "
@@ -247,7 +244,7 @@ def complaint(
 
 
 def keys(model: type[BaseModel], prefix: str = "") -> list[str]:
-    """Return the dotted keys of a configuration, those of its tables included.
+    """Return the dotted keys of a configuration, including those of its tables.
 
     >>> keys(TrainingConfig, "training.")[:2]
     ['training.epochs', 'training.lr']
@@ -270,9 +267,9 @@ def _only_named(value: Any) -> bool:
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``base`` with the values of ``over`` laid over it, table by table.
+    """Return ``base`` updated with the values of ``over``, table by table.
 
-    A component that changes its name loses the parameters of the old one. Plugins add up.
+    A component whose name changes loses the old one's parameters. Plug-ins are combined.
 
     >>> merged({"topology": {"name": "ppr", "alpha": 0.2}}, {"topology": {"name": "sgc"}})
     {'topology': {'name': 'sgc'}}
@@ -300,21 +297,21 @@ def _renames(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Return the values of a TOML file; paths of plugins count from the folder it lies in."""
+    """Return the values of a TOML file; plug-in paths are relative to its folder."""
     try:
         values = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: is not valid TOML: {error}") from None
+        raise DataError(f"{path} is not valid TOML: {error}") from None
     plugins = values.get("plugins")
     if isinstance(plugins, list) and all(isinstance(source, str) for source in plugins):
         values["plugins"] = [located(source, path.parent) for source in plugins]
-    return values
+    return with_seeds(values, where=path)
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested tables as one, keys joined by dots.
+    """Flatten nested tables, joining keys by dots.
 
     >>> flat({"training": {"lr": 0.1}, "seeds": [0]})
     {'training.lr': 0.1, 'seeds': [0]}
@@ -326,8 +323,28 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return result
 
 
+# Names of component keys before 0.1.
+_FORMER = {
+    "backbone.rows": "backbone.dtype",
+    "method.keep": "method.memory",
+    "topology.keep": "topology.kept_hops",
+    "topology.rows": "topology.dtype",
+}
+
+
+def comparable(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a flat table for comparison, with former key names replaced.
+
+    It cannot be run: a user's own component may have a parameter with a former name.
+
+    >>> comparable({"topology": {"name": "sgc", "rows": "float32"}})
+    {'topology.name': 'sgc', 'topology.dtype': 'float32'}
+    """
+    return {_FORMER.get(key, key): value for key, value in flat(values).items()}
+
+
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tables that dotted keys stand for.
+    """Turn dotted keys into nested tables.
 
     >>> nested({"training.lr": 0.1, "training.epochs": 3})
     {'training': {'lr': 0.1, 'epochs': 3}}

@@ -1,9 +1,9 @@
-"""A result for the eye: curve and matrix in a notebook, and the learning curve drawn into axes.
+"""Display of a result: curve and matrix in a notebook, and a learning curve in matplotlib's axes.
 
-It knows of matrices and names alone, not of results. The chart and the table of a notebook need no
-matplotlib; cells are tinted, and text keeps the colour of the page, so that both are read on a dark
-page as well. ``reports.figures`` are files for a page, of many runs side by side; the curve here
-is one line with the caller's own style.
+Functions take matrices and names, not results. The notebook's chart and table need no matplotlib;
+cells are tinted and text keeps the page's colour, so that both can be read on a dark page.
+``reports.figures`` draws files that compare many runs; the curve here is one line in the caller's
+style.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from evergraph.evaluation import AccuracyMatrix, average_accuracy_curve
 
 LINES = {"local": "-", "global": "--"}
 TINT = "11, 143, 130"  # the colour of the chart's lines
-STRONGEST = 0.6  # of a tint, so that black and white text can both be read on it
-WIDEST = 25  # tasks: a larger matrix is not looked at cell by cell
+STRONGEST = 0.6  # tint on which both black and white text can be read
+WIDEST = 25  # tasks; a larger matrix is not shown
 
 
 def pictures(means: Mapping[str, AccuracyMatrix], *, average: str, name: str) -> str:
     """Return curves and the first matrix as HTML.
 
-    means: over seeds, by way of testing. average, name: what is measured.
+    means: over seeds, by kind of testing. average, name: of the measure.
     """
     curves = {testing: curve_of(matrix) for testing, matrix in means.items()}
     chart = line_chart(curves, x="tasks learned", y=f"average {name}")
@@ -37,7 +37,7 @@ def pictures(means: Mapping[str, AccuracyMatrix], *, average: str, name: str) ->
 
 
 def curve_of(matrix: AccuracyMatrix) -> list[tuple[float, float]]:
-    """Return AA after how many tasks, of those after which it was measured.
+    """Return the number of tasks and AA after it, for each test.
 
     >>> curve_of(np.array([[0.5, np.nan, np.nan], [np.nan] * 3, [0.5, 0.75, 1.0]]))
     [(1, 0.5), (3, 0.75)]
@@ -50,9 +50,9 @@ def curve_of(matrix: AccuracyMatrix) -> list[tuple[float, float]]:
 
 
 def matrix_table(matrix: AccuracyMatrix, caption: str) -> str:
-    """Return an accuracy matrix as a table of tinted cells, or a sentence where it is too wide.
+    """Return an accuracy matrix as a table of tinted cells, or a sentence if it is too wide.
 
-    caption: HTML of ours, which is not escaped.
+    caption: trusted HTML, which is not escaped.
 
     >>> table = matrix_table(np.array([[0.9, np.nan], [0.5, 0.7]]), "accuracy")
     >>> table.count("<tr>"), ">90.0</td><td></td>" in table, "0.540" in table
@@ -95,9 +95,9 @@ def plot_curves(
     *,
     name: str,
 ) -> None:
-    """Draw AA after each test, the mean over seeds with a band one deviation wide.
+    """Draw AA after each test, the mean over seeds with a band of one standard deviation.
 
-    matrices: one a seed, by way of testing. name: of the lines.
+    matrices: one per seed, by kind of testing. name: of the lines.
     """  # fmt: skip
     colour = axes.plot([], [])[0].get_color()
     for testing, seeds in matrices.items():

@@ -1,15 +1,15 @@
-"""What a run will take: the run itself on small copies of its graph, drawn out to its size.
+"""Estimate of a run's cost: run it on small copies of its graph, and extrapolate.
 
-A copy keeps a share of the nodes of every class, and of these all their edges: an edge that leaves
-the copy is led back to a node of the same class and type inside it. So nodes and edges shrink
-alike, degrees, homophily and classes stay, and whatever a method does is linear in the share, up to
-a constant (imports, compiled kernels, closed-form solutions)::
+A copy keeps a share of the nodes of every class, with all their edges: an edge that leaves the copy
+is redirected to a node of the same class and type inside it. So nodes and edges shrink alike,
+degrees, homophily and classes are preserved, and a method's cost is linear in the share, up to a
+constant (imports, compiled kernels, closed-form solutions)::
 
     cost(share) = a + b * share
 
-The last two copies give a and b, and the run itself has a share of 1. What does not grow with
-the graph from some size on, such as a memory of 400 nodes per class, is forecast too high; a
-product that no longer fits into a cache, too low. Larger copies are nearer to the truth.
+The last two copies give a and b, and the run itself has a share of 1. Costs that stop growing at
+some size, such as a memory of 400 nodes per class, are overestimated; a product that no longer fits
+into a cache is underestimated. Larger copies give better estimates.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from evergraph.graphs.relations import Relations
 
 logger = logging.getLogger(__name__)
 
-FIRST_NODES = 2_000  # of the first copy
+FIRST_NODES = 2_000  # nodes of the first copy
 LARGEST_SHARE = 0.5
-CLASS_NODES = 12  # of each class at the least, so that it can be split
+CLASS_NODES = 12  # fewest nodes of each class, so that it can be split
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What learning one seed takes.
+    """Cost of learning one seed.
 
     Attributes:
-        share: of the nodes of the graph.
-        processor, clock: seconds of all threads together, and by the clock.
-        memory, device_memory: the largest number of bytes at a time, on the CPU and on a GPU.
+        share: fraction of the graph's nodes.
+        processor, clock: CPU seconds of all threads, and elapsed seconds.
+        memory, device_memory: peak bytes on the CPU and on a GPU.
     """
 
     share: float
@@ -63,7 +63,7 @@ class Cost:
 
     @classmethod
     def extrapolated(cls, one: Cost, other: Cost, share: float = 1.0) -> Cost:
-        """Return the cost of a share, on the line through two others; it never falls with it.
+        """Return the cost of a share, on the line through two others; it never decreases.
 
         >>> Cost.extrapolated(Cost(0.1, 3, 2, 500, 0), Cost(0.2, 4, 2, 600, 0))
         Cost(share=1.0, processor=12.0, clock=2.0, memory=1400.0, device_memory=0.0)
@@ -76,13 +76,13 @@ class Cost:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run will take, and what it was drawn out from.
+    """Estimated cost of a run, and the measurements behind it.
 
     Attributes:
         nodes, edges: of the whole graph.
-        copies: what the small copies took, smallest first.
-        seed: the forecast for one seed.
-        seeds: how many there are, one after another.
+        copies: costs of the small copies, smallest first.
+        seed: the estimate for one seed.
+        seeds: number of seeds, which run one after another.
     """
 
     nodes: int
@@ -99,10 +99,10 @@ def plan_run(
     load: Callable[[RunConfig], Graph] = load_graph,
     on_copy: Callable[[int], None] = lambda _: None,
 ) -> Plan:
-    """Learn ever larger copies of the configured graph, each in a process of its own.
+    """Learn larger and larger copies of the configured graph, each in a separate process.
 
-    seconds: copies are doubled until so many seconds are spent or half the graph is learned; there
-    are at least two. load: where the graph comes from. on_copy: called with the nodes of each.
+    seconds: copies are doubled until this time is spent or half the graph is learned; there are at
+    least two. load: loads the graph. on_copy: called with the number of nodes of each copy.
     """
     check_number("seconds", seconds, least=0)
     check(resolved(config))
@@ -120,7 +120,7 @@ def plan_run(
 
 
 def shrunk(graph: Graph, share: float, *, generator: torch.Generator) -> Graph:
-    """Return a graph like another with a share of its nodes and of its edges.
+    """Return a smaller graph with a share of the nodes and edges of another.
 
     >>> ring = torch.stack([torch.arange(100), (torch.arange(100) + 1) % 100])
     >>> graph = Graph.from_edges(ring, features=torch.ones(100, 3), undirected=True,
@@ -133,11 +133,11 @@ def shrunk(graph: Graph, share: float, *, generator: torch.Generator) -> Graph:
         group = group * len(graph.types.names) + graph.types.numbers.long()
     group = group.unique(return_inverse=True)[1]
     nodes, first, count = _members(group, share, generator)
-    # Node v is stood for by its own copy, or by one of its group, which one by its number.
+    # Node v is replaced by its own copy, or by one of its group, chosen by its number.
     copy = first[group] + torch.arange(graph.num_nodes) % count[group]
     copy[nodes] = torch.arange(len(nodes))
     rows, entries = row_entries(graph.indptr, nodes)
-    if graph.undirected:  # each edge is there twice, and is made to be so again
+    if graph.undirected:  # each edge is stored twice, and is doubled again below
         rows, entries = rows[::2], entries[::2]
     small = Graph.from_edges(
         torch.stack([copy[graph.indices[entries].long()], rows]),
@@ -155,7 +155,7 @@ def shrunk(graph: Graph, share: float, *, generator: torch.Generator) -> Graph:
 def _members(
     group: Tensor, share: float, generator: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the nodes to keep, those of a group together, and where each group begins and ends."""
+    """Return the nodes to keep, ordered by group, and where each group begins and ends."""
     sizes = group.bincount()
     count = torch.maximum((share * sizes).round().long(), sizes.clamp(max=CLASS_NODES))
     order = torch.randperm(len(group), generator=generator)
@@ -178,7 +178,7 @@ def _related(relations: Relations | None, nodes: Tensor, copy: Tensor) -> Relati
 
 
 def cost_of(config: RunConfig, graph: Graph, *, share: float = 1.0) -> Cost:
-    """Learn one seed on a graph in a fresh process, whose memory nobody else has touched."""
+    """Learn one seed on a graph in a new process, so that its memory can be measured."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         try:
             with _uninterrupted():
@@ -191,14 +191,14 @@ def cost_of(config: RunConfig, graph: Graph, *, share: float = 1.0) -> Cost:
         except BrokenProcessPool:
             raise ResourceError(
                 f"learning {graph.num_nodes:,} nodes was killed by the system, most likely for "
-                "want of memory"
+                "lack of memory"
             ) from None
 
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Let processes that are started here know nothing of Ctrl-C: whoever waits for them does."""
-    if current_thread() is not main_thread():  # only the main thread is interrupted
+    """Start processes that ignore Ctrl-C: the process that waits for them handles it."""
+    if current_thread() is not main_thread():  # only the main thread can be interrupted
         yield
         return
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -209,7 +209,7 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _cost(config: RunConfig, graph: Graph, share: float) -> Cost:
-    logging.disable(logging.WARNING)  # whatever there is to say of the graph, the run will say
+    logging.disable(logging.WARNING)  # the run itself will log warnings about the graph
     processor, clock = time.process_time(), time.perf_counter()
     one = config.model_copy(update={"seeds": config.seeds[:1]})
     complete(open_run(one, load=lambda _: graph))

@@ -1,4 +1,4 @@
-"""How far a run is, and how long it will still take; for the command line and for Python alike.
+"""Progress of a run and its time left, for the command line and Python.
 
 Importing this module loads neither torch nor rich.
 """
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 Row = NewType("Row", int)
 
-PAUSE = 0.1  # seconds between two drawings: a notebook keeps every message that it is sent
+PAUSE = 0.1  # seconds between two updates: a notebook stores every message
 
 
 class RunProgress:
-    """A bar over all tasks and seeds of some runs, on stderr.
+    """Progress bar over all tasks and seeds of some runs, on stderr.
 
-    On a terminal and in a notebook the bar moves with every epoch; in a log a line is written after
-    each task that all runs have learned, but no more than one in ten seconds, so that long runs
-    show life and short ones stay quiet. The very first accuracy is said at once.
+    On a terminal and in a notebook the bar moves with every epoch. In a log a line is written after
+    each task that all runs have learned, but at most every ten seconds, so short runs stay quiet.
+    The first accuracy is written at once.
 
     Args:
-        label: what is learned.
-        epochs: how many a task has, by the name of the run; one run may go without a name.
-        tasks: how many each run has, or how many steps where tasks arrive in batches.
-        seeds: how many each run has.
-        called: what is counted: a ``task``, or a ``batch`` of one.
+        label: name of the work.
+        epochs: epochs per task, by the name of the run; a single run may have no name.
+        tasks: tasks of each run, or steps if tasks arrive in batches.
+        seeds: seeds of each run.
+        called: the unit, ``task`` or ``batch``.
     """
 
     def __init__(
@@ -60,9 +60,9 @@ class RunProgress:
         self._total = tasks * seeds * len(epochs)
         self._done = 0
         self._before: dict[str, tuple[int, int]] = {}  # the last test of each run: seed, task
-        self._found: dict[str, str] = {}  # what each run came to, of those that have learned ...
+        self._found: dict[str, str] = {}  # accuracies of the runs that have learned ...
         self._task = (-1, -1)  # ... this task of this seed
-        self._silent = True  # nothing has been said yet
+        self._silent = True  # nothing has been written yet
         self._started = self._said = time.monotonic()
         self._bar: Any = (
             NotebookBar()
@@ -92,8 +92,8 @@ class RunProgress:
         self._bar.advance(self._row, 1 / self._epochs[name])
 
     def on_task(self, name: str, seed: int, report: TaskReport) -> None:
-        """Say what a task of a run came to."""
-        # The main measure stands first.
+        """Show the accuracy after a task of a run."""
+        # The main measure comes first.
         firsts = (next(iter(report.rows[way].values())) for way in ("local", "global"))
         local, union = (100 * _mean(row) for row in firsts)
         if self._task != (seed, report.index):
@@ -125,7 +125,7 @@ class RunProgress:
 
 
 def watched() -> bool:
-    """Whether anybody sees a bar that moves: on a terminal or in a notebook."""
+    """Return whether output is shown live: on a terminal or in a notebook."""
     return sys.stderr.isatty() or in_notebook()
 
 
@@ -134,19 +134,19 @@ def _mean(values: list[float]) -> float:
 
 
 def in_notebook() -> bool:
-    """Whether this is Jupyter, Colab or the like, rather than a terminal or a script."""
+    """Return whether this runs in Jupyter, Colab or similar, not in a terminal or script."""
     if "IPython" not in sys.modules:
         return False
     shell = sys.modules["IPython"].get_ipython()
     return any(each.__name__ == "ZMQInteractiveShell" for each in type(shell).__mro__)
 
 
-class Line:
-    """A line of text, and how far it is where it is not done: HTML and plain text.
+class ProgressLine:
+    """A line of text with a progress bar until it is done, as HTML and plain text.
 
-    >>> Line("tem on wordnet", 0.25, "about 9 s left")
+    >>> ProgressLine("tem on wordnet", 0.25, "about 9 s left")
     tem on wordnet   25 %, about 9 s left
-    >>> Line("a < b", None, "12 s")._repr_html_()
+    >>> ProgressLine("a < b", None, "12 s")._repr_html_()
     '<div>a &lt; b &ensp;12 s</div>'
     """
 
@@ -166,9 +166,9 @@ class Line:
 
 
 class NotebookBar:
-    """As much of ``rich.progress.Progress`` as ``RunProgress`` asks for, with a single row.
+    """The subset of ``rich.progress.Progress`` that ``RunProgress`` uses, with a single row.
 
-    rich draws in notebooks with ipywidgets alone, and leaves nothing behind in a saved one.
+    In notebooks rich needs ipywidgets, and its output is not saved.
     """
 
     def __init__(self) -> None:
@@ -177,7 +177,7 @@ class NotebookBar:
         self._display: Any = None
 
     def add_task(self, description: str, total: float) -> Row:
-        """Say what the line says, and how much there is to do."""
+        """Set the text and the total."""
         self._text, self._total = description, total
         return Row(0)
 
@@ -189,17 +189,17 @@ class NotebookBar:
         self._display = display(self._line(), display_id=True)
 
     def advance(self, row: Row, advance: float) -> None:
-        """Move on by some of the total."""
+        """Advance the bar."""
         self._done += advance
         self._draw()
 
     def update(self, row: Row, *, description: str, completed: float) -> None:
-        """Say something else, and how much is done."""
+        """Change the text and how much is done."""
         self._text, self._done = description, completed
         self._draw()
 
     def stop(self) -> None:
-        """Leave the line as it is to stay: without a bar where everything is done."""
+        """Show the final line, without a bar if everything is done."""
         self._display.update(self._line(over=True))
 
     def _draw(self) -> None:
@@ -207,11 +207,11 @@ class NotebookBar:
             self._drawn = time.monotonic()
             self._display.update(self._line())
 
-    def _line(self, *, over: bool = False) -> Line:
+    def _line(self, *, over: bool = False) -> ProgressLine:
         share, passed = self._done / self._total, time.monotonic() - self._begun
         if over and share > 1 - 1e-6:
-            return Line(self._text, None, f"{passed:.1f} s")
+            return ProgressLine(self._text, None, f"{passed:.1f} s")
         if over:
-            return Line(self._text, share, f"stopped after {passed:.1f} s")
-        left = f"about {passed * (1 - share) / share:.0f} s left" if share > 0 else "beginning"
-        return Line(self._text, share, left)
+            return ProgressLine(self._text, share, f"stopped after {passed:.1f} s")
+        left = f"about {passed * (1 - share) / share:.0f} s left" if share > 0 else "starting"
+        return ProgressLine(self._text, share, left)

@@ -1,4 +1,4 @@
-"""Learn a task, test on all so far, and again: the continual learning protocol."""
+"""The continual learning loop: learn a task, test on all tasks so far, repeat."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from evergraph.streams import GraphStream
 from evergraph.streams.stream import TESTINGS, Testing
 from evergraph.training import Learner
 
-TESTS = 20  # of a run whose tasks arrive in batches, unless it is said how often to test
+TESTS = 20  # default number of tests if tasks arrive in batches
 
 
 @dataclass(frozen=True)
 class TaskReport:
-    """What came of one task, or of the steps from one test to the next.
+    """Report of one task, or of the steps between two tests.
 
     Attributes:
-        index: which task, or which step was the last.
-        rows: accuracy on every task so far, by way of testing and of averaging.
+        index: the task, or the last step.
+        rows: accuracy on every task so far, by kind of testing and averaging.
         seconds: spent on ``embed``, ``train`` and ``evaluate``.
-        measures: what was measured beside accuracy, by way of testing and name.
+        measures: other measures than accuracy, by kind of testing and name.
     """
 
     index: int
     rows: AccuracyRows
     seconds: dict[str, float]
-    measures: Measures = field(default_factory=dict)  # unknown to the first version
+    measures: Measures = field(default_factory=dict)  # not in results of the first version
 
 
 def learn_stream(
@@ -45,10 +45,11 @@ def learn_stream(
 ) -> Iterator[TaskReport]:
     """Yield a report after each test, from task or step ``first`` on.
 
-    part: the nodes tested on, ``test`` or ``validation``. preview: whether to test on what comes
-    next as well, see ``evaluate``; it changes no other number. test_every: a test comes after so
-    many tasks or steps, and after the last one. threads: of torch, on which the last digits depend
-    then; unless given, nothing depends on how many there are, see ``fixed_sums``.
+    part: the nodes to test on, ``test`` or ``validation``. preview: whether to test on the next
+    task as well, see ``evaluate``; this changes no other number. test_every: the number of tasks or
+    steps between tests; there is also a test after the last one. threads: torch's threads, on which
+    the last digits then depend; if not given, results do not depend on the number of threads, see
+    ``fixed_sums``.
     """
     learner.undirected_ = stream.undirected
     for start_at, index in _between_tests(first, len(stream), test_every):
@@ -73,7 +74,7 @@ def learn_stream(
 
 
 def steps_apart(steps: int, tasks: int, test_every: int | None) -> int:
-    """Return after how many steps a test comes: as given, else each task or about 20 in a run.
+    """Return the number of steps between tests; by default a task, or 1/20 of a run in batches.
 
     >>> steps_apart(7, 7, None), steps_apart(1100, 7, None), steps_apart(1100, 7, 5)
     (1, 55, 5)
@@ -84,7 +85,7 @@ def steps_apart(steps: int, tasks: int, test_every: int | None) -> int:
 
 
 def _between_tests(first: int, steps: int, apart: int) -> Iterator[tuple[int, int]]:
-    """Yield the first and the last step before each test, from step ``first`` on."""
+    """Yield the first and last step before each test, from step ``first`` on."""
     while first < steps:
         last = min((first // apart + 1) * apart, steps) - 1
         yield first, last

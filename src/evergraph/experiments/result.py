@@ -1,4 +1,4 @@
-"""What a run found out, and what that says of its data, versions and machine."""
+"""Result of a run, with facts about its data, versions and machine."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ NEEDED, OPTIONAL = ("evergraph", "torch", "numpy", "scipy"), ("torch-geometric",
 
 
 def facts_of(graph: Graph, stream: GraphStream, device: str) -> dict[str, Any]:
-    """Return all of it, by the names that a result has for it."""
+    """Return the facts of data, versions and machine, by their names in a result."""
     return {
         "dataset": describe(graph, stream),
         "versions": versions(),
@@ -77,7 +77,7 @@ def describe(graph: Graph, stream: GraphStream) -> dict[str, Any]:
 
 
 def machine(device: str) -> dict[str, Any]:
-    """Return what a run with this device runs on, as far as the system tells."""
+    """Return the hardware that a run on this device uses, as far as it is known."""
     facts: dict[str, Any] = {
         "cpus": len(os.sched_getaffinity(0))
         if hasattr(os, "sched_getaffinity")
@@ -94,7 +94,7 @@ def machine(device: str) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that a result depends on, of what is installed."""
+    """Return the versions of installed packages that a result depends on."""
     found = {name: installed_version(name) for name in (*NEEDED, *OPTIONAL)}
     told = {name: found[name] or "unknown" for name in NEEDED}
     told |= {name: version for name in OPTIONAL if (version := found[name])}
@@ -112,22 +112,20 @@ KEPT = (
 
 @dataclass(frozen=True)
 class SeedResult:
-    """One repeat: the rows of its accuracy matrices and what it cost.
+    """One repeat: the rows of its accuracy matrices, and its costs.
 
     Attributes:
         seed: the repeat's seed.
-        rows: one entry per test, of which one comes after each task unless it is said otherwise,
-            see ``AccuracyRows``.
+        rows: one entry per test, by default after each task, see ``AccuracyRows``.
         seconds: by phase.
         coverage_ratio: of the memory at the end, None without one.
-        floats, bytes: what is kept between tasks at the end.
+        floats, bytes: size of what is kept between tasks, at the end.
         samples, gradients, importance, models, edges, statistics: its parts, see ``MemoryUsage``.
-        peak_rss_bytes: the largest resident size of the process that learned it; 0 where the
-            system does not tell.
-        recomputed: embeddings of old nodes that were computed anew, of how many; None without
+        peak_rss_bytes: the largest resident size of the process that learned it; 0 if unknown.
+        recomputed: embeddings of old nodes that were recomputed, and their total; None without
             refresh.
-        measures: what was measured beside accuracy, one entry per test, see ``Measures``.
-        tested: the task or step before each test; every one where it does not say.
+        measures: measures other than accuracy, one entry per test, see ``Measures``.
+        tested: the task or step before each test; if empty, every one.
     """
 
     seed: int
@@ -136,7 +134,7 @@ class SeedResult:
     coverage_ratio: float | None
     floats: int
     bytes: int
-    # Results of the first version know nothing of what follows.
+    # Results of the first version do not have the following fields.
     samples: int = 0
     gradients: int = 0
     importance: int = 0
@@ -150,22 +148,22 @@ class SeedResult:
 
     @property
     def tested_after(self) -> list[int]:
-        """How many tasks, or steps where tasks arrive in batches, were learned before each test."""
+        """Number of tasks, or steps if tasks arrive in batches, learned before each test."""
         return [index + 1 for index in self.tested or range(len(self.rows))]
 
     def measure(self, testing: str, name: str) -> float | None:
-        """Return the mean of a measure over the tests where it has a meaning, None if nowhere."""
+        """Return the mean of a measure over the tests where it is defined, None if nowhere."""
         found = [measured.get(testing, {}).get(name) for measured in self.measures]
         values = [value for value in found if value is not None]
         return float(np.mean(values)) if values else None
 
     @property
     def averages(self) -> list[str]:
-        """What the rows were measured by, the main measure first."""
+        """Measures of the rows, the main one first."""
         return [*next(iter(self.rows[0].values()))]
 
     def matrix(self, testing: str, average: str) -> AccuracyMatrix:
-        """Return the accuracy matrix of one way of testing and averaging.  [tests, tasks]"""
+        """Return the accuracy matrix for one kind of testing and averaging.  [tests, tasks]"""
         return matrix_of([row[testing][average] for row in self.rows])
 
 
@@ -175,16 +173,14 @@ class RunResult(Shown):
 
     Attributes:
         config: the whole resolved configuration.
-        seeds: one result a repeat.
-        total_seconds: of everything, loading included where one process did it all.
-        peak_rss_bytes: the largest resident size of a process that took part; None where the
-            system does not tell.
-        dataset: facts of the graph that was learned.
-        versions: of evergraph, torch and the rest.
-        machine: what it ran on.
-        cumulative: whether the method is given all earlier tasks again: what it keeps then
-            is all data.
-        learner: the trained learner of the last seed, where it was kept: see ``run``.
+        seeds: one result per repeat.
+        total_seconds: of the whole run, including loading if one process did all of it.
+        peak_rss_bytes: the largest resident size of any process of the run; None if unknown.
+        dataset: facts of the graph.
+        versions: of evergraph, torch and other packages.
+        machine: facts of the hardware.
+        cumulative: whether the method sees all earlier tasks again, and so keeps all data.
+        learner: the trained learner of the last seed, if it was kept: see ``run``.
     """
 
     config: RunConfig
@@ -199,15 +195,15 @@ class RunResult(Shown):
 
     @property
     def yardstick(self) -> Yardstick:
-        """What answers were measured by: accuracy, or what targets have in its place."""
+        """Measure of predictions: accuracy, or its counterpart for other targets."""
         kind: Kind = self.dataset.get("targets", {}).get("kind", "class")
         return YARDSTICKS[kind]
 
     @property
     def headline(self) -> dict[str, str]:
-        """Which ``testing`` and ``averaging`` its protocol reports; local and the main one without.
+        """The ``testing`` and ``averaging`` of its protocol; without one, local and the main one.
 
-        What answers are measured by in place of accuracy has no protocol, and averages its own way.
+        Targets other than classes have no protocol, and their own averaging.
         """
         main = {"testing": "local", "averaging": self.yardstick.main}
         if self.config.protocol is None:
@@ -254,8 +250,8 @@ class RunResult(Shown):
     def average_accuracy(self, testing: str | None = None, average: str | None = None) -> float:
         """Return AA after the last task, the mean over seeds.  0..1
 
-        testing: ``local`` or ``global``. average: ``balanced`` or ``plain``; of several labels
-        ``micro_f1`` or ``macro_f1``; of numbers ``r2``. Unless given, those of the ``headline``.
+        testing: ``local`` or ``global``. average: ``balanced`` or ``plain``; for several labels
+        ``micro_f1`` or ``macro_f1``; for numbers ``r2``. By default, those of the ``headline``.
         """
         matrices = self._told(testing, average)
         return float(np.mean([average_accuracy(matrix) for matrix in matrices]))
@@ -282,14 +278,13 @@ class RunResult(Shown):
         return float(np.mean([anytime_accuracy(s.matrix(testing, average)) for s in self.seeds]))
 
     def to_frame(self) -> DataFrame:
-        """Return every accuracy as a tidy pandas ``DataFrame``, one observation a row.
+        """Return every accuracy as a tidy pandas ``DataFrame``, one observation per row.
 
         Columns: ``dataset``, ``method``, ``setting``; ``seed``; ``testing`` (local or global) and
-        ``average`` (balanced or plain, or what targets have), the way of measuring; ``after`` how
-        many tasks, or steps where tasks arrive in batches, were learned by then, from 1 on;
-        ``task`` which was tested on, from 0 on;
-        ``accuracy``, 0..1, or what is measured in its place.
-        AA of every seed is ``accuracy`` of the largest ``after``, averaged over ``task``:
+        ``average`` (balanced or plain, or those of other targets); ``after``, the number of tasks,
+        or steps if tasks arrive in batches, learned so far, from 1; ``task``, the task that was
+        tested, from 0; ``accuracy``, 0..1, or its counterpart for other targets.
+        AA of every seed is ``accuracy`` at the largest ``after``, averaged over ``task``:
 
             frame[frame.after == frame.after.max()].groupby(["testing", "average", "seed"])
         """
@@ -315,8 +310,8 @@ class RunResult(Shown):
     def plot(self, *, average: str | None = None, axes: Any = None) -> Any:
         """Draw the learning curve: AA after each task, local and global; return matplotlib's axes.
 
-        average: as in ``average_accuracy``. axes: to draw into, so that several results lie in one
-        figure; new ones unless given.
+        average: as in ``average_accuracy``. axes: to draw into, for several results in one figure;
+        new ones by default.
         """
         average = average or self.yardstick.main
         check_choice("average", average, self.yardstick.rows)
@@ -360,7 +355,7 @@ class RunResult(Shown):
         }
 
     def _refresh(self) -> dict[str, int] | None:
-        """Return what refreshing cost, over all seeds."""
+        """Return the cost of refreshing, over all seeds."""
         costs = [s.recomputed for s in self.seeds if s.recomputed is not None]
         if not costs:
             return None

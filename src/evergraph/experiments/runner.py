@@ -1,4 +1,4 @@
-"""Run an experiment: load, learn every seed's stream, keep results as they come."""
+"""Run an experiment: load data, learn every seed's stream, and store results on the way."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evergraph.core.component import warn_renamed
 from evergraph.core.device import denormals_flushed, peak_rss_bytes
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.file_lock import FileLock
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Observer:
-    """What to call while a run goes on; each does nothing unless given."""
+    """Callbacks of a run; each does nothing by default."""
 
     on_epoch: Callable[[int, int], None] = lambda task, epoch: None
     on_task: Callable[[int, TaskReport], None] = lambda seed, report: None
@@ -49,7 +50,7 @@ class Observer:
 
 
 class ReadyLearner:
-    """A learner that is built, by which its configuration was checked, and waits for its seed."""
+    """Learner of the first seed, built early to check its configuration."""
 
     def __init__(self, config: RunConfig, seed: int, resources: Resources) -> None:
         self.config, self.seed = config, seed
@@ -59,32 +60,32 @@ class ReadyLearner:
         )
 
     def take(self, seed: int, on_epoch: Callable[[int, int], None]) -> Learner | None:
-        """Return it, once, if it was built for this seed.  on_epoch: who is told of epochs"""
+        """Return it, once, if it was built for this seed.  on_epoch: called after each epoch"""
         if seed != self.seed:
             return None
         taken, self._learner, self._on_epoch = self._learner, None, on_epoch
         return taken
 
     def _tell(self, task: int, epoch: int) -> None:
-        if self._on_epoch is not None:  # who looks was not known when it was built
+        if self._on_epoch is not None:  # the callback was not known when it was built
             self._on_epoch(task, epoch)
 
 
 @dataclass(frozen=True, eq=False)
 class OpenedRun:
-    """An experiment whose data is loaded, whose parts are known to fit, whose folder is claimed.
+    """Experiment with its data loaded, its components checked and its folder claimed.
 
     Attributes:
-        config: with every parameter spelled out.
+        config: with every parameter filled in.
         graph: the whole graph.
-        stream: the first seed's.
-        store: where results go, None for nowhere.
+        stream: the first seed's stream.
+        store: the results folder, None if nothing is written.
         started: when it was opened, on the performance counter.
-        resources: what it may take.
-        locks: what keeps other processes from learning the same.
-        facts: what the result will say of the data, the versions and the machine: whatever there
-            is to go wrong with them goes wrong before anything is learned.
-        ready: the learner of the first seed that is to be learned here.
+        resources: memory and engine that it may use.
+        locks: keep other processes from learning the same seeds.
+        facts: of the data, versions and machine, for the result; collected early so that errors
+            are raised before training.
+        ready: the learner of the first seed to be learned here.
     """
 
     config: RunConfig
@@ -98,7 +99,7 @@ class OpenedRun:
     ready: ReadyLearner | None = None
 
     def close(self) -> None:
-        """Let others have the folder."""
+        """Release the folder."""
         for lock in self.locks:
             lock.close()
 
@@ -112,30 +113,32 @@ def run(
     resources: Resources | None = None,
     observer: Observer | None = None,
     progress: bool | None = None,
-    keep: bool | str | int = True,
+    memory: str | int | Mapping[str, Any] | None = None,
+    keep_learner: bool = True,
     **settings: Any,
 ) -> RunResult:
     """Run an experiment and return its result.
 
     Args:
-        source: what to learn: a graph in memory, or what holds one (of PyG, NetworkX, SciPy or a
-            pair of tables); the name of a dataset or the path of one; or a whole configuration,
-            which ``settings`` may change. The default configuration unless given.
-        method: by name; ``auto`` unless given, or what the configuration says.
-        out: the results folder; nothing is written without one.
-        resume: whether to go on with what ``out`` holds; the result is bit for bit the one an
-            uninterrupted run gives.
-        resources: how much memory may be taken, and who does the work; no number depends on it.
-        observer: called as the run goes on.
-        progress: whether to show how far it is; unless given, where somebody looks: on a terminal
-            or in a notebook, unless there is an observer.
-        keep: whether the result holds the last seed's trained learner, as ``result.learner``. A
-            run that was finished already when it was resumed has none. A size such as ``"50MB"`` is
-            for method ``auto``, as ``--keep`` is: what it may keep; the result holds the learner.
+        source: what to learn: a graph (also of PyG, NetworkX or SciPy, or a pair of tables); the
+            name or path of a dataset; or a whole configuration, which ``settings`` may change. The
+            default configuration if not given.
+        method: a method's name; by default the configuration's, which is ``auto`` unless set.
+        out: the results folder; if not given, nothing is written.
+        resume: whether to continue from the results in ``out``; the result is bit for bit that of
+            an uninterrupted run.
+        resources: memory limit and engine; results do not depend on them.
+        observer: callbacks during the run.
+        progress: whether to show a progress bar; by default on a terminal or in a notebook, if
+            there is no observer.
+        memory: bytes that method ``auto`` may keep, such as ``"50MB"``; they set its views and
+            width. Methods that keep nodes take a ``budget`` of nodes per class instead.
+        keep_learner: whether the result holds the last seed's trained learner, as
+            ``result.learner``. Resuming a run that had already finished gives none.
         settings: of ``RunConfig`` or one of its sections, such as ``setting="task-il"``,
-            ``seeds=3``, ``epochs=10``, ``budget=50``, ``protocol="cglb"`` or
-            ``topology__alpha=0.2``; a part by name,
-            as a table with its ``name``, or as an object: ``sampler=UniformSampler()``.
+            ``epochs=10``, ``budget=50``, ``protocol="cglb"`` or ``topology__alpha=0.2``;
+            ``seed=5``, ``seeds=(0, 1, 2)`` or ``repeats=3``; a component by name, as a table with
+            its ``name``, or as an object: ``sampler=UniformSampler()``.
 
     >>> from evergraph.datasets import load
     >>> graph = load("synthetic", nodes=120, classes=4, features=8, noise=0.2)
@@ -143,13 +146,14 @@ def run(
     >>> result.dataset["nodes"], result.config.dataset.name, len(result.seeds[0].rows)
     (120, 'in memory', 2)
     """
-    if not isinstance(keep, bool):
-        if not isinstance(keep, (str, int)):
-            raise ConfigurationError(
-                "keep must be True or False, whether the result holds the learner, or a size such "
-                f"as '50MB', what method auto may keep, not {keep!r}"
-            )
-        keep, settings = True, settings | {"method__keep": keep}
+    if "keep" in settings:  # the former name of both memory and keep_learner
+        kept = settings.pop("keep")
+        warn_renamed("run(keep=...)", "keep_learner" if isinstance(kept, bool) else "memory")
+        keep_learner, memory = (kept, memory) if isinstance(kept, bool) else (keep_learner, kept)
+    if isinstance(memory, (str, int)):
+        settings["method__memory"] = memory
+    elif memory is not None:  # a table or an object that configures the nodes to keep
+        settings["memory"] = memory
     graph = handed_over(source)
     config = config_of(source, graph, method, settings)
     out = None if out is None else Path(out)
@@ -158,14 +162,14 @@ def run(
     if progress is None:
         progress = observer is None and watched()
     if not progress:
-        return complete(opened, observer=observer, keep=keep)
+        return complete(opened, observer=observer, keep_learner=keep_learner)
     bar, [moving] = progress_of([opened])
     with bar:
-        return complete(opened, observer=_both(moving, observer), keep=keep)
+        return complete(opened, observer=_both(moving, observer), keep_learner=keep_learner)
 
 
 def progress_of(runs: Sequence[OpenedRun]) -> tuple[RunProgress, list[Observer]]:
-    """Return a bar over some runs that learn the same data, and what moves it, a run each."""
+    """Return a progress bar for runs on the same data, and an observer for each run."""
     configs = [opened.config for opened in runs]
     names = [config.method.name for config in configs]
     dataset = configs[0].dataset.name
@@ -206,11 +210,11 @@ def open_run(
     cut: Callable[[RunConfig, Graph, Resources], GraphStream] | None = None,
     ready: ReadyLearner | None = None,
 ) -> OpenedRun:
-    """Load the data and claim the folder; whatever is wrong is said before anything is written.
+    """Load the data and claim the folder; raise errors before anything is written.
 
-    load, cut: where the graph and the first seed's stream come from, if not from the configuration.
-    seeds: those that are going to be learned here; all unless given. No other process can learn
-    them until the run is closed. ready: the learner of the first of them, if it is built already.
+    load, cut: sources of the graph and the first seed's stream, if not the configuration.
+    seeds: those to learn here; all by default. No other process can learn them until the run is
+    closed. ready: the learner of the first of them, if it is already built.
     """
     started = time.perf_counter()
     asked, config = config, resolved(config)
@@ -245,9 +249,9 @@ def open_together(
     resume: bool = False,
     resources: Resources | None = None,
 ) -> list[OpenedRun]:
-    """Open runs that differ in how they learn, not in what: they share the graph and its stream.
+    """Open runs of different methods on the same data, sharing the graph and its stream.
 
-    Everything is checked before any folder is claimed.
+    All of them are checked before any folder is claimed.
     """
     resources = replace(Resources() if resources is None else resources, shelf=Shelf())
     first = resolved(configs[0])
@@ -278,22 +282,22 @@ def open_together(
 
 
 def complete(
-    opened: OpenedRun, *, observer: Observer | None = None, keep: bool = False
+    opened: OpenedRun, *, observer: Observer | None = None, keep_learner: bool = False
 ) -> RunResult:
-    """Learn what is still to be learned of an opened run; keep: see ``run``."""
-    return complete_together([opened], observers=[observer], keep=keep)[0]
+    """Learn the remaining seeds of an opened run; keep_learner: see ``run``."""
+    return complete_together([opened], observers=[observer], keep_learner=keep_learner)[0]
 
 
 def complete_together(
-    runs: Sequence[OpenedRun], *, observers: Sequence[Observer | None], keep: bool = False
+    runs: Sequence[OpenedRun], *, observers: Sequence[Observer | None], keep_learner: bool = False
 ) -> list[RunResult]:
-    """Learn what is still to be learned of runs opened together, a task of each in turn.
+    """Learn the remaining seeds of runs opened together, one task of each run in turn.
 
-    What they all need of a task, above all the embeddings of everything seen so far, is then
-    computed once and kept no longer than for the task. keep: see ``run``.
+    What all runs need for a task, above all the embeddings of everything seen so far, is computed
+    once and kept only for that task. keep_learner: see ``run``.
     """
     kept: list[Learner | None] = [None for _ in runs]
-    if keep:
+    if keep_learner:
         last = runs[0].config.seeds[-1]
         observers = [
             _both(Observer(on_learned=_keeper(kept, place, last)), observer)
@@ -331,7 +335,7 @@ Learning = Generator[TaskReport, None, SeedResult]
 
 
 def _in_turn(learning: Sequence[Learning]) -> list[SeedResult]:
-    """Let each learn a task in turn until all are done."""
+    """Advance each run by one task in turn until all are done."""
     results: dict[int, SeedResult] = {}
     while len(results) < len(learning):
         for place, one in enumerate(learning):
@@ -344,14 +348,14 @@ def _in_turn(learning: Sequence[Learning]) -> list[SeedResult]:
 
 
 def learn_seed(opened: OpenedRun, seed: int, *, observer: Observer | None = None) -> SeedResult:
-    """Learn what is still to be learned of one repeat of an opened run."""
+    """Learn the remaining tasks of one repeat of an opened run."""
     return _in_turn([learn_seed_by_task(opened, seed, observer=observer)])[0]
 
 
 def learn_seed_by_task(
     opened: OpenedRun, seed: int, *, observer: Observer | None = None
 ) -> Learning:
-    """Learn one repeat, from test to test, from wherever its store says it stopped."""
+    """Learn one repeat from test to test, continuing from its stored progress."""
     config, resources = opened.config, opened.resources
     observer = Observer() if observer is None else observer
     store = None if opened.store is None else opened.store.seed(seed)
@@ -406,9 +410,9 @@ def _summarise(learner: Learner, seed: int, reports: list[TaskReport]) -> SeedRe
 
 
 def assemble(opened: OpenedRun, seeds: list[SeedResult], *, opening: float = 0.0) -> RunResult:
-    """Make the result of all repeats and keep it.
+    """Make and store the result of all repeats.
 
-    opening: seconds that were spent once for all of them. Seconds of tasks come from the reports:
+    opening: seconds spent once for all of them. The tasks' seconds come from their reports, because
     some may have been learned in other processes.
     """
     result = RunResult(
@@ -425,10 +429,9 @@ def assemble(opened: OpenedRun, seeds: list[SeedResult], *, opening: float = 0.0
 
 
 def assemble_if_whole(opened: OpenedRun) -> RunResult | None:
-    """Make the result if every repeat is done, whichever processes did them.
+    """Make the result if every repeat is done, in this or other processes.
 
-    Of repeats that end at the same time more than one may find that all are done: they write the
-    same bytes.
+    If repeats end at the same time, several processes may do this; they write the same bytes.
     """
     assert opened.store is not None
     seeds = [opened.store.seed(seed).progress()[1] for seed in opened.config.seeds]

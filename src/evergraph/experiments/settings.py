@@ -1,4 +1,4 @@
-"""A configuration from keyword arguments, and a graph from whatever holds one."""
+"""Arguments of ``run`` as a configuration and a graph."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from evergraph.core.errors import ConfigurationError, UnknownNameError
 from evergraph.datasets.doors import as_graph
 from evergraph.experiments.config import RunConfig, Section
 from evergraph.experiments.protocols import layered
+from evergraph.experiments.seeds import SEEDING, with_seeds
 from evergraph.graphs import Graph
 
 IN_MEMORY = "in memory"
-"""What the dataset of a graph is called that was handed over."""
+"""Dataset name of a graph that was passed as an object."""
 
 
 @cache
 def homes() -> dict[str, str]:
-    """Return the section that each field of one belongs to; ``hops`` is the topology's."""
+    """Return the section of each field; ``hops`` belongs to the topology."""
     return {"hops": "topology"} | {
         key: name
         for name, field in RunConfig.model_fields.items()
@@ -30,19 +31,21 @@ def homes() -> dict[str, str]:
 
 
 def configured(base: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
-    """Return a configuration with settings laid over it.
+    """Return a configuration updated with settings.
 
     A setting is a field of ``RunConfig``, a field of one of its sections (``setting``, ``epochs``,
-    ``budget``, ...) or ``hops``; ``outer__inner`` reaches anything, named as by
-    ``get_params(deep=True)``. A part may be given by name, as a table with its ``name``, or as an
-    object. ``seeds=3`` means 0, 1 and 2. What ``protocol`` says is laid under all other settings.
+    ``budget``, ...) or ``hops``; ``outer__inner`` reaches any parameter, named as by
+    ``get_params(deep=True)``. A component may be given by name, as a table with its ``name``, or as
+    an object. ``repeats=3`` means seeds 0, 1 and 2, and ``seed=5`` means only seed 5. All other
+    settings override those of ``protocol``.
 
-    >>> config = configured(RunConfig(), {"setting": "task-il", "seeds": 2, "topology__hops": 3})
+    >>> config = configured(RunConfig(), {"setting": "task-il", "repeats": 2, "topology__hops": 3})
     >>> config.stream.setting, config.seeds, config.topology.parameters
     ('task-il', (0, 1), {'hops': 3})
     """
     if not settings:
         return base
+    settings = with_seeds(settings, stacklevel=5)  # a warning points to the caller of ``run``
     layers = []
     for key in sorted(settings, key=lambda key: key.count("__")):  # a name before its parameters
         layers.append(_nested(key, settings[key]))
@@ -57,9 +60,7 @@ def _nested(key: str, value: Any) -> dict[str, Any]:
     if len(path) == 1 and key in homes():
         path = [homes()[key], key]
     if path[0] not in RunConfig.model_fields:
-        raise UnknownNameError("setting", key, [*RunConfig.model_fields, *homes()])
-    if key == "seeds" and isinstance(value, int):
-        value = [*range(value)]
+        raise UnknownNameError("setting", key, [*RunConfig.model_fields, *SEEDING, *homes()])
     laid: Any = _plain(value)
     for name in reversed(path):
         laid = {name: laid}
@@ -68,7 +69,7 @@ def _nested(key: str, value: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a part as a table with its name; its inner parts have places of their own."""
+    """Return a component as a table with its name, without inner components."""
     if isinstance(value, type) and issubclass(value, Part):
         return value.name  # type: ignore[attr-defined]
     if isinstance(value, Part):
@@ -79,14 +80,14 @@ def _plain(value: Any) -> Any:
 
 
 def handed_over(source: object) -> Graph | None:
-    """Return the graph that an object is or holds; None for the name or path of one."""
+    """Return the graph of an object; None if it is a name or path."""
     if source is None or isinstance(source, (str, Path, RunConfig)):
         return None
     return as_graph(source).to("cpu")
 
 
 def described(graph: Graph) -> dict[str, Any]:
-    """Return what a configuration says of a graph in memory: enough to tell it from most others."""
+    """Return the configuration's description of a graph in memory, to recognise it on resume."""
     return {
         "name": IN_MEMORY,
         "nodes": graph.num_nodes,
@@ -102,18 +103,18 @@ def config_of(
     method: str | Mapping[str, Any] | None,
     settings: dict[str, Any],
 ) -> RunConfig:
-    """Return the configuration that the arguments of ``run`` stand for."""
+    """Return the configuration for the arguments of ``run``."""
     settings = settings if method is None else settings | {"method": method}
     if source is None or isinstance(source, RunConfig):
         return configured(source or RunConfig(), settings)
     if "dataset" in settings:
-        raise ConfigurationError(f"dataset was given twice: as {settings['dataset']!r} as well")
+        raise ConfigurationError(f"dataset must be given once, not also as {settings['dataset']!r}")
     dataset = str(source) if graph is None else described(graph)
     return configured(RunConfig(), {"method": "auto", "dataset": dataset} | settings)
 
 
 def given(graph: Graph) -> Callable[[RunConfig], Graph]:
-    """Return what stands in for loading where a graph was handed over."""
+    """Return a loader for a graph that was passed as an object."""
 
     def load(config: RunConfig) -> Graph:
         known = graph.with_directions() if config.directions else graph

@@ -1,18 +1,18 @@
-"""The results folder: written whole or not at all, so that any run can go on where it stopped.
+"""The results folder, with atomic writes, so that a stopped run can be resumed.
 
 DIR/config.toml                  the resolved configuration
 DIR/result.json                  once every seed is done
 DIR/seed-0/progress.json         rows and seconds of the tests so far
 DIR/seed-0/state-0007.safetensors  the learner after the last test, by the task or step before it
 DIR/seed-0/accuracy.npz          the accuracy matrices, once the seed is done
-DIR/seed-0/lock                  locked while the seed is being learned, else of no meaning
+DIR/seed-0/lock                  locked while the seed is being learned
 DIR/lock                         locked while the folder is being claimed
 
-A benchmark adds, where it has something to say:
+A benchmark may add:
 
-DIR/failure.json                 why the run failed the last time
+DIR/failure.json                 why the last attempt failed
 DIR/search.json                  how its hyper-parameters were chosen
-DIR/search/NAME/...              a run a combination, in this same layout
+DIR/search/NAME/...              one run per combination, in the same layout
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from evergraph.core.errors import LockedError, ResultsError
 from evergraph.core.file_lock import LOCK_FILE, FileLock
 from evergraph.core.written_aside import results_written, written_aside
 from evergraph.evaluation.yardstick import measured
-from evergraph.experiments.config import RunConfig, flat, merged, read_toml
+from evergraph.experiments.config import RunConfig, comparable, merged, read_toml
 from evergraph.experiments.protocol import TaskReport
 from evergraph.experiments.result import RunResult, SeedResult
 from evergraph.streams.stream import TESTINGS
 
 CONFIG, RESULT, PROGRESS, ARRAYS = "config.toml", "result.json", "progress.json", "accuracy.npz"
 FAILURE, SEARCH, CHOICE = "failure.json", "search", "search.json"
-RESUMABLE = "what was finished is kept, --resume goes on after it"
+RESUMABLE = "finished work is kept, --resume continues after it"
 
 
 class ResultStore:
     """One results folder.
 
-    ``open`` refuses a folder that holds anything else than an unfinished or finished run of the
-    same configuration, before anything is written.
+    Before anything is written, ``open`` rejects a folder with anything other than a finished or
+    unfinished run of the same configuration.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -57,31 +57,32 @@ class ResultStore:
         known = self.folder / CONFIG
         if not known.exists():
             self._check_free()
-            # Of several at once only one may write it: a second would overwrite the first one's.
+            # Only one process may write it: a second would overwrite the first one's.
             with locked(self.folder, "it is being claimed", wait=True):
                 if not known.exists():
                     write_whole(known, config.to_toml().encode())
                     resume = True
         if not resume:
             raise ResultsError(
-                f"{self.folder} holds results already: use --resume to go on with them, "
+                f"{self.folder} already holds results: use --resume to continue them, "
                 "or another --out"
             )
         self._check_same(config, read_toml(known))
 
     def _check_free(self) -> None:
-        """Raise if the folder holds anything but what a benchmark puts there before a run."""
+        """Raise if the folder holds anything except a benchmark's own files."""
         names = [path.name for path in self.folder.iterdir()] if self.folder.is_dir() else []
         foreign = self.folder.is_file() or any(map(_foreign, names))
-        # Looked for last: another process may have claimed the folder and begun meanwhile.
+        # Checked last: another process may have claimed the folder and started meanwhile.
         if foreign and not (self.folder / CONFIG).exists():
-            raise ResultsError(f"{self.folder} is not an empty folder nor one of our results")
+            raise ResultsError(f"{self.folder} is neither empty nor a results folder of evergraph")
 
     def _check_same(self, config: RunConfig, stored: dict[str, Any]) -> None:
-        # What an earlier version did not know, it did as the defaults say.
-        ours, theirs = flat(config.to_dict()), flat(merged(RunConfig().to_dict(), stored))
+        # A setting that an earlier version did not have is at its default.
+        ours = comparable(config.to_dict())
+        theirs = comparable(merged(RunConfig().to_dict(), stored))
         for key in sorted(ours.keys() | theirs.keys()):
-            # Where a run was learned, and where its plugins lay, is not what was learned.
+            # The device and the folders of plug-ins do not change what was learned.
             if key not in ("device", "plugins") and not _alike(key, ours.get(key), theirs.get(key)):
                 raise ResultsError(
                     f"{self.folder} holds another configuration: {key} is {theirs.get(key)!r} "
@@ -100,7 +101,7 @@ class ResultStore:
         return measured(content)
 
     def keep_result(self, result: RunResult) -> None:
-        """Write the result, which marks the run as finished; one that is there already stays."""
+        """Write the result, which marks the run as finished; an existing one is kept."""
         if self.finished() is not None:
             return
         text = json.dumps(result.to_dict(), indent=1, allow_nan=False)
@@ -114,13 +115,13 @@ class ResultStore:
 def _alike(key: str, ours: Any, theirs: Any) -> bool:
     """Return whether two values of a setting mean the same.
 
-    2 was the default of ``min_class_size``, and no run with a class of two nodes came to an end.
-    Rows were float32 before they could be anything else, models went on from task to task, and
-    ``joint`` had no choice to make again.
+    2 was the default of ``min_class_size``, and no run with a class of two nodes could finish.
+    Before there was a choice, rows were float32, models continued from task to task, and ``joint``
+    had no such setting.
     """
     if key == "stream.min_class_size" and {ours, theirs} == {2, 3}:
         return True
-    if key in ("topology.rows", "backbone.rows") and theirs is None:
+    if key in ("topology.dtype", "backbone.dtype") and theirs is None:
         return bool(ours == "float32")
     if key == "method.restart" and theirs is None:
         return not ours
@@ -141,7 +142,7 @@ class SeedStore:
         return locked(self.folder, f"seed {self.seed} is being learned")
 
     def progress(self) -> tuple[list[TaskReport], SeedResult | None]:
-        """Return the reports of the finished tasks, and the result if all are."""
+        """Return the reports of the finished tasks, and the result if all are finished."""
         path = self.folder / PROGRESS
         if not path.exists():
             return [], None
@@ -150,12 +151,12 @@ class SeedStore:
             reports = [TaskReport(**report) for report in stored["reports"]]
             return reports, SeedResult(**stored["result"]) if stored["result"] else None
         except (KeyError, TypeError) as error:
-            raise ResultsError(f"{path} is not progress of evergraph: {error}") from None
+            raise ResultsError(f"{path} is not a progress file of evergraph: {error}") from None
 
     def keep_task(self, reports: list[TaskReport], state: dict[str, Tensor], *, tasks: int) -> None:
         """Write the learner after a test, then the progress that refers to it.
 
-        tasks: how many the stream has, or how many steps where tasks arrive in batches.
+        tasks: number of tasks of the stream, or of steps if tasks arrive in batches.
         """
         current = self._state_path(reports[-1].index)
         contiguous = {name: value.contiguous() for name, value in state.items()}
@@ -178,7 +179,7 @@ class SeedStore:
         try:
             return tensors_from_bytes(path.read_bytes())
         except (OSError, SafetensorError) as error:
-            raise ResultsError(f"{path} cannot be read to go on from: {error}") from None
+            raise ResultsError(f"{path} cannot be read to resume: {error}") from None
 
     def _write_progress(
         self, reports: list[TaskReport], result: SeedResult | None, tasks: int
@@ -201,14 +202,14 @@ class SeedStore:
 
 
 def _foreign(name: str) -> bool:
-    # Another process may be claiming the folder just now: its file aside is no stranger.
+    # Another process may be claiming the folder: its temporary file is ignored.
     return name not in (FAILURE, SEARCH, CHOICE, LOCK_FILE) and not name.startswith(f".{CONFIG}-")
 
 
 def locked(folder: Path, doing: str, *, wait: bool = False) -> FileLock:
-    """Keep other processes out of a folder, which is made where it is not there.
+    """Lock a folder against other processes, and create it if it does not exist.
 
-    Where nothing can be locked, as on Windows, nobody is kept out.
+    Where files cannot be locked, as on Windows, this does nothing.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as place, locked(Path(place), "seed 0 is being learned"):
@@ -219,7 +220,7 @@ def locked(folder: Path, doing: str, *, wait: bool = False) -> FileLock:
 
     def refusal(holder: str) -> LockedError:
         return LockedError(
-            f"{folder}: {doing} by {holder}: wait for it or end it, then --resume goes on, or "
+            f"{folder}: {doing} by {holder}: wait for it or stop it, then use --resume, or "
             "choose another --out"
         )
 
@@ -229,7 +230,7 @@ def locked(folder: Path, doing: str, *, wait: bool = False) -> FileLock:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file of the results folder, whole or not at all."""
+    """Write a file of the results folder atomically."""
     with results_written(path, remedy=RESUMABLE), written_aside(path) as file:
         file.write(content)
 
@@ -240,5 +241,5 @@ def _read_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise ResultsError(f"{path} cannot be read: {error}") from None
     if not isinstance(content, dict):
-        raise ResultsError(f"{path} cannot be read: it holds no JSON object")
+        raise ResultsError(f"{path} cannot be read: it is not a JSON object")
     return content

@@ -1,4 +1,4 @@
-"""Compressed sparse rows: building them, reading them, cutting them."""
+"""Compressed sparse rows: build, read and cut them."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from torch import Tensor
 from evergraph.core.mapped import is_mapped, page_out, put, shortened
 from evergraph.core.resources import Resources
 
-MOST_INT32 = 2**31 - 1  # entries; beyond, row pointers are of 64 bits
-ROWS_AT_A_TIME = 1 << 16  # when they go to a file
+MOST_INT32 = 2**31 - 1  # entries; beyond, row pointers have 64 bits
+ROWS_AT_A_TIME = 1 << 16  # rows written to a file at a time
 
 
 def build_csr(rows: Tensor, columns: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
-    """Sort pairs into CSR, each pair once.  [edges], [edges] -> [nodes + 1], int32 [edges]"""
+    """Sort pairs into CSR, without duplicates.  [edges], [edges] -> [nodes + 1], int32 [edges]"""
     return _pointed(torch.unique(rows * nodes + columns), nodes)
 
 
 def build_weighted_csr(
     rows: Tensor, columns: Tensor, weights: Tensor, nodes: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Sort weighted pairs into CSR: of a pair given twice the last counts, one of weight 0 is none.
+    """Sort weighted pairs into CSR; the last of duplicates counts, and weight 0 means no edge.
 
     rows, columns: int64 [edges]; weights: float32 [edges]
     -> [nodes + 1], int32 [entries], float32 [entries]
@@ -64,7 +64,7 @@ def adjacency_of(
     distinct = sources != ends
     sources, ends = sources[distinct], ends[distinct]
     weights = None if weights is None else weights[distinct]
-    if undirected and weights is not None:  # each edge beside its reverse, as the last counts
+    if undirected and weights is not None:  # each edge next to its reverse, since the last counts
         sources, ends = (
             torch.stack(pair, 1).flatten() for pair in ((sources, ends), (ends, sources))
         )
@@ -80,12 +80,12 @@ def _pointed(keys: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
 
 
 def row_pointers(rows: Tensor, nodes: int) -> Tensor:
-    """Return where each row begins, given the row of every entry.  [edges] -> [nodes + 1]"""
+    """Return the start of each row, given the row of every entry.  [edges] -> [nodes + 1]"""
     return pointers_of(torch.bincount(rows, minlength=nodes))
 
 
 def pointers_of(lengths: Tensor) -> Tensor:
-    """Return where each row begins, given how many entries it holds.  int64 [n] -> [n + 1]
+    """Return the start of each row, given its number of entries.  int64 [n] -> [n + 1]
 
     >>> pointers_of(torch.tensor([2, 0, 1]))
     tensor([0, 2, 2, 3], dtype=torch.int32)
@@ -98,7 +98,7 @@ def pointers_of(lengths: Tensor) -> Tensor:
 
 
 def pointer_type(entries: int) -> torch.dtype:
-    """Return the smallest type that counts so many entries.
+    """Return the smallest integer type that counts this many entries.
 
     >>> pointer_type(1_000), pointer_type(3_000_000_000)
     (torch.int32, torch.int64)
@@ -107,7 +107,7 @@ def pointer_type(entries: int) -> torch.dtype:
 
 
 def row_entries(indptr: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Return, for every entry of some rows of a CSR matrix, which of the rows and where it lies.
+    """Return, for every entry of some rows of a CSR matrix, its row among them and its position.
 
     indptr: [n + 1]; rows: [m]; -> int64 [entries], int64 [entries]
     """
@@ -149,7 +149,7 @@ def repeat(values: Tensor, counts: Tensor) -> Tensor:
 def take_rows(matrix: Tensor, rows: Tensor, *, resources: Resources | None = None) -> Tensor:
     """Return the given rows of a dense or CSR matrix.  [n, d], [m] -> [m, d]
 
-    resources: dense rows that do not fit in memory are put in a file.
+    resources: dense rows that do not fit in memory are written to a file.
     """
     if matrix.layout == torch.strided:
         return _dense_rows(matrix, rows, resources)
@@ -163,7 +163,7 @@ def take_rows(matrix: Tensor, rows: Tensor, *, resources: Resources | None = Non
 
 
 def stacked(first: Tensor, second: Tensor, *, resources: Resources) -> Tensor:
-    """Return two dense matrices one below the other, in a file if the first lies in one."""
+    """Return two dense matrices stacked, in a file if the first is in one."""
     if not is_mapped(first):
         return torch.cat([first, second])
     both = resources.array((len(first) + len(second), first.shape[1]), first.dtype)
@@ -187,24 +187,24 @@ def _dense_rows(matrix: Tensor, rows: Tensor, resources: Resources | None) -> Te
 
 @contextmanager
 def quietly_sparse() -> Iterator[None]:
-    """Keep torch from telling our users that its CSR tensors are in beta."""
+    """Suppress torch's warning that CSR tensors are in beta."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         yield
 
 
 def as_csr(matrix: Tensor) -> Tensor:
-    """Return a matrix as float32 ``torch.sparse_csr`` with indices as short as they can be."""
+    """Return a matrix as float32 ``torch.sparse_csr`` with the shortest possible indices."""
     with quietly_sparse():
         csr = matrix if matrix.layout == torch.sparse_csr else matrix.to_sparse_csr()
     return csr_tensor(csr.crow_indices(), csr.col_indices(), csr.values().float(), tuple(csr.shape))
 
 
 def csr_tensor(indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Assemble a ``torch.sparse_csr`` matrix from parts already known to be sound.
+    """Assemble a ``torch.sparse_csr`` matrix from valid parts, without checks.
 
-    Pointers and columns get one type, as torch's products want it: int32 wherever that counts all
-    entries and columns, whatever they come in.
+    Pointers and columns get one type, as torch's products require: int32 if that counts all
+    entries and columns, whatever their own type.
     """
     both = pointer_type(max(len(indices), shape[1]))
     indptr, indices = indptr.to(both), indices.to(both)
@@ -213,13 +213,13 @@ def csr_tensor(indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[int
 
 
 def as_scipy(matrix: Tensor) -> scipy.sparse.csr_matrix:
-    """Return a CSR tensor as one of SciPy, on the same memory."""
+    """Return a CSR tensor as a SciPy matrix that shares its memory."""
     parts = (matrix.values(), matrix.col_indices(), matrix.crow_indices())
     return scipy.sparse.csr_matrix(tuple(part.numpy() for part in parts), shape=matrix.shape)
 
 
 def densify(features: Tensor) -> Tensor:
-    """Return the features as a dense matrix (themselves if they are)."""
+    """Return the features as a dense matrix (themselves if they are dense)."""
     if features.layout == torch.strided:
         return features
     if features.device.type != "cpu":
@@ -227,12 +227,12 @@ def densify(features: Tensor) -> Tensor:
     return torch.from_numpy(as_scipy(features).toarray())  # four times as fast as ``to_dense``
 
 
-# What a row costs besides its entries, in entries: keeps blocks of empty rows small as well.
+# Cost of a row besides its entries, in entries: limits blocks of empty rows as well.
 ROW_COST = 16
 
 
 def cut(costs: npt.NDArray[np.float64], limit: float) -> Iterator[slice]:
-    """Cut a sequence into slices whose summed cost stays below ``limit`` (one item at least).
+    """Cut a sequence into slices whose summed cost stays below ``limit`` (at least one item each).
 
     >>> list(cut(np.array([3.0, 1.0, 9.0, 2.0]), 4))
     [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
@@ -255,8 +255,8 @@ def cut_rows(indptr: Tensor, rows: Tensor, limit: int) -> Iterator[slice]:
     return cut(lengths.cpu().double().numpy() + ROW_COST, limit)
 
 
-# Adjacency entries looked at at a time: some 100 MB on a CPU. A GPU has room, and waits for
-# every block that is cut.
+# Adjacency entries processed at a time: some 100 MB on a CPU. A GPU has more memory, and every
+# block means a wait.
 BLOCK_ENTRIES = {"cpu": 1 << 22, "cuda": 1 << 28}
 
 
@@ -270,10 +270,10 @@ def induced_adjacency(
     groups: Tensor | None = None,
     resources: Resources | None = None,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return the adjacency among ``nodes``, numbered in the order given, and its weights.
+    """Return the adjacency among ``nodes``, numbered in the given order, and its weights.
 
-    weights: of the entries, if they have any.  float32 [edges]; keep: entries to keep, where not
-    all.  bool [edges]; groups: only entries that join nodes of one group are kept.  [all nodes]
+    weights: weights of the entries, if any.  float32 [edges]; keep: entries to keep, if not
+    all.  bool [edges]; groups: only entries within a group are kept.  [all nodes]
     -> [nodes + 1], int32 [entries], float32 [entries]
     """
     position = torch.full((len(indptr) - 1,), -1, dtype=torch.int32, device=indptr.device)
@@ -320,7 +320,7 @@ def _room(size: int, kind: torch.dtype, device: torch.device, resources: Resourc
 
 
 def _let_go(indices: Tensor, entries: Tensor) -> None:
-    """Let pages that are done with leave memory."""
+    """Release mapped pages that are no longer needed."""
     if is_mapped(indices) and len(entries):
         low, high = int(entries.min()), int(entries.max())
         page_out(indices[low : high + 1])

@@ -1,4 +1,4 @@
-"""Several graphs side by side in one."""
+"""Several graphs as one disjoint graph."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from evergraph.graphs.validation import check_count
 
 
 def disjoint_union(graphs: Sequence[Graph]) -> Graph:
-    """Return one graph that holds all of them, unconnected, nodes numbered one graph after another.
+    """Return one graph that holds all of them, unconnected, with nodes numbered in sequence.
 
-    Features are sparse if the first graph's are; times are kept if every graph has them. Where one
-    has weights, the edges of those without weigh 1. Relations of one name are one; types are kept
-    if every graph has them.
+    Features are sparse if the first graph's are; times are kept if every graph has them. If one
+    has weights, edges of the others have weight 1. Relations of the same name are merged; types are
+    kept if every graph has them.
 
     >>> pair = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.eye(2),
     ...                         labels=torch.tensor([0, 1]))
@@ -63,7 +63,7 @@ def _joined_weights(graphs: Sequence[Graph]) -> Tensor | None:
 
 def _stacked(features: Sequence[Tensor]) -> Tensor:
     """Stack rows; the result is sparse if the first part is."""
-    assert len({part.shape[1] for part in features}) == 1, "features of one width"
+    assert len({part.shape[1] for part in features}) == 1, "features must have the same width"
     if features[0].layout == torch.strided:
         return torch.cat([densify(part) for part in features])
     parts = [as_csr(part) for part in features]

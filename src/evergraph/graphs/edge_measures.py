@@ -1,4 +1,4 @@
-"""What edges tell: how alike their ends are, and how they curve."""
+"""Measures of edges: homophily and curvature."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from evergraph.graphs.graph import Graph
 from evergraph.graphs.propagation import pattern
 from evergraph.graphs.rows import RowSweep
 
-_ROWS = 1 << 20  # cut into blocks at a time
+_ROWS = 1 << 20  # rows cut into blocks at a time
 
 
 def homophily(graph: Graph) -> float:
     """Return the share of edges whose two ends have the same class.
 
-    The paper's h(G) = 1/|E| · Σ_(j,k)∈E 1(y_j = y_k). Edges with an unlabelled end do not count,
-    all others count the same, whatever they weigh; a graph without edges has homophily 0.
+    The paper's h(G) = 1/|E| · Σ_(j,k)∈E 1(y_j = y_k). Edges with an unlabelled end are ignored,
+    all others have equal weight; a graph without edges has homophily 0.
 
     >>> path = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), features=torch.eye(3),
     ...                         labels=torch.tensor([0, 0, 1]))
@@ -29,7 +29,7 @@ def homophily(graph: Graph) -> float:
     0.5
     """
     alike = total = 0
-    # In memory, in half the bytes: entries ask for labels in no order, which no file likes.
+    # In memory as int32: labels are read in random order, which is slow from a file.
     labels = graph.labels.int()
     indices = graph.indices.as_subclass(torch.Tensor)
     for start in range(0, graph.num_nodes, _ROWS):
@@ -38,7 +38,7 @@ def homophily(graph: Graph) -> float:
         for rows in cut(lengths.cpu().double().numpy(), BLOCK_ENTRIES[graph.device.type]):
             entries = slice(int(starts[rows.start]), int(starts[rows.stop]))
             mine = repeat(labels[start : start + _ROWS][rows], lengths[rows])
-            known = (mine >= 0).nonzero().flatten()  # few, in a graph of which few have a class
+            known = (mine >= 0).nonzero().flatten()  # few, if few nodes have a class
             theirs = labels[indices[entries][known].long()]
             total += int((theirs >= 0).sum())
             alike += int((theirs == mine[known]).sum())
@@ -51,9 +51,9 @@ Nodes = npt.NDArray[np.int64]
 
 
 def undirected_edges(graph: Graph, entries: Tensor | None = None) -> tuple[Nodes, Nodes, Nodes]:
-    """Return the two ends of every edge that some entries stand for, and each entry's edge.
+    """Return the two ends of every undirected edge of some entries, and each entry's edge.
 
-    entries: optional int64 [m], which entries of ``graph.indices``; all of them unless given.
+    entries: optional int64 [m], positions in ``graph.indices``; all by default.
     -> int64 [edges], int64 [edges], int64 [m]; the first end has the lower number.
 
     >>> import torch
@@ -70,19 +70,19 @@ def undirected_edges(graph: Graph, entries: Tensor | None = None) -> tuple[Nodes
     return keys // max(graph.num_nodes, 1), keys % max(graph.num_nodes, 1), edge
 
 
-# Neighbours laid side by side at a time; about 60 MB while a block is worked on.
+# Neighbours concatenated at a time; about 60 MB per block.
 BLOCK_NEIGHBOURS = 1 << 22
 
 
 def forman_curvature(graph: Graph) -> Tensor:
     """Return the augmented Forman curvature of every adjacency entry.  float32 [edges]
 
-    F(u,v) = 4 - deg(u) - deg(v) + 3 · (triangles through the edge), Samal et al. 2018, for edges
-    and triangles that all weigh 1. The graph counts as undirected: where it is not, degrees and
-    triangles are those of ``graph.to_undirected()``, and an entry has the value of its edge there.
+    F(u,v) = 4 - deg(u) - deg(v) + 3 · (triangles through the edge), Samal et al. 2018, with all
+    edges and triangles of weight 1. The graph is treated as undirected: degrees and triangles are
+    those of ``graph.to_undirected()``, and an entry has the value of its edge there.
 
-    Edges inside a community come out high, bridges between hubs low. Below, a triangle 0, 1, 2
-    with 3 hanging on 2:
+    Curvature is high inside a community and low on bridges between hubs. Below, a triangle 0, 1, 2
+    with node 3 attached to 2:
 
     >>> graph = Graph.from_edges(torch.tensor([[0, 0, 1, 2], [1, 2, 2, 3]]), features=torch.eye(4),
     ...                          labels=torch.zeros(4, dtype=torch.long), undirected=True)
@@ -101,7 +101,7 @@ def forman_curvature(graph: Graph) -> Tensor:
 def _shared_neighbours(
     adjacency: scipy.sparse.csr_matrix, first: Nodes, second: Nodes
 ) -> npt.NDArray[np.int64]:
-    """Return how many entries each pair of rows has in common.  [pairs], [pairs] -> [pairs]"""
+    """Return the number of entries that each pair of rows shares.  [pairs], [pairs] -> [pairs]"""
     sizes = np.diff(adjacency.indptr).astype(np.int64)
     total = np.cumsum(sizes[first] + sizes[second])
     cuts = np.searchsorted(total, np.arange(BLOCK_NEIGHBOURS, total[-1:].sum(), BLOCK_NEIGHBOURS))

@@ -1,4 +1,4 @@
-"""The graph record that everything else reads."""
+"""The graph record used throughout the library."""
 
 from __future__ import annotations
 
@@ -42,29 +42,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Graph(Shown):
-    """Nodes with features and labels, and the neighbours each node gathers from.
+    """A graph in CSR form: nodes with features and labels, and their neighbours.
 
     The adjacency is CSR with int32 indices: row ``v`` lists the nodes whose features flow into
     ``v``, so an edge of PyG's ``edge_index`` (source, target) is stored in row ``target``.
 
     Attributes:
-        indptr: where each row begins; of 64 bits from 2^31 entries on.  [nodes + 1]
-        indices: int32 [edges], the neighbours, ascending within a row, none twice.
+        indptr: start of each row; 64 bits from 2^31 entries on.  [nodes + 1]
+        indices: int32 [edges], the neighbours, ascending within a row, without duplicates.
         features: float32 [nodes, dims], dense or ``torch.sparse_csr``.
-        labels: int64 [nodes], ``UNLABELLED`` (-1) where the class is not known.
+        labels: int64 [nodes], ``UNLABELLED`` (-1) if the class is not known.
         time: optional int64 [nodes], when each node appeared.
-        undirected: whether every edge is known to run both ways.
-        folder: the graph folder that it was opened from, if it was.
-        bare: the same graph without labels, where this one was made of it by ``showing`` some.
-        weights: optional float32 [edges], how much each entry of the adjacency counts, above 0;
-            where there are none, every entry counts 1.
-        relations: optional, the edges once more, each with what it stands for.
-        types: optional, what kind of thing each node is.
-        targets: several labels a node, or numbers, in place of one class; ``labels`` are then all
+        undirected: whether every edge is known to go both ways.
+        folder: the graph folder from which it was opened, if any.
+        bare: the same graph without labels, if this one was made from it by ``showing`` some.
+        weights: optional float32 [edges], the weight of each adjacency entry, above 0; without
+            weights every entry has weight 1.
+        relations: optional, all edges again, each with its relation.
+        types: optional, the type of each node.
+        targets: several labels or numbers per node instead of one class; ``labels`` are then all
             ``UNLABELLED``.
-        class_names: what the labels stand for, by number, where they were texts; else empty.
-        columns: how the columns of its table were read, a ``Scheme``, by which ``load`` and a
-            learner read later tables alike; None where features came as an array.
+        class_names: names of the labels, by number, if they were strings; else empty.
+        columns: the ``Scheme`` by which the columns of its table were read, used by ``load`` and a
+            learner to read later tables in the same way; None if features came as an array.
 
     >>> graph = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), features=torch.eye(3),
     ...                          labels=torch.tensor([0, 0, 1]), undirected=True)
@@ -136,9 +136,9 @@ class Graph(Shown):
         return self._repr_facts() | self.more_facts(self.class_names or None)
 
     def more_facts(self, classes: Sequence[str] | None = None) -> dict[str, object]:
-        """Return what a notebook shows beside sizes: classes, times, names of relations and types.
+        """Return further facts for notebooks: classes, times, names of relations and types.
 
-        classes: their names, numbers unless given.
+        classes: their names; numbers by default.
         """
         found: dict[str, object] = {}
         if self.targets is None and self.num_classes:
@@ -146,8 +146,8 @@ class Graph(Shown):
             names = range(len(sizes)) if classes is None else classes
             if (sizes == 0).any():
                 found["classes with nodes"] = int((sizes > 0).sum())
-            pairs = zip(names, sizes.tolist(), strict=False)  # names of classes without a node
-            # A part of a graph keeps the numbers of its classes.
+            pairs = zip(names, sizes.tolist(), strict=False)  # names may include empty classes
+            # A subgraph keeps the numbers of its classes.
             found["nodes by class"] = listed([f"{name}: {size}" for name, size in pairs if size])
             found["nodes without a class"] = int((self.labels == UNLABELLED).sum())
         if self.time is not None and self.num_nodes:
@@ -161,17 +161,17 @@ class Graph(Shown):
 
     @property
     def num_nodes(self) -> int:
-        """How many nodes."""
+        """Number of nodes."""
         return self.indptr.numel() - 1
 
     @property
     def num_edges(self) -> int:
-        """How many directed entries the adjacency holds."""
+        """Number of directed adjacency entries."""
         return self.indices.numel()
 
     @property
     def num_features(self) -> int:
-        """How wide the features are."""
+        """Width of the features."""
         return self.features.shape[1]
 
     @property
@@ -181,17 +181,17 @@ class Graph(Shown):
 
     @property
     def degrees(self) -> Tensor:
-        """How many neighbours each node gathers from.  int64 [nodes]"""
+        """Number of in-neighbours of each node.  int64 [nodes]"""
         return self.indptr.diff().long()
 
     @property
     def entry_bytes(self) -> int:
-        """How many bytes the entries of the adjacency take, weights included."""
+        """Bytes of the adjacency entries, weights included."""
         return self.indices.nbytes + (0 if self.weights is None else self.weights.nbytes)
 
     @property
     def nbytes(self) -> int:
-        """How many bytes adjacency and features take."""
+        """Bytes of adjacency and features."""
         features = self.features
         stored = features.nbytes if features.layout == torch.strided else 8 * features._nnz()
         related = 0 if self.relations is None else self.relations.nbytes
@@ -199,12 +199,12 @@ class Graph(Shown):
 
     @property
     def mapped(self) -> bool:
-        """Whether the adjacency lies in files, so that its pages may leave memory after use."""
+        """Whether the adjacency is in files, so that its pages may leave memory after use."""
         return is_mapped(self.indices)
 
     @property
     def device(self) -> torch.device:
-        """Where the tensors live."""
+        """Device of the tensors."""
         return self.indices.device
 
     def neighbours(self, node: int) -> Tensor:
@@ -223,11 +223,11 @@ class Graph(Shown):
         groups: Tensor | None = None,
         resources: Resources | None = None,
     ) -> Graph:
-        """Return the graph induced by ``nodes``, each given once, renumbered in that order.
+        """Return the graph induced by ``nodes``, without duplicates, renumbered in that order.
 
-        keep: optional bool [edges]; entries where it is False are dropped as well. groups: optional
-        [nodes]; entries between nodes of two groups are dropped. resources: a subgraph too large
-        for memory lies in files.
+        keep: optional bool [edges]; entries with False are dropped as well. groups: optional
+        [nodes]; entries between different groups are dropped. resources: a subgraph too large
+        for memory is kept in files.
         """
         nodes = nodes.to(self.device)
         indptr, indices, weights = induced_adjacency(
@@ -267,9 +267,10 @@ class Graph(Shown):
 
     @property
     def structure(self) -> Graph:
-        """The graph that this one shows labels of, else itself: for what labels do not matter to.
+        """The graph without the labels shown by ``showing``, else itself.
 
-        What is computed of it is found again by every graph that differs in labels alone.
+        Results that do not depend on labels are cached for it, and so shared by graphs that differ
+        in labels alone.
         """
         return self if self.bare is None else self.bare
 
@@ -278,29 +279,29 @@ class Graph(Shown):
         if self.bare is not None:
             return self.bare
         nothing = torch.full_like(self.labels[:1], UNLABELLED)
-        # One value for all where the graph is in files, and may have more nodes than fit.
+        # One shared value if the graph is in files, and may have too many nodes for memory.
         hidden = nothing.expand(self.num_nodes) if self.mapped else nothing.repeat(self.num_nodes)
         return replace(self, labels=hidden, bare=None, targets=None)
 
     def showing(self, labels: Tensor) -> Graph:
-        """Return this graph without labels, with some shown; its ``structure`` is this one.
+        """Return this graph with some labels shown; its ``structure`` is this graph.
 
-        labels: int64 [nodes], ``UNLABELLED`` where hidden
+        labels: int64 [nodes], ``UNLABELLED`` if hidden
         """
         return replace(self, labels=labels.to(self.labels.device), bare=self)
 
     def to(self, device: torch.device | str) -> Graph:
-        """Return the graph on another device (itself if it is there already)."""
+        """Return the graph on another device (itself if it is already there)."""
         if self.device.type == torch.device(device).type:
             return self
         return self._each(lambda array: array.to(device))
 
     def in_memory(self) -> Graph:
-        """Return the graph with its arrays in memory, wherever they are now."""
+        """Return the graph with its arrays in memory."""
         return self._each(in_memory)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Graph:
-        """Return the graph with every array changed: it is then of no folder."""
+        """Return the graph with every array changed; it then belongs to no folder."""
         return replace(
             self,
             indptr=change(self.indptr),
@@ -317,14 +318,14 @@ class Graph(Shown):
         )
 
     def to_undirected(self) -> Graph:
-        """Return the graph in which every edge runs both ways (itself if it is known to be so).
+        """Return the graph in which every edge goes both ways (itself if it is known to be so).
 
-        A direction that is new has the weight of the one that was there.
+        A new direction has the weight of the existing one.
         """
         if self.undirected:
             return self
         rows, columns = self.edge_rows(), self.indices.long()
-        # New directions first: of an edge that is there both ways, each keeps its own weight.
+        # New directions first: an edge that exists both ways keeps the weight of each direction.
         indptr, indices, weights = built_csr(
             torch.cat([columns, rows]),
             torch.cat([rows, columns]),
@@ -350,10 +351,10 @@ class Graph(Shown):
         return replace(self, types=types, bare=None)
 
     def with_directions(self) -> Graph:
-        """Return the graph with the way that edges run kept as a relation, ``edge``.
+        """Return the graph with the direction of its edges kept as a relation, ``edge``.
 
-        It stays when the graph is made undirected. Where every edge runs both ways or relations
-        are known, which have their directions, nothing is added.
+        The relation is kept when the graph is made undirected. Nothing is added if every edge goes
+        both ways or if the graph already has relations, which include directions.
 
         >>> chain = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.eye(2),
         ...                          labels=torch.tensor([0, 0]))
@@ -376,19 +377,18 @@ class Graph(Shown):
         weights: Tensor | None = None,
         targets: Targets | None = None,
     ) -> Graph:
-        """Build a graph from (source, target) pairs; doubles and self-loops are dropped.
+        """Build a graph from (source, target) pairs; duplicates and self-loops are dropped.
 
         edge_index: integer [2, edges]; features: [nodes, dims]; labels: integer [nodes]; time:
-        integer [nodes]; weights: numbers [edges], none negative; without them every edge counts 1;
-        targets: in place of labels, see ``Targets``.
-        Self-loops are the normalisation's business: it adds exactly one where it is asked to. Of an
-        edge given twice the weight given last counts, and an edge of weight 0 is no edge;
-        undirected, (u, v) and (v, u) are one edge.
+        integer [nodes]; weights: non-negative numbers [edges], 1 by default; targets: instead of
+        labels, see ``Targets``.
+        The normalisation adds self-loops if required. The last weight of a duplicate edge counts,
+        and an edge of weight 0 is dropped; if undirected, (u, v) and (v, u) are the same edge.
 
         >>> graph = Graph.from_edges(torch.tensor([[0, 1, 1], [1, 0, 2]]), features=torch.eye(3),
         ...                          labels=torch.tensor([0, 0, 1]), undirected=True,
         ...                          weights=torch.tensor([1.0, 0.5, 2.0]))
-        >>> graph.indices.tolist(), graph.weights.tolist()  # of 0, of 1 and of 2
+        >>> graph.indices.tolist(), graph.weights.tolist()  # of nodes 0, 1 and 2
         ([1, 0, 2, 1], [0.5, 0.5, 2.0, 2.0])
         """
         labels = _labels_beside(labels, targets)
@@ -424,12 +424,12 @@ class Graph(Shown):
         """Build a graph from ``torch_geometric.data.Data`` (``x``, ``edge_index``, ``y``).
 
         ``y`` of shape [nodes, targets], or of floating-point numbers, becomes ``targets``.
-        ``time``, or OGB's ``node_year``, is read where it is there, and so are the weights of
-        edges: ``edge_weight``, else an ``edge_attr`` of one column. Whatever else the object holds
-        (masks, say) is not used, and a warning in the log says so.
+        ``time``, or OGB's ``node_year``, is read if present, and so are edge weights:
+        ``edge_weight``, else an ``edge_attr`` of one column. Other attributes (such as masks) are
+        not used, and a warning is logged.
 
         A ``HeteroData`` becomes a graph with relations and types (see ``read_hetero``); ``target``
-        is the type of nodes to classify, the one that has a ``y`` unless given.
+        is the node type to classify, by default the one with a ``y``.
 
         >>> from torch_geometric.data import HeteroData
         >>> data = HeteroData()
@@ -467,7 +467,7 @@ class Graph(Shown):
 
 
 def _labels_beside(labels: Tensor | None, targets: Targets | None) -> Tensor:
-    """Return the labels of a graph that has these or targets."""
+    """Return the labels, or unlabelled ones for a graph with targets; raise unless it has one."""
     if labels is not None and (targets is None or bool((labels == UNLABELLED).all())):
         return labels
     if targets is None or labels is not None:

@@ -28,24 +28,24 @@ from evergraph.graphs.relations import NodeTypes, Relations
 from evergraph.graphs.targets import Targets
 
 FACTS = "graph.json"
-# A graph with arrays that format 1 did not have is of format 2, so that an older version says that
-# it cannot read it; any other is of format 1 still, for which older versions ask.
+# A graph with arrays that format 1 does not have is of format 2, so that older versions report that
+# they cannot read it; any other still has format 1, which older versions require.
 FORMATS = (1, 2)
 FORMER = ("indptr", "indices", "features", "labels", "time")
 RELATION_ARRAYS = ("relation_indptr", "relation_indices", "relation_kinds", "relation_weights")
 ARRAYS = (*FORMER, "weights", "targets", "types", *RELATION_ARRAYS)
-# Names of what some arrays hold: in graph.json beside them.
+# Names that belong to some arrays, stored in graph.json.
 NAMED = ("targets", "types", "relations")
 _BLOCK = 1 << 24
 
 
 def is_graph_folder(folder: Path) -> bool:
-    """Whether a folder holds a finished graph."""
+    """Return whether a folder holds a finished graph."""
     return (folder / FACTS).is_file()
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
-    """Return what ``graph.json`` says, once it is known to be a format that this version reads."""
+    """Return the contents of ``graph.json``; raise unless this version reads its format."""
     try:
         facts: dict[str, Any] = json.loads((folder / FACTS).read_text("utf-8"))
     except FileNotFoundError:
@@ -64,10 +64,10 @@ def read_facts(folder: Path) -> dict[str, Any]:
 
 
 def open_graph_folder(folder: Path, *, verify: bool = False) -> Graph:
-    """Return a graph whose arrays stay in their files until they are looked at.
+    """Return a graph whose arrays stay in their files until they are read.
 
-    Sizes are checked always, so that a file that was cut short is never taken for whole;
-    ``verify`` reads everything and compares checksums as well.
+    Sizes are always checked, so that truncated files are detected; ``verify`` also reads everything
+    and compares checksums.
     """
     facts = read_facts(folder)
     arrays: dict[str, Any] = {}
@@ -94,14 +94,14 @@ def graph_of_arrays(
     undirected: bool,
     folder: Path | None = None,
 ) -> Graph:
-    """Return a graph of arrays by the names of their files.  facts: names of what some hold"""
+    """Return a graph from arrays by file name.  facts: names that belong to some of them"""
     left = dict(arrays)
     named = _named(facts, left)
     return Graph(**left, **named, undirected=undirected, folder=folder)
 
 
 def _check_pointers(folder: Path, indptr: Tensor, indices: Tensor) -> None:
-    """Raise unless rows end where entries do; pointers too short for their number do not."""
+    """Raise unless the row pointers end at the number of entries, as overflowed ones do not."""
     if int(indptr[-1]) != len(indices):
         raise DataError(
             f"{folder}: row pointers end at {int(indptr[-1]):,}, but there are {len(indices):,} "
@@ -110,7 +110,7 @@ def _check_pointers(folder: Path, indptr: Tensor, indices: Tensor) -> None:
 
 
 def _named(facts: Mapping[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
-    """Return targets, types and relations; their arrays are taken out of the others."""
+    """Return targets, types and relations, and remove their arrays from the others."""
     found: dict[str, Any] = {}
     if "targets" in facts:
         about = facts["targets"]
@@ -124,7 +124,7 @@ def _named(facts: Mapping[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
 
 
 def arrays_of(graph: Graph) -> dict[str, Tensor]:
-    """Return the arrays of a graph by the names that their files have."""
+    """Return the arrays of a graph by file name."""
     found = {name: getattr(graph, name) for name in (*FORMER, "weights")}
     if graph.targets is not None:
         found["targets"] = graph.targets.values
@@ -138,7 +138,7 @@ def arrays_of(graph: Graph) -> dict[str, Tensor]:
 
 
 def names_in(graph: Graph) -> dict[str, Any]:
-    """Return what ``graph.json`` tells of targets, types and relations, where there are any."""
+    """Return the entries of ``graph.json`` for targets, types and relations, if there are any."""
     found: dict[str, Any] = {}
     if graph.targets is not None:
         found["targets"] = {"kind": graph.targets.kind, "names": list(graph.targets.names)}
@@ -159,10 +159,10 @@ def checksum(path: Path) -> str:
 
 
 class GraphFolderWriter:
-    """Writes the arrays of a graph into a folder that becomes a graph only when all are there.
+    """Writes the arrays of a graph into a folder, which is valid only once all are complete.
 
-    Arrays are made one by one with ``create`` and filled in any order; ``finish`` sums them up and
-    writes ``graph.json`` last. Until then the folder is no graph to any reader.
+    ``create`` makes an array, which can be filled in any order; ``finish`` computes checksums and
+    writes ``graph.json`` last. Until then no reader accepts the folder.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as place:
@@ -180,7 +180,7 @@ class GraphFolderWriter:
         self.folder = folder
         with disk_is_enough(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        (folder / FACTS).unlink(missing_ok=True)  # from now on it is no graph
+        (folder / FACTS).unlink(missing_ok=True)  # from now on it is not a valid graph folder
 
     def create(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """Return a new array of zeros, mapped for writing."""
@@ -188,7 +188,7 @@ class GraphFolderWriter:
         return create_array(self.folder / f"{name}.npy", shape, dtype)
 
     def copy(self, name: str, array: Tensor) -> None:
-        """Make an array of the values of another, which may be larger than memory, or sparse."""
+        """Write the values of an array, which may be larger than memory, or sparse."""
         target = self.create(name, tuple(array.shape), array.dtype)
         width = 1 if array.dim() == 1 else array.shape[1]
         step = max(_BLOCK // (4 * max(width, 1)), 1)
@@ -208,10 +208,10 @@ class GraphFolderWriter:
         about: Mapping[str, Any] | None = None,
         named: Mapping[str, Any] | None = None,
     ) -> str:
-        """Declare the graph whole; return one checksum of all of it.
+        """Complete the graph; return one checksum of all its arrays.
 
-        undirected: whether every edge is there both ways. about: kept in ``graph.json`` as it is.
-        named: kind and names of ``targets``, names of ``types`` and of ``relations``, where there
+        undirected: whether every edge exists both ways. about: stored in ``graph.json`` unchanged.
+        named: kind and names of ``targets``, names of ``types`` and of ``relations``, if there
         are arrays of them.
         """
         named = {name: value for name, value in (named or {}).items() if value is not None}
@@ -238,5 +238,5 @@ class GraphFolderWriter:
         return total
 
     def discard(self) -> None:
-        """Remove the folder and all in it."""
+        """Remove the folder with its contents."""
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The matrix that features are multiplied by."""
+"""The normalised adjacency matrix."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from evergraph.graphs.graph import Graph
 
 Normalisation = Literal["symmetric", "row", "none"]
 
-BLOCK_ENTRIES = 1 << 22  # of which the weights are summed at a time
-BLOCK_NODES = 1 << 20  # whose degrees are looked at at a time
+BLOCK_ENTRIES = 1 << 22  # entries whose weights are summed at a time
+BLOCK_NODES = 1 << 20  # nodes whose degrees are processed at a time
 
 
 def normalised(
@@ -24,9 +24,9 @@ def normalised(
 ) -> Tensor:
     """Return the graph's adjacency as a weighted ``torch.sparse_csr`` matrix  [nodes, nodes].
 
-    symmetric: Â = D^-1/2 (A + I) D^-1/2, the paper's; D sums up the weights in a row of A + I, each
-    of which is 1 unless the graph says otherwise, also on a directed graph. row: D^-1 (A + I), a
-    mean. none: A + I. ``self_loops=False`` leaves I out. Nodes without neighbours get weight 0.
+    symmetric: Â = D^-1/2 (A + I) D^-1/2, the paper's; D holds the sums of weights in the rows of
+    A + I, which are 1 without weights, also on a directed graph. row: D^-1 (A + I), a mean.
+    none: A + I. ``self_loops=False`` omits I. Nodes without neighbours get weight 0.
 
     >>> pair = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.eye(2),
     ...                         labels=torch.tensor([0, 0]), undirected=True)
@@ -44,10 +44,10 @@ def normalised(
 
 
 def row_sums(graph: Graph) -> Tensor:
-    """Return the sum of the weights in each row of A, which without weights is how many there are.
+    """Return the sum of the weights in each row of A, or the number of entries without weights.
 
-    Weights are added in float64, which has room for all digits of sums of float32: in what order
-    makes no difference that float32 would show.  -> int32 or float64 [nodes]
+    Weights are added in float64, which holds all digits of sums of float32: the order makes no
+    difference in float32.  -> int32 or float64 [nodes]
 
     >>> path = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), features=torch.eye(3),
     ...                         labels=torch.zeros(3, dtype=torch.long), undirected=True,
@@ -72,7 +72,7 @@ def row_sums(graph: Graph) -> Tensor:
 
 def _add_up(weights: Tensor, starts: Tensor, out: Tensor) -> None:
     """Fill in the sum of each row.  [entries], int64 [rows + 1], float64 [rows]"""
-    filled = starts.diff() > 0  # numpy knows no empty row
+    filled = starts.diff() > 0  # numpy cannot sum empty rows
     if len(weights):
         sums = np.add.reduceat(weights.numpy(), starts[:-1][filled].numpy(), dtype=np.float64)
         out[filled] = torch.from_numpy(sums)
@@ -81,10 +81,10 @@ def _add_up(weights: Tensor, starts: Tensor, out: Tensor) -> None:
 def graph_scalings(
     graph: Graph, *, self_loops: bool, scheme: Normalisation
 ) -> tuple[Tensor, Tensor]:
-    """Return what rows and what columns of a graph's A + sI are multiplied by.
+    """Return the factors of rows and columns of a graph's A + sI.
 
-    Some rows at a time, and into memory of numpy's: at 10^8 nodes every array in between is as
-    large as columns of the features, and torch does not give it back at once everywhere.
+    Rows are processed in blocks, into numpy's memory: at 10^8 nodes every temporary is as large as
+    a feature column, and torch does not return it to the system at once on every platform.
 
     -> 2 x float32 [nodes]
 
@@ -105,9 +105,9 @@ def graph_scalings(
 
 
 def scalings(degrees: Tensor, scheme: Normalisation) -> tuple[Tensor, Tensor]:
-    """Return what rows and what columns are multiplied by.  2 x float32 [nodes]
+    """Return the factors of rows and columns.  2 x float32 [nodes]
 
-    degrees: how many entries each row holds, self-loops among them, or the sum of their weights.
+    degrees: number of entries in each row, self-loops included, or the sum of their weights.
     [nodes]
     """
     if scheme not in ("symmetric", "row", "none"):
@@ -115,9 +115,9 @@ def scalings(degrees: Tensor, scheme: Normalisation) -> tuple[Tensor, Tensor]:
     ones = torch.ones(len(degrees) if scheme != "symmetric" else 0, device=degrees.device)
     if scheme == "none":
         return ones, ones
-    # In place: at 10^8 nodes every array in between is as large as a column of the features.
+    # In place: at 10^8 nodes every temporary is as large as a feature column.
     inverse = degrees.to(torch.float32, copy=True).pow_(-0.5 if scheme == "symmetric" else -1.0)
-    inverse.masked_fill_(degrees <= 0, 0.0)  # nothing flows out of there
+    inverse.masked_fill_(degrees <= 0, 0.0)  # isolated nodes get weight 0
     return inverse, inverse if scheme == "symmetric" else ones
 
 
@@ -133,8 +133,8 @@ def written_out(
     """Return L (A + sI) R as ``torch.sparse_csr``  [rows, columns].
 
     indptr: [rows + 1], from 0; indices: int32 [entries]; left: float32 [rows]; right:
-    float32 [columns]; own: every row's own column, None if s is 0.  int32 [rows]; weights: of the
-    entries of A, if they have any.  float32 [entries]
+    float32 [columns]; own: every row's own column, None if s is 0.  int32 [rows]; weights: weights
+    of A's entries, if any.  float32 [entries]
     """
     if own is not None:
         indptr, indices = with_self_loops(indptr, indices, own)
@@ -147,21 +147,21 @@ def written_out(
 
 
 def with_self_loops(indptr: Tensor, indices: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
-    """Append to each row its own column.  -> [rows + 1], int32 [entries + rows]"""
+    """Append its own column to each row.  -> [rows + 1], int32 [entries + rows]"""
     kind = pointer_type(len(indices) + len(own))
     indptr = indptr.to(kind) + torch.arange(len(own) + 1, dtype=kind, device=indices.device)
     return indptr, with_last(indptr, indices, own)
 
 
 def with_last(indptr: Tensor, values: Tensor, last: Tensor) -> Tensor:
-    """Append one more to the values of each row.  -> [entries + rows]
+    """Append one value to the values of each row.  -> [entries + rows]
 
-    indptr: where rows begin once that is done.  [rows + 1]; values: [entries]; last: [rows]
+    indptr: start of each row in the result.  [rows + 1]; values: [entries]; last: [rows]
 
     >>> with_last(torch.tensor([0, 3, 4]), torch.tensor([1, 2]), torch.tensor([7, 8]))
     tensor([1, 2, 7, 8])
     """
-    places = (indptr[1:] - 1).long()  # the last of every row
+    places = (indptr[1:] - 1).long()  # the last position of every row
     length, device = len(values) + len(last), values.device
     free = torch.ones(length, dtype=torch.bool, device=device).scatter_(0, places, False)
     full = torch.empty(length, dtype=values.dtype, device=device).scatter_(0, places, last)

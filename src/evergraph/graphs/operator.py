@@ -1,4 +1,4 @@
-"""Sparse products that gradients flow through."""
+"""Differentiable sparse products."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from evergraph.graphs.propagation import propagate, sample_product
 
 @dataclass(frozen=True, eq=False)
 class SparseOperator:
-    """A constant sparse matrix and its transpose, both as CSR, to train through.
+    """A constant sparse matrix and its transpose, both as CSR, for training.
 
-    A backward pass multiplies by the transpose. Sorting it out once a graph rather than once a
-    step makes forward and backward together two to three times as fast as torch's own. Gradients
-    of gradients work too.
+    A backward pass multiplies by the transpose. Computing it once per graph instead of once per
+    step makes forward and backward together two to three times as fast as torch's own. Second
+    derivatives are supported.
 
     Attributes:
         matrix: ``torch.sparse_csr`` [m, n].
         transposed: ``torch.sparse_csr`` [n, m].
-        order: which entry of ``matrix`` each entry of ``transposed`` is.  int64 [entries]
-        back: which entry of ``transposed`` each entry of ``matrix`` is.  int64 [entries]
+        order: index in ``matrix`` of each entry of ``transposed``.  int64 [entries]
+        back: index in ``transposed`` of each entry of ``matrix``.  int64 [entries]
 
     >>> swap = SparseOperator.of(torch.tensor([[0., 2.], [1., 0.]]).to_sparse_csr())
     >>> ones = torch.ones(2, 1, requires_grad=True)
@@ -60,7 +60,7 @@ class SparseOperator:
 
     @property
     def shape(self) -> torch.Size:
-        """How many rows and columns."""
+        """Number of rows and columns."""
         return self.matrix.shape
 
     def rows(self) -> Tensor:
@@ -78,8 +78,8 @@ class SparseOperator:
     def weighted(self, values: Tensor, dense: Tensor) -> Tensor:
         """Return the product with other values at the same entries.  [entries], [n, d] -> [m, d]
 
-        Trains the values too: their gradients are inner products taken at the entries alone, so
-        no tensor of entries x d is ever made.
+        Differentiable in the values too: their gradients are inner products at the entries only,
+        without a tensor of entries x d.
         """
         product: Tensor = _WeightedProduct.apply(self, values, dense)  # type: ignore[no-untyped-call]
         return product
@@ -154,7 +154,7 @@ class _Sum(Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, Tensor]:
-        # Sums over rows and columns, as products with ones: many times as fast as scattering.
+        # Sums over rows and columns as products with ones, many times as fast as scattering.
         operator: SparseOperator = ctx.operator
         rows, columns = (gradient.new_ones(length, 1) for length in operator.shape)
         of_rows = operator.weighted(gradient, columns)
@@ -173,7 +173,7 @@ def _rows_of(matrix: Tensor) -> Tensor:
 
 
 def _transpose(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the transpose's row pointers and columns, and which entry of ``matrix`` each is."""
+    """Return the transpose's row pointers and columns, and each entry's index in ``matrix``."""
     if matrix.device.type != "cpu":
         rows = _rows_of(matrix)
         order = matrix.col_indices().argsort(stable=True)

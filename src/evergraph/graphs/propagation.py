@@ -1,4 +1,4 @@
-"""The one place where sparse matrices are multiplied: Â, which is never written out, and others."""
+"""Products with sparse matrices: Â, which is never materialised, and others."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Smoother(ScaledRows):
-    """Â = L (A + sI) R, which features are multiplied by; attributes are those of ``ScaledRows``.
+    """The normalised adjacency Â = L (A + sI) R; see ``ScaledRows`` for its attributes.
 
     >>> path = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), features=torch.eye(3),
     ...                         labels=torch.tensor([0, 0, 0]), undirected=True)
@@ -63,9 +63,9 @@ class Smoother(ScaledRows):
     ) -> Tensor:
         """Return scale · Â features + add_scale · add.  [columns, dims] -> [rows, dims]
 
-        out: where to, neither features nor add; new memory unless given. Rows of float32 are
-        rounded to ``held`` once R has scaled them, and summed and returned in float32; half
-        numbers that are given come back as such.
+        out: the destination, neither features nor add; new memory by default. Rows of float32 are
+        rounded to ``held`` after scaling by R, and summed and returned in float32; features in
+        half precision give results in half precision.
         """
         shape = (len(self.left), features.shape[1])
         _check_shape("features", features, (len(self.right), shape[1]))
@@ -82,7 +82,7 @@ class Smoother(ScaledRows):
         return out
 
     def holding(self, features: Tensor) -> tuple[Self, Tensor]:
-        """Return R features as they are held, and what multiplies them; what is given if as held.
+        """Return R features in the type ``held`` with the smoother for them; as given if no change.
 
         [columns, dims] -> [columns, dims]
         """
@@ -96,7 +96,7 @@ class Smoother(ScaledRows):
         return replace(self, scaled=True)
 
     def _by(self, *matrices: Tensor | None) -> Product:
-        """Return who multiplies these: the smoother's own kernel wherever it can."""
+        """Return the product function for these matrices: the smoother's own kernel if possible."""
         given = [matrix for matrix in matrices if matrix is not None]
         if given[0].device != self.device:
             return streamed_product
@@ -117,10 +117,10 @@ def smoother(
     kernel: Kernel | None = None,
     held: RowType = "float32",
 ) -> Smoother:
-    """Return the graph's normalised adjacency; only degrees, or weights, are looked at.
+    """Return the graph's normalised adjacency, computed from degrees or weights alone.
 
-    scheme: as of ``normalised``. kernel: chosen by the graph's size unless given. held: what rows
-    are held in while they are summed, see ``ScaledRows``.
+    scheme: see ``normalised``. kernel: chosen by the graph's size by default. held: type of the
+    rows while they are summed, see ``ScaledRows``.
 
     >>> pair = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.eye(2),
     ...                         labels=torch.tensor([0, 0]), undirected=True)
@@ -133,7 +133,7 @@ def smoother(
         entries = graph.num_edges + (graph.num_nodes if self_loops else 0)
         kernel = choose_kernel(entries=entries, device=graph.device)
     check_choice("kernel", kernel, KERNELS)
-    check_choice("rows", held, ROW_TYPES)
+    check_choice("dtype", held, ROW_TYPES)
     if kernel == "numba" and not numba_works():
         raise ConfigurationError("kernel 'numba' needs numba, which is not installed")
     if kernel == "triton" and not triton_works():
@@ -157,12 +157,12 @@ def _check_shape(name: str, matrix: Tensor, shape: tuple[int, int]) -> None:
 
 
 def _with_whole_rows(matrix: Tensor) -> Tensor:
-    """Return a matrix whose columns lie side by side (itself if they do)."""
+    """Return a matrix with contiguous rows (itself if they are)."""
     return matrix if matrix.stride(1) == 1 or matrix.shape[1] == 1 else matrix.contiguous()
 
 
 def _for_numba(features: Tensor, *others: Tensor) -> bool:
-    """Whether the numba kernel can read features and write the others where they lie."""
+    """Return whether the numba kernel can use features and the others in place."""
     from evergraph.graphs.kernels.numba_sum import READS_FLOAT16
 
     read = (torch.float32, torch.bfloat16, *((torch.float16,) if READS_FLOAT16 else ()))
@@ -174,13 +174,13 @@ def _for_numba(features: Tensor, *others: Tensor) -> bool:
 
 
 def _for_triton(matrix: Tensor) -> bool:
-    """Whether the Triton kernel can read and write a matrix where it lies."""
+    """Return whether the Triton kernel can use a matrix in place."""
     summed = matrix.dtype in (torch.float32, torch.float16, torch.bfloat16)
     return summed and matrix.device.type == "cuda" and _with_whole_rows(matrix) is matrix
 
 
 # A sparse-sparse product costs about 50 times as much per stored value as a sparse-dense one per
-# cell (torch CSR, 2 cores, Coauthor-CS), so beyond one value in fifty the dense product wins.
+# cell (torch CSR, 2 cores, Coauthor-CS), so above one value in fifty the dense product is faster.
 SPARSE_PAYS_BELOW = 0.02
 
 
@@ -195,9 +195,9 @@ def propagate(
 ) -> Tensor:
     """Return ``scale · matrix @ features + add_scale · add``  [nodes, dims].
 
-    ``matrix`` is CSR or a ``Smoother``; ``features`` are dense, or CSR, and come back as CSR while
-    so few of their entries are non-zero that the sparse product is the faster one. ``out`` is
-    where a dense result goes, neither features nor add; new memory unless given.
+    ``matrix`` is CSR or a ``Smoother``; ``features`` are dense or CSR. The result is CSR while the
+    features are so sparse that the sparse product is faster. ``out`` is the destination of a dense
+    result, neither features nor add; new memory by default.
 
     >>> swap = torch.tensor([[0., 1.], [1., 0.]]).to_sparse_csr()
     >>> propagate(swap, torch.tensor([[1.], [2.]]), add=torch.tensor([[10.], [10.]]))
@@ -210,10 +210,10 @@ def propagate(
     if isinstance(matrix, Smoother):
         return matrix.product(features, add=add, scale=scale, add_scale=add_scale, out=out)
     if out is None:
-        # Into a buffer of our own: ``matrix @ features`` fills and then copies a second one, which
+        # Into our own buffer: ``matrix @ features`` fills and then copies a second one, which
         # costs as much as the product.
         out = room(matrix.shape[0], like=features)
-    if add is None:  # with beta = 0 what stood in the buffer is never read
+    if add is None:  # with beta = 0 the old contents of the buffer are never read
         return torch.addmm(out, matrix, features, beta=0, alpha=scale, out=out)
     return torch.addmm(add, matrix, features, beta=add_scale, alpha=scale, out=out)
 
@@ -221,7 +221,7 @@ def propagate(
 def sparse_product(left: Tensor, right: Tensor) -> Tensor:
     """Return the product of two CSR matrices, as CSR.
 
-    On a CPU torch has it from MKL alone, which builds for ARM come without: SciPy multiplies there.
+    On a CPU torch implements this with MKL only, which ARM builds lack: SciPy multiplies there.
 
     >>> turn = torch.tensor([[0., 1.], [2., 0.]]).to_sparse_csr()
     >>> sparse_product(turn, turn).to_dense()
@@ -238,9 +238,9 @@ def sparse_product(left: Tensor, right: Tensor) -> Tensor:
 
 
 def ordered_product(indptr: Tensor, indices: Tensor, weights: Tensor, features: Tensor) -> Tensor:
-    """Return a CSR matrix times features, every row's entries added one by one in their order.
+    """Return a CSR matrix times features, with every row's entries added in their order.
 
-    So a row of the result has the same bits whatever other rows the matrix has; on a CPU.
+    The bits of a row of the result thus do not depend on other rows of the matrix; CPU only.
 
     indptr: [rows + 1]; indices: int32 [entries]; weights: float32 [entries]; features:
     float32 [columns, dims]; -> float32 [rows, dims]
@@ -275,7 +275,7 @@ def sample_product(pattern: Tensor, left: Tensor, right: Tensor) -> Tensor:
 
 
 def stays_sparse(features: Tensor) -> bool:
-    """Whether another product is faster with these features left sparse."""
+    """Return whether another product is faster with these features left sparse."""
     if features.layout == torch.strided or features.numel() == 0:
         return False
     return bool(features.values().numel() <= SPARSE_PAYS_BELOW * features.numel())
@@ -284,16 +284,16 @@ def stays_sparse(features: Tensor) -> bool:
 def step_out(
     rows: scipy.sparse.csr_matrix, adjacency: scipy.sparse.csr_matrix
 ) -> scipy.sparse.csr_matrix:
-    """Return which nodes lie at most one step beyond each row's nodes, as a boolean matrix."""
+    """Return the nodes at most one step beyond each row's nodes, as a boolean matrix."""
     return rows @ adjacency
 
 
 def pattern(adjacency: RowSweep, rows: Tensor) -> scipy.sparse.csr_matrix:
-    """Return some rows of an adjacency, each with its own node in it, as a boolean matrix.
+    """Return some rows of an adjacency, with self-loops, as a boolean matrix.
 
     Other rows are empty: columns and rows are numbered as in the graph.
 
-    rows: int64 [m], ascending, none twice; -> [nodes, nodes]
+    rows: int64 [m], ascending, without duplicates; -> [nodes, nodes]
 
     >>> import torch
     >>> path = RowSweep(torch.tensor([0, 1, 3, 4]), torch.tensor([1, 0, 2, 1]).int())
@@ -311,7 +311,7 @@ def pattern(adjacency: RowSweep, rows: Tensor) -> scipy.sparse.csr_matrix:
 
 
 def _boolean(lengths: Tensor, columns: Tensor) -> scipy.sparse.csr_matrix:
-    """Return a square matrix of ones, of which each row has so many."""
+    """Return a square matrix of ones, given the number in each row."""
     kind = pointer_type(max(len(columns), len(lengths)))
     indptr, indices = pointers_of(lengths).to(kind), columns.to(kind)
     parts = (np.ones(len(columns), dtype=bool), indices.cpu().numpy(), indptr.cpu().numpy())

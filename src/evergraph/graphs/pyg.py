@@ -1,4 +1,4 @@
-"""In and out of PyG's ``Data`` and ``HeteroData``, as the arrays that a graph is made of."""
+"""Conversion between PyG's ``Data`` and ``HeteroData`` and the arrays of a graph."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ READ_OF_EDGES = ("edge_index", "edge_weight")
 
 
 def is_hetero(data: object) -> bool:
-    """Whether an object is a ``HeteroData`` or of a class derived from it."""
+    """Return whether an object is a ``HeteroData`` or of a derived class."""
     return any(kind.__name__ == "HeteroData" for kind in type(data).__mro__)
 
 
@@ -66,10 +66,10 @@ def read_hetero(
 ) -> tuple[dict[str, Any], Relations, NodeTypes]:
     """Return a ``HeteroData`` as arguments of ``Graph.from_edges``, with relations and types.
 
-    Nodes are numbered type after type, in the order of ``node_types``. Types whose features have
-    one width share its columns; where widths differ, every type has columns of its own. A type
-    without features has zeros: it is known by what its neighbours send. The nodes of one type are
-    classified, ``target``, the one that has a ``y`` unless given; the others have no labels.
+    Nodes are numbered type by type, in the order of ``node_types``. Types whose features all have
+    the same width share columns; otherwise every type has its own columns. A type without features
+    gets zeros and is represented by its neighbours' features. Nodes of one type, ``target``, are
+    classified, by default the one with a ``y``; the others have no labels.
     """
     types = list(data.node_types)
     sizes = [_size(data, name) for name in types]
@@ -125,7 +125,7 @@ def _put_edges(data: Any, relations: Relations, types: NodeTypes, place: Tensor)
 def _size(data: Any, name: str) -> int:
     count = data[name].num_nodes
     if count is None:
-        raise DataError(f"node type {name!r} does not say how many nodes it has: set num_nodes")
+        raise DataError(f"node type {name!r} has no known number of nodes: set num_nodes")
     return int(count)
 
 
@@ -168,7 +168,7 @@ def _features(data: Any, types: Sequence[str], sizes: Sequence[int]) -> Tensor:
 
 
 def _edges(data: Any, starts: dict[str, int]) -> tuple[Tensor, Tensor, list[str], Tensor | None]:
-    """Return ends, relations, their names, and weights where any edge has one."""
+    """Return ends, relations, their names, and weights if any edge has one."""
     kinds = list(data.edge_types)
     names = _names(kinds)
     ends, numbers, weights = [torch.empty(2, 0).long()], [torch.empty(0).long()], []
@@ -188,7 +188,7 @@ def _edges(data: Any, starts: dict[str, int]) -> tuple[Tensor, Tensor, list[str]
 
 
 def _names(kinds: Sequence[tuple[str, str, str]]) -> list[str]:
-    """Return the name of each relation; with its ends where several have the same."""
+    """Return the name of each relation, with its end types if the name is not unique."""
     often = Counter(relation for _, relation, _ in kinds)
     return [kind[1] if often[kind[1]] == 1 else "__".join(kind) for kind in kinds]
 

@@ -1,4 +1,4 @@
-"""Edges that carry a kind: what joins two nodes, and which way it runs."""
+"""Edges with relations and directions, and node types."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from evergraph.core.errors import DataError
 from evergraph.graphs.csr import row_entries, row_pointers
 from evergraph.graphs.validation import check_edges, check_whole
 
-WAYS = 2  # kinds of a relation: along its edges, and against them
+WAYS = 2  # kinds per relation: along its edges, and against them
 MOST_RELATIONS = 2**14  # kinds are int16
 
 
 @dataclass(frozen=True, eq=False)
 class Relations:
-    """The edges of a graph once more, each with its relation, in both directions.
+    """All edges of a graph with their relations, in both directions.
 
-    An edge (source, target) of relation r stands in the row of its target with kind 2r, and in the
-    row of its source with kind 2r + 1: a node tells those it points to from those that point to
-    it. Two nodes may be joined by several relations; the graph's own adjacency has them once.
+    An edge (source, target) of relation r is stored in the row of its target with kind 2r, and in
+    the row of its source with kind 2r + 1, so that a node's in- and out-neighbours are separate.
+    Two nodes may be joined by several relations; the graph's own adjacency has such an edge once.
 
     Attributes:
-        names: of the relations.
-        indptr: where each row begins.  [nodes + 1]
-        indices: who stands there, by kind, then ascending.  int32 [entries]
-        kinds: of the entries.  int16 [entries]
-        weights: of the entries, None where all are 1.  float32 [entries] | None
+        names: names of the relations.
+        indptr: start of each row.  [nodes + 1]
+        indices: the neighbours, by kind, then ascending.  int32 [entries]
+        kinds: kinds of the entries.  int16 [entries]
+        weights: weights of the entries, None if all are 1.  float32 [entries] | None
 
     >>> cites = Relations.of(torch.tensor([[0], [1]]), torch.tensor([0]), ("cites",), nodes=2)
     >>> cites.indices, cites.kinds
@@ -52,10 +52,10 @@ class Relations:
         nodes: int,
         weights: Tensor | None = None,
     ) -> Relations:
-        """Return the record of some edges; doubles count once, the last weight counts.
+        """Return the record of some edges; of duplicates, the last weight counts.
 
-        edge_index: sources and targets, integer [2, edges]; relations: numbers of names, integer
-        [edges]; weights: not negative, float [edges]; an edge of weight 0 is none
+        edge_index: sources and targets, integer [2, edges]; relations: indices into names, integer
+        [edges]; weights: not negative, float [edges]; an edge of weight 0 is dropped
         """
         check_edges(edge_index, nodes)
         _check_relations(relations, names, edge_index.shape[1])
@@ -93,13 +93,13 @@ class Relations:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes the entries take."""
+        """Bytes of the entries."""
         arrays = (self.indptr, self.indices, self.kinds, self.weights)
         return sum(array.nbytes for array in arrays if array is not None)
 
     @property
     def num_kinds(self) -> int:
-        """How many kinds an entry may have: two a relation."""
+        """Number of kinds: two per relation."""
         return WAYS * len(self.names)
 
     def kind_names(self) -> list[str]:
@@ -117,12 +117,12 @@ class Relations:
 
     @property
     def num_nodes(self) -> int:
-        """How many nodes the graph has."""
+        """Number of nodes of the graph."""
         return len(self.indptr) - 1
 
     @property
     def device(self) -> torch.device:
-        """Where the entries lie."""
+        """Device of the entries."""
         return self.indices.device
 
     def edges(self) -> tuple[Tensor, Tensor]:
@@ -132,11 +132,11 @@ class Relations:
         return ends, (self.kinds[along] // WAYS).long()
 
     def edge_weights(self) -> Tensor | None:
-        """Return the weights of ``edges``, None where all are 1.  float32 [edges] | None"""
+        """Return the weights of ``edges``, None if all are 1.  float32 [edges] | None"""
         return None if self.weights is None else self.weights[(self.kinds % WAYS) == 0]
 
     def subgraph(self, nodes: Tensor) -> Relations:
-        """Return the entries among some nodes, numbered in the order given: see ``Graph``."""
+        """Return the entries among some nodes, numbered in the given order: see ``Graph``."""
         position = torch.full((self.num_nodes,), -1, dtype=torch.int64, device=self.device)
         position[nodes] = torch.arange(len(nodes), device=self.device)
         rows, entries = row_entries(self.indptr, nodes)
@@ -145,7 +145,7 @@ class Relations:
         return self._taken(entries, rows, columns, nodes=len(nodes))
 
     def within(self, indptr: Tensor, indices: Tensor) -> Relations:
-        """Return the entries whose edges stand in an adjacency of the same nodes."""
+        """Return the entries whose edges are in an adjacency of the same nodes."""
         rows, columns = self.rows(), self.indices.long()
         against = (self.kinds % WAYS).bool()
         targets = torch.where(against, columns, rows)
@@ -166,7 +166,7 @@ class Relations:
         return self._sorted(self.names, rows, columns, kinds, weights, nodes=nodes)
 
     def only(self, names: Sequence[str]) -> Relations:
-        """Return some of the relations; the numbers of the names are new."""
+        """Return some of the relations, renumbered."""
         for name in names:
             if name not in self.names:
                 known = ", ".join(self.names)
@@ -181,13 +181,13 @@ class Relations:
         )
 
     def each(self, change: Callable[[Tensor], Tensor]) -> Relations:
-        """Return the record with something done to each of its arrays, such as moving it."""
+        """Return the record with a function applied to each array, such as a move to a device."""
         weights = None if self.weights is None else change(self.weights)
         indptr, indices, kinds = map(change, (self.indptr, self.indices, self.kinds))
         return Relations(self.names, indptr, indices, kinds, weights)
 
     def segments(self) -> Iterator[Tensor]:
-        """Yield, of every run of entries with one row and kind: where it begins, row, kind.
+        """Yield the start, row and kind of every run of entries with the same row and kind.
 
         int64 [segments] each
         """
@@ -201,11 +201,11 @@ class Relations:
 def _check_relations(relations: Tensor, names: Sequence[str], edges: int) -> None:
     check_whole("relations", relations, verb="hold")
     if relations.shape != (edges,):
-        raise DataError(f"relations have shape {tuple(relations.shape)}: expected one an edge")
+        raise DataError(f"relations have shape {tuple(relations.shape)}: expected one per edge")
     if len(names) > MOST_RELATIONS:
         raise DataError(f"there are {len(names)} relations: at most {MOST_RELATIONS} are supported")
     if len(set(names)) < len(names):
-        raise DataError(f"relations must have names of their own, not {list(names)}")
+        raise DataError(f"relations must have different names, not {list(names)}")
     if edges and not 0 <= int(relations.min()) <= int(relations.max()) < len(names):
         raise DataError(
             f"relations must be numbers of {len(names)} names, from 0 on, not "
@@ -214,7 +214,7 @@ def _check_relations(relations: Tensor, names: Sequence[str], edges: int) -> Non
 
 
 def _last_of_each(major: Tensor, minor: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Return an order by major, then minor, and which of equal entries comes last in it."""
+    """Return an order by major, then minor, and whether an entry is the last of equal ones."""
     order = minor.argsort(stable=True)
     order = order[major[order].argsort(stable=True)]
     major, minor = major[order], minor[order]
@@ -225,11 +225,11 @@ def _last_of_each(major: Tensor, minor: Tensor, size: int) -> tuple[Tensor, Tens
 
 @dataclass(frozen=True, eq=False)
 class NodeTypes:
-    """What kind of thing each node is.
+    """The type of each node.
 
     Attributes:
-        names: of the types.
-        numbers: which of them each node has.  int16 [nodes]
+        names: names of the types.
+        numbers: index of each node's type.  int16 [nodes]
 
     >>> NodeTypes(("paper", "author"), torch.tensor([0, 1, 1]).short()).of(torch.tensor([2]))
     ['author']
@@ -243,14 +243,14 @@ class NodeTypes:
         return [self.names[number] for number in self.numbers[nodes].tolist()]
 
     def each(self, change: Callable[[Tensor], Tensor]) -> NodeTypes:
-        """Return the record with something done to its array."""
+        """Return the record with a function applied to its array."""
         return NodeTypes(self.names, change(self.numbers))
 
 
 def side_by_side(relations: Sequence[Relations | None], nodes: Sequence[int]) -> Relations | None:
-    """Return the relations of several graphs in one, their nodes numbered one graph after another.
+    """Return the relations of several graphs as one, with nodes numbered in sequence.
 
-    Relations of one name are one. nodes: how many each graph has. None where no graph has any.
+    Relations of the same name are merged. nodes: size of each graph. None if no graph has any.
 
     >>> cites = Relations.of(torch.tensor([[0], [1]]), torch.tensor([0]), ("cites",), nodes=2)
     >>> side_by_side([cites, None, cites], [2, 1, 2]).edges()[0]
@@ -296,6 +296,6 @@ def types_side_by_side(types: Sequence[NodeTypes | None]) -> NodeTypes | None:
 
 
 def _renumbered(numbers: Tensor, names: Sequence[str], others: Sequence[str]) -> Tensor:
-    """Return numbers of names as those of the same names elsewhere.  int64 [n] -> int64 [n]"""
+    """Return indices into names as indices into ``others``.  int64 [n] -> int64 [n]"""
     places = torch.tensor([others.index(name) for name in names], device=numbers.device)
     return places[numbers]

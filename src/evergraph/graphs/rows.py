@@ -1,4 +1,4 @@
-"""Rows of an adjacency worked on block by block, wherever it lies."""
+"""Rows of an adjacency, processed in blocks, in memory or in files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evergraph.core.mapped import page_out
 from evergraph.graphs.csr import cut_rows, row_entries
 from evergraph.graphs.graph import Graph
 
-# Entries looked at together: about 100 MB while they are, whatever the graph.
+# Entries processed together: about 100 MB, whatever the graph.
 BLOCK_ENTRIES = 1 << 22
 
 Step = Callable[[Tensor], Tensor]
@@ -20,12 +20,12 @@ Step = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True, eq=False)
 class RowSweep:
-    """The rows of an adjacency, some of which are worked on at a time.
+    """The rows of an adjacency, processed in blocks.
 
     Attributes:
         indptr: [nodes + 1].
         indices: int32 [edges].
-        mapped: whether they lie in files: then pages leave memory as soon as they were read.
+        mapped: whether they are in files: then pages leave memory as soon as they were read.
     """
 
     indptr: Tensor
@@ -39,11 +39,11 @@ class RowSweep:
 
     @property
     def plain(self) -> tuple[Tensor, Tensor]:
-        """The two arrays as ordinary tensors, since here it is known when pages may go."""
+        """The two arrays as ordinary tensors, since pages are released explicitly here."""
         return self.indptr.as_subclass(Tensor), self.indices.as_subclass(Tensor)
 
     def blocks(self, rows: Tensor, step: Step) -> Iterator[tuple[slice, Tensor]]:
-        """Yield what a step makes of some of the rows, and which they are.
+        """Yield the result of a step for each block of rows, and the block's slice.
 
         rows: int64 [m], ascending
         """
@@ -54,25 +54,25 @@ class RowSweep:
                 page_out(self.run(some))
 
     def collect(self, rows: Tensor, step: Step, *, width: int) -> Tensor:
-        """Return what a step makes of all the rows.  uint8 [m, width]"""
+        """Return the result of a step for all the rows.  uint8 [m, width]"""
         found = torch.empty(len(rows), width, dtype=torch.uint8, device=rows.device)
         for part, block in self.blocks(rows, step):
             found[part] = block
         return found
 
     def lengths(self, rows: Tensor) -> Tensor:
-        """Return how many stand in some rows.  int64 [m] -> int64 [m]"""
+        """Return the number of entries in some rows.  int64 [m] -> int64 [m]"""
         indptr, _ = self.plain
         return (indptr.index_select(0, rows + 1) - indptr.index_select(0, rows)).long()
 
     def neighbours(self, rows: Tensor) -> Tensor:
-        """Return who stands in some rows, one after the other.  int64 [m] -> int64 [entries]"""
+        """Return the neighbours in some rows, in sequence.  int64 [m] -> int64 [entries]"""
         indptr, indices = self.plain
         _, entries = row_entries(indptr, rows)
         return indices.index_select(0, entries).long()
 
     def run(self, rows: Tensor) -> Tensor:
-        """Return the same of rows that follow each other, where it lies.  -> int32 [entries]"""
+        """Return the neighbours in consecutive rows, without a copy.  -> int32 [entries]"""
         indptr, indices = self.plain
         return indices[indptr[rows[0]] : indptr[rows[-1] + 1]]
 
@@ -80,9 +80,9 @@ class RowSweep:
 def neighbour_sums(graph: Graph, values: Tensor, rows: Tensor | None = None) -> Tensor:
     """Return Σ_{u into v} values_u for every node v, or for some.  float64 [nodes] -> float64 [m]
 
-    The values are counts: below 2^53 their sums are exact, so nothing depends on how it is cut.
+    The values are counts: below 2^53 their sums are exact, so the blocks do not matter.
 
-    rows: the nodes, ascending; all of them unless given.  int64 [m]
+    rows: the nodes, ascending; all by default.  int64 [m]
 
     >>> chain = Graph.from_edges(torch.tensor([[0, 1, 0], [1, 2, 2]]), features=torch.eye(3),
     ...                          labels=torch.zeros(3, dtype=torch.long))

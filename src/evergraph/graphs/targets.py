@@ -1,4 +1,4 @@
-"""What is to be learned of nodes that have no single class: several labels, or numbers."""
+"""Multi-label and regression targets of nodes."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ TARGET_KINDS: tuple[str, ...] = get_args(TargetKind)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Targets(Shown):
-    """Several labels a node, or numbers; each single value may be unknown.
+    """Several labels or numbers per node; each single value may be unknown.
 
     Attributes:
-        values: NaN where a value is not known; of labels 1 where a node has one and 0 where it has
+        values: NaN if a value is not known; for labels, 1 if a node has one and 0 if it does
             not.  float32 [nodes, targets]
         kind: ``labels`` or ``numbers``.
-        names: of the targets; t0, t1, ... unless given.
+        names: names of the targets; t0, t1, ... by default.
 
     >>> Targets(torch.tensor([[1., 0.], [float("nan"), 1.]]), "labels", ("art", "law"))
     Targets(kind='labels', nodes=2, targets=2, known=3)
@@ -51,7 +51,7 @@ class Targets(Shown):
                 " a name for each"
             )
         check_once("names of targets", self.names)
-        if not is_mapped(self.values):  # those of a graph folder were checked as it was made
+        if not is_mapped(self.values):  # those of a graph folder were checked when it was made
             object.__setattr__(self, "values", _checked(self.values, self.kind, self.names))
 
     def _repr_facts(self) -> dict[str, object]:
@@ -64,11 +64,11 @@ class Targets(Shown):
 
     @property
     def known(self) -> Tensor:
-        """Which values are known.  bool [nodes, targets]"""
+        """Whether each value is known.  bool [nodes, targets]"""
         return ~self.values.isnan()
 
     def take(self, nodes: Tensor) -> Targets:
-        """Return those of some nodes, in the order given."""
+        """Return those of some nodes, in the given order."""
         return Targets(self.values[nodes.to(self.values.device)], self.kind, self.names)
 
     def to(self, device: torch.device | str) -> Targets:
@@ -76,7 +76,7 @@ class Targets(Shown):
         return self.each(lambda values: values.to(device))
 
     def each(self, change: Callable[[Tensor], Tensor]) -> Targets:
-        """Return them with their values changed, itself where they are not."""
+        """Return them with their values changed, or itself if unchanged."""
         values = change(self.values)
         return self if values is self.values else Targets(values, self.kind, self.names)
 
@@ -84,9 +84,9 @@ class Targets(Shown):
     def from_lists(
         cls, labels: Sequence[Sequence[str] | None], *, names: Sequence[str] = ()
     ) -> Targets:
-        """Return the labels of lists of them: none for a node without one, None where not known.
+        """Return the labels from lists: empty for a node without labels, None if not known.
 
-        names: in the order wanted; sorted unless given.
+        names: in order; sorted by default.
 
         >>> Targets.from_lists([["b"], None, ["a", "b"], []]).values
         tensor([[0., 1.],
@@ -107,9 +107,9 @@ class Targets(Shown):
 
     @classmethod
     def joined(cls, parts: Sequence[Targets | None]) -> Targets | None:
-        """Return those of several graphs one after another; None where no graph has any.
+        """Return those of several graphs in sequence; None if no graph has any.
 
-        All must be of one kind and have the same names.
+        All must have the same kind and names.
         """
         found = [part for part in parts if part is not None]
         if not found:
@@ -121,9 +121,9 @@ class Targets(Shown):
 
 
 def read_targets(values: Tensor) -> Targets:
-    """Return the targets of a matrix ``y``: labels where all that is known is 0 or 1, else numbers.
+    """Return the targets of a matrix ``y``: labels if all known values are 0 or 1, else numbers.
 
-    Integers and booleans are labels and must be 0 or 1; of floating-point numbers NaN is unknown.
+    Integers and booleans are labels and must be 0 or 1; NaN means unknown.
 
     >>> read_targets(torch.tensor([[0, 1], [1, 1]])).kind, read_targets(torch.ones(2, 1) / 2).kind
     ('labels', 'numbers')
@@ -138,11 +138,11 @@ def read_targets(values: Tensor) -> Targets:
 
 
 def read_y(y: Tensor) -> dict[str, Any]:
-    """Return ``y`` as what ``from_edges`` calls it: labels, or targets.
+    """Return ``y`` as an argument of ``from_edges``: labels, or targets.
 
-    A column of integers holds classes, as OGB has it; more columns, or floating-point numbers, hold
-    targets. A vector of whole floating-point numbers is refused as ever: they may be classes that
-    pandas wrote beside gaps; as a matrix of one column they are numbers to predict.
+    A column of integers holds classes, as in OGB; more columns, or floating-point numbers, hold
+    targets. A vector of integral floating-point numbers is rejected, since these may be classes
+    that pandas converted because of gaps; as a matrix of one column they are numbers to predict.
 
     >>> list(read_y(torch.tensor([[1], [2]]))), list(read_y(torch.tensor([0.5, 2.0])))
     (['labels'], ['targets'])
@@ -155,14 +155,14 @@ def read_y(y: Tensor) -> dict[str, Any]:
 
 
 def one_column(name: str, values: Tensor) -> Tensor:
-    """Return [nodes], or [nodes, 1] as OGB has it, as [nodes]."""
+    """Return [nodes], or [nodes, 1] as in OGB, as [nodes]."""
     if values.dim() != 1 and values.shape[1:] != (1,):
-        raise DataError(f"{name} has shape {list(values.shape)}: expected one value a node")
+        raise DataError(f"{name} has shape {list(values.shape)}: expected one value per node")
     return values.reshape(-1)
 
 
 def _checked(values: Tensor, kind: str, names: Sequence[str]) -> Tensor:
-    """Return values as float32, once every known one is what its kind allows."""
+    """Return values as float32; raise if a known one is not allowed for its kind."""
     found = values.detach().float()
     unknown = found.isnan()
     labels = kind == "labels"
@@ -173,6 +173,6 @@ def _checked(values: Tensor, kind: str, names: Sequence[str]) -> Tensor:
         rule = "0 or 1" if labels else "a finite number"
         raise DataError(
             f"node {node} has {values[node, target].item()!r} for target {names[target]!r}: "
-            f"expected {rule}, or NaN where it is not known"
+            f"expected {rule}, or NaN if it is not known"
         )
     return found

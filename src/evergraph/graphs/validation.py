@@ -1,4 +1,4 @@
-"""What edges, labels and features must be to make a graph, and what is said of them."""
+"""Checks of edges, labels and features, and warnings about them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ UNLABELLED = -1
 
 
 def check_whole(name: str, values: Tensor, *, verb: str = "holds") -> None:
-    """Raise unless values are of an integer type; booleans are none."""
+    """Raise unless values have an integer type; booleans do not count."""
     if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
         raise DataError(f"{name} {verb} {values.dtype}: expected integers")
 
 
-MOST_NODES = 2**31 - 1  # that an int32 can number
+MOST_NODES = 2**31 - 1  # numbered by int32
 
 
 def check_count(nodes: int) -> None:
-    """Raise if a graph has more nodes than can be numbered; entries it may have without limit."""
+    """Raise if a graph has more nodes than int32 can number; entries have no limit."""
     if nodes > MOST_NODES:
         raise DataError(f"the graph has {nodes:,} nodes: at most {MOST_NODES:,} are supported")
 
@@ -45,7 +45,7 @@ def check_edges(edge_index: Tensor, nodes: int) -> None:
 
 
 def check_labels(labels: Tensor) -> None:
-    """Raise unless labels are classes 0, 1, ..., or -1 where a node has none."""
+    """Raise unless labels are classes 0, 1, ..., or -1 for none."""
     check_whole("labels", labels, verb="hold")
     if labels.numel() and int(labels.min()) < UNLABELLED:
         node = int(labels.argmin())
@@ -55,20 +55,20 @@ def check_labels(labels: Tensor) -> None:
         )
 
 
-# Of weights within these bounds, and of sums of 2^31 of them, the inverses fit into float32.
+# For weights within these bounds, and sums of 2^31 of them, the inverses fit into float32.
 LEAST_WEIGHT = 1e-18
 MOST_WEIGHT = 1e18
 
 
 def checked_weights(name: str, weights: Tensor, edges: int) -> Tensor:
-    """Return the weights of edges as float32, once there is one for each and all are sound.
+    """Return edge weights as float32; raise unless there is one per edge and all are valid.
 
     >>> checked_weights("weight", torch.tensor([1, 2]), 2)
     tensor([1., 2.])
     """
     if weights.shape != (edges,):
         raise DataError(
-            f"{name}s have shape {list(weights.shape)}: expected [{edges}], a number an edge"
+            f"{name}s have shape {list(weights.shape)}: expected [{edges}], one number per edge"
         )
     if weights.is_complex():
         raise DataError(f"{name}s hold {weights.dtype}: expected real numbers")
@@ -83,7 +83,7 @@ WEIGHT_RULE = f"0, for no edge, or a number from {LEAST_WEIGHT:g} to {MOST_WEIGH
 
 
 def unsound_weights(weights: Tensor) -> Tensor:
-    """Return where weights are negative, not finite, or too small or large to be divided by.
+    """Return whether weights are negative, not finite, or too small or large to divide by.
 
     >>> unsound_weights(torch.tensor([0.0, 2.5, -1.0, float("nan"), 1e30]))
     tensor([False, False,  True,  True,  True])
@@ -93,7 +93,7 @@ def unsound_weights(weights: Tensor) -> Tensor:
 
 
 def check_real(features: Tensor) -> None:
-    """Raise if features are complex: their imaginary part would be lost."""
+    """Raise if features are complex, since their imaginary part would be lost."""
     if features.is_complex():
         raise DataError(f"features hold {features.dtype}: expected real numbers")
 
@@ -102,10 +102,10 @@ def check_features(features: Tensor, nodes: int) -> None:
     """Raise unless features are finite numbers, one row per node."""
     if features.dim() != 2 or features.shape[0] != nodes:
         raise DataError(
-            f"features have shape {tuple(features.shape)}: expected [{nodes}, dims], a row a node"
+            f"features have shape {tuple(features.shape)}: expected [{nodes}, dims], a row per node"
         )
     values = features if features.layout == torch.strided else features.values()
-    # A sum is finite only if every term is; the exact search runs only when it is not.
+    # A sum is finite only if every term is; the exact search runs only if it is not.
     if values.is_floating_point() and not bool(values.sum(dtype=torch.float64).isfinite()):
         bad = (~values.isfinite()).nonzero()
         if len(bad):
@@ -117,16 +117,16 @@ def check_features(features: Tensor, nodes: int) -> None:
             )
 
 
-# The last three say nothing that the others do not.
+# The last three add no information to the others.
 READ = ("x", "edge_index", "y", "num_nodes", "ptr", "batch")
 TIME = ("time", "node_year")
 WEIGHTS = ("edge_weight", "edge_attr")
 
 
 def given_weights(given: Mapping[str, Any]) -> tuple[str, Tensor] | tuple[None, None]:
-    """Return what the weights of edges are called among some attributes, and the weights.
+    """Return the name and values of the edge weights among some attributes.
 
-    They are ``edge_weight``, else ``edge_attr`` where that has one column.
+    They are ``edge_weight``, else ``edge_attr`` if that has one column.
 
     >>> given_weights({"edge_attr": torch.tensor([[2.0], [3.0]])})
     ('edge_attr', tensor([2., 3.]))
@@ -145,10 +145,10 @@ def _single(values: Tensor) -> bool:
 def say_unread(
     where: object, names: Iterable[str], *, timed: bool = True, weights: str | None = None
 ) -> None:
-    """Say which attributes of a ``Data`` object, or of a dict like one, are not used.
+    """Log which attributes of a ``Data`` object, or of a similar dict, are not used.
 
-    timed: whether it is known when nodes appeared; a learner that grows does not ask. weights: the
-    attribute that edges have their weights from, if they have any.
+    timed: whether times of nodes are used; a growing learner does not use them. weights: the
+    attribute with the edge weights, if any.
     """
     read = (*READ, *(TIME if timed else ()), *([] if weights is None else [weights]))
     used = "x, edge_index, y and time" if timed else "x, edge_index and y"
@@ -159,7 +159,7 @@ def say_unread(
 
 
 LOUD = 1_000.0  # times the median column's largest value
-_BLOCK = 1 << 22  # values looked at together
+_BLOCK = 1 << 22  # values processed together
 
 
 def column_peaks(features: Tensor) -> Tensor:
@@ -175,15 +175,15 @@ def column_peaks(features: Tensor) -> Tensor:
     rows = max(_BLOCK // max(features.shape[1], 1), 1)
     for start in range(0, len(features), rows):
         block = features[start : start + rows].float()
-        # Two passes over a block in cache, but no copy of it as abs() would make.
+        # Two passes over a block in cache, without the copy that abs() would make.
         torch.maximum(peaks, torch.maximum(block.amax(0), -block.amin(0)), out=peaks)
     return peaks
 
 
 def loud_column(peaks: Tensor, names: Sequence[str] | None = None) -> str | None:
-    """Say which column is ``LOUD`` times as large as the median one, None where none is.
+    """Return a warning if a column is ``LOUD`` times as large as the median one, else None.
 
-    Columns of zeros are left out. names: of the columns; numbers from 0 on unless given.
+    Columns of zeros are left out. names: names of the columns; numbers from 0 by default.
 
     >>> loud_column(torch.tensor([1.0, 2.0, 3e6]), ["age", "ratio", "income"])
     "feature column 'income' reaches 3e+06, 1,500,000 times what the median column reaches (2): it \
@@ -208,7 +208,7 @@ drowns the others, so standardise the features"
 
 
 def say_loud_column(where: object, peaks: Tensor, names: Sequence[str] | None = None) -> None:
-    """Log what ``loud_column`` says, if it says anything."""
+    """Log the warning of ``loud_column``, if there is one."""
     sentence = loud_column(peaks, names)
     if sentence is not None:
         say(where, sentence)

@@ -1,4 +1,4 @@
-"""What is kept of earlier tasks."""
+"""Memories of earlier tasks, and the samplers that fill them."""
 
 from evergraph.memory.budget import Budget, MemoryUsage, class_budgets
 from evergraph.memory.embedding_memory import EmbeddingMemory, coverage_ratio

@@ -1,4 +1,4 @@
-"""What a memory may keep, and what it keeps, in the paper's units."""
+"""Budgets and sizes of memories, in the paper's units."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def class_budgets(
     *,
     known: Collection[int] = (),
 ) -> dict[int, int]:
-    """Return how many nodes each class keeps.
+    """Return the number of nodes that each class keeps.
 
-    A whole number counts per class. A fraction is of the class's nodes, training or not, at least
-    one: over all classes this makes the same fraction of the dataset. No class can keep more than
-    the training nodes it has; that is allowed, and said.
+    An integer counts per class. A fraction is of the class's nodes, training or not, at least
+    one: over all classes this is the same fraction of the dataset. A class cannot keep more than
+    its training nodes; a larger budget is allowed, and logged.
 
     sizes: nodes of each class; available: training nodes of each class; known: classes that have
-    come before, of which nothing is said again.
+    arrived before, for which nothing is logged again.
 
     >>> class_budgets(0.1, {0: 50, 1: 4}, {0: 30, 1: 2})
     {0: 5, 1: 1}
@@ -64,7 +64,7 @@ def class_budgets(
 
 @dataclass(frozen=True)
 class MemoryUsage:
-    """What a method keeps between tasks besides the model itself.
+    """Size of everything that a method keeps between tasks besides the model itself.
 
     The paper's memory table counts float32 values: features of stored nodes, embeddings,
     gradients. Edges are pairs of integers and count in bytes only.
@@ -72,11 +72,11 @@ class MemoryUsage:
     Attributes:
         samples: values of stored nodes' features, neighbours' included, or of embeddings.
         gradients: values of gradients held for old tasks.
-        importance: values of importance weights and of the parameters they hold on to.
+        importance: values of importance weights and of their anchor parameters.
         models: values of old models.
         statistics: values of sufficient statistics.
         edges: adjacency entries.
-        bytes: of everything, labels, positions and edges included.
+        bytes: of everything, including labels, positions and edges.
     """
 
     samples: int = 0
@@ -89,5 +89,5 @@ class MemoryUsage:
 
     @property
     def floats(self) -> int:
-        """How many float32 values are kept, as the paper counts."""
+        """Number of float32 values kept, as counted in the paper."""
         return self.samples + self.gradients + self.importance + self.models + self.statistics

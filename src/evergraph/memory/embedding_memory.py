@@ -25,17 +25,19 @@ _KEPT = ("embeddings", "labels", "nodes", "ranks")
 
 
 class EmbeddingMemory(Part):
-    """TEM ← TEM ∪ sampler({e_v | v ∈ V_τ}, n): one vector for each node kept, O(n) in all.
+    """The paper's memory: one embedding per stored node, O(n) in all.
+
+    TEM ← TEM ∪ sampler({e_v | v ∈ V_τ}, n).
 
     Args:
         budget: n, an integer per class or a fraction of the dataset.
-        sampler: which embeddings to keep.
+        sampler: chooses the embeddings to keep.
 
     Attributes:
         embeddings_: float32 [kept, dims].
         labels_: their classes.  int64 [kept]
-        nodes_: which nodes of the dataset they are of, or started from where a sampler makes
-            vectors of its own.  int64 [kept]
+        nodes_: their ids in the dataset, or the ids of the starting nodes if the sampler makes
+            synthetic vectors.  int64 [kept]
     """
 
     def __init__(self, *, budget: Budget = 400, sampler: Sampler | None = None) -> None:
@@ -59,9 +61,9 @@ class EmbeddingMemory(Part):
     def store(
         self, candidates: Candidates, sizes: dict[int, int], *, generator: torch.Generator
     ) -> None:
-        """Keep the best of some candidates; a class may come in several batches.
+        """Keep the best of some candidates; a class may arrive in several batches.
 
-        sizes: how many nodes each class has in the whole task, for fractional budgets.
+        sizes: number of nodes of each class in the whole task, for fractional budgets.
         """
         new = candidates.labels.unique().tolist()
         stored = torch.isin(self.labels_, torch.tensor(new, dtype=torch.int64))
@@ -93,7 +95,7 @@ class EmbeddingMemory(Part):
         *,
         generator: torch.Generator,
     ) -> None:
-        """Keep the best-ranked of what is stored for these classes and what is new."""
+        """Keep the best-ranked of the stored and the new embeddings of these classes."""
         width = candidates.embeddings.shape[1]
         old = self.embeddings_.reshape(len(self), width).to(candidates.embeddings.device)
         labels = torch.cat([self.labels_, candidates.labels.cpu()])
@@ -109,17 +111,17 @@ class EmbeddingMemory(Part):
         self.labels_, self.ranks_ = labels[keep], every_rank[keep]
 
     def measure(self, graph: Graph, ids: Tensor, own: Tensor, *, hops: int) -> None:
-        """Take down which of a task's nodes its stored embeddings cover.
+        """Record which of a task's nodes its stored embeddings cover.
 
-        ids: which node each node of ``graph`` is; own: positions in it of the task's nodes.
+        ids: id of each node of ``graph``; own: positions in it of the task's nodes.
         """
         new = torch.isin(self.nodes_, ids[own.cpu()])
         record = self.coverage_.pruned(self.nodes_)
         self.coverage_ = record.with_task(graph, ids, own, self._races(new), hops=hops)
 
     def _races(self, new: Tensor) -> list[Tensor]:
-        """Return some stored nodes in the order in which they stay, class by class."""
-        if not self.sampler.mergeable:  # nothing is ever dropped, so any order will do
+        """Return some stored nodes, class by class, in the order in which they are kept."""
+        if not self.sampler.mergeable:  # nothing is ever dropped, so any order is valid
             return [self.nodes_[new]]
         rows = [
             (new & (self.labels_ == label)).nonzero().flatten()
@@ -129,17 +131,17 @@ class EmbeddingMemory(Part):
 
     @property
     def coverage_ratio(self) -> float:
-        """R_c: the share of all nodes met that lie in a stored node's ego-subnetwork, 0..1.
+        """R_c: the share of all nodes seen that lie in a stored node's ego-subnetwork, 0..1.
 
-        Of what is stored now, each ego-subnetwork as it was when its node was stored, and in it
-        the nodes of the same task.
+        It counts the currently stored nodes. Each ego-subnetwork is that of the time when its node
+        was stored, restricted to nodes of the same task.
         """
         met = self.coverage_.met
         return self.coverage_.covered(self.nodes_) / met if met else 0.0
 
     @property
     def usage(self) -> MemoryUsage:
-        """Floats as the paper counts them (the embeddings), and the bytes of all that is kept."""
+        """Floats as counted in the paper (the embeddings), and the bytes of everything kept."""
         size = sum(tensor.nbytes for tensor in self.state().values())
         return MemoryUsage(samples=self.embeddings_.numel(), bytes=size)
 
@@ -154,7 +156,7 @@ class EmbeddingMemory(Part):
         }
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take back what ``state`` returned."""
+        """Restore what ``state`` returned."""
         for name in _KEPT:
             setattr(self, f"{name}_", state[name])
         self.coverage_ = _record(state)
@@ -164,8 +166,8 @@ def _record(state: dict[str, Tensor]) -> CoverageRecord:
     if "coverage.met" in state:
         parts = (state[f"coverage.{name}"] for name in ("sizes", "groups", "coverers"))
         return CoverageRecord(int(state["coverage.met"]), *parts)
-    # Early states have two numbers only: nodes covered and nodes met.
-    logger.warning("this state does not say who covers whom: what was covered counts as covered")
+    # Early states have two numbers only: nodes covered and nodes seen.
+    logger.warning("this state has no record of who covers whom: covered nodes stay counted")
     covered, met = state["covered"].tolist()
     nodes = state["nodes"]
     return CoverageRecord(met, torch.tensor([covered]), torch.zeros_like(nodes), nodes)
@@ -177,18 +179,18 @@ def _nothing() -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class CoverageRecord:
-    """Nodes met, in groups of which each is covered by the same stored nodes.
+    """Seen nodes, in groups that are covered by the same stored nodes.
 
     A memory drops the nodes of a class in one order, the worst rank first. So a node stays covered
-    by a class for as long as the best-ranked stored node of that class that covers it is stored,
-    and only that one has to be known. Nodes covered by the same ones are counted together: no
-    node that is not stored is named, and there are never more groups than nodes covered.
+    by a class as long as the best-ranked stored node of that class that covers it is stored, and
+    only that one has to be recorded. Nodes covered by the same ones are counted together: ids of
+    nodes that are not stored are not kept, and there are never more groups than covered nodes.
 
     Attributes:
-        met: how many nodes have been met.
+        met: number of nodes seen.
         sizes: nodes of each group.  int64 [groups]
-        groups: for every entry, whom it covers.  int64 [entries]
-        coverers: and who covers them, one entry for each class that does.  int64 [entries]
+        groups: the group of every entry.  int64 [entries]
+        coverers: the covering node of every entry, one per covering class.  int64 [entries]
     """
 
     met: int = 0
@@ -197,11 +199,11 @@ class CoverageRecord:
     coverers: Tensor = field(default_factory=_nothing)
 
     def covered(self, stored: Tensor) -> int:
-        """Return how many nodes met some stored nodes cover."""
+        """Return the number of seen nodes that some stored nodes cover."""
         return int(self.sizes[self.groups[torch.isin(self.coverers, stored)].unique()].sum())
 
     def pruned(self, stored: Tensor) -> CoverageRecord:
-        """Return the record without nodes that are stored no longer."""
+        """Return the record without nodes that are no longer stored."""
         alive = torch.isin(self.coverers, stored)
         left, groups = self.groups[alive].unique(return_inverse=True)
         return CoverageRecord(self.met, self.sizes[left], groups, self.coverers[alive])
@@ -209,10 +211,10 @@ class CoverageRecord:
     def with_task(
         self, graph: Graph, ids: Tensor, own: Tensor, races: Sequence[Tensor], *, hops: int
     ) -> CoverageRecord:
-        """Return the record with a task's nodes.
+        """Return the record with a task's nodes added.
 
-        ids: which node each node of ``graph`` is; own: positions of the task's nodes; races: the
-        task's stored nodes in the order in which they stay, those of one class apart from others.
+        ids: id of each node of ``graph``; own: positions of the task's nodes; races: the task's
+        stored nodes in the order in which they are kept, one tensor per class.
         """
         own = own.cpu()
         group = torch.zeros(len(own), dtype=torch.int64)
@@ -223,7 +225,7 @@ class CoverageRecord:
             group = (group * (len(nodes) + 1) + first).unique(return_inverse=True)[1]
         sizes = torch.bincount(group)
         member = torch.empty_like(sizes)
-        member[group] = torch.arange(len(own))  # one of each group: the others are like it
+        member[group] = torch.arange(len(own))  # one of each group: the others are equal
         groups, coverers = [self.groups], [self.coverers]
         for nodes, first in zip(races, firsts, strict=True):
             some = first[member]
@@ -239,9 +241,9 @@ class CoverageRecord:
 
 
 def first_coverers(graph: Graph, nodes: Tensor, *, hops: int) -> Tensor:
-    """Return which of ``nodes`` is the first to cover each node; their number where none does.
+    """Return the index of the first of ``nodes`` that covers each node; their number if none does.
 
-    A sweep a hop for all of them together, as in ``covered_nodes``.  int64 [n] -> int64 [all nodes]
+    One sweep per hop for all of them, as in ``covered_nodes``.  int64 [n] -> int64 [all nodes]
 
     >>> path = Graph.from_edges(torch.tensor([[0, 1, 2], [1, 2, 3]]), features=torch.eye(4),
     ...                         labels=torch.zeros(4, dtype=torch.long), undirected=True)

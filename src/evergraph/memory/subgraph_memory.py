@@ -1,4 +1,4 @@
-"""A memory of nodes with some of the graph around them."""
+"""A memory of nodes with part of the graph around them."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from evergraph.memory.samplers import Candidates, Sampler, UniformSampler
 from evergraph.memory.samplers.base import best_per_class
 
 Rank = Callable[[Tensor], Tensor]
-"""From entries of the adjacency to numbers, smaller is kept first.  int64 [n] -> [n]"""
+"""Maps adjacency entries to ranks; smaller ones are kept first.  int64 [n] -> [n]"""
 
 
 @dataclass(frozen=True, eq=False)
 class EgoNetworks:
-    """The ego-subnetworks of some nodes, laid over each other in one graph.
+    """The ego-subnetworks of some nodes, merged into one graph.
 
     Attributes:
-        graph: every node and edge kept, once.
-        centres: positions in ``graph`` of the nodes they belong to.  int64 [centres]
-        hops: how far from a centre what is kept for it may lie.
+        graph: every kept node and edge, once.
+        centres: positions in ``graph`` of the centre nodes.  int64 [centres]
+        hops: largest distance of a kept node from its centre.
     """
 
     graph: Graph
@@ -41,12 +41,12 @@ class EgoNetworks:
 def ego_networks(
     graph: Graph, centres: Tensor, *, hops: int, neighbours: int | None = None, rank: Rank
 ) -> EgoNetworks:
-    """Return what ``hops`` steps outward from the centres meet, at most ``neighbours`` a node.
+    """Return the nodes within ``hops`` steps of the centres, at most ``neighbours`` per node.
 
-    Each node met keeps those of its neighbours that rank lowest; all of them with
-    ``neighbours=None``. A kept edge works both ways where the graph's does. Nodes that several
-    ego-subnetworks share are kept once. All centres go outward together, a hop at a time, on the
-    device that holds the graph; ``rank`` is given entries there.
+    Each node reached keeps its neighbours of lowest rank; all of them with ``neighbours=None``. A
+    kept edge goes both ways if the graph's does. Nodes that several ego-subnetworks share are kept
+    once. All centres expand together, one hop at a time, on the graph's device; ``rank`` is given
+    entries on that device.
     """
     device = graph.device
     centres = centres.to(device)
@@ -78,7 +78,7 @@ def isolated(graph: Graph, centres: Tensor) -> EgoNetworks:
 
 
 def _reverse(graph: Graph) -> Tensor:
-    """Return for every entry (v, u) where (u, v) is; itself where it is not.  int64 [edges]"""
+    """Return the position of (u, v) for every entry (v, u); its own if missing.  int64 [edges]"""
     rows, columns = graph.edge_rows(), graph.indices.long()
     keys = rows * graph.num_nodes + columns  # ascending, since rows and columns are
     wanted = columns * graph.num_nodes + rows
@@ -89,26 +89,26 @@ def _reverse(graph: Graph) -> Tensor:
 logger = logging.getLogger(__name__)
 
 Keep = Callable[[Graph, Tensor], EgoNetworks]
-"""From a task's graph and the nodes chosen to what is kept of the graph around them."""
+"""Maps a task's graph and the chosen nodes to the part of the graph that is kept around them."""
 
 
 class SubgraphMemory(Part):
-    """Nodes of earlier tasks, chosen by a sampler, each with what is kept of its ego-subnetwork.
+    """Nodes of earlier tasks, chosen by a sampler, each with part of its ego-subnetwork.
 
-    How much of the ego-subnetwork is the method's affair: nothing but the edges among stored
-    nodes (``er-gnn``), a few neighbours (``ssm``, ``sem``) or everything (``full-subgraph``).
+    The method decides how much of the ego-subnetwork is kept: only the edges among stored nodes
+    (``er-gnn``), a few neighbours (``ssm``, ``sem``) or everything (``full-subgraph``).
 
     Args:
         budget: an integer per class or a fraction of the dataset.
-        sampler: which nodes to keep.
+        sampler: chooses the nodes to keep.
 
     Attributes:
-        graph_: what is kept of all earlier graphs, side by side; None while there is nothing. It
-            stays in main memory, whatever device the tasks' graphs are on: a replaying method
-            moves it once a task, and a restored memory is where the original was.
-        centres_: positions in ``graph_`` of the nodes chosen.  int64 [chosen]
+        graph_: the stored parts of all earlier graphs as one disjoint graph; None while empty. It
+            stays in main memory, whatever the device of the tasks' graphs: a replaying method
+            moves it once per task, and a restored memory is on the same device as the original.
+        centres_: positions in ``graph_`` of the chosen nodes.  int64 [chosen]
         labels_: their classes.  int64 [chosen]
-        ranks_: what the sampler gave them: a class that comes back is chosen from anew.
+        ranks_: their ranks from the sampler, used to choose again when a class returns.
             float64 [chosen]
     """
 
@@ -137,10 +137,10 @@ class SubgraphMemory(Part):
         keep: Keep,
         generator: torch.Generator,
     ) -> None:
-        """Choose among a task's nodes and what is stored of their classes.
+        """Choose among a task's nodes and the stored nodes of their classes.
 
-        sizes: how many nodes each class has in all, so far, for fractional budgets; keep: what to
-        keep around the nodes chosen.
+        sizes: number of nodes of each class so far, for fractional budgets; keep: returns the part
+        of the graph to keep around the chosen nodes.
         """
         stored = torch.isin(self.labels_, candidates.labels.cpu())
         self._check_whole(stored)
@@ -152,7 +152,7 @@ class SubgraphMemory(Part):
         ranks = torch.cat([self.ranks_, new_ranks])
         stays[contested[best_per_class(ranks[contested], labels[contested], budgets)]] = True
         old, new = stays[: len(self)], stays[len(self) :]
-        if not bool(new.any()):  # budgets never shrink: all that is stored stays
+        if not bool(new.any()):  # budgets never shrink, so everything stored stays
             return
         kept = keep(candidates.graph, candidates.nodes.cpu()[new])
         self._drop_all_but(old, hops=kept.hops)
@@ -160,7 +160,7 @@ class SubgraphMemory(Part):
         self.labels_, self.ranks_ = labels[stays], ranks[stays]
 
     def _check_whole(self, stored: Tensor) -> None:
-        """Raise where a class comes back to a sampler that cannot compare old and new."""
+        """Raise if a class returns to a sampler that cannot compare old and new candidates."""
         if bool(stored.any()) and not self.sampler.mergeable:
             raise ConfigurationError(
                 f"sampler {self.sampler.name!r} must see a class whole, but class "
@@ -175,7 +175,7 @@ class SubgraphMemory(Part):
         return class_budgets(self.budget, sizes, available, known=known)
 
     def _drop_all_but(self, stays: Tensor, *, hops: int) -> None:
-        """Let nodes go, and of the graph all that is not within reach of one that stays."""
+        """Drop nodes, and all of the graph that is not within reach of a remaining one."""
         if self.graph_ is None or bool(stays.all()):
             return
         centres = self.centres_[stays]
@@ -192,7 +192,7 @@ class SubgraphMemory(Part):
 
     @property
     def usage(self) -> MemoryUsage:
-        """Features of every node kept, as the paper counts them, edges, and bytes of all."""
+        """Features of every kept node, as counted in the paper, edges, and bytes of everything."""
         if self.graph_ is None:
             return MemoryUsage()
         return MemoryUsage(
@@ -220,7 +220,7 @@ class SubgraphMemory(Part):
         }
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take back what ``state`` returned."""
+        """Restore what ``state`` returned."""
         for name in ("centres", "labels", "ranks"):
             setattr(self, f"{name}_", state[name])
         self.graph_ = None

@@ -1,4 +1,4 @@
-"""Every method."""
+"""The continual-learning methods."""
 
 from evergraph.methods.a_gem import AGEM
 from evergraph.methods.adr import ADR

@@ -14,13 +14,13 @@ from evergraph.training import Trainer
 
 @methods.register
 class AGEM(GradientMemoryLearner):
-    """Allows only steps that do not raise the loss of earlier tasks on average (Chaudhry 2019).
+    """Projects gradients so that the mean loss of earlier tasks does not rise (Chaudhry 2019).
 
-    One constraint instead of one a task: where ⟨g, g_ref⟩ < 0 on a random sample of stored nodes,
-    g ← g - (⟨g, g_ref⟩ / ‖g_ref‖²) g_ref.
+    There is one constraint in all, not one per task: if ⟨g, g_ref⟩ < 0 on a random sample of stored
+    nodes, g ← g - (⟨g, g_ref⟩ / ‖g_ref‖²) g_ref.
 
     Args:
-        sample: how many stored nodes are drawn at each step.
+        sample: number of stored nodes drawn at each step.
         memory: which nodes are kept, and how many; 100 per class drawn uniformly by default.
         backbone, trainer, generator: see ``BackboneLearner``.
     """
@@ -41,7 +41,7 @@ class AGEM(GradientMemoryLearner):
         self.sample = sample
 
     def adjust_gradients(self) -> None:
-        """Project the gradient where it would harm the sample."""
+        """Project the gradient if it would raise the loss of the sample."""
         if self._stored is None:
             return
         rows = torch.randperm(len(self._stored), generator=self.generator)[: self.sample]

@@ -33,20 +33,21 @@ from evergraph.training.learner import part_of
 class ADR(BackboneLearner):
     """A GNN trained on every task, its layers merged by ridge regression (Song et al. 2026).
 
-    A task is learned by gradients, from the layers as they are and a head drawn anew. What its
-    training has made of a hidden layer, W_t, is then merged with what earlier tasks made of it,
+    A task is learned by gradient descent, from the current layers and a newly drawn head. The
+    trained weights W_t of a hidden layer are then merged with those of earlier tasks,
 
         W = argmin Σ_s ‖X_s W - X_s W_s‖² + λ ‖W‖²,
 
-    X_s = Â H the rows that entered the layer at task s's training nodes (see ``LayerSums``): a
-    node's features stay where its own task put them, as near as one map for all tasks can hold
-    them. On the features of the merged GNN a linear head is solved for, class-balanced ridge
-    regression on the sums of all tasks as in ``analytic``. No node is stored, no earlier model.
+    where X_s = Â H are the rows that entered the layer at task s's training nodes (see
+    ``LayerSums``). The features of a node thus stay as close to those of its own task as one map
+    for all tasks allows. The head is a linear one, solved on the features of the merged GNN:
+    class-balanced ridge regression on the sums of all tasks, as in ``analytic``. No node and no
+    earlier model is stored.
 
-    The merged layers are exactly those of all tasks' rows at once, in any order. The head is that
-    of features as the merged GNN made them when their task came: later merging moves them a little,
-    and that is all there is to forget. Sums take 2 d² bytes for a layer that reads d values, so
-    93 MB for 6,805 features and twice that at work, and d³ / 3 multiplications a task.
+    The merged layers equal those of all tasks' rows at once, in any order. The head uses features
+    as the merged GNN computed them when their task arrived; later merges shift them a little, and
+    this shift is the only source of forgetting. The sums take 2 d² bytes for a layer with d inputs,
+    so 93 MB for 6,805 features and twice that while solving, and d³ / 3 multiplications per task.
 
     Args:
         merging: λ as a share of the mean diagonal of Σ_s X_sᵀ X_s.
@@ -91,22 +92,22 @@ class ADR(BackboneLearner):
 
     @classmethod
     def check_backbone(cls, backbone: Backbone) -> None:
-        """Raise unless every layer is one linear map of what it gathers."""
+        """Raise unless every layer is a linear map of the aggregated rows."""
         if not isinstance(backbone, GCN):
             raise ConfigurationError(
                 f"adr merges layers that are linear maps: use backbone 'gcn', not {backbone.name!r}"
             )
 
     def begin_task(self, task: Task) -> int:
-        """Draw a new head: the one that was solved for is made anew after the task."""
+        """Draw a new head; the solved one is computed again after the task."""
         if self.backbone.begun:
             self._maps[-1].clear()
-        self.trainer.restore({})  # Adam's moments are those of layers before they were merged
+        self.trainer.restore({})  # Adam's moments belong to the layers before the merge
         return super().begin_task(task)
 
     @torch.no_grad()
     def end_task(self, task: Task) -> None:
-        """Merge the layers, and solve for the head on what they make of the task's nodes."""
+        """Merge the layers, then solve for the head on their outputs at the task's nodes."""
         super().end_task(task)
         inputs, nodes = self.backbone.prepare(task.graph), task.train.to(self.device)
         trained = self._entering(inputs, nodes)
@@ -122,7 +123,7 @@ class ADR(BackboneLearner):
         self._maps[-1].set_joined(SHARPNESS * head.float())
 
     def _entering(self, inputs: GraphInputs, nodes: Tensor) -> Iterator[Tensor]:
-        """Yield what enters the map of each layer at some nodes, with a 1 where it has a bias.
+        """Yield the inputs of each layer's map at some nodes, with a 1 appended for a bias.
 
         -> [nodes, inputs of the layer]
         """
@@ -140,14 +141,14 @@ class ADR(BackboneLearner):
         return [layer.linear for layer in layers]
 
     def novelty(self, graph: Graph, nodes: Tensor, *, logits: Tensor | None = None) -> Tensor:
-        """Return how far the best score is from a sure one: scores here estimate probabilities."""
+        """Return 1 minus the best score, since scores here estimate probabilities."""
         self._check_learned()
         scores = self.logits(graph, nodes) if logits is None else logits
         return 1 - scores.amax(dim=1) / SHARPNESS
 
     @property
     def usage(self) -> MemoryUsage:
-        """What the sums hold."""
+        """Size of the sums."""
         parts = [self.statistics_.usage, *(sums.usage for sums in self.layers_)]
         return MemoryUsage(
             statistics=sum(part.statistics for part in parts),
@@ -155,14 +156,14 @@ class ADR(BackboneLearner):
         )
 
     def state(self) -> dict[str, Tensor]:
-        """Return all that later tasks depend on, as named CPU tensors."""
+        """Return everything that later tasks depend on, as named CPU tensors."""
         parts = {f"layers.{place}": sums.state() for place, sums in enumerate(self.layers_)}
         parts["statistics"] = self.statistics_.state()
         named = {f"{part}.{k}": v.cpu() for part, kept in parts.items() for k, v in kept.items()}
         return super().state() | named
 
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
-        """Take back what ``state`` returned, at the point where it was taken."""
+        """Restore what ``state`` returned."""
         super().restore(state, label_space)
         for place, sums in enumerate(self.layers_):
             sums.restore(part_of(state, f"layers.{place}."))
@@ -183,16 +184,16 @@ ROWS = 4096
 
 
 class LayerSums:
-    """G = Σ_t X_tᵀ X_t and C = Σ_t X_tᵀ Z_t, Z_t = X_t W_t what task t's own map made of X_t.
+    """Sums G = Σ_t X_tᵀ X_t and C = Σ_t X_tᵀ Z_t, where Z_t = X_t W_t are the outputs of task t.
 
-    The map nearest to all of them, each where its own inputs lie, is the ridge solution
+    The map nearest to those of all tasks, each on its own inputs, is the ridge solution
 
-        W = argmin Σ_t ‖X_t W - Z_t‖² + λ ‖W‖² = (G + λ I)⁻¹ C
+        W = argmin Σ_t ‖X_t W - Z_t‖² + λ ‖W‖² = (G + λ I)⁻¹ C,
 
-    and needs no input again (as RegMean merges, Jin et al. 2023).
+    which needs no input again (as in RegMean, Jin et al. 2023).
 
     Args:
-        inputs, outputs: how wide X_t and Z_t are.
+        inputs, outputs: widths of X_t and Z_t.
 
     >>> sums = LayerSums(2, 1)
     >>> sums.add(torch.tensor([[1., 0.]]), torch.tensor([[3.]]))  # one task, along the first axis
@@ -207,7 +208,7 @@ class LayerSums:
         self.products_ = torch.zeros(inputs, outputs, dtype=torch.float64, device=device)
 
     def add(self, inputs: Tensor, outputs: Tensor) -> None:
-        """Count a task's pairs in.  [n, inputs], [n, outputs]"""
+        """Add a task's inputs and outputs.  [n, inputs], [n, outputs]"""
         for rows, images in zip(inputs.split(ROWS), outputs.split(ROWS), strict=True):
             self.gram_.add(rows, torch.zeros_like(rows[:, 0]).long(), torch.ones_like(rows[:, 0]))
             self.products_ += (rows.t() @ images).double()
@@ -218,7 +219,7 @@ class LayerSums:
 
     @property
     def usage(self) -> MemoryUsage:
-        """Values of G and C."""
+        """Number of values in G and C, and their bytes."""
         of_gram = self.gram_.usage
         return MemoryUsage(
             statistics=of_gram.statistics + self.products_.numel(),
@@ -226,10 +227,10 @@ class LayerSums:
         )
 
     def state(self) -> dict[str, Tensor]:
-        """Return everything kept, by name."""
+        """Return the sums by name."""
         return self.gram_.state() | {"products": self.products_}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take back what ``state`` returned."""
+        """Restore what ``state`` returned."""
         self.gram_.restore(state)
         self.products_ = state["products"].to(self.products_.device)

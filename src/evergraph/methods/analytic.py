@@ -1,4 +1,4 @@
-"""A head solved in closed form: nothing is forgotten, because nothing is overwritten."""
+"""A head solved in closed form from statistics that no later task overwrites."""
 
 from __future__ import annotations
 
@@ -36,49 +36,50 @@ from evergraph.training.learner import part_of
 Weights = Literal["class-sizes", "equal"]
 WEIGHTS: tuple[str, ...] = get_args(Weights)
 LADDER = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
-# The regularisation is chosen on the first features alone: a thousandth of the cost at full width.
+# λ is chosen on the first features alone: a thousandth of the cost of the full width.
 CHOICE_WIDTH = 1024
-# Scores of a least-squares head lie between 0 and 1; so many times as much under a softmax.
+# Scores of a least-squares head lie between 0 and 1; a softmax needs them multiplied by this.
 SHARPNESS = 10.0
 
 
 @methods.register
 class Analytic(WholeTaskLearner):
-    """Ridge regression on random features of the embedding, from statistics of all tasks so far.
+    """Ridge regression on random features of the embeddings, from statistics of all tasks so far.
 
     V = (A + λI)⁻¹ M, with A and M the class-balanced Gram matrix and class means of φ(e) over
-    every node seen (see ``ClassStatistics`` and ``balanced_ridge``). Because f_topo and φ have
-    nothing to train, the statistics never go stale, and V is the head that joint training on
-    everything seen would give, whatever the order of tasks. No node is stored.
+    every node seen (see ``ClassStatistics`` and ``balanced_ridge``). f_topo and φ have no trained
+    parameters, so the statistics never go stale: V equals the head of joint training on everything
+    seen, whatever the order of tasks. No node is stored.
 
-    Of several labels or numbers a node the same regression is solved, every node counting alike, a
-    column for each target from the nodes that it is known of (see ``TargetStatistics`` and
-    ``target_ridge``). Numbers are centred by sums, so that the head has an intercept; scores of
-    labels become probabilities by a sigmoid that validation nodes tell (see ``fitted_sigmoid``),
-    and by a fixed one where ``regularisation`` is a number and no validation node is looked at.
-    Sums are kept in float64: 4 m² bytes for each combination in which targets are known, and of
-    labels as much again for validation nodes.
+    Multi-label and regression targets use the same regression with equal node weights, one column
+    per target, fitted on the nodes where that target is known (see ``TargetStatistics`` and
+    ``target_ridge``). Regression targets are centred by sums, which gives the head an intercept.
+    Scores of labels become probabilities by a sigmoid fitted on validation nodes (see
+    ``fitted_sigmoid``), or by a fixed one if ``regularisation`` is a number and validation nodes
+    are not used. Sums are kept in float64: 4 m² bytes for each combination of known targets, and
+    the same again for validation nodes of multi-label data.
 
     Related: analytic class-incremental learning (Zhuang et al., NeurIPS 2022) and RanPAC
-    (McDonnell et al., NeurIPS 2023), there on frozen vision models.
+    (McDonnell et al., NeurIPS 2023), both on frozen vision models.
 
     Args:
-        regularisation: λ as a share of A's mean diagonal, or ``validation``: of some values the
-            one with the least squared error on the validation nodes of all tasks so far, from
-            their statistics, in closed form.
-        weights: ``class-sizes`` weighs a node by one over the size its class has when it arrives:
-            exactly class-balanced where classes arrive whole. ``equal`` weighs all alike and
-            balances means only: somewhat less accurate, and exact under any way of merging,
-            forgetting and coming back.
+        regularisation: λ as a share of A's mean diagonal, or ``validation``: the candidate with
+            the least squared error on the validation nodes of all tasks so far, computed from
+            their statistics in closed form.
+        weights: ``class-sizes`` weighs a node by one over the size of its class on arrival:
+            exactly class-balanced if classes arrive whole. ``equal`` weighs all nodes alike and
+            balances class means only: a little less accurate, but exact under merging, forgetting
+            and returning classes.
         rank: compresses the Gram matrix to this rank, see ``ClassStatistics``.
-        ledger: whether to keep which nodes were learned, with class and weight (20 bytes each);
+        ledger: whether to record the learned nodes with class and weight (20 bytes each);
             ``forget`` and ``refresh="embeddings"`` need it.
-        refresh: ``none``: nothing old is touched. ``embeddings``: the graph is still there; nodes
-            whose ego-subnetwork has changed are counted out as they were and in as they are.
-            ``corrected``: no old node is looked up; statistics move by the drift that the new
-            nodes' ego-subnetworks show (see ``drift_map``), an estimate.
-        backbone: ``RandomFeatures``; its ``width`` m decides memory, 2 m² bytes, and accuracy.
-        trainer, generator: see ``BackboneLearner``; nothing is trained, the device counts.
+        refresh: ``none``: earlier nodes keep their old embeddings. ``embeddings``: the graph is
+            still available; nodes whose ego-subnetwork has changed are removed from the statistics
+            and added with their new embedding. ``corrected``: no old node is read; statistics are
+            moved by the drift observed in the new nodes' ego-subnetworks (see ``drift_map``), an
+            estimate.
+        backbone: ``RandomFeatures``; its ``width`` m sets memory (2 m² bytes) and accuracy.
+        trainer, generator: see ``BackboneLearner``; nothing is trained, only the device is used.
     """
 
     name = "analytic"
@@ -113,12 +114,12 @@ class Analytic(WholeTaskLearner):
         width = self.backbone.width
         self.statistics_: Statistics = ClassStatistics(width, rank=rank, device=self.device)
         self.validation_: Statistics = ClassStatistics(min(width, CHOICE_WIDTH), device=self.device)
-        self.answers_: tuple[Tensor, Tensor] | None = None  # of targets: scale and shift of scores
+        self.answers_: tuple[Tensor, Tensor] | None = None  # scale and shift of target scores
         self.ledger_ = LearnedNodes()
         self.growing_ = GrowingEmbeddings()
         self._regularisation = 0.0
-        self._solved = True  # whether the head is that of the statistics
-        # Whoever asks the model itself gets the head of all that was counted, too.
+        self._solved = True  # whether the head matches the statistics
+        # Calling the model directly also solves the head first.
         self.backbone.register_forward_pre_hook(self._solve_before)
 
     @classmethod
@@ -132,12 +133,12 @@ class Analytic(WholeTaskLearner):
 
     @property
     def sight(self) -> int | None:
-        """As many hops as the backbone; all of the graph where what is learned is refreshed."""
+        """The backbone's number of hops, or None (the whole graph) with ``refresh``."""
         return super().sight if self.refresh == "none" else None
 
     @torch.no_grad()
     def fit_task(self, task: Task) -> None:
-        """Count the task's nodes in; the head is solved for when somebody asks."""
+        """Add the task's nodes to the statistics; the head is solved at the first prediction."""
         self.label_space_ = task.label_space
         self._take_targets(task.label_space)
         self._refresh(task)
@@ -152,27 +153,27 @@ class Analytic(WholeTaskLearner):
         self._solved = False
 
     def _take_targets(self, space: LabelSpace) -> None:
-        """Keep sums of targets where nodes have these in place of classes, from the first task."""
+        """Switch to target statistics at the first task if nodes have targets, not classes."""
         if space.kind == "class" or isinstance(self.statistics_, TargetStatistics):
             return
         given: Any = {
             "targets": space.num_classes,
-            # Numbers are centred, and with the least λ float32 would cost labels the fourth digit.
+            # Numbers are centred; with the smallest λ, float32 would cost labels the fourth digit.
             "precise": True,
             "device": self.device,
         }
         width = self.backbone.width
         self.statistics_ = TargetStatistics(width, rank=self.rank, **given)
-        # Of labels at full width: how sure the head may be is read from them as well.
+        # Validation labels keep the full width, since the sigmoid is fitted on them too.
         narrow = width if space.kind == "labels" else min(width, CHOICE_WIDTH)
         self.validation_ = TargetStatistics(narrow, **given)
 
     @torch.no_grad()
     def solve(self) -> None:
-        """Set the head from the statistics, unless they are as they were when it was set last.
+        """Update the head from the statistics if they have changed since it was last solved.
 
-        Answers, ``state`` and a call of the model do so by themselves: it has to be called before
-        ``backbone.head`` is looked at, and nowhere else.
+        Predictions, ``state`` and calls of the model do this themselves. Call it before reading
+        ``backbone.head``.
         """
         if self._solved:
             return
@@ -191,7 +192,7 @@ class Analytic(WholeTaskLearner):
         self.backbone.head.weight.data = weights.t().float().contiguous()
 
     def _target_weights(self, statistics: TargetStatistics, regularisation: float) -> Tensor:
-        """Return the head of targets, and set what becomes of its scores."""
+        """Return the head of the targets, and set the scale and shift of its scores."""
         head = target_ridge(statistics, regularisation, centred=self._centred)
         scale, shift = torch.ones_like(head.offsets), head.offsets
         if not self._centred:
@@ -202,14 +203,14 @@ class Analytic(WholeTaskLearner):
 
     @property
     def _centred(self) -> bool:
-        """Whether targets are numbers, which the head needs an intercept for."""
+        """Whether targets are numbers, for which the head needs an intercept."""
         return self._check_learned().kind == "numbers"
 
     def _solve_before(self, backbone: nn.Module, inputs: tuple[Any, ...]) -> None:
         self.solve()
 
     def modules(self) -> Iterator[tuple[str, nn.Module]]:
-        """Yield the model, its head that of the statistics."""
+        """Yield the model with its solved head."""
         self.solve()
         yield from super().modules()
 
@@ -249,7 +250,7 @@ class Analytic(WholeTaskLearner):
             self.ledger_.enter(task.ids[nodes], labels.cpu(), weights.cpu(), part)
 
     def _counted_as(self, task: Task, part: str) -> tuple[Tensor, Tensor]:
-        """Return classes or targets of a task's nodes, and how much each node counts."""
+        """Return the classes or targets of a task's nodes, and each node's weight."""
         targets: Tensor | None = getattr(task, f"{part}_targets")
         if targets is not None:
             return targets.to(self.device), torch.ones(len(targets), device=self.device)
@@ -264,12 +265,12 @@ class Analytic(WholeTaskLearner):
         return self.statistics_ if part == "train" else self.validation_
 
     def _blocks(self, embeddings: Tensor, part: str) -> Iterator[Tensor]:
-        """Yield features of a block of embeddings at a time: all at once may not fit in memory."""
+        """Yield features one block of embeddings at a time, since all may not fit in memory."""
         expand = self._expansion(part)
         return map(expand, expand.blocks(embeddings))
 
     def _expansion(self, part: str) -> FeatureMap:
-        """Return φ as wide as the statistics of a part are."""
+        """Return φ at the width of a part's statistics."""
         return self.backbone.expansion().narrowed(self._statistics_of(part).width)
 
     def _refresh(self, task: Task) -> None:
@@ -280,7 +281,7 @@ class Analytic(WholeTaskLearner):
             self._correct(task)
 
     def _correct(self, task: Task) -> None:
-        """Move the statistics as the old nodes in sight have moved."""
+        """Move the statistics by the drift of the old nodes in sight."""
         drift = seen_drift(task, self.backbone)
         for part in ("train", "validation"):
             statistics = self._statistics_of(part)
@@ -290,7 +291,7 @@ class Analytic(WholeTaskLearner):
                 statistics.transform(drift_map(moved))
 
     def _recount(self, task: Task) -> None:
-        """Count nodes whose embedding has changed out as they were and in as they are."""
+        """Replace nodes whose embedding has changed: remove the old vector, add the new one."""
         grown = self.growing_.update(task, self.backbone)
         if grown is None:
             return
@@ -309,17 +310,17 @@ class Analytic(WholeTaskLearner):
 
     @torch.no_grad()
     def forget(self, ids: Tensor, graph: Graph, *, known_as: Tensor | None = None) -> None:
-        """Take nodes out of all that was learned, as if they had never been labelled.
+        """Remove nodes from everything learned, as if they had never been labelled.
 
-        ids: which nodes; graph: where they were last embedded; known_as: which node each node of
-        ``graph`` is, ascending, as ``Task.ids`` has it; 0, 1, 2, ... unless given.
+        ids: the nodes to forget; graph: the graph in which they were last embedded; known_as: the
+        id of each node of ``graph``, ascending, as in ``Task.ids``; 0, 1, 2, ... by default.
         """
         if not self.ledger:
-            raise ConfigurationError("forget needs to know what was learned: set ledger=true")
+            raise ConfigurationError("forget() needs ledger=True")
         if self.refresh == "corrected":
             raise ConfigurationError(
-                "forget is exact, but statistics moved by an estimate hold no node exactly: set "
-                "refresh to 'none' or 'embeddings', not 'corrected'"
+                "forget() is exact and cannot undo estimated corrections: refresh must be 'none' "
+                "or 'embeddings', not 'corrected'"
             )
         self._check_learned()
         known_as = torch.arange(graph.num_nodes) if known_as is None else known_as
@@ -336,23 +337,23 @@ class Analytic(WholeTaskLearner):
 
     @torch.no_grad()
     def merge(self, other: Analytic, *, classes: Tensor | None = None) -> None:
-        """Learn all that another learner has learned, without its data.
+        """Add everything that another learner has learned, without its data.
 
-        Both must make the same features of a node: the same topology, seed, width and activation,
-        and no centre of their own.
+        Both must compute the same features: the same topology, seed, width and activation, and
+        no centring.
 
-        classes: which class here each of the other's is; the same numbers unless given.
+        classes: this learner's class for each class of the other; the same numbers by default.
         """
         label_space, theirs = self._check_learned(), other._check_learned()
         alike = type(self) is type(other) and self.backbone.expands_like(other.backbone)
         if not alike:
             raise ConfigurationError(
-                "learners of one method can be merged if their features are the same ones: make "
-                "both with the same topology, seed, width and activation, and not centred"
+                "merge() needs a learner of the same method with the same features: give both the "
+                "same topology, seed, width and activation, and do not centre them"
             )
         if (label_space.kind, label_space.names) != (theirs.kind, theirs.names):
             raise ConfigurationError(
-                "learners can be merged if both learn classes or the same targets, not "
+                "merge() needs two learners of classes or of the same targets, not "
                 f"{label_space.kind} and {theirs.kind}"
             )
         self.statistics_ = _merged(self.statistics_, other.statistics_, classes)
@@ -367,7 +368,7 @@ class Analytic(WholeTaskLearner):
     def logits(self, graph: Graph, nodes: Tensor) -> Tensor:
         """Return the scores of all classes learned so far.  -> [nodes, classes]
 
-        Of several labels their log-odds, of numbers these.  -> [nodes, targets]
+        Log-odds for multi-label targets, values for regression.  -> [nodes, targets]
         """
         scores = super().logits(graph, nodes)
         if self.answers_ is None:
@@ -376,20 +377,20 @@ class Analytic(WholeTaskLearner):
         return scores.mul_(scale).add_(shift)
 
     def novelty(self, graph: Graph, nodes: Tensor, *, logits: Tensor | None = None) -> Tensor:
-        """Return how far the best score is from a sure one: scores here estimate probabilities."""
+        """Return 1 minus the best score, since scores here estimate probabilities."""
         if self._check_learned().kind != "class":
-            raise ConfigurationError("novelty is of classes: nodes with targets have none")
+            raise ConfigurationError("novelty needs nodes with classes, not targets")
         scores = self.logits(graph, nodes) if logits is None else logits
         return 1 - scores.amax(dim=1) / SHARPNESS
 
     @property
     def recomputed(self) -> tuple[int, int] | None:
-        """How many embeddings of old nodes were computed anew, of how many."""
+        """Number of old embeddings recomputed, and the number of all old embeddings."""
         return self.growing_.cost if self.refresh == "embeddings" else None
 
     @property
     def usage(self) -> MemoryUsage:
-        """What the statistics and the ledger hold."""
+        """Size of the statistics and the ledger."""
         parts = [self.statistics_.usage]
         if self.regularisation == "validation":
             parts.append(self.validation_.usage)
@@ -399,7 +400,7 @@ class Analytic(WholeTaskLearner):
         )
 
     def state(self) -> dict[str, Tensor]:
-        """Return all that later tasks depend on, as named CPU tensors."""
+        """Return everything that later tasks depend on, as named CPU tensors."""
         self.solve()
         parts = {"statistics": self.statistics_.state(), "ledger": self.ledger_.state()}
         if self.regularisation == "validation":
@@ -413,7 +414,7 @@ class Analytic(WholeTaskLearner):
         return super().state() | kept | self.growing_.state()
 
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
-        """Take back what ``state`` returned, at the point where it was taken."""
+        """Restore what ``state`` returned."""
         super().restore(state, label_space)
         self._take_targets(label_space)
         answers = part_of(state, "answers.")

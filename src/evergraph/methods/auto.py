@@ -1,4 +1,4 @@
-"""Closed-form heads on several views of a node, fused as validation nodes tell."""
+"""Closed-form heads on several views of a node, with fusion weights fitted on validation nodes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from evergraph.closed_form.counting import count_views
 from evergraph.closed_form.fusing import Probes
 from evergraph.closed_form.guesses import PLENTY, certain
 from evergraph.closed_form.landmarks import Landmarks, column_weights
-from evergraph.closed_form.ledger import PARTS, Entries, LearnedNodes, check_held
+from evergraph.closed_form.ledger import PARTS, LearnedNodes, LedgerEntries, check_held
 from evergraph.closed_form.mixture import FUSINGS, Mixing
 from evergraph.closed_form.view_features import fit_into, probes_within
 from evergraph.closed_form.views import ViewRows
 from evergraph.core.checks import check_choice, check_integer
+from evergraph.core.component import formerly
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
 from evergraph.core.sizes import parse_size
@@ -28,7 +29,7 @@ from evergraph.memory import MemoryUsage
 from evergraph.methods.analytic import WEIGHTS, Weights
 from evergraph.methods.backbone_learner import WholeTaskLearner
 from evergraph.methods.base import methods
-from evergraph.methods.refresh import NEEDS_ALL_EDGES, is_first_graph
+from evergraph.methods.refresh import NEEDS_ALL_EDGES
 from evergraph.nn import Backbone, backbones
 from evergraph.streams import Task
 from evergraph.training import Trainer
@@ -36,62 +37,63 @@ from evergraph.training.learner import part_of
 
 logger = logging.getLogger(__name__)
 
-LANDMARK_SHARE = 0.4  # of ``keep``
+LANDMARK_SHARE = 0.4  # of ``memory``
 REFRESHES = ("none", "embeddings")
 OBJECTIVES = ("balanced", "plain")
 
-Seen = tuple[ViewRows, dict[str, tuple[Entries, Tensor]]]
+Seen = tuple[ViewRows, dict[str, tuple[LedgerEntries, Tensor]]]
 
 
 @methods.register
 class Auto(WholeTaskLearner):
-    """Ridge regression on every view of a node, scores mixed with weights fitted on held-back ones.
+    """Ridge regression on several views of a node, with fusion weights fitted on validation nodes.
 
-    Each view v has its own head V_v = (A_v + λ_v I)⁻¹ M_v on features φ_v of what it shows, from
-    statistics of all training nodes so far. Where the graph stays at hand (``refresh``), features
-    are kernel values to landmarks: some training nodes of every class, kept as the paper keeps its
-    memory (see ``LandmarkFeatures``); everything is counted again on the landmarks of now. Where
-    old graphs are gone, they are random ones that never change (see ``ViewFeatures``). Scores are
-    mixed, softmax(Σ_v a_v V_vᵀφ_v), with weights a fitted by log-loss on some validation nodes of
-    every class, the probes (see ``fused_weights``). Nobody is dropped: a view that is of no use now
-    may be later.
+    Each view v has its own head V_v = (A_v + λ_v I)⁻¹ M_v on features φ_v of the view, from
+    statistics of all training nodes so far. If the graph stays available (``refresh``), the
+    features are kernel values to landmarks: training nodes of every class, chosen as the paper
+    chooses its memory (see ``LandmarkFeatures``); all nodes are counted again on the current
+    landmarks. If old graphs are gone, the features are random ones that never change (see
+    ``ViewFeatures``). The scores are combined as softmax(Σ_v a_v V_vᵀφ_v), with weights a fitted by
+    log-loss on some validation nodes of every class, the probes (see ``fused_weights``). No view is
+    dropped: one that does not help now may help later.
 
-    Landmarks, statistics and probes are sets and sums of what was seen; heads, λ and a are
-    functions of these alone. So the order of tasks does not matter, and after ``forget`` a node was
-    never met, as landmark or otherwise. On random features ``merge`` gives what one learner of both
-    would have; sums on two sets of landmarks cannot be merged.
+    Landmarks, statistics and probes are sets and sums of the nodes seen; heads, λ and a are
+    functions of these alone. So the order of tasks does not matter, and ``forget`` removes a node
+    exactly, including as a landmark. With random features, ``merge`` gives the learner that would
+    have seen the data of both; sums on two sets of landmarks cannot be merged.
 
-    Views with class codes see the labels of training nodes nearby. On a graph that shows none,
-    the other views answer, with weights of their own.
+    Views with class codes use the labels of nearby training nodes. On a graph without labels, only
+    the other views predict, with weights of their own.
 
     Args:
-        keep: bytes for statistics and probes, such as ``50MB``: decides how many of the backbone's
-            views there are and how wide, and lets probes go where classes are many; as the backbone
-            has them unless given. A ledger comes on top.
-        probes: how many validation nodes of each class are kept at most.
-        fusing: ``fitted``: weights of views and sharpness, as the probes tell. ``shares``: weights,
-            at a fixed sharpness. ``equal``: every view alike; there to see what fusing adds.
-        weights: of training nodes, ``class-sizes`` or ``equal``, see ``analytic``.
-        objective: what should be right, ``balanced``: of every class as many in a hundred;
-            ``plain``: of all nodes. Decides what heads, penalties and mixture are fitted to.
-        ledger: whether to keep which nodes were learned, see ``analytic``.
-        refresh: ``none``: nothing old is touched. ``embeddings``: the graph is still there, and all
-            learned nodes are counted again as they are in it now.
-        self_training: with landmarks, where few nodes are labelled, whether to learn from the
-            surest guesses too (see ``certain``), if that explains the probes better.
-        backbone: ``LandmarkFeatures`` with refresh, else ``ViewFeatures``, unless given, with the
-            views and their width.
-        trainer, generator: see ``BackboneLearner``; nothing is trained, the device counts.
+        memory: bytes for statistics and probes, such as ``50MB``. It sets the number of views and
+            their width, and reduces the probes if there are many classes. The backbone's own size
+            by default. A ledger comes on top.
+        probes: maximum number of validation nodes kept per class.
+        fusing: ``fitted``: weights of the views and sharpness, fitted on the probes. ``shares``:
+            weights at a fixed sharpness. ``equal``: equal weights, to measure what fusing adds.
+        weights: weights of training nodes, ``class-sizes`` or ``equal``, see ``analytic``.
+        objective: the accuracy that heads, penalties and mixture are fitted to: ``balanced``, the
+            mean over classes, or ``plain``, over all nodes.
+        ledger: whether to record the learned nodes, see ``analytic``.
+        refresh: ``none``: earlier nodes keep their old features. ``embeddings``: the graph is still
+            available, and all learned nodes are counted again as they are in it now.
+        self_training: whether to learn from the most certain predictions too (see ``certain``) when
+            few nodes are labelled, if this lowers the loss on the probes. Landmarks only.
+        backbone: the views and their width; ``LandmarkFeatures`` with refresh, else
+            ``ViewFeatures``, by default.
+        trainer, generator: see ``BackboneLearner``; nothing is trained, only the device is used.
     """
 
     name = "auto"
     default_backbone = "view-features"
     backbone: ViewFeatures
 
+    @formerly(keep="memory")
     def __init__(
         self,
         *,
-        keep: str | int | None = None,
+        memory: str | int | None = None,
         probes: int = 100,
         fusing: str = "fitted",
         weights: Weights = "class-sizes",
@@ -105,8 +107,8 @@ class Auto(WholeTaskLearner):
     ) -> None:
         if backbone is None:
             backbone = backbones.make(self.backbone_by_default(refresh=refresh))
-        if keep is not None and isinstance(backbone, ViewFeatures):
-            backbone = fit_into(parse_size(keep), backbone)
+        if memory is not None and isinstance(backbone, ViewFeatures):
+            backbone = fit_into(parse_size(memory), backbone)
         super().__init__(backbone=backbone, trainer=trainer, generator=generator)
         check_integer("probes", probes, least=1)
         check_choice("weights", weights, WEIGHTS)
@@ -118,7 +120,7 @@ class Auto(WholeTaskLearner):
                 "landmark-features needs refresh='embeddings', to count old nodes on new "
                 f"landmarks, not {refresh!r}: use view-features without"
             )
-        self.keep = keep
+        self.memory = memory
         self.probes = probes
         self.fusing = fusing
         self.weights: Weights = weights
@@ -131,7 +133,7 @@ class Auto(WholeTaskLearner):
         self.probes_ = Probes(probes)
         self.ledger_ = LearnedNodes()
         self.sharpness_ = torch.zeros(2)  # without and with class codes
-        self.error_ = math.inf  # on the probes, as ``mixture_loss`` has it
+        self.error_ = math.inf  # on the probes, see ``mixture_loss``
         self._solved = True
 
     @classmethod
@@ -142,12 +144,12 @@ class Auto(WholeTaskLearner):
 
     @classmethod
     def suited_to(cls, *, edges: str) -> dict[str, Any]:
-        """Refresh where tasks come with the graph of everything so far: it is at hand."""
+        """Refresh if each task comes with the graph of everything so far."""
         return {"refresh": "embeddings"} if edges == "all" else {}
 
     @classmethod
     def check_backbone(cls, backbone: Backbone) -> None:
-        """Raise unless it has views."""
+        """Raise unless the backbone has views."""
         if not isinstance(backbone, ViewFeatures):
             raise ConfigurationError(
                 "auto fuses heads on several views: use backbone 'landmark-features', not "
@@ -155,51 +157,52 @@ class Auto(WholeTaskLearner):
             )
 
     def _no_statistics(self) -> list[ClassStatistics]:
-        """Return sums of nothing: as wide as there are landmarks, where features stand on such."""
+        """Return empty sums, as wide as there are landmarks if the features use landmarks."""
         width = len(self.landmarks_) or self.backbone.width
         return [ClassStatistics(width, device=self.device) for _ in self.backbone.parsed]
 
     @property
     def sight(self) -> int | None:
-        """As many hops as the backbone; all of the graph where what is learned is refreshed."""
+        """The backbone's number of hops, or None (the whole graph) with ``refresh``."""
         return super().sight if self.refresh == "none" else None
 
     @torch.no_grad()
     def fit_task(self, task: Task) -> None:
-        """Count the task's nodes in, and keep some to weigh views by."""
+        """Add the task's training nodes to the statistics, and keep some validation nodes."""
         self.label_space_ = task.label_space
         seen = self.backbone.prepare(self._showing(task))
         self._make_room(self.backbone.width_of(seen), task.label_space.num_classes)
-        if self.backbone.on_landmarks:
+        if self.refresh == "embeddings":
             self._check_there(task.ids)
-        elif self.refresh == "embeddings" and not is_first_graph(task):
-            self._recount(seen, task.ids)
+            learned = any(len(self.ledger_.part(part).ids) for part in PARTS)
+            if learned and not self.backbone.on_landmarks:
+                self._recount(seen, task.ids)
         sizes = self._sizes(task)
         for part in PARTS:
             nodes, labels = getattr(task, part), getattr(task, f"{part}_labels")
-            entries = Entries(task.ids[nodes], labels, sizes[labels].reciprocal())
+            entries = LedgerEntries(task.ids[nodes], labels, sizes[labels].reciprocal())
             if self.ledger:
                 self.ledger_.enter(entries.ids, entries.labels, entries.weights, part)
             if not self.backbone.on_landmarks:
                 self._take_in(part, entries, self._rows(seen, nodes))
         self._solved = False
-        if self.backbone.on_landmarks:  # which are chosen among all nodes before any is counted
+        if self.backbone.on_landmarks:  # chosen among all nodes before any is counted
             self._learn_anew(seen, task.ids)
 
     def _check_there(self, ids: Tensor) -> None:
-        """Raise unless a graph holds every node learned so far, to be counted on new landmarks."""
+        """Raise unless the graph holds every node learned so far, so that it can be counted."""
         if not all(bool(torch.isin(self.ledger_.part(p).ids, ids).all()) for p in PARTS):
             raise ConfigurationError(NEEDS_ALL_EDGES)
 
     def _showing(self, task: Task) -> Graph:
-        """Return the task's graph with its training labels, whoever made the task."""
+        """Return the task's graph with its training labels shown."""
         if task.graph.bare is not None or not self.backbone.coded:
             return task.graph
-        entries = Entries(task.ids[task.train], task.train_labels, torch.empty(0))
+        entries = LedgerEntries(task.ids[task.train], task.train_labels, torch.empty(0))
         return self._shown(task.graph, task.ids, entries)
 
-    def _shown(self, graph: Graph, ids: Tensor, entries: Entries) -> Graph:
-        """Return a graph that shows the labels of some learned nodes, where it holds them."""
+    def _shown(self, graph: Graph, ids: Tensor, entries: LedgerEntries) -> Graph:
+        """Return a graph that shows the labels of those learned nodes that it holds."""
         labels = torch.full((graph.num_nodes,), UNLABELLED)
         there = torch.isin(entries.ids, ids)
         names = torch.tensor(self.classes)[entries.labels[there]]
@@ -216,8 +219,8 @@ class Auto(WholeTaskLearner):
     def _rows(self, seen: ViewRows, nodes: Tensor) -> ViewRows:
         return seen.of(nodes)
 
-    def _take_in(self, part: str, entries: Entries, rows: ViewRows) -> None:
-        """Count training nodes in; consider validation nodes as probes."""
+    def _take_in(self, part: str, entries: LedgerEntries, rows: ViewRows) -> None:
+        """Add training nodes to the statistics; consider validation nodes as probes."""
         if part == "train":
             self._count(entries, rows)
         else:
@@ -226,7 +229,7 @@ class Auto(WholeTaskLearner):
             self.probes_.keep(rows, labels=entries.labels, nodes=entries.ids)
 
     def _learn_anew(self, seen: ViewRows, ids: Tensor) -> None:
-        """Choose landmarks, count and solve; sums are of no use to anybody afterwards."""
+        """Choose landmarks, count and solve; the sums are not needed afterwards."""
         self._recount(seen, ids)
         if self.self_training:
             self._self_train(seen, ids)
@@ -235,7 +238,7 @@ class Auto(WholeTaskLearner):
         self.probes_.clear()
 
     def _self_train(self, seen: ViewRows, ids: Tensor) -> None:
-        """Learn from guesses too, if the held-back nodes are then better explained."""
+        """Learn from confident predictions too, if this lowers the loss on the probes."""
         known = torch.cat([self.ledger_.part(part).ids for part in PARTS])
         others = (~torch.isin(ids, known)).nonzero().flatten()
         if not len(self.probes_) or len(others) < PLENTY * len(self.ledger_.part("train")):
@@ -247,24 +250,24 @@ class Auto(WholeTaskLearner):
         if self.error_ >= before:
             self._recount(seen, ids)
 
-    def _guesses(self, seen: ViewRows, ids: Tensor, others: Tensor) -> Entries:
-        """Return other nodes with the classes they are surely of, weighing as these do."""
+    def _guesses(self, seen: ViewRows, ids: Tensor, others: Tensor) -> LedgerEntries:
+        """Return other nodes with their confidently predicted classes, and the class weights."""
         train, classes = self.ledger_.part("train"), self._check_learned().num_classes
         scores = self.backbone.eval()(seen, others.to(seen.hops.device))
         counts = torch.bincount(train.labels, minlength=classes)
         scores = scores.masked_fill((counts == 0).to(scores.device), -torch.inf)
         places, labels = certain(scores.softmax(1), counts)
         weights = torch.zeros(classes).index_add_(0, train.labels, train.weights) / counts
-        return Entries(ids[others[places]], labels, weights[labels])
+        return LedgerEntries(ids[others[places]], labels, weights[labels])
 
-    def _choose_landmarks(self, seen: ViewRows, ids: Tensor, guesses: Entries) -> None:
-        """Take landmarks among all learned nodes, before any of them is counted."""
+    def _choose_landmarks(self, seen: ViewRows, ids: Tensor, guesses: LedgerEntries) -> None:
+        """Choose landmarks among all learned nodes, before any of them is counted."""
         assert isinstance(self.backbone, LandmarkFeatures)
         entries = self.ledger_.part("train")
         seen = self._with_codes(seen)
-        if self.keep is not None:
+        if self.memory is not None:
             dims = 2 * (seen.dims + self.backbone.code_dims * self.backbone.coded)
-            most = max(int(LANDMARK_SHARE * parse_size(self.keep)) // dims, 1)
+            most = max(int(LANDMARK_SHARE * parse_size(self.memory)) // dims, 1)
             self.landmarks_.most = min(self.backbone.width, most)
         rows = seen.of(torch.searchsorted(ids, entries.ids))
         self.landmarks_.clear()
@@ -275,11 +278,11 @@ class Auto(WholeTaskLearner):
         self.backbone.stand_on(self.landmarks_.rows(), columns)
 
     def _limit_probes(self, hop_dims: int) -> None:
-        """Keep to the bytes that there are."""
-        if self.keep is None:
+        """Reduce the probes to the memory budget."""
+        if self.memory is None:
             return
         fitting = probes_within(
-            parse_size(self.keep),
+            parse_size(self.memory),
             views=len(self.backbone.parsed),
             width=self.backbone.width,
             classes=self._check_learned().num_classes,
@@ -288,7 +291,7 @@ class Auto(WholeTaskLearner):
         )
         self.probes_.per_class = min(self.probes, fitting)
 
-    def _count(self, entries: Entries, rows: ViewRows, *, sign: int = 1) -> None:
+    def _count(self, entries: LedgerEntries, rows: ViewRows, *, sign: int = 1) -> None:
         self.statistics_ = count_views(
             self.statistics_,
             self._with_codes(rows),
@@ -300,15 +303,15 @@ class Auto(WholeTaskLearner):
         )
 
     def _with_codes(self, rows: ViewRows) -> ViewRows:
-        """Return rows that every view sees something of: no label nearby is a code of zeros."""
+        """Return rows that every view can use: without labels nearby, the code is zeros."""
         if rows.codes is not None or not self.backbone.coded:
             return rows
         codes = rows.hops.new_zeros(1, self.backbone.code_dims)
         return replace(rows, codes=codes.expand(len(rows.hops), -1))
 
-    def _recount(self, seen: ViewRows, ids: Tensor, guesses: Entries | None = None) -> None:
-        """Count all learned nodes anew as they are in a graph that holds them, and guesses."""
-        if self.device.type == "cuda":  # blocks of smaller graphs would stay reserved for nobody
+    def _recount(self, seen: ViewRows, ids: Tensor, guesses: LedgerEntries | None = None) -> None:
+        """Count all learned nodes and the guesses again, as they are in a graph that holds them."""
+        if self.device.type == "cuda":  # blocks of smaller graphs would stay reserved, unused
             torch.cuda.empty_cache()
         guesses = self.ledger_.part("train").take(torch.arange(0)) if guesses is None else guesses
         if self.backbone.on_landmarks:
@@ -324,7 +327,7 @@ class Auto(WholeTaskLearner):
         self._solved = False
 
     def solve(self) -> None:
-        """Set heads and mixture from statistics and probes, if anything has changed."""
+        """Set heads and mixture from statistics and probes, if these have changed."""
         if self._solved:
             return
         for statistics in self.statistics_:
@@ -340,8 +343,8 @@ class Auto(WholeTaskLearner):
         self.error_ = found.error
         self._solved = True
         shares = (100 * found.weights / found.weights.sum().clamp_min(1e-12)).tolist()
-        told = zip(backbone.views, shares, strict=True)
-        logger.debug("views: %s", ", ".join(f"{view} {share:.0f} %" for view, share in told))
+        pairs = zip(backbone.views, shares, strict=True)
+        logger.debug("views: %s", ", ".join(f"{view} {share:.0f} %" for view, share in pairs))
 
     def _mixing(self) -> Mixing:
         return Mixing(
@@ -351,14 +354,15 @@ class Auto(WholeTaskLearner):
 
     @torch.no_grad()
     def forget(self, ids: Tensor, graph: Graph, *, known_as: Tensor | None = None) -> None:
-        """Take nodes out of all that was learned, as if they had never been labelled.
+        """Remove nodes from everything learned, as if they had never been labelled.
 
-        Nodes nearby have seen their labels, and are counted again without them. ids: which nodes;
-        graph: where they and all learned nodes around were last embedded; known_as: which node
-        each node of ``graph`` is, ascending, as ``Task.ids`` has it; 0, 1, 2, ... unless given.
+        Nodes nearby were counted with these labels, and are counted again without them. ids: the
+        nodes to forget; graph: the graph in which they and all learned nodes around them were last
+        embedded; known_as: the id of each node of ``graph``, ascending, as in ``Task.ids``;
+        0, 1, 2, ... by default.
         """
         if not self.ledger:
-            raise ConfigurationError("forget needs to know what was learned: set ledger=true")
+            raise ConfigurationError("forget() needs ledger=True")
         self._check_learned()
         known_as = torch.arange(graph.num_nodes) if known_as is None else known_as
         check_held(ids, known_as)
@@ -371,14 +375,14 @@ class Auto(WholeTaskLearner):
             again(after[0], known_as)
         elif self.backbone.on_landmarks:
             raise ConfigurationError(
-                "graph must hold all learned nodes, to count them again on other landmarks"
+                "graph must hold all learned nodes, so that they can be counted on new landmarks"
             )
         else:
             self._replace(before, after)
             self._solved = False
 
     def _seen(self, graph: Graph, ids: Tensor) -> Seen:
-        """Return what views see of a graph, and the learned nodes in it with their places."""
+        """Return the views of a graph, and the learned nodes in it with their positions."""
         seen = self.backbone.prepare(self._shown(graph, ids, self.ledger_.part("train")))
         found = {}
         for part in PARTS:
@@ -388,7 +392,7 @@ class Auto(WholeTaskLearner):
         return seen, found
 
     def _replace(self, before: Seen, after: Seen) -> None:
-        """Count the learned nodes of a graph out as they were seen, and in as they are."""
+        """Remove the learned nodes of a graph with their old rows, and add them with the new."""
         entries, places = before[1]["train"]
         self._count(entries, self._rows(before[0], places), sign=-1)
         self.probes_.drop(before[1]["validation"][0].ids)
@@ -397,18 +401,17 @@ class Auto(WholeTaskLearner):
 
     @torch.no_grad()
     def merge(self, other: Auto, *, classes: Tensor | None = None) -> None:
-        """Learn all that another learner has learned, without its data.
+        """Add everything that another learner has learned, without its data.
 
-        Both must make the same features of a node: random ones, with the same views, width and
-        seed.
+        Both must compute the same random features, with the same views, width and seed.
 
-        classes: which class here each of the other's is; the same numbers unless given.
+        classes: this learner's class for each class of the other; the same numbers by default.
         """
         space, theirs = self._check_learned(), other._check_learned()
         if self.backbone.on_landmarks or not self.backbone.expands_like(other.backbone):
             raise ConfigurationError(
-                "learners can be merged if their random features are the same ones: make both "
-                "with backbone view-features, the same views, width and seed"
+                "merge() needs learners with the same random features: give both backbone "
+                "view-features, the same views, width and seed"
             )
         pairs = zip(self.statistics_, other.statistics_, strict=True)
         self.statistics_ = [mine.merged(more, classes) for mine, more in pairs]
@@ -426,7 +429,7 @@ class Auto(WholeTaskLearner):
         return super().logits(graph, nodes)
 
     def novelty(self, graph: Graph, nodes: Tensor, *, logits: Tensor | None = None) -> Tensor:
-        """Return how far the best score is from a sure one: scores here estimate probabilities."""
+        """Return 1 minus the best score, since scores here estimate probabilities."""
         self._check_learned()
         scores = self.logits(graph, nodes) if logits is None else logits
         coded = self.backbone.prepare(graph).codes is not None
@@ -435,7 +438,7 @@ class Auto(WholeTaskLearner):
 
     @property
     def shares_(self) -> dict[str, float]:
-        """How much each view counts in the mixture; they sum to 1."""
+        """The share of each view in the mixture; the shares sum to 1."""
         self.solve()
         head = self.backbone.head
         assert head is not None
@@ -446,7 +449,7 @@ class Auto(WholeTaskLearner):
 
     @property
     def recomputed(self) -> tuple[int, int] | None:
-        """With refresh everything is counted again."""
+        """With refresh, all learned nodes; None without."""
         if self.refresh == "none":
             return None
         known = sum(len(self.ledger_.part(part)) for part in PARTS)
@@ -454,7 +457,7 @@ class Auto(WholeTaskLearner):
 
     @property
     def usage(self) -> MemoryUsage:
-        """What statistics, landmarks, probes and ledger hold."""
+        """Size of statistics, landmarks, probes and ledger."""
         parts = [statistics.usage for statistics in self.statistics_]
         return MemoryUsage(
             statistics=sum(part.statistics for part in parts),
@@ -464,19 +467,19 @@ class Auto(WholeTaskLearner):
         )
 
     def state(self) -> dict[str, Tensor]:
-        """Return all that later tasks depend on, as named CPU tensors."""
+        """Return everything that later tasks depend on, as named CPU tensors."""
         self.solve()
         kept = {"ledger": self.ledger_.state(), "probes": self.probes_.state()}
         if isinstance(self.backbone, LandmarkFeatures):
             kept["landmarks"] = self.landmarks_.state() | {"columns": self.backbone.columns}
-        # On landmarks there are no sums.
+        # There are no sums on landmarks.
         for view, statistics in zip(self.backbone.views, self.statistics_, strict=False):
             kept[f"statistics:{view}"] = statistics.state()
         named = {f"{part}/{n}": v.cpu() for part, values in kept.items() for n, v in values.items()}
         return super().state() | named | {"sharpness": self.sharpness_}
 
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
-        """Take back what ``state`` returned, at the point where it was taken."""
+        """Restore what ``state`` returned."""
         super().restore(state, label_space)
         if isinstance(self.backbone, LandmarkFeatures):
             known = part_of(state, "landmarks/")

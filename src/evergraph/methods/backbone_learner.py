@@ -1,4 +1,4 @@
-"""What all methods share: a backbone, trained on the current task's nodes."""
+"""The base of all methods: a backbone trained on the current task's nodes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class BackboneLearner(Learner):
 
     Args:
         backbone: the model; the method's own default unless given.
-        trainer: runs the epochs, by the backbone's recipe unless given.
+        trainer: runs the epochs; by default with the settings recommended by the backbone.
         generator: see ``Learner``.
     """
 
     default_backbone: ClassVar[str] = "gcn"
-    chooses: ClassVar[bool] = False  # whether it chooses among a backbone's rivals
+    chooses: ClassVar[bool] = False  # whether it chooses among a backbone's candidates
 
     def __init__(
         self,
@@ -43,8 +43,8 @@ class BackboneLearner(Learner):
         self.check_backbone(backbone)
         if backbone.rivals > 1 and not self.chooses:
             raise ConfigurationError(
-                f"backbone {backbone.name!r} is the best of {backbone.rivals} networks trained on "
-                f"everything, and {self.name} chooses none: use backbone 'residual'"
+                f"backbone {backbone.name!r} selects the best of {backbone.rivals} networks, which "
+                f"{self.name} does not support: use backbone 'residual'"
             )
         if trainer is None:
             trainer = Trainer(**vars(backbone.recipe))
@@ -53,7 +53,7 @@ class BackboneLearner(Learner):
         self.backbone.place(self.device, self.resources)
         self._dims = 0
         self._examples: Examples | None = None
-        self._noise = generator  # dropout's; on a GPU a generator of that device
+        self._noise = generator  # for dropout; on a GPU, a generator of that device
 
     def _parameter_default(self, name: str) -> Any:
         made: dict[str, Callable[[], Any]] = {
@@ -67,30 +67,30 @@ class BackboneLearner(Learner):
 
     @classmethod
     def backbone_by_default(cls, **parameters: Any) -> str:
-        """Return the name of the backbone that suits other parameters of the method."""
+        """Return the name of the default backbone, given the method's other parameters."""
         return cls.default_backbone
 
     @classmethod
     def suited_to(cls, *, edges: str) -> dict[str, Any]:
-        """Return the parameters that suit a stream, where they are not those by default."""
+        """Return the parameters whose default changes for this kind of stream."""
         return {}
 
     @classmethod
     def check_backbone(cls, backbone: Backbone) -> None:
-        """Raise if the method means nothing on this backbone."""
+        """Raise if the method does not support this backbone."""
 
     @classmethod
     def make_memory(cls, **options: Any) -> Any:
-        """Return a new memory of the kind the method keeps, where it keeps one."""
+        """Return a new memory of the method's kind; None if the method has no memory."""
         return None
 
     @property
     def sight(self) -> int | None:
-        """How many hops around its nodes a task's graph is looked at: as many as the backbone."""
+        """Number of hops around its nodes that a task's graph is read: the backbone's."""
         return self.backbone.hops
 
     def begin_task(self, task: Task) -> int:
-        """Make room for the task's classes and prepare its graph, once."""
+        """Add outputs for the task's classes and prepare its graph, once."""
         self.label_space_ = task.label_space
         inputs = self.backbone.prepare(task.graph)
         self._make_room(self.backbone.width_of(inputs), task.label_space.num_classes)
@@ -99,7 +99,7 @@ class BackboneLearner(Learner):
 
     @property
     def draws_from(self) -> Sequence[torch.Generator] | None:
-        """Dropout's generator where a step is f_out on embeddings, and nothing else."""
+        """Dropout's generator if a step computes only f_out on embeddings, else None."""
         plain = type(self).loss is BackboneLearner.loss
         plain &= type(self).adjust_gradients is Learner.adjust_gradients
         in_memory = self._examples is not None and not is_mapped(self._examples.inputs)
@@ -107,7 +107,7 @@ class BackboneLearner(Learner):
         return (self._noise,) if plain and in_memory and decoupled else None
 
     def examples(self, task: Task) -> Examples:
-        """Return what to train on; here the task's own training nodes."""
+        """Return the training examples; here the task's own training nodes."""
         inputs = self.backbone.prepare(task.graph)
         inputs, rows = self.backbone.narrowed(inputs, task.train.to(self.device))
         targets = task.train_labels.to(self.device)
@@ -121,7 +121,7 @@ class BackboneLearner(Learner):
         return self.classification_loss(self.scores(batch), batch)
 
     def step_work(self, examples: int) -> int | None:
-        """Return about how many multiplications a step on so many examples takes."""
+        """Return about how many multiplications a step on this many examples takes."""
         return self.backbone.step_work(examples)
 
     def scores(self, batch: Batch) -> Tensor:
@@ -145,7 +145,7 @@ class BackboneLearner(Learner):
         )
 
     def end_task(self, task: Task) -> None:
-        """Let the examples go."""
+        """Release the examples."""
         self._examples = None
 
     @torch.no_grad()
@@ -174,8 +174,8 @@ class BackboneLearner(Learner):
     def _make_room(self, dims: int, classes: int) -> None:
         if dims == 0:
             raise ConfigurationError(
-                "the graph has no features to learn from: give its nodes some, or use it for "
-                "structure only (evergraph info)"
+                "the graph has no features to learn from: add node features, or only inspect its "
+                "structure (evergraph info)"
             )
         if not self.backbone.begun:
             self._dims = dims
@@ -184,7 +184,7 @@ class BackboneLearner(Learner):
         self.backbone.grow(classes, generator=self.generator)
 
     def _noise_generator(self) -> torch.Generator:
-        """Return dropout's generator, seeded from the learner's where the device needs its own."""
+        """Return dropout's generator, seeded from the learner's if the device needs its own."""
         if self.device.type == "cpu":
             return self.generator
         seed = int(torch.randint(2**62, (1,), generator=self.generator))
@@ -196,7 +196,7 @@ class BackboneLearner(Learner):
         return self.backbone.embed_seconds
 
     def state(self) -> dict[str, Tensor]:
-        """Return all that later tasks depend on, as named CPU tensors."""
+        """Return everything that later tasks depend on, as named CPU tensors."""
         state = super().state()
         state["dims"] = torch.tensor(self._dims)
         if self._noise is not self.generator:
@@ -204,25 +204,25 @@ class BackboneLearner(Learner):
         return state
 
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
-        """Take back what ``state`` returned, at the point where it was taken."""
+        """Restore what ``state`` returned."""
         self._make_room(int(state["dims"]), label_space.num_classes)
         self.backbone.load_state_dict(part_of(state, "model.backbone."))
         super().restore(state, label_space)
-        if "noise" in state and self._noise is not self.generator:  # else it was a GPU's
+        if "noise" in state and self._noise is not self.generator:  # else it was saved from a GPU
             self._noise.set_state(state["noise"])
 
 
 class WholeTaskLearner(BackboneLearner):
-    """Learns a task as a whole, by its own ``fit_task``: a trainer has nothing to drive."""
+    """Learns a task as a whole by its own ``fit_task``, without a trainer's epochs."""
 
     @abstractmethod
     def fit_task(self, task: Task) -> None:
         """Learn one task."""
 
     def begin_task(self, task: Task) -> int:
-        """Refuse: there are no epochs to prepare for."""
+        """Raise, since there are no epochs to prepare."""
         raise ConfigurationError(f"{self.name} learns a task as a whole: call fit_task")
 
     def loss(self, batch: Batch) -> Tensor:
-        """Refuse, see ``begin_task``."""
+        """Raise, see ``begin_task``."""
         raise ConfigurationError(f"{self.name} learns a task as a whole: call fit_task")

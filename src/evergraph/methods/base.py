@@ -1,4 +1,4 @@
-"""Where methods are found by name."""
+"""The registry of methods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What regularisation methods share: parameters held near the values that mattered."""
+"""The base of regularisation methods, which hold important parameters near their old values."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Values = dict[str, Tensor]
 
 
 class ConsolidatingLearner(BackboneLearner):
-    """Adds λ Σ_k Ω_k (θ_k - θ*_k)² to the loss: Ω says how much each parameter mattered so far.
+    """Adds λ Σ_k Ω_k (θ_k - θ*_k)² to the loss, where Ω is the importance of each parameter so far.
 
-    Parameters of classes that come later start with Ω = 0.
+    Parameters of classes that arrive later start with Ω = 0.
 
     Args:
         strength: λ.
@@ -51,10 +51,10 @@ class ConsolidatingLearner(BackboneLearner):
 
     @abstractmethod
     def importance(self) -> Values:
-        """Return how much each parameter matters to the task just learned."""
+        """Return the importance of each parameter for the task just learned."""
 
     def consolidate(self, importance: Values) -> None:
-        """Take a task's importance in: Ω ← Ω + Ω_τ, θ* ← θ."""
+        """Add a task's importance: Ω ← Ω + Ω_τ, θ* ← θ."""
         self.importance_ = added(self.importance_, importance)
         self.anchor_ = self.parameters_now()
 
@@ -63,7 +63,7 @@ class ConsolidatingLearner(BackboneLearner):
         return {name: p.detach().clone() for name, p in self.named_parameters().items()}
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return the loss of the task and the penalty for leaving what mattered."""
+        """Return the loss of the task plus the penalty for changing important parameters."""
         loss = super().loss(batch)
         return loss + self.strength * self.penalty() if self.anchor_ else loss
 
@@ -72,30 +72,30 @@ class ConsolidatingLearner(BackboneLearner):
         parameters = self.named_parameters()
         terms = []
         for name, anchor in self.anchor_.items():
-            known = tuple(slice(size) for size in anchor.shape)  # classes may have come since
+            known = tuple(slice(size) for size in anchor.shape)  # classes may have arrived since
             terms.append((self.importance_[name] * (parameters[name][known] - anchor) ** 2).sum())
         return torch.stack(terms).sum()
 
     def end_task(self, task: Task) -> None:
-        """Measure what mattered to this task, on the whole of it and without dropout."""
+        """Measure the importance on the whole task, without dropout."""
         self.backbone.eval()
         self.consolidate(self.importance())
         self.backbone.train()
         super().end_task(task)
 
     def gradients(self, value: Tensor, *, keep: bool = False) -> Values:
-        """Return the gradient of a value by every parameter; ``keep`` to take another one after."""
+        """Return the gradient of a value by parameter; ``keep`` retains the graph for another."""
         parameters = self.named_parameters()
         found = torch.autograd.grad(
             value, list(parameters.values()), retain_graph=keep, allow_unused=True
         )
         pairs = zip(parameters.items(), found, strict=True)
-        # In the parameters' own layout: the penalty goes over both together at every step.
+        # Same layout as the parameters, since the penalty reads both together at every step.
         return {n: torch.zeros_like(p) if g is None else g.contiguous() for (n, p), g in pairs}
 
     @property
     def usage(self) -> MemoryUsage:
-        """Importance and anchor, a value each for every parameter."""
+        """Importance and anchor: one value each per parameter."""
         kept = [*self.importance_.values(), *self.anchor_.values()]
         return MemoryUsage(
             importance=sum(tensor.numel() for tensor in kept),
@@ -103,13 +103,13 @@ class ConsolidatingLearner(BackboneLearner):
         )
 
     def state(self) -> dict[str, Tensor]:
-        """Return all that later tasks depend on, as named CPU tensors."""
+        """Return everything that later tasks depend on, as named CPU tensors."""
         kept = {f"importance.{name}": value.cpu() for name, value in self.importance_.items()}
         kept |= {f"anchor.{name}": value.cpu() for name, value in self.anchor_.items()}
         return super().state() | kept
 
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
-        """Take back what ``state`` returned, at the point where it was taken."""
+        """Restore what ``state`` returned."""
         super().restore(state, label_space)
         for kind in ("importance", "anchor"):
             values = part_of(state, f"{kind}.").items()
@@ -117,7 +117,7 @@ class ConsolidatingLearner(BackboneLearner):
 
 
 def added(old: Values, new: Values, *, keep: float = 1.0) -> Values:
-    """Return keep · old + new, old values at the size parameters have now."""
+    """Return keep · old + new, with old values padded to the current parameter sizes."""
     return {
         name: keep * padded(old[name], value) + value if name in old else value
         for name, value in new.items()

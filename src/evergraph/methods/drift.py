@@ -1,4 +1,4 @@
-"""How far old embeddings drift when new nodes arrive, learned from those in sight alone."""
+"""The drift of old embeddings when new nodes arrive, estimated from the nodes in sight."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from evergraph.streams import Task
 
 logger = logging.getLogger(__name__)
 
-# So many old nodes are compared at most, evenly spaced: the map has settled long before.
+# At most this many old nodes are compared, evenly spaced; the map converges with far fewer.
 MOST = 4096
-# Of the mean eigenvalue: directions in which the nodes in sight hardly differ stay as they are.
+# Relative to the mean eigenvalue: directions in which the nodes hardly differ stay unchanged.
 RIDGE = 0.01
 
 
 @dataclass(frozen=True, eq=False)
 class Drift:
-    """Old nodes inside the ego-subnetworks of new ones, embedded without these and with them.
+    """Old nodes inside the ego-subnetworks of new ones, embedded without and with the new nodes.
 
     Attributes:
         before, after: X and Y.  float32 [seen, dims]
-        share: how many of all old nodes are in sight, 0..1; the others have hardly moved.
+        share: fraction of all old nodes that are in sight; the others have hardly moved.
     """
 
     before: Tensor
@@ -36,10 +36,10 @@ class Drift:
 
 
 def seen_drift(task: Task, backbone: PDGNN) -> Drift | None:
-    """Return what the new nodes' ego-subnetworks show of the drift; None where they show none.
+    """Return the drift seen in the new nodes' ego-subnetworks; None if they hold no old node.
 
-    Nothing is read but the subgraph of the nodes within L hops of a new one, cut off there: no
-    label, no earlier graph. Old nodes near its rim miss neighbours, in X and Y alike.
+    Only the subgraph of nodes within L hops of a new one is read: no label, no earlier graph. Old
+    nodes near its rim lack neighbours, in X and Y alike.
     """
     if is_first_graph(task):
         return None
@@ -61,8 +61,8 @@ def drift_map(drift: Drift, *, ridge: float = RIDGE) -> Tensor:
     """Return the linear map nearest to the drift.  -> float64 [dims, dims]
 
     W = I + share (XᵀX + λI)⁻¹ Xᵀ(Y - X), λ = ``ridge`` x the mean of XᵀX's diagonal: ridge
-    regression of what a node gains on where it stood. A node e moves to Wᵀe, and with it sums of
-    nodes and their Gram matrix (``ClassStatistics.transform``), whoever the nodes were.
+    regression of each node's change on its old embedding. A node e moves to Wᵀe, and sums of nodes
+    and their Gram matrix move along (``ClassStatistics.transform``).
 
     >>> drift = Drift(torch.eye(2), torch.tensor([[1., 0.], [0.5, 0.5]]), share=1.0)
     >>> drift_map(drift, ridge=0.0)  # the second axis turns half way to the first
@@ -77,10 +77,10 @@ def drift_map(drift: Drift, *, ridge: float = RIDGE) -> Tensor:
 
 
 def drifted(vectors: Tensor, drift: Drift, *, ridge: float = RIDGE) -> Tensor:
-    """Return where stored vectors have moved, ``vectors @ drift_map(drift)``.  -> float32 [n, dims]
+    """Return stored vectors after the drift, ``vectors @ drift_map(drift)``.  -> float32 [n, dims]
 
-    Where dims are more than nodes in sight, by e + share eXᵀ (XXᵀ + λI)⁻¹ (Y - X), which is the
-    same and never makes a matrix of dims x dims.
+    If there are more dims than nodes in sight, this is computed as
+    e + share eXᵀ (XXᵀ + λI)⁻¹ (Y - X), which is equal and needs no matrix of dims x dims.
     """
     seen, dims = drift.before.shape
     if dims <= seen:

@@ -17,12 +17,12 @@ from evergraph.methods.replay import ReplayingLearner
 class ERGNN(ReplayingLearner):
     """Replays stored nodes without their neighbourhoods (Zhou and Cao 2021).
 
-    Nodes are chosen by coverage in the hidden layer (``embedding-coverage``), by the mean of their
-    class (``mean-feature``) or by their influence on the model (``influence``). Of the graph only
-    edges between stored nodes are kept, as in the published runs: mostly none.
+    Nodes are chosen by coverage in the hidden layer (``embedding-coverage``), by distance to the
+    mean of their class (``mean-feature``) or by their influence on the model (``influence``). Only
+    edges between stored nodes are kept, as in the published runs; mostly there are none.
 
     Args:
-        memory: which nodes are kept, and how many; 100 per class by default.
+        memory: the sampler and the budget; 100 nodes per class by default.
         backbone, trainer, generator: see ``BackboneLearner``.
     """
 
@@ -30,9 +30,9 @@ class ERGNN(ReplayingLearner):
 
     @classmethod
     def make_memory(cls, **options: Any) -> SubgraphMemory:
-        """Return a memory of 100 nodes per class by coverage in the hidden layer."""
+        """Return a memory of 100 nodes per class, chosen by coverage in the hidden layer."""
         return SubgraphMemory(**{"sampler": EmbeddingCoverageSampler(), **options})
 
     def keep(self, graph: Graph, centres: Tensor) -> EgoNetworks:
-        """Return the nodes alone."""
+        """Return the nodes without neighbours."""
         return isolated(graph, centres)

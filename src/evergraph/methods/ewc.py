@@ -21,25 +21,25 @@ from evergraph.training.batches import EVERYTHING
 
 @methods.register
 class EWC(ConsolidatingLearner):
-    """Holds parameters by their Fisher information (Kirkpatrick et al. 2017).
+    """Holds parameters near old values, weighted by Fisher information (Kirkpatrick et al. 2017).
 
     L + λ Σ_τ Σ_k F_τk (θ_k - θ_τk)², F_τ the diagonal of the Fisher information of task τ.
 
-    With one anchor a task the penalties are quadratic, so their sum is one of them again:
-    Σ_τ F_τ (θ - θ_τ)² = F (θ - θ̄)² + const with F = Σ_τ F_τ and θ̄ = Σ_τ F_τ θ_τ / F. What is kept
-    therefore does not grow with the tasks, and no gradient is changed by it.
+    With one anchor per task the penalties are quadratic, so their sum is quadratic too:
+    Σ_τ F_τ (θ - θ_τ)² = F (θ - θ̄)² + const with F = Σ_τ F_τ and θ̄ = Σ_τ F_τ θ_τ / F. The stored
+    values therefore do not grow with the number of tasks, and every gradient stays the same.
 
-    A per-sample Fisher Σ_i g_i² would take a backward pass a node. With random signs s_i = ±1,
+    A per-sample Fisher Σ_i g_i² would take one backward pass per node. With random signs s_i = ±1,
     E[(Σ_i s_i g_i)²] = Σ_i g_i², so ``probes`` passes over all nodes together estimate it without
-    bias, and exactly (by orthogonal signs) where there are no more nodes than probes.
+    bias, and exactly (with orthogonal signs) if there are no more nodes than probes.
 
     Args:
         strength: λ; published searches go from 10⁴ to 10⁶.
-        anchors: ``task`` for one anchor a task, ``online`` for the latest alone, F ← γF + F_τ
+        anchors: ``task`` for one anchor per task, ``online`` for the latest alone, F ← γF + F_τ
             (Schwarz et al. 2018).
         decay: γ of ``online``.
         fisher: ``samples`` for the mean of squared gradients; ``batch`` for CGLB's square of the
-            mean gradient, which vanishes where the task is learned well.
+            mean gradient, which vanishes if the task is learned well.
         probes: backward passes of the ``samples`` Fisher.
         backbone, trainer, generator: see ``BackboneLearner``.
     """
@@ -86,7 +86,7 @@ class EWC(ConsolidatingLearner):
         return {name: value / (count * len(losses)) for name, value in total.items()}
 
     def _signs(self, samples: int) -> Iterator[Tensor]:
-        """Yield vectors of ±1: orthogonal ones if there are enough, else random ones."""
+        """Yield vectors of ±1: orthogonal if ``probes`` suffices for all samples, else random."""
         if samples <= self.probes:
             order = 1 << (samples - 1).bit_length()
             yield from (
@@ -98,7 +98,7 @@ class EWC(ConsolidatingLearner):
             yield (2 * draws - 1).float().to(self.device)
 
     def consolidate(self, importance: Values) -> None:
-        """Move the anchor to where the sum of all tasks' penalties is least."""
+        """Move the anchor to the minimum of the sum of all tasks' penalties."""
         if self.anchors == "online":
             self.importance_ = added(self.importance_, importance, keep=self.decay)
             self.anchor_ = self.parameters_now()

@@ -1,4 +1,4 @@
-"""What a learner trains on during a task."""
+"""The examples that a learner trains on during a task."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Examples:
     """Nodes with their classes and weights in the loss.
 
     Attributes:
-        inputs: what the backbone prepared of their graph
-        rows: where they are in it; None for every row, in order.  int64 [n]
+        inputs: their graph, as prepared by the backbone
+        rows: their rows in ``inputs``; None for every row, in order.  int64 [n]
         targets: int64 [n]
-        weights: float32 [n], so scaled that the loss is the mean of weight x cross-entropy
-        allowed: bool [n, classes], or None where every class is
+        weights: float32 [n], scaled so that the loss is the mean of weight x cross-entropy
+        allowed: bool [n, classes], or None if every class is allowed
         offsets: added to every class's score in the loss; None for nothing.  float32 [classes]
     """
 
@@ -40,7 +40,7 @@ class Examples:
         return len(self.targets)
 
     def rows_of(self, batch: Batch) -> Tensor | None:
-        """Return where a batch is in the inputs; None for everything."""
+        """Return the rows of a batch in the inputs; None for all."""
         if self.rows is not None:
             return self.rows[batch]
         return batch if isinstance(batch, Tensor) else None
@@ -58,9 +58,9 @@ def example_weights(
 
     class-balanced: 1/n_c, n_c counted on current and stored examples together; a weighted mean
     per term (the paper's re-scaling by class sizes). plain: 1, and λ = ``replay_weight`` for
-    stored ones (the paper's eq. with a λ chosen by hand). current-balanced: 1/n_c for the current
-    task's examples and 1 for stored ones, as the released code does in task-IL. logit-adjusted:
-    all alike within a term, since the scores are shifted instead (``log_prior``).
+    stored ones (the paper's equation with a λ chosen by hand). current-balanced: 1/n_c for the
+    current task's examples and 1 for stored ones, as the released code does in task-IL.
+    logit-adjusted: equal within a term, since the scores are shifted instead (``log_prior``).
 
     targets, terms: int64 [n]; stored: bool [n]; -> float32 [n]
     """
@@ -84,7 +84,7 @@ def make_examples(
     weighting: Weighting = "class-balanced",
     replay_weight: float = 1.0,
 ) -> Examples:
-    """Assemble examples, of which the last ``stored`` come from memory."""
+    """Assemble examples; the last ``stored`` of them come from memory."""
     tasks = label_space.task_of(targets)
     from_memory = torch.arange(len(targets), device=targets.device) >= len(targets) - stored
     weights = example_weights(

@@ -1,4 +1,4 @@
-"""Replay of nodes that have become samples of their own."""
+"""Replay of nodes that are turned into independent samples."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class FGN(TEM):
     """Turns nodes into feature graphs, and replays some of them (Wang et al., CVPR 2022).
 
     L = Σ_{v∈V_τ} l(f(A(v), x_v), y_v) + Σ_{w∈M} l(f(A(w), x_w), y_w), A(v) the feature adjacency,
-    see ``FeatureGraph``. A feature graph needs no other node: lifelong learning of nodes becomes
-    lifelong learning of samples, and replay of a sample drawn uniformly from all that have come is
-    enough. Stored of a node is what its feature graph is made of.
+    see ``FeatureGraph``. A feature graph needs no other node, so lifelong learning of nodes becomes
+    lifelong learning of samples, and it is enough to replay samples drawn uniformly from all that
+    have arrived. The inputs of a node's feature graph are stored.
 
-    The paper has one reservoir for all classes; here each class has one of its own, as in all
-    methods. Features are reduced to ``width`` of the backbone, since a node costs width² numbers
-    while it is computed.
+    The paper has one reservoir for all classes; here each class has its own, as in all methods.
+    Features are reduced to the backbone's ``width``, since a node takes width² numbers while it is
+    computed.
 
     Args:
-        memory: which nodes are kept, and how many; 100 per class drawn uniformly by default.
+        memory: the sampler and the budget; 100 nodes per class drawn uniformly by default.
         weighting, replay_weight, store, arrivals, refresh: see ``TEM``.
         backbone, trainer, generator: see ``BackboneLearner``.
 
@@ -51,14 +51,14 @@ class FGN(TEM):
 
     @classmethod
     def check_backbone(cls, backbone: Backbone) -> None:
-        """Raise unless nodes become feature graphs."""
+        """Raise unless the backbone builds feature graphs."""
         if not isinstance(backbone, FeatureGraph):
             raise ConfigurationError(
                 f"fgn learns from feature graphs: use 'feature-graph', not {backbone.name!r}"
             )
 
     def begin_task(self, task: Task) -> int:
-        """Say once that not all features are told apart."""
+        """Log once if features are projected to fewer dimensions."""
         if not self.backbone.begun and task.graph.num_features > self.backbone.width:
             logger.info(
                 "fgn: %d features are projected at random to %d: a node costs their square",
@@ -68,5 +68,5 @@ class FGN(TEM):
 
     @classmethod
     def make_memory(cls, **options: Any) -> EmbeddingMemory:
-        """Return a memory of what makes feature graphs, 100 per class drawn uniformly."""
+        """Return a memory of feature-graph inputs, 100 per class drawn uniformly."""
         return EmbeddingMemory(**{"budget": 100, "sampler": UniformSampler(), **options})

@@ -1,4 +1,4 @@
-"""No remedy at all: the lower bound."""
+"""Plain training on each task: the lower bound."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from evergraph.methods.base import methods
 
 @methods.register
 class Finetune(BackboneLearner):
-    """Trains on each task as it comes and keeps nothing: how much is forgotten without a remedy."""
+    """Trains on each task in turn and stores nothing: shows forgetting without a remedy."""
 
     name = "finetune"
     default_backbone = "pdgnn"

@@ -1,4 +1,4 @@
-"""Complete ego-subnetworks: the buffer that the paper argues against."""
+"""Replay of complete ego-subnetworks, the buffer that the paper argues against."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from evergraph.methods.replay import ReplayingLearner
 class FullSubgraph(ReplayingLearner):
     """Replays stored nodes with their complete ego-subnetworks: O(n d^L), for comparison.
 
-    What a stored node replays is what it was trained on, with ``gat``, ``gin``, ``sage`` and the
-    sum of ``gcn``; the normalised ``gcn`` weighs the outermost nodes by the degrees they have in
-    what is stored.
+    With ``gat``, ``gin``, ``sage`` and the sum of ``gcn``, the replayed input of a node equals its
+    training input; the normalised ``gcn`` weighs the outermost nodes by their degrees in the
+    stored subgraph.
 
     Args:
-        memory: which nodes are kept, and how many; 100 per class drawn uniformly by default.
+        memory: the sampler and the budget; 100 nodes per class drawn uniformly by default.
         backbone, trainer, generator: see ``BackboneLearner``.
     """
 
     name = "full-subgraph"
 
     def keep(self, graph: Graph, centres: Tensor) -> EgoNetworks:
-        """Return all that lies within reach."""
+        """Return all nodes within reach."""
         return ego_networks(graph, centres, hops=self.backbone.hops, rank=torch.zeros_like)

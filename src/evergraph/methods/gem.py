@@ -20,7 +20,7 @@ from evergraph.training import Trainer
 
 
 class GradientMemoryLearner(RememberingLearner):
-    """Bends the gradient so that losses on stored nodes do not rise; see ``GEM`` and ``AGEM``."""
+    """Projects gradients so that losses on stored nodes do not rise; see ``GEM`` and ``AGEM``."""
 
     def __init__(
         self,
@@ -32,14 +32,14 @@ class GradientMemoryLearner(RememberingLearner):
     ) -> None:
         super().__init__(memory=memory, backbone=backbone, trainer=trainer, generator=generator)
         self._stored: Examples | None = None
-        self._tasks = torch.empty(0, dtype=torch.int64)  # of every stored node
+        self._tasks = torch.empty(0, dtype=torch.int64)  # task of every stored node
 
     def keep(self, graph: Graph, centres: Tensor) -> EgoNetworks:
-        """Return the nodes alone."""
+        """Return the nodes without neighbours."""
         return isolated(graph, centres)
 
     def begin_task(self, task: Task) -> int:
-        """Prepare what is stored of earlier tasks."""
+        """Prepare the stored nodes of earlier tasks."""
         count = super().begin_task(task)
         if self.memory.graph_ is not None:
             inputs = self.backbone.prepare(self.memory.graph_)
@@ -57,7 +57,7 @@ class GradientMemoryLearner(RememberingLearner):
     def stored_loss(self, scores: Tensor, rows: Tensor) -> Tensor:
         """Return the weighted mean loss of some stored nodes.  [rows, classes] -> []
 
-        Of these nodes alone: ``Examples`` scales weights for a mean over all that is stored.
+        Weights are scaled for these nodes, since ``Examples`` scales them for all stored nodes.
         """
         assert self._stored is not None
         stored = self._stored
@@ -80,7 +80,7 @@ class GradientMemoryLearner(RememberingLearner):
         return _flat(list(found), parameters)
 
     def set_gradient(self, gradient: Tensor) -> None:
-        """Put a vector back in the place of the gradients."""
+        """Write a vector back to the parameters' gradients."""
         parameters = self._parameters()
         parts = gradient.split([parameter.numel() for parameter in parameters])
         for parameter, part in zip(parameters, parts, strict=True):
@@ -92,15 +92,15 @@ class GradientMemoryLearner(RememberingLearner):
 
 @methods.register
 class GEM(GradientMemoryLearner):
-    """Allows only steps that raise no earlier task's loss (Lopez-Paz and Ranzato 2017).
+    """Projects each gradient so that no earlier task's loss rises (Lopez-Paz and Ranzato 2017).
 
     The gradient g becomes the nearest g̃ with ⟨g̃, g_τ⟩ ≥ 0 for the gradient g_τ of every earlier
     task's class-balanced mean loss over its own stored nodes. The dual is min_v ½‖Gᵀv + g‖² with
-    v ≥ margin, a non-negative least squares problem with one unknown a task, solved by SciPy.
+    v ≥ margin, a non-negative least squares problem with one unknown per task, solved by SciPy.
 
     Args:
         margin: least weight of every earlier task's gradient; above 0 it favours old tasks.
-        memory: which nodes are kept, and how many; 100 per class drawn uniformly by default.
+        memory: the sampler and the budget; 100 nodes per class drawn uniformly by default.
         backbone, trainer, generator: see ``BackboneLearner``.
     """
 
@@ -120,7 +120,7 @@ class GEM(GradientMemoryLearner):
         self.margin = margin
 
     def adjust_gradients(self) -> None:
-        """Project the gradient where it would harm an earlier task."""
+        """Project the gradient if it would raise an earlier task's loss."""
         if self._stored is None:
             return
         old, new = self._old_gradients(), self.gradient()
@@ -139,7 +139,7 @@ class GEM(GradientMemoryLearner):
 
     @property
     def usage(self) -> MemoryUsage:
-        """What the memory holds, and a gradient for each task that it holds nodes of."""
+        """Size of the memory, and of one gradient per task with stored nodes."""
         stored = self.memory.usage
         values = sum(parameter.numel() for parameter in self._parameters())
         space = self.label_space_
@@ -172,7 +172,7 @@ def _least_squares(
     """Return argmin_{u≥0} ½ uᵀ P u + qᵀ u for P = G Gᵀ and q in the range of P.
 
     With P = R², R symmetric, it is min ‖R u + R^-1 q‖; directions in which P vanishes (parallel
-    or empty gradients) change nothing and are left out.
+    or empty gradients) have no effect and are left out.
     """
     values, vectors = np.linalg.eigh(products)
     kept = values > 1e-10 * max(values.max(), 1e-300)

@@ -1,4 +1,4 @@
-"""Hierarchical prototype networks: what is known is a set of prototypes that grows."""
+"""Hierarchical prototype networks: knowledge stored as a growing set of prototypes."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ from evergraph.nn.prototype_network import PrototypeHead, PrototypeNetwork, Thre
 from evergraph.streams import Task
 from evergraph.training import Batch, Trainer
 
-REHEARSED = 512  # prototypes a step
+REHEARSED = 512  # prototypes per step
 
 
 @methods.register
 class HPN(BackboneLearner):
-    """Represents nodes by prototypes, established once and reused (Zhang et al., TPAMI 2022).
+    """Represents nodes by prototypes that are established once (Zhang et al., TPAMI 2022).
 
-    Linear extractors find atomic embeddings of a node's own attributes and of its neighbours', see
-    ``PrototypeNetwork``. On each of three levels the prototype of largest cosine takes the place of
-    an embedding; where that cosine is below the level's threshold, the embedding becomes a new
-    prototype. Two prototypes established together are never as close as the threshold, so their
-    number is bounded, whatever number of tasks comes. The loss is
+    Linear extractors compute atomic embeddings of a node's own attributes and of its neighbours',
+    see ``PrototypeNetwork``. On each of three levels the prototype of largest cosine replaces an
+    embedding; if that cosine is below the level's threshold, the embedding becomes a new prototype.
+    Two prototypes established together are always further apart than the threshold, so their
+    number is bounded for any number of tasks. The loss is
 
         L = CE(V [a, n, c] + b, y) + β Σ_levels mean(1 - cos(embedding, prototype))
             + γ mean_{i≠j} cos²(extractor i, extractor j):
 
-    embeddings are drawn to their prototypes, and extractors kept apart.
+    embeddings are drawn to their prototypes, and extractors are pushed apart.
 
-    Atomic prototypes are vectors that stay as they were established. One on the node level is kept
-    as the atomic ones it is made of, one on the class level as the node-level one it is made of:
-    so they move with the maps between the levels. Prototypes are established from a task's training
-    nodes before the task is learned, and again after it.
+    Atomic prototypes are fixed vectors. A node-level prototype is stored as the atomic ones that it
+    consists of, a class-level prototype as its node-level one, so they move with the maps between
+    the levels. Prototypes are established from a task's training nodes before the task is learned,
+    and again after it.
 
-    In task-IL this is the paper's method, but for these: prototypes are not trained themselves, and
-    neighbours are not drawn but summed. The paper has no class-IL. **In class-IL the method is
-    ours**: node-level prototypes remember how many training nodes of each class they stood for,
-    and those of earlier tasks are rehearsed with the current nodes, old and new classes counting
-    alike; those of a task are made anew when it is learned. No node is stored.
+    In task-IL this is the paper's method with two differences: prototypes are not trained, and
+    neighbours are summed, not sampled. The paper has no class-IL. **The class-IL variant is
+    evergraph's**: node-level prototypes record how many training nodes of each class they
+    represent. Those of earlier tasks are rehearsed with the current nodes, with equal weight for
+    old and new classes; those of a task are rebuilt when it has been learned. No node is stored.
 
     Args:
         atomic_threshold, node_threshold, class_threshold: t_A, t_N, t_C, cosines from -1 to 1.
-        capacity: how many prototypes a level has at most; beyond, the nearest one has to do.
+        capacity: maximum number of prototypes per level; beyond it, the nearest one is used.
         distance_strength: β.
         divergence_strength: γ.
-        refine: ``always``: extractors are trained with every task; ``first``: with the first, and
-            rest afterwards, so that rehearsed prototypes keep meaning the same. Unless given,
-            ``always`` in task-IL (the paper's) and ``first`` in class-IL.
+        refine: ``always``: extractors are trained with every task. ``first``: with the first task
+            only, so that rehearsed prototypes keep their meaning. By default, ``always`` in task-IL
+            (the paper's) and ``first`` in class-IL.
         rehearse: whether prototypes are rehearsed in class-IL.
         backbone, trainer, generator: see ``BackboneLearner``.
 
@@ -102,12 +102,12 @@ class HPN(BackboneLearner):
         self.divergence_strength = divergence_strength
         self.refine: Literal["first", "always"] | None = refine
         self.rehearse = rehearse
-        self._before = torch.empty(0, 0)  # the counts when the task began
+        self._before = torch.empty(0, 0)  # the counts at the start of the task
         self._classes_before = 0
 
     @classmethod
     def check_backbone(cls, backbone: Backbone) -> None:
-        """Raise unless there are levels to have prototypes on."""
+        """Raise unless the backbone has levels of prototypes."""
         if not isinstance(backbone, PrototypeNetwork):
             raise ConfigurationError(
                 f"hpn learns prototypes on three levels: use 'prototypes', not {backbone.name!r}"
@@ -120,14 +120,14 @@ class HPN(BackboneLearner):
         return self.backbone.head
 
     def begin_task(self, task: Task) -> int:
-        """Establish prototypes where the task's nodes match none."""
+        """Establish prototypes for task nodes that match none."""
         count = super().begin_task(task)
         self._before, self._classes_before = self.head.counts, len(self.head.classes)
         self._establish()
         return count
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return the loss over some of the nodes, and of prototypes rehearsed in class-IL."""
+        """Return the loss of some nodes, and of rehearsed prototypes in class-IL."""
         assert self._examples is not None
         levels = self.head.levels(self.head.extracted(self._examples.inputs[batch]))
         scores = self.head.scores(levels.states, generator=self._noise)
@@ -139,17 +139,17 @@ class HPN(BackboneLearner):
         return loss + self.divergence_strength * self.head.divergence()
 
     def adjust_gradients(self) -> None:
-        """Let the extractors rest after the first task, unless they are always refined."""
+        """Freeze the extractors after the first task, unless they are always refined."""
         if self._before.numel() and (self.refine or self._usual_refine) == "first":
             for extractor in self.head.extractors:
                 extractor.weight.grad = None
 
     def end_task(self, task: Task) -> None:
-        """Establish prototypes for what nodes have become, and count their classes."""
+        """Establish prototypes for the trained embeddings, and count their classes."""
         assert self._examples is not None
         if self._in_class_il:
-            # Those from before training are made of atoms that no node is made of any more: it
-            # would be no use to rehearse them.
+            # Prototypes from before training consist of atoms that no node uses any more, so
+            # rehearsing them would be useless.
             self.head.forget(nodes=self._before.shape[1], classes=self._classes_before)
         self.head.count(self._examples.targets, self._establish())
         super().end_task(task)
@@ -172,7 +172,7 @@ class HPN(BackboneLearner):
         return self._in_class_il and self.rehearse and self._before.numel() > 0
 
     def _rehearsal(self) -> Tensor:
-        """Return the cross-entropy of old prototypes, every class counting alike.  []"""
+        """Return the cross-entropy of old prototypes, with equal class weights.  []"""
         counts = self._before
         weights = (counts / counts.sum(1, keepdim=True).clamp_min(1.0)).t()  # [p, classes]
         places = weights.any(1).nonzero().flatten()
@@ -186,7 +186,7 @@ class HPN(BackboneLearner):
 
     @property
     def usage(self) -> MemoryUsage:
-        """The prototypes, and what they stood for."""
+        """Size of the prototypes and of their class counts."""
         if self.backbone.head is None:
             return MemoryUsage()
         kept = [*self.backbone.head.buffers()]

@@ -1,4 +1,4 @@
-"""Everything kept: the upper bound."""
+"""Joint training on all tasks so far: the upper bound."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ logger = logging.getLogger(__name__)
 
 @methods.register
 class Joint(BackboneLearner):
-    """Trains at every task on the training nodes of all tasks so far, through a cumulative view.
+    """Trains at every task on the training nodes of all tasks so far: the upper bound.
 
-    On backbone ``tuned``, its own, every candidate is trained from scratch and the best on the
-    validation nodes of all tasks so far is kept: an upper bound that costs five trainings a task.
-    Any other backbone is trained as it is, and goes on from task to task.
+    With its default backbone ``tuned``, every candidate is trained from scratch and the best on the
+    validation nodes of all tasks so far is kept; this costs five trainings per task. Any other
+    backbone is trained as it is, and continues from task to task.
 
     Args:
-        again: a choice is made anew once there are so many times the training nodes of the last
-            one, with 1 at every task; in between the network chosen goes on from its weights.
+        again: choose again once the training nodes have grown by this factor since the last
+            choice; 1 chooses at every task. In between, the chosen network continues from its
+            weights.
         backbone, trainer, generator: see ``BackboneLearner``.
 
     Attributes:
-        tried_: accuracy on validation nodes of every candidate at the last choice.
+        tried_: validation accuracy of every candidate at the last choice.
     """
 
     name = "joint"
@@ -52,12 +53,12 @@ class Joint(BackboneLearner):
         super().__init__(backbone=backbone, trainer=trainer, generator=generator)
         self.again = again
         self.tried_: list[float] = []
-        self._choice = (-1, 0)  # which candidate, and of how many training nodes
+        self._choice = (-1, 0)  # index of the candidate, and number of training nodes
         if isinstance(self.backbone, Tuned):
-            self.backbone.candidates()  # refuses what cannot be chosen among
+            self.backbone.candidates()  # raises if the candidates are invalid
 
     def fit_task(self, task: Task) -> None:
-        """Learn everything so far."""
+        """Train on all tasks so far."""
         nodes = len(task.train)
         if not isinstance(self.backbone, Tuned) or nodes < self.again * self._choice[1]:
             super().fit_task(task)
@@ -84,18 +85,18 @@ class Joint(BackboneLearner):
         )  # fmt: skip
 
     def _take(self, candidate: Tuned) -> None:
-        """Go on with a candidate, with its own weights if it has any."""
+        """Continue with a candidate, with its own weights if it has any."""
         candidate.place(self.device, self.resources)
         self.backbone = candidate
-        self.trainer.restore({})  # moments are of another network
+        self.trainer.restore({})  # Adam's moments belong to another network
 
     def state(self) -> dict[str, Tensor]:
-        """Return all that later tasks depend on, as named CPU tensors."""
+        """Return everything that later tasks depend on, as named CPU tensors."""
         chosen = {"choice": torch.tensor(self._choice)} if self._choice[0] >= 0 else {}
         return super().state() | chosen
 
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
-        """Take back what ``state`` returned, at the point where it was taken."""
+        """Restore what ``state`` returned."""
         if "choice" in state and isinstance(self.backbone, Tuned):
             index, nodes = state["choice"].tolist()
             self._choice = index, nodes

@@ -1,4 +1,4 @@
-"""A learner that ``Learner.save`` has written."""
+"""Load a learner that ``Learner.save`` wrote."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ MAKERS: dict[str, Callable[..., Any]] = {
 
 
 def load_learner(path: Path | str, *, device: str | None = None) -> BackboneLearner:
-    """Return the learner in a file: it predicts the same, and goes on learning in the same way.
+    """Return the learner in a file; its predictions and further training continue unchanged.
 
-    A method of one's own must be registered before. Bits are the same on the same kind of device.
+    Register your own methods first. Results are identical to the bit on the same kind of device.
 
     Args:
-        path: what ``Learner.save`` has written.
-        device: ``auto``, ``cpu`` or ``cuda``; unless given, as the learner had it, and the CPU for
-            one of a GPU where there is none.
+        path: the file written by ``Learner.save``.
+        device: ``auto``, ``cpu`` or ``cuda``; by default the learner's own, or the CPU if the
+            learner used a GPU and there is none.
     """
     about, state = _read(Path(path))
     try:
@@ -77,13 +77,13 @@ def _made(description: Mapping[str, Any], device: str | None) -> BackboneLearner
     training = dict(parameters.pop("trainer"))
     if training.get("weight_decay") == "by-size":  # a rule of the past: decision record 35
         training["weight_decay"] = 1e-5
-    asked = training.pop("device") if device is None else device
-    if device is None and asked == "cuda" and not torch.cuda.is_available():
-        asked = "cpu"
-    parts: dict[str, Any] = {k: _part(k, v) for k, v in parameters.items() if k != "memory"}
-    if "memory" in parameters:
-        parts["memory"] = methods.resolve(name).make_memory(**_inner(parameters["memory"]))
-    trainer = Trainer(**{**training, "device": asked})
+    wanted = training.pop("device") if device is None else device
+    if device is None and wanted == "cuda" and not torch.cuda.is_available():
+        wanted = "cpu"
+    parts: dict[str, Any] = {k: _part(k, v) for k, v in parameters.items()}
+    if isinstance(memory := parameters.get("memory"), Mapping):  # else a number of bytes
+        parts["memory"] = methods.resolve(name).make_memory(**_inner(memory))
+    trainer = Trainer(**{**training, "device": wanted})
     return methods.make(name, **parts, trainer=trainer, generator=torch.Generator())
 
 

@@ -15,11 +15,11 @@ from evergraph.training import Batch, Trainer
 
 @methods.register
 class LwF(BackboneLearner):
-    """Keeps the old model's answers on the new nodes (Li and Hoiem 2017).
+    """Distils the old model's outputs on the new nodes (Li and Hoiem 2017).
 
     L + λ Σ_groups -Σ_c p_c log q_c, p = softmax(old scores / T), q = softmax(new scores / T), over
     the classes that competed before this task: all of them in class-IL, each task's in task-IL.
-    The old answers are computed once, before the task begins, so no old model is kept.
+    The old outputs are computed once, before the task begins, so no old model is kept.
 
     Args:
         strength: λ.
@@ -43,10 +43,10 @@ class LwF(BackboneLearner):
         check_number("temperature", temperature, least=1e-3)
         self.strength = strength
         self.temperature = temperature
-        self._targets: list[tuple[range, Tensor]] = []  # soft answers of each group of old classes
+        self._targets: list[tuple[range, Tensor]] = []  # soft targets of each old class group
 
     def begin_task(self, task: Task) -> int:
-        """Ask the old model for its answers on the new task's nodes."""
+        """Compute the old model's outputs on the new task's nodes."""
         if self.label_space_ is not None:
             old = self.logits(task.graph, task.train) / self.temperature
             groups = self.label_space_.groups()
@@ -54,13 +54,13 @@ class LwF(BackboneLearner):
         return super().begin_task(task)
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return the loss of the task and the distance from the old answers."""
+        """Return the loss of the task plus the distillation loss."""
         scores = self.scores(batch)
         loss = self.classification_loss(scores, batch)
         return loss + self.strength * self.distillation(scores, batch) if self._targets else loss
 
     def distillation(self, scores: Tensor, batch: Batch) -> Tensor:
-        """Return the cross-entropy between old and new answers.  [batch, classes] -> []"""
+        """Return the cross-entropy between old and new outputs.  [batch, classes] -> []"""
         terms = [
             -(targets[batch] * _log_softmax(scores, group, self.temperature)).sum(1).mean()
             for group, targets in self._targets
@@ -68,7 +68,7 @@ class LwF(BackboneLearner):
         return torch.stack(terms).sum()
 
     def end_task(self, task: Task) -> None:
-        """Let the old answers go."""
+        """Release the old outputs."""
         self._targets = []
         super().end_task(task)
 

@@ -13,11 +13,11 @@ from evergraph.training.batches import EVERYTHING
 
 @methods.register
 class MAS(ConsolidatingLearner):
-    """Holds parameters that the outputs are sensitive to (Aljundi et al. 2018).
+    """Holds parameters to which the outputs are sensitive (Aljundi et al. 2018).
 
     L + λ Σ_k Ω_k (θ_k - θ*_k)², Ω = Σ_τ |∂ mean_i ‖f(x_i)‖² / ∂θ|. No labels are needed. The
     gradient is that of the mean over the task's training nodes, as in the published runs, not a
-    mean of each node's absolute gradient: one backward pass a task.
+    mean of each node's absolute gradient: one backward pass per task.
 
     Args:
         strength: λ.

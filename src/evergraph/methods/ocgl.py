@@ -1,4 +1,4 @@
-"""Streaming discriminant analysis on a graph neural network that is never trained."""
+"""Streaming discriminant analysis on an untrained graph neural network."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from evergraph.training import Trainer
 
 @methods.register
 class OCGL(SLDA):
-    """A frozen random GCN and streaming LDA (Donghi et al. 2025), for nodes in small batches.
+    """A frozen random GCN with streaming LDA (Donghi et al. 2025), for nodes in small batches.
 
-    e_v = [H^1_v, ..., H^L_v] of an ``UntrainedGCN``, classified as ``slda`` does, by class means
-    and one covariance Σ of all nodes met. Nothing is trained and nothing stored but sums, so it
-    does not matter into which batches, or in which order, the nodes of a graph come.
+    e_v = [H^1_v, ..., H^L_v] of an ``UntrainedGCN``, classified as in ``slda``, by class means and
+    one covariance Σ of all nodes seen. Nothing is trained and only sums are stored, so the batches
+    and the order in which the nodes of a graph arrive do not matter.
 
-    Beside embedding its graph a batch costs n m² multiplications for n nodes and embeddings m wide;
-    m³ / 3 more are spent when somebody asks, however many batches came before.
+    Besides embedding its graph, a batch costs n m² multiplications for n nodes and embeddings of
+    width m; the first prediction after it costs m³ / 3 more, however many batches came before.
 
     Args:
         shrinkage, ledger: see ``SLDA``.
-        weights: ``equal``, as classes do not come whole in small batches; see ``Analytic``.
+        weights: ``equal``, as classes do not arrive whole in small batches; see ``Analytic``.
         backbone: ``UntrainedGCN``.
         trainer, generator: see ``BackboneLearner``; nothing is trained or drawn.
 
@@ -38,7 +38,7 @@ class OCGL(SLDA):
     >>> learner = OCGL(backbone=UntrainedGCN(dims=8), generator=torch.Generator())
     >>> for task in GraphStream(graph):
     ...     learner.fit_task(task)
-    >>> learner.logits(graph, torch.arange(3)).shape  # scores of all classes met
+    >>> learner.logits(graph, torch.arange(3)).shape  # scores of all classes seen
     torch.Size([3, 4])
     """
 
@@ -70,6 +70,6 @@ class OCGL(SLDA):
         """Raise unless the encoder is random and frozen."""
         if not isinstance(backbone, UntrainedGCN):
             raise ConfigurationError(
-                "ocgl classifies by a network that was never trained: use backbone "
+                "ocgl needs an untrained network: use backbone "
                 f"'untrained-gcn', not {backbone.name!r}"
             )

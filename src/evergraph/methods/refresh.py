@@ -1,4 +1,4 @@
-"""What becomes of stored knowledge when the graph grows around it."""
+"""Update stored knowledge when the graph grows around it."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ logger = logging.getLogger(__name__)
 
 Refresh = Literal["none", "embeddings", "corrected"]
 REFRESHES: tuple[str, ...] = get_args(Refresh)
-NEEDS_ALL_EDGES = "refresh needs the graph of everything seen so far, so edges='all', not 'within'"
+NEEDS_ALL_EDGES = "refresh needs the graph of everything so far: edges must be 'all', not 'within'"
 
 
 class GrowingEmbeddings:
-    """The embeddings of a graph that grows, computed anew only where it changed.
+    """Embeddings of a growing graph, recomputed only where it has changed.
 
-    The graph is still there (``edges="all"``), so nothing has to be stored for this between
-    tasks: what is kept here is a cache, and made again from the graph after a restart.
+    The graph is still available (``edges="all"``), so nothing has to be stored between tasks: this
+    is a cache, rebuilt from the graph after a restart.
 
     Attributes:
-        recomputed, standing: how many embeddings of old nodes were computed anew, and how many
-            stood, over all tasks.
+        recomputed, standing: number of old embeddings that were recomputed, and that were
+            unchanged, over all tasks.
     """
 
     def __init__(self) -> None:
@@ -38,9 +38,9 @@ class GrowingEmbeddings:
         self.standing = 0
 
     def update(self, task: Task, backbone: PDGNN) -> tuple[Growth, Tensor] | None:
-        """Embed a task's graph; return what changed and what old nodes had before.
+        """Embed a task's graph; return the changes and the old nodes' earlier embeddings.
 
-        None with the first task. -> growth, embeddings before  [nodes, dims], new nodes' rows unset
+        None at the first task. -> growth, embeddings before  [nodes, dims], new nodes' rows unset
         """
         result = None if is_first_graph(task) else self._grow(task, backbone)
         self._ids, self._embeddings = task.ids, backbone.prepare(task.graph)
@@ -48,17 +48,17 @@ class GrowingEmbeddings:
 
     @property
     def cost(self) -> tuple[int, int]:
-        """How many embeddings of old nodes were computed anew, of how many."""
+        """Number of old embeddings recomputed, and the number of all old embeddings."""
         return self.recomputed, self.recomputed + self.standing
 
     def state(self) -> dict[str, Tensor]:
-        """Return the counts, where there are any: the embeddings are made again."""
+        """Return the counts, if any; the embeddings are computed again."""
         if not self.recomputed + self.standing:
             return {}
         return {"refreshed": torch.tensor([self.recomputed, self.standing])}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take back what ``state`` returned."""
+        """Restore what ``state`` returned."""
         if "refreshed" in state:
             self.recomputed, self.standing = state["refreshed"].tolist()
 
@@ -71,7 +71,7 @@ class GrowingEmbeddings:
         again = int(growth.changed[old].sum())
         self.recomputed += again
         self.standing += len(old) - again
-        logger.info("task %d: %d of %d old embeddings computed anew", task.index, again, len(old))
+        logger.info("task %d: %d of %d old embeddings recomputed", task.index, again, len(old))
         before = torch.zeros_like(growth.embeddings)
         before[old.to(known.device)] = known
         return growth, before
@@ -84,7 +84,7 @@ class GrowingEmbeddings:
 
 
 def is_first_graph(task: Task) -> bool:
-    """Return whether a task's graph holds no old node; raise where it should hold some."""
+    """Return whether a task's graph holds no old node; raise if it should hold some."""
     first = len(task.own) == task.graph.num_nodes
     if task.index > 0 and first:
         raise ConfigurationError(NEEDS_ALL_EDGES)

@@ -1,4 +1,4 @@
-"""What replay of stored graphs shares: earlier nodes beside the current ones, in one graph."""
+"""The base of methods that replay stored nodes beside the current ones, in one graph."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from evergraph.training.learner import part_of
 
 
 class RememberingLearner(BackboneLearner):
-    """Stores nodes of every task with some of the graph around them.
+    """Stores nodes of every task with part of the graph around them.
 
     Args:
-        memory: which nodes are kept, and how many.
+        memory: the sampler and the budget.
         backbone, trainer, generator: see ``BackboneLearner``.
     """
 
@@ -41,12 +41,12 @@ class RememberingLearner(BackboneLearner):
 
     @classmethod
     def make_memory(cls, **options: Any) -> SubgraphMemory:
-        """Return a memory of 100 nodes per class, drawn uniformly, unless told otherwise."""
+        """Return a memory of 100 nodes per class, drawn uniformly, by default."""
         return SubgraphMemory(**options)
 
     @abstractmethod
     def keep(self, graph: Graph, centres: Tensor) -> EgoNetworks:
-        """Return what is kept of the graph around chosen nodes."""
+        """Return the part of the graph to store around the chosen nodes."""
 
     def end_task(self, task: Task) -> None:
         """Store some of the task's training nodes."""
@@ -57,7 +57,7 @@ class RememberingLearner(BackboneLearner):
 
     @torch.no_grad()
     def _candidates(self, task: Task) -> Candidates:
-        """Return the training nodes as the trained model sees them."""
+        """Return the training nodes with the trained model's hidden states and residuals."""
         inputs, rows = self.backbone.prepare(task.graph), task.train.to(self.device)
         self.backbone.eval()
         hidden = self.backbone.hidden_states(inputs, rows)
@@ -68,16 +68,16 @@ class RememberingLearner(BackboneLearner):
 
     @property
     def usage(self) -> MemoryUsage:
-        """What the memory holds."""
+        """Size of the memory."""
         return self.memory.usage
 
     def state(self) -> dict[str, Tensor]:
-        """Return all that later tasks depend on, as named CPU tensors."""
+        """Return everything that later tasks depend on, as named CPU tensors."""
         kept = {f"memory.{name}": value.cpu() for name, value in self.memory.state().items()}
         return super().state() | kept
 
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
-        """Take back what ``state`` returned, at the point where it was taken."""
+        """Restore what ``state`` returned."""
         super().restore(state, label_space)
         self.memory.restore(part_of(state, "memory."))
 
@@ -85,12 +85,12 @@ class RememberingLearner(BackboneLearner):
 class ReplayingLearner(RememberingLearner):
     """Trains on the current task's nodes and on stored ones, each in its own graph.
 
-    Both graphs lie side by side in one, so a step is one pass through the backbone, and classes
+    The two graphs form one disjoint graph, so a step is one pass through the backbone, and classes
     are weighted by 1/n_c over current and stored nodes together, as in ``tem``.
     """
 
     def examples(self, task: Task) -> Examples:
-        """Return the task's training nodes and everything stored."""
+        """Return the task's training nodes and all stored nodes."""
         if self.memory.graph_ is None:
             return super().examples(task)
         graph = disjoint_union([task.graph, self.memory.graph_.to(task.graph.device)])

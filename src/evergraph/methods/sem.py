@@ -18,13 +18,13 @@ from evergraph.training import Trainer
 class SEM(ReplayingLearner):
     """Replays stored nodes with the neighbours of largest Ricci curvature (Zhang et al. 2023).
 
-    Curvature is large where two nodes share neighbours and small on bridges: what flows over a
-    strongly curved edge says most about the node it flows to. It is Forman's, augmented: degrees
-    and triangles are counted.
+    Curvature is large where two nodes share neighbours and small on bridges, so strongly curved
+    edges carry most information about a node. It is the augmented Forman curvature, computed from
+    degrees and triangles.
 
     Args:
-        neighbours: how many a node keeps at each hop, at least 1.
-        memory: which nodes are kept, and how many; 100 per class drawn uniformly by default.
+        neighbours: number of neighbours kept per node and hop, at least 1.
+        memory: the sampler and the budget; 100 nodes per class drawn uniformly by default.
         backbone, trainer, generator: see ``BackboneLearner``.
     """
 
@@ -44,7 +44,7 @@ class SEM(ReplayingLearner):
         self.neighbours = neighbours
 
     def keep(self, graph: Graph, centres: Tensor) -> EgoNetworks:
-        """Return ego-subnetworks in which every node has its most curved edges."""
+        """Return ego-subnetworks in which every node keeps its most curved edges."""
         curvature = forman_curvature(graph)
 
         def rank(entries: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Linear discriminant analysis of everything seen so far: class means and one covariance."""
+"""Linear discriminant analysis of all nodes seen so far, from class means and one covariance."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from evergraph.methods.refresh import Refresh
 from evergraph.nn import Backbone, LinearHead
 from evergraph.training import Trainer
 
-# The score of a class without nodes: below any other, and still a number.
+# The score of a class without nodes: below any other, but finite.
 NEVER = torch.finfo(torch.float32).min
 
 
@@ -29,19 +29,20 @@ class SLDA(Analytic):
     """Streaming linear discriminant analysis on embeddings (Hayes and Kanan, CVPRW 2020).
 
     s_c(e) = μ_cᵀ W e - μ_cᵀ W μ_c / 2 with W = (Σ + λ I)⁻¹, λ = ``shrinkage`` x the mean of Σ's
-    diagonal: the log-probability, up to a constant, of class c if classes are Gaussians of
-    means μ_c and one covariance Σ, and all are as likely. Means and covariance come from sums
-    over nodes (``ClassStatistics``), so the order of tasks is of no account, learners can be
-    merged, and nodes forgotten, exactly. The control for ``analytic``: the same sums without
-    random features and without least squares.
+    diagonal: the log-probability of class c, up to a constant, if classes are equally likely
+    Gaussians with means μ_c and one covariance Σ. Means and covariance come from sums over nodes
+    (``ClassStatistics``), so the order of tasks does not matter, and learners can be merged and
+    nodes forgotten exactly. It is the control for ``analytic``: the same sums without random
+    features and without least squares.
 
-    Σ is dims x dims: 4 dims² bytes at work, half of it kept, and dims³ / 3 multiplications a task.
+    Σ is dims x dims: 4 dims² bytes at work, half of it kept, and dims³ / 3 multiplications per
+    task.
 
     Args:
         shrinkage: λ as a share of Σ's mean diagonal.
-        weights, ledger, refresh: see ``Analytic``. ``class-sizes`` makes Σ the mean of the
-            classes' own covariances, ``equal`` that over nodes.
-        backbone: ``LinearHead``, which leaves embeddings as they are.
+        weights, ledger, refresh: see ``Analytic``. With ``class-sizes``, Σ is the mean of the
+            class covariances; with ``equal``, the covariance over all nodes.
+        backbone: ``LinearHead``, which leaves embeddings unchanged.
         trainer, generator: see ``BackboneLearner``; nothing is trained or drawn.
     """
 
@@ -84,7 +85,7 @@ class SLDA(Analytic):
 
     def _make_room(self, dims: int, classes: int) -> None:
         super()._make_room(dims, classes)
-        if self.statistics_.width != dims:  # how wide embeddings are only the first one tells
+        if self.statistics_.width != dims:  # the width is known from the first embedding on
             self.statistics_ = ClassStatistics(dims, device=self.device)
 
     def _set_head(self, regularisation: float) -> None:
@@ -96,10 +97,10 @@ class SLDA(Analytic):
         return WholeTaskLearner.logits(self, graph, nodes)
 
     def novelty(self, graph: Graph, nodes: Tensor, *, logits: Tensor | None = None) -> Tensor:
-        """Return how unsure the likeliest class is, 1 - max_c p_c.
+        """Return the uncertainty of the likeliest class, 1 - max_c p_c.
 
-        Scores leave out eᵀ W e / 2, which all classes share: how far a node is from all of them
-        they do not say.
+        Scores omit eᵀ W e / 2, which all classes share, so they do not show how far a node is from
+        all classes.
         """
         self._check_learned()
         scores = self.logits(graph, nodes) if logits is None else logits
@@ -109,8 +110,8 @@ class SLDA(Analytic):
 def within_covariance(statistics: ClassStatistics) -> tuple[Tensor, Tensor]:
     """Return the covariance that classes share, and their means.  -> [m, m], [m, classes]
 
-    Σ = (G - Σ_c m_c μ_c μ_cᵀ) / Σ_c m_c with masses m_c and μ_c = s_c / m_c, 0 where a class has
-    no nodes. In float64, the part above the diagonal not to be read.
+    Σ = (G - Σ_c m_c μ_c μ_cᵀ) / Σ_c m_c with masses m_c and μ_c = s_c / m_c, 0 for a class without
+    nodes. In float64; values above the diagonal are undefined.
 
     >>> statistics = ClassStatistics(1)
     >>> statistics.add(torch.tensor([[1.], [3.], [7.]]), torch.tensor([0, 0, 1]), torch.ones(3))

@@ -21,12 +21,12 @@ from evergraph.training import Trainer
 class SSM(ReplayingLearner):
     """Replays stored nodes with a few neighbours per hop (Zhang et al., ICDM 2022).
 
-    A stored node keeps at most k(1 + k + ... ) nodes of its ego-subnetwork, whatever the degree.
+    A stored node keeps at most k(1 + k + ... ) nodes of its ego-subnetwork, whatever its degree.
 
     Args:
-        neighbours: k, at least 1; with none it would be ``er-gnn``.
+        neighbours: k, at least 1; 0 would be ``er-gnn``.
         choice: ``random``, or ``degree`` for neighbours drawn in proportion to their degree.
-        memory: which nodes are kept, and how many; 100 per class drawn uniformly by default.
+        memory: the sampler and the budget; 100 nodes per class drawn uniformly by default.
         backbone, trainer, generator: see ``BackboneLearner``.
     """
 
@@ -49,7 +49,7 @@ class SSM(ReplayingLearner):
         self.choice = choice
 
     def keep(self, graph: Graph, centres: Tensor) -> EgoNetworks:
-        """Return ego-subnetworks in which every node has a few neighbours, drawn at random."""
+        """Return ego-subnetworks in which every node keeps a few random neighbours."""
 
         def rank(entries: Tensor) -> Tensor:
             times = exponential(len(entries), generator=self.generator).to(entries.device)

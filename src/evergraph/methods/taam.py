@@ -1,4 +1,4 @@
-"""First the task, by prototypes that stay anchored to a node's own features; then its class."""
+"""Predict a node's task by prototypes anchored to its own features, then its class."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from evergraph.training import Trainer
 
 @methods.register
 class TAAM(TPP):
-    """Guesses each node's task, and modulates embeddings as that task does (Liu and Zhang 2026).
+    """Predicts each node's task, then classifies with that task's modulation (Liu and Zhang 2026).
 
-    The embedding Â^L X is frozen. Every task trains a ``ModulatedHead`` of its own on it, scales,
-    shifts and classifier, which no later task changes. The task of a node is that of the nearest
-    prototype p_t = 1/n Σ_v z_v over the task's training nodes, z = Z_s of anchored propagation,
+    The embedding Â^L X is frozen. Every task trains its own ``ModulatedHead`` on it (scales, shifts
+    and classifier), which no later task changes. The task of a node is that of the nearest
+    prototype p_t = 1/n Σ_v z_v over the task's training nodes, with z = Z_s of anchored propagation
 
         Z_0 = X,  Z_i = (1 - α) Â Z_{i-1} + α X.
 
-    Two things are told apart here, as in ``tpp``: its authors guess one task for a whole test set
-    (``taam-per-test-set``), and this class guesses node by node. Ours are angles between a node and
-    a prototype, and one loss, weighted by class sizes.
+    There are two variants, as for ``tpp``: the authors predict one task for a whole test set
+    (``taam-per-test-set``); this class predicts it for each node. This implementation compares
+    angles between a node and a prototype, and has one loss, weighted by class sizes.
 
     Args:
-        steps: s, how often features are propagated for a prototype.
+        steps: s, the number of propagation steps for a prototype.
         anchor: α, the share of a node's own features at every step.
         distance: ``angle`` or ``euclidean``, see ``TPP``.
         backbone: ``Modulated``.
@@ -74,7 +74,7 @@ class TAAM(TPP):
 
     @classmethod
     def check_backbone(cls, backbone: Backbone) -> None:
-        """Raise unless a task can modulate embeddings that never change."""
+        """Raise unless the backbone has frozen embeddings that a task can modulate."""
         if not isinstance(backbone, Modulated):
             raise ConfigurationError(
                 f"{cls.name} modulates frozen embeddings: use backbone 'modulated', not "
@@ -88,7 +88,7 @@ class TAAM(TPP):
     def likeness(self, graph: Graph, nodes: Tensor) -> Tensor:
         """Return ⟨z of each node, prototype of each task⟩.  -> [nodes, tasks]
 
-        Propagation is linear: one column a task is propagated instead of one a feature.
+        Propagation is linear, so one column per task is propagated instead of one per feature.
         """
         graph = graph.to(self.device)
         columns = propagate(graph.features, self.profiles_.to(self.device).t().contiguous())
@@ -102,7 +102,7 @@ class TAAM(TPP):
 
 @methods.register
 class TAAMPerTestSet(TAAM):
-    """``taam`` told which test nodes share a task, as its authors test (Liu and Zhang 2026).
+    """``taam`` with one task predicted per test set, as in the paper (Liu and Zhang 2026).
 
     Not comparable in class-IL, see ``TPP.pooled``.
 

@@ -35,30 +35,30 @@ class TEM(BackboneLearner):
     """Replays stored topology-aware embeddings with each task (Zhang et al., KDD 2024).
 
     L = Σ_{v∈V_τ} l(f_out(e_v), y_v) + Σ_{e_w∈TEM} l(f_out(e_w), y_w), each term weighted by
-    1/n_c of its class. Since f_topo has nothing to train, a stored vector stands for its whole
-    ego-subnetwork for ever: the gradient is the one the ego-subnetwork would give.
+    1/n_c of its class. f_topo has no trained parameters, so a stored vector always represents its
+    whole ego-subnetwork: it gives the same gradient.
 
     Args:
-        memory: which embeddings are kept, and how many.
+        memory: the sampler and the budget of stored embeddings.
         weighting: ``class-balanced``, ``plain`` with λ = ``replay_weight``,
             ``current-balanced`` (the released code's in task-IL), or ``logit-adjusted`` (no
             weights; the log of each class's share is added to its score in the loss).
         replay_weight: λ of the plain weighting.
         store: ``after`` a task (the paper), ``before`` it (the released code: current nodes
-            that are stored then count twice), or ``only``: before it, and the memory alone is
-            trained on, so that every class has as many examples (CaT's training in memory).
-        pseudo_labels: how sure the learner must be of a node of the task whose class it is not told
-            for the node to be stored, or condensed, with the class it gives it; None, none are. The
-            learner is trained on the task first; with ``only`` it is then trained once more, on a
-            memory with these nodes in it (PUMA). Features of test nodes are looked at, as they are
-            whenever a neighbour is embedded; labels of test or validation nodes never are.
-        restart: whether the model is drawn anew and trained from scratch with every task (PUMA), so
-            that no task has been trained on longer than another.
-        arrivals: in how many batches a task's nodes reach the memory.
-        refresh: ``none``: what is stored stays as it was. ``embeddings``: the graph is still there
-            (``edges="all"``); stored embeddings whose ego-subnetwork has changed are computed anew.
-            ``corrected``: no old node is looked up; what is stored moves by the drift that the new
-            nodes' ego-subnetworks show (see ``drifted``), an estimate.
+            that are stored then count twice), or ``only``: before it, training on the memory
+            alone, so that every class has as many examples (CaT's training in memory).
+        pseudo_labels: least predicted probability for an unlabelled node of the task to be stored,
+            or condensed, with its predicted class; None stores no such node. The learner is trained
+            on the task first; with ``only`` it is then trained again on a memory that includes
+            these nodes (PUMA). Features of test nodes are used, as in any embedding of their
+            neighbours; labels of test or validation nodes never are.
+        restart: whether the model is drawn again and trained from scratch with every task (PUMA),
+            so that all tasks are trained equally long.
+        arrivals: number of batches in which a task's nodes reach the memory.
+        refresh: ``none``: stored embeddings stay unchanged. ``embeddings``: the graph is still
+            available (``edges="all"``); stored embeddings whose ego-subnetwork has changed are
+            recomputed. ``corrected``: no old node is read; stored embeddings are moved by the
+            drift observed in the new nodes' ego-subnetworks (see ``drifted``), an estimate.
     """
 
     name = "tem"
@@ -88,7 +88,7 @@ class TEM(BackboneLearner):
             check_number("pseudo_labels", pseudo_labels, least=0.0, most=1.0)
             if store == "before":
                 raise ConfigurationError(
-                    "pseudo_labels needs a learner that knows the task: use store 'after' or "
+                    "pseudo_labels needs a learner trained on the task: store must be 'after' or "
                     "'only', not 'before'"
                 )
         self.memory = memory if memory is not None else self.make_memory()
@@ -105,8 +105,8 @@ class TEM(BackboneLearner):
         check_choice("refresh", refresh, REFRESHES)
         if refresh == "embeddings" and isinstance(self.memory.sampler, CondensingSampler):
             raise ConfigurationError(
-                "refresh='embeddings' computes embeddings of stored nodes anew, but sampler "
-                f"{self.memory.sampler.name!r} stores vectors of no node: use another"
+                "refresh='embeddings' recomputes the embeddings of stored nodes, but sampler "
+                f"{self.memory.sampler.name!r} stores synthetic vectors: use another sampler"
             )
         self.refresh: Refresh = refresh
         self.growing_ = GrowingEmbeddings()
@@ -114,25 +114,25 @@ class TEM(BackboneLearner):
 
     @classmethod
     def check_backbone(cls, backbone: Backbone) -> None:
-        """Raise unless embeddings stay valid while the model trains."""
+        """Raise unless embeddings stay valid while the model is trained."""
         if not isinstance(backbone, PDGNN):
             raise ConfigurationError(
-                "tem stores embeddings, which only a backbone without parameters in its "
-                f"aggregation keeps valid: use 'pdgnn' or 'sgc', not {backbone.name!r}"
+                "tem stores embeddings, which stay valid only if the aggregation has no trained "
+                f"parameters: use 'pdgnn' or 'sgc', not {backbone.name!r}"
             )
 
     @classmethod
     def make_memory(cls, **options: Any) -> EmbeddingMemory:
-        """Return a memory of embeddings, 400 per class by coverage by default."""
+        """Return a memory of embeddings, 400 per class chosen by coverage by default."""
         return EmbeddingMemory(**options)
 
     @property
     def sight(self) -> int | None:
-        """As many hops as the backbone; all of the graph where what is stored is refreshed."""
+        """The backbone's number of hops, or None (the whole graph) with ``refresh``."""
         return super().sight if self.refresh == "none" else None
 
     def fit_task(self, task: Task) -> None:
-        """Learn one task; with pseudo-labels and the memory alone, a second time with these."""
+        """Learn one task; with pseudo-labels and store ``only``, a second time with these."""
         before = self.memory.state()
         super().fit_task(task)
         if self.pseudo_labels is not None and self.store == "only":
@@ -143,22 +143,22 @@ class TEM(BackboneLearner):
 
     @torch.no_grad()
     def _guess(self, task: Task) -> tuple[Tensor, Tensor]:
-        """Return positions and classes of new nodes of which the learner is sure."""
+        """Return positions and predicted classes of confidently classified new nodes."""
         assert self.pseudo_labels is not None
-        asked = task.own[~torch.isin(task.own, task.train)]
+        others = task.own[~torch.isin(task.own, task.train)]
         classes = task.train_labels.unique()
-        tasks = task.label_space.task_of(classes[:1]).expand(len(asked))
-        scores = self._allowed(self.logits(task.graph, asked), tasks)
+        tasks = task.label_space.task_of(classes[:1]).expand(len(others))
+        scores = self._allowed(self.logits(task.graph, others), tasks)
         rows, given = confident(scores, classes, least=self.pseudo_labels)
-        logger.info("task %d: %d of %d nodes given a class", task.index, len(rows), len(asked))
-        return asked[rows.cpu()], given.cpu()
+        logger.info("task %d: %d of %d nodes pseudo-labelled", task.index, len(rows), len(others))
+        return others[rows.cpu()], given.cpu()
 
     def begin_task(self, task: Task) -> int:
-        """Bring what is stored up to date with the graph, then prepare as ever."""
+        """Update the stored embeddings to the current graph, then prepare as usual."""
         if self.restart:
             assert isinstance(self.backbone, PDGNN)
             self.backbone.head = None
-            self.trainer.restore({})  # Adam's moments are those of other weights
+            self.trainer.restore({})  # Adam's moments belong to other weights
         if self.refresh == "embeddings":
             self._refresh(task)
         elif self.refresh == "corrected":
@@ -173,7 +173,7 @@ class TEM(BackboneLearner):
             self.memory.embeddings_ = self.backbone.taken(grown[0].embeddings, places)
 
     def _correct(self, task: Task) -> None:
-        """Move what is stored as the old nodes in sight have moved."""
+        """Move the stored embeddings by the drift of the old nodes in sight."""
         assert isinstance(self.backbone, PDGNN)
         drift = seen_drift(task, self.backbone)
         if drift is None or not len(self.memory):
@@ -183,7 +183,7 @@ class TEM(BackboneLearner):
         self.memory.embeddings_ = unit_rows(moved, together=True) if unit else moved
 
     def examples(self, task: Task) -> Examples:
-        """Return the task's training nodes and everything stored."""
+        """Return the task's training nodes and all stored embeddings."""
         if self.store != "after":
             self._remember(task)
         current, targets = self._current(task)
@@ -201,7 +201,7 @@ class TEM(BackboneLearner):
         )
 
     def end_task(self, task: Task) -> None:
-        """Store embeddings of the task's training nodes, and of such as it is sure of."""
+        """Store embeddings of the task's training nodes and of pseudo-labelled nodes."""
         super().end_task(task)
         if self.store == "after":
             if self.pseudo_labels is not None:
@@ -243,41 +243,41 @@ class TEM(BackboneLearner):
 
     @property
     def recomputed(self) -> tuple[int, int] | None:
-        """How many embeddings of old nodes were computed anew, of how many."""
+        """Number of old embeddings recomputed, and the number of all old embeddings."""
         return self.growing_.cost if self.refresh == "embeddings" else None
 
     @property
     def usage(self) -> MemoryUsage:
-        """What the memory holds."""
+        """Size of the memory."""
         return self.memory.usage
 
     @property
     def coverage_ratio(self) -> float | None:
-        """R_c of the memory."""
+        """Coverage ratio R_c of the memory."""
         return self.memory.coverage_ratio
 
     def state(self) -> dict[str, Tensor]:
-        """Return all that later tasks depend on, as named CPU tensors."""
+        """Return everything that later tasks depend on, as named CPU tensors."""
         kept = {f"memory.{name}": value.cpu() for name, value in self.memory.state().items()}
         return super().state() | kept | self.growing_.state()
 
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
-        """Take back what ``state`` returned, at the point where it was taken."""
+        """Restore what ``state`` returned."""
         super().restore(state, label_space)
         self.growing_.restore(state)
         self.memory.restore(part_of(state, "memory."))
 
 
 def confident(scores: Tensor, classes: Tensor, *, least: float) -> tuple[Tensor, Tensor]:
-    """Return which rows are surely of one of some classes, and of which.
+    """Return the rows confidently predicted as one of some classes, and these classes.
 
-    Row i with p = softmax(s_i) is taken where max p >= ``least`` and argmax p is among ``classes``:
-    a node that looks like a class of another task says nothing about this one's.
+    Row i with p = softmax(s_i) is taken if max p >= ``least`` and argmax p is among ``classes``:
+    a node that looks like a class of another task is no example of this one's.
 
-    scores: [rows, all classes], -inf where a class may not be given; classes: int64 [some]
+    scores: [rows, all classes], -inf for a class that is not allowed; classes: int64 [some]
     -> int64 [taken], int64 [taken]
 
-    Odds of 9 to 1 are 0.9, of 4 to 1 are 0.8; the last row is surely of a class not asked for.
+    Odds of 9 to 1 are 0.9, of 4 to 1 are 0.8; the last row belongs to a class outside ``classes``.
 
     >>> odds = torch.tensor([[9.0, 1.0, 0.0], [1.0, 4.0, 0.0], [0.0, 0.0, 1.0]])
     >>> confident(odds.log(), torch.tensor([0, 1]), least=0.85)

@@ -1,4 +1,4 @@
-"""First the task, then the class."""
+"""Predict a node's task, then its class with that task's head."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DISTANCES = ("angle", "euclidean")
 def profile(graph: Graph, nodes: Tensor, *, steps: int) -> Tensor:
     """Return p = 1/n Σ_v d_v^-1/2 (Â^s X)_v over some nodes.  int64 [n] -> float32 [features]
 
-    d counts a node among its own neighbours, as Â does.
+    d includes the node itself, as in Â.
 
     >>> pair = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.tensor([[1.], [3.]]),
     ...                         labels=torch.tensor([0, 0]), undirected=True)
@@ -45,8 +45,8 @@ def profile(graph: Graph, nodes: Tensor, *, steps: int) -> Tensor:
 def likeness(graph: Graph, nodes: Tensor, profiles: Tensor, *, steps: int) -> Tensor:
     """Return ⟨profile of v alone, p_t⟩ for each node and task.  [tasks, features] -> [n, tasks]
 
-    Smoothing is linear, so one column a task is smoothed instead of one a feature. The mean over
-    several nodes is the likeness of their common profile.
+    Smoothing is linear, so one column per task is smoothed instead of one per feature. The mean
+    over several nodes is the likeness of their common profile.
     """
     columns = propagate(graph.features, profiles.t().contiguous())  # X pᵀ  [all nodes, tasks]
     for step in walk(normalised(graph), columns, hops=steps):
@@ -74,34 +74,34 @@ def nearest(likenesses: Tensor, profiles: Tensor, *, distance: Distance) -> Tens
 
 
 def _weights(graph: Graph, nodes: Tensor) -> Tensor:
-    """Return d_v^-1/2, d_v the sum of the weights around a node.  int64 [n] -> float32 [n, 1]"""
+    """Return d_v^-1/2, d_v the sum of edge weights of a node.  int64 [n] -> float32 [n, 1]"""
     return (row_sums(graph)[nodes] + 1).float().rsqrt()[:, None]
 
 
 log = logging.getLogger(__name__)
 
-# How far the classes of other tasks lie below those of the chosen one: e^-100 is no chance at all,
-# and a float32 still tells them apart, for task-IL, where the task is known to be another.
+# How far the scores of other tasks' classes lie below those of the chosen task: e^-100 leaves no
+# chance, while float32 still separates them for task-IL, where the true task may be another one.
 APART = 100.0
 
 
 @methods.register
 class TPP(BackboneLearner):
-    """Guesses each node's task, and asks that task's own head (after Niu et al. 2024).
+    """Predicts each node's task, then its class with that task's head (after Niu et al. 2024).
 
-    A task is remembered by its profile p_t = 1/n Σ_v d_v^-1/2 (Â^s X)_v over its training nodes,
-    and by a head of its own, which no later task changes. The profile nearest to a node's own
-    d_v^-1/2 (Â^s X)_v names the task, and the best class of that task is the answer. Nothing is
-    forgotten but which task a node is of.
+    A task is stored as its profile p_t = 1/n Σ_v d_v^-1/2 (Â^s X)_v over its training nodes and as
+    its own head, which no later task changes. The task is that of the profile nearest to a node's
+    own d_v^-1/2 (Â^s X)_v, and the prediction is the best class of that task. Only the choice of
+    the task can get worse over time.
 
     The paper compares profiles of whole test sets: see ``tpp-per-test-set``. Its heads share a
-    frozen, self-supervised GNN behind a prompt a task; ours are f_out of the backbone, made anew
-    for every task. A class that comes back is known to several heads.
+    frozen, self-supervised GNN with one prompt per task; here each task has a new f_out of the
+    backbone. A class that returns is known to several heads.
 
     Args:
-        steps: s, how often features are smoothed for a profile.
-        distance: ``angle``, or ``euclidean`` (the paper's), which for a single node tells its
-            degree more than its task.
+        steps: s, the number of smoothing steps for a profile.
+        distance: ``angle``, or ``euclidean`` (the paper's), which for a single node depends more on
+            its degree than on its task.
         backbone, trainer, generator: see ``BackboneLearner``.
 
     Attributes:
@@ -113,9 +113,9 @@ class TPP(BackboneLearner):
     name = "tpp"
     default_backbone = "pdgnn"
     backbone: PDGNN
-    # Whether it is told which test nodes share a task: one task is guessed for all of them, by the
-    # mean of their likenesses. In class-IL that gives away what other methods have to find out, so
-    # accuracies are not comparable with theirs, nor with those of the same method node by node.
+    # If true, one task is predicted for all test nodes of a task, by the mean of their likenesses.
+    # In class-IL this reveals which nodes share a task, so accuracies are not comparable with those
+    # of other methods, nor with those of the same method node by node.
     pooled: ClassVar[bool] = False
 
     def __init__(
@@ -138,7 +138,7 @@ class TPP(BackboneLearner):
 
     @classmethod
     def check_backbone(cls, backbone: Backbone) -> None:
-        """Raise unless heads can be changed and the embeddings below them stay."""
+        """Raise unless the backbone has replaceable heads on fixed embeddings."""
         if not isinstance(backbone, PDGNN):
             raise ConfigurationError(
                 f"{cls.name} gives every task a head on embeddings that never change: use "
@@ -147,11 +147,11 @@ class TPP(BackboneLearner):
 
     @property
     def sight(self) -> int | None:
-        """As many hops as the backbone, or as a profile."""
+        """The larger number of hops, of the backbone or of a profile."""
         return max(self.backbone.hops, self.steps)
 
     def begin_task(self, task: Task) -> int:
-        """Make a new head for the classes that the task has."""
+        """Make a new head for the task's classes."""
         if self.pooled and not self.heads_:
             log.warning(
                 "%s pools the test nodes of each task: do not compare its class-il accuracy with "
@@ -161,7 +161,7 @@ class TPP(BackboneLearner):
         present = torch.cat([task.train_labels, torch.tensor([*task.label_space.newest()]).long()])
         self.classes_.append(present.unique())
         self.backbone.head = None
-        self.trainer.restore({})  # Adam's moments are those of another head
+        self.trainer.restore({})  # Adam's moments belong to another head
         return super().begin_task(task)
 
     def examples(self, task: Task) -> Examples:
@@ -172,7 +172,7 @@ class TPP(BackboneLearner):
         return make_examples(embeddings, None, targets, label_space=space)
 
     def end_task(self, task: Task) -> None:
-        """Keep the head and the profile."""
+        """Store the head and the profile."""
         super().end_task(task)
         self._keep_head()
         nodes = task.train.to(self.device)
@@ -183,8 +183,8 @@ class TPP(BackboneLearner):
     def logits(self, graph: Graph, nodes: Tensor) -> Tensor:
         """Return the chosen head's scores; other classes lie 100 below.  -> [nodes, classes]
 
-        Where several heads know a class that the chosen one does not, the surest counts. The scores
-        are not brought to sum 1: how large they are tells how familiar a node is.
+        If several heads know a class that the chosen one does not, the highest score counts. Scores
+        are not normalised: their size shows how familiar a node is.
         """
         assert self.label_space_ is not None
         nodes = nodes.to(self.device)
@@ -201,7 +201,7 @@ class TPP(BackboneLearner):
         return scores + level
 
     def logits_of_exam(self, graph: Graph, nodes: Tensor, tasks: Tensor | None) -> Tensor:
-        """Return the scores; if ``pooled``, of the nodes of each task together, or of all."""
+        """Return the scores; if ``pooled``, with one predicted task per true task, or for all."""
         if not self.pooled or tasks is None or not len(nodes):
             return self.logits(graph, nodes)
         rows = [(tasks == task).nonzero().flatten() for task in tasks.unique()]
@@ -216,7 +216,7 @@ class TPP(BackboneLearner):
         return nearest(alike, profiles, distance=self.distance)
 
     def profile(self, graph: Graph, nodes: Tensor) -> Tensor:
-        """Return what some nodes look like together.  int64 [n] -> float32 [features]"""
+        """Return the common profile of some nodes.  int64 [n] -> float32 [features]"""
         return profile(graph, nodes, steps=self.steps)
 
     def likeness(self, graph: Graph, nodes: Tensor) -> Tensor:
@@ -226,7 +226,7 @@ class TPP(BackboneLearner):
 
     @property
     def usage(self) -> MemoryUsage:
-        """The profiles, and the heads of earlier tasks."""
+        """Size of the profiles and of the heads of earlier tasks."""
         old = [p for head in self.heads_[:-1] for p in head.parameters()]
         return MemoryUsage(
             samples=self.profiles_.numel(),
@@ -235,7 +235,7 @@ class TPP(BackboneLearner):
         )
 
     def state(self) -> dict[str, Tensor]:
-        """Return all that later tasks depend on, as named CPU tensors."""
+        """Return everything that later tasks depend on, as named CPU tensors."""
         state = super().state() | {"profiles": self.profiles_}
         state |= {f"classes.{task}": classes for task, classes in enumerate(self.classes_)}
         for task, head in enumerate(self.heads_[:-1]):  # the last one is the backbone's
@@ -243,7 +243,7 @@ class TPP(BackboneLearner):
         return state
 
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
-        """Take back what ``state`` returned, at the point where it was taken."""
+        """Restore what ``state`` returned."""
         self.profiles_ = state["profiles"]
         self.classes_, self.heads_ = [], []
         for task in range(len(self.profiles_)):
@@ -265,7 +265,7 @@ class TPP(BackboneLearner):
 
 @methods.register
 class TPPPerTestSet(TPP):
-    """``tpp`` told which test nodes share a task, as its paper tests (Niu et al. 2024).
+    """``tpp`` with one task predicted per test set, as in the paper (Niu et al. 2024).
 
     Not comparable in class-IL, see ``pooled``.
 
@@ -278,5 +278,5 @@ class TPPPerTestSet(TPP):
 
 
 def _scores(head: nn.Module, embeddings: Tensor) -> Tensor:
-    """Return a head's scores, part by part as PDGNN does.  [n, dims] -> [n, classes]"""
+    """Return a head's scores, computed in blocks as in PDGNN.  [n, dims] -> [n, classes]"""
     return torch.cat([head(part) for part in embeddings.split(PREDICT_ROWS)])

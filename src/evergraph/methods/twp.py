@@ -17,18 +17,18 @@ from evergraph.training.batches import EVERYTHING
 
 @methods.register
 class TWP(ConsolidatingLearner):
-    """Holds parameters that the loss or the topology's use depends on (Liu et al. 2021).
+    """Holds parameters on which the loss or the use of topology depends (Liu et al. 2021).
 
     L + Σ_k Ω_k (θ_k - θ*_k)² + β ‖∂L/∂θ‖₁ with Ω = Σ_τ λ_l (∂L_τ/∂θ)² + λ_t (∂T_τ/∂θ)², where T is
-    the mean of e_ij² over edges, e_ij how much node i attends to node j: the attention of ``gat``,
-    ⟨W h_i, tanh(W h_j)⟩ in layers without (the TWP paper's extension). The paper sums over edges;
-    a mean lets one λ_t serve graphs of any size. The β term keeps importance small, so that later
-    tasks find parameters free; it takes a gradient of a gradient at every step.
+    the mean of e_ij² over edges and e_ij is the attention of node i to node j: that of ``gat``, or
+    ⟨W h_i, tanh(W h_j)⟩ in layers without attention (the TWP paper's extension). The paper sums
+    over edges; a mean lets one λ_t serve graphs of any size. The β term keeps importance small, so
+    that parameters stay free for later tasks; it takes a gradient of a gradient at every step.
 
     Args:
         loss_strength: λ_l; 10⁴ in published runs.
-        topology_strength: λ_t; 0 leaves the topology out, for backbones whose aggregation has
-            nothing to train.
+        topology_strength: λ_t; 0 omits the topology, for backbones whose aggregation has no
+            trained parameters.
         beta: β; 0.01 in published runs, where gradients are of another scale.
         backbone, trainer, generator: see ``BackboneLearner``.
     """
@@ -51,16 +51,16 @@ class TWP(ConsolidatingLearner):
         check_number("beta", beta, least=0.0)
         if topology_strength and not self.backbone.scores_edges:
             raise ConfigurationError(
-                f"twp's topology term has no meaning on backbone {self.backbone.name!r}, whose "
-                "aggregation has nothing to train: set topology_strength to 0, or use 'gat', "
-                "'gcn', 'gin' or 'sage'"
+                f"topology_strength must be 0 with backbone {self.backbone.name!r}, whose "
+                "aggregation has no trained parameters: set it to 0, or use 'gat', 'gcn', 'gin' or "
+                "'sage'"
             )
         self.loss_strength = loss_strength
         self.topology_strength = topology_strength
         self.beta = beta
 
     def importance(self) -> Values:
-        """Return λ_l times the loss's and λ_t times the topology's squared gradients."""
+        """Return λ_l times the squared gradients of the loss plus λ_t times the topology's."""
         by_loss = self.gradients(BackboneLearner.loss(self, EVERYTHING))
         total = {name: self.loss_strength * g**2 for name, g in by_loss.items()}
         if not self.topology_strength:
@@ -76,7 +76,7 @@ class TWP(ConsolidatingLearner):
         return torch.stack([(layer**2).mean(0).sum() for layer in scores]).sum()
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return the loss of the task, the penalty, and β times the loss gradient's size."""
+        """Return the task's loss plus the penalty plus β times the norm of the loss gradient."""
         loss = BackboneLearner.loss(self, batch)
         parts = [loss]
         if self.anchor_:

@@ -1,4 +1,4 @@
-"""What a backbone is: from the nodes of a graph to class scores."""
+"""The interface of backbones, which map the nodes of a graph to class scores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from evergraph.graphs import Graph
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a backbone is trained unless the user says otherwise; see ``Trainer``."""
+    """Default training settings of a backbone; see ``Trainer``."""
 
     epochs: int
     lr: float
@@ -32,17 +32,17 @@ class Recipe:
 
 
 class Backbone(Part, nn.Module, ABC):
-    """A classifier of nodes that is made of hyper-parameters, and of weights once data has come.
+    """A node classifier with hyper-parameters, and with weights once it has seen data.
 
-    ``begin`` makes the weights, ``grow`` adds classes, ``prepare`` does what has to be done once a
-    graph, and a call gives the scores of some of its nodes.
+    ``begin`` creates the weights, ``grow`` adds classes, ``prepare`` computes everything that is
+    needed once per graph, and a call returns the scores of some of its nodes.
 
     Attributes:
-        hops: how far a score looks.
-        recipe: how it is trained by default.
-        scores_edges: whether ``edge_scores`` has anything to say.
-        sees_weights: whether it looks at the weights of edges.
-        rivals: how many networks are trained where it stands for the best of several.
+        hops: number of hops that a score depends on.
+        recipe: default training settings.
+        scores_edges: whether ``edge_scores`` is implemented.
+        sees_weights: whether edge weights are used.
+        rivals: number of networks trained, if it selects the best of several.
     """
 
     name: ClassVar[str]
@@ -58,7 +58,7 @@ class Backbone(Part, nn.Module, ABC):
 
     @abstractmethod
     def begin(self, dims: int, *, generator: torch.Generator) -> None:
-        """Make the weights for features of a width, with no classes yet."""
+        """Create the weights for features of this width, with no classes yet."""
 
     @property
     @abstractmethod
@@ -67,20 +67,20 @@ class Backbone(Part, nn.Module, ABC):
 
     @abstractmethod
     def grow(self, classes: int, *, generator: torch.Generator) -> None:
-        """Widen the output; what was learned for the other classes stays as it is."""
+        """Widen the output; existing classes keep their weights."""
 
     @abstractmethod
     def prepare(self, graph: Graph) -> Any:
-        """Return what ``forward`` needs of a graph, computed once while the graph lives."""
+        """Return the inputs of ``forward`` for a graph, computed once while the graph exists."""
 
     @abstractmethod
     def width_of(self, inputs: Any) -> int:
-        """Return how wide the features of prepared inputs are: what ``begin`` has to be told."""
+        """Return the width of prepared inputs, as needed by ``begin``."""
 
     def narrowed(self, inputs: Any, rows: Tensor) -> tuple[Any, Tensor | None]:
-        """Return inputs that hold no more than these rows need, and where the rows are in them.
+        """Return inputs reduced to the nodes that these rows need, and the rows' positions in them.
 
-        None means all, in order.
+        None means all rows, in order.
         """
         return inputs, rows
 
@@ -88,34 +88,34 @@ class Backbone(Part, nn.Module, ABC):
     def forward(
         self, inputs: Any, rows: Tensor | None = None, *, generator: torch.Generator | None = None
     ) -> Tensor:
-        """Return class scores; ``generator`` is needed in training only.  -> [rows, classes]"""
+        """Return class scores; ``generator`` is needed only in training.  -> [rows, classes]"""
 
     @abstractmethod
     def hidden_states(self, inputs: Any, rows: Tensor | None = None) -> Tensor:
-        """Return what enters the last layer.  -> [rows, width]"""
+        """Return the inputs of the last layer.  -> [rows, width]"""
 
     def step_work(self, rows: int) -> int | None:
-        """Return about how many multiplications scores of so many rows take.
+        """Return about how many multiplications the scores of this many rows take.
 
-        None where it is not for the rows to say, because a whole graph is gone over.
+        None if the cost does not depend on the rows, because the whole graph is processed.
         """
         return None
 
     def edge_scores(self, inputs: Any) -> list[Tensor] | None:
-        """Return how much each edge counts, layer by layer, where trainable.  -> [[entries], ...]
+        """Return the trainable score of each edge, layer by layer.  -> [[entries], ...]
 
-        None where aggregation has nothing to train.
+        None if the aggregation has no trained parameters.
         """
         return None
 
     def place(self, device: torch.device, resources: Resources | None = None) -> None:
-        """Keep weights, and prepare graphs, on a device, within some memory."""
+        """Move weights to a device, and prepare graphs there, within ``resources``."""
         self.device = device
         self.to(device)
 
     @property
     def embed_seconds(self) -> float:
-        """Seconds spent on embeddings that are computed once a graph."""
+        """Seconds spent on embeddings that are computed once per graph."""
         return 0.0
 
 

@@ -1,4 +1,4 @@
-"""Dropout that draws from a generator and costs little."""
+"""Fast dropout that draws from a given generator."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from torch import Tensor
 
 
 def dropout_mask(shape: torch.Size, rate: float, *, generator: torch.Generator) -> Tensor:
-    """Draw which units stay, scaled so that the mean does.  -> float32 [n, width]
+    """Draw a dropout mask, scaled to preserve the mean.  -> float32 [n, width]
 
     A random byte decides for each unit, so the rate is rounded to a 256th. Bytes are drawn eight
-    at a time as one integer: on a CPU twenty times as fast as ``bernoulli_``, which would
-    otherwise take longer than the matrix products around it.
+    at a time as one integer: twenty times as fast on a CPU as ``bernoulli_``, which would take
+    longer than the matrix products around it.
     """
     dropped = round(256 * rate)
     words = -(-shape.numel() // 8)

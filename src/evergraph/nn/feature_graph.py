@@ -1,4 +1,4 @@
-"""The feature graph network: a node becomes a small graph, whose nodes are its features."""
+"""The feature graph network: a node becomes a small graph of its features."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from evergraph.nn.mlp import check_head
 from evergraph.nn.pdgnn import PDGNN
 from evergraph.topology.mixhop import ViewHops
 
-# A feature graph has width² entries a relation. At 256 a step on 512 nodes holds 134 MB of them,
+# A feature graph has width² entries per relation. At 256 a step on 512 nodes holds 134 MB of them,
 # about as much as everything else in a run; the 767 features of Computers would take 1.2 GB.
 WIDEST = 256
-# Entries of feature graphs held at a time where nothing is trained: 64 MB.
+# Entries of feature graphs held at a time in prediction: 64 MB.
 BLOCK_VALUES = 1 << 24
 
 
 def feature_adjacency(own: Tensor, near: Tensor) -> Tensor:
-    """Return how strongly each pair of a node's features interacts.  2 x [n, F] -> [n, F, F]
+    """Return the interaction strength of each pair of a node's features.  2 x [n, F] -> [n, F, F]
 
     A = sgnroot(x sᵀ + s xᵀ), sgnroot(a) = sign(a) √|a|, each row divided by the sum of its absolute
     values. With s = Σ_w Â_vw x_w this is the sum of the cross-correlations x_v x_wᵀ + x_w x_vᵀ over
@@ -43,7 +43,7 @@ def feature_adjacency(own: Tensor, near: Tensor) -> Tensor:
 
 
 class FeatureConvolution(nn.Module):
-    """H ← H W_0ᵀ + Σ_k A_k H W_kᵀ + b on every node's feature graph; k: relations."""
+    """Convolution on every node's feature graph: H ← H W_0ᵀ + Σ_k A_k H W_kᵀ + b; k: relations."""
 
     def __init__(
         self, inputs: int, outputs: int, *, relations: int, generator: torch.Generator
@@ -63,16 +63,16 @@ class FeatureConvolution(nn.Module):
 
 
 class FeatureGraphHead(nn.Module):
-    """f_out: from x_v and s_v of every relation to class scores, through v's feature graph.
+    """f_out on feature graphs: from x_v and s_v of every relation to class scores.
 
-    A node's features start with one channel, the value itself; convolutions with ReLU between widen
-    it, and a linear map reads all channels of all features.
+    A node's features start with one channel, the value itself; convolutions with ReLU between them
+    widen it, and a linear map reads all channels of all features.
 
     Args:
-        dims: F, how many features.
-        relations: how many s_v follow x_v in an embedding.
-        channels: of every convolution.
-        dropout: share of what enters the last layer dropped in training.
+        dims: F, the number of features.
+        relations: number of vectors s_v that follow x_v in an embedding.
+        channels: channels of every convolution.
+        dropout: share of the last layer's inputs dropped in training.
     """
 
     def __init__(
@@ -94,20 +94,20 @@ class FeatureGraphHead(nn.Module):
         self.out = Linear(dims * channels[-1], 0, generator=generator)
 
     def grow(self, classes: int, *, generator: torch.Generator) -> None:
-        """Widen the output to ``classes``; what was learned for the others stays as it is."""
+        """Widen the output to ``classes``; existing classes keep their weights."""
         self.out.grow(classes, generator=generator)
 
     def forward(self, embeddings: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
         """Return class scores.  [n, (relations + 1) F] -> [n, classes]"""
         if self.training and self.dropout:
-            assert generator is not None, "dropout draws from the generator it is given"
+            assert generator is not None, "dropout needs a generator"
         scores: Tensor = self.out(self.hidden_states(embeddings, generator=generator))
         return scores
 
     def hidden_states(
         self, embeddings: Tensor, *, generator: torch.Generator | None = None
     ) -> Tensor:
-        """Return all channels of all features; nothing is dropped without a generator.
+        """Return all channels of all features; without a generator nothing is dropped.
 
         [n, (relations + 1) F] -> [n, F channels]
         """
@@ -121,7 +121,7 @@ class FeatureGraphHead(nn.Module):
     def _convolved(self, embeddings: Tensor) -> Tensor:
         own, *near = embeddings.split(self.dims, dim=1)
         adjacencies = [feature_adjacency(own, other) for other in near]
-        # Rows come of length 1: this makes their values about 1.
+        # Rows have length 1: this scales their values to about 1.
         state: Tensor = (own * self.dims**0.5)[:, :, None]
         for convolution in self.convolutions:
             state = torch.relu_(convolution(adjacencies, state))
@@ -134,18 +134,18 @@ class FeatureGraph(PDGNN):
 
     A_k(v) = sgnroot(Σ_w (Â^k)_vw (x_v x_wᵀ + x_w x_vᵀ)), k = 1 .. ``hops``, joins the features of
     v; a convolution on it is H ← ReLU(H W_0ᵀ + Σ_k A_k H W_kᵀ + b), see ``feature_adjacency``.
-    Every node is a sample by itself, so whatever learns from samples one after another can learn
-    from a growing graph.
+    Every node is an independent sample, so any method that learns from a sequence of samples can
+    learn from a growing graph.
 
-    A_k(v) is made of x_v and (Â^k X)_v alone, which have nothing to train: these (hops + 1) x width
-    numbers, and not width² of them, are what stands for a node, and what a memory keeps.
+    A_k(v) is computed from x_v and (Â^k X)_v alone, which have no trained parameters: a memory
+    keeps these (hops + 1) x width numbers per node, not width².
 
     Args:
-        hops: how many relations; the k-th joins a node with those k hops away.
-        width: F, how many features there are at most, 256 or fewer. Wider features are turned into
-            as many by a fixed random matrix, see ``ViewHops``.
-        channels: of every convolution.
-        dropout: share of what enters the last layer dropped in training.
+        hops: number of relations; the k-th joins a node with those k hops away.
+        width: F, the maximum number of features, 256 or fewer. Wider features are projected by a
+            fixed random matrix, see ``ViewHops``.
+        channels: channels of every convolution.
+        dropout: share of the last layer's inputs dropped in training.
 
     >>> from evergraph.graphs import Graph
     >>> graph = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.eye(2),
@@ -173,13 +173,13 @@ class FeatureGraph(PDGNN):
         check_width(width)
         check_integer("number of channels", len(channels), least=1)
         check_head(tuple(channels), dropout)
-        topology = ViewHops(keep=range(hops + 1), widest=width)
+        topology = ViewHops(kept_hops=range(hops + 1), widest=width)
         super().__init__(topology=topology, hidden=(), dropout=dropout)
         self.width = width
         self.channels = tuple(channels)
 
     def begin(self, dims: int, *, generator: torch.Generator) -> None:
-        """Make the convolutions."""
+        """Create the convolutions."""
         self.head = FeatureGraphHead(
             dims,
             relations=self.hops,
@@ -189,11 +189,11 @@ class FeatureGraph(PDGNN):
         ).to(self.device)
 
     def width_of(self, inputs: Tensor) -> int:
-        """Return how many features a feature graph has."""
+        """Return the number of features of a feature graph."""
         return inputs.shape[1] // (self.hops + 1)
 
     def step_work(self, rows: int) -> int | None:
-        """Return how many multiplications the feature graphs of so many rows take."""
+        """Return the number of multiplications for the feature graphs of this many rows."""
         if self.head is None:
             return None
         wide = self.head.dims**2 * self.hops * (1 + sum(self.channels))
@@ -201,7 +201,7 @@ class FeatureGraph(PDGNN):
 
 
 def check_width(width: int) -> None:
-    """Raise unless feature graphs of this width can be afforded.
+    """Raise unless feature graphs of this width are supported.
 
     >>> check_width(767)
     Traceback (most recent call last):

@@ -21,14 +21,14 @@ SLOPE = 0.2
 
 @backbones.register
 class GAT(GNN):
-    """h_i ← Σ_j softmax_j(leaky(a·[W h_i, W h_j])) W h_j over several heads (Veličković 2018).
+    """A graph attention network with several heads (Veličković 2018).
 
-    The last layer has one head, whose attention reads the hidden states themselves: a linear
-    function of W h is one of h, and so classes can be added without touching it. How much an edge
-    counts is learned: weights that edges have are not looked at.
+    h_i ← Σ_j softmax_j(leaky(a·[W h_i, W h_j])) W h_j. The last layer has one head, whose attention
+    reads the hidden states themselves: a linear function of W h is one of h, so classes can be
+    added without changing it. The importance of an edge is learned: edge weights are not used.
 
     Args:
-        heads: how many; each is ``hidden / heads`` wide, 8 heads of 32 by default.
+        heads: number of heads; each is ``hidden / heads`` wide, 8 heads of 32 by default.
         layers, hidden, dropout, fanout: see ``GNN``.
     """
 
@@ -64,7 +64,7 @@ class GAT(GNN):
 
 
 class HeadAttention(Convolution):
-    """Several heads side by side, each attending over its own part of W h."""
+    """Several concatenated heads, each attending over its own part of W h."""
 
     def __init__(
         self, inputs: int, outputs: int, *, heads: int, generator: torch.Generator
@@ -91,7 +91,7 @@ class HeadAttention(Convolution):
         return [_edge_scores(adjacency, queries, keys) for queries, keys in pairs]
 
     def grow(self, outputs: int, *, generator: torch.Generator) -> None:
-        """Refuse: hidden layers keep their width."""
+        """Raise: hidden layers keep their width."""
         raise AssertionError("only the last layer grows")
 
     def edge_scores(self, adjacency: SparseOperator, state: Features) -> Tensor:
@@ -100,7 +100,7 @@ class HeadAttention(Convolution):
 
 
 class OutputAttention(Convolution):
-    """One head over class scores, attending by the hidden states."""
+    """One head over class scores, with attention computed from the hidden states."""
 
     def __init__(self, inputs: int, outputs: int, *, generator: torch.Generator) -> None:
         super().__init__()
@@ -139,8 +139,8 @@ def _edge_scores(adjacency: SparseOperator, queries: Tensor, keys: Tensor) -> Te
 def _attend(adjacency: SparseOperator, scores: Tensor, values: Tensor) -> Tensor:
     """Return the softmax-weighted mean of values over each row.  [entries], [in, d] -> [out, d]
 
-    The denominators come out of the same product, as one more column of ones; the largest score
-    of each row is taken off first, which changes nothing but keeps exponentials in range.
+    The denominators come from the same product, as one more column of ones; the largest score of
+    each row is subtracted first, which keeps exponentials in range without changing the result.
     """
     rows = adjacency.rows()
     largest = scores.detach().new_full((adjacency.shape[0],), -torch.inf)

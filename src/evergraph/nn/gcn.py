@@ -20,12 +20,14 @@ AGGREGATIONS = {"normalised": "symmetric", "sum": "none"}
 
 @backbones.register
 class GCN(GNN):
-    """H ← Â H W, Â = D^-1/2 (A + I) D^-1/2 (Kipf and Welling 2017); or A + I, as CGLB sums.
+    """A graph convolutional network, H ← Â H W (Kipf and Welling 2017).
+
+    Â = D^-1/2 (A + I) D^-1/2, or A + I as in CGLB.
 
     Args:
         aggregation: ``normalised``, or ``sum`` for CGLB's A + I. Sums grow with the degree: on
-            graphs with hubs hidden units die and even the current task is lost.
-        bias: whether layers have one.
+            graphs with hubs, hidden units die and even the current task is lost.
+        bias: whether layers have a bias.
         layers, hidden, dropout, fanout: see ``GNN``.
     """
 
@@ -56,7 +58,7 @@ class GCN(GNN):
 
 
 class GraphConvolution(Convolution):
-    """A H Wᵀ + b."""
+    """A graph convolution, A H Wᵀ + b."""
 
     def __init__(
         self, inputs: int, outputs: int, *, bias: bool, generator: torch.Generator

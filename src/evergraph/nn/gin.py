@@ -14,7 +14,7 @@ from evergraph.nn.linear import Linear
 
 @backbones.register
 class GIN(GNN):
-    """H ← MLP((A + I) H): sums over neighbours, two linear maps a layer (Xu et al. 2019; ε = 0).
+    """A graph isomorphism network, H ← MLP((A + I) H), with ε = 0 (Xu et al. 2019).
 
     Sums grow with the degree: on graphs with hubs prefer ``gcn`` or ``sage``.
 
@@ -34,7 +34,7 @@ class GIN(GNN):
 
 
 class IsomorphismConvolution(Convolution):
-    """W₂ relu(W₁ (A + I) H)."""
+    """A layer of GIN, W₂ relu(W₁ (A + I) H)."""
 
     def __init__(
         self, inputs: int, width: int, outputs: int, *, generator: torch.Generator

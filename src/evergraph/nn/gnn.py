@@ -1,4 +1,4 @@
-"""What graph neural networks share: layers that gather through sparse products."""
+"""The base of graph neural networks: layers that aggregate by sparse products."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from evergraph.nn.linear import tiled_linear
 from evergraph.nn.mlp import check_head
 
 Features = Tensor | SparseOperator
-"""Dense features, or sparse ones that weights can be multiplied to."""
+"""Dense features, or sparse ones that can be multiplied with weights."""
 
 ALL = -1
-"""A fan-out that leaves no neighbour out."""
+"""A fan-out that includes all neighbours."""
 
 
 @dataclass(frozen=True, eq=False)
 class GraphInputs:
-    """A graph as a GNN reads it.
+    """A graph prepared for a GNN.
 
     Attributes:
-        adjacency: what a layer gathers by.  [nodes, nodes]
-        raw: features as they come, dense or CSR.  [nodes, dims]
+        adjacency: the matrix by which layers aggregate.  [nodes, nodes]
+        raw: features, dense or CSR.  [nodes, dims]
         features: the same, ready to be multiplied.
     """
 
@@ -54,12 +54,12 @@ class GraphInputs:
     features: Features
 
     def __deepcopy__(self, memo: object) -> GraphInputs:
-        """Return itself: nothing here is trained, so a copied backbone can read the same."""
+        """Return itself: nothing here is trained, so a copied backbone can share it."""
         return self
 
 
 class Convolution(nn.Module):
-    """One layer: gathers over a matrix and transforms."""
+    """One layer: aggregates by a matrix and transforms."""
 
     @abstractmethod
     def forward(self, adjacency: SparseOperator, state: Features) -> Tensor:
@@ -67,28 +67,28 @@ class Convolution(nn.Module):
 
     @abstractmethod
     def grow(self, outputs: int, *, generator: torch.Generator) -> None:
-        """Add outputs; the others stay as they are."""
+        """Add outputs; the others stay unchanged."""
 
     @abstractmethod
     def edge_scores(self, adjacency: SparseOperator, state: Features) -> Tensor:
-        """Return how much each edge counts in this layer.  -> [entries] or [entries, heads]"""
+        """Return the score of each edge in this layer.  -> [entries] or [entries, heads]"""
 
 
 class GNN(Backbone):
-    """Layers of one kind of convolution, ReLU between.
+    """A stack of convolutions of one kind with ReLU between them.
 
     Args:
-        layers: how many, and so how far a score looks.
+        layers: number of layers, and so of hops that a score depends on.
         hidden: width between layers.
         dropout: share of hidden units dropped in training.
-        fanout: at most so many neighbours a node in each layer of a training step, the layer next
-            to the features first (-1: all of them); None computes the whole graph. Worth it with
-            a ``batch_size``, on graphs whose states do not fit in memory.
+        fanout: maximum number of neighbours per node in each layer of a training step, the layer
+            next to the features first (-1: all); None computes the whole graph. Useful with a
+            ``batch_size``, on graphs whose states do not fit in memory.
     """
 
     scores_edges = True
-    # Rates that fall to 0: with a constant one Adam leaps now and then, and a task whose last
-    # epoch is such a leap is lost (docs/decisions/0012).
+    # The rate falls to 0: with a constant one Adam takes a large step now and then, and a task that
+    # ends on such a step is lost (docs/decisions/0012).
     recipe = Recipe(
         epochs=200,
         lr=0.005,
@@ -120,14 +120,14 @@ class GNN(Backbone):
     def _convolution(
         self, inputs: int, outputs: int, *, last: bool, generator: torch.Generator
     ) -> Convolution:
-        """Make one layer."""
+        """Create one layer."""
 
     @abstractmethod
     def _adjacency(self, graph: Graph) -> Tensor:
-        """Return the matrix that layers gather by, as CSR."""
+        """Return the CSR matrix by which layers aggregate."""
 
     def begin(self, dims: int, *, generator: torch.Generator) -> None:
-        """Make the layers."""
+        """Create the layers."""
         widths = [dims, *[self.hidden] * (self.layers - 1)]
         hidden = [
             self._convolution(width, self.hidden, last=False, generator=generator)
@@ -137,13 +137,13 @@ class GNN(Backbone):
         self.convolutions = nn.ModuleList([*hidden, last]).to(self.device)
 
     def place(self, device: torch.device, resources: Resources | None = None) -> None:
-        """Keep weights, and prepare graphs, on a device, within some memory."""
+        """Move weights to a device, and prepare graphs there, within ``resources``."""
         super().place(device, resources)
         self._prepared = WeakKeyDictionary()
 
     @property
     def begun(self) -> bool:
-        """Whether the layers are there."""
+        """Whether the layers exist."""
         return self.convolutions is not None
 
     def grow(self, classes: int, *, generator: torch.Generator) -> None:
@@ -163,7 +163,7 @@ class GNN(Backbone):
         return GraphInputs(adjacency, raw, multipliable(raw))
 
     def width_of(self, inputs: GraphInputs) -> int:
-        """Return how wide features are."""
+        """Return the width of the features."""
         return inputs.raw.shape[1]
 
     def forward(
@@ -171,7 +171,7 @@ class GNN(Backbone):
     ) -> Tensor:
         """Return class scores.  -> [rows, classes]"""
         if self.training and self.fanout is not None and rows is not None:
-            assert generator is not None, "neighbours are drawn from the generator given"
+            assert generator is not None, "sampling neighbours needs a generator"
             around = sample_neighbourhood(
                 inputs.adjacency.matrix, rows, fanouts=self.fanout, generator=generator
             )
@@ -194,15 +194,15 @@ class GNN(Backbone):
         return scores
 
     def _between(self, state: Tensor, generator: torch.Generator | None) -> Tensor:
-        # Without a bias the state may be a view that a product has made, which must not be changed.
+        # Without a bias the state may be a view of a product's result, which must not be changed.
         state = torch.relu(state) if state._is_view() else torch.relu_(state)
         if not (self.training and self.dropout):
             return state
-        assert generator is not None, "dropout draws from the generator it is given"
+        assert generator is not None, "dropout needs a generator"
         return state * dropout_mask(state.shape, self.dropout, generator=generator)
 
     def hidden_states(self, inputs: Any, rows: Tensor | None = None) -> Tensor:
-        """Return what enters the last layer; the features, of a single layer.  -> [rows, width]"""
+        """Return the inputs of the last layer; with one layer, the features.  -> [rows, width]"""
         state = inputs.features
         for layer in self._layers()[:-1]:
             state = torch.relu_(layer(inputs.adjacency, state))
@@ -210,7 +210,7 @@ class GNN(Backbone):
         return dense if rows is None else dense[rows]
 
     def edge_scores(self, inputs: Any) -> list[Tensor] | None:
-        """Return how much each edge counts, layer by layer."""
+        """Return the score of each edge, layer by layer."""
         *hidden, last = self._layers()
         scores, state = [], inputs.features
         for layer in hidden:
@@ -219,7 +219,7 @@ class GNN(Backbone):
         return [*scores, last.edge_scores(inputs.adjacency, state)]
 
     def _layers(self) -> list[Any]:
-        assert self.convolutions is not None, "begin comes first"
+        assert self.convolutions is not None, "call begin first"
         return list(self.convolutions)
 
 
@@ -231,7 +231,7 @@ def times(features: Features, weight: Tensor) -> Tensor:
 
 
 def gather(adjacency: SparseOperator, state: Features, weight: Tensor) -> Tensor:
-    """Return A H Wᵀ, in the order that multiplies the narrower matrix by A.  -> [out, width]"""
+    """Return A H Wᵀ, multiplying the narrower matrix by A.  -> [out, width]"""
     outputs, inputs = weight.shape
     if isinstance(state, SparseOperator) or outputs <= inputs:
         return adjacency @ times(state, weight)
@@ -239,14 +239,14 @@ def gather(adjacency: SparseOperator, state: Features, weight: Tensor) -> Tensor
 
 
 def multipliable(raw: Tensor) -> Features:
-    """Return features, dense or CSR, as ``times`` takes them."""
+    """Return features, dense or CSR, in the form that ``times`` accepts."""
     return raw if raw.layout == torch.strided else SparseOperator.of(raw)
 
 
 def _checked(fanout: Sequence[int], layers: int) -> tuple[int, ...]:
     if not isinstance(fanout, Sequence) or len(fanout) != layers or not all(map(_counts, fanout)):
         raise ConfigurationError(
-            f"fanout must be {layers} integers, one a layer, each at least 1 or -1 for all, "
+            f"fanout must be {layers} integers, one per layer, each at least 1 or -1 for all, "
             f"not {fanout!r}"
         )
     return tuple(fanout)
@@ -258,11 +258,11 @@ def _counts(fanout: object) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Neighbourhood:
-    """The nodes whose features are needed, and one matrix a layer, the outermost first.
+class SampledNeighbourhood:
+    """The nodes whose features are needed, and one matrix per layer, the outermost first.
 
-    Each matrix has the nodes of the next layer as rows and those of the layer before as columns;
-    the rows' own nodes are the first of its columns.
+    The rows of a matrix are the nodes of the next layer and its columns those of the layer before;
+    the rows' own nodes are its first columns.
 
     Attributes:
         nodes: int64 [nodes]
@@ -275,19 +275,19 @@ class Neighbourhood:
 
 def sample_neighbourhood(
     adjacency: Tensor, rows: Tensor, *, fanouts: Sequence[int], generator: torch.Generator
-) -> Neighbourhood:
+) -> SampledNeighbourhood:
     """Draw at most ``fanouts[l]`` neighbours per node for layer l, counted from the features.
 
-    Weights of a row are scaled up by its degree over the number drawn, so that a sampled sum
+    Weights of a row are scaled by its degree over the number drawn, so that a sampled sum
     estimates the whole one without bias (GraphSAGE's sampling, Hamilton et al. 2017).
 
-    adjacency: CSR [all nodes, all nodes]; rows: the nodes wanted, each once.
+    adjacency: CSR [all nodes, all nodes]; rows: the target nodes, each once.
     """
     nodes, operators = rows, []
     for fanout in reversed(fanouts):
         block, nodes = _block(adjacency, nodes, fanout, generator)
         operators.append(SparseOperator.of(block))
-    return Neighbourhood(nodes, operators[::-1])
+    return SampledNeighbourhood(nodes, operators[::-1])
 
 
 def _block(

@@ -1,4 +1,4 @@
-"""Linear maps that grow, and whose first weights come from a generator that was handed over."""
+"""Linear maps that can grow, initialised from a given generator."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from evergraph.graphs.kernels.row_ranges import row_tiles, tiled_product
 
 
 class Linear(nn.Module):
-    """x ↦ W x + b; ``nn.Linear`` would draw its first weights from torch's global generator.
+    """A linear map x ↦ W x + b that can grow and draws its weights from a given generator.
 
-    Weights start as ``nn.Linear``'s do, uniform in ±1/√inputs.
+    ``nn.Linear`` would use torch's global generator. Weights start as in ``nn.Linear``, uniform in
+    ±1/√inputs.
 
     >>> layer = Linear(3, 2, generator=torch.Generator().manual_seed(0))
     >>> layer.grow(5, generator=torch.Generator().manual_seed(0))
@@ -32,7 +33,7 @@ class Linear(nn.Module):
         )
 
     def grow(self, outputs: int, *, generator: torch.Generator) -> None:
-        """Add outputs; what was learned for the others stays as it is."""
+        """Add outputs; the others keep their weights."""
         known, inputs = self.weight.shape
         weight = _uniform(outputs, inputs, inputs=inputs, generator=generator)
         weight = weight.to(self.weight.device)
@@ -44,25 +45,25 @@ class Linear(nn.Module):
             self.bias = nn.Parameter(bias)
 
     def clear(self) -> None:
-        """Drop all outputs; ``grow`` draws them anew."""
+        """Drop all outputs; ``grow`` draws them again."""
         self.weight = nn.Parameter(self.weight.detach()[:0])
         if self.bias is not None:
             self.bias = nn.Parameter(self.bias.detach()[:0])
 
     def joined(self) -> Tensor:
-        """Return Wᵀ, the bias its last row where there is one.  -> [inputs (+ 1), outputs]"""
+        """Return Wᵀ, with the bias as its last row if there is one.  -> [inputs (+ 1), outputs]"""
         weight = self.weight.detach().t()
         return weight if self.bias is None else torch.cat([weight, self.bias.detach()[None]])
 
     def set_joined(self, joined: Tensor) -> None:
-        """Take W and the bias from what ``joined`` would return.  [inputs (+ 1), outputs]"""
+        """Set W and the bias from a matrix as returned by ``joined``.  [inputs (+ 1), outputs]"""
         if self.bias is not None:
             self.bias = nn.Parameter(joined[-1].clone())
             joined = joined[:-1]
         self.weight = nn.Parameter(joined.t().contiguous())
 
     def with_one(self, inputs: Tensor) -> Tensor:
-        """Return inputs, with a column of ones where there is a bias: times ``joined``, the image.
+        """Return inputs with a column of ones if there is a bias, to multiply by ``joined``.
 
         >>> layer = Linear(2, 1, generator=torch.Generator())
         >>> layer.set_joined(torch.tensor([[2.], [3.], [4.]]))
@@ -74,16 +75,16 @@ class Linear(nn.Module):
         )
 
     def plus_bias(self, images: Tensor) -> Tensor:
-        """Add the bias, if there is one, to images computed in another order.  [n, outputs]"""
+        """Add the bias, if there is one, to outputs computed in another way.  [n, outputs]"""
         return images if self.bias is None else images + self.bias
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the image of each row.  [n, inputs] -> [n, outputs]"""
+        """Return the output of each row.  [n, inputs] -> [n, outputs]"""
         return tiled_linear(inputs, self.weight, self.bias)
 
 
 def tiled_linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return inputs Wᵀ + b; of many rows by threads that share them, see ``tiled_product``.
+    """Return inputs Wᵀ + b; many rows are shared among threads, see ``tiled_product``.
 
     [n, inputs], [outputs, inputs], [outputs] -> [n, outputs]
     """
@@ -95,11 +96,11 @@ def tiled_linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> 
 
 
 class _Tiled(torch.autograd.Function):
-    """A linear map of many rows, whose sums do not depend on how many threads make them."""
+    """A linear map of many rows whose sums do not depend on the number of threads."""
 
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Return the image of each row."""
+        """Return the output of each row."""
         ctx.save_for_backward(inputs, weight)
         return tiled_product(inputs, weight.t(), bias)
 
@@ -121,7 +122,7 @@ def _uniform(*shape: int, inputs: int, generator: torch.Generator) -> Tensor:
 
 
 def padded(values: Tensor, like: Tensor) -> Tensor:
-    """Return values on the device and at the size of ``like``, zero where it is new.
+    """Return values on the device and in the size of ``like``, padded with zeros.
 
     >>> padded(torch.tensor([1.]), torch.empty(2))
     tensor([1., 0.])

@@ -1,4 +1,4 @@
-"""A linear head on embeddings as they are, or as a network makes them that is never trained."""
+"""A linear head on embeddings, or on the outputs of an untrained network."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from evergraph.nn.pdgnn import PDGNN
 from evergraph.topology import Reservoir, TopologyEncoder
 from evergraph.topology.cached import Scaling, Storage
 
-# Values taken at a time: a task's embeddings are not copied as a whole where they are counted.
+# Values processed at a time, so that a task's embeddings are not copied as a whole.
 BLOCK_VALUES = 1 << 22
 
 
 @dataclass(frozen=True)
 class AsIs:
-    """φ(e) = e, where others expand; see ``FeatureMap``.
+    """The identity map φ(e) = e, in place of an expansion; see ``FeatureMap``.
 
     Attributes:
-        width: how wide embeddings are, or how many of their columns count.
+        width: width of the embeddings, or number of first columns used.
 
     >>> AsIs(1)(torch.tensor([[3.]]))
     tensor([[3.]])
@@ -32,25 +32,25 @@ class AsIs:
     width: int
 
     def __call__(self, embeddings: Tensor) -> Tensor:
-        """Return embeddings as they are, or the first columns of them.  [n, dims] -> [n, width]"""
+        """Return the embeddings, or their first columns.  [n, dims] -> [n, width]"""
         return embeddings[:, : self.width]
 
     def narrowed(self, width: int) -> AsIs:
-        """Return what gives the first columns alone."""
+        """Return the map to the first columns alone."""
         return AsIs(width)
 
     def blocks(self, embeddings: Tensor) -> tuple[Tensor, ...]:
-        """Return embeddings in parts."""
+        """Return embeddings in blocks."""
         parts: tuple[Tensor, ...] = embeddings.split(max(BLOCK_VALUES // max(self.width, 1), 1))
         return parts
 
 
 @backbones.register
 class LinearHead(PDGNN):
-    """f_out(e) = V e + b: ``PDGNN`` without a hidden layer.
+    """A linear classifier of embeddings, f_out(e) = V e + b: ``PDGNN`` without a hidden layer.
 
-    Nothing lies between f_topo and f_out, so sums over embeddings never go stale, and methods that
-    find V and b from such sums need no more: see ``slda``. As wide as the embeddings are.
+    Sums over embeddings never go stale, since there is nothing to train between f_topo and f_out;
+    methods such as ``slda`` compute V and b from such sums. As wide as the embeddings.
 
     Args:
         topology, scaling, storage: see ``PDGNN``.
@@ -80,11 +80,11 @@ class LinearHead(PDGNN):
 
     @property
     def width(self) -> int:
-        """How many features f_out sees: as many as an embedding has, 0 before one was seen."""
+        """Number of inputs of f_out: the width of an embedding, 0 before the first one."""
         return self._dims
 
     def begin(self, dims: int, *, generator: torch.Generator) -> None:
-        """Make V and b."""
+        """Create V and b."""
         super().begin(dims, generator=generator)
         self._dims = dims
 
@@ -94,16 +94,16 @@ class LinearHead(PDGNN):
         """Return V e + b of some embeddings.  -> [rows, classes]"""
         if not (self.training and self.dropout):
             return super().forward(inputs, rows, generator=generator)
-        assert generator is not None, "dropout draws from the generator it is given"
+        assert generator is not None, "dropout needs a generator"
         embeddings = self.taken(inputs, rows)
         mask = dropout_mask(embeddings.shape, self.dropout, generator=generator)
         return super().forward(embeddings * mask, generator=generator)
 
     def settle(self, embeddings: Tensor) -> None:
-        """Do nothing: no feature depends on the first graph."""
+        """Do nothing: the features do not depend on the first graph."""
 
     def expansion(self) -> AsIs:
-        """Return φ by itself."""
+        """Return φ as a map of its own."""
         return AsIs(self._dims)
 
     def expand(self, embeddings: Tensor) -> Tensor:
@@ -111,16 +111,16 @@ class LinearHead(PDGNN):
         return embeddings
 
     def blocks(self, embeddings: Tensor) -> tuple[Tensor, ...]:
-        """Return embeddings in parts."""
+        """Return embeddings in blocks."""
         return self.expansion().blocks(embeddings)
 
     def expands_like(self, other: LinearHead) -> bool:
-        """Whether another makes the same features of the same graph."""
+        """Return whether another backbone computes the same features of the same graph."""
         mine, theirs = ((b._dims, b.scaling, b.topology.name) for b in (self, other))
         return mine == theirs and vars(self.topology) == vars(other.topology)
 
     def set_head(self, weights: Tensor, offsets: Tensor) -> None:
-        """Put V and b in place.  [dims, classes], [classes]"""
+        """Set V and b.  [dims, classes], [classes]"""
         assert self.head is not None
         self.head.out.weight.data = weights.t().float().contiguous()
         assert self.head.out.bias is not None
@@ -129,15 +129,16 @@ class LinearHead(PDGNN):
 
 @backbones.register
 class UntrainedGCN(LinearHead):
-    """f_out(e) = V e + b on e = [H^1, ..., H^L], H^i = tanh(Â H^{i-1} W_i), H^0 = X, W_i random.
+    """A linear classifier on a frozen random GCN (the encoder of Donghi et al. 2025).
 
-    The frozen encoder of Donghi et al. (2025). W_i are Gaussian with variance 1 / (width of
-    H^{i-1}), drawn from ``seed`` alone: every graph, and every learner, has the same ones.
+    f_out(e) = V e + b on e = [H^1, ..., H^L], H^i = tanh(Â H^{i-1} W_i), H^0 = X. W_i are Gaussian
+    with variance 1 / (width of H^{i-1}), drawn from ``seed`` alone: the same for every graph and
+    every learner.
 
     Args:
-        hops: L, how many layers.
+        hops: L, the number of layers.
         dims: width of a layer; embeddings are L times as wide.
-        seed: which weights.
+        seed: seed of the weights.
         dropout, scaling: see ``LinearHead``.
 
     >>> model = UntrainedGCN(hops=2, dims=4)

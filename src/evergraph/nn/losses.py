@@ -1,4 +1,4 @@
-"""The one loss that every setting and weighting goes through."""
+"""The loss of all settings and weightings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def masked_cross_entropy(
     offsets: Tensor | None = None,
     smoothing: float = 0.0,
 ) -> Tensor:
-    """Return the mean of ``weights · CE`` over rows, classes outside ``allowed`` left out.
+    """Return the mean of ``weights · CE`` over rows, without classes outside ``allowed``.
 
     logits: [n, classes]; targets: int64 [n]; weights: [n]; allowed: bool [n, classes] or None;
     offsets: added to every row's logits, [classes] or None; smoothing: see ``masked_losses``.
@@ -35,9 +35,9 @@ def masked_cross_entropy(
 def masked_losses(
     logits: Tensor, targets: Tensor, *, allowed: Tensor | None = None, smoothing: float = 0.0
 ) -> Tensor:
-    """Return the cross-entropy of every row, classes outside ``allowed`` left out.  -> [n]
+    """Return the cross-entropy of every row, without classes outside ``allowed``.  -> [n]
 
-    smoothing: share of the target that is spread evenly over the classes that are not left out.
+    smoothing: share of the target that is spread evenly over the allowed classes.
     """
     if allowed is not None:
         logits = logits.masked_fill(~allowed, -torch.inf)
@@ -45,7 +45,7 @@ def masked_losses(
     if not smoothing:
         return losses
     there = logits.detach() > -torch.inf
-    logs = logits.log_softmax(1).masked_fill(~there, 0.0)  # torch's own smoothing would be infinite
+    logs = logits.log_softmax(1).masked_fill(~there, 0.0)  # torch's own smoothing gives infinity
     return (1 - smoothing) * losses - smoothing * logs.sum(1) / there.sum(1)
 
 
@@ -73,8 +73,8 @@ def log_prior(targets: Tensor, classes: int) -> Tensor:
     """Return log(n_c / n) of every class, counted on these rows.  int64 [n] -> float32 [classes]
 
     Added to logits in a loss, it makes the logits alone those of balanced classes (Menon et al.
-    2021, logit adjustment). A class without rows has -inf: it takes no part in the loss. Since a
-    softmax does not see a constant, under a mask it is the prior within the classes allowed.
+    2021, logit adjustment). A class without rows has -inf: it is left out of the loss. A softmax
+    ignores constants, so under a mask this is the prior within the allowed classes.
 
     >>> log_prior(torch.tensor([0, 2, 2, 2]), 3).exp()
     tensor([0.2500, 0.0000, 0.7500])

@@ -1,4 +1,4 @@
-"""f_out: a multi-layer perceptron whose output grows with the classes met."""
+"""f_out: a multi-layer perceptron whose output grows with the classes seen."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from evergraph.nn.linear import Linear
 
 
 class MLP(nn.Module):
-    """f_out of the paper: embeddings to class scores, d - hidden - ... - classes, ReLU between.
+    """f_out of the paper: an MLP from embeddings to class scores, with ReLU between layers.
 
-    ``forward`` needs a generator only while dropout is at work.
+    ``forward`` needs a generator only if dropout is active.
 
     Args:
         dims: width of an embedding.
-        hidden: width of each hidden layer; none makes it a linear head.
-        bias: whether layers have one (the released code's have not).
+        hidden: width of each hidden layer; empty for a linear head.
+        bias: whether layers have a bias (the released code's have none).
         dropout: share of hidden units dropped in training.
 
     >>> head = MLP(3, hidden=(4,), generator=torch.Generator().manual_seed(0))
@@ -48,20 +48,20 @@ class MLP(nn.Module):
         self.out = Linear(widths[-1], 0, bias=bias, generator=generator)
 
     def grow(self, classes: int, *, generator: torch.Generator) -> None:
-        """Widen the output to ``classes``; what was learned for the others stays as it is."""
+        """Widen the output to ``classes``; existing classes keep their weights."""
         self.out.grow(classes, generator=generator)
 
     def forward(self, embeddings: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
         """Return class scores.  [n, dims] -> [n, classes]"""
         if self.training and self.dropout:
-            assert generator is not None, "dropout draws from the generator it is given"
+            assert generator is not None, "dropout needs a generator"
         scores: Tensor = self.out(self.hidden_states(embeddings, generator=generator))
         return scores
 
     def hidden_states(
         self, embeddings: Tensor, *, generator: torch.Generator | None = None
     ) -> Tensor:
-        """Return what enters the last layer; nothing is dropped without a generator.
+        """Return the inputs of the last layer; without a generator nothing is dropped.
 
         [n, dims] -> [n, width]
         """
@@ -74,7 +74,7 @@ class MLP(nn.Module):
 
 
 def check_head(hidden: tuple[int, ...], dropout: float) -> None:
-    """Raise unless an MLP can be made with these."""
+    """Raise unless an MLP can be made with these parameters."""
     for width in hidden:
         check_integer("hidden", width, least=1)
     check_number("dropout", dropout, least=0.0, most=0.99)

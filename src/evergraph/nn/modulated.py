@@ -1,4 +1,4 @@
-"""Embeddings scaled and shifted node by node before they are classified."""
+"""Embeddings that are scaled and shifted node by node before classification."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from evergraph.nn.pdgnn import PDGNN
 from evergraph.topology import TopologyEncoder
 from evergraph.topology.cached import Scaling, Storage
 
-# Size of the first scales and shifts: small enough for e' to start as e, and not 0, where nothing
-# but U itself would have a gradient.
+# Size of the initial scales and shifts: small, so that e' starts near e, but not 0, where only U
+# would have a gradient.
 SMALL = 0.01
 # Rows modulated at a time, so that scales and shifts of a large test set fit in memory.
 ROWS = 4096
 
 
 class ModulatedHead(nn.Module):
-    """e' = (1 + γ) ⊙ e + β, then an MLP; γ and β differ from node to node.
+    """Scales and shifts each embedding, e' = (1 + γ) ⊙ e + β, then applies an MLP.
 
-    A task embedding t makes H pairs of scales and shifts through a low rank r,
-    [Γ, B] = (A t) U with A t [H, r] and U [r, 2 dims], and a node attends to them:
-    a = softmax(Q e), γ = Γᵀ a, β = Bᵀ a. U starts near 0, and e' near e.
+    γ and β differ from node to node. A task embedding t makes H pairs of scales and shifts through
+    a low rank r, [Γ, B] = (A t) U with A t [H, r] and U [r, 2 dims], and a node attends to them:
+    a = softmax(Q e), γ = Γᵀ a, β = Bᵀ a. U starts near 0, so e' starts near e.
 
     Args:
         dims: width of an embedding.
@@ -64,7 +64,7 @@ class ModulatedHead(nn.Module):
         self.classifier = MLP(dims, hidden=hidden, bias=bias, dropout=dropout, generator=generator)
 
     def grow(self, classes: int, *, generator: torch.Generator) -> None:
-        """Widen the output to ``classes``; what was learned for the others stays as it is."""
+        """Widen the output to ``classes``; existing classes keep their weights."""
         self.classifier.grow(classes, generator=generator)
 
     def modulation(self) -> tuple[Tensor, Tensor]:
@@ -85,7 +85,7 @@ class ModulatedHead(nn.Module):
         return torch.cat([self.classifier(self.modulated(p), generator=generator) for p in parts])
 
     def hidden_states(self, embeddings: Tensor) -> Tensor:
-        """Return what enters the classifier's last layer, with nothing dropped.
+        """Return the inputs of the classifier's last layer, without dropout.
 
         [n, dims] -> [n, width]
         """
@@ -94,12 +94,12 @@ class ModulatedHead(nn.Module):
 
 @backbones.register
 class Modulated(PDGNN):
-    """f_topo once, then a ``ModulatedHead``, after the frozen SGC of TAAM (Liu and Zhang 2026).
+    """Frozen embeddings with a ``ModulatedHead``, as in TAAM's frozen SGC (Liu and Zhang 2026).
 
     Args:
         topology, hidden, bias, dropout, scaling, storage: see ``PDGNN``.
-        pairs: H, between how many scales and shifts a node chooses.
-        rank: r, of all of them together.
+        pairs: H, the number of scales and shifts that a node chooses from.
+        rank: r, the rank of all of them together.
         task_dims: length of the task embedding.
 
     >>> model = Modulated(pairs=2)
@@ -140,7 +140,7 @@ class Modulated(PDGNN):
         self.task_dims = task_dims
 
     def begin(self, dims: int, *, generator: torch.Generator) -> None:
-        """Make the head."""
+        """Create the head."""
         names = ("pairs", "rank", "task_dims", "hidden", "bias", "dropout")
         options: dict[str, Any] = {name: getattr(self, name) for name in names}
         self.head = ModulatedHead(dims, generator=generator, **options).to(self.device)

@@ -1,4 +1,4 @@
-"""PDGNN, a parameter-free f_topo and a trainable f_out; and SGC, which is one of them."""
+"""PDGNN: a parameter-free f_topo with a trainable f_out; and SGC, a special case."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ PREDICT_ROWS = 1 << 16
 
 @backbones.register
 class PDGNN(Backbone):
-    """The paper's decoupled model: f_out(f_topo(ego-subnetwork)), f_topo computed once a graph.
+    """The paper's decoupled model f_out(f_topo(ego-subnetwork)), f_topo computed once per graph.
 
     Args:
-        topology: f_topo; ``SGC(hops=2)``, the paper's, unless given.
-        hidden, bias, dropout: of f_out, see ``MLP``.
-        scaling: ``unit`` divides embeddings by their length, ``none`` leaves them.
+        topology: f_topo; ``SGC(hops=2)``, the paper's, by default.
+        hidden, bias, dropout: parameters of f_out, see ``MLP``.
+        scaling: ``unit`` scales embeddings to unit length, ``none`` leaves them unchanged.
         storage: of embeddings, see ``EmbeddingCache``.
 
     >>> graph = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.eye(2),
@@ -68,14 +68,14 @@ class PDGNN(Backbone):
         return SGC() if name == "topology" else super()._parameter_default(name)
 
     def begin(self, dims: int, *, generator: torch.Generator) -> None:
-        """Make f_out."""
+        """Create f_out."""
         self.head = MLP(
             dims, hidden=self.hidden, bias=self.bias, dropout=self.dropout, generator=generator
         ).to(self.device)
 
     @property
     def begun(self) -> bool:
-        """Whether f_out is there."""
+        """Whether f_out exists."""
         return self.head is not None
 
     def grow(self, classes: int, *, generator: torch.Generator) -> None:
@@ -88,15 +88,15 @@ class PDGNN(Backbone):
         return self.embeddings(graph)
 
     def width_of(self, inputs: Tensor) -> int:
-        """Return how wide embeddings are."""
+        """Return the width of the embeddings."""
         return inputs.shape[1]
 
     def narrowed(self, inputs: Tensor, rows: Tensor) -> tuple[Tensor, None]:
-        """Return the embeddings of some nodes alone: no other node is needed."""
+        """Return the embeddings of some nodes alone, since no other node is needed."""
         return self.taken(inputs, rows), None
 
     def taken(self, inputs: Tensor, rows: Tensor | None = None) -> Tensor:
-        """Return some embeddings where and as the model needs them.  -> float32 [rows, dims]"""
+        """Return some embeddings on the model's device.  -> float32 [rows, dims]"""
         if rows is not None:
             inputs = take_rows(inputs, rows.to(inputs.device), resources=self.embeddings.resources)
         return inputs.to(self.device, torch.float32)
@@ -107,7 +107,7 @@ class PDGNN(Backbone):
         """Return f_out of some embeddings.  -> [rows, classes]"""
         assert self.head is not None
         if self.training:
-            # A step's rows are multiplied at once: how much memory is free need not be asked.
+            # A step's rows are multiplied at once, without a check of free memory.
             batch = inputs if rows is None else take_rows(inputs, rows.to(inputs.device))
             scores: Tensor = self.head(batch.to(self.device, torch.float32), generator=generator)
             return scores
@@ -115,7 +115,7 @@ class PDGNN(Backbone):
         return torch.cat([self.head(part) for part in embeddings.split(PREDICT_ROWS)])
 
     def step_work(self, rows: int) -> int | None:
-        """Return how many multiplications f_out of so many rows takes."""
+        """Return the number of multiplications of f_out for this many rows."""
         return rows * sum(parameter.numel() for parameter in self.parameters())
 
     def hidden_states(self, inputs: Any, rows: Tensor | None = None) -> Tensor:
@@ -124,7 +124,7 @@ class PDGNN(Backbone):
         return self.head.hidden_states(self.taken(inputs, rows))
 
     def place(self, device: torch.device, resources: Resources | None = None) -> None:
-        """Keep f_out, and compute embeddings, on a device."""
+        """Move f_out to a device, and compute embeddings there."""
         super().place(device, resources)
         self.embeddings = EmbeddingCache(
             self.topology,
@@ -142,7 +142,7 @@ class PDGNN(Backbone):
 
 @backbones.register
 class SimpleConvolution(PDGNN):
-    """Â^L X through a small MLP, embeddings as they come (Wu et al. 2019, as CGLB uses it).
+    """Â^L X with a small MLP, without scaling (Wu et al. 2019, as used by CGLB).
 
     Args:
         hops: L.
@@ -165,6 +165,6 @@ class SimpleConvolution(PDGNN):
         )
 
     def _parameter_value(self, name: str) -> Any:
-        if name == "hidden":  # layers of f_out elsewhere, one width here
+        if name == "hidden":  # a list of widths elsewhere, one width here
             return self.hidden[0] if self.hidden else 0
         return super()._parameter_value(name)

@@ -21,12 +21,12 @@ from evergraph.topology import MixHop
 
 
 def unit(vectors: Tensor) -> Tensor:
-    """Return vectors of length 1; gradients pass, zeros stay.  [..., d] -> [..., d]"""
+    """Return vectors scaled to length 1, differentiably; zeros stay.  [..., d] -> [..., d]"""
     return normalize(vectors, dim=-1, eps=1e-6)
 
 
 def nearest(vectors: Tensor, prototypes: Tensor) -> Tensor:
-    """Return which prototype has the largest cosine with each vector.  -> int64 [n]
+    """Return the index of the prototype with the largest cosine for each vector.  -> int64 [n]
 
     vectors: of length 1 or 0.  [n, d]; prototypes: of length 1, at least one.  [p, d]
 
@@ -37,14 +37,14 @@ def nearest(vectors: Tensor, prototypes: Tensor) -> Tensor:
 
 
 def unmatched(vectors: Tensor, prototypes: Tensor, threshold: float, *, most: int) -> Tensor:
-    """Return which vectors become new prototypes, in order.  -> int64 [new]
+    """Return the indices of the vectors that become new prototypes, in order.  -> int64 [new]
 
-    A vector that has no prototype, old or new, with a cosine of at least ``threshold`` becomes one
-    itself. So no two of those established at one go, nor one of them and an old one, are as close
-    as ``threshold``: however many vectors come, there is room for so many on the sphere and no
-    more (a spherical code). Zeros match nothing and are left out.
+    A vector whose cosine with every prototype, old or new, is below ``threshold`` becomes one
+    itself. So no two prototypes established together, nor one of them and an old one, are as close
+    as ``threshold``: their number is bounded by the size of the sphere (a spherical code), however
+    many vectors arrive. Zeros match nothing and are left out.
 
-    vectors: [n, d]; prototypes: [p, d]; most: how many new ones at most
+    vectors: [n, d]; prototypes: [p, d]; most: maximum number of new ones
 
     >>> line = torch.tensor([[1., 0.], [.8, .6], [0., 1.], [0., 0.]])
     >>> unmatched(line, torch.empty(0, 2), .7, most=9)
@@ -63,10 +63,10 @@ def unmatched(vectors: Tensor, prototypes: Tensor, threshold: float, *, most: in
 
 
 def stand_in(vectors: Tensor, prototypes: Tensor) -> Tensor:
-    """Return every vector's nearest prototype; zeros, and all where there is none, stay.
+    """Return every vector's nearest prototype; zeros stay, and all vectors if there is none.
 
-    A gradient with respect to the prototype goes to the vector that it stands for, so that what
-    makes vectors is trained, and prototypes are not.  [n, d], [p, d] -> [n, d]
+    The gradient with respect to a prototype is passed to the vector that it replaces, so that the
+    layers below are trained and prototypes are not.  [n, d], [p, d] -> [n, d]
 
     >>> stand_in(torch.tensor([[.6, .8], [0., 0.]]), torch.eye(2))
     tensor([[0., 1.],
@@ -82,7 +82,7 @@ def stand_in(vectors: Tensor, prototypes: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """The cosine from which on a prototype matches, level by level.
+    """The least cosine at which a prototype matches, per level.
 
     Attributes:
         atomic, node, cls: t_A, t_N, t_C of the paper.
@@ -95,11 +95,11 @@ class Thresholds:
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """Nodes on one level.
+    """Embeddings and prototypes of nodes on one level.
 
     Attributes:
-        extracted: what was found of them, of length 1, or 0 where there is nothing.  [n, d]
-        standing: the prototypes that stand for it.  [n, d]
+        extracted: embeddings of length 1, or 0 if there is nothing.  [n, d]
+        standing: the prototypes that replace them.  [n, d]
     """
 
     extracted: Tensor
@@ -107,7 +107,7 @@ class Level:
 
     @property
     def distance(self) -> Tensor:
-        """How far what was extracted is from its prototypes, the mean of 1 - cosine.  []
+        """Distance of the embeddings from their prototypes, the mean of 1 - cosine.  []
 
         >>> found, prototype = torch.tensor([[.6, .8]]), torch.tensor([[1., 0.]])
         >>> Level(found, prototype).distance
@@ -121,7 +121,7 @@ class Levels:
     """Nodes on all levels.
 
     Attributes:
-        atomic: all of a node's atomic embeddings one after another.  [n atoms, d_A]
+        atomic: all of a node's atomic embeddings in sequence.  [n atoms, d_A]
         node, cls: [n, d_N], [n, d_C]
     """
 
@@ -131,39 +131,39 @@ class Levels:
 
     @property
     def states(self) -> Tensor:
-        """The prototypes of all levels side by side.  [n, atoms d_A + d_N + d_C]"""
+        """The prototypes of all levels, concatenated.  [n, atoms d_A + d_N + d_C]"""
         made = self.atomic.standing.reshape(len(self.node.standing), -1)
         return torch.cat([made, self.node.standing, self.cls.standing], dim=1)
 
     @property
     def distance(self) -> Tensor:
-        """The distances on the levels, added up.  []"""
+        """The sum of the distances on the levels.  []"""
         return self.atomic.distance + self.node.distance + self.cls.distance
 
 
 def level_of(extracted: Tensor, prototypes: Tensor) -> Level:
-    """Return nodes on a level, prototypes in their places.  [n, d], [p, d] -> ..."""
+    """Return nodes on a level with their prototypes.  [n, d], [p, d] -> ..."""
     return Level(extracted, stand_in(extracted, prototypes))
 
 
-NOTHING = -1  # in place of an atomic prototype, where there is no neighbour to have one
+NOTHING = -1  # index in place of an atomic prototype, if there is no neighbour
 
 
 class PrototypeHead(nn.Module):
-    """f_out of ``PrototypeNetwork``: from attributes, own and neighbours', to class scores.
+    """f_out of ``PrototypeNetwork``: from own and neighbours' attributes to class scores.
 
     Args:
-        dims: how many attributes a node has.
-        hops: how many rings of neighbours follow a node's own attributes in an embedding.
-        extractors: of each of the two kinds.
-        widths: d_A, d_N, d_C, of an embedding on each level.
-        dropout: share of what enters the last layer dropped in training.
+        dims: number of attributes per node.
+        hops: number of neighbour rings that follow a node's own attributes in an embedding.
+        extractors: number of extractors of each of the two kinds.
+        widths: d_A, d_N, d_C, the widths of an embedding on each level.
+        dropout: share of the last layer's inputs dropped in training.
 
     Attributes:
         atoms: atomic prototypes.  float32 [a, d_A]
-        nodes: node-level prototypes, each by the atomic ones that it is made of.  int64 [p, atoms]
-        classes: class-level prototypes, each by the node-level one it is made of.  int64 [c]
-        counts: how many training nodes of each class had which node-level prototype.
+        nodes: node-level prototypes, as indices of their atomic ones.  int64 [p, atoms]
+        classes: class-level prototypes, as indices of their node-level ones.  int64 [c]
+        counts: number of training nodes of each class with each node-level prototype.
             float32 [classes, p]
     """
 
@@ -197,7 +197,7 @@ class PrototypeHead(nn.Module):
         self.register_buffer("counts", torch.empty(0, 0))
 
     def grow(self, classes: int, *, generator: torch.Generator) -> None:
-        """Widen the output to ``classes``; what was learned for the others stays as it is."""
+        """Widen the output to ``classes``; existing classes keep their weights."""
         self.out.grow(classes, generator=generator)
         new = self.counts.new_zeros(classes - len(self.counts), self.counts.shape[1])
         self.counts = torch.cat([self.counts, new])
@@ -207,34 +207,34 @@ class PrototypeHead(nn.Module):
         return self.scores(self.levels(self.extracted(embeddings)).states, generator=generator)
 
     def scores(self, states: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Return class scores of prototypes side by side.  [n, width] -> [n, classes]"""
+        """Return class scores of concatenated prototypes.  [n, width] -> [n, classes]"""
         if self.training and self.dropout:
-            assert generator is not None, "dropout draws from the generator it is given"
+            assert generator is not None, "dropout needs a generator"
             states = states * dropout_mask(states.shape, self.dropout, generator=generator)
         scores: Tensor = self.out(states)
         return scores
 
     def hidden_states(self, embeddings: Tensor) -> Tensor:
-        """Return the prototypes that stand for nodes, all levels.  -> [n, width]"""
+        """Return the prototypes of nodes on all levels.  -> [n, width]"""
         return self.levels(self.extracted(embeddings)).states
 
     def extracted(self, embeddings: Tensor) -> Tensor:
-        """Return what the extractors find.  [n, (hops + 1) dims] -> [n, atoms, d_A]"""
+        """Return the outputs of the extractors.  [n, (hops + 1) dims] -> [n, atoms, d_A]"""
         own, *rings = embeddings.split(self.dims, dim=1)
         found = torch.cat([self.own(own), *(self.structure(ring) for ring in rings)], dim=1)
         return unit(found.unflatten(1, (-1, self.atomic)))
 
     def levels(self, atomic: Tensor) -> Levels:
-        """Return nodes on every level, given the lowest.  [n, atoms, d_A] -> ..."""
+        """Return nodes on every level, given the atomic embeddings.  [n, atoms, d_A] -> ..."""
         nodes, classes = self.prototypes()
         lowest = level_of(atomic.flatten(0, 1), self.atoms)
         middle = level_of(unit(self.to_node(lowest.standing.view_as(atomic).flatten(1))), nodes)
         return Levels(lowest, middle, level_of(unit(self.to_class(middle.standing)), classes))
 
     def divergence(self) -> Tensor:
-        """Return the mean squared cosine of two extractors of a kind, both kinds added up.  []
+        """Return the mean squared cosine of two extractors of a kind, summed over both kinds.  []
 
-        0 where all are at right angles, 1 where all extract the same.
+        0 if all are orthogonal, 1 if all are equal.
         """
         return sum(
             (alike(linear.weight.unflatten(0, (-1, self.atomic))) for linear in self.extractors),
@@ -248,25 +248,25 @@ class PrototypeHead(nn.Module):
 
     @torch.no_grad()
     def prototypes(self) -> tuple[Tensor, Tensor]:
-        """Return the node-level and class-level prototypes as they are now.  [p, d_N], [c, d_C]
+        """Return the current node-level and class-level prototypes.  [p, d_N], [c, d_C]
 
-        What is kept of them is what they are made of, so that they move with the maps between the
+        They are stored as indices of their components, so that they move with the maps between the
         levels and never go stale.
         """
         nodes = unit(self.to_node(self.composed(self.nodes).flatten(1)))
         return nodes, unit(self.to_class(nodes[self.classes]))
 
     def composed(self, parts: Tensor) -> Tensor:
-        """Return atomic prototypes by number.  int64 [n, atoms] -> [n, atoms, d_A]"""
+        """Return atomic prototypes by index.  int64 [n, atoms] -> [n, atoms, d_A]"""
         if not len(self.atoms):
             return self.atoms.new_zeros(*parts.shape, self.atomic)
         return self.atoms[parts.clamp_min(0)] * (parts != NOTHING)[..., None]
 
     @torch.no_grad()
     def establish(self, embeddings: Tensor, thresholds: Thresholds, *, capacity: int) -> Tensor:
-        """Add prototypes where nodes match none; return each node's on the node level.
+        """Add prototypes for nodes that match none; return each node's node-level prototype.
 
-        capacity: how many a level has at most.  [n, (hops + 1) dims] -> int64 [n]
+        capacity: maximum number per level.  [n, (hops + 1) dims] -> int64 [n]
         """
         atomic = self.extracted(embeddings).flatten(0, 1)
         new = unmatched(atomic, self.atoms, thresholds.atomic, most=capacity - len(self.atoms))
@@ -284,7 +284,7 @@ class PrototypeHead(nn.Module):
         return chosen
 
     def _parts(self, atomic: Tensor) -> Tensor:
-        """Return which atomic prototype stands for each embedding.  [m, d_A] -> int64 [m]"""
+        """Return the index of each embedding's atomic prototype.  [m, d_A] -> int64 [m]"""
         if not len(self.atoms):
             return torch.full((len(atomic),), NOTHING, device=atomic.device)
         return nearest(atomic, self.atoms).masked_fill(~atomic.any(1), NOTHING)
@@ -295,17 +295,17 @@ class PrototypeHead(nn.Module):
         self.counts = torch.cat([self.counts, new], dim=1)
 
     def forget(self, *, nodes: int, classes: int) -> None:
-        """Keep so many of the first prototypes above the atoms."""
+        """Keep only the first prototypes above the atoms, this many of each."""
         self.nodes, self.classes = self.nodes[:nodes], self.classes[:classes]
         self.counts = self.counts[:, :nodes].clone()
 
     def count(self, labels: Tensor, chosen: Tensor) -> None:
-        """Take down which node-level prototype nodes of a class have.  2 x int64 [n]"""
+        """Count the node-level prototypes of nodes by class.  2 x int64 [n]"""
         ones = torch.ones(len(chosen), device=chosen.device)
         self.counts.index_put_((labels, chosen), ones, accumulate=True)
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
-        """Take as many prototypes as there are."""
+        """Resize the buffers to the stored number of prototypes."""
         for name, buffer in [*self.named_buffers(recurse=False)]:
             kept = state_dict.get(prefix + name, buffer)
             setattr(self, name, torch.empty_like(kept, device=buffer.device))
@@ -313,7 +313,7 @@ class PrototypeHead(nn.Module):
 
 
 def alike(extractors: Tensor) -> Tensor:
-    """Return the mean squared cosine of any two extractors, 0 of a single one.  [e, d, D] -> []
+    """Return the mean squared cosine of any two extractors, 0 for a single one.  [e, d, D] -> []
 
     >>> alike(torch.tensor([[[1., 0.]], [[1., 1.]]]))  # cos 45°, squared
     tensor(0.5000)
@@ -331,23 +331,23 @@ LEVELS = 3
 class PrototypeNetwork(PDGNN):
     """Atomic, node-level and class-level embeddings of a node (after Zhang et al., TPAMI 2022).
 
-    Extractors are linear: B_i for a node's own attributes, C_j for its neighbours',
+    Extractors are linear: B_i for a node's own attributes, C_j for its neighbours':
 
         a = unit(B_i x_v), unit(C_j x̄_h(v)),  h = 1 .. ``hops``,  [extractors (1 + hops), d_A]
         n = unit(W_N [a]),  c = unit(W_C n),  scores = V [a, n, c] + b,
 
     where a, n and c are replaced by the nearest prototype of their level once there are any: see
-    ``hpn``, which establishes them; with other methods the network is one without prototypes.
+    ``hpn``, which establishes them; with other methods the network has no prototypes.
 
-    x̄_h(v) is the weighted sum over walks of h steps (Â without self-loops): the paper draws some
-    neighbours of each hop instead, and extracts from each.
+    x̄_h(v) is the weighted sum over walks of h steps (Â without self-loops); the paper instead
+    samples some neighbours of each hop, and extracts from each.
 
     Args:
-        hops: how far the neighbours are that attributes are extracted from.
-        extractors: how many of each of the two kinds.
+        hops: radius of the neighbourhood from which attributes are extracted.
+        extractors: number of extractors of each of the two kinds.
         widths: d_A, d_N, d_C. Few prototypes cover a sphere of few dimensions closely: with d_A = 4
             about 50 leave no cosine below 0.8, with d_A = 16 thousands do.
-        dropout: share of what enters the last layer dropped in training.
+        dropout: share of the last layer's inputs dropped in training.
 
     >>> from evergraph.graphs import Graph
     >>> graph = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.eye(2),
@@ -375,7 +375,7 @@ class PrototypeNetwork(PDGNN):
         check_integer("extractors", extractors, least=1)
         if len(widths) != LEVELS:
             raise ConfigurationError(
-                f"widths must be {LEVELS} integers, one a level, not {list(widths)!r}"
+                f"widths must be {LEVELS} integers, one per level, not {list(widths)!r}"
             )
         check_head(tuple(widths), dropout)
         topology = MixHop(hops=hops, self_loops=False, unit=True)
@@ -384,7 +384,7 @@ class PrototypeNetwork(PDGNN):
         self.widths = tuple(widths)
 
     def begin(self, dims: int, *, generator: torch.Generator) -> None:
-        """Make the extractors and the maps between the levels."""
+        """Create the extractors and the maps between the levels."""
         atomic, node, cls = self.widths
         self.head = PrototypeHead(
             dims,
@@ -396,5 +396,5 @@ class PrototypeNetwork(PDGNN):
         ).to(self.device)
 
     def width_of(self, inputs: Tensor) -> int:
-        """Return how many attributes a node has."""
+        """Return the number of attributes per node."""
         return inputs.shape[1] // (self.hops + 1)

@@ -1,4 +1,4 @@
-"""A fixed random expansion of the embedding and a linear head on it."""
+"""A fixed random expansion of the embedding with a linear head."""
 
 from __future__ import annotations
 
@@ -24,38 +24,38 @@ from evergraph.topology.rowwise import unit_rows
 
 Activation = Literal["relu", "fourier"]
 
-# Features expanded at a time: blocks of 16 MB are taken from memory that was used before, larger
-# ones are fetched from the system and cleared again and again, which takes longer than the product.
+# Features expanded at a time: blocks of 16 MB reuse memory, while larger ones are fetched from the
+# system and cleared each time, which takes longer than the product.
 BLOCK_VALUES = 1 << 22
-GPU_BLOCK_VALUES = 1 << 27  # there every block is a launch to wait for
+GPU_BLOCK_VALUES = 1 << 27  # larger on a GPU, where every block costs a kernel launch
 
 
 class FeatureMap(Protocol):
-    """φ by itself: features of embeddings, with nothing to train."""
+    """A map φ from embeddings to features, without trained parameters."""
 
     def __call__(self, embeddings: Tensor) -> Tensor:
         """Return φ(e).  [n, dims] -> [n, width]"""
         ...
 
     def blocks(self, embeddings: Tensor) -> tuple[Tensor, ...]:
-        """Return embeddings in parts whose features are of a size that pays."""
+        """Return embeddings in blocks of an efficient size."""
         ...
 
     def narrowed(self, width: int) -> FeatureMap:
-        """Return what computes the first features alone."""
+        """Return the map to the first features alone."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Expansion:
-    """φ(e): see ``RandomFeatures``. All that a worker has to be told to compute it.
+    """The map φ(e) of ``RandomFeatures``, with everything that a worker needs to compute it.
 
     Attributes:
         matrix: R.  float32 [dims, width]
         phases: b.  float32 [width]
         activation: ``relu`` or ``fourier``.
-        centre: what is taken off every embedding first, if anything.  float32 [dims]
-        drawn: m, how many features were drawn, of which these may be the first; all unless given.
+        centre: subtracted from every embedding first, if given.  float32 [dims]
+        drawn: m, the number of features drawn, of which these may be the first; all by default.
 
     >>> Expansion(torch.tensor([[1., -1.]]), torch.zeros(2), "relu")(torch.tensor([[3.]]))
     tensor([[3., 0.]])
@@ -69,7 +69,7 @@ class Expansion:
 
     @property
     def width(self) -> int:
-        """How many features."""
+        """Number of features."""
         return len(self.phases)
 
     def __call__(self, embeddings: Tensor) -> Tensor:
@@ -82,7 +82,7 @@ class Expansion:
         return tiled_product(embeddings, self.matrix, self.phases).cos_().mul_(scale)
 
     def narrowed(self, width: int) -> Expansion:
-        """Return what computes the first features alone, to the numbers they have among all.
+        """Return the map to the first features alone, with unchanged values.
 
         >>> whole = Expansion(torch.tensor([[1., -1.]]), torch.zeros(2), "relu")
         >>> whole.narrowed(1)(torch.tensor([[3.]]))
@@ -95,34 +95,34 @@ class Expansion:
         return replace(self, matrix=first, phases=self.phases[:width], drawn=drawn)
 
     def blocks(self, embeddings: Tensor) -> tuple[Tensor, ...]:
-        """Return embeddings in parts whose expansion is of a size that pays."""
+        """Return embeddings in blocks of an efficient size."""
         values = BLOCK_VALUES if embeddings.device.type == "cpu" else GPU_BLOCK_VALUES
         parts: tuple[Tensor, ...] = embeddings.split(max(values // self.width, 1))
         return parts
 
 
-# Features of rows that are asked for as the same tensor again, as an exam is after every task, are
-# kept if they are no larger, and expanded once.
+# Features of rows requested repeatedly as the same tensor, as a test set is after every task, are
+# computed once and kept if they are no larger than this.
 KEPT_BYTES = 1 << 26
 
 
 @backbones.register
 class RandomFeatures(PDGNN):
-    """f_out(e) = φ(e) V with φ drawn once and never trained: only V is learned.
+    """A linear head on fixed random features, f_out(e) = φ(e) V: only V is learned.
 
     relu: φ(e) = √(2/m) max(0, e R), whose inner products approach the arc-cosine kernel of a wide
     ReLU layer (Cho and Saul 2009). fourier: φ(e) = √(2/m) cos(e R + b), which approach the
     Gaussian kernel exp(-‖e - e'‖²/2) (Rahimi and Recht 2007). R ~ N(0, 1), b ~ U(0, 2π).
 
-    Since φ never changes, what was computed from it never goes stale, and V has a closed form: see
-    method ``analytic``. R is made from a seed of eight bytes whenever it is needed.
+    φ never changes, so sums over features never go stale, and V has a closed form: see method
+    ``analytic``. R is generated from a seed of eight bytes whenever it is needed.
 
     Args:
         topology, scaling, storage: see ``PDGNN``.
-        width: m, how many features.
+        width: m, the number of features.
         activation: ``relu`` or ``fourier``.
-        centred: whether the mean embedding of the first graph is taken off every embedding, and
-            the rest divided by its length, before it is expanded. Helps where all embeddings point
+        centred: whether to subtract the mean embedding of the first graph from every embedding,
+            and scale the rest to unit length, before the expansion. Helps if all embeddings point
             the same way; but φ then depends on which graph came first.
         dropout: share of features dropped while V is trained by gradients.
 
@@ -159,18 +159,18 @@ class RandomFeatures(PDGNN):
         self.activation: Activation = activation
         self.centred = centred
         self._dims = 0
-        self._drawn: tuple[int, Tensor, Tensor] | None = None  # of which seed, R, b
-        self._kept = WeakIdKeyDictionary()  # rows -> what they were rows of, and their features
+        self._drawn: tuple[int, Tensor, Tensor] | None = None  # seed, R, b
+        self._kept = WeakIdKeyDictionary()  # rows -> the whole tensor, and their features
 
     def begin(self, dims: int, *, generator: torch.Generator) -> None:
-        """Draw the seed of R and make V."""
+        """Draw the seed of R and create V."""
         self._dims = dims
         self.register_buffer("seed", torch.randint(2**62, (1,), generator=generator))
         self.register_buffer("centre", torch.zeros(dims if self.centred else 0))
         self.head = Linear(self.width, 0, bias=False, generator=generator).to(self.device)
 
     def settle(self, embeddings: Tensor) -> None:
-        """Fix what has to be known of the first graph, given its embeddings; later calls change it.
+        """Set the centre from the first graph's embeddings; later calls change it.
 
         [nodes, dims]
         """
@@ -190,16 +190,16 @@ class RandomFeatures(PDGNN):
             return torch.cat([self.head(part) for part in self._parts(inputs, rows)])
         features = self.expand(self.taken(inputs, rows))
         if self.dropout:
-            assert generator is not None, "dropout draws from the generator it is given"
+            assert generator is not None, "dropout needs a generator"
             features *= dropout_mask(features.shape, self.dropout, generator=generator)
         scores: Tensor = self.head(features)
         return scores
 
     def _parts(self, inputs: Tensor, rows: Tensor | None) -> Iterable[Tensor]:
-        """Return φ(e) of some embeddings in blocks, from memory where it was asked for before."""
+        """Return φ(e) of some embeddings in blocks, from the cache if possible."""
         if rows is None or 4 * self.width * len(rows) > KEPT_BYTES:
             return map(self.expand, self.blocks(self.taken(inputs, rows)))
-        # Whether anything has been written to since, a tensor knows.
+        # A tensor's version shows whether it has been written to since.
         state = rows._version, inputs._version, int(self.seed), self.centre._version
         whole, known, parts = self._kept.get(rows, (lambda: None, None, []))
         if whole() is not inputs or known != state:
@@ -210,7 +210,7 @@ class RandomFeatures(PDGNN):
         return found
 
     def step_work(self, rows: int) -> int | None:
-        """Return how many multiplications φ(e) V of so many rows takes."""
+        """Return the number of multiplications of φ(e) V for this many rows."""
         of_head = super().step_work(rows)
         return None if of_head is None else of_head + rows * self._dims * self.width
 
@@ -219,7 +219,7 @@ class RandomFeatures(PDGNN):
         return self.expand(self.taken(inputs, rows))
 
     def blocks(self, embeddings: Tensor) -> tuple[Tensor, ...]:
-        """Return embeddings in parts whose expansion is of a size that pays."""
+        """Return embeddings in blocks of an efficient size."""
         return self.expansion(embeddings.device).blocks(embeddings)
 
     def expand(self, embeddings: Tensor) -> Tensor:
@@ -227,13 +227,13 @@ class RandomFeatures(PDGNN):
         return self.expansion(embeddings.device)(embeddings)
 
     def expansion(self, device: torch.device | None = None) -> Expansion:
-        """Return φ by itself, on a device; the model's own unless given."""
+        """Return φ as a map of its own, on a device; the model's own by default."""
         device = self.device if device is None else device
         centre = self.centre.to(device) if self.centred else None
         return Expansion(*self._expansion(device), self.activation, centre)
 
     def expands_like(self, other: RandomFeatures) -> bool:
-        """Whether another makes the same features of the same graph."""
+        """Return whether another backbone computes the same features of the same graph."""
         mine, theirs = (
             (int(b.seed), b.activation, b.width, b._dims, b.scaling, b.topology.name)
             for b in (self, other)

@@ -1,4 +1,4 @@
-"""Residual networks: what a graph neural network does once it is tuned."""
+"""Residual networks, the strong baselines among tuned graph neural networks."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ KINDS: tuple[str, ...] = get_args(Kind)
 
 @backbones.register
 class Residual(GNN):
-    """h ← dropout(relu(LayerNorm(A W h + R h + b))), after an input layer and before a linear one.
+    """A residual GNN with layer norm, a strong baseline of Luo et al. (2024).
 
-    The input layer is dropout(relu(W x + b)). R lets a node keep what it has, whatever its
-    neighbours say, and the norm keeps several layers trainable: such networks are the strong
-    baselines of Luo et al. (2024), where plain ones of the same kind are weak.
+    h ← dropout(relu(LayerNorm(A W h + R h + b))), after an input layer dropout(relu(W x + b)) and
+    before a linear one. R preserves a node's own state, and the norm keeps several layers
+    trainable; plain networks of the same kind are weak.
 
     Args:
-        kind: what A is. ``gcn``: D^-1/2 (A + I) D^-1/2; ``sage``: the neighbours' mean; ``gat``:
-            attention, which does not look at the weights of edges; ``mlp``: nothing, so that a
-            node stands alone.
-        heads: of attention.
-        layers: how many such layers, and so how far a score looks.
+        kind: the matrix A. ``gcn``: D^-1/2 (A + I) D^-1/2; ``sage``: the neighbours' mean; ``gat``:
+            attention, which does not use edge weights; ``mlp``: none, so that nodes are
+            independent.
+        heads: number of attention heads.
+        layers: number of such layers, and so of hops that a score depends on.
         hidden, dropout, fanout: see ``GNN``.
     """
 
     name = "residual"
-    # AdamW at a constant rate; the best weights on validation nodes are kept, so that the last
-    # epoch may be a leap (docs/decisions/0012) and nothing is learned by heart.
+    # AdamW at a constant rate; the best weights on validation nodes are kept, so that a bad last
+    # epoch does no harm (docs/decisions/0012) and overfitting is limited.
     recipe = Recipe(
         epochs=500,
         lr=0.003,
@@ -101,7 +101,7 @@ class Residual(GNN):
         return ResidualLayer(inputs, outputs, near=near, generator=generator)
 
     def begin(self, dims: int, *, generator: torch.Generator) -> None:
-        """Make the layers."""
+        """Create the layers."""
         width = self.hidden
         self.entry = Linear(dims, width, generator=generator).to(self.device)
         self.convolutions = nn.ModuleList(
@@ -112,11 +112,11 @@ class Residual(GNN):
 
     def grow(self, classes: int, *, generator: torch.Generator) -> None:
         """Widen the output."""
-        assert self.out is not None, "begin comes first"
+        assert self.out is not None, "call begin first"
         self.out.grow(classes, generator=generator)
 
     def narrowed(self, inputs: GraphInputs, rows: Tensor) -> tuple[GraphInputs, Tensor | None]:
-        """Return the features of some nodes alone where no other node is needed."""
+        """Return the features of some nodes alone if no other node is needed."""
         if self.kind != "mlp":
             return inputs, rows
         raw = take_rows(inputs.raw, rows)
@@ -129,7 +129,7 @@ class Residual(GNN):
         features: Features,
         generator: torch.Generator | None,
     ) -> Tensor:
-        assert self.out is not None, "begin comes first"
+        assert self.out is not None, "call begin first"
         between = partial(self._between, generator=generator)
         scores: Tensor = self.out(self._states(adjacencies, features, between)[-1])
         return scores
@@ -140,20 +140,20 @@ class Residual(GNN):
         features: Features,
         between: Callable[[Tensor], Tensor],
     ) -> list[Tensor]:
-        """Return what leaves the input layer and each one after it."""
-        assert self.entry is not None, "begin comes first"
+        """Return the outputs of the input layer and of each layer after it."""
+        assert self.entry is not None, "call begin first"
         states = [between(self.entry.plus_bias(times(features, self.entry.weight)))]
         for layer, adjacency in zip(self._layers(), adjacencies, strict=True):
             states.append(between(layer(adjacency, states[-1])))
         return states
 
     def hidden_states(self, inputs: Any, rows: Tensor | None = None) -> Tensor:
-        """Return what enters the last layer.  -> [rows, width]"""
+        """Return the inputs of the last layer.  -> [rows, width]"""
         state = self._states([inputs.adjacency] * self.layers, inputs.features, torch.relu)[-1]
         return state if rows is None else state[rows]
 
     def edge_scores(self, inputs: Any) -> list[Tensor] | None:
-        """Return how much each edge counts, layer by layer; None without edges."""
+        """Return the score of each edge, layer by layer; None without edges."""
         if self.kind == "mlp":
             return None
         states = self._states([inputs.adjacency] * self.layers, inputs.features, torch.relu)
@@ -163,10 +163,10 @@ class Residual(GNN):
 
 @backbones.register
 class Tuned(Residual):
-    """A residual network whose kind, depth and dropout validation nodes choose: see ``Joint``.
+    """A residual network tuned on validation nodes, by kind, depth and dropout: see ``Joint``.
 
-    ``kind``, ``layers`` and ``dropout`` are those of the network chosen; before a choice is made,
-    of the first candidate. Other parameters hold for all of them.
+    ``kind``, ``layers`` and ``dropout`` are those of the chosen network; before a choice is made,
+    those of the first candidate. Other parameters hold for all candidates.
 
     >>> [(rival.kind, rival.layers) for rival in Tuned(hidden=64).candidates()]
     [('gcn', 2), ('gcn', 3), ('sage', 2), ('sage', 3), ('mlp', 2)]
@@ -186,14 +186,14 @@ class Tuned(Residual):
         """Return the networks to choose among, without weights."""
         if self.fanout is not None:
             raise ConfigurationError(
-                "fanout is a number for each layer, and networks of two and of three layers are "
-                "chosen among: use backbone 'residual' with it"
+                "fanout must be left out with backbone 'tuned', whose candidates have two or three "
+                "layers: use backbone 'residual' with it"
             )
         return [Tuned(heads=self.heads, hidden=self.hidden, **each) for each in self.CANDIDATES]
 
 
 class ResidualLayer(Convolution):
-    """LayerNorm(A W h + R h + b), with ``near`` for A W."""
+    """A residual layer, LayerNorm(A W h + R h + b), with ``near`` for A W."""
 
     def __init__(
         self, inputs: int, outputs: int, *, near: Convolution | None, generator: torch.Generator
@@ -206,25 +206,25 @@ class ResidualLayer(Convolution):
 
     def forward(self, adjacency: SparseOperator, state: Features) -> Tensor:
         """Return the next layer's states, before ReLU.  [in, d] -> [out, width]"""
-        assert isinstance(state, Tensor), "the input layer has made them dense"
+        assert isinstance(state, Tensor), "states are dense after the input layer"
         total: Tensor = self.own(state[: adjacency.shape[0]])  # rows are the first columns
         if self.near is not None:
             total = total + self.near(adjacency, state)
-        # The norm's own scale and shift would be summed over threads: bits would depend on them.
+        # The norm's own scale and shift would be summed per thread, which changes bits.
         return layer_norm(total, total.shape[1:]) * self.scale + self.shift
 
     def grow(self, outputs: int, *, generator: torch.Generator) -> None:
-        """Refuse: hidden layers keep their width."""
+        """Raise: hidden layers keep their width."""
         raise AssertionError("only the output grows")
 
     def edge_scores(self, adjacency: SparseOperator, state: Features) -> Tensor:
-        """Return how much each edge counts.  -> [entries] or [entries, heads]"""
-        assert self.near is not None, "without edges there is nothing to score"
+        """Return the score of each edge.  -> [entries] or [entries, heads]"""
+        assert self.near is not None, "a layer without edges has no edge scores"
         return self.near.edge_scores(adjacency, state)
 
 
 def _nothing(nodes: int, *, like: Tensor) -> Tensor:
-    """Return a matrix without entries, where ``like`` is.  -> CSR [nodes, nodes]"""
+    """Return an empty matrix on the device of ``like``.  -> CSR [nodes, nodes]"""
     indptr = torch.zeros(nodes + 1, dtype=torch.int32, device=like.device)
     columns = torch.zeros(0, dtype=torch.int32, device=like.device)
     return csr_tensor(indptr, columns, torch.zeros(0, device=like.device), (nodes, nodes))

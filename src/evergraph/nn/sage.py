@@ -14,7 +14,7 @@ from evergraph.nn.linear import Linear
 
 @backbones.register
 class GraphSAGE(GNN):
-    """H ← H W_own + D^-1 A H W_near: a node's own state and its neighbours' mean (Hamilton 2017).
+    """GraphSAGE with mean aggregation, H ← H W_own + D^-1 A H W_near (Hamilton 2017).
 
     Args:
         layers, hidden, dropout, fanout: see ``GNN``.
@@ -32,7 +32,7 @@ class GraphSAGE(GNN):
 
 
 class MeanConvolution(Convolution):
-    """W_own h_i + W_near mean_j h_j + b."""
+    """A layer of GraphSAGE, W_own h_i + W_near mean_j h_j + b."""
 
     def __init__(self, inputs: int, outputs: int, *, generator: torch.Generator) -> None:
         super().__init__()

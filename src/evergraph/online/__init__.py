@@ -1,4 +1,4 @@
-"""A learner that lives beside a growing graph."""
+"""Live learner on a growing graph: deltas in, predictions at any time."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.online.learner import OnlineLearner
 
-# Imported on first use: a journal can be read without the methods of the library.
-_HOME_OF = {
+# Imported on first use, so that a journal can be read without loading torch's heads and methods.
+_MODULE_OF = {
     "ContinualNodeClassifier": "classifier",
     "LearnerFolder": "folder.learner_folder",
     "OnlineLearner": "learner",
@@ -28,6 +28,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)

@@ -1,4 +1,4 @@
-"""Where arrays that grow lie when memory is limited: in files, of which some is in memory."""
+"""Files for growable arrays when memory is limited, paged in on demand."""
 
 from __future__ import annotations
 
@@ -24,26 +24,28 @@ from evergraph.core.sizes import shown
 
 Array = npt.NDArray[Any]
 
-# Of the limit, what is left to be worked in: pages go when more than the rest is held.
+# Share of the limit reserved for computation: pages are released when more than the rest is held.
 WORK_SHARE = 0.25
-# Of the limit, the most that one array which is computed may take; a larger one is mapped.
+# Share of the limit that one computed array may take in memory; a larger one is mapped to a file.
 ARRAY_SHARE = 1 / 16
-SPAN = 1 << 26  # bytes of a file that are read or written before the next look at what is held
+# Bytes of a file that are read or written between two checks of memory: at most this many, and at
+# most this share of the limit.
+SPAN, SPAN_SHARE = 1 << 26, 1 / 64
 _STATM = Path("/proc/self/statm")
-_AROUND = 1 << 16  # what the system brings in around a page that is looked at
+_AROUND = 1 << 16  # bytes that the system reads ahead around a page
 
 
 class ArrayStorage:
-    """Files without names for arrays that grow, and a limit to what the process holds.
+    """Unnamed files for growable arrays, and a limit on the memory of the process.
 
-    Pages of the files come into memory when they are looked at. They are let go, all at once, when
-    the process holds more than three quarters of the limit: the system keeps them as its cache and
-    writes them to the disk as it likes. Nobody reads the files back: they are gone with the
-    process, whatever it ends by.
+    Pages of the files come into memory when they are read. They are all released when the process
+    holds more than three quarters of the limit; the system then keeps them in its cache and writes
+    them to disk as it sees fit. The files have no names, so they vanish with the process however it
+    ends.
 
     Args:
-        limit: the most that this process is to hold, in bytes; pages of files count.
-        folder: where the files go; the system's folder for such things unless given.
+        limit: of the memory of this process in bytes; pages of files count.
+        folder: for the files; by default the system's temporary folder.
 
     >>> storage = ArrayStorage(limit=1 << 33)
     >>> room = RoomFile(storage)
@@ -55,34 +57,35 @@ class ArrayStorage:
         self.limit = limit
         self.folder = folder
         self._lock = threading.Lock()
-        self._files: weakref.WeakSet[RoomFile] = weakref.WeakSet()
+        self._maps: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()  # as long as an array is in it
         if folder is not None and not folder.is_dir():
-            raise ResourceError(f"scratch must be a folder that exists, not {folder}")
+            raise ResourceError(f"scratch must be an existing folder, not {folder}")
         if (there := held()) >= limit:
             raise ResourceError(
                 f"memory_limit must be above the {shown(there)} that the process holds before the "
                 f"first node, not {shown(limit)}"
             )
 
-    def add(self, file: RoomFile) -> None:
-        """Let the pages of a file go with those of the others."""
+    def add(self, mapped: mmap.mmap) -> None:
+        """Register a mapped file, whose pages are then released with those of the others."""
         with self._lock:
-            self._files.add(file)
+            self._maps.add(mapped)
 
     def tidy(self) -> None:
-        """Let the pages of all files go if too much is held to go on working."""
+        """Release the pages of all files if little of the limit is left."""
         if held() > (1 - WORK_SHARE) * self.limit:
             self.let_go()
 
     def let_go(self) -> None:
-        """Let the pages of all files leave memory; nothing is lost."""
+        """Release the pages of all files from memory; nothing is lost."""
         with self._lock:
-            files = list(self._files)
-        for file in files:
-            file.let_go()
+            maps = list(self._maps)
+        if sys.platform == "linux":
+            for mapped in maps:
+                mapped.madvise(mmap.MADV_DONTNEED)
 
     def check(self, nodes: int) -> None:
-        """Raise if what cannot be let go has reached the limit.  nodes: how many are known"""
+        """Raise if memory that cannot be released exceeds the limit.  nodes: for the message"""
         if held() <= self.limit:
             return
         self.let_go()
@@ -93,8 +96,13 @@ class ArrayStorage:
                 f"takes beside its mapped arrays, not {shown(self.limit)}"
             )
 
+    @property
+    def span(self) -> int:
+        """How many bytes of a file are read or written before the next look at what is held."""
+        return min(SPAN, int(SPAN_SHARE * self.limit))
+
     def empty(self, *shape: int) -> Tensor:
-        """Return room for an array to be computed: in memory if it is small, else in a file."""
+        """Return an uninitialised array: in memory if it is small, else in a file."""
         size = 4 * math.prod(shape)
         if size <= ARRAY_SHARE * self.limit:
             return torch.empty(shape)
@@ -103,20 +111,19 @@ class ArrayStorage:
 
 
 class RoomFile:
-    """A file without a name that is mapped, and only grows."""
+    """An unnamed, memory-mapped file that only grows."""
 
     def __init__(self, storage: ArrayStorage) -> None:
         self._path = storage.folder or Path(tempfile.gettempdir())
         with disk_is_enough(self._path):
             self._file = tempfile.TemporaryFile(dir=storage.folder, prefix="evergraph-")  # noqa: SIM115
-        self._map: mmap.mmap | None = None
-        storage.add(self)
+        self._storage = storage
 
     def grow(self, size: int) -> Array:
-        """Make the file so large; return its bytes, zero where none were written.  uint8 [size]
+        """Grow the file; return its bytes, zero where nothing was written.  uint8 [size]
 
-        What was mapped before stays good, and shows the same bytes. The disk's room is claimed at
-        once: a full disk is said here, not by a crash later.
+        Earlier mappings stay valid and show the same bytes. Disk space is allocated at once, so
+        that a full disk raises an error here instead of a crash later.
         """
         pages = max(size, mmap.PAGESIZE)
         with disk_is_enough(self._path):
@@ -124,20 +131,16 @@ class RoomFile:
                 os.posix_fallocate(self._file.fileno(), 0, pages)
             else:
                 self._file.truncate(pages)
-            self._map = mmap.mmap(self._file.fileno(), pages)
-        return np.frombuffer(self._map, np.uint8)[:size]
-
-    def let_go(self) -> None:
-        """Let all pages leave memory: they are the file's, so nothing is lost."""
-        if self._map is not None and sys.platform == "linux":
-            self._map.madvise(mmap.MADV_DONTNEED)
+            mapped = mmap.mmap(self._file.fileno(), pages)
+        self._storage.add(mapped)
+        return np.frombuffer(mapped, np.uint8)[:size]
 
 
 class PagedTensor(MappedTensor):
-    """Rows in a file, taken out and put in a span of the file at a time.
+    """Rows in a file, read and written a span of the file at a time.
 
-    Between spans pages are let go if too much is held, so that as many rows as there are can be
-    taken or put at once.
+    Between spans pages are released if too much is held, so that any number of rows can be read or
+    written by one call.
     """
 
     within: ArrayStorage
@@ -167,17 +170,17 @@ class PagedTensor(MappedTensor):
             self.within.tidy()
 
     def _few(self, rows: Tensor) -> bool:
-        """Whether all of it may come into memory, as far as some rows touch it."""
-        return min(self.nbytes, _AROUND * len(rows)) <= SPAN
+        """Whether the pages that some rows touch fit into one span."""
+        return min(self.nbytes, _AROUND * len(rows)) <= self.within.span
 
     def _spans(self, rows: Tensor) -> Iterator[Tensor | slice]:
-        """Yield places in ``rows``, those of one span of the file together.
+        """Yield indices into ``rows``, grouped by span of the file.
 
-        Rows that come twice keep their order: the last one put counts, as in memory.
+        Repeated rows keep their order, so that the last one written counts, as in memory.
         """
         ascending = bool((rows[1:] >= rows[:-1]).all())
         order = torch.arange(len(rows)) if ascending else rows.argsort(stable=True)
-        step = max(SPAN // max(self[:1].nbytes, 1), 1)
+        step = max(self.within.span // max(self[:1].nbytes, 1), 1)
         ends = torch.searchsorted(rows[order], torch.arange(step, len(self) + step, step)).tolist()
         for start, end in zip([0, *ends], ends, strict=False):
             if end > start:
@@ -185,7 +188,7 @@ class PagedTensor(MappedTensor):
 
 
 def paged(array: Array, storage: ArrayStorage) -> PagedTensor:
-    """Return an array of a file of a storage as a tensor."""
+    """Return an array in a file of a storage as a tensor."""
     found: PagedTensor = torch.from_numpy(array).as_subclass(PagedTensor)
     found.within = storage
     return found

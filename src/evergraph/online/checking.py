@@ -1,8 +1,8 @@
-"""What a delta must be before anything of it is applied: the one place where it is looked at.
+"""Validation of a delta, before anything of it is applied.
 
-First its parts by themselves, then against the graph; ids become positions. Each rule is looked at
-for a whole part at once. Only where something is wrong the part is gone through one by one, for the
-sentence that names the first mistake.
+Its parts are checked by themselves first, then against the graph, and ids become positions. Each
+rule is checked for a whole part at once. Only if one is broken, the part is searched item by item,
+for an error that names the first mistake.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from evergraph.graphs.validation import LEAST_WEIGHT, MOST_WEIGHT, WEIGHT_RULE
 from evergraph.online.delta import Delta, EdgeColumns, NodeId, edge_columns, in_columns
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.identifiers import IdTable, check_ids
-from evergraph.online.labels import check_told
+from evergraph.online.labels import check_target
 
-# Squares of embeddings of larger values leave the range of float32.
+# Squares of embeddings of larger values would overflow float32.
 LARGEST_FEATURE = 1e12
 LONGEST_NAME = 200  # characters of a relation or a type
 LONGEST_ID = 1024  # of an id or a label
@@ -40,7 +40,7 @@ LONGEST_KEY = 200
 
 
 def check_parts(delta: Delta, *, num_features: int | None, kind: Kind = "class") -> None:
-    """Raise unless the parts of a delta are sound by themselves, whatever the graph holds."""
+    """Raise unless the parts of a delta are valid by themselves, whatever the graph is."""
     _check_features("features", delta.features, len(delta.nodes), num_features)
     updated = delta.updated_features
     _check_features("updated_features", updated, len(delta.updated), num_features)
@@ -54,9 +54,9 @@ def check_parts(delta: Delta, *, num_features: int | None, kind: Kind = "class")
         if len(pair) != 2:
             raise DataError(f"a late label must be a node and its label, not {pair!r}")
     late = [node for node, _ in delta.late]
-    _check_told(kind, [told for _, told in delta.late])
+    _check_targets(kind, [label for _, label in delta.late])
     for part in (delta.nodes, delta.updated, delta.forgotten):
-        check_ids("id of a node", list(part))  # an array would be a column, and is none here
+        check_ids("id of a node", list(part))  # a list, since arrays are not allowed here
     for sides in (edges.sides, removed.sides, (late,)):
         check_ids("id of a node", *sides)
     if delta.key is not None and type(delta.key) is not str:
@@ -64,10 +64,10 @@ def check_parts(delta: Delta, *, num_features: int | None, kind: Kind = "class")
 
 
 def _check_lengths(delta: Delta, kind: Kind) -> None:
-    """Raise unless all names that a delta brings are of a length that may be taken in."""
-    told: list[Any] = [label for label in delta.labels if label is not None]
-    told += [label for _, label in delta.late]
-    labels: Iterable[Any] = chain.from_iterable(told) if kind == "labels" else told
+    """Raise unless the ids, labels and key of a delta have an allowed length."""
+    targets: list[Any] = [label for label in delta.labels if label is not None]
+    targets += [label for _, label in delta.late]
+    labels: Iterable[Any] = chain.from_iterable(targets) if kind == "labels" else targets
     parts: list[tuple[str, Iterable[Any], int]] = [
         ("id of a node", delta.nodes, LONGEST_ID),
         ("label", () if kind == "numbers" else labels, LONGEST_ID),
@@ -77,28 +77,28 @@ def _check_lengths(delta: Delta, kind: Kind) -> None:
         texts = [name for name in names if type(name) is str]
         if texts and not 0 < min(map(len, texts)) <= max(map(len, texts)) <= most:
             wrong = next(text for text in texts if not 0 < len(text) <= most)
-            said = f"{wrong[:20]!r}... of {len(wrong):,}" if wrong else "''"
-            raise DataError(f"{what} must be a text of 1 to {most} characters, not {said}")
+            found = f"{wrong[:20]!r}... of {len(wrong):,}" if wrong else "''"
+            raise DataError(f"{what} must be a text of 1 to {most} characters, not {found}")
 
 
 def _paired(what: str, edges: Sequence[tuple[NodeId, NodeId]]) -> EdgeColumns:
     found = edge_columns(edges)
     if found is not None:
         return found
-    for place, edge in enumerate(edges):
+    for number, edge in enumerate(edges):
         if len(edge) != 2:
-            raise DataError(f"{what} {place} must join two nodes, not {edge!r}")
-    raise AssertionError("edges that are no pairs")
+            raise DataError(f"{what} {number} must join two nodes, not {edge!r}")
+    raise AssertionError("an edge is not a pair")
 
 
-def _check_told(kind: Kind, values: Sequence[Any]) -> None:
-    if not _are_told(kind, values):
+def _check_targets(kind: Kind, values: Sequence[Any]) -> None:
+    if not _are_targets(kind, values):
         for value in values:
-            check_told(kind, value)
+            check_target(kind, value)
 
 
-def _are_told(kind: Kind, values: Sequence[Any]) -> bool:
-    """Whether all values are what nodes are said to be; False where it takes a closer look."""
+def _are_targets(kind: Kind, values: Sequence[Any]) -> bool:
+    """Whether all values are valid targets; False if they must be checked one by one."""
     kinds = set(map(type, values))
     if kind == "numbers":
         return kinds <= {int, float} and all(map(math.isfinite, values))
@@ -121,13 +121,13 @@ def _check_labels(delta: Delta, kind: Kind) -> None:
             f"labels must be as many as nodes or none at all, not {len(delta.labels)} for "
             f"{len(delta.nodes)} nodes"
         )
-    _check_told(kind, [label for label in delta.labels if label is not None])
+    _check_targets(kind, [label for label in delta.labels if label is not None])
 
 
 def _check_names(
     what: str, of: str, names: Sequence[str | None], count: int, *, gaps: bool = False
 ) -> None:
-    """Raise unless there is a name for each or none at all; gaps: whether some may have none."""
+    """Raise unless there is a valid name for each, or none at all; gaps: whether None is valid."""
     if len(names) not in (0, count):
         raise DataError(
             f"{what} must be as many as {of} or none at all, not {len(names)} for {count} {of}"
@@ -135,10 +135,10 @@ def _check_names(
     plain = {str, type(None)} if gaps else {str}
     if set(map(type, names)) <= plain and all(_is_name(name, gaps) for name in set(names)):
         return
-    for place, name in enumerate(names):
+    for number, name in enumerate(names):
         if not _is_name(name, gaps):
             raise DataError(
-                f"{what} must be names of 1 to {LONGEST_NAME} characters, but number {place} is "
+                f"{what} must be names of 1 to {LONGEST_NAME} characters, but number {number} is "
                 f"{name!r}"
             )
 
@@ -150,14 +150,14 @@ def _is_name(name: object, gaps: bool) -> bool:
 
 
 def plain_names(names: Sequence[str | None]) -> Sequence[str | None]:
-    """Return names as Python's own texts: those of NumPy are no names to a table of names."""
+    """Return names as plain Python strings; NumPy's would not be accepted by ``IdTable``."""
     if set(map(type, names)) <= {str, type(None)}:
         return names
     return [None if name is None else str(name) for name in names]
 
 
 def check_weights(weights: Sequence[float], edges: int) -> None:
-    """Raise unless there is a weight for every edge or none at all, and all are sound.
+    """Raise unless there is a valid weight for every edge, or none at all.
 
     >>> check_weights([1.0, -2.0], 2)
     Traceback (most recent call last):
@@ -172,14 +172,14 @@ from 1e-18 to 1e+18
         )
     if _are_weights(weights):
         return
-    for place, weight in enumerate(weights):
+    for number, weight in enumerate(weights):
         if not is_weight(weight):
-            raise DataError(f"edge {place} has weight {weight!r}: expected {WEIGHT_RULE}")
+            raise DataError(f"edge {number} has weight {weight!r}: expected {WEIGHT_RULE}")
 
 
 def _are_weights(weights: Sequence[float]) -> bool:
-    """Whether all are sound; False where it takes a closer look."""
-    # An integer above the largest weight may be rounded down to it, but is not the largest then.
+    """Whether all weights are valid; False if they must be checked one by one."""
+    # ``max`` compares exactly: as float64 an integer just above the limit would round down to it.
     if not set(map(type, weights)) <= {int, float, np.float64} or max(weights) > MOST_WEIGHT:
         return False
     values = np.array(weights, dtype=np.float64)
@@ -198,19 +198,19 @@ def is_weight(value: object) -> bool:
 
 
 def weight_values(weights: Sequence[float]) -> NDArray[np.float32]:
-    """Return weights as they are written and applied, by the same rounding.  float32 [weights]"""
+    """Return weights rounded once, for writing and for applying alike.  float32 [weights]"""
     return np.array(weights, dtype=np.float64).astype(np.float32)
 
 
 def row_by_row(features: Tensor) -> Tensor:
-    """Return features as they are written and applied: row by row, in the memory of the processor.
+    """Return features as they are written and applied: contiguous, on the CPU.
 
-    Strides too are those of a matrix that was read back, even where a width of 1 leaves a choice.
+    Even the strides are those of a matrix read back from bytes, where a width of 1 leaves a choice.
     """
     plain = features.device.type == "cpu" and not features.requires_grad
     rows = features.dim() == 2 and features.stride() == (features.shape[1], 1)
     if plain and (rows or not features.numel()):
-        return features  # as nearly all are
+        return features  # the usual case
     return features.detach().cpu().contiguous().reshape(-1).view(features.shape)
 
 
@@ -222,7 +222,7 @@ def _check_features(what: str, features: Tensor, nodes: int, width: int | None) 
         return
     if features.dim() != 2 or len(features) != nodes or not features.shape[1]:
         raise DataError(
-            f"{what} have shape {tuple(features.shape)}: expected [{nodes}, dims], a row a node"
+            f"{what} have shape {tuple(features.shape)}: expected [{nodes}, dims], a row per node"
         )
     if width is not None and features.shape[1] != width:
         raise DataError(
@@ -239,21 +239,21 @@ def _check_features(what: str, features: Tensor, nodes: int, width: int | None) 
         )
 
 
-_NOBODY: Mapping[NodeId, int] = {}
+_NONE: Mapping[NodeId, int] = {}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CheckedDelta(Delta):
-    """A delta that fits the graph it was checked against, with positions in place of ids.
+    """A delta that is valid for the graph it was checked against, with positions for its ids.
 
     Attributes:
-        first: the position that the first new node gets.
+        first: position of the first new node.
         ends: positions of the sources and targets of its edges.  int64 [2, edges]
-        weighed: weights of its edges, None where none are given.  float32 [edges]
-        cut: positions of the sources and targets of edges that go.  int64 [2, removed_edges]
-        renewed: positions of the nodes that get other features.  int64 [updated]
-        told: positions of the nodes whose labels are late.  int64 [late]
-        gone: positions of the nodes to be forgotten.  int64 [forgotten]
+        weighed: weights of its edges, None if not given.  float32 [edges]
+        cut: positions of the sources and targets of removed edges.  int64 [2, removed_edges]
+        renewed: positions of nodes whose features change.  int64 [updated]
+        labelled: positions of nodes with late labels.  int64 [late]
+        gone: positions of nodes to forget.  int64 [forgotten]
     """
 
     first: int
@@ -261,7 +261,7 @@ class CheckedDelta(Delta):
     weighed: Tensor | None
     cut: Tensor
     renewed: Tensor
-    told: Tensor
+    labelled: Tensor
     gone: Tensor
 
     __repr__ = Delta.__repr__
@@ -275,16 +275,16 @@ def check_delta(
     graph: GrowingGraph | None = None,
     kind: Kind = "class",
     undirected: bool = True,
-    ahead: Mapping[NodeId, int] = _NOBODY,
+    ahead: Mapping[NodeId, int] = _NONE,
     fresh: bool = False,
 ) -> CheckedDelta:
-    """Return a delta ready to be applied to a graph with these nodes; raise unless it fits.
+    """Return a delta ready to be applied to a graph with these nodes; raise if it is invalid.
 
-    num_features: how wide features are; None before the first node. graph: None before that. kind:
-    what nodes are said to be, see ``check_told``. undirected: whether every edge runs both ways.
-    ahead: nodes that come with earlier deltas of the same batch, and their positions; edges and
-    late labels may name them. fresh: whether it is to be taken in now, and so has to keep to the
-    lengths of names: what a journal holds was taken in, whatever the rule was then.
+    num_features: width of the features; None before the first node. graph: None before that. kind:
+    of the targets, see ``check_target``. undirected: whether edges are undirected. ahead: new nodes
+    of earlier deltas in the same batch, with their positions; edges and late labels may name them.
+    fresh: whether it is new, so that the limits on lengths of names apply; deltas from a journal
+    are accepted whatever the limits were then.
 
     >>> check_delta(Delta(edges=(("a", "b"),)), IdTable(), num_features=None)
     Traceback (most recent call last):
@@ -307,16 +307,16 @@ graph
         weighed=torch.from_numpy(weight_values(delta.weights)) if len(delta.weights) else None,
         cut=_cut(delta, ends, ids, (ahead, new), graph, both_ways=undirected),
         renewed=_known("updated", delta.updated, ids),
-        told=_known("late labels", [node for node, _ in delta.late], ids, ahead),
+        labelled=_known("late labels", [node for node, _ in delta.late], ids, ahead),
         gone=_known("forgotten", delta.forgotten, ids),
     )
 
 
 def _plain(delta: Delta) -> dict[str, Any]:
-    """Return parts of a sound delta as they are when it is read back from its bytes.
+    """Return parts of a valid delta as they would be read back from its bytes.
 
-    So what is applied now and what a recovery applies are the same, bit for bit: ids and labels are
-    Python's own, weights are rounded in one place (``weight_values``), features lie row by row.
+    So that a recovery applies the same bits: ids and labels are Python objects, weights are rounded
+    by ``weight_values``, features are contiguous.
     """
     return {
         "features": row_by_row(delta.features),
@@ -336,14 +336,14 @@ def _check_new(nodes: Sequence[NodeId], ids: IdTable, ahead: Mapping[NodeId, int
 def _ends(
     edges: Sequence[tuple[NodeId, NodeId]], ids: IdTable, *new: Mapping[NodeId, int]
 ) -> Tensor:
-    """Return where the edges of a delta begin and end.  -> int64 [2, edges]"""
+    """Return the positions of the ends of edges; raise if one is unknown.  -> int64 [2, edges]"""
     found = _sides(edges, ids, *new)
     if found.numel() and int(found.min()) < 0:
-        place = int((found < 0).any(0).nonzero()[0, 0])
-        edge = edges[place]
-        lost = edge[0] if int(found[0, place]) < 0 else edge[1]
+        row = int((found < 0).any(0).nonzero()[0, 0])
+        edge = edges[row]
+        lost = edge[0] if int(found[0, row]) < 0 else edge[1]
         raise LooseEdgeError(
-            f"edge {place} joins {edge[0]!r} and {edge[1]!r}, but node {lost!r} is not in the graph"
+            f"edge {row} joins {edge[0]!r} and {edge[1]!r}, but node {lost!r} is not in the graph"
         )
     return found
 
@@ -351,9 +351,9 @@ def _ends(
 def _sides(
     edges: Sequence[tuple[NodeId, NodeId]], ids: IdTable, *new: Mapping[NodeId, int]
 ) -> Tensor:
-    """Return where edges begin and end, -1 where a node is not known.  -> int64 [2, edges]"""
+    """Return the positions of sources and targets, -1 if unknown.  -> int64 [2, edges]"""
     columns = edge_columns(edges)
-    assert columns is not None, "edges were looked at before"
+    assert columns is not None, "edges were checked before"
     if not len(columns):
         return torch.empty(2, 0, dtype=torch.int64)
     return torch.stack([ids.where(side, *new) for side in columns.sides])
@@ -368,9 +368,9 @@ def _cut(
     *,
     both_ways: bool,
 ) -> Tensor:
-    """Return where the edges that go begin and end; raise where there is none.  int64 [2, m]
+    """Return the positions of the ends of removed edges; raise if one does not exist.  int64 [2, m]
 
-    An edge that comes with the delta may go with it as well, and each goes once.
+    An edge that the delta adds may be removed by it as well; each edge can be removed once.
     """
     if not len(delta.removed_edges):
         return ends[:, :0]
@@ -380,19 +380,22 @@ def _cut(
         kept = graph.lists(*cut.where(cut < graph.num_nodes, -1))
     names = edge_names(torch.cat([ends, cut], dim=1), both_ways=both_ways)
     came, gone = names[: ends.shape[1]], names[ends.shape[1] :]
-    there = _last_said(came, _stay(delta, ends), gone, kept.numpy()) & first_of_each(gone)
+    added = (ends[0] != ends[1]).numpy()  # self-loops and edges of weight 0 are not added
+    if len(delta.weights):
+        added &= weight_values(delta.weights) > 0
+    there = _last_given(came, added, gone, kept.numpy()) & first_of_each(gone)
     if not there.all():
-        place = int((~there).argmax())
-        edge = delta.removed_edges[place]
+        number = int((~there).argmax())
+        edge = delta.removed_edges[number]
         raise UnknownEdgeError(
-            f"removed edge {place} joins {edge[0]!r} and {edge[1]!r}, but the graph has no such "
+            f"removed edge {number} joins {edge[0]!r} and {edge[1]!r}, but the graph has no such "
             "edge"
         )
     return cut
 
 
 def edge_names(ends: Tensor, *, both_ways: bool) -> NDArray[np.int64]:
-    """Return a number for each edge, the same for the same edge.  int64 [2, m] -> int64 [m]
+    """Return a number for each edge, equal for equal edges.  int64 [2, m] -> int64 [m]
 
     both_ways: whether (a, b) and (b, a) are one edge. A position of -1 is no node.
 
@@ -418,31 +421,25 @@ def first_of_each(names: NDArray[np.int64]) -> NDArray[np.bool_]:
     return mask
 
 
-def _last_said(
+def _last_given(
     names: NDArray[np.int64],
     values: NDArray[np.bool_],
-    asked: NDArray[np.int64],
+    wanted: NDArray[np.int64],
     others: NDArray[np.bool_],
 ) -> NDArray[np.bool_]:
-    """Return the last value that each name was given, or that of ``others`` where none was."""
+    """Return the last value given for each wanted name, or that of ``others`` if there is none."""
     if not len(names):
         return others
     order = np.argsort(names, kind="stable")
-    place = np.searchsorted(names[order], asked, side="right") - 1
-    last = order[np.maximum(place, 0)]
-    return np.where((place >= 0) & (names[last] == asked), values[last], others)
-
-
-def _stay(delta: Delta, ends: Tensor) -> NDArray[np.bool_]:
-    """Return which edges of a delta are edges, being neither loops nor of weight 0."""
-    joins = (ends[0] != ends[1]).numpy()
-    return joins & (weight_values(delta.weights) > 0) if len(delta.weights) else joins
+    where = np.searchsorted(names[order], wanted, side="right") - 1
+    last = order[np.maximum(where, 0)]
+    return np.where((where >= 0) & (names[last] == wanted), values[last], others)
 
 
 def _known(
     what: str, nodes: Sequence[NodeId], ids: IdTable, *ahead: Mapping[NodeId, int]
 ) -> Tensor:
-    """Return where nodes are that must be known, each named once.  -> int64 [nodes]"""
+    """Return the positions of nodes, which must be known and distinct.  -> int64 [nodes]"""
     if not len(nodes):
         return torch.empty(0, dtype=torch.int64)
     _each_once(what, nodes)

@@ -1,4 +1,4 @@
-"""The learner in scikit-learn's manner."""
+"""The live learner with the interface of scikit-learn."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from evergraph.online.conversion import (
     delta_of_named,
     label_array,
     matrix_like,
-    told_like,
+    targets_like,
 )
-from evergraph.online.delta import Delta, NodeId, Told
+from evergraph.online.delta import Delta, NodeId, NodeTarget
 from evergraph.online.folder.columns_file import check_chosen
 from evergraph.online.folder.in_memory import InMemoryLearner
 from evergraph.online.frames import is_numbered, read_frame
 from evergraph.online.heads import heads
-from evergraph.online.labels import as_told, told_score
+from evergraph.online.labels import as_targets, target_score
 from evergraph.online.learner import PATIENCE, TOLERANCE, OnlineLearner
-from evergraph.online.monitor import Alarm, OnAlarm, tell
+from evergraph.online.monitor import Alarm, OnAlarm, report
 from evergraph.online.upsert import without_unknown
 from evergraph.online.view import Status
 from evergraph.online.view.explanation import Explanation
@@ -60,51 +60,50 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 ARRAY = (
-    "an array has no names: it is matched by position and taken as it is, not scaled as the "
-    "columns of a table are"
+    "an array has no column names: its columns are matched by position and not scaled, unlike the "
+    "columns of a table"
 )
 
 
 class ContinualNodeClassifier(Part, Closing):
-    """Classifies the nodes of a graph that grows, and is updated instead of retrained.
+    """Classifier for the nodes of a growing graph, updated instead of retrained.
 
-    Nodes have the user's own ids, text or integers. They arrive with ``partial_fit``, with
-    or without labels; labels may come later (``label``), and new classes and edges between old and
-    new nodes at any time. Answers have the type of the question: NumPy, pandas or torch.
+    Nodes have the user's own ids, text or integers. They arrive with ``partial_fit``, with or
+    without labels; labels may come later (``label``), and new classes and edges between old and new
+    nodes at any time. Results have the type of the arguments: NumPy, pandas or torch.
 
     Args:
-        topology: the f_topo, as a name or an object; by default the head's own choice: features
-            beside those two hops away for ``auto``, ``SGC`` over 2 hops for others.
-        head: what learns from embeddings, by name: ``auto``, ``analytic``, ``replay`` or
-            ``method``; for labels and numbers ``auto`` is ``targets``, the only one.
-        width: how many random features (of a view) or hidden units the head has; by default its
-            own choice.
-        head_options: other parameters of the head, by name.
-        objective: what should be right: ``balanced``, of every class as many in a hundred, or
-            ``plain``, of all nodes; ``auto`` alone has the choice, and is balanced unless given.
-        scaling: ``unit`` divides every embedding by its length, ``none`` leaves it.
-        undirected: whether every edge runs both ways.
-        seed: for everything that is drawn at random.
-        columns: how the columns of DataFrames are read where it is not to be guessed: kinds by
-            name, or ``Columns``. The first DataFrame decides, later ones are read alike.
-        targets: what nodes are said to be: one ``class``, several ``labels`` (a list a node), or
-            ``numbers`` (a number a node).
-        tolerance: by which share of its length the vector of a labelled node may move before it is
-            counted again; 0: by nothing.
-        patience: how many deltas, or batches of them, scores may be behind what was counted; 1:
-            never.
-        on_alarm: called with the ``Alarm`` that a delta raises, once, after the delta is learned
-            and, in a folder, on the disk.
-        memory_limit: the most that the process is to hold, in bytes or as text such as ``2GB``:
-            features, embeddings and all else that is wide then lies in files. No prediction
-            depends on it.
-        scratch: where these files go; the system's folder for such things unless given.
+        topology: the f_topo, as a name or an object; by default the head's choice: features and
+            those two hops away for ``auto``, ``SGC`` over 2 hops for others.
+        head: learns from embeddings: ``auto``, ``analytic`` or ``replay``; for labels and numbers
+            ``auto`` means ``targets``, the only one.
+        width: number of random features (per view) or hidden units of the head; by default its own
+            choice.
+        head_options: further parameters of the head, by name.
+        objective: ``balanced`` accuracy, in which every class counts alike, or ``plain`` accuracy
+            over nodes; only ``auto`` has the choice, and the default is balanced.
+        scaling: ``unit`` divides every embedding by its length, ``none`` does not.
+        undirected: whether edges are undirected.
+        seed: for all random choices.
+        columns: how columns of DataFrames are read, if it should not be guessed: kinds by name, or
+            ``Columns``. The first DataFrame decides, later ones are read alike.
+        targets: of the nodes: one ``class``, several ``labels`` (a list per node), or ``numbers``
+            (a number per node).
+        tolerance: share of its length by which the vector of a labelled node may move before it is
+            learned again; 0 for any move.
+        patience: number of deltas, or batches, after which scores are solved at the latest; 1
+            solves after every delta.
+        on_alarm: called once with the ``Alarm`` that a delta raises, after the delta is learned
+            and, in a folder, on disk.
+        memory_limit: of the process, in bytes or as text such as ``2GB``; features, embeddings and
+            other wide arrays then lie in files. Predictions do not depend on it.
+        scratch: folder for these files; by default the system's temporary folder.
 
     Attributes:
-        classes_: classes, or labels, met, in order of arrival: the columns of ``predict_proba``.
-        applied_: what the last delta did.
-        reading_: how each column of the last DataFrame was read, one row a column; empty where
-            they were plain numbers.
+        classes_: known classes or labels in order of arrival: the columns of ``predict_proba``.
+        applied_: the result of the last delta.
+        reading_: how each column of the last DataFrame was read, one row per column; empty for
+            plain numbers.
 
     >>> import torch
     >>> model = ContinualNodeClassifier(width=64)
@@ -112,7 +111,7 @@ class ContinualNodeClassifier(Part, Closing):
     >>> model.predict(["c"])
     array(['x'], dtype='<U1')
 
-    Several labels a node, and a number:
+    Several labels per node, and numbers:
 
     >>> model = ContinualNodeClassifier(width=64, targets="labels")
     >>> model = model.partial_fit(["a", "b", "c"], torch.eye(3), [["x", "y"], ["y"], None],
@@ -160,26 +159,26 @@ class ContinualNodeClassifier(Part, Closing):
         self.memory_limit = memory_limit
         self.scratch = scratch
         self.reading_: list[dict[str, str]] = []
-        self._told_positions = False  # whether it was said that names are not looked at
+        self._noted_positions = False  # whether the notice that names are ignored was given
         self._kept: InMemoryLearner | LearnerFolder | None = None
 
     @classmethod
     def open(
         cls, path: Path | str, *, readonly: bool = False, **parameters: Any
     ) -> ContinualNodeClassifier:
-        """Open the classifier that lives in a folder, or begin one there.
+        """Open the classifier of a folder, or create one there.
 
-        Every delta is on the disk before a call returns. A folder that is there already needs no
-        parameters; those that are given must be as the folder's.
+        Every delta is on disk before a call returns. An existing folder needs no parameters; those
+        given must match.
 
-        readonly: ask only; another process may be writing, see ``refresh``.
+        readonly: do not write; another process may, see ``refresh``.
         """
         from evergraph.online.folder.learner_folder import LearnerFolder
 
         model = cls(**parameters)
         given = _as_given(model._made().parameters, parameters)
         chosen = columns_of(model.columns)
-        model._kept = LearnerFolder.of(
+        model._kept = LearnerFolder.open(
             path,
             given,
             readonly=readonly,
@@ -193,7 +192,7 @@ class ContinualNodeClassifier(Part, Closing):
         if parameters.get("targets", kind) != kind:
             model.close()
             raise ConfigurationError(
-                f"{path}: targets cannot be {model.targets!r}: they are {kind!r} since the first"
+                f"{path}: targets cannot be {model.targets!r}: the folder has {kind!r}"
             )
         model._describe(model.learner_)
         return model
@@ -210,7 +209,7 @@ class ContinualNodeClassifier(Part, Closing):
 
     @property
     def learner_(self) -> OnlineLearner:
-        """The learner behind it."""
+        """The underlying learner."""
         if self._kept is None:
             self._kept = InMemoryLearner(self._made())
         return self._kept.learner
@@ -240,10 +239,10 @@ class ContinualNodeClassifier(Part, Closing):
         )
 
     def fit(self, *given: Any, **named: Any) -> NoReturn:
-        """Raise: a model that grows has no fit that would begin again; see ``partial_fit``."""
+        """Raise: there is no fit that starts over; see ``partial_fit``."""
         raise ConfigurationError(
             "ContinualNodeClassifier has no fit: call partial_fit(nodes, features, labels, edges), "
-            "which adds to what is known; a new ContinualNodeClassifier begins again"
+            "which adds to what was learned; create a new ContinualNodeClassifier to start over"
         )
 
     def partial_fit(
@@ -260,27 +259,28 @@ class ContinualNodeClassifier(Part, Closing):
         unknown_edges: str = "refuse",
         key: str | None = None,
     ) -> ContinualNodeClassifier:
-        """Take in new nodes, their labels where known, and edges between any nodes.
+        """Add nodes, with labels where known, and edges between any nodes.
 
         Args:
-            nodes: ids of the new nodes; or what holds everything: a PyG ``Data`` or ``HeteroData``
-                (its nodes are called ``paper/0`` and so on), a NetworkX graph, a SciPy adjacency
-                (with ``features`` and ``labels``), a table of nodes with ``id``, ``label`` (or
-                ``labels``, or ``target``), ``type`` and features of any kind (and ``edges`` as a
-                table), or (nodes, edges). Empty if only edges come.
-            features: one row per node; of a DataFrame, columns of any kind, see ``reading_``.
-            labels: one per node; None or NaN where it is not known, in a tensor also -1. Where
-                targets are labels, a list of them a node, and where they are numbers, a number.
-            edges: pairs of ids, new or known; a tensor [2, edges] of ids as PyG has it.
+            nodes: ids of the new nodes, empty to add edges only. Or an object that holds
+                everything: a PyG ``Data`` or ``HeteroData`` (with nodes named ``paper/0`` and so
+                on), a NetworkX graph, a SciPy adjacency (with ``features`` and ``labels``), a table
+                of nodes with ``id``, ``label`` (or ``labels``, or ``target``), ``type`` and
+                features of any kind (and ``edges`` as a table), or a pair (nodes, edges).
+            features: one row per node; in a DataFrame, columns of any kind, see ``reading_``.
+            labels: one per node; None or NaN if unknown, in a tensor also -1. A list per node if
+                targets are labels, a number if they are numbers.
+            edges: pairs of ids, new or known; or a tensor [2, edges] of ids as in PyG.
             edge_weights: one per edge, unless edges are a DataFrame with a column ``weight``.
-                Without any, new edges weigh 1 and known ones what they did; weight 0 removes one.
-            relations: what each edge stands for, unless edges are a table with a column
-                ``relation``. A model has relations from its first nodes on, or none.
-            types: what kind of thing each node is, None where it is not known.
-            ids: of the rows of a ``Data`` or a SciPy adjacency; 0, 1, 2, ... unless given.
-            unknown_edges: what becomes of edges to ids that neither come nor are known: ``refuse``
-                raises, ``skip`` leaves them out and says how many.
-            key: names the call; a call with the same key counts once.
+                Without weights, new edges weigh 1 and known ones keep their weight; weight 0
+                removes an edge.
+            relations: one per edge, unless edges are a table with a column ``relation``. A model
+                has relations from its first nodes on, or none.
+            types: one per node, None if unknown.
+            ids: of the rows of a ``Data`` or a SciPy adjacency; by default 0, 1, 2, ...
+            unknown_edges: for edges to ids that are neither new nor known: ``refuse`` raises,
+                ``skip`` leaves them out and reports how many.
+            key: of the call; a call with a known key is not applied again.
         """
         check_choice("unknown_edges", unknown_edges, UNKNOWN_EDGES)
         if isinstance(nodes, tuple) and len(nodes) == 2 and is_table(nodes[0]):
@@ -291,9 +291,9 @@ class ContinualNodeClassifier(Part, Closing):
             table = columns_of_nodes(nodes, self.targets)
             if types is not None and table.types is not None:
                 raise ConfigurationError("types are given, but nodes have a column 'type' as well")
-            if table.told is None and not self.learner_.status().features:
+            if table.targets is None and not self.learner_.status().features:
                 say_unlabelled("nodes", map(str, column_names(table.features)))
-            nodes, features, labels = table.ids, table.features, table.told
+            nodes, features, labels = table.ids, table.features, table.targets
             types = table.types if types is None else types
         if is_pyg(nodes):
             make = delta_of_hetero if is_hetero(nodes) else delta_of_data
@@ -311,12 +311,12 @@ class ContinualNodeClassifier(Part, Closing):
             raise ConfigurationError("ids are for a Data object: give nodes alone")
         else:
             new = as_ids(nodes)
-            told = as_told(self.targets, labels, len(new))
-            read = self._read(features, len(new), told)
+            targets = as_targets(self.targets, labels, len(new))
+            read = self._read(features, len(new), targets)
             delta = Delta(
                 nodes=new,
                 features=read.features,
-                labels=told,
+                labels=targets,
                 edges=as_edges(edges),
                 weights=as_weights(edge_weights, edges),
                 relations=as_relations(relations, edges),
@@ -329,18 +329,18 @@ class ContinualNodeClassifier(Part, Closing):
             self._keep_columns(read, delta)
         return self._submit(delta)
 
-    def _read(self, features: Any, count: int, labels: Sequence[Told | None]) -> NodeFeatures:
-        """Return features as numbers; columns of other kinds are read as the first ones were."""
+    def _read(self, features: Any, count: int, labels: Sequence[NodeTarget | None]) -> NodeFeatures:
+        """Return features as numbers; columns of other kinds are read like the first ones."""
         begun = self.learner_.status().features > 0
         assert self._kept is not None
         columns = self._kept.columns if begun else columns_of(self.columns)
         free = isinstance(columns, Columns) and not columns.kinds
         if is_table(features) and not (free and is_numbered(features)):
-            told = self._told_positions
-            self._told_positions = told or columns is None
-            return read_frame(features, count, columns, labels, told=told)
-        if count and not self._told_positions:
-            self._told_positions = True
+            noted = self._noted_positions
+            self._noted_positions = noted or columns is None
+            return read_frame(features, count, columns, labels, noted=noted)
+        if count and not self._noted_positions:
+            self._noted_positions = True
             if isinstance(columns, Scheme):
                 say("features", ARRAY)
             else:
@@ -348,7 +348,7 @@ class ContinualNodeClassifier(Part, Closing):
         return NodeFeatures(as_features(features, count), None)
 
     def _check_columns(self, given: Scheme | None) -> None:
-        """Raise if the table of a graph was read in another way than the first table was."""
+        """Raise if the table of a graph was read differently from the first table."""
         if given is None or not self.learner_.status().features:
             return
         assert self._kept is not None
@@ -356,12 +356,12 @@ class ContinualNodeClassifier(Part, Closing):
         raw = known is None and set(given.kinds.values()) == {"raw"}
         if given != known and not raw:
             raise DataError(
-                "the columns of this graph are scaled by its own table: expected those of the "
+                "the columns of this graph are scaled by its own table: expected the scale of the "
                 "first, so load it with columns=first.columns, or give its tables (nodes, edges)"
             )
 
     def _keep_columns(self, read: NodeFeatures, delta: Delta) -> None:
-        """Keep how columns are read, once it is sure that the first delta fits."""
+        """Store how columns are read, once the first delta is known to be valid."""
         self.reading_ = [] if read.scheme is None else read.scheme.rows()
         learner = self.learner_
         assert self._kept is not None
@@ -370,7 +370,7 @@ class ContinualNodeClassifier(Part, Closing):
             self._kept.keep_columns(read.scheme)
 
     def remove_edges(self, edges: Any, *, key: str | None = None) -> ContinualNodeClassifier:
-        """Remove edges; all is then as if they had never been there.
+        """Remove edges, as if they had never existed.
 
         >>> import torch
         >>> model = ContinualNodeClassifier(width=64)
@@ -383,62 +383,60 @@ class ContinualNodeClassifier(Part, Closing):
     def update_features(
         self, ids: Any, features: Any, *, key: str | None = None
     ) -> ContinualNodeClassifier:
-        """Give known nodes other features; all is then as if they had always had these.
+        """Replace the features of known nodes, as if they had always had these.
 
-        features: one row per node; of a table, columns as in ``partial_fit``.
+        features: one row per node; columns of a table as in ``partial_fit``.
         """
         nodes = as_ids(ids, "ids")
         rows = self._read(features, len(nodes), ()).features
         return self._submit(Delta(updated=nodes, updated_features=rows, key=key))
 
     def label(self, ids: Any, labels: Any, *, key: str | None = None) -> ContinualNodeClassifier:
-        """Tell the labels of known nodes; a node that has another gets the new one.
+        """Label known nodes; a label replaces an earlier one.
 
-        labels: as in ``partial_fit``, all known.
+        labels: as in ``partial_fit``, none missing.
         """
         nodes = as_ids(ids, "ids")
-        pairs = _pairs(nodes, as_told(self.targets, labels, len(nodes)))
+        pairs = _pairs(nodes, as_targets(self.targets, labels, len(nodes)))
         return self._submit(Delta(late=pairs, key=key))
 
     def forget(self, ids: Any, *, key: str | None = None) -> ContinualNodeClassifier:
         """Remove nodes, their edges and what was learned from them.
 
-        Exact if ``status().exact_forgetting``: as if they had never been there, but for how columns
-        of tables are read. Medians, scales and word counts of the first table stay as they are.
+        If ``status().exact_forgetting``, as if they had never existed, except for how columns are
+        read: medians, scales and word counts of the first table stay.
         """
         return self._submit(Delta(forgotten=as_ids(ids, "ids"), key=key))
 
     def _submit(self, delta: Delta) -> ContinualNodeClassifier:
-        _ = self.learner_  # there from now on
+        _ = self.learner_  # creates it
         assert self._kept is not None
         before = self.learner_.status().seq
         self.applied_ = self._kept.submit(delta)
         if self.on_alarm is not None:
-            tell(self.learner_.alarms(), self.on_alarm, after=before)
+            report(self.learner_.alarms(), self.on_alarm, after=before)
         return self
 
     def refresh(self) -> int:
-        """Follow the process that writes to a folder opened ``readonly``; return its new deltas."""
+        """Apply deltas that the writing process has added, if ``readonly``; return how many."""
         return 0 if self._kept is None else self._kept.refresh()
 
     @property
     def classes_(self) -> np.ndarray[Any, Any]:
-        """Classes, or labels, met, in order of arrival; none where nodes have numbers."""
+        """Known classes or labels, in order of arrival; empty for numbers."""
         return label_array(self.learner_.classes)
 
     def predict(self, ids: Any) -> Any:
         """Return the most likely class of each node, or a list of its labels, or its number."""
-        return told_like(self.targets, ids, self.learner_.predict(as_ids(ids, "ids")))
+        return targets_like(self.targets, ids, self.learner_.predict(as_ids(ids, "ids")))
 
     def predict_proba(self, ids: Any) -> Any:
         """Return the probability of each class, or label, one column per class.
 
-        -> [ids, classes]; of labels each is a probability by itself, and rows do not add up to 1
+        -> [ids, classes]; labels have independent probabilities, so rows do not add up to 1
         """
         if self.targets == "numbers":
-            raise ConfigurationError(
-                "predict_proba is for classes and labels, and this has numbers"
-            )
+            raise ConfigurationError("predict_proba needs classes or labels, not numbers")
         classes, matrix = self.learner_.predict_proba(as_ids(ids, "ids"))
         return matrix_like(ids, matrix, classes)
 
@@ -447,37 +445,41 @@ class ContinualNodeClassifier(Part, Closing):
         return matrix_like(ids, self.learner_.embed(as_ids(ids, "ids")))
 
     def score(self, ids: Any, labels: Any, *, balanced: bool = False) -> float:
-        """Return the share of nodes whose class is predicted; balanced: the mean over classes.
+        """Return the accuracy; balanced: averaged over classes.
 
-        Where targets are labels, micro F1, and balanced macro F1; where they are numbers, R².
+        For labels, micro F1 (balanced: macro F1); for numbers, R².
         """
         nodes = as_ids(ids, "ids")
-        known = [told for _, told in _pairs(nodes, as_told(self.targets, labels, len(nodes)))]
-        return told_score(self.targets, self.learner_.predict(nodes), known, balanced=balanced)
+        pairs = _pairs(nodes, as_targets(self.targets, labels, len(nodes)))
+        known = [target for _, target in pairs]
+        return target_score(self.targets, self.learner_.predict(nodes), known, balanced=balanced)
 
     def explain(self, node: Any, *, top: int = 3, limit: int = 20) -> Explanation:
-        """Return which nodes speak for which class; see ``Explanation``."""
+        """Return the contributions of nodes to the scores of a prediction; see ``Explanation``.
+
+        top: number of classes; limit: number of nodes at most.
+        """
         return self.learner_.explain(as_ids([node], "ids")[0], top=top, limit=limit)
 
     def suggest(self, n: int, *, among: Any = None) -> tuple[Suggestion, ...]:
-        """Return unlabelled nodes worth asking a person about, and why; see ``Suggestion``.
+        """Return unlabelled nodes that are worth labelling next, with reasons; see ``Suggestion``.
 
-        n: how many at most; among: ids of nodes that may be asked about, all unless given.
+        n: how many at most; among: ids of candidates, by default all unlabelled nodes.
 
         >>> import torch
         >>> model = ContinualNodeClassifier(width=64)
         >>> model = model.partial_fit(["a", "b", "c"], torch.eye(3), edges=[("a", "b"), ("a", "c")])
-        >>> [found.id for found in model.suggest(1)]  # two others look at it
+        >>> [found.id for found in model.suggest(1)]  # it influences two other nodes
         ['a']
         """
         return self.learner_.suggest(n, among=None if among is None else as_ids(among, "among"))
 
     def alarms(self) -> tuple[Alarm, ...]:
-        """Return the ``Alarm`` that predictions are worse than they were, while they are."""
+        """Return the accuracy ``Alarm`` while it is raised."""
         return self.learner_.alarms()
 
     def status(self) -> Status:
-        """Return what is known, in numbers."""
+        """Return the status in numbers."""
         return self.learner_.status()
 
     def _repr_html_(self) -> str:
@@ -486,7 +488,7 @@ class ContinualNodeClassifier(Part, Closing):
         return f"<p><code>{escape(repr(self))}</code></p>{self.learner_._repr_html_()}"
 
     def set_params(self, **parameters: Any) -> ContinualNodeClassifier:
-        """Change parameters, before any data has come."""
+        """Change parameters, before the first data."""
         known = self.get_params()
         for name, value in parameters.items():
             if name not in known:
@@ -495,37 +497,37 @@ class ContinualNodeClassifier(Part, Closing):
                     f"{did_you_mean(name, known)}it takes {', '.join(known)}"
                 )
             if self._kept is not None:
-                raise ConfigurationError(f"{name} cannot change once data has come: make a new one")
+                raise ConfigurationError(f"{name} cannot change after the first data")
             setattr(self, name, value)
         return self
 
     def close(self) -> None:
-        """Close the folder, if there is one; another process may open it then."""
+        """Close the folder, if there is one, so that another process can open it."""
         if self._kept is not None:
             self._kept.close()
 
 
 def _as_given(made: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return of what a learner is made with only what parameters of the classifier have said.
+    """Return the parameters of a learner that were given explicitly to the classifier.
 
     >>> made = {"topology": {"name": "sgc"}, "head": {"name": "auto", "width": 8}, "seed": 3}
     >>> _as_given(made, {"width": 8, "seed": 3})
     {'head': {'width': 8}, 'seed': 3}
     """
-    said = {key: made[key] for key in parameters if key in made and key != "head"}
+    named = {key: made[key] for key in parameters if key in made and key != "head"}
     options = {*(parameters.get("head_options") or ())}
     options |= {key for key in ("width", "objective") if parameters.get(key) is not None}
     options |= {"name"} if "head" in parameters else set()
     options |= {"name", "kind"} if parameters.get("targets", "class") != "class" else set()
     head = {key: value for key, value in made["head"].items() if key in options}
-    given = {"head": head} | said if head else said
+    given = {"head": head} | named if head else named
     if parameters.get("topology") is None:
         given.pop("topology", None)
     return given
 
 
-def _pairs(nodes: list[NodeId], labels: list[Told | None]) -> list[tuple[NodeId, Told]]:
-    """Return nodes with their labels; raise where one is missing."""
+def _pairs(nodes: list[NodeId], labels: list[NodeTarget | None]) -> list[tuple[NodeId, NodeTarget]]:
+    """Return nodes with their labels; raise if one is missing."""
     if None in labels:
         raise DataError(f"label of node {nodes[labels.index(None)]!r} is missing")
     return [(n, label) for n, label in zip(nodes, labels, strict=True) if label is not None]

@@ -1,4 +1,4 @@
-"""In and out of NumPy, pandas, torch and PyG: what users hold in their hands."""
+"""Conversion of arguments and results from and to NumPy, pandas, Polars, Arrow, torch and PyG."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from evergraph.graphs.validation import (
     given_weights,
     say_unread,
 )
-from evergraph.online.delta import Delta, EdgeColumns, Label, NodeId, Told
+from evergraph.online.delta import Delta, EdgeColumns, Label, NodeId, NodeTarget
 from evergraph.online.identifiers import check_ids
-from evergraph.online.labels import as_labels, plain_values, told_of_targets, told_of_y
+from evergraph.online.labels import as_labels, graph_targets, plain_values, targets_of_y
 from evergraph.tables.columns import RELATION, TYPE, WEIGHT
 from evergraph.tables.frames import column_names, is_a, is_table
 from evergraph.tables.labels import (
@@ -56,7 +56,7 @@ def as_features(values: Any, count: int) -> Tensor:
     """
     if values is None:
         if count:
-            raise DataError(f"features must be given with {count} new nodes, a row a node")
+            raise DataError(f"features must be given for {count} new nodes, one row per node")
         return torch.zeros(0, 0)
     if hasattr(values, "toarray"):  # scipy's sparse matrices
         values = values.toarray()
@@ -68,27 +68,29 @@ def as_features(values: Any, count: int) -> Tensor:
     if tensor.is_complex() or tensor.dim() != 2 or len(tensor) != count:
         raise DataError(
             f"features have shape {tuple(tensor.shape)} of {tensor.dtype}: expected real numbers "
-            f"[{count}, dims], a row a node"
+            f"[{count}, dims], one row per node"
         )
     return tensor.to(torch.float32).contiguous()
 
 
 def _numbers(values: Any) -> np.ndarray[Any, Any]:
-    """Return a copy: what the caller gave stays the caller's."""
+    """Return numbers as an array, always a copy of the caller's."""
     try:
         array = np.asarray(values)
         if array.dtype.kind == "c":
             raise DataError(f"features hold {array.dtype}: expected real numbers")
         if array.dtype.kind not in "biuf":
-            array = array.astype(np.float64)  # columns of several types, or numbers in objects
+            array = array.astype(np.float64)  # mixed columns, or numbers as objects
     except (TypeError, ValueError) as error:
         raise DataError(f"features must be a matrix of numbers: {error}") from None
     return np.array(array, np.float32 if array.dtype.itemsize <= 4 else np.float64, order="C")
 
 
 def as_edges(values: Any) -> Sequence[tuple[NodeId, NodeId]]:
-    """Return edges as pairs of ids, kept in columns where they came so: pairs, an array [edges, 2],
-    a table of two columns (or with ``source`` and ``target``), or a tensor [2, edges] as in PyG.
+    """Return edges as pairs of ids, kept as columns where possible.
+
+    values: pairs, an array [edges, 2], a table of two columns (or with ``source`` and ``target``),
+    or a tensor [2, edges] as in PyG.
 
     >>> as_edges([("a", 7)]), list(as_edges(torch.tensor([[0, 1], [2, 3]])))
     ([('a', 7)], [(0, 2), (1, 3)])
@@ -100,23 +102,25 @@ def as_edges(values: Any) -> Sequence[tuple[NodeId, NodeId]]:
             raise DataError(f"edges have shape {tuple(values.shape)}: expected [2, edges]")
         return EdgeColumns(as_ids(values[0], "edges"), as_ids(values[1], "edges"))
     if is_table(values):
-        columns = [name for name in column_names(values) if not _is_known(name)]
+        columns = [name for name in column_names(values) if name not in (WEIGHT, RELATION)]
         named = {"source", "target"} <= set(columns)
-        source, target = ("source", "target") if named else _two(columns)
+        if not named and len(columns) != 2:
+            found = ", ".join(map(str, columns))
+            raise DataError(f"edges have columns {found}: expected source and target")
+        source, target = ("source", "target") if named else columns
         others = [name for name in columns if name not in (source, target)]
         used = "only source, target, weight and relation of edges are used"
         say_ignored("edges", "column", others, used)
         return EdgeColumns(as_ids(values[source], "edges"), as_ids(values[target], "edges"))
     if isinstance(values, np.ndarray) and (values.ndim != 2 or values.shape[1] != 2):
-        raise DataError(f"edges have shape {values.shape}: expected [edges, 2], a row an edge")
+        raise DataError(f"edges have shape {values.shape}: expected [edges, 2], a row per edge")
     if isinstance(values, np.ndarray):
         return EdgeColumns(as_ids(values[:, 0], "edges"), as_ids(values[:, 1], "edges"))
     return [_pair(edge) for edge in plain_values(values, "edges")]
 
 
 def as_weights(values: Any, edges: Any) -> list[float]:
-    """Return the weights of edges, none where there are none: given, or the column ``weight`` of a
-    table of edges.
+    """Return the weights of edges, as given or from the column ``weight`` of a table of edges.
 
     >>> as_weights(None, [("a", "b")]), as_weights(torch.tensor([0.5]), [("a", "b")])
     ([], [0.5])
@@ -129,8 +133,7 @@ def as_weights(values: Any, edges: Any) -> list[float]:
 
 
 def as_relations(values: Any, edges: Any) -> list[str]:
-    """Return what edges stand for, none where they are not told: given, or the column ``relation``
-    of a table of edges.
+    """Return the relations of edges, as given or from the column ``relation`` of a table of edges.
 
     >>> as_relations(["cites"], [("a", "b")]), as_relations(None, [("a", "b")])
     (['cites'], [])
@@ -143,7 +146,7 @@ def as_relations(values: Any, edges: Any) -> list[str]:
 
 
 def as_types(values: Any) -> list[str | None]:
-    """Return what kind of thing nodes are, None where it is not known: None and NaN."""
+    """Return the types of nodes, None for missing ones (None or NaN)."""
     if values is None:
         return []
     return [
@@ -152,20 +155,8 @@ def as_types(values: Any) -> list[str | None]:
     ]
 
 
-def _is_known(name: object) -> bool:
-    return isinstance(name, str) and name in (WEIGHT, RELATION)
-
-
 def _texts(table: Any) -> list[str]:
     return [name for name in column_names(table) if isinstance(name, str)]
-
-
-def _two(columns: Sequence[Any]) -> Sequence[Any]:
-    if len(columns) != 2:
-        raise DataError(
-            f"edges have columns {', '.join(map(str, columns))}: expected source and target"
-        )
-    return columns
 
 
 def _pair(edge: Any) -> tuple[NodeId, NodeId]:
@@ -177,30 +168,30 @@ def _pair(edge: Any) -> tuple[NodeId, NodeId]:
 
 @dataclass(frozen=True)
 class NodeColumns:
-    """A table of nodes, taken apart; what it has not is None.
+    """A table of nodes, split by role; missing columns are None.
 
     Attributes:
-        ids: its column ``id``.
-        features: the table of all other columns, of any kind.
-        told: ``label``, ``labels`` or ``target``, see ``as_told``.
-        types: ``type``.
+        ids: column ``id``.
+        features: table of all other columns, of any kind.
+        targets: column ``label``, ``labels`` or ``target``, see ``as_targets``.
+        types: column ``type``.
     """
 
     ids: Any
     features: Any
-    told: Any = None
+    targets: Any = None
     types: Any = None
 
 
 def columns_of_nodes(table: Any, kind: Kind = "class") -> NodeColumns:
-    """Return what a table of nodes holds, by the names that a folder of tables has.
+    """Return the columns of a table of nodes by role, named as in a folder of tables.
 
-    Its index is the ids where no column is. kind: what the model says of nodes.
+    Without a column ``id`` its index is used. kind: of the model's targets.
 
     >>> import pandas as pd
     >>> table = pd.DataFrame({"id": ["a"], "label": ["x"], "size": [2.5]})
     >>> found = columns_of_nodes(table)
-    >>> [part.values.tolist() for part in (found.ids, found.features)], found.told
+    >>> [part.values.tolist() for part in (found.ids, found.features)], found.targets
     ([['a'], [[2.5]]], ['x'])
     """
     if is_a(table, "pandas") and "id" not in table.columns and table.index.name == "id":
@@ -211,19 +202,19 @@ def columns_of_nodes(table: Any, kind: Kind = "class") -> NodeColumns:
         raise DataError(f"nodes have no column 'id': they have {', '.join(map(str, names))}")
     timed = [name for name in names if name == "time"]
     say_ignored("nodes", "column", timed, "a learner takes nodes in the order of their rows")
-    answers = _answers(names, kind)
+    targets = _target_columns(names, kind)
     types = [TYPE] if TYPE in names and _is_texts(table[TYPE]) else []
-    other = [name for name in names if name in ("id", "time", *answers, *types)]
+    other = [name for name in names if name in ("id", "time", *targets, *types)]
     if is_a(table, "pandas"):
         rest = table.drop(columns=other)
     else:
         rest = table.drop_columns(other) if is_a(table, "pyarrow") else table.drop(other)
-    told = _told_column(table, answers[0]) if answers else None
-    return NodeColumns(table["id"], rest, told, table[TYPE] if types else None)
+    values = _target_values(table, targets[0]) if targets else None
+    return NodeColumns(table["id"], rest, values, table[TYPE] if types else None)
 
 
-def _answers(names: Sequence[Any], kind: Kind) -> list[str]:
-    """Return the column that says what nodes are, if there is one; raise unless it is of a kind."""
+def _target_columns(names: Sequence[Any], kind: Kind) -> list[str]:
+    """Return the column of targets, if there is one; raise unless it is of the given kind."""
     kinds: dict[str, Kind] = {"label": "class", LABELS: "labels"}
     texts = [name for name in names if isinstance(name, str)]
     found = ["label"] if "label" in texts else target_names(texts)
@@ -237,10 +228,10 @@ def _answers(names: Sequence[Any], kind: Kind) -> list[str]:
     return found
 
 
-def _told_column(table: Any, name: str) -> Any:
-    """Return a column of answers, None where it is missing by the rule of all tables.
+def _target_values(table: Any, name: str) -> Any:
+    """Return a column of targets, None for values that count as missing in any table.
 
-    Labels in one text, such as ``art;law``, become lists of them.
+    Labels in one text, such as ``art;law``, become lists.
     """
     if name == "label":
         values = plain_values(table[name], name)
@@ -257,7 +248,7 @@ def _told_column(table: Any, name: str) -> Any:
 
 
 def _stripped(table: Any) -> Any:
-    """Return a table whose columns are named without blanks around them."""
+    """Return a table whose column names have no surrounding spaces."""
     names = column_names(table)
     plain = [name.strip() if isinstance(name, str) else name for name in names]
     if plain == names:
@@ -272,15 +263,15 @@ def _stripped(table: Any) -> Any:
 
 
 def _is_texts(values: Any) -> bool:
-    """Whether all that a column holds, gaps aside, are texts."""
+    """Whether all values of a column, except gaps, are texts."""
     found = [value for value in plain_values(values, TYPE) if value is not None and value == value]
     return bool(found) and all(isinstance(value, str) for value in found)
 
 
 def delta_of_named(named: NamedGraph, ids: Any, key: str | None, kind: Kind = "class") -> Delta:
-    """Return a delta of a graph with names; its nodes are called ``ids`` where these are given.
+    """Return a delta that adds a graph with names; ids: other names for its nodes.
 
-    kind: what the model says of nodes.
+    kind: of the model's targets.
     """
     graph = named.graph
     own = range(graph.num_nodes) if named.ids is None else named.ids
@@ -291,7 +282,7 @@ def delta_of_named(named: NamedGraph, ids: Any, key: str | None, kind: Kind = "c
     return Delta(
         nodes=nodes,
         features=densify(graph.features),
-        labels=_told(named, kind),
+        labels=_targets_of(named, kind),
         edges=[(nodes[source], nodes[target]) for source, target in ends],
         weights=weights,
         relations=relations,
@@ -301,9 +292,9 @@ def delta_of_named(named: NamedGraph, ids: Any, key: str | None, kind: Kind = "c
 
 
 def _edges_of(graph: Graph) -> tuple[list[tuple[int, int]], list[float], list[str]]:
-    """Return edges as pairs of positions, their weights and relations; none where there are none.
+    """Return edges as pairs of positions, and their weights and relations, if they have any.
 
-    Two nodes that several relations join have an edge for each.
+    Two nodes that are joined by several relations have an edge for each.
     """
     if graph.relations is None:
         ends = zip(graph.indices.tolist(), graph.edge_rows().tolist(), strict=True)
@@ -314,11 +305,11 @@ def _edges_of(graph: Graph) -> tuple[list[tuple[int, int]], list[float], list[st
     return [*zip(*pairs.tolist(), strict=True)], [] if weights is None else weights.tolist(), names
 
 
-def _told(named: NamedGraph, kind: Kind) -> list[Told | None]:
-    """Return what a graph says of its nodes: classes by their names, or targets."""
+def _targets_of(named: NamedGraph, kind: Kind) -> list[NodeTarget | None]:
+    """Return the targets of a graph's nodes; classes by name."""
     graph = named.graph
     if graph.targets is not None:
-        return told_of_targets(kind, graph.targets)
+        return graph_targets(kind, graph.targets)
     labels = as_labels(graph.labels, graph.num_nodes)
     if kind != "class":
         if any(label is not None for label in labels):
@@ -331,12 +322,12 @@ def _told(named: NamedGraph, kind: Kind) -> list[Told | None]:
 
 
 def delta_of_data(data: Any, ids: Any, key: str | None, kind: Kind = "class") -> Delta:
-    """Return a delta of a PyG ``Data``; its rows are the nodes ``ids``, or 0, 1, 2, ...
+    """Return a delta that adds a PyG ``Data``, with nodes named ``ids`` or 0, 1, 2, ...
 
-    kind: what the model says of nodes.
+    kind: of the model's targets.
     """
     if getattr(data, "x", None) is None:
-        raise DataError("the Data object has no 'x': features are needed")
+        raise DataError("the Data object must have features in 'x'")
     nodes = as_ids(range(len(data.x)) if ids is None else ids, "ids")
     if len(nodes) != len(data.x):
         raise DataError(f"ids must be as many as rows of x, not {len(nodes)} for {len(data.x)}")
@@ -348,7 +339,7 @@ def delta_of_data(data: Any, ids: Any, key: str | None, kind: Kind = "class") ->
     delta = Delta(
         nodes=nodes,
         features=as_features(data.x, len(nodes)),
-        labels=told_of_y(kind, data.y, len(nodes)),
+        labels=targets_of_y(kind, data.y, len(nodes)),
         edges=[(nodes[source], nodes[target]) for source, target in rows.t().tolist()],
         weights=[] if weights is None else weights.tolist(),
         key=key,
@@ -358,16 +349,15 @@ def delta_of_data(data: Any, ids: Any, key: str | None, kind: Kind = "class") ->
 
 
 def delta_of_hetero(data: Any, ids: Any, key: str | None, kind: Kind = "class") -> Delta:
-    """Return a delta of a PyG ``HeteroData``, with relations and types.
+    """Return a delta that adds a PyG ``HeteroData``, with relations and types.
 
-    A node is called by its type and place in it, ``paper/0``, unless ids are given, type after
-    type.
+    Nodes are named by type and index, such as ``paper/0``, unless ids are given, type after type.
     """
     graph = Graph.from_data(data)
     assert graph.types is not None
     kinds = graph.types.of(torch.arange(graph.num_nodes))
-    places = [place for name in data.node_types for place in range(kinds.count(name))]
-    own = [f"{name}/{place}" for name, place in zip(kinds, places, strict=True)]
+    indices = [index for name in data.node_types for index in range(kinds.count(name))]
+    own = [f"{name}/{index}" for name, index in zip(kinds, indices, strict=True)]
     return delta_of_named(NamedGraph(graph, own), ids, key, kind)
 
 
@@ -395,9 +385,11 @@ def labels_like(ids: Any, labels: Sequence[Label]) -> Any:
     return rows_like(ids, array)
 
 
-def told_like(kind: Kind, ids: Any, found: Sequence[Any]) -> Any:
-    """Return predictions in the type of the question: classes as ``labels_like`` has them, labels
-    as a list of lists or a Series of them, numbers as an array, a Series or a tensor.
+def targets_like(kind: Kind, ids: Any, found: Sequence[Any]) -> Any:
+    """Return predictions in the type of ``ids``.
+
+    Classes as in ``labels_like``, labels as a list of lists or a Series of lists, numbers as an
+    array, a Series or a tensor.
     """
     if kind == "class":
         return labels_like(ids, found)
@@ -408,7 +400,7 @@ def told_like(kind: Kind, ids: Any, found: Sequence[Any]) -> Any:
 
 
 def rows_like(ids: Any, values: Any) -> Any:
-    """Return one value per id as it is, or as a Series for pandas."""
+    """Return one value per id unchanged, or as a Series for pandas."""
     if not is_a(ids, "pandas"):
         return values
     import pandas as pd
@@ -426,5 +418,5 @@ def matrix_like(ids: Any, matrix: Tensor, columns: Sequence[Label] | None = None
 
 
 def _index(ids: Any) -> Any:
-    """Return what rows of the answer are called: as in a Series, or the ids of an Index."""
+    """Return the index of a result: that of a Series, or the ids of an Index."""
     return getattr(ids, "index", ids) if type(ids).__name__ == "Series" else ids

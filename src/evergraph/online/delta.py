@@ -1,7 +1,7 @@
-"""What changes in a growing graph at once, and what a learner says that it did.
+"""A change of a growing graph (``Delta``), and its result (``DeltaResult``).
 
-Edges of a delta are pairs to whoever looks at them, and two columns underneath (``EdgeColumns``):
-millions of them are then read, checked and written without a step of Python for each.
+Edges of a delta look like pairs, but are stored as two columns (``EdgeColumns``), so that millions
+of them are read, checked and written without a Python step for each.
 """
 
 from __future__ import annotations
@@ -25,39 +25,38 @@ if TYPE_CHECKING:
 
 NodeId = str | int
 Label = str | int
-Told = Label | Sequence[Label] | float
-"""What a node is said to be: one class, several labels, or a number."""
+NodeTarget = Label | Sequence[Label] | float
+"""The target of a node: one class, several labels, or a number."""
 Column: TypeAlias = "Sequence[NodeId] | NDArray[np.int64] | pyarrow.Array"
 """Ids: a sequence of them, int64 [n], or an Arrow array of strings without gaps."""
-CHUNK = 4096  # ids that are looked at together: what is looked at twice is still in the cache
+CHUNK = 4096  # ids processed at a time, so that a second pass finds them in the cache
 
 
 @dataclass(frozen=True, eq=False)
 class Delta:
-    """New nodes and edges, edges that go, features and labels that are others now, and nodes to be
-    forgotten, in that order.
+    """A change of the graph: new nodes and edges, removed edges, new features of known nodes, late
+    labels, and nodes to forget, applied in this order.
 
-    It is applied whole or not at all. Ids are the user's own.
+    It is applied entirely or not at all. Ids are the user's own.
 
     Attributes:
         nodes: ids of new nodes.
         features: of the new nodes.  float32 [nodes, dims]
-        labels: of the new nodes, None where the class is not known (yet). Where a learner has
-            several labels a node, a list of them, and where it has numbers, a number.
-        edges: pairs of ids, known or new with this delta.
-        weights: one per edge, or none at all: new edges weigh 1 then, known ones what they did. An
-            edge given twice has the last weight; one of weight 0 goes.
-        removed_edges: pairs of ids whose edges go.
-        updated: ids of known nodes that get other features.
-        updated_features: of these.  float32 [updated, dims]
-        late: ids of known nodes and the labels they turn out to have.
-        forgotten: ids of nodes that go, with their edges and their influence.
-        relations: what each edge stands for, one per edge or none at all. Two nodes may be joined
-            by several relations. A learner has relations from its first nodes on, or none: these
-            have types, known or None, where their edges come later.
-        types: what kind of thing each new node is, one per node (None where it is not known) or
-            none at all.
-        key: names the delta; a delta whose key was applied before is not applied again.
+        labels: of the new nodes, None if not known (yet): a class; a list for a learner of several
+            labels per node; a number for a learner of numbers.
+        edges: pairs of ids, known or new in this delta.
+        weights: one per edge, or empty: then new edges weigh 1 and known ones keep their weight.
+            The last weight of a repeated edge counts; an edge of weight 0 is removed.
+        removed_edges: pairs of ids whose edges are removed.
+        updated: ids of known nodes whose features change.
+        updated_features: their new features.  float32 [updated, dims]
+        late: ids of known nodes with their labels.
+        forgotten: ids of nodes to remove, with their edges and their influence.
+        relations: one per edge, or empty. Two nodes may be joined by several relations. A learner
+            has relations from its first nodes on, or none: if edges come later, the first nodes
+            must have types, possibly None.
+        types: one per new node, None if unknown; or empty.
+        key: identifies the delta; a delta with a known key is not applied again.
 
     >>> Delta(nodes=("a", "b"), features=torch.eye(2), labels=("x", None), edges=(("a", "b"),))
     Delta(2 nodes, 1 edges)
@@ -65,9 +64,9 @@ class Delta:
 
     nodes: Sequence[NodeId] = ()
     features: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
-    labels: Sequence[Told | None] = ()
+    labels: Sequence[NodeTarget | None] = ()
     edges: Sequence[tuple[NodeId, NodeId]] = ()
-    late: Sequence[tuple[NodeId, Told]] = ()
+    late: Sequence[tuple[NodeId, NodeTarget]] = ()
     forgotten: Sequence[NodeId] = ()
     key: str | None = None
     weights: Sequence[float] = ()
@@ -92,17 +91,17 @@ def is_empty(delta: Delta) -> bool:
 
 @dataclass(frozen=True)
 class DeltaResult(ShownRecord):
-    """What became of a delta, in numbers that JSON can hold: it is kept beside the delta's key.
+    """The result of a delta, in numbers that JSON can hold; it is stored with the delta's key.
 
     Attributes:
-        seq: how many deltas have been applied, this one included.
-        new_nodes: how many nodes came with it.
-        classes: how many classes are known now.
-        recomputed: how many embeddings were computed anew, those of new nodes included.
-        predicted: for how many nodes a class was predicted before their label was learned.
-        right: how many of these predictions were right; of several labels all of a node's, and of
-            numbers none is counted.
-        counted: how many labelled nodes were counted, or counted again because they have moved.
+        seq: number of deltas applied, including this one.
+        new_nodes: number of nodes added.
+        classes: number of known classes.
+        recomputed: number of embeddings computed, including those of new nodes.
+        predicted: number of nodes predicted before their label was learned.
+        right: number of correct predictions among these; several labels must all be correct, and
+            numbers are not counted.
+        counted: number of labelled nodes learned, or learned again because they have moved.
 
     >>> DeltaResult(seq=1, new_nodes=2, classes=1, recomputed=2)
     DeltaResult(seq=1, new_nodes=2, classes=1, recomputed=2, predicted=0, right=0, counted=0)
@@ -117,8 +116,8 @@ class DeltaResult(ShownRecord):
     counted: int = 0
 
 
-def name_of(kind: Kind, value: Told) -> Label:
-    """Return the name that stands for what a node is said to be; the order of labels is no matter.
+def name_of(kind: Kind, value: NodeTarget) -> Label:
+    """Return the name that encodes a target; the order of labels does not matter.
 
     >>> name_of("labels", ["law", "art"]), name_of("numbers", 2), name_of("class", "art")
     ('["art", "law"]', '2.0', 'art')
@@ -129,8 +128,8 @@ def name_of(kind: Kind, value: Told) -> Label:
     return repr(float(value)) if kind == "numbers" else value  # type: ignore[arg-type, return-value]
 
 
-def meant_by(kind: Kind, name: Label) -> Told:
-    """Return what a name stands for.
+def meant_by(kind: Kind, name: Label) -> NodeTarget:
+    """Return the target that a name encodes.
 
     >>> meant_by("labels", '["art", "law"]'), meant_by("numbers", "2.0"), meant_by("class", 7)
     (('art', 'law'), 2.0, 7)
@@ -141,7 +140,7 @@ def meant_by(kind: Kind, name: Label) -> Told:
 
 
 def listed(column: Column) -> list[NodeId]:
-    """Return the ids of a column as a list, itself where it is one.
+    """Return the ids of a column as a list, without a copy if it is one.
 
     >>> listed(np.array([3, 5]))
     [3, 5]
@@ -154,12 +153,12 @@ def listed(column: Column) -> list[NodeId]:
 
 
 def chunks(column: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """Yield a column in parts so small that what is looked at twice is still in the cache."""
+    """Yield a column in parts small enough for the processor's cache."""
     return (column[start : start + CHUNK] for start in range(0, len(column), CHUNK))
 
 
 def as_numbers(column: Column) -> NDArray[np.int64] | None:
-    """Return ids that are all whole numbers of 64 bits as an array, None where some are not.
+    """Return ids as an array if all are whole numbers of 64 bits, else None.
 
     >>> as_numbers([3, 5]), as_numbers([3, True])
     (array([3, 5]), None)
@@ -170,10 +169,10 @@ def as_numbers(column: Column) -> NDArray[np.int64] | None:
         return None
     found = np.empty(len(column), dtype=np.int64)
     try:
-        for place, part in enumerate(chunks(column)):
+        for number, part in enumerate(chunks(column)):
             if set(map(type, part)) != {int}:
                 return None
-            found[place * CHUNK :][: len(part)] = np.array(part, dtype=np.int64)
+            found[number * CHUNK :][: len(part)] = np.array(part, dtype=np.int64)
     except OverflowError:
         return None
     return found
@@ -181,11 +180,11 @@ def as_numbers(column: Column) -> NDArray[np.int64] | None:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EdgeColumns(Sequence[tuple[NodeId, NodeId]]):
-    """Edges that are read as a sequence of pairs and kept as two columns.
+    """A sequence of pairs, stored as two columns.
 
     Attributes:
-        sources: ids of the nodes that edges begin at.
-        targets: ids of those that they end at, as many.
+        sources: ids of the sources of edges.
+        targets: ids of their targets.
 
     >>> edges = EdgeColumns(["a", "b"], ["b", "c"])
     >>> edges[1], list(edges), edges == [("a", "b"), ("b", "c")]
@@ -202,15 +201,15 @@ class EdgeColumns(Sequence[tuple[NodeId, NodeId]]):
         return zip(listed(self.sources), listed(self.targets), strict=True)
 
     @overload
-    def __getitem__(self, place: int) -> tuple[NodeId, NodeId]: ...
+    def __getitem__(self, index: int) -> tuple[NodeId, NodeId]: ...
 
     @overload
-    def __getitem__(self, place: slice) -> EdgeColumns: ...
+    def __getitem__(self, index: slice) -> EdgeColumns: ...
 
-    def __getitem__(self, place: int | slice) -> tuple[NodeId, NodeId] | EdgeColumns:
-        if isinstance(place, slice):
-            return EdgeColumns(self.sources[place], self.targets[place])
-        return _plain(self.sources[place]), _plain(self.targets[place])
+    def __getitem__(self, index: int | slice) -> tuple[NodeId, NodeId] | EdgeColumns:
+        if isinstance(index, slice):
+            return EdgeColumns(self.sources[index], self.targets[index])
+        return _plain(self.sources[index]), _plain(self.targets[index])
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence) or isinstance(other, str):
@@ -223,7 +222,7 @@ class EdgeColumns(Sequence[tuple[NodeId, NodeId]]):
         return f"EdgeColumns({len(self)} edges)"
 
     def take(self, rows: NDArray[np.int64]) -> EdgeColumns:
-        """Return some of the edges, by their places.
+        """Return some of the edges, by index.
 
         >>> EdgeColumns(["a", "b"], ["b", "c"]).take(np.array([1]))[0]
         ('b', 'c')
@@ -246,14 +245,14 @@ def _taken(column: Column, rows: NDArray[np.int64]) -> Column:
 
 
 def _plain(value: Any) -> NodeId:
-    """Return an id as Python has it, out of an element of an array."""
+    """Return an element of an array as a Python object."""
     if hasattr(value, "as_py"):
         return cast("NodeId", value.as_py())
     return cast("NodeId", value.item()) if isinstance(value, np.generic) else cast("NodeId", value)
 
 
 def edge_columns(edges: Sequence[tuple[NodeId, NodeId]]) -> EdgeColumns | None:
-    """Return edges as columns; None where some of them are no pairs.
+    """Return edges as columns; None if some of them are not pairs.
 
     >>> edge_columns([("a", "b"), ("b", "c")]).targets, edge_columns([("a", "b", "c")])
     (['b', 'c'], None)
@@ -277,7 +276,7 @@ D = TypeVar("D", bound=Delta)
 
 
 def in_columns(delta: D) -> D:
-    """Return a delta whose edges are columns where they can be: then nobody makes them again.
+    """Return a delta with its edges as columns if they can be, so that it is done only once.
 
     >>> in_columns(Delta(edges=(("a", "b"),))).edges
     EdgeColumns(1 edges)

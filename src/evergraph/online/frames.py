@@ -1,6 +1,6 @@
-"""Named columns of nodes as features: by the names and the scales of the first table.
+"""Features from named columns, with the names and scales of the first table.
 
-Whatever comes with names is read here, as a data frame, as an Arrow table or as rows of JSON.
+Data frames, Arrow tables and rows of JSON are all read here.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from evergraph.tables.scheme import NodeFeatures, Scheme
 if TYPE_CHECKING:
     import pyarrow
 
-WHERE = "features"  # what messages begin with
+WHERE = "features"  # prefix of messages
 
 
 def is_numbered(frame: Any) -> bool:
-    """Whether a frame is an array of numbers, its columns called 0, 1, 2, ... as pandas does."""
+    """Whether a frame is a plain array of numbers, with pandas' default columns 0, 1, 2, ..."""
     if not is_a(frame, "pandas") or [*frame.columns] != [*range(len(frame.columns))]:
         return False
     if any(getattr(kind, "kind", "") in ("m", "M") for kind in frame.dtypes):
-        return False  # NumPy makes numbers of dates, which say nothing
+        return False  # NumPy would turn dates into meaningless numbers
     try:
         return not bool(as_features(frame, len(frame)).isnan().any())
     except DataError:
@@ -42,18 +42,18 @@ def read_frame(
     columns: Columns | Scheme | None,
     labels: Sequence[Any] = (),
     *,
-    told: bool = False,
+    noted: bool = False,
 ) -> NodeFeatures:
     """Return the features of a table's rows.
 
-    count: how many rows there must be; columns: the scheme of the first table, choices for one
-    that is fitted on this one, or None for numbers without names; labels: of the rows, to warn of a
-    column that gives them away; told: whether it was said before that names are not looked at.
+    count: expected number of rows; columns: the scheme of the first table, choices to fit one on
+    this table, or None for numbers without names; labels: of the rows, to warn of a column that
+    gives them away; noted: whether the notice that names are ignored was given before.
     """
     if isinstance(columns, Columns):
         columns.check_fill("a learner", TOMORROW)
     if columns is None and is_a(frame, "pandas"):  # needs no Arrow
-        if not told and not is_numbered(frame):
+        if not noted and not is_numbered(frame):
             say_by_position(WHERE, [str(name) for name in frame.columns])
         return NodeFeatures(as_features(frame, count))
     try:
@@ -61,8 +61,8 @@ def read_frame(
     except DataError as error:
         raise DataError(f"{WHERE}: {error}") from None
     if table.num_rows != count:
-        raise DataError(f"features have {table.num_rows} rows: expected {count}, a row a node")
-    return read_columns(table, columns, labels, told=told)
+        raise DataError(f"features have {table.num_rows} rows: expected {count}, one per node")
+    return read_columns(table, columns, labels, noted=noted)
 
 
 def read_columns(
@@ -70,10 +70,10 @@ def read_columns(
     columns: Columns | Scheme | None,
     labels: Sequence[Any] = (),
     *,
-    told: bool = False,
+    noted: bool = False,
     where: str = WHERE,
 ) -> NodeFeatures:
-    """Return the features of named columns, as a learner takes them; see ``read_frame``."""
+    """Return the features of named columns; see ``read_frame``."""
     import pyarrow as pa
 
     known = pa.array([None if label is None else str(label) for label in labels], pa.string())
@@ -85,12 +85,10 @@ def read_columns(
             where=where,
             labels=known if len(known) == table.num_rows else None,
             most=LARGEST_FEATURE,
-            position_said=told,
+            position_said=noted,
         )
         if isinstance(columns, Columns) and not (read.scheme and read.scheme.width):
-            raise DataError(
-                "have no column that can be used: expected features beside id and label"
-            )
+            raise DataError("have no usable column: expected features beside id and label")
     except DataError as error:
         raise DataError(f"{where}: {error}") from None
     if isinstance(columns, Columns) and read.scheme is not None:

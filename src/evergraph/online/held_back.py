@@ -1,4 +1,4 @@
-"""Labelled nodes that tell which head is right."""
+"""Choice of the labelled nodes on which heads are compared, and of landmarks."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import NodeId
 from evergraph.online.graph.growing_array import GrowingArray
 
-LEAST = 16  # labelled nodes that a class must have to have a say
-MOST = 1024  # of a class; a head may look at fewer, see ``first``
-# Earlier versions did not learn from one of so many nodes of a class, and so many at most.
+LEAST = 16  # labelled nodes of a class before any of them is held back
+MOST = 1024  # of a class; a head may use fewer, see ``first``
+# Earlier versions did not learn from one in 16 nodes of a class, 64 at most.
 FORMER_SHARE, FORMER_MOST = 16, 64
 
 
 def lot(node: NodeId) -> int:
-    """Return a number that looks random and depends on a node's name alone.  64 bits, signed
+    """Return a pseudo-random number that depends only on a node's id.  64 bits, signed
 
     >>> lot("a") == lot("a"), lot("1") == lot(1)
     (True, False)
@@ -31,12 +31,12 @@ def lot(node: NodeId) -> int:
 
 
 class HeldBack:
-    """Of each class with 16 labelled nodes or more the 1,024 that are first by ``lot``.
+    """The first 1,024 nodes by ``lot`` of each class that has at least 16 labelled nodes.
 
-    All of them are learned from; what is asked about one is answered as if it alone were not. Who
-    is asked follows from the names of all labelled nodes and their classes, whatever the order in
-    which they came or went; where there are no more than a head looks at, it is all of them, and
-    names decide nothing.
+    All of them are learned from; the prediction for one is made as if it alone had been left out
+    (leave-one-out in closed form). The choice depends only on the ids and classes of all labelled
+    nodes, not on the order in which they came. If there are no more than a head can use, all of
+    them are chosen, and ids do not matter.
 
     >>> held = HeldBack()
     >>> held.extend(range(32))
@@ -48,7 +48,7 @@ class HeldBack:
 
     def __init__(self) -> None:
         self._lots = GrowingArray(dtype=np.int64)
-        self._members: list[list[tuple[int, int]]] = []  # of each class: lot, position; in order
+        self._members: list[list[tuple[int, int]]] = []  # by class: sorted pairs (lot, position)
 
     @property
     def nbytes(self) -> int:
@@ -56,31 +56,31 @@ class HeldBack:
         return self._lots.nbytes
 
     def extend(self, ids: Sequence[NodeId]) -> None:
-        """Add nodes whose class is not known."""
+        """Add unlabelled nodes."""
         start = len(self._lots)
         self._lots.extend(len(ids))
         self._lots.array[start:] = [lot(node) for node in ids]
 
     @property
     def nodes(self) -> Tensor:
-        """All that are held back, class by class, each in the order of lots.  int64 [held]"""
+        """All held-back nodes, class by class, each in the order of lots.  int64 [held]"""
         held = [position for members in self._members for _, position in _first(members)]
         return torch.tensor(held, dtype=torch.int64)
 
     def first(self, most: int, *, balanced: bool = True) -> Tensor:
-        """Return so many of them at most, in the same order: of every class the first, the next...
+        """Return at most ``most`` of them: the first of every class, then the second, and so on.
 
-        Where the last round has too many, those that are first by ``lot``: like who is held back it
-        follows from names and classes alone. Unless ``balanced`` those that are first of all, so
-        that classes have the shares that they have in the graph.  -> int64 [most or fewer]
+        The last round, if it has too many, is cut by ``lot``, so that this choice too depends only
+        on ids and classes. Unless ``balanced``, the first by lot overall are returned, so that
+        classes have the shares that they have in the graph.  -> int64 [most or fewer]
         """
         return self._in_turn([_first(members) for members in self._members], most, balanced)
 
     def landmarks(self, most: int) -> Tensor:
-        """Return labelled nodes that stand for all: of every class as many, so many at most.
+        """Return at most ``most`` labelled nodes, equally many of every class.
 
-        A class that has fewer leaves room for others. Which ones follows from names and classes
-        alone, and those of classes too small to have a say are among them.  -> int64 [n]
+        A class that has fewer leaves room for others. The choice depends only on ids and classes,
+        and includes classes with fewer than 16 nodes.  -> int64 [n]
         """
         return self._in_turn([members[:most] for members in self._members], most)
 
@@ -96,11 +96,12 @@ class HeldBack:
         return nodes[torch.from_numpy(np.sort(chosen))]
 
     def change(self, nodes: Tensor, before: Tensor, after: Tensor) -> bool:
-        """Follow labels that came, went or changed; return whether a class has a say now or lost it
+        """Update for labels that came, went or changed; return whether a class crossed ``LEAST``.
 
         nodes: each once, int64 [n]; before, after: classes, ``UNLABELLED`` for none, int64 [n]
         """
-        self._members += [[] for _ in range(_most(before, after) + 1 - len(self._members))]
+        largest = max((int(part.max()) for part in (before, after) if len(part)), default=-1)
+        self._members += [[] for _ in range(largest + 1 - len(self._members))]
         left, joined = self._by_class(nodes, before), self._by_class(nodes, after)
         other = False
         for label in left.keys() | joined.keys():
@@ -111,7 +112,7 @@ class HeldBack:
         return other
 
     def formerly(self) -> Tensor:
-        """Return who was not learned from by an earlier version.  int64 [n], ascending"""
+        """Return the nodes that earlier versions did not learn from.  int64 [n], ascending"""
         firsts = (ms[: min(len(ms) // FORMER_SHARE, FORMER_MOST)] for ms in self._members)
         held = sorted(position for members in firsts for _, position in members)
         return torch.tensor(held, dtype=torch.int64)
@@ -119,13 +120,13 @@ class HeldBack:
     def _by_class(self, nodes: Tensor, labels: Tensor) -> dict[int, list[tuple[int, int]]]:
         found: dict[int, list[tuple[int, int]]] = {}
         lots = self._lots.array[nodes.numpy()].tolist()
-        for place, position, label in zip(lots, nodes.tolist(), labels.tolist(), strict=True):
+        for drawn, position, label in zip(lots, nodes.tolist(), labels.tolist(), strict=True):
             if label != UNLABELLED:
-                found.setdefault(label, []).append((place, position))
+                found.setdefault(label, []).append((drawn, position))
         return found
 
     def wipe(self, nodes: Tensor) -> None:
-        """Forget the names of nodes that are gone."""
+        """Erase the lots of removed nodes."""
         self._lots.array[nodes.numpy()] = 0
 
     def arrays(self) -> Iterator[GrowingArray]:
@@ -133,11 +134,11 @@ class HeldBack:
         yield self._lots
 
     def state(self) -> dict[str, Tensor]:
-        """Return what labels do not tell, and that those held back were learned from."""
+        """Return the lots, and that held-back nodes were learned from (earlier: they were not)."""
         return {"lots": self._lots.state(), "learned": torch.tensor(True)}
 
     def restore(self, state: dict[str, Tensor], labels: Tensor) -> None:
-        """Take back what ``state`` returned; labels: of all positions.  int64 [positions]"""
+        """Restore what ``state`` returned; labels: of all positions.  int64 [positions]"""
         self._lots.restore(state["lots"])
         self._members = []
         known = (labels != UNLABELLED).nonzero().flatten()
@@ -148,14 +149,10 @@ def _first(members: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return members[:MOST] if len(members) >= LEAST else []
 
 
-def _most(*labels: Tensor) -> int:
-    return max((int(part.max()) for part in labels if len(part)), default=-1)
-
-
 def _replace(
     members: list[tuple[int, int]], left: Iterable[tuple[int, int]], joined: list[tuple[int, int]]
 ) -> None:
-    """Take some out of an ordered list and put others in."""
+    """Remove some items from a sorted list and insert others."""
     for one in left:
         del members[bisect_left(members, one)]
     if len(joined) > LEAST:

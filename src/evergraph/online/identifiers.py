@@ -1,4 +1,4 @@
-"""The user's own names, and the numbers that they stand for."""
+"""Tables of the user's ids and the positions they have in arrays."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ from evergraph.core.errors import DataError, DuplicateNodeError, UnknownNodeErro
 from evergraph.online.delta import Column, NodeId, as_numbers, chunks, listed
 from evergraph.online.pieces import Pieces, whole
 
-LARGEST = 2**63 - 1  # what a journal and an array can hold of an integer
-MANY = 10_000  # from so many on it pays to make a table of what is looked for
+LARGEST = 2**63 - 1  # integer that a journal and an array can hold
+MANY = 10_000  # from so many ids on, building a look-up table pays
 _GONE, _TEXT, _NUMBER = 0, 1, 2
 _KINDS = {type(None): _GONE, str: _TEXT, int: _NUMBER}
-_BLOCK = 1 << 16  # names that are written down at a time
+_BLOCK = 1 << 16  # names in a piece of the state
 _NOTHING: Mapping[NodeId, int] = {}
 
 
 def check_id(what: str, value: object) -> None:
     """Raise unless ``value`` may name a node or a class: text or a whole number of 64 bits.
 
-    "1" and 1 are two names. What only looks like a number (1.0, True) is refused: in Python it
-    would be the same name as 1.
+    "1" and 1 are different names. 1.0 and True are rejected, as Python treats them as equal to 1.
 
     >>> check_id("id of a node", 1.0)
     Traceback (most recent call last):
@@ -47,8 +46,7 @@ def check_id(what: str, value: object) -> None:
 
 
 def check_ids(what: str, *columns: Column) -> None:
-    """Raise unless all values may name nodes or classes, as ``check_id`` does for the first of them
-    that may not: of the first of several columns, row by row where they are as long.
+    """Raise like ``check_id`` for the first invalid value; several columns are checked row by row.
 
     >>> check_ids("id of a node", ["a", 1.0])
     Traceback (most recent call last):
@@ -62,7 +60,7 @@ def check_ids(what: str, *columns: Column) -> None:
 
 
 def _are_ids(column: Column) -> bool:
-    """Whether all of a column may be ids, without a step of Python for each."""
+    """Whether all values of a column are valid ids, without a Python step for each."""
     if hasattr(column, "to_pylist"):
         return True  # Arrow's strings are UTF-8
     if isinstance(column, np.ndarray):
@@ -80,7 +78,7 @@ def _sound(values: Sequence[Any]) -> bool:
 
 
 def is_utf8(text: str) -> bool:
-    """Whether UTF-8 can write a text: half a surrogate pair it cannot."""
+    """Whether a text can be encoded as UTF-8; a lone surrogate cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -89,7 +87,7 @@ def is_utf8(text: str) -> bool:
 
 
 class IdTable:
-    """Names in the order in which they came; positions count from 0 and are never used again.
+    """Names with positions in order of arrival, which start at 0 and are never reused.
 
     >>> table = IdTable()
     >>> table.add(["a", 7, "7"])
@@ -104,8 +102,8 @@ class IdTable:
         self._positions: dict[NodeId, int] = {}
         self._ids: list[NodeId | None] = []
         self._slots = NumberSlots()
-        self.base = 0  # how many positions were given out before the last packing, see ``page``
-        self.gone = GoneNames()  # the last link of what was removed
+        self.base = 0  # number of positions used before the last packing, see ``page``
+        self.gone = GoneNames()  # newest link in the chain of removed names
 
     def __len__(self) -> int:
         return len(self._positions)
@@ -117,11 +115,11 @@ class IdTable:
         return iter(self._positions)
 
     def page(self, start: int, limit: int) -> tuple[list[NodeId], int | None]:
-        """Return some names from a place on, and the place after them, None at the end.
+        """Return names from a cursor on, and the next cursor, None at the end.
 
-        Who goes on there later meets each name once, whatever came and went meanwhile. Where names
-        have been given other positions since (see ``Packing``), one must begin again with 0: places
-        told then are ``base`` and more, and those told before are less.
+        Following the cursors meets each name once, whatever is added and removed meanwhile. After
+        positions were renumbered (see ``Packing``), a caller must start again from 0: cursors
+        returned since then are at least ``base``, and earlier ones are less.
 
         >>> table = IdTable()
         >>> table.add(["a", "b", "c"])
@@ -131,7 +129,7 @@ class IdTable:
         """
         if 0 < start < self.base:
             raise DataError(
-                f"start must be 0, since nodes have other places than when {start} was told"
+                f"start must be 0, not {start}: nodes were renumbered since it was returned"
             )
         first = max(start - self.base, 0)
         end = first + limit
@@ -140,18 +138,18 @@ class IdTable:
 
     @property
     def next(self) -> int:
-        """The position that the next name gets."""
+        """The position of the next name."""
         return len(self._ids)
 
     def position(self, value: NodeId) -> int:
-        """Return where a name stands, or raise if nobody has it."""
+        """Return the position of a name, or raise if it is unknown."""
         found = self._positions.get(value)
         if found is None:
             raise self.unknown(value)
         return found
 
     def unknown(self, value: NodeId) -> UnknownNodeError:
-        """Return the error that nobody has a name, with one that may have been meant.
+        """Return the error for an unknown name, with names that may have been meant.
 
         >>> ids = IdTable()
         >>> ids.add(["customer/0", "7"])
@@ -159,7 +157,7 @@ class IdTable:
         (UnknownNodeError("node 0 is not in the graph: did you mean 'customer/0'?"),
          UnknownNodeError("node 7 is not in the graph: did you mean '7'?"))
         """
-        some = (self._ids[place] for place in range(0, len(self._ids), len(self._ids) // 1024 + 1))
+        some = self._ids[:: len(self._ids) // 1024 + 1]
         kinds = dict.fromkeys(name.rpartition("/")[0] for name in some if isinstance(name, str))
         meant: list[NodeId] = [str(value), *(f"{kind}/{value}" for kind in kinds if kind)]
         if isinstance(value, str) and value.isdecimal():
@@ -169,16 +167,16 @@ class IdTable:
         return UnknownNodeError(f"node {value!r} is not in the graph{hint}")
 
     def positions(self, values: Column, *, new: Mapping[NodeId, int] = _NOTHING) -> Tensor:
-        """Return where names stand; new: names that are about to be added.  -> int64 [values]"""
+        """Return the positions of names; new: of names about to be added.  -> int64 [values]"""
         found = self.where(values, new)
         if len(found) and int(found.min()) < 0:
             raise self.unknown(listed(values)[int(found.argmin())])
         return found
 
     def where(self, values: Column, *others: Mapping[NodeId, int]) -> Tensor:
-        """Return where names stand, -1 where nobody has one.  -> int64 [values]
+        """Return the positions of names, -1 for unknown ones.  -> int64 [values]
 
-        others: where names stand that are not in the table.
+        others: positions of further names.
         """
         return torch.from_numpy(self._where(values, others))
 
@@ -202,15 +200,15 @@ class IdTable:
         return found
 
     def at(self, position: int) -> NodeId:
-        """Return the name at a position that is taken."""
+        """Return the name at a position that is in use."""
         value = self._ids[position]
         assert value is not None, f"position {position} is free"
         return value
 
     def named(self, positions: Sequence[int], since: GoneNames) -> list[NodeId]:
-        """Return the names at positions as they were when ``since`` was the last that went.
+        """Return the names that positions had when ``since`` was the newest link.
 
-        Any thread may ask, without a lock, while names come and go.
+        Safe to call from any thread, without a lock, while names are added and removed.
 
         >>> table = IdTable()
         >>> table.add(["a", "b"])
@@ -221,19 +219,19 @@ class IdTable:
         """
         found = [self._ids[position] for position in positions]
         while None in found and since.following is not None:
-            for place, position in enumerate(positions):
-                if found[place] is None:
-                    found[place] = since.names.get(position)
+            for index, position in enumerate(positions):
+                if found[index] is None:
+                    found[index] = since.names.get(position)
             since = since.following
         assert None not in found, "a position that was free"
         return cast("list[NodeId]", found)
 
     def has_none_of(self, values: Sequence[NodeId]) -> bool:
-        """Whether nobody has any of some names."""
+        """Whether all of these names are unknown."""
         return self._positions.keys().isdisjoint(values)
 
     def add(self, values: Sequence[NodeId]) -> None:
-        """Give new names the next positions; nothing is added if one of them is taken."""
+        """Add new names at the next positions; nothing is added if one of them is known."""
         start = len(self._ids)
         new = dict(zip(values, range(start, start + len(values)), strict=True))
         if len(new) < len(values) or not self.has_none_of(values):
@@ -259,7 +257,7 @@ class IdTable:
             self._slots.put([*compress(values, numbers)], start, places=places)  # type: ignore[list-item]
 
     def rename(self, names: Mapping[NodeId, NodeId]) -> None:
-        """Call some by other names that nobody has; positions and their order stay.
+        """Replace names by unknown ones; positions and their order stay.
 
         >>> table = IdTable()
         >>> table.add(["a", "b"])
@@ -269,17 +267,17 @@ class IdTable:
         """
         assert len(set(names.values())) == len(names)
         assert self.has_none_of(list(names.values()))
-        places = [self._positions[old] for old in names]
+        positions = [self._positions[old] for old in names]
         for old in names:
             if type(old) is int:
                 self._slots.drop(old)
         self._positions = {names.get(old, old): at for old, at in self._positions.items()}
-        for place, new in zip(places, names.values(), strict=True):
-            self._ids[place] = new
-            self._give_slots([new], place)
+        for position, new in zip(positions, names.values(), strict=True):
+            self._ids[position] = new
+            self._give_slots([new], position)
 
     def remove(self, values: Sequence[NodeId]) -> None:
-        """Forget names; nothing of them is left, but for those who go on reading (``named``)."""
+        """Remove names; only readers that hold an older link still see them (``named``)."""
         if len(values):
             self.gone = self.gone.then({self._positions[value]: value for value in values})
         for value in values:
@@ -288,11 +286,11 @@ class IdTable:
                 self._slots.drop(value)
 
     def state(self) -> dict[str, Tensor]:
-        """Return the names as arrays: the kind of each, its length in bytes, and all bytes."""
+        """Return the names as arrays: kinds, lengths in bytes, and all bytes."""
         return whole(self.pieces())
 
     def pieces(self) -> dict[str, Tensor | Pieces]:
-        """Return the same, made of some names at a time."""
+        """Return the same in pieces."""
 
         def made(make: Callable[[Sequence[NodeId | None]], Tensor]) -> Iterator[Tensor]:
             starts = range(0, len(self._ids), _BLOCK)
@@ -306,20 +304,21 @@ class IdTable:
         }
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Take back what ``state`` returned."""
+        """Restore what ``state`` returned."""
         data, ends = bytes(state["bytes"].numpy()), state["lengths"].cumsum(0).tolist()
         self._ids, self._slots = [], NumberSlots()
         for kind, start, end in zip(state["kinds"].tolist(), [0, *ends], ends, strict=False):
             text = data[start:end].decode()
             self._ids.append(None if kind == _GONE else int(text) if kind == _NUMBER else text)
-        self._positions = {v: place for place, v in enumerate(self._ids) if v is not None}
+        self._positions = {v: position for position, v in enumerate(self._ids) if v is not None}
         self._give_slots(self._ids, 0)
 
 
 class GoneNames:
-    """Names that went, by position, and the link of those that went after them.
+    """Removed names by position, and the link of those removed next.
 
-    As in ``FormerRows``: they are noted before they go, and who holds a link sees what went since.
+    As in ``FormerRows``, names are saved before they are removed, and the holder of a link sees all
+    that were removed since.
     """
 
     __slots__ = ("following", "names")
@@ -329,7 +328,7 @@ class GoneNames:
         self.names: Mapping[int, NodeId] = {}
 
     def then(self, names: Mapping[int, NodeId]) -> GoneNames:
-        """Note names, and return the link for those that go next."""
+        """Save names, and return the link for those removed next."""
         self.names, following = names, GoneNames()
         self.following = following
         return following
@@ -347,54 +346,48 @@ def _lengths(ids: Sequence[NodeId | None]) -> Tensor:
 
 def _bytes(ids: Sequence[NodeId | None]) -> Tensor:
     joined = bytearray("".join([str(value) for value in ids if value is not None]).encode())
-    return torch.frombuffer(joined, dtype=torch.uint8) if joined else _no_bytes()
+    if not joined:  # frombuffer rejects an empty buffer
+        return torch.empty(0, dtype=torch.uint8)
+    return torch.frombuffer(joined, dtype=torch.uint8)
 
 
-def _looked_up(places: Mapping[NodeId, int], names: list[NodeId]) -> NDArray[np.int64]:
-    """Return where names stand, -1 where they do not.  -> int64 [names]"""
+def _looked_up(positions: Mapping[NodeId, int], names: list[NodeId]) -> NDArray[np.int64]:
+    """Return the positions of names, -1 for unknown ones.  -> int64 [names]"""
     found = np.empty(len(names), np.int64)
     start = 0
-    for part in chunks(names):  # other threads may run between two of them
+    for part in chunks(names):  # other threads may run in between
         found[start : start + len(part)] = np.fromiter(
-            map(places.get, part, repeat(-1)), np.int64, len(part)
+            map(positions.get, part, repeat(-1)), np.int64, len(part)
         )
         start += len(part)
     return found
 
 
-def _fill(found: NDArray[np.int64], names: Column, places: Mapping[NodeId, int]) -> None:
-    """Look up the names that have not been found yet, in place."""
+def _fill(found: NDArray[np.int64], names: Column, positions: Mapping[NodeId, int]) -> None:
+    """Look up names that have not been found yet, in place."""
     missing = found < 0
-    if len(places) >= MANY and isinstance(names, np.ndarray):
-        found[missing] = _slots_of(places).where(names[missing])
+    if len(positions) >= MANY and isinstance(names, np.ndarray):
+        slots, numbers = NumberSlots(), as_numbers(list(positions))
+        if numbers is not None:
+            slots.put(numbers, 0, places=list(positions.values()))
+        found[missing] = slots.where(names[missing])
         missing = found < 0
     if missing.any():
-        found[missing] = _looked_up(places, list(compress(listed(names), missing.tolist())))
-
-
-def _slots_of(places: Mapping[NodeId, int]) -> NumberSlots:
-    slots, numbers = NumberSlots(), as_numbers(list(places))
-    if numbers is not None:
-        slots.put(numbers, 0, places=list(places.values()))
-    return slots
-
-
-def _no_bytes() -> Tensor:
-    return torch.empty(0, dtype=torch.uint8)
+        found[missing] = _looked_up(positions, list(compress(listed(names), missing.tolist())))
 
 
 Array = NDArray[np.int64]
-SPREAD = 4  # slots for each name at most, so that names far apart take no memory
+SPREAD = 4  # slots per name at most, so that sparse numbers do not waste memory
 LEAST = 1024
 
 
 class NumberSlots:
-    """An array with a slot for each of the numbers 0, 1, 2, ..., which holds where it stands.
+    """An array that maps the numbers 0, 1, 2, ... to positions.
 
-    Numbers that are negative or too far apart have none: who looks finds them elsewhere.
+    Negative numbers and numbers that are too sparse have no slot and must be looked up elsewhere.
 
     Attributes:
-        outside: how many numbers were put and have no slot.
+        outside: how many numbers have no slot.
 
     >>> slots = NumberSlots()
     >>> slots.put([5, 3, -1], 10)
@@ -407,34 +400,32 @@ class NumberSlots:
         self._slots = np.full(0, -1, dtype=np.int64)
 
     def put(self, numbers: Sequence[int] | Array, start: int, *, places: Any = None) -> None:
-        """Put numbers that stand one behind the other, the first at ``start``, or at ``places``."""
+        """Add numbers at consecutive positions from ``start`` on, or at ``places``."""
         if not len(numbers):
             return
         found = np.array(numbers, dtype=np.int64)
-        stands = start + np.arange(len(found)) if places is None else np.asarray(places)
-        most = max(LEAST, SPREAD * (int(stands[-1]) + 1))
+        positions = start + np.arange(len(found)) if places is None else np.asarray(places)
+        most = max(LEAST, SPREAD * (int(positions[-1]) + 1))
         near = (found >= 0) & (found < most)
         self.outside += int(len(found) - near.sum())
         if near.any():
-            self._reach(int(found[near].max()) + 1)
-            self._slots[found[near]] = stands[near]
+            count = int(found[near].max()) + 1
+            if count > len(self._slots):
+                longer = np.full(max(count, 2 * len(self._slots)), -1, dtype=np.int64)
+                longer[: len(self._slots)] = self._slots
+                self._slots = longer
+            self._slots[found[near]] = positions[near]
 
     def drop(self, number: int) -> None:
-        """Take a number away."""
+        """Remove a number."""
         if 0 <= number < len(self._slots):
             self._slots[number] = -1
 
     def where(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return where numbers stand, -1 where they have no slot.  int64 [n] -> int64 [n]"""
+        """Return the positions of numbers, -1 without a slot.  int64 [n] -> int64 [n]"""
         near = (numbers >= 0) & (numbers < len(self._slots))
         if near.all():
             return self._slots[numbers]
         found = np.full(len(numbers), -1, dtype=np.int64)
         found[near] = self._slots[numbers[near]]
         return found
-
-    def _reach(self, count: int) -> None:
-        if count > len(self._slots):
-            longer = np.full(max(count, 2 * len(self._slots)), -1, dtype=np.int64)
-            longer[: len(self._slots)] = self._slots
-            self._slots = longer

@@ -1,15 +1,14 @@
-"""What is taken in at once: how much one delta may ask for, and which deltas become one change.
+"""Limits of a delta (``Bounds``), and batches of deltas that are applied together (``Batch``).
 
-A delta that is in the journal is applied by whoever opens the folder, so what cannot be applied
-must not get there. The work is estimated from counts: nodes, edges and classes that are new, how
-wide a row of the learner is, what its head keeps for a class. The estimate is meant to be above
-what it takes, by less than four times (``tests/online/test_bounds.py`` measures both).
+A delta in the journal is applied again at every recovery, so one that cannot be applied must not
+get there. Its memory is estimated from counts: new nodes, edges and classes, the width of a row of
+the learner, what its head keeps per class. The estimate should be above the true value, by less
+than a factor of four (``tests/online/test_bounds.py`` measures both).
 
-Deltas that wait are laid one behind the other (``Batch``): one change of the graph, one update of
-embeddings, one time the head is told. Labels are all predicted before any of them is learned. What
-cannot be laid together begins a batch of its own: a delta that removes edges, changes features,
-forgets, or brings relations or types, a second label of a node, and edges with weights beside edges
-without.
+Queued deltas are joined to one change of the graph, one update of embeddings and one update of the
+head. All labels are predicted before any of them is learned. A new batch begins with a delta that
+cannot be joined: one that removes edges, changes features, forgets, or has relations or types, a
+second label of a node, or edges with weights next to edges without.
 """
 
 from __future__ import annotations
@@ -27,34 +26,34 @@ from evergraph.core.errors import TooMuchError
 from evergraph.core.sizes import free_memory, shown
 from evergraph.online.array_storage import ARRAY_SHARE, ArrayStorage
 from evergraph.online.checking import CheckedDelta
-from evergraph.online.delta import Delta, NodeId, Told
+from evergraph.online.delta import Delta, NodeId, NodeTarget
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.heads import OnlineHead
 from evergraph.online.knowledge import Knowledge
 from evergraph.topology import TopologyEncoder
 from evergraph.topology.cached import Scaling
 
-SMALL = 1 << 27  # bytes that are not worth asking the system for
-LEAST = 1 << 24  # bytes that come and go with any delta
-FREE_SHARE = 0.5  # of what is free: others take some of it meanwhile
-# Bytes of Python's own for an id: the text, an entry of a table and one of a list.
+SMALL = 1 << 27  # bytes up to which free memory is not checked
+LEAST = 1 << 24  # temporary bytes of any delta
+FREE_SHARE = 0.5  # of free memory that a delta may use, as other processes need some too
+# Bytes of Python objects per id: the text, an entry of a dictionary and one of a list.
 ID_BYTES = 400
-EDGE_BYTES = 250  # both directions, with room to grow, and the lists they are sorted in
-COPIES = 5  # of a vector that is computed anew, until all is done
-NARROW_BYTES = 200  # of a node, in what stays in memory where memory is limited
-CODES = 2 * 64  # how wide class codes are, where it is not known yet
+EDGE_BYTES = 250  # both directions with spare capacity, and the lists they are sorted in
+COPIES = 5  # of a computed vector, until the delta is done
+NARROW_BYTES = 200  # per node that stay in memory when wide arrays lie in files
+CODES = 2 * 64  # width of class codes, before it is known
 
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """What a learner holds, as far as the work of a delta depends on it.
+    """The parts of a learner on which the memory of a delta depends.
 
     Attributes:
-        head: what learns.
+        head: of the learner.
         topology, scaling: of embeddings.
         knowledge: graph and embeddings; None before the first node.
-        storage: where what is wide lies where memory is limited; None if in memory.
-        copied: bytes of memory that a node takes in what readers see.
+        storage: for wide arrays if memory is limited; None if they are in memory.
+        copied: bytes per node in the copy that readers use.
     """
 
     head: OnlineHead
@@ -67,15 +66,15 @@ class Held:
 
 @dataclass(frozen=True)
 class Bounds:
-    """What one delta may ask for.
+    """Limits of one delta.
 
-    What is beyond is refused before it is written down. A bound is for what is new: it never
-    applies to deltas that a journal holds, since what was taken in stays taken in.
+    A delta beyond them is rejected before it is written to the journal. They do not apply to deltas
+    that are in the journal already.
 
     Attributes:
-        classes: new classes that a delta may bring; None: any number.
-        memory: bytes that applying it may add; None: half of what is free, see ``free_memory``, or
-            128 MiB where that is less.
+        classes: new classes in a delta; None for any number.
+        memory: bytes that applying it may add; None for half of the free memory, see
+            ``free_memory``, but at least 128 MiB.
 
     >>> Bounds(classes=0)
     Traceback (most recent call last):
@@ -91,42 +90,39 @@ class Bounds:
                 check_integer(name, getattr(self, name), least=1)
 
     def check(self, delta: CheckedDelta, held: Held) -> None:
-        """Raise if a delta asks for more."""
+        """Raise if a delta exceeds the limits."""
         new = new_classes(delta, held)
         if self.classes is not None and new > self.classes:
             raise TooMuchError(
-                f"a delta may bring at most {self.classes:,} new classes (serve --delta-classes), "
-                f"and this one brings {new:,}: was a column of ids sent as labels?"
+                f"a delta must have at most {self.classes:,} new classes (serve --delta-classes), "
+                f"not {new:,}: was a column of ids sent as labels?"
             )
         needed = estimate(delta, held, classes=new)
         if self.memory is None and needed <= SMALL:
             return
         left = int(FREE_SHARE * free_memory()) if self.memory is None else self.memory
-        if needed > left:  # a closer look takes longer
+        if needed > left:  # the close estimate takes longer, so it is second
             needed = estimate(delta, held, classes=new, closely=True)
         if needed > left:
             advice = "send it in smaller parts"
             if new > 1_000:
-                advice += f", and see why it brings {new:,} new classes"
+                advice += f", and check why it has {new:,} new classes"
             raise TooMuchError(
-                f"learning a delta may take at most {shown(left)} of memory now (serve "
-                f"--delta-memory), and this one would take about {shown(needed)}: {advice}"
+                f"a delta must take at most {shown(left)} of memory now (serve --delta-memory), "
+                f"not about {shown(needed)}: {advice}"
             )
 
 
 def new_classes(delta: CheckedDelta, held: Held) -> int:
-    """Return how many classes, or labels where nodes have several, a delta brings.
-
-    Numbers are no classes, however many there are.
-    """
+    """Return the number of new classes, or of new labels, in a delta; 0 for numbers."""
     kind = held.head.kind
     if kind == "numbers":
         return 0
-    told: Iterable[Any] = chain(delta.labels, (label for _, label in delta.late))
-    told = (label for label in told if label is not None)
+    labels: Iterable[Any] = chain(delta.labels, (label for _, label in delta.late))
+    labels = (label for label in labels if label is not None)
     if kind == "labels":
-        told = chain.from_iterable(told)
-    names = set(told)
+        labels = chain.from_iterable(labels)
+    names = set(labels)
     knowledge = held.knowledge
     return len(names) if knowledge is None else sum(not knowledge.names_class(n) for n in names)
 
@@ -134,14 +130,14 @@ def new_classes(delta: CheckedDelta, held: Held) -> int:
 def estimate(
     delta: CheckedDelta, held: Held, *, classes: int | None = None, closely: bool = False
 ) -> int:
-    """Return how many bytes applying a delta takes beside what is held already.
+    """Return the estimated bytes that applying a delta adds.
 
-    classes: how many are new, where it is known; closely: count the nodes that the delta reaches,
-    where otherwise they are taken to be all.
+    classes: number of new ones, if known; closely: count the nodes that the delta affects, instead
+    of assuming that it affects all.
     """
     new = new_classes(delta, held) if classes is None else classes
     nodes, edges = len(delta.nodes), len(delta.edges) + len(delta.removed_edges)
-    told = len(delta.late) + sum(label is not None for label in delta.labels)
+    labelled = len(delta.late) + sum(label is not None for label in delta.labels)
     known = learned = there = 0
     knowledge = held.knowledge
     if knowledge is None:
@@ -155,14 +151,17 @@ def estimate(
     if held.storage is not None:  # files hold most of it
         computed = min(computed, int(ARRAY_SHARE * held.storage.limit))
     head = held.head.bytes_for(
-        nodes=learned + told, counted=told + min(there, learned), classes=known + new, new=new
+        nodes=learned + labelled,
+        counted=labelled + min(there, learned),
+        classes=known + new,
+        new=new,
     )
     ids = (nodes + new) * ID_BYTES
     return int(LEAST + ids + rows + edges * EDGE_BYTES + COPIES * computed + head)
 
 
 def _first_widths(delta: CheckedDelta, held: Held) -> tuple[int, int]:
-    """Return how many values a vector has before there are any, and how many bytes a node takes."""
+    """Return the width of a vector, and the bytes of a node, for the first delta."""
     if not len(delta.nodes):
         return 0, 0
     width = delta.features.shape[1]
@@ -174,24 +173,23 @@ def _first_widths(delta: CheckedDelta, held: Held) -> tuple[int, int]:
 
 
 def _reached(delta: CheckedDelta, knowledge: Knowledge) -> int:
-    """Return how many known nodes feel a delta."""
-    parts = [delta.ends.flatten(), delta.cut.flatten(), delta.renewed, delta.told, delta.gone]
+    """Return how many known nodes a delta affects."""
+    parts = [delta.ends.flatten(), delta.cut.flatten(), delta.renewed, delta.labelled, delta.gone]
     ends = torch.cat(parts).unique()
     return len(knowledge.reached_by(ends[ends < knowledge.graph.num_nodes]))
 
 
 T = TypeVar("T")
 MOST_DELTAS = 64
-MOST_ITEMS = 4096  # nodes, edges and late labels: so that no answer waits for long
+MOST_ITEMS = 4096  # nodes, edges and late labels, so that no sender waits for long
 
 
 class Batch:
     """Deltas that were checked one after the other and can be applied as one.
 
     Attributes:
-        deltas: these.
-        ahead: the nodes that come with them, and their positions; ``check`` wants them for the
-            next.
+        deltas: in order.
+        ahead: new nodes in these deltas with their positions, for checking the next delta.
 
     >>> batch = Batch()
     >>> batch.is_alone(Delta(forgotten=("a",))), batch.is_alone(Delta(late=(("a", "x"),)))
@@ -208,13 +206,13 @@ class Batch:
 
     @staticmethod
     def is_alone(delta: Delta) -> bool:
-        """Whether a delta is applied by itself, whatever the others are."""
+        """Whether a delta must always be applied by itself."""
         parts = (delta.removed_edges, delta.updated, delta.forgotten)
         return any(map(len, (*parts, delta.relations, delta.types)))
 
     @property
     def full(self) -> bool:
-        """Whether nothing may be added any more."""
+        """Whether no further delta can be added."""
         size = len(self.deltas) >= MOST_DELTAS or self._items >= MOST_ITEMS
         return size or (bool(self.deltas) and self.is_alone(self.deltas[-1]))
 
@@ -232,11 +230,11 @@ class Batch:
         )
 
     def add(self, delta: CheckedDelta) -> None:
-        """Add a delta that can be."""
+        """Add a delta for which ``takes`` is true."""
         self.deltas.append(delta)
-        self.ahead.update((node, delta.first + place) for place, node in enumerate(delta.nodes))
-        told = zip(delta.nodes, labels_of(delta), strict=True)
-        self._labelled.update(node for node, label in told if label is not None)
+        self.ahead.update((node, delta.first + index) for index, node in enumerate(delta.nodes))
+        labels = zip(delta.nodes, labels_of(delta), strict=True)
+        self._labelled.update(node for node, label in labels if label is not None)
         self._labelled.update(node for node, _ in delta.late)
         if len(delta.edges):
             self._weighted = bool(len(delta.weights))
@@ -246,38 +244,39 @@ class Batch:
 
 
 def merged(deltas: Sequence[CheckedDelta]) -> CheckedDelta:
-    """Return the deltas of a batch as one, without a key; a single one as it is."""
+    """Return the deltas of a batch as one, without a key; a single one unchanged."""
     if len(deltas) == 1:
         return deltas[0]
     weighed = [delta.weighed for delta in deltas if delta.weighed is not None]
+    features = [delta.features for delta in deltas if len(delta.nodes)]
     return replace(
         deltas[0],
         nodes=_joined(delta.nodes for delta in deltas),
-        features=_rows([delta.features for delta in deltas if len(delta.nodes)]),
+        features=torch.cat(features) if features else torch.zeros(0, 0),
         labels=_joined(labels_of(delta) for delta in deltas),
         edges=_joined(delta.edges for delta in deltas),
         weights=_joined(delta.weights for delta in deltas),
         late=_joined(delta.late for delta in deltas),
         ends=torch.cat([delta.ends for delta in deltas], dim=1),
         weighed=torch.cat(weighed) if weighed else None,
-        told=torch.cat([delta.told for delta in deltas]),
+        labelled=torch.cat([delta.labelled for delta in deltas]),
         key=None,
     )
 
 
 def owners(deltas: Sequence[CheckedDelta]) -> Tensor:
-    """Return which delta of a batch each label comes with.
+    """Return the index in the batch of the delta that each label belongs to.
 
     In the order of ``merged``: labels of new nodes, then late ones.  -> int64 [labels]
     """
     new = [sum(label is not None for label in labels_of(delta)) for delta in deltas]
     late = [len(delta.late) for delta in deltas]
-    places = torch.arange(len(deltas))
-    return torch.cat([places.repeat_interleave(torch.tensor(counts)) for counts in (new, late)])
+    indices = torch.arange(len(deltas))
+    return torch.cat([indices.repeat_interleave(torch.tensor(counts)) for counts in (new, late)])
 
 
-def labels_of(delta: Delta) -> Sequence[Told | None]:
-    """Return the labels of a delta's new nodes, None for each where none are given."""
+def labels_of(delta: Delta) -> Sequence[NodeTarget | None]:
+    """Return the labels of a delta's new nodes, all None if none are given."""
     return delta.labels if len(delta.labels) else (None,) * len(delta.nodes)
 
 
@@ -287,7 +286,3 @@ def _items(delta: Delta) -> int:
 
 def _joined(parts: Iterator[Sequence[T]]) -> list[T]:
     return list(chain.from_iterable(parts))
-
-
-def _rows(parts: list[Tensor]) -> Tensor:
-    return torch.cat(parts) if parts else torch.zeros(0, 0)

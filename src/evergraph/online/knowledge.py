@@ -1,4 +1,4 @@
-"""A growing graph, what is known of its nodes, and a head that follows both."""
+"""A growing graph with its embeddings, labels and head, updated together."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ from evergraph.online.pieces import Pieces, pieces_of, whole
 from evergraph.online.view.page import Published
 from evergraph.training.learner import part_of
 
-WIDE = 64  # bytes of a row from which on an array lies in a file where memory is limited
+WIDE = 64  # bytes of a row from which an array is moved to a file if memory is limited
 
 
 @dataclass(frozen=True, eq=False)
 class Settled:
-    """What a delta has done to vectors.
+    """The effect of a delta on vectors and head.
 
     Attributes:
-        nodes: whose vectors are others now, or were computed anew; those that went among them.
-            int64 [n], ascending
-        vectors: what they are, zeros of those that went.  float32 [n, dims]
-        recomputed: how many embeddings were computed anew.
-        counted: how many labelled nodes the head has counted, or counted again.
-        behind: whether something was counted that scores do not know of yet.
+        nodes: whose vectors changed or were recomputed, including removed ones; only those with
+            labels, now or before, unless all were requested.  int64 [n], ascending
+        vectors: of these, zeros for removed ones.  float32 [n, dims]
+        recomputed: number of embeddings computed.
+        counted: number of labelled nodes that the head learned, or learned again.
+        behind: whether scores do not include all of them yet.
     """
 
     nodes: Tensor
@@ -56,11 +56,11 @@ class Settled:
 
 
 class _RowBytes(NamedTuple):
-    """How many bytes a node takes in the arrays that are as long as the graph.
+    """Bytes per node in the arrays that are as long as the graph.
 
     Attributes:
-        kept: in all of them, wherever they lie.
-        held: in those that lie in memory, and in what a node is counted as.
+        kept: in all of them, in memory or in files.
+        held: in those in memory, and in the counted vector.
         widest: in the widest of these.
     """
 
@@ -70,30 +70,30 @@ class _RowBytes(NamedTuple):
 
 
 class Knowledge:
-    """A growing graph whose embeddings, class codes and head follow it.
+    """A growing graph whose embeddings, class codes and head are updated with it.
 
-    Nodes are positions here. A node's vector is its embedding and, for heads that look at them,
-    the class codes around it. Within a delta a node may move more than once, be labelled and
-    forgotten; the head is told once, when the delta ``settles``: where a node was when the head
-    last heard of it, and where it is. It does not hear of those that have hardly moved (see
-    ``Counted``), unless something is forgotten: then of all around it. Scores follow what was
-    counted at once or a little later (see ``Solving``).
+    Nodes are positions here. A node's vector is its embedding and, for heads that use them, the
+    class codes around it. Within a delta a node may move more than once, be labelled and forgotten;
+    the head is updated once, by ``settle``, with the node's vector when it was last counted and its
+    current one. Nodes that have hardly moved are skipped (see ``Counted``), unless something is
+    forgotten: then all around it are updated. Scores are solved at once or a little later (see
+    ``Solving``).
 
-    Heads that are weighed (``OnlineHead.holds_back``) are asked about some of the nodes they have
-    learned, each left out in turn.
+    Heads that tune themselves (``OnlineHead.holds_back``) are evaluated on some of the nodes they
+    have learned, each left out in turn.
 
     Args:
         graph: the graph.
         embeddings: of its nodes.
-        head: has begun.
+        head: after ``begin``.
         seed: of class codes.
-        related: whether edges have relations, or nodes types, which the head looks at.
-        tolerance: by which share of its length a learned vector may move before it is counted
+        related: whether the head uses relations of edges and types of nodes.
+        tolerance: share of its length by which a learned vector may move before it is counted
             again.
-        patience: how many changes at most scores may be behind.
+        patience: number of changes after which scores are solved at the latest.
 
     Attributes:
-        storage: where arrays lie that are not to be in memory, see ``map_to``; None if all are.
+        storage: of arrays that lie in files, see ``map_to``; None if all are in memory.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Knowledge:
             self.codes = LiveCodes(width=head.code_width, seed=seed, relations=self.relations)
         self.held = HeldBack() if head.holds_back else None
         self.storage: ArrayStorage | None = None
-        self._learned = NodeLabels()  # with which classes the head has learned nodes
+        self._learned = NodeLabels()  # the classes with which the head has learned nodes
         self.counted = Counted(head.parts(self.dims), tolerance=tolerance)
         self.solving = Solving(patience=patience)
         self.wear = Wear()
@@ -132,10 +132,10 @@ class Knowledge:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes graph, embeddings, codes, labels, what was counted and the head take.
+        """Bytes of graph, embeddings, codes, labels, counted vectors and head.
 
-        Asked with every delta, so nobody walks through arrays for it: those that are as long as
-        the graph are one product.
+        Needed with every delta, so arrays that are as long as the graph are one product instead of
+        a walk over all of them.
         """
         entries = self.graph.entry_bytes
         if self.relations is not None:
@@ -145,20 +145,20 @@ class Knowledge:
 
     @property
     def _vectors(self) -> list[LiveEmbeddings | LiveRelations | LiveCodes]:
-        """What makes up a node's vector, in order."""
+        """The parts of a node's vector, in order."""
         parts = (self.embeddings, self.relations, self.codes)
         return [part for part in parts if part is not None]
 
     @property
     def dims(self) -> int:
-        """How long a vector is, codes beside embeddings."""
+        """Width of a vector: embedding and codes."""
         return sum(part.dims for part in self._vectors)
 
     def bytes_for(self, nodes: int) -> int:
-        """Return how many bytes so many more nodes take in all arrays; those in files take none.
+        """Return the memory that so many more nodes take in all arrays, except those in files.
 
-        Arrays that are as long as the graph double their room at about the same time: then the
-        widest of them is there twice for a moment. So one array is asked, not all of them.
+        Arrays that are as long as the graph double their capacity at about the same time, and the
+        widest of them then exists twice for a moment. So it is enough to ask one of them.
         """
         held, widest = self._row_bytes.held, self._row_bytes.widest
         moved = self.graph.num_nodes * widest if self.labels.moves(nodes) else 0
@@ -172,7 +172,7 @@ class Knowledge:
         return _RowBytes(kept, sum(held), max(held))
 
     def published(self) -> Published:
-        """Return what look-ups read, as it is now; they may while it changes."""
+        """Return the current state for look-ups, readable while it changes."""
         codes = self.codes
         return Published(
             graph=self.graph.frozen(),
@@ -186,12 +186,16 @@ class Knowledge:
         )
 
     def of(self, nodes: Tensor) -> Tensor:
-        """Return the vectors of some nodes, codes beside embeddings.  -> float32 [n, dims]"""
-        if self.storage is None or len(nodes) <= ROWS:
+        """Return the vectors of some nodes: embeddings and codes.  -> float32 [n, dims]"""
+        if self.storage is None:
+            return self._of(nodes)
+        step = max(self.storage.span // (4 * self.dims), 1)
+        if len(nodes) <= step:
             return self._of(nodes)
         found = self.storage.empty(len(nodes), self.dims)
-        for rows in torch.arange(len(nodes)).split(ROWS):
+        for rows in torch.arange(len(nodes)).split(step):
             found[rows] = self._of(nodes[rows])
+            self.storage.tidy()
         return found
 
     def _of(self, nodes: Tensor) -> Tensor:
@@ -210,12 +214,12 @@ class Knowledge:
         relations: Sequence[str] = (),
         types: Sequence[str | None] = (),
     ) -> None:
-        """Add nodes and edges, then remove edges, then give nodes other features.
+        """Add nodes and edges, then remove edges, then replace features of nodes.
 
         ids: the user's, of new nodes; features: [new, d]; edges: positions, int64 [2, edges];
-        weights: of the edges, float32 [edges]; cut: positions, int64 [2, removed]; renewed: nodes
-        and their features, int64 [n], float32 [n, d]; relations: one an edge or none; types: one a
-        new node or none
+        weights: of the edges, float32 [edges]; cut: edges to remove, int64 [2, removed]; renewed:
+        nodes and their new features, int64 [n], float32 [n, d]; relations: one per edge, or empty;
+        types: one per new node, or empty
         """
         for labels in (self.labels, self._learned):
             labels.extend(len(features))
@@ -225,7 +229,7 @@ class Knowledge:
         change = self.graph.add(rows, edges, weights)
         if cut is not None:
             change = change.then(self.graph.disconnect(cut))
-        # An edge that is given weight 0 goes.
+        # An edge of weight 0 is removed.
         self._cut |= cut is not None or (weights is not None and bool((weights == 0).any()))
         if renewed is not None:
             change = change.then(self.graph.renew(*renewed))
@@ -233,7 +237,7 @@ class Knowledge:
             self.relations.extend(rows, types)
             named = relations or [PLAIN] * edges.shape[1]
             self.relations.connect(edges, named, weights)
-            self.__dict__.pop("_row_bytes", None)  # a relation that is new has lists of its own
+            self.__dict__.pop("_row_bytes", None)  # a new relation has its own lists
             if cut is not None:
                 self.relations.disconnect(cut, both_ways=self.graph.undirected)
             if renewed is not None:
@@ -241,7 +245,7 @@ class Knowledge:
         self._follow(change)
 
     def _follow(self, change: GraphChange, relabelled: Tensor | None = None) -> None:
-        """Follow a change of the graph, and of labels, with embeddings and codes."""
+        """Update embeddings and codes to a change of the graph and of labels."""
         self._touched.append(change.removed)
         self._touched.append(self.embeddings.update(self.graph, change))
         self._recomputed += len(self._touched[-1])
@@ -259,7 +263,7 @@ class Knowledge:
             )
 
     def number(self, labels: Sequence[Label]) -> Tensor:
-        """Return the numbers of classes; one that is new gets the next.  -> int64 [labels]"""
+        """Return the numbers of classes; a new one gets the next number.  -> int64 [labels]"""
         for label in labels:
             if label not in self.classes:
                 self.classes.add([label])
@@ -272,8 +276,8 @@ class Knowledge:
     def guess(self, nodes: Tensor, answers: Tensor) -> Tensor | Tallies | None:
         """Return the classes predicted from what was learned so far; None if nothing was.
 
-        Where nodes have several labels or numbers, how these compare with the numbered answers.
-        A few nodes at a time: there may be as many classes as nodes.  -> int64 [n]
+        For several labels and for numbers, the comparison with the true targets. Computed in blocks
+        of nodes, as there may be as many classes as nodes.  -> int64 [n]
         """
         met = self.met
         if not len(nodes) or not bool(met.any()):
@@ -289,17 +293,17 @@ class Knowledge:
 
     @property
     def names(self) -> tuple[Label, ...]:
-        """What classes are called, or labels; nothing where nodes have numbers."""
+        """Names of classes or labels; empty for numbers."""
         if self.head.kind == "class":
             return tuple(self.classes)
         return tuple(self.head.names)
 
     def names_class(self, name: Label) -> bool:
-        """Whether a class is called so, or a label where nodes have several."""
+        """Whether a class or label has this name."""
         return name in (self.classes if self.head.kind == "class" else self.head.names)
 
     def rename(self, names: Mapping[Label, Label]) -> None:
-        """Call classes that have no nodes by other names; their numbers stay."""
+        """Rename classes that have no nodes; their numbers stay."""
         numbers = self.classes.positions(list(names)).tolist()
         self.classes.rename(names)
         if self.codes is not None:
@@ -314,7 +318,7 @@ class Knowledge:
         return met
 
     def learn(self, nodes: Tensor, labels: Tensor) -> None:
-        """Learn classes; a node that has another already is forgotten with that one first."""
+        """Label nodes; a node with another label is first forgotten with that one."""
         other = self.labels.of(nodes) != labels
         nodes, labels = nodes[other], labels[other]
         if len(nodes):
@@ -324,16 +328,16 @@ class Knowledge:
     def _relabel(self, nodes: Tensor, labels: Tensor) -> None:
         """Set classes."""
         before = self.labels.of(nodes)
-        self._urgent |= bool((before != UNLABELLED).any())  # corrected, or taken back
+        self._urgent |= bool((before != UNLABELLED).any())  # a label was corrected or removed
         self.labels.put(nodes, labels)
         if self.held is not None:
             self._urgent |= self.held.change(nodes, before, labels)
         self._touched.append(nodes)
 
     def forget(self, nodes: Tensor) -> None:
-        """Take nodes out of what was learned, and out of the graph."""
+        """Remove nodes from what was learned, and from the graph."""
         self._forgotten = True
-        self._touched.append(self.reached_by(nodes))  # even where nothing moves when they go
+        self._touched.append(self.reached_by(nodes))  # even if no vector moves
         self._relabel(nodes, torch.full_like(nodes, UNLABELLED))
         if self.held is not None:
             self.held.wipe(nodes)
@@ -342,33 +346,42 @@ class Knowledge:
         self._follow(self.graph.remove(nodes), nodes.unique())
 
     def reached_by(self, nodes: Tensor) -> Tensor:
-        """Return all whose vectors nodes may have a part in, themselves among them."""
+        """Return all nodes whose vectors these may influence, including themselves."""
         hops = self.embeddings.topology.hops
-        for _ in range(max(hops, CODE_HOPS) + 1):  # degrees of the outermost count
+        for _ in range(max(hops, CODE_HOPS) + 1):  # + 1: degrees of the outermost matter
             nodes = self.graph.gatherers(nodes)
         return nodes
 
-    def settle(self) -> Settled:
-        """Tell the head all that has changed since it last settled."""
-        if self._forgotten:  # nothing of it may be left in what others are counted as
+    def settle(self, *, every: bool = False) -> Settled:
+        """Update the head to all that has changed since the last call.
+
+        every: whether to return the vectors of nodes without labels, too
+        """
+        if self._forgotten:  # no trace of it may be left in the counted vectors of others
             self._touched.append(self.counted.unmarked())
-        nodes = torch.cat([torch.empty(0, dtype=torch.int64), *self._touched]).unique()
+        touched = torch.cat([no_nodes(), *self._touched]).numpy()
+        nodes = torch.from_numpy(self.graph.distinct(touched))
         if self._forgotten or self._cut:
             self._urgent |= self.head.let_go(nodes)
+        anew = self._landmarks_wanted(changed=bool(len(nodes)))
+        if not every:
+            known = (self._learned.of(nodes) != UNLABELLED) | (self.labels.of(nodes) != UNLABELLED)
+            nodes = nodes[known]
         vectors = self.of(nodes)
-        counted = self._teach(nodes, vectors)
+        counted = self._teach(nodes, vectors, anew)
         self._solve(counted)
         behind = self.head.lazy and self.solving.behind
         done = Settled(nodes, vectors, self._recomputed, counted, behind)
         self._begin_change()
         return done
 
-    def _teach(self, nodes: Tensor, vectors: Tensor) -> int:
-        """Have the head forget, move and learn; return how many nodes it has counted (again).
+    def _teach(self, nodes: Tensor, vectors: Tensor, anew: int) -> int:
+        """Let the head forget, move and learn; return how many nodes it has counted (again).
 
-        Where it is to stand on other landmarks it is told all it has learned afterwards instead.
+        If it is to use new landmarks, it learns everything again afterwards instead.
+
+        anew: number of new landmarks, 0 to keep the present ones
         """
-        anew = self._landmarks_wanted(changed=bool(len(nodes)))
         old, new = self._learned.of(nodes), self.labels.of(nodes)
         gone = (old != new) & (old != UNLABELLED)
         if not anew:
@@ -387,7 +400,7 @@ class Knowledge:
         return again + int(come.sum()) + self._renew()
 
     def _landmarks_wanted(self, *, changed: bool) -> int:
-        """Return how many nodes the head is to stand on anew; 0: on those it has."""
+        """Return how many landmarks the head wants to choose anew; 0 to keep those it has."""
         counts = self.labels.counts_
         labelled, classes = int(counts.sum()), int((counts > 0).sum())
         return self.head.landmarks_wanted(labelled, classes, changed=changed)
@@ -404,31 +417,31 @@ class Knowledge:
         self._urgent = True
 
     def _renew(self) -> int:
-        """Have the head count all it has learned anew where its sums have lost digits; how many.
+        """Let the head recompute its sums if they have lost digits; return the number of nodes.
 
-        Whether they have follows from what was counted, so whoever applies the same deltas again
-        does it at the same points.
+        The decision depends only on what was counted, so a replay of the same deltas makes it at
+        the same points.
         """
         sizes = self.head.sizes()
         return self._renewed() if sizes is not None and self.wear.worn(sizes) else 0
 
     def _renewed(self) -> int:
-        """Have the head count all it has learned anew; return how many nodes that are."""
+        """Let the head recompute its sums from all learned nodes; return their number."""
         every = (self._learned.every != UNLABELLED).nonzero().flatten()
         self.head.restart()
         for nodes in every.split(ROWS):
             self.head.learn(nodes, self.counted.of(nodes), self._learned.of(nodes))
         renewed = self.head.sizes()
-        assert renewed is not None, "a head that has sums has them still"
+        assert renewed is not None, "a head with sums keeps them"
         self.wear.renew(renewed)
         return len(every)
 
     def _count_again(
         self, nodes: Tensor, vectors: Tensor, labels: Tensor, stay: Tensor, *, told: bool
     ) -> int:
-        """Have the head follow learned nodes that have moved; return how many have.
+        """Update the head for learned nodes that have moved; return how many have.
 
-        told: whether the head is told, or only what it will be told of them is kept
+        told: whether to update the head, or only the counted vectors
         """
         moved = self.counted.moved(nodes, vectors, among=stay, exactly=self._forgotten)
         there = moved.places
@@ -440,7 +453,7 @@ class Knowledge:
         return len(there)
 
     def _solve(self, counted: int) -> None:
-        """Bring the scores up to date, unless that can wait."""
+        """Solve for the scores, unless that can wait."""
         present = self._classes_there()
         urgent = self._urgent or self._forgotten or not present.equal(self._present)
         self._present = present
@@ -452,7 +465,7 @@ class Knowledge:
             self.head.settle()
 
     def _classes_there(self) -> Tensor:
-        """Return which classes have nodes, or how many labels there are, as a mask."""
+        """Return which classes have nodes; for other targets a mask as long as the names."""
         if self.head.kind == "class":
             return self.met
         return (self.labels.counts_.sum() > 0).expand(max(len(self.names), 1))
@@ -462,7 +475,7 @@ class Knowledge:
         return whole(self.pieces())
 
     def map_to(self, storage: ArrayStorage) -> None:
-        """Let arrays with wide rows lie in files from now on."""
+        """Move arrays with wide rows to files."""
         self.storage = storage
         self.__dict__.pop("_row_bytes", None)
         for array in self.arrays():
@@ -477,20 +490,20 @@ class Knowledge:
                 yield from part.arrays()
 
     def pieces(self) -> dict[str, Tensor | Pieces]:
-        """Return everything by name, what is not kept as it is written in pieces."""
+        """Return everything by name, in pieces where it must be converted for writing."""
         parts = {name: pieces_of(part) for name, part in self._parts().items()}
         return {f"{part}.{name}": v for part, kept in parts.items() for name, v in kept.items()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take back what ``state`` returned."""
+        """Restore what ``state`` returned."""
         labels = part_of(state, "labels.")
         for name, part in self._parts().items():
             kept = part_of(state, f"{name}.")
             if isinstance(part, HeldBack):
                 part.restore(kept, labels["numbers"])
-            elif isinstance(part, OnlineHead):  # which keeps what it is given
+            elif isinstance(part, OnlineHead):  # which keeps the tensors it is given
                 part.restore({name: in_memory(value) for name, value in kept.items()})
-            elif kept or not isinstance(part, Counted | Solving | Wear):  # earlier ones have none
+            elif kept or not isinstance(part, Counted | Solving | Wear):  # old snapshots lack these
                 part.restore(kept)
         self.embeddings.attach(self.graph)
         self.head.meet(list(self.classes))
@@ -507,17 +520,17 @@ class Knowledge:
         self._learned = NodeLabels()
         self._learned.extend(len(every))
         self._learned.put(every, learned)
-        if not part_of(state, "counted."):  # every vector was counted as it is
+        if not part_of(state, "counted."):  # an old snapshot, in which vectors were counted exactly
             there = every[learned != UNLABELLED]
             self.counted.put(there, self.of(there))
         self._present = self._classes_there()
-        if len(late):  # as if their labels came now
+        if len(late):  # nodes that an earlier version did not learn from: learn them now
             self._touched, self._urgent = [late], True
             self._recode(GraphChange(), late)
             self.settle()
 
     def _parts(self) -> dict[str, Any]:
-        """Return what keeps a state of its own, by name."""
+        """Return the components with a state, by name."""
         vectors = ("graph", "embeddings", "relations", "codes")
         names = (*vectors, "held", "counted", "solving", "wear", "head", "labels", "classes")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}

@@ -1,7 +1,4 @@
-"""What is known of nodes beside the graph: their classes, and what vectors they were counted as.
-
-And when scores follow what was counted.
-"""
+"""State of labelled nodes: their classes, the vectors they are counted as, when to solve again."""
 
 from __future__ import annotations
 
@@ -18,14 +15,14 @@ from torch import Tensor
 from evergraph.graphs import UNLABELLED
 from evergraph.online.graph.growing_array import FormerRows, FrozenRows, GrowingArray
 
-ROWS = 1024  # compared at a time: they stay near the processor
-TINY = 1e-30  # squares of lengths below it have lost digits, and are not to be compared
-SMALL = 1024  # labelled nodes: with fewer, scores follow every change
-SHARE = 1 / 16  # of what is known; when more has been counted, scores follow
+ROWS = 1024  # compared at a time, so that they stay in the processor's cache
+TINY = 1e-30  # squared lengths below it have lost digits and cannot be compared
+SMALL = 1024  # with fewer labelled nodes, scores are solved after every change
+SHARE = 1 / 16  # of the labelled nodes; once more have changed, scores are solved
 
 
 class NodeLabels:
-    """The class of every position, ``UNLABELLED`` (-1) where it is not known.
+    """The class of every position, ``UNLABELLED`` (-1) for none.
 
     Attributes:
         counts_: how many nodes each class has.  int64 [classes]
@@ -43,12 +40,12 @@ class NodeLabels:
         self.counts_ = torch.zeros(0, dtype=torch.int64)
 
     def extend(self, nodes: int) -> None:
-        """Add nodes whose class is not known."""
+        """Add unlabelled nodes."""
         self._numbers.extend(nodes)
         self._numbers.array[len(self._numbers) - nodes :] = UNLABELLED
 
     def moves(self, nodes: int) -> bool:
-        """Whether so many more nodes need other room than there is."""
+        """Whether so many more nodes would need a new allocation."""
         return self._numbers.moves(nodes) > 0
 
     def of(self, positions: Tensor) -> Tensor:
@@ -61,11 +58,11 @@ class NodeLabels:
         return self._numbers.tensor
 
     def frozen(self) -> FrozenRows:
-        """Return the classes as they are now, for those who read them while they change."""
+        """Return the current classes, readable while they change."""
         return FrozenRows(self._numbers, self._former.now, len(self._numbers))
 
     def put(self, positions: Tensor, labels: Tensor) -> None:
-        """Set the classes of some nodes, each named once; ``UNLABELLED`` takes one away."""
+        """Set the classes of some nodes, each given once; ``UNLABELLED`` removes a label."""
         if not len(positions):
             return
         old = self.of(positions)
@@ -88,19 +85,19 @@ class NodeLabels:
         return {"numbers": self._numbers.state(), "counts": self.counts_}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take back what ``state`` returned."""
+        """Restore what ``state`` returned."""
         self._numbers.restore(state["numbers"])
         self.counts_ = state["counts"]
 
 
 @dataclass(frozen=True, eq=False)
 class Moved:
-    """Nodes that are to be counted again.
+    """Nodes to be counted again.
 
     Attributes:
-        places: which of the nodes asked about, ascending.  int64 [k]
-        before: what they are counted as.  float32 [k, dims]
-        after: what they are to be counted as.  float32 [k, dims]
+        places: their indices among the nodes given, ascending.  int64 [k]
+        before: the vectors they are counted as.  float32 [k, dims]
+        after: the vectors to count them as.  float32 [k, dims]
     """
 
     places: Tensor
@@ -109,20 +106,18 @@ class Moved:
 
 
 class Counted:
-    """What a head was told that the vectors of its nodes are.
+    """The vector with which each labelled node is counted in the head's sums.
 
-    A node is counted again where a part of its vector has moved by more than ``tolerance`` times
-    its length since it was last counted: ‖now_b - counted_b‖ > τ ‖counted_b‖. Parts that have moved
-    less stay as they were counted. As the very vector that was counted is kept, it can be counted
-    out again whatever has become of the node since. With τ = 0 every part that is not the same is
-    counted again.
+    A node is counted again if a part of its vector has moved by more than ``tolerance`` times its
+    length since it was last counted: ‖now_b - counted_b‖ > τ ‖counted_b‖. Parts that have moved
+    less keep their counted value. The exact counted vector is kept, so that it can be subtracted
+    whatever the node's embedding is by then. With τ = 0 every changed part is counted again.
 
-    Every counted node has a row here, others have none. ``mark`` remembers nodes that have lost
-    neighbours: what they are counted as may hold something of nodes that they no longer see, which
-    must go when one of these is forgotten.
+    Only counted nodes have a row here. ``mark`` records nodes that have lost neighbours: their
+    counted vector may still hold a trace of these, which must go when one of them is forgotten.
 
     Args:
-        parts: how wide the parts of a vector are that move by themselves.
+        parts: widths of the parts of a vector.
         tolerance: τ.
 
     >>> counted = Counted([1, 1], tolerance=0.1)
@@ -136,11 +131,11 @@ class Counted:
         self.tolerance = tolerance
         self._parts = tuple(parts)
         self._starts = [0, *accumulate(parts)][:-1]
-        self._slots = GrowingArray(dtype=np.int64)  # by position, from 1 on; 0: not counted
+        self._slots = GrowingArray(dtype=np.int64)  # by position, starting at 1; 0: not counted
         self._rows = GrowingArray(sum(parts))
-        self._reaches = GrowingArray(len(parts))  # by slot: τ² ‖counted_b‖², -1 where too small
+        self._reaches = GrowingArray(len(parts))  # by slot: τ² ‖counted_b‖², -1 if below TINY
         self._marks = GrowingArray(dtype=np.bool_)  # by slot
-        self._free = np.empty(0, np.int64)  # slots that were given back; the last is taken first
+        self._free = np.empty(0, np.int64)  # a stack of free slots
 
     @property
     def nbytes(self) -> int:
@@ -152,27 +147,28 @@ class Counted:
         yield from (self._slots, self._rows, self._reaches, self._marks)
 
     def of(self, nodes: Tensor) -> Tensor:
-        """Return what counted nodes were counted as.  int64 [n] -> float32 [n, dims]"""
-        return torch.from_numpy(self._rows.array[self._slots.array[nodes.numpy()] - 1])
+        """Return the vectors that nodes are counted as.  int64 [n] -> float32 [n, dims]"""
+        return self._rows.tensor[torch.from_numpy(self._slots.array[nodes.numpy()] - 1)]
 
     def put(self, nodes: Tensor, vectors: Tensor) -> None:
-        """Keep what nodes are counted as from now on.  int64 [n], each once; float32 [n, dims]"""
+        """Set the vectors that nodes are counted as.  int64 [n], each once; float32 [n, dims]"""
         if len(nodes):
             self._slots.extend(max(int(nodes.max()) + 1 - len(self._slots), 0))
             positions = nodes.numpy()
             fresh = positions[self._slots.array[positions] == 0]
             self._slots.array[fresh] = self._taken(len(fresh)) + 1
-            slots = self._slots.array[positions] - 1
-            self._rows.array[slots] = vectors.numpy()
-            self._reaches.array[slots] = self._reach(vectors.numpy())
+            slots, rows = self._slots.array[positions] - 1, vectors.numpy()
+            for part in self._rows.blocks(len(slots), ROWS):
+                self._rows.array[slots[part]] = rows[part]
+                self._reaches.array[slots[part]] = self._reach(rows[part])
 
     def _reach(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Return the squares of how far parts may move.  [n, dims] -> [n, parts]"""
+        """Return the squared distances that parts may move.  [n, dims] -> [n, parts]"""
         lengths = np.add.reduceat(rows * rows, self._starts, axis=1)
         return np.where(lengths < TINY, -1.0, self.tolerance**2 * lengths)
 
     def _taken(self, count: int) -> NDArray[np.int64]:
-        """Return slots that nobody has."""
+        """Return free slots, new ones if necessary."""
         known = min(count, len(self._free))
         self._free, reused = np.split(self._free, [len(self._free) - known])
         start = len(self._rows)
@@ -181,7 +177,7 @@ class Counted:
         return np.concatenate([reused, np.arange(start, len(self._rows))])
 
     def drop(self, nodes: Tensor) -> None:
-        """Let go of nodes that are counted no more."""
+        """Remove nodes that are no longer counted."""
         slots = self._slots.array[nodes.numpy()] - 1
         self._rows.array[slots] = 0
         self._marks.array[slots] = False
@@ -189,12 +185,12 @@ class Counted:
         self._free = np.concatenate([self._free, slots])
 
     def mark(self, nodes: Tensor) -> None:
-        """Remember counted nodes that have lost neighbours, if they may be others by now."""
+        """Mark counted nodes that have lost neighbours; needless without a tolerance."""
         if self.tolerance:
             self._marks.array[self._slots.array[nodes.numpy()] - 1] = True
 
     def unmarked(self) -> Tensor:
-        """Return the nodes that are marked, which they no longer are then.  int64 [n], ascending"""
+        """Return the marked nodes, and clear the marks.  int64 [n], ascending"""
         positions = np.flatnonzero(self._slots.array)
         found = positions[self._marks.array[self._slots.array[positions] - 1]]
         self._marks.array[:] = False
@@ -208,25 +204,26 @@ class Counted:
         among: Tensor | None = None,
         exactly: bool = False,
     ) -> Moved:
-        """Return which nodes are to be counted again.  int64 [n], float32 [n, dims]
+        """Return the nodes to be counted again.  int64 [n], float32 [n, dims]
 
-        among: which of them are counted, all unless given, bool [n]; exactly: all that are not the
-        same, as if τ were 0.
+        among: which of them are counted, by default all, bool [n]; exactly: treat τ as 0.
         """
-        asked = np.arange(len(nodes)) if among is None else np.flatnonzero(among.numpy())
+        counted = np.arange(len(nodes)) if among is None else np.flatnonzero(among.numpy())
         now, positions = vectors.numpy(), nodes.numpy()
-        places, before, after = [asked[:0]], [now[:0]], [now[:0]]
-        for rows in np.split(asked, range(ROWS, len(asked), ROWS)):
+        places, found = np.empty_like(counted), 0
+        before, after = (self._rows.room(len(counted)) for _ in range(2))  # few rows are used
+        for part in self._rows.blocks(len(counted), ROWS):
+            rows = counted[part]
             slots, here = self._slots.array[positions[rows]] - 1, now.take(rows, axis=0)
             was = self._rows.array.take(slots, axis=0)
             far = self._far(slots, was, here, exactly or not self.tolerance)
-            some = far.any(1)
-            places.append(rows[some])
-            before.append(was[some])
+            some = np.flatnonzero(far.any(1))
+            into = slice(found, found + len(some))
+            places[into], before.numpy()[into] = rows[some], was[some]
             which = np.repeat(far[some], self._parts, axis=1)
-            after.append(np.where(which, here[some], was[some]))
-        found = (torch.from_numpy(np.concatenate(part)) for part in (places, before, after))
-        return Moved(*found)
+            after.numpy()[into] = np.where(which, here[some], was[some])
+            found += len(some)
+        return Moved(torch.from_numpy(places[:found]), before[:found], after[:found])
 
     def _far(
         self, slots: NDArray[np.int64], was: NDArray[Any], now: NDArray[Any], exactly: bool
@@ -239,7 +236,7 @@ class Counted:
             far = ~(np.add.reduceat(gaps, self._starts, axis=1) <= self._reaches.array[slots])
         some = far.any(1)
         differs = np.logical_or.reduceat(was[some] != now[some], self._starts, axis=1)
-        far[some] &= differs  # what is too small to be squared may still be the same
+        far[some] &= differs  # parts below TINY count as far unless they are equal
         return far
 
     def state(self) -> dict[str, Tensor]:
@@ -249,7 +246,7 @@ class Counted:
         return kept | {"free": torch.from_numpy(self._free.copy())}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take back what ``state`` returned."""
+        """Restore what ``state`` returned."""
         self._slots.restore(state["slots"])
         self._rows.restore(state["rows"])
         rows = state["rows"].numpy()
@@ -261,18 +258,16 @@ class Counted:
 
 
 class Solving:
-    """Decides after every change whether scores are solved now or wait for more.
+    """Decides after every change whether to solve for the scores now, or to wait for more changes.
 
-    They are solved at once where that cannot wait (``urgent``: a class is new or gone, a node was
-    forgotten, a label taken back, a class has enough nodes for a say in the mixture), where fewer
-    than ``SMALL`` labelled nodes are known, and where what was counted since they were last solved
-    passes ``SHARE`` of these; and at the latest with the change number ``patience`` since then.
-    Nothing else counts, least of all the time: the same changes are solved at the same points by
-    whoever applies them again.
+    Scores are solved at once if it is ``urgent`` (a class appeared or vanished, a node was
+    forgotten, a label was removed, a class became large enough to be held back from), if there are
+    fewer than ``SMALL`` labelled nodes, or if more than ``SHARE`` of these were counted since the
+    last solution; and at the latest after ``patience`` changes. The decision never depends on time,
+    so that a replay of the same changes solves at the same points.
 
     Args:
-        patience: how many changes at most scores may be behind, the last one included; with 1 they
-            never are.
+        patience: changes after which scores are solved at the latest; 1 solves after every change.
 
     >>> solving = Solving(patience=3)
     >>> [solving.due(10, known=100_000) for _ in range(4)]
@@ -290,13 +285,13 @@ class Solving:
 
     @property
     def behind(self) -> bool:
-        """Whether something was counted that scores do not know of."""
+        """Whether something was counted since scores were last solved."""
         return self._counted > 0
 
     def due(self, counted: int, *, known: int, urgent: bool = False) -> bool:
-        """Note a change; return whether scores are to be solved with it.
+        """Record a change; return whether scores must be solved now.
 
-        counted: how many nodes it has counted; known: how many labelled nodes there are.
+        counted: how many nodes it counted; known: how many labelled nodes there are.
         """
         self._counted += counted
         self._changes += self._counted > 0
@@ -307,9 +302,9 @@ class Solving:
         return due
 
     def state(self) -> dict[str, Tensor]:
-        """Return what is waiting."""
+        """Return the changes and nodes since the last solution."""
         return {"waiting": torch.tensor([self._changes, self._counted])}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take back what ``state`` returned."""
+        """Restore what ``state`` returned."""
         self._changes, self._counted = state["waiting"].tolist()

@@ -1,4 +1,4 @@
-"""A learner of a growing graph, changed by deltas alone."""
+"""The live learner on a growing graph, changed by deltas only."""
 
 from __future__ import annotations
 
@@ -57,35 +57,34 @@ PATIENCE = 8
 
 
 class OnlineLearner(LearnerView):
-    """A graph, its embeddings, a head and the labels so far, changed by deltas alone.
+    """A graph with embeddings, labels and a head, changed by deltas only.
 
-    The same deltas in the same order give the same bits, however often it was asked, saved and
+    The same deltas in the same order give the same bits, however often it is read, saved and
     restored in between. One thread writes (``apply``); others read through ``frozen()``, see
     ``LearnerView``.
 
     Attributes:
-        bounds: what a delta may ask for that is to be taken in, see ``check``; memory alone unless
-            set. ``apply_batch`` does not look at it.
-        threads: of torch, for what is learned: the last digits of sums depend on it. Unless set as
-            many as torch uses anyway; a folder sets it, so that whoever recovers has the same bits.
+        bounds: limits of new deltas, see ``check``; by default memory only. ``apply_batch`` does
+            not check them.
+        threads: of torch, for learning, as the last digits of sums depend on it. By default as many
+            as torch uses; a folder sets it, so that a recovery gives the same bits.
 
     Args:
-        topology: the f_topo; the head's own choice unless given.
-        head: what learns from embeddings; ``FusedHead``, the live form of ``auto``, unless given.
-            It belongs to this learner from then on.
+        topology: the f_topo; by default the head's choice.
+        head: learns from embeddings; by default ``FusedHead``, the live form of ``auto``. It
+            belongs to this learner from then on.
         scaling: of embeddings, ``unit`` or ``none``.
-        undirected: whether every edge runs both ways.
-        seed: of all that the head draws.
-        targets: what nodes are said to be, for good: one ``class``, several ``labels``, or
-            ``numbers``; as the head has it unless given.
+        undirected: whether edges are undirected.
+        seed: of the head's random choices.
+        targets: of the nodes: one ``class``, several ``labels``, or ``numbers``; by default that of
+            the head.
         tolerance: a labelled node is counted again when (a part of) its vector has moved by more
-            than this share of its length since it was last counted; 0: whenever it has moved.
-        patience: how many deltas, or batches of them, scores may be behind what was counted, see
-            ``Solving``; 1: never. ``status().solved`` tells.
-        memory_limit: the most that the process is to hold, in bytes or as text such as ``2GB``;
-            features, embeddings and all else that is wide then lies in files, see
-            ``ArrayStorage``. No bit depends on it.
-        scratch: where these files go; the system's folder for such things unless given.
+            than this share of its length since it was last counted; 0 for any move.
+        patience: number of deltas, or batches, after which scores are solved at the latest, see
+            ``Solving``; 1 solves after every delta. ``status().solved`` is the last one included.
+        memory_limit: of the process, in bytes or as text such as ``2GB``; features, embeddings and
+            other wide arrays then lie in files, see ``ArrayStorage``. No bit depends on it.
+        scratch: folder for these files; by default the system's temporary folder.
 
     >>> learner = OnlineLearner(head=FusedHead(width=64))
     >>> learner.apply(Delta(nodes=("a", "b", "c"), features=torch.eye(3), labels=("x", "y", None),
@@ -148,34 +147,34 @@ class OnlineLearner(LearnerView):
 
     @property
     def held(self) -> Held:
-        """What the work of a delta depends on."""
+        """The parts on which the memory of a delta depends."""
         copied = sum(array.row_bytes for array in self.arrays() if not array.is_in_file)
         known = (self._knowledge, self._storage)
         return Held(self.head, self.topology, self.scaling, *known, copied)
 
     def keep_within(self, memory_limit: int | str, scratch: Path | str | None = None) -> None:
-        """Keep what is wide in files from now on; as the parameters of these names."""
+        """Keep wide arrays in files from now on; arguments as in the constructor."""
         limit, folder = parse_size(memory_limit), None if scratch is None else Path(scratch)
         with self._writing:
             self._storage = ArrayStorage(limit=limit, folder=folder)
             self._map()
 
     def _map(self) -> None:
-        """Move what is wide into files, if memory is limited."""
+        """Move wide arrays to files, if memory is limited."""
         if self._storage is not None and self._knowledge is not None:
             self._knowledge.map_to(self._storage)
             self.map_to(self._storage)
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> OnlineLearner:
-        """Return a learner that has seen nothing, made as ``parameters`` says."""
+        """Return an empty learner with these ``parameters``."""
         given = dict(parameters)
         topology, head = made(topologies, given.pop("topology")), made(heads, given.pop("head"))
         return cls(topology=topology, head=head, **given)
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What it was made with, as JSON can hold it."""
+        """Its parameters, as JSON can hold them."""
         return {
             "topology": described(topologies, self.topology),
             "head": described(heads, self.head),
@@ -187,12 +186,12 @@ class OnlineLearner(LearnerView):
         }
 
     def check(self, delta: Delta, ahead: Mapping[NodeId, int] | None = None) -> CheckedDelta:
-        """Return a delta as ``apply`` takes it without another look; raise unless it fits.
+        """Return a validated delta, which ``apply`` does not check again; raise if it is invalid.
 
-        One that asks for more than ``bounds`` allow is refused here and nowhere else: what a
-        journal holds is applied, whatever it takes.
+        Deltas that exceed ``bounds`` are rejected here and nowhere else: those of a journal are
+        applied whatever their size.
 
-        ahead: nodes that come with earlier deltas of the same batch, and their positions.
+        ahead: new nodes of earlier deltas in the same batch, with their positions.
         """
         checked = self._fitting(delta, ahead, fresh=True)
         if self.bounds is not None:
@@ -202,7 +201,7 @@ class OnlineLearner(LearnerView):
     def _fitting(
         self, delta: Delta, ahead: Mapping[NodeId, int] | None = None, *, fresh: bool = False
     ) -> CheckedDelta:
-        """Return a delta that fits; raise unless it does."""
+        """Return a validated delta, without checking ``bounds``."""
         self._make_room(len(ahead or ()) + len(delta.nodes))
         graph = None if self._knowledge is None else self._knowledge.graph
         width = None if graph is None else graph.num_features
@@ -219,7 +218,7 @@ class OnlineLearner(LearnerView):
         )
 
     def _make_room(self, nodes: int) -> None:
-        """Claim the disk's room for so many more nodes; raise where it or memory is all taken."""
+        """Claim disk space for so many more nodes; raise if it or memory is exhausted."""
         if self._storage is None or self._knowledge is None:
             return
         self._storage.check(len(self._ids))
@@ -231,17 +230,17 @@ class OnlineLearner(LearnerView):
             return
         if not self.head.takes_relations:
             raise DataError(
-                f"relations and types came with a delta, but head {self.head.name!r} does not look "
-                "at them: leave them out (head 'auto', which learns classes, looks at them)"
+                f"a delta must not have relations or types with head {self.head.name!r}, which "
+                "does not use them: leave them out (head 'auto', which learns classes, uses them)"
             )
         if self._knowledge is not None and self._knowledge.relations is None:
             raise DataError(
-                "relations and types came with a delta, but the learner began without any: its "
-                "first nodes must come with them"
+                "a delta must not have relations or types if the learner began without them: its "
+                "first nodes must have them"
             )
 
     def only_new(self, delta: Delta) -> tuple[Delta, News]:
-        """Return a delta without what is known already, and how much of it is new."""
+        """Return a delta without what is known already, and the counts of what is new."""
         with self._writing:
             return only_new(
                 delta,
@@ -252,12 +251,12 @@ class OnlineLearner(LearnerView):
             )
 
     def every_id(self) -> list[NodeId]:
-        """Return the ids of all nodes, in the order in which they came."""
+        """Return the ids of all nodes, in order of arrival."""
         with self._writing:
             return list(self._ids)
 
     def knows_nodes(self, ids: Sequence[NodeId]) -> list[bool]:
-        """Return which ids are those of known nodes."""
+        """Return which ids are known."""
         with self._writing:
             return [node in self._ids for node in ids]
 
@@ -271,37 +270,37 @@ class OnlineLearner(LearnerView):
         edges: tuple[pyarrow.Array, pyarrow.Array],
         without: Sequence[NodeId],
     ) -> EdgesBeyond:
-        """Return known edges that are not among some; see ``upsert.edges_beyond``."""
+        """Return known edges that are not among the given ones; see ``upsert.edges_beyond``."""
         with self._writing:
             known, both = (self._ids, self._knowledge), self.undirected
             return edges_beyond(*known, edges, without, both_ways=both)
 
     def apply(self, delta: Delta) -> DeltaResult:
-        """Take a delta in, whole: graph and features, then labels, then what is to be forgotten.
+        """Apply a delta: graph and features first, then labels, then nodes to forget.
 
-        It is looked at first (``check``) unless it is one that ``check`` returned.
+        It is validated first (``check``), unless ``check`` returned it.
         """
         with self._writing:
             fitting = delta if isinstance(delta, CheckedDelta) else self.check(delta)
             return self.apply_batch([fitting])[0]
 
     def apply_batch(self, deltas: Sequence[Delta]) -> list[DeltaResult]:
-        """Take deltas in as one change; see ``Batch`` for those that can be.
+        """Apply deltas as one change; see ``Batch`` for those that can be joined.
 
-        Each is counted for itself (``seq``, nodes, predictions); classes and what was recomputed
-        are those of all. Labels are predicted before any of the batch is learned. Whether deltas
-        fit is looked at first unless they are those that ``check`` returned.
+        Each result has its own ``seq``, nodes and predictions; classes and recomputed embeddings
+        are those of the whole batch. All labels are predicted before any of them is learned. Deltas
+        are validated first, unless ``check`` returned them.
         """
         with self._writing, exactly_threads(self.threads):
             parts = self._checked(deltas)
             whole = merged(parts)
-            assert whole.first == self._ids.next, "something came after the delta was checked"
+            assert whole.first == self._ids.next, "nodes were added after the delta was checked"
             if len(whole.nodes) and self._knowledge is None:
                 related = bool(len(whole.relations) or len(whole.types))
                 self._knowledge = self._begun(whole.features.shape[1], related=related)
                 self._map()
                 self._share()
-            if self._knowledge is None:  # deltas of nothing, before the first node
+            if self._knowledge is None:  # empty deltas, before the first node
                 nothing = torch.empty(0, dtype=torch.int64)
                 return self._done(parts, None, None, nothing, nothing)
             return self._apply(whole, parts, self._knowledge)
@@ -317,14 +316,14 @@ class OnlineLearner(LearnerView):
         return batch.deltas
 
     def _begun(self, num_features: int, *, related: bool) -> Knowledge:
-        """Make what depends on how wide features are, and on whether there are relations."""
+        """Create what depends on the width of features, and on whether there are relations."""
         graph = GrowingGraph(num_features=num_features, undirected=self.undirected)
         live = LiveEmbeddings(
             self.topology,
             num_features=num_features,
             scaling=self.scaling,
-            # Beside a column of millions, where rows are not brought to one length, a share of the
-            # row's largest value would be all there is of a small one.
+            # Unscaled rows may have columns of very different size, and an error relative to the
+            # largest value could swamp a small one: no drift is allowed.
             drift=DRIFT if self.scaling == "unit" else 0.0,
         )
         generator = seeded(self.seed, "head")
@@ -362,14 +361,14 @@ class OnlineLearner(LearnerView):
             )
         nodes, names = _named(delta, self.head.kind)
         labels = knowledge.number(names)
-        unknown = knowledge.labels.of(nodes) == UNLABELLED  # a changed label was learned from
+        # Only nodes without a label count as predictions: one that changes was learned from.
+        unknown = knowledge.labels.of(nodes) == UNLABELLED
         guesses = knowledge.guess(nodes[unknown], labels[unknown])
         knowledge.learn(nodes, labels)
         if len(delta.forgotten):
             knowledge.forget(delta.gone)
-        return self._done(
-            parts, knowledge.settle(), guesses, labels[unknown], owners(parts)[unknown]
-        )
+        settled = knowledge.settle(every=self._sharing)  # readers have a copy of all vectors
+        return self._done(parts, settled, guesses, labels[unknown], owners(parts)[unknown])
 
     def _done(
         self,
@@ -379,8 +378,8 @@ class OnlineLearner(LearnerView):
         labels: Tensor,
         owners: Tensor,
     ) -> list[DeltaResult]:
-        """Turn the page, and say what was done; owners: of which part each label is."""
-        found: list[tuple[int, int]] = []  # how many were predicted, how many right
+        """Turn the page, and return the results; owners: index of the part of each label."""
+        found: list[tuple[int, int]] = []  # predictions, and correct ones
         first = self._seq + 1
         self._seq += len(parts)
         if settled is None or not settled.behind:
@@ -415,7 +414,7 @@ class OnlineLearner(LearnerView):
             nothing = torch.zeros(0, dtype=torch.bool)
             return Page(self._status(), (), nothing, None, None, 0, self.head.kind)
         publish = knowledge.published
-        if self._sharing:  # somebody may look things up while they change: what is there now
+        if self._sharing:  # frozen now, for readers that look things up while they change
             published = publish()
             publish = lambda: published  # noqa: E731
         return Page(
@@ -451,7 +450,7 @@ class OnlineLearner(LearnerView):
         )
 
     def frozen(self) -> LearnerView:
-        """Return what any thread may read while this one learns; see ``LearnerView``."""
+        """Return a view that any thread may read while this one learns; see ``LearnerView``."""
         with self._writing:
             if not self._sharing:
                 self._sharing = True
@@ -461,31 +460,30 @@ class OnlineLearner(LearnerView):
             return self
 
     def _share(self) -> None:
-        """Give the view a copy of all embeddings, if somebody reads it and there are any."""
+        """Give the view a copy of all embeddings, if it is shared and there are any."""
         if self._sharing and self._knowledge is not None:
             known = self._knowledge
             self.share(known.of, known.graph.num_nodes, self._storage)
 
     def unused_names(self) -> dict[Label, Label]:
-        """Return the names of classes that no node has any more, and what to call them instead.
+        """Return the names of classes that no node has any more, and their replacements.
 
-        The other name of class 3 is ``dropped-3``.
+        The replacement for class 3 is ``dropped-3``.
         """
         with self._writing:
             if self._knowledge is None:
                 return {}
             if self.head.kind != "class":
                 raise ConfigurationError(
-                    f"names can be dropped where nodes have one class, and here they have "
-                    f"{self.head.kind}"
+                    f"names can be dropped for a learner of classes only, not of {self.head.kind}"
                 )
             return unused_names(self._knowledge.names, self._knowledge.met)
 
     def rename(self, names: Mapping[Label, Label], *, seq: int) -> None:
-        """Call classes that have no nodes by other names, and have it counted as delta ``seq``.
+        """Rename classes that have no nodes, which counts as delta ``seq``.
 
-        Numbers of classes, and so all that was learned, stay. It is no delta: whoever is to come
-        to the same bits must begin with a snapshot that was taken afterwards.
+        Numbers of classes, and so all that was learned, stay. It is not a delta: a replay that must
+        give the same bits has to start from a snapshot taken afterwards.
         """
         with self._writing:
             assert self._knowledge is not None, "there are names"
@@ -495,11 +493,11 @@ class OnlineLearner(LearnerView):
             self.turn(self._written, ())
 
     def state(self) -> dict[str, Tensor]:
-        """Return the arrays of the state, by name; some are still in use, so copy what you keep."""
+        """Return the arrays of the state, by name; some are views in use, so copy what you keep."""
         return whole(self.pieces())
 
     def pieces(self) -> dict[str, Tensor | Pieces]:
-        """Return the same to be written at once: what is not kept as it is written, in pieces."""
+        """Return the same for writing at once, in pieces where it must be converted."""
         with self._writing:
             kept: dict[str, Tensor | Pieces] = {}
             if self._knowledge is not None:
@@ -510,9 +508,9 @@ class OnlineLearner(LearnerView):
             return kept
 
     def packed(self) -> PackedState | None:
-        """Return the same learner without places of forgotten nodes, None where there are none.
+        """Return the state without the positions of forgotten nodes, None if there are none.
 
-        Whoever restores it knows and predicts the same.
+        A learner restored from it gives the same predictions.
         """
         with self._writing:
             if self._knowledge is None or self._ids.next == len(self._ids):
@@ -534,7 +532,7 @@ class OnlineLearner(LearnerView):
         return kept | {"related": True} if related else kept
 
     def restore(self, state: dict[str, Tensor], about: dict[str, Any]) -> None:
-        """Take back what ``state`` and ``about`` returned."""
+        """Restore what ``state`` and ``about`` returned."""
         with self._writing, exactly_threads(self.threads):
             self._warn_of_threads(about.get("threads"))
             self._seq = int(about["seq"])
@@ -549,11 +547,11 @@ class OnlineLearner(LearnerView):
             self._share()
 
     def _warn_of_threads(self, before: int | None) -> None:
-        """Say it where this was learned with other threads: last digits depend on them."""
+        """Warn if the snapshot was learned with another number of threads."""
         if before is not None and self.threads is not None and before != self.threads:
             logger.warning(
-                "the snapshot was learned with %d threads, and what comes is learned with %d: the "
-                "last digits may differ from those of a learner that goes on with %d",
+                "the snapshot was learned with %d threads and this process uses %d: the last "
+                "digits of results may differ from those with %d threads",
                 before, self.threads, before,
             )  # fmt: skip
 
@@ -565,7 +563,7 @@ class OnlineLearner(LearnerView):
 
 
 def unused_names(names: Sequence[Label], met: Tensor) -> dict[Label, Label]:
-    """Return names of classes without nodes, each with another that tells its number alone.
+    """Return names of classes without nodes, with replacements that hold only their number.
 
     names: of all classes, in order; met: which of them have nodes, bool [classes]
 
@@ -583,11 +581,11 @@ def unused_names(names: Sequence[Label], met: Tensor) -> dict[Label, Label]:
 
 
 def _named(delta: CheckedDelta, kind: Kind) -> tuple[Tensor, list[Label]]:
-    """Return the nodes that a delta names classes of, and the classes.  int64 [n]
+    """Return the nodes that a delta labels, and the names of their classes.  int64 [n]
 
-    Several labels, or a number, have one name, see ``name_of``.
+    Several labels, or a number, are encoded as one name, see ``name_of``.
     """
     new = [(place, label) for place, label in enumerate(delta.labels) if label is not None]
     places = torch.tensor([place for place, _ in new], dtype=torch.int64)
-    nodes = torch.cat([delta.first + places, delta.told])
+    nodes = torch.cat([delta.first + places, delta.labelled])
     return nodes, [name_of(kind, label) for _, label in (*new, *delta.late)]

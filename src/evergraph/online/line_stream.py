@@ -1,12 +1,12 @@
-"""A stream of lines into a learner, batch by batch, each line once however often it is sent.
+"""Ingestion of a stream of lines, in batches, each line once however often it is sent.
 
-Every delta has the key PREFIX:LINE:DIGEST, of the last line in it and of all lines up to there. The
-learner writes delta and key down together, so its newest key of a prefix says how far the stream
-was taken in: whoever sends it again from its beginning goes on behind that line. How lines fall
-into batches, which is a matter of time, does not matter to that.
+Every delta has the key PREFIX:LINE:DIGEST: the number of its last line, and a digest of all lines
+up to it. The learner writes delta and key together, so its newest key with the prefix shows how far
+the stream has been ingested. When the stream is sent again from its beginning, it resumes after
+that line. Batches depend on timing, but resuming does not depend on batches.
 
-A queue that delivers some messages again, from a place of its own, sends no such stream: with
-``skip_known`` what the learner knows is passed over instead, and there are no keys.
+A message queue that delivers some messages again is not such a stream: with ``skip_known``, lines
+that the learner knows are skipped instead, and there are no keys.
 """
 
 from __future__ import annotations
@@ -36,44 +36,44 @@ LONGEST_PREFIX = 100
 
 
 class Takes(Protocol):
-    """What a stream needs of a learner."""
+    """The interface of a learner that a stream needs."""
 
     def submit(self, delta: Delta) -> dict[str, Any]:
-        """Take a delta in, whole, once for each key."""
+        """Apply a delta, once for each key."""
         ...
 
     def upsert(self, delta: Delta) -> dict[str, Any]:
-        """Take in what is new of a delta."""
+        """Apply the new part of a delta."""
         ...
 
     def keep_columns(self, scheme: Scheme | None) -> None:
-        """Keep how columns are read, or make sure that it is as before."""
+        """Store how columns are read, or check that it is unchanged."""
         ...
 
     def last_key(self, prefix: str) -> str | None:
-        """Return the key of the newest delta whose key begins so, if there is one."""
+        """Return the newest delta key with this prefix, if there is one."""
         ...
 
 
 @dataclass
 class LineStream:
-    """Takes lines in.
+    """Ingests lines.
 
     Args:
-        learner: what takes deltas.
-        batch: how many lines a delta has at most.
-        every: seconds after which a line waits no longer for others.
-        prefix: of the keys; by default made of the first line.
-        skip_known: whether what is known is passed over, without keys, as for tables.
-        clock: seconds.
-        columns: how columns of lines are read: by the scheme of the first table, by one that the
-            first batch of lines settles, with these choices, or as plain numbers (None).
-        classes: whether labels are classes, of which some spellings stand for none.
+        learner: that receives the deltas.
+        batch: lines per delta at most.
+        every: longest time in seconds to wait before a batch of lines is sent.
+        prefix: of the keys; by default derived from the first line.
+        skip_known: whether to skip what is known, without keys, as for tables.
+        clock: returns seconds.
+        columns: how columns of lines are read: the scheme of the first table, choices for one that
+            is fitted on the first batch, or None for plain numbers.
+        classes: whether labels are classes, some spellings of which mean a missing label.
 
     Attributes:
-        lines: how many lines there were, empty ones included.
-        known: how many of them had been taken in before.
-        deltas, new_nodes, predicted, right: of what was taken in.
+        lines: how many lines there were, including empty ones.
+        known: how many of them had been ingested before.
+        deltas, new_nodes, predicted, right: totals of what was applied.
     """
 
     learner: Takes
@@ -97,18 +97,18 @@ class LineStream:
         check_number("every", self.every, least=0)
         if self.prefix is not None and not 0 < len(self.prefix) <= LONGEST_PREFIX:
             raise ConfigurationError(
-                f"key_prefix must be a text of 1 to {LONGEST_PREFIX} letters, not {self.prefix!r}"
+                f"key_prefix must have 1 to {LONGEST_PREFIX} characters, not {self.prefix!r}"
             )
         if self.skip_known and self.prefix is not None:
             raise ConfigurationError(
-                f"key_prefix must not be given where known lines are skipped, not {self.prefix!r}"
+                f"key_prefix must not be given if known lines are skipped, not {self.prefix!r}"
             )
 
     def take_in(self, lines: Iterable[bytes | None]) -> None:
-        """Take in all lines; None among them says that there is none at the moment.
+        """Ingest all lines; None among them means that none is available at the moment.
 
-        A line that cannot be taken in is named in the error; those before it are taken in then,
-        those after it are not. While a delta is learned no line is read.
+        An error names the line that failed; the lines before it have been applied, those after it
+        have not. No line is read while a delta is applied.
         """
         self._reader = LineReader(self.columns, classes=self.classes)
         self._batch, self._began = Batch(), 0.0
@@ -121,10 +121,14 @@ class LineStream:
                 if self._is_due():
                     self._flush()
         except DataError:
-            self._flush()  # what came before
+            self._flush()  # the lines before the one that failed
             raise
         self._flush()
-        self._check_reached()
+        if self._done is not None and self.lines < self._done[0]:
+            raise DataError(
+                f"line {self.lines} is the last, but {self._done[0]} lines were ingested with the "
+                f"key prefix {self.prefix!r}: give another stream another --key-prefix"
+            )
 
     def _take(self, text: bytes) -> None:
         if self.lines == 0:
@@ -135,7 +139,7 @@ class LineStream:
             return
         line = self._reader.read(text, self.lines)
         if self._done is not None and self.lines <= self._done[0]:
-            self._pass_over()
+            self._skip_ingested()
             return
         if not self._batch.fits(line):
             self._flush()
@@ -145,7 +149,7 @@ class LineStream:
         self._digests[line.number] = self._digest.hexdigest()[:16]
 
     def _begin(self, first: bytes) -> None:
-        """Find out how far this stream was taken in before."""
+        """Find out how far this stream has been ingested."""
         if self.skip_known:
             return
         if self.prefix is None:
@@ -155,21 +159,15 @@ class LineStream:
             number, digest = key[len(self.prefix) + 1 :].split(":")
             self._done = int(number), digest
 
-    def _pass_over(self) -> None:
+    def _skip_ingested(self) -> None:
+        """Count a line as known; at the last known one, check that the lines are the same."""
         assert self._done is not None
         self.known = self.lines
         number, digest = self._done
         if self.lines == number and self._digest.hexdigest()[:16] != digest:
             raise DataError(
-                f"line {number}: the lines up to here are not those that were taken in with the "
-                f"key prefix {self.prefix!r}: give another stream another --key-prefix"
-            )
-
-    def _check_reached(self) -> None:
-        if self._done is not None and self.lines < self._done[0]:
-            raise DataError(
-                f"line {self.lines} is the last, but {self._done[0]} lines were taken in with the "
-                f"key prefix {self.prefix!r}: give another stream another --key-prefix"
+                f"line {number}: the lines up to here differ from those ingested with the key "
+                f"prefix {self.prefix!r}: give another stream another --key-prefix"
             )
 
     def _is_due(self) -> bool:
@@ -177,7 +175,7 @@ class LineStream:
             return False
         full = len(self._batch.lines) >= self.batch
         if isinstance(self.columns, Columns) and any(self._named(self._batch.lines)):
-            return full  # what settles how columns are read must not be a matter of time
+            return full  # the lines on which columns are fitted must not depend on timing
         return full or self.clock() - self._began >= self.every
 
     def _flush(self) -> None:
@@ -190,11 +188,11 @@ class LineStream:
 
     @staticmethod
     def _named(lines: Sequence[Line]) -> list[Line]:
-        """Return the nodes among lines that have columns."""
+        """Return the lines that add nodes with columns."""
         return [line for line in lines if line.operation == "node" and line.columns is not None]
 
     def _settle(self, lines: list[Line], choices: Columns) -> None:
-        """Keep how columns are read from now on, as these lines show."""
+        """Fit how columns are read on these lines, and keep it."""
         labels = [line.label for line in lines]
         table = table_of_lines(lines)
         if all(label is None for label in labels):
@@ -205,7 +203,7 @@ class LineStream:
         self.learner.keep_columns(self.columns)
 
     def _submit(self, lines: list[Line]) -> None:
-        """Take lines in together; where that is refused, find the first that cannot be."""
+        """Apply lines as one delta; if it is rejected, bisect to find the line at fault."""
         last = lines[-1].number
         try:
             done = self._learned(lines)

@@ -1,7 +1,7 @@
-"""How good predictions were before their labels came, and the alarm that they are worse now.
+"""Prequential evaluation (predict, then learn), and the accuracy alarm.
 
-Whatever else is to be watched (new classes in numbers, a queue that grows) is told by metrics, and
-``deploy/prometheus-rules.yaml`` alerts on them.
+Anything else worth watching, such as many new classes or a growing queue, is exported as metrics;
+``deploy/prometheus-rules.yaml`` alerts on these.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ log = logging.getLogger(__name__)
 METRICS: dict[Kind, str] = {
     "class": "accuracy", "labels": "micro F1", "numbers": "mean absolute error"
 }  # fmt: skip
-"""What the quotient of right and asked is called."""
+"""Name of the quotient of ``right`` and ``asked``."""
 
 
 class Point(TypedDict):
-    """A stretch of deltas that brought labels.
+    """A point of the prequential curve: one or more deltas with labels.
 
     Attributes:
-        seq: the number of the last of them.
-        nodes: in the graph then.
-        classes: known then.
+        seq: the number of the last of these deltas.
+        nodes: in the graph after it.
+        classes: known after it.
         asked: labels that were predicted before they were learned.
-        right: how many of these predictions were right; see ``Prequential.add`` for what stands
-            here where nodes have several labels or numbers.
+        right: how many of these predictions were correct; for several labels and for numbers see
+            ``Prequential.add``.
     """
 
     seq: int
@@ -48,15 +48,15 @@ class Point(TypedDict):
 
 
 class Prequential:
-    """Predict, then learn: every labelled node is first asked for, and only then counted in.
+    """Record of predictions that were made before their labels were learned.
 
-    A curve has a point for a delta that brought answers. When it is full, neighbouring points
-    become one, so that it stays as long as it was and shows all of the past. Of single predictions
-    the latest alone are kept. No point knows a node.
+    The curve has a point for every delta with labels. When it is full, neighbouring points are
+    joined, so that its length is bounded and it still covers the whole past. Single predictions are
+    kept for the latest only. Nothing in the record identifies a node.
 
     Args:
-        points: how many points the curve has at most.
-        latest: how many predictions are kept.
+        points: of the curve at most.
+        latest: single predictions that are kept.
 
     >>> record = Prequential(points=4)
     >>> for seq in range(1, 6):
@@ -77,9 +77,9 @@ class Prequential:
     def count(
         self, seq: int, nodes: int, classes: int, predicted: Tensor, labels: Tensor
     ) -> tuple[int, int]:
-        """Write down what was predicted for nodes whose classes are now known.
+        """Record predictions for nodes whose classes are now known.
 
-        predicted, labels: int64 [n]; -> how many were asked for, and how many were right
+        predicted, labels: int64 [n]; -> number of predictions, and of correct ones
         """
         if not len(labels):
             return 0, 0
@@ -90,10 +90,11 @@ class Prequential:
         return asked, right
 
     def add(self, seq: int, nodes: int, classes: int, asked: int, right: float) -> None:
-        """Write down sums whose quotient is the measure: right answers of those asked for.
+        """Record two sums whose quotient right / asked is the metric.
 
-        Of several labels 2 tp of 2 tp + fp + fn, so that it is micro F1, however points are joined;
-        of numbers Σ |y - ŷ| of how many: the mean absolute error.
+        For classes, correct predictions of all. For several labels, 2 tp of 2 tp + fp + fn: micro
+        F1, however points are joined. For numbers, Σ |y - ŷ| of their count: the mean absolute
+        error.
 
         >>> record = Prequential()
         >>> record.add(1, 3, 0, 2, 0.5)
@@ -118,12 +119,12 @@ class Prequential:
 
     @property
     def accuracy(self) -> float | None:
-        """The share of right ones among all predictions so far; None before the first."""
+        """The metric over all predictions so far; None before the first."""
         asked, right = self.totals_.tolist()
         return right / asked if asked else None
 
     def curve(self) -> list[Point]:
-        """Return the points, oldest first: what was known then, asked and right since the last."""
+        """Return the points, oldest first; asked and right count since the previous point."""
         return [
             Point(
                 seq=int(seq), nodes=int(nodes), classes=int(classes), asked=int(asked), right=right
@@ -132,10 +133,10 @@ class Prequential:
         ]
 
     def confusion(self, classes: Sequence[int]) -> list[list[int]]:
-        """Return how nodes of some classes were classified, among the latest predictions.
+        """Return the confusion matrix of some classes, over the latest predictions.
 
-        -> one row a class: how often its nodes were classified as each of them and, last, as any
-        other class
+        -> one row per class: how often its nodes were classified as each of these classes and,
+        last, as any other
 
         >>> record = Prequential()
         >>> _ = record.count(1, 3, 3, torch.tensor([1, 0, 2]), torch.tensor([2, 2, 2]))
@@ -155,22 +156,22 @@ class Prequential:
         return found
 
     def state(self) -> dict[str, Tensor]:
-        """Return everything written down, by name."""
+        """Return everything recorded, by name."""
         return {"curve": self.curve_, "pairs": self.pairs_, "totals": self.totals_}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take back what ``state`` returned."""
+        """Restore what ``state`` returned."""
         self.curve_, self.pairs_ = state["curve"], state["pairs"]
         self.totals_ = state["totals"]
 
 
 @dataclass(frozen=True, eq=False)
 class Tallies:
-    """How predictions of several labels, or of numbers, compare with what came, node by node.
+    """Comparison of predicted labels or numbers with the true ones, node by node.
 
     Attributes:
-        asked, right: what ``Prequential.add`` is told, each node's part of it.  [n]
-        faultless: whether all of a node's labels are those predicted.  int64 [n]
+        asked, right: each node's terms of the sums in ``Prequential.add``.  [n]
+        faultless: whether all labels of a node were predicted correctly.  int64 [n]
     """
 
     asked: Tensor
@@ -179,31 +180,31 @@ class Tallies:
 
     @classmethod
     def joined(cls, parts: Sequence[Tallies]) -> Tallies:
-        """Return those of several pieces as one."""
+        """Return several comparisons as one."""
         columns = zip(*(vars(part).values() for part in parts), strict=True)
         return cls(*map(torch.cat, columns))
 
     def total(self, mine: Tensor) -> tuple[int, int | float, int]:
-        """Return what ``Prequential.add`` is told of some nodes, and how many have no fault.
+        """Return ``asked``, ``right`` and the number of faultless nodes.
 
-        mine: which, bool [n]
+        mine: which nodes to include, bool [n]
         """
         right = self.right[mine].sum().item()
         return int(self.asked[mine].sum()), right, int(self.faultless[mine].sum())
 
 
 def tallies(given: Tensor, right: Tensor, kind: Kind) -> Tallies:
-    """Return how predictions compare with what nodes have.
+    """Return the comparison of predictions with true targets.
 
-    given: probabilities of labels, or numbers, [n, targets]; right: what nodes have; it may have
-    more labels, which came too late to be predicted.
+    given: probabilities of labels, or numbers, [n, targets]; right: the true ones, which may have
+    more labels, too new to be predicted.
 
-    Of three labels given or there, two are the same one: 2 of 3.
+    One label is predicted correctly and one wrongly: 2 tp = 2 of 2 tp + fp + fn = 3.
 
-    >>> everybody = torch.tensor([True])
-    >>> tallies(torch.tensor([[0.9, 0.8]]), torch.tensor([[1., 0.]]), "labels").total(everybody)
+    >>> every = torch.tensor([True])
+    >>> tallies(torch.tensor([[0.9, 0.8]]), torch.tensor([[1., 0.]]), "labels").total(every)
     (3, 2, 0)
-    >>> tallies(torch.tensor([[1.5]]), torch.tensor([[2.]]), "numbers").total(everybody)
+    >>> tallies(torch.tensor([[1.5]]), torch.tensor([[2.]]), "numbers").total(every)
     (1, 0.5, 0)
     """
     if kind == "numbers":
@@ -216,11 +217,11 @@ def tallies(given: Tensor, right: Tensor, kind: Kind) -> Tallies:
 
 
 class PredictionRecord:
-    """Compares predictions with the labels that came, and keeps the record of it.
+    """Compares predictions with labels, keeps the record, and raises the alarm.
 
     Attributes:
-        prequential: how often predictions were right.
-        watch: raises an alarm where the record is no longer as it was.
+        prequential: the record.
+        watch: raises the alarm.
 
     >>> record = PredictionRecord("class")
     >>> guesses, labels = torch.tensor([0, 1]), torch.tensor([0, 0])
@@ -236,7 +237,7 @@ class PredictionRecord:
 
     @property
     def parts(self) -> dict[str, Prequential | Watch]:
-        """What keeps a state of its own, by name."""
+        """Components with a state, by name."""
         return {"prequential": self.prequential, "alarms": self.watch}
 
     def count(
@@ -249,13 +250,12 @@ class PredictionRecord:
         nodes: int,
         classes: int,
     ) -> tuple[int, int]:
-        """Compare what was predicted with the labels of one delta, and write it down.
+        """Compare predictions with the labels of one delta, and record the result.
 
-        guesses: classes, int64 [n], or how several labels or numbers compare; None where nothing
-        was known to predict from. labels: numbered answers of nodes that had none, int64 [n]; mine:
-        which are of this delta, bool [n]; seq: of the delta; nodes, classes: how many are known
-        with it. -> how many predictions there were, and how many were right: of several labels all
-        of a node's, of numbers none
+        guesses: predicted classes, int64 [n], or the comparison of labels or numbers; None if
+        nothing was learned yet. labels: class numbers of nodes that had none, int64 [n]; mine:
+        which of them are of this delta, bool [n]; seq: of the delta; nodes, classes: known after
+        it. -> number of predictions, and of correct ones (all labels of a node; never for numbers)
         """
         predicted = 0 if guesses is None else int(mine.sum())
         if guesses is None or not predicted:
@@ -271,25 +271,25 @@ class PredictionRecord:
         return predicted, right
 
 
-LEVEL = 1e-4  # how often a window of a steady stream raises an alarm, at most
-BACK = 0.05  # a window that would raise one at this level does not clear it
-WINDOW = 200  # answers
+LEVEL = 1e-4  # false alarms per window of a steady stream, at most
+BACK = 0.05  # level below which a window clears the alarm
+WINDOW = 200  # predictions
 REFERENCE = 20  # windows that the newest is compared with, at most
 LEAST = 8  # windows before any alarm
 
 Window = tuple[float, float]
-"""How many answers it has, and the sum of what is measured of each."""
+"""Number of predictions, and the sum of ``right``."""
 
 
 @dataclass(frozen=True)
 class Alarm:
-    """Predictions are worse than they were; of several labels their F1, of numbers their error.
+    """Predictions have become worse: their accuracy, F1 of labels, or error of numbers.
 
     Attributes:
         seq: the number of the delta that raised it.
-        message: what is wrong, in one sentence.
-        value: what was measured.
-        expected: what the past let expect.
+        message: one sentence.
+        value: the metric in the window that raised it.
+        expected: the metric before.
         kind: ``accuracy``, the only one.
     """
 
@@ -301,13 +301,13 @@ class Alarm:
 
 
 class Verdict(NamedTuple):
-    """What a window says.
+    """The test of a window.
 
     Attributes:
-        on: whether it raises an alarm, or leaves one raised.
+        on: whether the alarm is raised after it.
         value: its mean.
         expected: the mean of the windows before it.
-        answers: how many it has.
+        answers: its number of predictions.
     """
 
     on: bool
@@ -317,26 +317,26 @@ class Verdict(NamedTuple):
 
 
 class Watch:
-    """Raises an alarm while predictions are worse than they were: is the newest window like those
-    before it?
+    """Raises the alarm while the newest window of predictions is worse than those before it.
 
-    Answers are put into windows of at least ``window``; a delta is never cut. With K windows of
-    means x₁...x_K before it, mean μ and variance s², and x the mean of a new one with n answers,
+    Predictions are grouped into windows of at least ``window``; a delta is never split. With K
+    windows of means x₁...x_K before it, mean μ and variance s², and x the mean of a new window with
+    n predictions,
 
         t = ± (x - μ) / √((1 + 1/K) max(s², p (1 - p) / n))
 
-    raises an alarm above the quantile of Student's t of K - 1 degrees of freedom that a steady
-    stream of Gaussian means passes once in 1 / ``level`` windows, if the difference is also one
-    that matters: 0.05 of shares, a tenth of μ of errors. p = (Σ amounts + 1) / (Σ answers + 2) over
-    the windows before: shares have the spread of shares at least, errors of numbers (which must not
-    rise, where shares must not fall) none but their own. Windows that raise an alarm are not
-    counted among the past. It is over with the first window below the quantile of level 0.05, or
-    when there were 20 of them: these are the past then, since nothing will be again as it was.
+    raises the alarm above the quantile of Student's t with K - 1 degrees of freedom that a steady
+    stream of Gaussian means exceeds once in 1 / ``level`` windows, provided that the difference is
+    relevant: 0.05 for shares, a tenth of μ for errors. The variance of shares is at least the
+    binomial one, with p = (Σ amounts + 1) / (Σ answers + 2) over the earlier windows; errors of
+    numbers (which must not rise, where shares must not fall) have no such bound. Windows that raise
+    the alarm are not added to the past. The alarm ends with the first window below the quantile of
+    level 0.05, or after 20 windows: these then become the past, as the change is permanent.
 
-    It follows from the deltas alone, so a learner that is recovered has the same alarm.
+    The alarm depends on the deltas only, so a recovered learner has the same one.
 
     Args:
-        kind: what nodes are said to be.
+        kind: of the targets: class, labels or numbers.
         window, level: as above.
 
     >>> watch = Watch("class", window=100)
@@ -352,14 +352,14 @@ class Watch:
         self.level = level
         self.past_: list[Window] = []
         self.unusual_: list[Window] = []  # since the alarm was raised
-        self.open_: Window = (0.0, 0.0)  # the window that is not full
-        self._raised: tuple[int, Verdict] | None = None  # by which delta, and what it said
+        self.open_: Window = (0.0, 0.0)  # the window being filled
+        self._raised: tuple[int, Verdict] | None = None  # number of the delta, and its test
 
     def see(self, seq: int, answers: int, amount: float) -> Verdict | None:
-        """Look at what a delta's labels say, once it is done.
+        """Add the predictions of a delta.
 
-        answers, amount: what ``Prequential`` was told: how many were asked for, how many right. ->
-        what a window says that they fill, if it can tell
+        answers, amount: ``asked`` and ``right`` of the record. -> the test of a window that they
+        complete, once there are enough windows
         """
         self.open_ = (self.open_[0] + answers, self.open_[1] + amount)
         if self.open_[0] < self.window:
@@ -368,16 +368,16 @@ class Watch:
         if len(self.past_) < LEAST:
             self.past_.append(full)
             return None
-        said = self._judged(full)
-        self._raised = (self._raised or (seq, said)) if said.on else None
-        return said
+        verdict = self._judged(full)
+        self._raised = (self._raised or (seq, verdict)) if verdict.on else None
+        return verdict
 
     def _judged(self, full: Window) -> Verdict:
         on = self._beyond(full, BACK if self.unusual_ else self.level)
         expected = fmean(_means(self.past_))
         if on:
             self.unusual_.append(full)
-        if len(self.unusual_) == REFERENCE:  # this is how it is now
+        if len(self.unusual_) == REFERENCE:  # the change is permanent
             self.past_, on = self.unusual_, False
         elif not on:
             self.past_ = [*self.past_, full][-REFERENCE:]
@@ -402,22 +402,22 @@ class Watch:
         return difference >= matters and difference > quantile * sqrt((1 + 1 / known) * spread)
 
     def alarms(self) -> tuple[Alarm, ...]:
-        """Return the alarm while it is raised, else nothing."""
+        """Return the alarm while it is raised, else ()."""
         if self._raised is None:
             return ()
-        seq, said = self._raised
+        seq, verdict = self._raised
         now, usual = (
             f"{value:.4g}" if self.kind == "numbers" else f"{100 * value:.1f} %"
-            for value in (said.value, said.expected)
+            for value in (verdict.value, verdict.expected)
         )
         message = (
-            f"{METRICS[self.kind]} of the last {said.answers:,} predictions is {now}: expected "
+            f"{METRICS[self.kind]} of the last {verdict.answers:,} predictions is {now}: expected "
             f"about {usual}"
         )
-        return (Alarm(seq, message, said.value, said.expected),)
+        return (Alarm(seq, message, verdict.value, verdict.expected),)
 
     def state(self) -> dict[str, Tensor]:
-        """Return everything seen, by name.  float64: whole numbers are exact to 2⁵³"""
+        """Return everything kept, by name.  float64: whole numbers are exact to 2⁵³"""
         rows = [] if self._raised is None else [[self._raised[0], *self._raised[1][1:]]]
         parts = {"past": self.past_, "unusual": self.unusual_, "open": [self.open_]}
         kept = {
@@ -427,14 +427,15 @@ class Watch:
         return kept | {"raised": torch.tensor(rows, dtype=torch.float64).reshape(-1, 4)}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take back what ``state`` returned; nothing where a snapshot is older than alarms."""
+        """Restore what ``state`` returned; a snapshot older than alarms has nothing."""
         if kept := part_of(state, "accuracy."):
             self.past_, self.unusual_, (self.open_,) = (
                 [(answers, amount) for answers, amount in kept[name].tolist()]
                 for name in ("past", "unusual", "open")
             )
         rows = state["raised"].tolist() if "raised" in state else []
-        # Older ones have a log of alarms of several kinds, 0 of accuracy, -1 while not over.
+        # Earlier versions kept a log of several kinds of alarms: kind 0 is accuracy, and
+        # ``cleared`` is -1 while one is raised.
         for kind, seq, cleared, value, expected, _, answers in state.get("log.entries", ()):
             if (int(kind), int(cleared)) == (0, -1):
                 rows.append([seq, value, expected, answers])
@@ -449,18 +450,18 @@ def _means(windows: Sequence[Window]) -> list[float]:
 OnAlarm = Callable[[Alarm], object]
 
 
-def tell(alarms: Iterable[Alarm], call: OnAlarm, *, after: int) -> None:
-    """Call a function with each alarm that was raised after a delta, so that each is told once.
+def report(alarms: Iterable[Alarm], call: OnAlarm, *, after: int) -> None:
+    """Call a function with each alarm that was raised after delta ``after``, so once per alarm.
 
-    What a recovery finds or raises again is not news. That the function fails is no reason to think
-    that a delta did.
+    A recovery must not report alarms again. If the function fails, that is logged: the delta itself
+    has succeeded.
     """
     for alarm in alarms:
         if alarm.seq > after:
             try:
                 call(alarm)
             except Exception:
-                log.exception("the function that is told of alarms failed with %r", alarm)
+                log.exception("the alarm callback failed with %r", alarm)
 
 
 def warn(alarm: Alarm) -> None:

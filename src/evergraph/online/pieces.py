@@ -1,10 +1,9 @@
-"""What a learner is written from: its parameters, and arrays that are never in memory as a whole.
+"""The state of a learner as written to a snapshot: parameters, and arrays in pieces.
 
-A position is given out once (see ``GrowingGraph``): a learner whose nodes come and go holds empty
-rows for all that ever came. What a snapshot is written from tells all there is of a learner, so it
-is there that rows are left out and positions renumbered (``Packing``); whoever restores it has the
-same learner. Living nodes keep their order. So rows that are summed in the order of positions are
-summed as before, and nothing that was learned changes.
+Positions are never reused (see ``GrowingGraph``), so a learner whose nodes come and go holds empty
+rows for all nodes it ever had. Since a snapshot holds the complete state, these rows are left out
+there and positions are renumbered (``Packing``). Nodes keep their order; so sums that run in the
+order of positions give the same bits, and the restored learner is the same.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ from torch import Tensor
 from evergraph.core.resolver import Resolver
 from evergraph.online.array_storage import PagedTensor
 
-PIECE = 1 << 24  # bytes that a piece has at the most, unless a row has more
+PIECE = 1 << 24  # bytes of a piece at most, unless a single row has more
 
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """An array that is made a piece at a time, as often as it is asked for.
+    """An array that is produced piece by piece, so that it is never in memory as a whole.
 
     Attributes:
         shape: of the whole.
         dtype: of its values.
-        make: yields its rows in order, some at a time.
+        make: yields its rows in order, a piece at a time; may be called again.
 
     >>> halves = Pieces((4,), torch.int64, lambda: iter(torch.arange(4).split(2)))
     >>> halves.whole()
@@ -46,7 +45,7 @@ class Pieces:
         return self.make()
 
     def whole(self) -> Tensor:
-        """Return the array, a copy."""
+        """Return a copy of the whole array."""
         found = torch.empty(self.shape, dtype=self.dtype)
         start = 0
         for piece in self:
@@ -56,13 +55,13 @@ class Pieces:
 
 
 def pieces_of(part: Any) -> Mapping[str, Tensor | Pieces]:
-    """Return a part's state by name, what it can make in pieces as such."""
+    """Return the state of a component by name, in pieces where it can."""
     made: Mapping[str, Tensor | Pieces] = part.pieces() if hasattr(part, "pieces") else part.state()
     return made
 
 
 def whole(pieces: Mapping[str, Tensor | Pieces]) -> dict[str, Tensor]:
-    """Return arrays by name, those in pieces put together.
+    """Return arrays by name, with pieces put together.
 
     >>> whole({"one": Pieces((1,), torch.float32, lambda: iter([torch.ones(1)]))})
     {'one': tensor([1.])}
@@ -89,8 +88,8 @@ def split(value: Tensor | Pieces) -> Iterator[Tensor]:
 Arrays = dict[str, Tensor | Pieces]
 
 _LISTS = r"(graph|relations\.\d+\.(along|against))"
-# What the arrays of a snapshot are, by their names. All are told here: one that is not is a
-# mistake, since nobody knows whether it has a row for every place.
+# How to pack the arrays of a snapshot, by name. Every array must be listed: of an unknown one it is
+# not known whether it has a row for every position.
 _ROWS = re.compile(
     r"graph\.(features|alive)|(embeddings|codes)\..+|held\.lots|labels\.numbers"
     r"|ids\.(kinds|lengths)|relations\.(typed|sent|near|vectors)"
@@ -104,11 +103,11 @@ _UNPLACED = re.compile(
 
 @dataclass(frozen=True, eq=False)
 class Packing:
-    """Which positions stay, and which number each of them gets.
+    """A renumbering of the positions that hold a node.
 
     Attributes:
-        living: positions that hold a node, ascending.  int64 [nodes]
-        places: the new number of every position, -1 of one that goes.  int64 [positions]
+        living: these positions, ascending.  int64 [nodes]
+        places: new number of every position, -1 for those without a node.  int64 [positions]
 
     >>> packing = Packing.of(torch.tensor([True, False, True]))
     >>> packing.living, packing.places
@@ -120,19 +119,19 @@ class Packing:
 
     @classmethod
     def of(cls, alive: Tensor) -> Packing:
-        """Have the living stay.  alive: bool [positions]"""
+        """Return the packing that keeps positions with nodes.  alive: bool [positions]"""
         living = alive.nonzero().flatten()
         places = torch.full((len(alive),), -1)
         places[living] = torch.arange(len(living))
         return cls(living, places)
 
     def rows(self, value: Tensor | Pieces) -> Pieces:
-        """Return the rows of those who stay, some at a time.  [positions, any] -> [nodes, any]"""
+        """Return the rows of kept positions in pieces.  [positions, any] -> [nodes, any]"""
         found = value.whole() if isinstance(value, Pieces) else value
         return taken(found, self.living)
 
     def padded(self, value: Tensor) -> Tensor:
-        """Return those rows of an array that ends with the last position it has a row for.
+        """Return the rows of kept positions of an array that may be shorter, padded with zeros.
 
         >>> Packing.of(torch.tensor([True, False, True])).padded(torch.tensor([5, 6]))
         tensor([5, 0])
@@ -143,12 +142,12 @@ class Packing:
         return found
 
     def pointers(self, indptr: Tensor | Pieces) -> Tensor:
-        """Return where lists begin; those of nodes that went are empty.  -> int64 [nodes + 1]"""
-        assert isinstance(indptr, Tensor), "they are few"
+        """Return the CSR pointers of kept rows; removed rows are empty.  -> int64 [nodes + 1]"""
+        assert isinstance(indptr, Tensor), "pointers are small, so never in pieces"
         return torch.cat([indptr[self.living], indptr[-1:]])
 
     def renumbered(self, indices: Tensor | Pieces) -> Pieces:
-        """Return positions by their new numbers, some at a time."""
+        """Return positions by their new numbers, in pieces."""
         dtype = indices.dtype
 
         def made() -> Iterator[Tensor]:
@@ -159,12 +158,12 @@ class Packing:
 
 @dataclass(frozen=True, eq=False)
 class PackedState:
-    """A learner without places of forgotten nodes, as a snapshot is written from it.
+    """State of a learner without the rows of forgotten nodes, for a snapshot.
 
     Attributes:
         arrays: by name.
         about: the rest, as JSON can hold it.
-        places: how many have gone.
+        places: how many positions were dropped.
     """
 
     arrays: Mapping[str, Tensor | Pieces]
@@ -173,22 +172,22 @@ class PackedState:
 
 
 def taken(value: Tensor, rows: Tensor) -> Pieces:
-    """Return some rows of an array, made about ``PIECE`` bytes at a time."""
+    """Return some rows of an array, in pieces of about ``PIECE`` bytes."""
     step = max(PIECE // max(value[:1].nbytes, 1), 1)
 
     def made() -> Iterator[Tensor]:
         for part in rows.split(step):
             yield value[part]
-            if isinstance(value, PagedTensor):  # it lies in a file: what was read may go again
+            if isinstance(value, PagedTensor):  # mapped from a file: pages may be released again
                 value.within.tidy()
 
     return Pieces((len(rows), *value.shape[1:]), value.dtype, made)
 
 
 def packed(arrays: Mapping[str, Tensor | Pieces], packing: Packing) -> Arrays:
-    """Return the arrays of a snapshot without rows of positions that go.
+    """Return the arrays of a snapshot without the rows of positions that hold no node.
 
-    Those of the head are returned as they are, see ``OnlineHead.packed``.
+    Arrays of the head are returned unchanged, see ``OnlineHead.packed``.
     """
     found = {name: _packed(name, value, packing) for name, value in arrays.items()}
     return found | _counted(arrays, packing)
@@ -201,12 +200,12 @@ def _packed(name: str, value: Tensor | Pieces, packing: Packing) -> Tensor | Pie
         return packing.pointers(value)
     if _INDICES.fullmatch(name):
         return packing.renumbered(value)
-    assert _UNPLACED.fullmatch(name), f"{name} must be told in pieces.py"
+    assert _UNPLACED.fullmatch(name), f"{name} must be listed in pieces.py"
     return value
 
 
 def _counted(arrays: Mapping[str, Tensor | Pieces], packing: Packing) -> Arrays:
-    """Return what ``Counted`` keeps with its rows in the order of positions, and none to spare."""
+    """Return the state of ``Counted`` with rows in the order of positions and no free slots."""
     slots, rows, marks = (arrays[f"counted.{name}"] for name in ("slots", "rows", "marks"))
     assert isinstance(slots, Tensor)
     assert isinstance(rows, Tensor)
@@ -225,12 +224,12 @@ def _counted(arrays: Mapping[str, Tensor | Pieces], packing: Packing) -> Arrays:
 
 T = TypeVar("T")
 
-# What a live learner has no choice of, see ``LiveEmbeddings``: older folders do not name it either.
-FIXED = ("rows",)
+# Parameters that a live learner cannot choose, see ``LiveEmbeddings``; no folder names them.
+FIXED = ("dtype",)
 
 
 def described(resolver: Resolver[Any], component: Any) -> dict[str, Any]:
-    """Return a component's name and the parameters that it stores under their own names.
+    """Return a component's name and its parameters, as JSON can hold them.
 
     >>> from evergraph.topology import SGC, topologies
     >>> described(topologies, SGC(hops=3))
@@ -243,7 +242,7 @@ def described(resolver: Resolver[Any], component: Any) -> dict[str, Any]:
 
 
 def made(resolver: Resolver[T], description: Mapping[str, Any]) -> T:
-    """Return a component as ``described`` tells it.
+    """Return the component that ``described`` described.
 
     >>> from evergraph.topology import topologies
     >>> made(topologies, {"name": "sgc", "hops": 3}).hops

@@ -1,7 +1,7 @@
-"""What a learner has summed up over its life, compared with a count of what it holds now.
+"""Verification of a learner's incremental state against a computation from scratch.
 
-Embeddings, class codes, counts and sums follow every delta by differences. Here they are computed
-from graph, features and labels alone, as one that was given everything at once has them.
+Embeddings, class codes, counts and sums are updated by differences with every delta. Here they are
+recomputed from graph, features and labels alone, like a learner that receives everything at once.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from evergraph.online.knowledge import Knowledge
 from evergraph.online.learner import OnlineLearner
 
 ROWS = 1 << 14  # compared at a time
-CLOSE = 1e-3  # of the largest value: what differences of float32 may have added up to
-CLOSER = 1e-6  # those of float64
+CLOSE = 1e-3  # relative to the largest value: rounding that float32 differences may accumulate
+CLOSER = 1e-6  # the same for float64
 SUMS = ("sums", "mass", "counts", "gram", "cross")
 
 
 def recount(learner: OnlineLearner) -> Iterator[str]:
-    """Yield what is not as a count of everything has it, a sentence each; nothing is changed.
+    """Yield a sentence for each inconsistency; nothing is changed.
 
     It takes about as long as learning everything at once, and as much memory again.
 
@@ -40,7 +40,7 @@ def recount(learner: OnlineLearner) -> Iterator[str]:
     []
     >>> learner._knowledge.labels.counts_[0] += 1
     >>> list(recount(learner))
-    ['class 0 is said to have 2 nodes, and has 1']
+    ['class 0 is recorded with 2 nodes, and has 1']
     """
     knowledge = learner._knowledge
     yield from _ids(learner, knowledge)
@@ -49,7 +49,7 @@ def recount(learner: OnlineLearner) -> Iterator[str]:
         return
     wrong = [*_graph(knowledge), *_labels(knowledge)]
     yield from wrong
-    if not wrong:  # else what follows would fail for what has been said
+    if not wrong:  # the checks below rely on a sound graph and labels
         yield from _vectors(learner, knowledge)
         yield from _sums(learner, knowledge)
         yield from _scores(learner)
@@ -60,15 +60,15 @@ def _ids(learner: OnlineLearner, knowledge: Knowledge | None) -> Iterator[str]:
     there = np.array([name is not None for name in names], dtype=bool)
     alive = np.zeros(0, bool) if knowledge is None else knowledge.graph.alive.numpy()
     if len(there) != len(alive) or bool((there != alive).any()):
-        yield "the nodes that have ids are others than those of the graph"
+        yield "the nodes with ids are not those of the graph"
     if int(there.sum()) != len(learner._ids):
         yield "two nodes have the same id"
     if knowledge is None or knowledge.held is None or len(there) != len(alive):
         return
     lots = knowledge.held._lots.array
-    for place, name in enumerate(names):
-        if int(lots[place]) != (0 if name is None else lot(name)):
-            yield f"position {place} has the lot of another id"
+    for position, name in enumerate(names):
+        if int(lots[position]) != (0 if name is None else lot(name)):
+            yield f"position {position} has the lot of another id"
             return
 
 
@@ -80,7 +80,7 @@ def _record(learner: OnlineLearner) -> Iterator[str]:
         yield f"the history counts {asked:.0f} predictions, and its total is {totals[0]:.0f}"
     status = learner.status()
     if not 0 <= status.solved <= status.seq:
-        yield f"scores are said to be those of delta {status.solved} of {status.seq}"
+        yield f"scores are recorded as those of delta {status.solved} of {status.seq}"
 
 
 def _graph(knowledge: Knowledge) -> Iterator[str]:
@@ -92,7 +92,7 @@ def _graph(knowledge: Knowledge) -> Iterator[str]:
         yield "forgotten nodes have features"
     ends, weights = _entries(knowledge)
     if ends.size and (int(ends.min()) < 0 or int(ends.max()) >= len(alive)):
-        yield "edges lead to nodes that never were"
+        yield "edges lead to nodes that never existed"
         return
     if ends.size and not bool(alive[ends].all()):
         yield "edges lead to nodes that were forgotten"
@@ -100,10 +100,10 @@ def _graph(knowledge: Knowledge) -> Iterator[str]:
         yield "weights of edges are not above 0"
     if graph.undirected:
         there, back = ((ends[0] << 32) | ends[1], (ends[1] << 32) | ends[0])
-        order, turned = np.argsort(there, kind="stable"), np.argsort(back, kind="stable")
-        same = bool((there[order] == back[turned]).all())
-        if not same or bool((weights[order] != weights[turned]).any()):
-            yield "edges that run both ways are not the same both ways"
+        order, reverse = np.argsort(there, kind="stable"), np.argsort(back, kind="stable")
+        same = bool((there[order] == back[reverse]).all())
+        if not same or bool((weights[order] != weights[reverse]).any()):
+            yield "undirected edges differ between their two directions"
 
 
 def _entries(knowledge: Knowledge) -> tuple[Any, Any]:
@@ -117,20 +117,20 @@ def _entries(knowledge: Knowledge) -> tuple[Any, Any]:
 def _labels(knowledge: Knowledge) -> Iterator[str]:
     labels, classes = knowledge.labels.every, len(knowledge.classes)
     if len(labels) and not -1 <= int(labels.min()) <= int(labels.max()) < max(classes, 0):
-        yield f"nodes are of classes that are none of the {classes}"
+        yield f"nodes have class numbers beyond the {classes} known classes"
         return
     if bool((labels[~knowledge.graph.alive] != UNLABELLED).any()):
         yield "forgotten nodes have classes"
     counted = torch.bincount(labels[labels != UNLABELLED], minlength=classes)
-    said = torch.zeros_like(counted)
-    said[: len(knowledge.labels.counts_)] = knowledge.labels.counts_
-    for number in (counted != said).nonzero().flatten().tolist()[:1]:
-        yield f"class {number} is said to have {int(said[number])} nodes, and has " \
+    recorded = torch.zeros_like(counted)
+    recorded[: len(knowledge.labels.counts_)] = knowledge.labels.counts_
+    for number in (counted != recorded).nonzero().flatten().tolist()[:1]:
+        yield f"class {number} is recorded with {int(recorded[number])} nodes, and has " \
               f"{int(counted[number])}"  # fmt: skip
 
 
 def _twin(learner: OnlineLearner, knowledge: Knowledge) -> Knowledge:
-    """Return the same graph and labels, given at once to a learner of its own."""
+    """Return the same graph and labels, given at once to a fresh learner."""
     twin = OnlineLearner.from_parameters(learner.parameters)
     related = knowledge.relations is not None
     fresh = twin._begun(knowledge.graph.num_features, related=related)
@@ -160,14 +160,14 @@ def _vectors(learner: OnlineLearner, knowledge: Knowledge) -> Iterator[str]:
     for name, own, others in parts:
         far = [part for part in nodes.split(ROWS) if not _close(own.of(part), others.of(part))]
         if far:
-            yield f"{name} are not those of graph, features and labels, such as around position " \
+            yield f"{name} do not match graph, features and labels, for example around position " \
                   f"{int(far[0][0])}"  # fmt: skip
     learned = knowledge._learned.every
     slots = np.zeros(len(learned), np.int64)
     known = knowledge.counted._slots.array
     slots[: len(known)] = known
     if bool(((slots > 0) != (learned.numpy() != UNLABELLED)).any()):
-        yield "the nodes that are counted are others than those that are learned"
+        yield "the nodes that are counted are not those that are learned"
 
 
 def _close(own: Tensor, others: Tensor, share: float = CLOSE) -> bool:
@@ -176,9 +176,9 @@ def _close(own: Tensor, others: Tensor, share: float = CLOSE) -> bool:
 
 
 def _sums(learner: OnlineLearner, knowledge: Knowledge) -> Iterator[str]:
-    """Compare the head's sums with those over the vectors that nodes are counted as."""
+    """Compare the head's sums with sums over the vectors that nodes are counted as."""
     if not isinstance(learner.head, AnalyticHead | FusedHead | TargetHead):
-        return  # it keeps no sums
+        return  # the head keeps no sums
     twin = OnlineLearner.from_parameters(learner.parameters)
     twin._begun(knowledge.graph.num_features, related=knowledge.relations is not None)
     head = twin.head
@@ -188,16 +188,16 @@ def _sums(learner: OnlineLearner, knowledge: Knowledge) -> Iterator[str]:
         head.stand_as(learner.head)
     nodes = (knowledge._learned.every != UNLABELLED).nonzero().flatten()
     if bool((knowledge.counted._slots.array[nodes.numpy()] == 0).any()):
-        return  # has been said
+        return  # reported by ``_vectors``
     for part in nodes.split(ROWS):
         head.learn(part, knowledge.counted.of(part), knowledge._learned.of(part))
         if len(knowledge.counted.moved(part, knowledge.of(part)).places):
-            yield "nodes have moved farther since they were counted than they may"
+            yield "nodes have moved beyond the tolerance since they were counted"
             return
     kept = learner.head.state()
     for name, value in head.state().items():
         if name.split(".")[-1] in SUMS and name in kept and not _same(kept[name], value):
-            yield f"the sums of the head ({name}) are not those of its nodes"
+            yield f"the sums of the head ({name}) do not match its nodes"
 
 
 def _same(kept: Tensor, counted: Tensor) -> bool:
@@ -207,7 +207,7 @@ def _same(kept: Tensor, counted: Tensor) -> bool:
 
 
 def _scores(learner: OnlineLearner) -> Iterator[str]:
-    """Compare what scores are computed with and what the sums give, where that must be the same."""
+    """Compare the head's weights with those solved from its sums, if it is up to date."""
     head = learner.head
     pairs: list[tuple[Tensor, Tensor]] = []
     if type(head) is AnalyticHead and head._settled:
@@ -221,5 +221,5 @@ def _scores(learner: OnlineLearner) -> Iterator[str]:
         pairs = [*zip(head._weights, (one * share for one, share in shares), strict=True)]
     for own, others in pairs:
         if own.shape != others.shape or not _close(own, others):
-            yield "scores are not those of the sums of the head"
+            yield "scores do not match the sums of the head"
             return

@@ -1,4 +1,4 @@
-"""What is new in a dump that may have been given before."""
+"""Comparison of a delta or table with what the learner has: only the new part is kept."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from evergraph.online.delta import (
     Delta,
     DeltaResult,
     NodeId,
-    Told,
+    NodeTarget,
     edge_columns,
     in_columns,
     listed,
@@ -50,12 +50,12 @@ def known_edges(
 
 @dataclass(frozen=True)
 class EdgesBeyond:
-    """Known edges that a dump has not.
+    """Known edges that a table does not have.
 
     Attributes:
-        sources: ids of the nodes that they begin at.
-        targets: ids of those that they end at.
-        known: how many edges were looked at.
+        sources: ids of their sources.
+        targets: ids of their targets.
+        known: how many edges were compared.
     """
 
     sources: list[NodeId]
@@ -71,17 +71,17 @@ def edges_beyond(
     *,
     both_ways: bool,
 ) -> EdgesBeyond:
-    """Return known edges that are not among some, the complement of ``known_edges``.
+    """Return known edges that are not among the given ones, the complement of ``known_edges``.
 
-    edges: a dump's, ids strings or int64; without: nodes whose edges are not looked at; both_ways:
+    edges: of a table, ids as strings or int64; without: nodes whose edges are left out; both_ways:
     whether (a, b) and (b, a) are one edge.
     """
     if knowledge is None:
         return EdgesBeyond([], [], 0)
     if knowledge.relations is not None:
         raise ConfigurationError(
-            "--sync must not be given with --edges where edges have relations: one of several "
-            "between the same two nodes cannot go alone"
+            "--sync must not be given with --edges if edges have relations: one of several between "
+            "two nodes cannot be removed by itself"
         )
     given = torch.stack([ids.where(listed(side)) for side in edges])
     known = knowledge.graph.edges()
@@ -89,28 +89,28 @@ def edges_beyond(
     names = edge_names(torch.cat([known, given], dim=1), both_ways=both_ways)
     distinct, first = np.unique(names[: known.shape[1]], return_index=True)
     gone = np.sort(first[~np.isin(distinct, names[known.shape[1] :])])
-    sources, targets = ([ids.at(place) for place in side[gone].tolist()] for side in known)
+    sources, targets = ([ids.at(position) for position in side[gone].tolist()] for side in known)
     return EdgesBeyond(sources, targets, len(distinct))
 
 
 @dataclass(frozen=True)
 class News:
-    """How much of a delta was new, in numbers that JSON can hold.
+    """What was new in a delta, in numbers that JSON can hold.
 
     Attributes:
-        new_nodes: nodes that were not known.
-        known_nodes: nodes that were.
-        other_features: how many of the known have other features than given; they stay as known.
-        new_edges: edges that were not known, each counted once.
-        known_edges: edges that were, self-loops and edges that are given twice.
+        new_nodes: nodes added.
+        known_nodes: nodes skipped because they were known.
+        other_features: known nodes whose given features differ; they keep their own.
+        new_edges: edges added, each counted once.
+        known_edges: edges skipped: known ones, self-loops and repetitions.
         new_labels: labels of nodes that had none.
         changed_labels: labels of nodes that had another.
-        forgotten: nodes that go.
-        changed_weights: edges that weighed something else.
-        removed_edges: edges that go.
-        missing_edges: edges that were to go and were not there.
-        updated_nodes: known nodes that get other features than they had.
-        missing_nodes: nodes that were to get other features and are not known.
+        forgotten: nodes forgotten.
+        changed_weights: known edges with a new weight.
+        removed_edges: edges removed.
+        missing_edges: edges to remove that did not exist.
+        updated_nodes: known nodes with new features.
+        missing_nodes: nodes to update that did not exist.
     """
 
     new_nodes: int = 0
@@ -130,11 +130,11 @@ class News:
 
 @dataclass(frozen=True)
 class Upserted:
-    """What became of a delta that may repeat what is known.
+    """The result of an upsert.
 
     Attributes:
-        applied: what was done; where nothing was new, nothing, and ``seq`` is that of the last.
-        news: what of it was new.
+        applied: the result of the new part; if nothing was new, ``seq`` is that of the last delta.
+        news: what was new.
     """
 
     applied: DeltaResult
@@ -149,13 +149,12 @@ def only_new(
     kind: Kind = "class",
     undirected: bool = True,
 ) -> tuple[Delta, News]:
-    """Return a delta without what is known already, and how much of it is new.
+    """Return a delta without what is known already, and the counts of what is new.
 
-    Known nodes are left out, their labels become late ones where they differ; their features are
-    changed only where they are among the ``updated``. Edges with their weights, features and
-    labels that are known are left out, and so is what is not known of edges that are to go, of
-    nodes to update and of nodes to forget. What is left is an ordinary delta, without a key: sent
-    again it would be empty.
+    Known nodes are left out; their labels become late labels if they differ, and their features
+    change only if they are among the ``updated``. Known edges, weights, features and labels are
+    left out, and so are unknown edges to remove and unknown nodes to update or forget. What is left
+    is an ordinary delta without a key; repeated, it would be empty.
     """
     width = None if knowledge is None else knowledge.graph.num_features
     delta = in_columns(delta)
@@ -163,11 +162,11 @@ def only_new(
     there = (ids.where(delta.nodes) >= 0).numpy()
     known, new = np.flatnonzero(there).tolist(), np.flatnonzero(~there).tolist()
     labels = delta.labels or (None,) * len(delta.nodes)
-    told = [(delta.nodes[row], label) for row in known if (label := labels[row]) is not None]
+    labelled = [(delta.nodes[row], label) for row in known if (label := labels[row]) is not None]
     updated, missing = _updated(delta, ids, knowledge)
     nowhere = {node for node in delta.updated if node not in ids}
     later = [pair for pair in delta.late if pair[0] not in nowhere]
-    late, changed = _late([*told, *later], ids, knowledge)
+    late, changed = _late([*labelled, *later], ids, knowledge)
     find = related_edges if len(delta.relations) else new_edges
     edges = find(delta, ids, knowledge, both_ways=undirected)
     first = [labels[row] for row in new]
@@ -206,20 +205,20 @@ def _other_features(
 ) -> int:
     if knowledge is None or not known:
         return 0
-    places = ids.positions([delta.nodes[row] for row in known])
-    other = knowledge.graph.features[places] != delta.features[known]
+    positions = ids.positions([delta.nodes[row] for row in known])
+    other = knowledge.graph.features[positions] != delta.features[known]
     return int(other.any(1).sum())
 
 
 def _late(
-    pairs: Sequence[tuple[NodeId, Told]], ids: IdTable, knowledge: Knowledge | None
-) -> tuple[list[tuple[NodeId, Told]], int]:
-    """Return labels that are not known, and how many of them change one."""
+    pairs: Sequence[tuple[NodeId, NodeTarget]], ids: IdTable, knowledge: Knowledge | None
+) -> tuple[list[tuple[NodeId, NodeTarget]], int]:
+    """Return new labels, and how many of them replace another."""
     if knowledge is None:
         return list(pairs), 0
-    places = ids.where([node for node, _ in pairs])
-    numbers = torch.full_like(places, UNLABELLED)
-    numbers[places >= 0] = knowledge.labels.of(places[places >= 0])
+    positions = ids.where([node for node, _ in pairs])
+    numbers = torch.full_like(positions, UNLABELLED)
+    numbers[positions >= 0] = knowledge.labels.of(positions[positions >= 0])
     late, changed = [], 0
     for (node, label), number in zip(pairs, numbers.tolist(), strict=True):
         if number == UNLABELLED:
@@ -231,13 +230,13 @@ def _late(
 
 
 def _updated(delta: Delta, ids: IdTable, knowledge: Knowledge | None) -> tuple[list[int], int]:
-    """Return which of the nodes to update get other features, and how many are not known."""
+    """Return the rows of ``updated`` whose features change, and how many nodes are unknown."""
     known = np.flatnonzero(ids.where(delta.updated).numpy() >= 0).tolist()
     missing = len(delta.updated) - len(known)
     if knowledge is None or not known:
         return [], missing
-    places = ids.positions([delta.updated[row] for row in known])
-    other = (knowledge.graph.features[places] != delta.updated_features[known]).any(1).tolist()
+    positions = ids.positions([delta.updated[row] for row in known])
+    other = (knowledge.graph.features[positions] != delta.updated_features[known]).any(1).tolist()
     return [row for row, changes in zip(known, other, strict=True) if changes], missing
 
 
@@ -246,7 +245,7 @@ Edges = Sequence[tuple[NodeId, NodeId]]
 
 @dataclass(frozen=True)
 class NewEdges:
-    """What of a delta's edges changes something; counts: as ``News`` has them."""
+    """The edges of a delta that change something; counts: as in ``News``."""
 
     pairs: Edges
     weights: Sequence[float]
@@ -258,9 +257,9 @@ class NewEdges:
 def without_unknown(
     delta: Delta, knows: Callable[[Sequence[NodeId]], Sequence[bool]]
 ) -> tuple[Delta, int]:
-    """Return a delta without edges to nodes that neither come nor are known, and how many.
+    """Return a delta without edges to nodes that are neither new nor known, and their number.
 
-    knows: which of some ids are those of known nodes.
+    knows: returns which ids are known.
 
     >>> delta = Delta(nodes="ab", edges=[("a", "b"), ("b", "x")], weights=[1.0, 2.0])
     >>> reduced, skipped = without_unknown(delta, lambda ids: [False for _ in ids])
@@ -270,9 +269,9 @@ def without_unknown(
     edges = edge_columns(delta.edges)
     beside = (delta.weights, delta.relations)
     if edges is None or any(len(part) not in (0, len(edges)) for part in beside):
-        return delta, 0  # refused where a delta is checked
-    asked = list({*listed(edges.sources), *listed(edges.targets)}.difference(delta.nodes))
-    strange = {node for node, known in zip(asked, knows(asked), strict=True) if not known}
+        return delta, 0  # rejected when the delta is checked
+    ends = list({*listed(edges.sources), *listed(edges.targets)}.difference(delta.nodes))
+    strange = {node for node, known in zip(ends, knows(ends), strict=True) if not known}
     kept = [row for row, pair in enumerate(edges) if strange.isdisjoint(pair)]
     reduced = replace(
         delta,
@@ -286,7 +285,7 @@ def without_unknown(
 def related_edges(
     delta: Delta, ids: IdTable, knowledge: Knowledge | None, *, both_ways: bool
 ) -> NewEdges:
-    """Return edges whose relation is not known of their nodes, each once with the last weight."""
+    """Return edges with relations that are new or change weight, each once with its last weight."""
     weights: Sequence[float | None] = delta.weights or [None] * len(delta.edges)
     pairs = zip(delta.edges, delta.relations, strict=True)
     given = dict(zip(((*pair, name) for pair, name in pairs), weights, strict=True))
@@ -319,9 +318,9 @@ def related_edges(
 def new_edges(
     delta: Delta, ids: IdTable, knowledge: Knowledge | None, *, both_ways: bool
 ) -> NewEdges:
-    """Return edges that are not known, each once; those to nowhere stay, to be refused.
+    """Return new edges, each once; those to unknown nodes stay, to be rejected later.
 
-    One that is given and removed at once comes to nothing, or goes.
+    An edge that is both added and removed is not added, and is removed if it is known.
     """
     edges, cut = edge_columns(delta.edges), edge_columns(delta.removed_edges)
     assert edges is not None, "parts were checked"
@@ -331,11 +330,14 @@ def new_edges(
     come, go = names[: len(edges)], names[len(edges) :]
     kept = np.flatnonzero(~_is_loop(ends[0], delta, ids) & ~np.isin(come, go))
     first, last = _each_once(come[kept])
-    rows, weights = kept[first], _weights_given(delta, kept[last])
+    rows = kept[first]
+    weights: NDArray[np.float64] | None = None
+    if len(delta.weights):  # the last weight of a repeated edge counts
+        weights = np.array(delta.weights, dtype=np.float64)[kept[last]]
     known = _weights(ends[0][:, rows], ids, knowledge)
     news = known == 0 if weights is None else weights.astype(np.float32) != known
     zero = np.zeros(len(rows), dtype=bool) if weights is None else weights == 0
-    _, again = _each_once(go)  # as it was given last
+    _, again = _each_once(go)  # the last occurrence of each
     removed = cut.take(again[_weights(ends[1][:, again], ids, knowledge) > 0])
     new, gone, absent = news & (known == 0), news & zero, zero & (known == 0)
     return NewEdges(
@@ -353,15 +355,15 @@ def new_edges(
 
 
 def _numbered(ids: IdTable, *sides: Column) -> tuple[Tensor, Tensor]:
-    """Return ends of edges that come and of edges that go, ids that are not known numbered on.
+    """Return positions of the ends of added and of removed edges; unknown ids get further numbers.
 
     -> int64 [2, edges], int64 [2, removed]
     """
     found = [ids.where(side) for side in sides]
     strange = (
-        compress(listed(side), (places < 0).tolist())
-        for side, places in zip(sides, found, strict=True)
-        if bool((places < 0).any())
+        compress(listed(side), (positions < 0).tolist())
+        for side, positions in zip(sides, found, strict=True)
+        if bool((positions < 0).any())
     )
     numbers = dict(zip(dict.fromkeys(chain.from_iterable(strange)), count(ids.next), strict=False))
     if numbers:
@@ -370,34 +372,29 @@ def _numbered(ids: IdTable, *sides: Column) -> tuple[Tensor, Tensor]:
 
 
 def _is_loop(ends: Tensor, delta: Delta, ids: IdTable) -> NDArray[np.bool_]:
-    """Return which edges join a node that there is, or will be, with itself."""
+    """Return which edges are self-loops of known or new nodes."""
     loops = (ends[0] == ends[1]).numpy()
     if loops.any():
         new = frozenset(delta.nodes)
-        for place in np.flatnonzero(loops).tolist():
-            loops[place] = int(ends[0, place]) < ids.next or delta.edges[place][0] in new
+        for row in np.flatnonzero(loops).tolist():
+            loops[row] = int(ends[0, row]) < ids.next or delta.edges[row][0] in new
     return loops
 
 
 def _each_once(names: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return where each name comes first and where last, in the order in which they come.
+    """Return the rows of the first and of the last occurrence of each name, in order of the first.
 
     >>> [rows.tolist() for rows in _each_once(np.array([7, 3, 7]))]
     [[0, 1], [2, 1]]
     """
     _, first = np.unique(names, return_index=True)
-    _, behind = np.unique(names[::-1], return_index=True)
+    _, from_end = np.unique(names[::-1], return_index=True)
     order = np.argsort(first)
-    return first[order], len(names) - 1 - behind[order]
-
-
-def _weights_given(delta: Delta, rows: NDArray[np.int64]) -> NDArray[np.float64] | None:
-    """Return the weights that some edges are given, None where none are."""
-    return np.array(delta.weights, dtype=np.float64)[rows] if len(delta.weights) else None
+    return first[order], len(names) - 1 - from_end[order]
 
 
 def _weights(ends: Tensor, ids: IdTable, knowledge: Knowledge | None) -> NDArray[np.float32]:
-    """Return what edges weigh, 0 where they are not known.  int64 [2, m] -> float32 [m]"""
+    """Return the weights of edges, 0 for unknown ones.  int64 [2, m] -> float32 [m]"""
     if knowledge is None or not ends.shape[1]:
         return np.zeros(ends.shape[1], dtype=np.float32)
     sides = ends.where(ends < ids.next, -1)
@@ -408,5 +405,5 @@ def _weights(ends: Tensor, ids: IdTable, knowledge: Knowledge | None) -> NDArray
 
 
 def _is_news(weight: float | None, known: float) -> bool:
-    """Whether an edge of a weight, if it is given one, changes what is known of it."""
+    """Whether an edge, with a weight or None, differs from the known weight."""
     return known == 0 if weight is None else float(np.float32(weight)) != known

@@ -1,6 +1,6 @@
-"""Tables, pictures and one page of finished runs.
+"""Tables, figures and one page about finished runs.
 
-Names are imported on first use: what a single run prints needs no page and no figures.
+Names are imported on first use: printing a single run needs no page and no figures.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Methods side by side: what may be claimed of two on a dataset, and of many over datasets."""
+"""Comparison of two methods on a dataset, and of many over datasets."""
 
 from __future__ import annotations
 
@@ -42,12 +42,13 @@ if TYPE_CHECKING:
 
 REMEDIES = {
     "one seed": ", which shows no spread: run both with at least 2 of the same seeds",
-    "identical repeats": ", which count as one: stream.split_seed=run gives every seed its split",
+    "identical repeats": ", which count as one: stream.split_seed=run gives each seed its own "
+    "split",
 }
 
 
 def p_text(p_value: float) -> str:
-    """Return a p-value as people write it.
+    """Return a p-value as text.
 
     >>> p_text(0.0004), p_text(0.0213), p_text(1.0)
     ('p < 0.001', 'p = 0.021', 'p = 1.000')
@@ -56,7 +57,7 @@ def p_text(p_value: float) -> str:
 
 
 def points(difference: float, *, signed: bool = False) -> str:
-    """Return a fraction as percentage points; what is rounded to nothing has no sign.
+    """Return a fraction as percentage points; a value that rounds to 0 has no sign.
 
     >>> points(0.768, signed=True), points(-0.0123), points(-0.0001, signed=True)
     ('+76.8', '-1.2', '0.0')
@@ -66,7 +67,7 @@ def points(difference: float, *, signed: bool = False) -> str:
 
 
 def listed(words: list[str]) -> str:
-    """Return words as a list in a sentence.
+    """Return words as an enumeration in a sentence.
 
     >>> listed(["a"]), listed(["a", "b", "c"])
     ('a', 'a, b and c')
@@ -80,14 +81,15 @@ Verdict = Literal["better", "worse", "cannot tell", "one seed", "identical repea
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """How much better one configuration is than another, and whether that is more than chance.
+    """The difference between two configurations, and whether it is more than chance.
 
     Attributes:
-        a, b: what is compared.
-        pairing: the repeats of both that belong together.
-        difference: of a to b, with its confidence interval; without 0 where there is a claim.
-        confidence: a claim needs a p below what it leaves.
-        corrected_p: the p-value among many comparisons, see ``corrected``; None for one alone.
+        a, b: the configurations.
+        pairing: the repeats that are compared.
+        difference: difference of a to b with its confidence interval, which excludes 0 if there is
+            a claim.
+        confidence: a claim needs a p-value below 1 - confidence.
+        corrected_p: the p-value among many comparisons, see ``corrected``; None for a single one.
     """
 
     a: Trials
@@ -99,22 +101,22 @@ class Comparison:
 
     @property
     def mean_a(self) -> float:
-        """AA of the repeats compared, a fraction."""
+        """Mean AA of a over the compared repeats, a fraction."""
         return fmean(self.pairing.a)
 
     @property
     def mean_b(self) -> float:
-        """The same of the other."""
+        """Mean AA of b over the compared repeats, a fraction."""
         return fmean(self.pairing.b)
 
     @property
     def p_value(self) -> float:
-        """Of the difference, among all comparisons that were made at once."""
+        """The p-value of the difference, corrected if several comparisons were made."""
         return self.difference.p_value if self.corrected_p is None else self.corrected_p
 
     @property
     def verdict(self) -> Verdict:
-        """What holds of a: ``better`` or ``worse`` only where that is more than chance."""
+        """The verdict on a: ``better`` or ``worse`` only if the difference is more than chance."""
         if self.pairing.basis in ("one seed", "identical repeats"):
             return self.pairing.basis
         if self.p_value >= 1 - self.confidence:
@@ -123,7 +125,7 @@ class Comparison:
 
     @property
     def sentence(self) -> str:
-        """The verdict with its numbers, percent and percentage points."""
+        """The verdict with its numbers, in percent and percentage points."""
         a, b, where = self.a.name, self.b.name, self.a.where
         claim = f"cannot tell {a} from {b} on {where}"
         if self.verdict in ("better", "worse"):
@@ -134,7 +136,7 @@ class Comparison:
 
     @property
     def _evidence(self) -> str:
-        """What the verdict rests on."""
+        """The evidence for the verdict."""
         pairing = self.pairing
         if not pairing.shows_spread:
             return f"{self.verdict}{REMEDIES[self.verdict]}"
@@ -183,16 +185,17 @@ def compare(
     averaging: str | None = None,
     confidence: float = CONFIDENCE,
 ) -> Comparison:
-    """Return by how much one result is better than another; printed, it is one sentence.
+    """Return the difference between two results; printed, it is one sentence.
 
-    Repeats are paired by seed where both have at least two of the same, else compared as two
-    samples; of a single seed nothing is claimed. See docs/statistics.md.
+    Repeats are paired by seed if at least two seeds are shared, else compared as two samples; a
+    single seed allows no claim. See docs/comparing.md.
 
     Args:
         a, b: results of runs on the same stream.
-        testing: ``local`` or ``global``; averaging: ``balanced`` or ``plain``, or what targets have
-            in their place; that of the protocol unless given, else local and the main one.
-        confidence: of the interval.
+        testing: ``local`` or ``global``; by default that of the protocol, else local.
+        averaging: ``balanced`` or ``plain``, or a metric of targets; by default that of the
+            protocol, else the main one.
+        confidence: confidence level of the interval.
     """
     runs = [Finished(Path(), result.to_dict()) for result in (a, b)]
     way = way_of(runs[0].result, testing, averaging)
@@ -204,7 +207,7 @@ def compare(
 
 
 def compare_trials(a: Trials, b: Trials, *, confidence: float = CONFIDENCE) -> Comparison:
-    """Return the same for repeats that were read from anywhere."""
+    """Return the same for repeats from any source."""
     check_comparable(a, b)
     pairing = pair(a, b)
     if pairing.shows_spread:
@@ -218,10 +221,10 @@ def compare_trials(a: Trials, b: Trials, *, confidence: float = CONFIDENCE) -> C
 
 
 def corrected(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """Return comparisons made at once, p-values corrected by Holm for how many they are.
+    """Return comparisons with p-values corrected by Holm for their number.
 
-    An interval becomes as wide as it must be to leave out 0 just where the corrected p makes a
-    claim. What shows no spread is not tested, and takes no part in it.
+    Intervals are widened so that they exclude 0 exactly if the corrected p-value makes a claim.
+    Comparisons without spread are not tested and do not count.
     """
     tested = [found for found in comparisons if found.pairing.shows_spread]
     if len(tested) < 2:
@@ -241,11 +244,11 @@ class OverDatasets:
     """Wilcoxon's test over the datasets of one setting.
 
     Attributes:
-        a, b: what is compared.
-        setting: in which.
-        datasets: on which.
+        a, b: the compared methods.
+        setting: the setting.
+        datasets: the datasets.
         ranks: the test.
-        confidence: a claim needs a p below what it leaves.
+        confidence: a claim needs a p-value below 1 - confidence.
     """
 
     a: str
@@ -257,7 +260,7 @@ class OverDatasets:
 
     @property
     def verdict(self) -> Literal["better", "worse", "cannot tell"]:
-        """What holds of a over all of them."""
+        """The verdict on a over all datasets."""
         if len(self.datasets) < LEAST_PAIRS or self.ranks.p_value >= 1 - self.confidence:
             return "cannot tell"
         return "better" if self.ranks.won > self.ranks.lost else "worse"
@@ -270,7 +273,7 @@ class OverDatasets:
         tested = f"Wilcoxon's signed ranks, {p_text(ranks.p_value)}"
         where = f"over {count} datasets, {self.setting}"
         if count < LEAST_PAIRS:
-            tested = f"too few datasets for Wilcoxon's test, which takes {LEAST_PAIRS}"
+            tested = f"too few datasets for Wilcoxon's test, which needs {LEAST_PAIRS}"
         if self.verdict == "cannot tell":
             return f"cannot tell {self.a} from {self.b} {where}: ahead {won} ({tested})."
         return f"{self.a} is {self.verdict} than {self.b} {where}: ahead {won} ({tested})."
@@ -288,9 +291,9 @@ class OverDatasets:
 
 
 def over_datasets(comparisons: Sequence[Comparison]) -> list[OverDatasets]:
-    """Return a test for each setting in which there are several datasets.
+    """Return a test for each setting with several datasets.
 
-    A dataset counts once, with its means over repeats, however these are spread.
+    A dataset counts once, with its means over repeats, whatever their spread.
     """
     by_setting: dict[str, list[Comparison]] = {}
     for found in comparisons:
@@ -306,13 +309,13 @@ def _over(setting: str, found: Sequence[Comparison]) -> OverDatasets:
 
 
 @dataclass(frozen=True)
-class Differences:
-    """What every run of a group differs by from one of them.
+class GroupDifferences:
+    """The differences of all runs of a group to one of them.
 
     Attributes:
-        reference: the name of that one.
-        means: AA of every run, by name; fractions.
-        found: the comparison of each other run with it; None where they are not comparable.
+        reference: the name of that run.
+        means: AA of every run by name, fractions.
+        found: the comparison of each other run with it; None if they are not comparable.
     """
 
     reference: str
@@ -320,11 +323,11 @@ class Differences:
     found: Mapping[str, Comparison | None]
 
 
-def differences_in(group: Group, testing: str, against: str | None = None) -> Differences:
-    """Return them for one way of testing; against: the run to compare with, the best unless given.
+def differences_in(group: Group, testing: str, against: str | None = None) -> GroupDifferences:
+    """Return the differences for one way of testing; against: the reference, by default the best.
 
-    p-values are corrected by ``holm``: for all pairs of the group where the best is compared with,
-    since it is the best by the same numbers, and for the comparisons made where one is chosen.
+    p-values are corrected by ``holm``: for all pairs of the group if the reference is the best,
+    since the same numbers select it, and for the comparisons made if it is given.
     """
     runs = {
         entry.name: trials_of(entry.run, (testing, main_key(entry.run.result)), name=entry.name)
@@ -334,12 +337,12 @@ def differences_in(group: Group, testing: str, against: str | None = None) -> Di
     reference = against if against in runs else max(means, key=lambda name: means[name])
     every = combinations(runs, 2) if against is None else ((n, reference) for n in runs)
     pairs = [pair for pair in every if pair[0] != pair[1]]
-    # The reference is always the second one.
+    # The reference is always the second of a pair.
     pairs = [(b, a) if a == reference else (a, b) for a, b in pairs]
     found = {pair: _compared(runs[pair[0]], runs[pair[1]]) for pair in pairs}
     tested = {pair: each for pair, each in found.items() if each is not None}
     told = found | dict(zip(tested, corrected(list(tested.values())), strict=True))
-    return Differences(
+    return GroupDifferences(
         reference, means, {a: each for (a, b), each in told.items() if b == reference}
     )
 
@@ -353,14 +356,14 @@ def _compared(a: Trials, b: Trials) -> Comparison | None:
 
 @dataclass(frozen=True)
 class Standing:
-    """How methods stand over several datasets, tested in one way.
+    """Mean ranks of methods over several datasets, for one way of testing.
 
     Attributes:
-        setting, testing: in which.
-        datasets: over which.
-        methods: that were run on all of them, the best mean rank first.
-        left_out: that were not, or that answer whole test sets.
-        ranks: of ``methods``, in their order.
+        setting, testing: the setting and the way of testing.
+        datasets: the datasets.
+        methods: methods that were run on all of them, the best mean rank first.
+        left_out: methods that were not, or that predict whole test sets together.
+        ranks: ranks of ``methods``, in their order.
     """
 
     setting: str
@@ -371,12 +374,12 @@ class Standing:
     ranks: Ranks
 
     def behind(self, place: int) -> bool:
-        """Whether a method is told apart from the first one."""
+        """Whether a method differs significantly from the first one."""
         return self.ranks.differ(0, place)
 
 
 def standings(groups: Sequence[Group]) -> list[Standing]:
-    """Return one for every setting of at least 3 datasets and way of testing."""
+    """Return the standing for each setting with at least 3 datasets and each way of testing."""
     by_setting: dict[str, list[Group]] = {}
     for group in groups:
         by_setting.setdefault(group.setting, []).append(group)
@@ -405,5 +408,5 @@ def _standing(groups: Sequence[Group], testing: str) -> Standing | None:
 
 
 def _alone(run: Finished) -> bool:
-    """Whether a run's method answers every node alone, whatever a benchmark calls it."""
+    """Whether a run's method predicts every node separately, whatever its label."""
     return not str(run.result["config"]["method"]["name"]).endswith(POOLED)

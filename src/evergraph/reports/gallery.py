@@ -12,15 +12,15 @@ from evergraph.reports.figures.picture import Picture, looks_of
 from evergraph.reports.runs import Group, names_of
 from evergraph.reports.units import families, family_of, has_family
 
-MOST_NAMES = 20  # that can be read in one scatter
+MOST_NAMES = 20  # that are readable in one scatter plot
 
 
 @dataclass(frozen=True)
 class Gallery:
-    """Figures by kind, in the order of the groups; matrices have an inner tuple a group.
+    """Figures by kind, in the order of the groups; matrices have an inner tuple per group.
 
-    ``frontier`` has those groups only in which runs are kin, ``memory`` those without too many
-    names. ``ranks`` has a figure for every setting of several datasets and way of testing.
+    ``frontier`` covers groups with families of runs, ``memory`` those without too many names.
+    ``ranks`` has a figure for each setting with several datasets and each way of testing.
     """
 
     curves: tuple[Picture, ...]
@@ -40,7 +40,7 @@ class Gallery:
 
 
 def gallery(groups: Sequence[Group]) -> Gallery:
-    """Draw every figure; a method looks the same in all of them."""
+    """Draw all figures; a method has the same look in all of them."""
     names = names_of(groups)
     kin = sorted({family_of(name) for name in names})
     looks = looks_of([*kin, *(name for name in names if name not in kin)])
@@ -69,7 +69,7 @@ def gallery(groups: Sequence[Group]) -> Gallery:
 
 def _rank_figures(groups: Sequence[Group]) -> tuple[Picture, ...]:
     if not any(len(group.entries) > 1 for group in groups):
-        return ()  # nothing is compared, and what compares is not even imported
+        return ()  # nothing to compare, so the comparison code is not even imported
     from evergraph.reports.comparing import standings
     from evergraph.reports.figures.critical_difference import critical_difference
 

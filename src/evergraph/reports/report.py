@@ -1,4 +1,4 @@
-"""Everything ``evergraph report`` writes.
+"""The files that ``evergraph report`` writes.
 
 DIR/report.html                    one page that needs no other file
 DIR/report/tables/NAME.csv|md|tex  its tables
@@ -30,10 +30,10 @@ FORMATS = {"csv": csv_text, "md": markdown, "tex": latex}
 
 
 def write_report(runs: Sequence[Finished], folder: Path, *, against: str | None = None) -> Path:
-    """Write the report of runs collected in a folder into it, and return where the page is.
+    """Write the report of runs collected in a folder into it, and return the path of the page.
 
-    The same runs give the same bytes. Tables and figures of an earlier report are taken away.
-    against: the run that others are compared with, as the report calls it; the best unless given.
+    The same runs give the same bytes. Tables and figures of an earlier report are removed.
+    against: the run that others are compared with, by its name in the report; by default the best.
     """
     require("matplotlib", extra="report", why="a report")
     groups = grouped(runs, folder)
@@ -53,7 +53,7 @@ def write_report(runs: Sequence[Finished], folder: Path, *, against: str | None 
 
 
 def tables_of(groups: Sequence[Group], against: str | None = None) -> dict[str, Table]:
-    """Return every table that has something to say, by its name; against: see ``write_report``."""
+    """Return every table with content by name; against: see ``write_report``."""
     made = [headline_table(groups), summary_table(groups)]
     if any(len(group.entries) > 1 for group in groups):  # else there is nothing to compare
         from evergraph.reports.tables.comparing import differences_table, ranks_table
@@ -71,7 +71,7 @@ def _table_files(tables: Iterable[Table]) -> Iterator[tuple[str, bytes]]:
 
 
 def _write(folder: Path, files: dict[str, bytes]) -> None:
-    """Write files below a folder; what an earlier report left under other names goes."""
+    """Write files below a folder, and remove other files of an earlier report."""
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

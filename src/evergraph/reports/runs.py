@@ -1,4 +1,4 @@
-"""Finished runs: found, and put side by side with those they may be compared with."""
+"""Finished runs: collected, and grouped with those they can be compared with."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ NEEDED = (
     "average_accuracy", "average_forgetting", "average_accuracy_curve", "accuracy_matrix",
     "coverage_ratio", "memory", "seconds", "config", "versions",
 )  # fmt: skip
-USUAL = {"by": "class", "edges": "within"}  # not told; results of the first version have neither
+USUAL = {"by": "class", "edges": "within"}  # not shown; the first version's results lack them
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A finished run: where it lies and what its ``result.json`` says."""
+    """A finished run: its folder and the content of its ``result.json``."""
 
     folder: Path
     result: dict[str, Any]
 
     @property
     def method(self) -> str:
-        """The method's name, or the label a benchmark gave it: its folder's name there."""
+        """The method's name, or the label given by a benchmark: the name of its folder."""
         return self.folder.name if self.labelled else str(self.result["config"]["method"]["name"])
 
     @property
     def labelled(self) -> bool:
-        """Whether it lies where a benchmark puts it: in ``DATASET/SETTING/METHOD``, by labels."""
+        """Whether it is in a benchmark's folder ``DATASET/SETTING/METHOD``, named by labels."""
         return self.folder.parent.name == str(self.result["config"]["stream"]["setting"])
 
     @property
     def dataset(self) -> str:
-        """The dataset's name, without folder and ending if it is a file.
+        """The dataset's name, without folder and suffix if it is a file.
 
-        Where it has parameters, the label that a benchmark gave it: several have one name then.
+        If it has parameters, the label given by a benchmark, since several may share a name.
         """
         config = self.result["config"]["dataset"]
         if self.labelled and len(config) > 1 and self.folder.parent.parent.name:
@@ -54,7 +54,7 @@ class Finished:
 
     @property
     def setting(self) -> str:
-        """``class-il`` or ``task-il``, and how the stream is cut where it is not as usual."""
+        """``class-il`` or ``task-il``, with the options of the stream that are not the default."""
         stream = self.result["config"]["stream"]
         by, edges = stream.get("by", USUAL["by"]), stream.get("edges", USUAL["edges"])
         told = [str(stream["setting"])]
@@ -68,26 +68,26 @@ class Finished:
 
     @property
     def protocol(self) -> str | None:
-        """The paper whose rules it follows; None for none, as in results of earlier versions."""
+        """The paper whose rules it follows; None if there is none, as in earlier versions."""
         return self.result.get("protocol")
 
     @property
     def headline(self) -> tuple[str, str]:
-        """The way of testing and of averaging whose number stands first."""
+        """The way of testing and of averaging of the main number."""
         told = self.result.get("headline", {})
         return told.get("testing", "local"), told.get("averaging", main_key(self.result))
 
     @property
     def metric(self) -> str:
-        """What answers were measured by, such as ``accuracy``."""
+        """The metric of predictions, such as ``accuracy``."""
         return main_name(self.result)
 
     def main(self, what: str, testing: str) -> Any:
-        """Return the main measure of something that a result tells, such as its averages."""
+        """Return the main metric of a part of the result, such as its averages."""
         return self.result[what][testing][main_key(self.result)]
 
     def anytime(self, testing: str) -> dict[str, Any]:
-        """Return the mean of AA over all tests, from the rows where an early result has no such."""
+        """Return the mean of AA over all tests, computed from the rows for early results."""
         for name in ("anytime_accuracy", "area_under_curve"):
             if name in self.result:
                 found: dict[str, Any] = self.main(name, testing)
@@ -97,19 +97,19 @@ class Finished:
 
     @property
     def step(self) -> str:
-        """What a test comes after: a ``task``, or a ``batch`` of one."""
+        """What precedes a test: a ``task``, or a ``batch`` of one."""
         return "batch" if "steps" in self.result.get("dataset", {}) else "task"
 
     @property
     def tested_after(self) -> list[int]:
-        """How many tasks, or steps where tasks arrive in batches, were learned before each test."""
+        """The number of tasks learned before each test, or of steps if tasks come in batches."""
         tests = len(self.main("average_accuracy_curve", "local"))
         return list(self.result.get("tested_after", range(1, tests + 1)))
 
     @property
     def keeps_everything(self) -> bool:
-        """Whether the method is given all earlier tasks again, as ``joint`` is."""
-        told = self.result.get("cumulative")  # unknown to earlier versions
+        """Whether the method receives all earlier tasks again, like ``joint``."""
+        told = self.result.get("cumulative")  # missing in earlier versions
         return _cumulative(self.result["config"]["method"]["name"]) if told is None else bool(told)
 
     @property
@@ -128,7 +128,7 @@ def _cumulative(method: str) -> bool:
 def collect(folder: Path) -> list[Finished]:
     """Return every finished run in a folder and below, by time of completion.
 
-    Runs that only tried hyper-parameters out, below a folder ``search``, are left out.
+    Trial runs of a hyper-parameter search, below a folder ``search``, are left out.
     """
     if not folder.exists():
         raise ResultsError(f"no such results folder: {folder}")
@@ -138,7 +138,7 @@ def collect(folder: Path) -> list[Finished]:
     paths = sorted(found, key=lambda path: path.stat().st_mtime)
     if not paths:
         begun = len(list(folder.rglob(PROGRESS)))
-        hint = f" ({begun} begun: --resume goes on with them)" if begun else ""
+        hint = f" ({begun} unfinished: --resume continues them)" if begun else ""
         raise ResultsError(
             f"{folder} holds no finished run{hint}: expected a {RESULT} in it or below"
         )
@@ -162,7 +162,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _look_through(result: dict[str, Any]) -> None:
-    """Raise anything at all where a result is not of the shape that reports rely on."""
+    """Raise any exception if a result does not have the shape that reports rely on."""
     for way in ("local", "global"):
         for metric in ("average_accuracy", "average_forgetting"):
             found = result[metric][way][main_key(result)]
@@ -181,13 +181,13 @@ def _look_through(result: dict[str, Any]) -> None:
 
 
 def _check_rows(matrices: Sequence[Sequence[Sequence[float]]], tests: int) -> None:
-    """Raise unless all seeds were tested alike: every time on all tasks of the time before."""
+    """Raise unless all seeds were tested alike, each time on all tasks of the time before."""
     every = [[len(row) for row in rows] for rows in matrices]
     for widths in every:
         if len(widths) != tests or not widths[0] or widths != sorted(every[0]):
             raise ValueError(
                 f"accuracy_matrix must have a row for each of {tests} tests, none shorter than the "
-                "one before, and as long for every seed"
+                "one before, and of equal length for every seed"
             )
 
 
@@ -196,8 +196,8 @@ class Entry:
     """A run in the report.
 
     Attributes:
-        name: what it is called there, unlike any other of its group.
-        slug: the same as part of a file's name or of an address.
+        name: its unique name in the group.
+        slug: the name as part of a file name or an address.
         run: the run itself.
     """
 
@@ -206,7 +206,7 @@ class Entry:
     run: Finished
 
     def accuracy(self, testing: str) -> float:
-        """Return AA after the last task, class-balanced or of what targets have, in percent."""
+        """Return AA after the last task in percent, class-balanced or in the targets' metric."""
         return 100 * float(self.run.main("average_accuracy", testing)["mean"])
 
 
@@ -214,7 +214,7 @@ class Entry:
 class Group:
     """The runs of one dataset in one setting, the best local AA first.
 
-    ``setting`` also tells how the stream is cut where it is not as usual, see ``Finished``.
+    ``setting`` includes options of the stream that are not the default, see ``Finished``.
     """
 
     dataset: str
@@ -224,24 +224,24 @@ class Group:
 
     @property
     def metric(self) -> str:
-        """What its runs were measured by, such as ``accuracy``."""
+        """The metric of its runs, such as ``accuracy``."""
         return metric_of(entry.run for entry in self.entries)
 
     @property
     def title(self) -> str:
-        """The dataset and the setting, for people."""
+        """The dataset and the setting as text."""
         return f"{self.dataset}, {self.setting}"
 
 
 def metric_of(runs: Iterable[Finished]) -> str:
-    """Return what runs were measured by; several names where they differ."""
+    """Return the metric of runs; several names if they differ."""
     return " or ".join(sorted({run.metric for run in runs})) or "accuracy"
 
 
 def grouped(runs: Sequence[Finished], folder: Path) -> tuple[Group, ...]:
     """Return the groups by dataset and setting; the order of ``runs`` does not matter.
 
-    ``folder`` is where they were collected: runs of one method are told apart by their place in it.
+    ``folder`` is where they were collected: runs of one method are distinguished by their paths.
     """
     keys = sorted({(run.dataset, run.setting) for run in runs})
     slugs = slugs_of(f"{dataset}-{setting}" for dataset, setting in keys)
@@ -269,7 +269,7 @@ def _entries(runs: Sequence[Finished], folder: Path) -> tuple[Entry, ...]:
 
 
 def slugs_of(names: Iterable[str]) -> list[str]:
-    """Return names fit for files and addresses, no two alike.
+    """Return unique names for files and addresses.
 
     >>> slugs_of(["er-gnn", "A & B", "a b", "???"])
     ['er-gnn', 'a-b', 'a-b-2', 'run']
@@ -291,6 +291,6 @@ def names_of(groups: Sequence[Group]) -> list[str]:
 
 
 def check_reference(groups: Sequence[Group], against: str | None) -> None:
-    """Raise if no run has the name of the one to compare with."""
+    """Raise if no run has the name of the reference."""
     if against is not None and against not in names_of(groups):
         raise UnknownNameError("run to compare with", against, names_of(groups))

@@ -1,4 +1,4 @@
-"""The repeats of one configuration, measured in one way, and which of two belong together."""
+"""The repeats of one configuration, and the pairing of those of two."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from evergraph.reports.runs import Finished
 from evergraph.streams.splits import SHARES
 
 TESTINGS = ("local", "global")
-LEAST_RESOLUTION = 0.001  # 0.1 points, the last digit that is told
+LEAST_RESOLUTION = 0.001  # 0.1 points, the last displayed digit
 Way = tuple[str, str]
 """A way of testing and one of averaging, such as ``("local", "balanced")``."""
 Outcome = tuple[float, tuple[float, ...], int | None]
-"""A score, the results on each task behind it, and the split where every seed has its own."""
+"""A score, its results on each task, and the split if every seed has its own."""
 
 
 @dataclass(frozen=True)
 class Trials:
-    """What the repeats of one configuration came to.
+    """The scores of the repeats of one configuration.
 
     Attributes:
-        name: what it is called.
-        dataset, setting: as reports call them.
-        metric: what answers were measured by, such as ``accuracy``.
+        name: its name.
+        dataset, setting: as in reports.
+        metric: the metric of predictions, such as ``accuracy``.
         way: how they were tested and averaged.
         config: the configuration as plain values.
-        scores: AA after the last task, by seed; fractions.
-        tasks: the last test's result on each task, by seed; empty where it was not kept.
-        facts: of the graph: how many nodes, classes and tasks, as far as they are known.
+        scores: AA after the last task by seed, fractions.
+        tasks: the last test's result on each task by seed; empty if it was not kept.
+        facts: known facts about the graph: number of nodes, classes and tasks.
     """
 
     name: str
@@ -56,18 +56,18 @@ class Trials:
 
     @property
     def resolution(self) -> float:
-        """How fine scores are told apart: by a test node, if known, but no finer than 0.001."""
+        """The smallest difference between scores: one test node if known, at least 0.001."""
         nodes = float(self.facts.get("nodes", 0)) * self.config["stream"].get("split", SHARES)[2]
         return max(LEAST_RESOLUTION, 1 / nodes) if nodes else LEAST_RESOLUTION
 
     def outcome(self, seed: int) -> Outcome:
-        """Return what a repeat came to; equal ones are no two observations, but one repeated."""
+        """Return the outcome of a repeat; equal outcomes count as one observation."""
         follows = self.config["stream"].get("split_seed") == "run"
         return self.scores[seed], tuple(self.tasks.get(seed, ())), seed if follows else None
 
     @property
     def where(self) -> str:
-        """The dataset and the setting, and how it was tested where that is not as usual."""
+        """The dataset and the setting, with the way of testing if it is not the default."""
         testing, averaging = self.way
         told = [self.dataset, self.setting]
         told += ["tested globally"] if testing == "global" else []
@@ -78,7 +78,7 @@ class Trials:
 def way_of(
     result: Mapping[str, Any], testing: str | None = None, averaging: str | None = None
 ) -> Way:
-    """Return how a stored result is read: as asked for, else as its protocol reports.
+    """Return how a stored result is read: as given, else as its protocol reports.
 
     >>> way_of({}), way_of({"headline": {"testing": "global", "averaging": "plain"}}, "local")
     (('local', 'balanced'), ('local', 'plain'))
@@ -116,14 +116,14 @@ def trials_of(run: Finished, way: Way, *, name: str | None = None) -> Trials:
 
 
 def _dataset(run: Finished) -> str:
-    """Return a dataset's name, with its parameters where it has no label that tells it apart."""
+    """Return a dataset's name, with its parameters if no label distinguishes it."""
     parameters = {k: v for k, v in run.result["config"]["dataset"].items() if k != "name"}
     if run.labelled or not parameters:
         return run.dataset
     return f"{run.dataset} ({', '.join(f'{key}={value}' for key, value in parameters.items())})"
 
 
-# What an earlier version did not know, it did as the defaults say.
+# Options that an earlier version did not have are at their defaults.
 STREAM: dict[str, Any] = StreamConfig().model_dump(mode="json")
 
 FACTS = ("nodes", "classes", "tasks")
@@ -132,14 +132,14 @@ Basis = Literal["paired seeds", "unpaired seeds", "one seed", "identical repeats
 
 @dataclass(frozen=True)
 class Pairing:
-    """Which repeats of two configurations are compared.
+    """The repeats of two configurations that are compared.
 
     Attributes:
-        basis: what a difference is measured over. ``paired seeds``: repeats with the same seed, and
-            so the same split. ``unpaired seeds``: there are no two such. ``one seed``, and
-            ``identical repeats``, which count as one: nothing, there is no spread to measure with.
-        ours, theirs: the seeds, in order; paired one by one if they are paired.
-        a, b: what they came to, one number for all that came to the same on the same split.
+        basis: the basis of a difference. ``paired seeds``: repeats with the same seed, and so the
+            same split. ``unpaired seeds``: fewer than two seeds are shared. ``one seed`` and
+            ``identical repeats``, which count as one: no spread, so nothing is tested.
+        ours, theirs: the seeds, in order; matched one by one if they are paired.
+        a, b: their scores, one number for all repeats with the same outcome on the same split.
         left_out: seeds that only one of the two has, by its name.
     """
 
@@ -152,12 +152,12 @@ class Pairing:
 
     @property
     def shows_spread(self) -> bool:
-        """Whether repeats tell anything about chance."""
+        """Whether the repeats show a spread."""
         return self.basis in ("paired seeds", "unpaired seeds")
 
 
 def check_comparable(a: Trials, b: Trials) -> None:
-    """Raise unless both answered the same questions: same graph, stream, split, way of testing."""
+    """Raise unless both have the same graph, stream, split and way of testing."""
     ours, theirs = conditions(a), conditions(b)
     for key in dict.fromkeys([*ours, *theirs]):
         if ours.get(key) != theirs.get(key) and None not in (_fact(key, ours), _fact(key, theirs)):
@@ -168,7 +168,7 @@ def check_comparable(a: Trials, b: Trials) -> None:
 
 
 def conditions(trials: Trials) -> dict[str, Any]:
-    """Return everything that two runs must share to be compared, by what it is called."""
+    """Return all conditions that two runs must share to be comparable, by name."""
     config = trials.config
     parameters = {key: value for key, value in config["dataset"].items() if key != "name"}
     return {
@@ -190,14 +190,14 @@ def _answered(method: str) -> str:
 
 
 def _fact(key: str, known: Mapping[str, Any]) -> Any:
-    """Return a fact, None where it is not known; anything else is known, even to be None."""
+    """Return a fact, None if it is unknown; other conditions always count as known."""
     return known.get(key) if key.startswith("the number of ") else True
 
 
 def pair(a: Trials, b: Trials) -> Pairing:
-    """Return which repeats are compared.
+    """Return the repeats that are compared.
 
-    A seed stands for the same split in both: either all seeds share one, or it follows the seed.
+    A seed means the same split in both: either all seeds share one, or it follows the seed.
     """
     common = tuple(sorted(a.scores.keys() & b.scores.keys()))
     ours, theirs = tuple(sorted(a.scores)), tuple(sorted(b.scores))
@@ -223,9 +223,9 @@ def pair(a: Trials, b: Trials) -> Pairing:
 
 
 def _merged(pairs: Sequence[tuple[Outcome, Outcome]]) -> list[list[float]]:
-    """Return the scores of pairs, one for all that share an outcome on either side: their mean.
+    """Return the scores of pairs, with the mean of all that share an outcome on either side.
 
-    Otherwise a run could be made to look surer by repeating it beside different runs of the other.
+    Otherwise a run would look more certain if it were repeated beside different runs of the other.
     """
     groups: list[list[tuple[Outcome, Outcome]]] = []
     for one in dict.fromkeys(pairs):

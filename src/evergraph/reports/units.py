@@ -1,4 +1,4 @@
-"""Numbers of runs in the units people read, and the most that can be had for a price."""
+"""Formatted numbers of runs, and the best value within a cost."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 from evergraph.reports.runs import Entry, Finished, Group
 
-ALL = "all data"  # what a run keeps that is given every earlier task again
+ALL = "all data"  # kept by a run that receives every earlier task again
 
 
 def percent(spread: Mapping[str, Any]) -> str:
-    """Return a mean in percent, and its deviation where there are several seeds.
+    """Return a mean in percent, with its deviation if there are several seeds.
 
     >>> percent({"mean": 0.668, "std": 0.004}), percent({"mean": 0.668, "std": None})
     ('66.8 ± 0.4', '66.8')
@@ -22,28 +22,28 @@ def percent(spread: Mapping[str, Any]) -> str:
 
 
 def seeds_of(run: Finished) -> int:
-    """Return how many repeats a run has."""
+    """Return the number of repeats of a run."""
     return len(run.result["accuracy_matrix"])
 
 
 def seconds_a_seed(run: Finished, phase: str) -> float:
-    """Return the seconds of a phase, or in total, that one repeat took: the mean over seeds."""
+    """Return the seconds of a phase, or in total, per repeat: the mean over seeds."""
     return float(run.result["seconds"][phase]) / seeds_of(run)
 
 
 def deviations(runs: Iterable[Finished]) -> str:
-    """Return how numbers over seeds are written, where any run has several."""
+    """Return the caption's words on deviations, if any run has several seeds."""
     several = any(seeds_of(run) > 1 for run in runs)
     return ", mean ± standard deviation over seeds" if several else ""
 
 
 def kept_bytes(run: Finished) -> str:
-    """Return what a run keeps between tasks as people write it."""
+    """Return the size of what a run keeps between tasks as text."""
     return ALL if run.keeps_everything else size(run.result["memory"]["bytes"])
 
 
 def size(count: int) -> str:
-    """Return a number of bytes as people write it.
+    """Return a number of bytes as text.
 
     >>> size(0), size(1500), size(18_400_000)
     ('-', '1.5 kB', '18.4 MB')
@@ -57,7 +57,7 @@ def size(count: int) -> str:
 
 
 def count_of(count: int) -> str:
-    """Return a number of values as the paper writes it.
+    """Return a number of values in the notation of the paper.
 
     >>> count_of(0), count_of(950), count_of(61_000_000)
     ('-', '950', '61.0M')
@@ -71,11 +71,11 @@ def count_of(count: int) -> str:
 
 
 Points = Iterable[tuple[float, float]]
-"""(cost, value) pairs: a run each."""
+"""(cost, value) pairs, one per run."""
 
 
 def envelope(points: Points) -> list[tuple[float, float]]:
-    """Return the points that beat all cheaper ones, the cheapest first: cost and value both rise.
+    """Return the points that beat all cheaper ones, in order of cost.
 
     >>> envelope([(10, 0.7), (1, 0.5), (5, 0.4), (10, 0.8), (20, 0.8)])
     [(1, 0.5), (10, 0.8)]
@@ -88,7 +88,7 @@ def envelope(points: Points) -> list[tuple[float, float]]:
 
 
 def best_within(points: Points, budget: float) -> float | None:
-    """Return the highest value that costs no more than a budget, None where nothing does.
+    """Return the highest value within a budget, or None if there is none.
 
     >>> runs = [(1, 0.5), (5, 0.4), (10, 0.8)]
     >>> best_within(runs, 9), best_within(runs, 10), best_within(runs, 0.5)
@@ -98,7 +98,7 @@ def best_within(points: Points, budget: float) -> float | None:
 
 
 def family_of(name: str) -> str:
-    """Return a run's name without what stands after the first ``@``, which tells it from its kin.
+    """Return a run's name up to the first ``@``, which its family shares.
 
     >>> family_of("tem@budget=50"), family_of("er-gnn")
     ('tem', 'er-gnn')
@@ -115,15 +115,15 @@ def families(group: Group) -> dict[str, Sequence[Entry]]:
 
 
 def has_family(group: Group) -> bool:
-    """Return whether any runs of a group are kin."""
+    """Return whether any runs of a group share a family."""
     return any(len(runs) > 1 for runs in families(group).values())
 
 
 def bytes_kept(entry: Entry) -> float:
-    """Return what a run keeps between tasks; no end of it where that is all data."""
+    """Return the bytes a run keeps between tasks; infinite if that is all data."""
     return math.inf if entry.run.keeps_everything else float(entry.run.result["memory"]["bytes"])
 
 
 def learning_seconds(entry: Entry) -> float:
-    """Return the seconds that one repeat of a run spent learning: to embed and to train."""
+    """Return the seconds per repeat that a run spent on learning: embed and train."""
     return seconds_a_seed(entry.run, "embed") + seconds_a_seed(entry.run, "train")

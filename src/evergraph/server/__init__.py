@@ -1,1 +1,1 @@
-"""A learner behind HTTP. The only package that knows FastAPI."""
+"""HTTP service around one learner. The only package that imports FastAPI."""

@@ -1,4 +1,4 @@
-"""The application: routes around one learner."""
+"""The ASGI application: all routes around one learner."""
 
 from __future__ import annotations
 
@@ -27,22 +27,21 @@ if TYPE_CHECKING:
     from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.server.auth import Tokens
 
-PAUSE = 0.01  # seconds between two looks at the journal
-PATIENCE = 1.0  # seconds that a look has to end in
+PAUSE = 0.01  # seconds between two polls of the journal
+PATIENCE = 1.0  # seconds to wait for the last poll when closing
 log = logging.getLogger(__name__)
-ABOUT = """A classifier for the nodes of a graph that grows.
+ABOUT = """A classifier for the nodes of a growing graph.
 
-A request that is refused changes nothing, and is answered with `{"error": "one sentence"}`."""
+A rejected request changes nothing; its answer is `{"error": "one sentence"}`."""
 
 
 class JournalFollower(Thread):
-    """Brings a service that only reads up to what another process writes, delta by delta.
+    """Thread that keeps a read-only service up to date with the process that writes.
 
-    Where that fails the process is told to stop: whoever started it may start it again, with what
-    is on the disk by then.
+    If it fails, the process stops; its supervisor can restart it from what is on disk by then.
 
     Args:
-        service: of a folder that was opened to read.
+        service: of a folder opened read-only.
     """
 
     def __init__(self, service: Service) -> None:
@@ -51,40 +50,40 @@ class JournalFollower(Thread):
         self._closing = Event()
 
     def run(self) -> None:
-        """Look for deltas until it is closed; a look that finds none costs microseconds."""
+        """Poll for deltas until closed; a poll that finds none costs microseconds."""
         while not self._closing.wait(PAUSE):
             try:
                 self._service.follow()
             except Exception as error:
-                if self._closing.is_set():  # the folder was closed under it
+                if self._closing.is_set():  # the folder was closed while polling
                     return
                 unforeseen = None if isinstance(error, EvergraphError) else error
-                log.error("this process cannot follow any more: %s", error, exc_info=unforeseen)
+                log.error("cannot follow the journal any more: %s", error, exc_info=unforeseen)
                 self._service.fail()
                 return
 
     def close(self) -> None:
-        """Stop; what is being applied is waited for, but not long."""
+        """Stop, waiting briefly for a delta that is being applied."""
         self._closing.set()
         if self.is_alive():
             self.join(PATIENCE)
 
 
 class Application(FastAPI):
-    """FastAPI, observed from outside: what fails in it is counted and has an id as well.
+    """FastAPI inside ``Observed``, so that even unexpected failures are counted and have an id.
 
     Args:
-        metrics: what counts requests.
-        access_log: whether a line of the log is written for every request.
-        given: as FastAPI takes it.
+        metrics: counts the requests.
+        access_log: whether every request is logged.
+        options: passed on to FastAPI.
     """
 
-    def __init__(self, *, metrics: Metrics, access_log: bool, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, *, metrics: Metrics, access_log: bool, **options: Any) -> None:
+        super().__init__(**options)
         self._metrics, self._access_log = metrics, access_log
 
     def build_middleware_stack(self) -> ASGIApp:
-        """Return what answers a request."""
+        """Return FastAPI's own stack, observed."""
         inner = super().build_middleware_stack()
         return Observed(inner, metrics=self._metrics, access_log=self._access_log)
 
@@ -98,15 +97,15 @@ def create_app(
 ) -> Application:
     """Return the service for a learner's folder.
 
-    It owns the folder from here on: when the application stops, changes that wait are finished
-    and the folder is closed.
+    The application owns the folder from here on: on shutdown it finishes queued changes and closes
+    the folder.
 
     Args:
-        folder: open for writing, or to read: then changes are refused, and what another process
-            writes is followed.
-        tokens: who may read and write; None lets this machine do both.
-        limits: how much one request may ask for.
-        access_log: whether a line of the log is written for every request.
+        folder: open for writing; or read-only, in which case changes are rejected and those of the
+            writing process are followed.
+        tokens: who may read and write; None allows both to callers on this machine.
+        limits: of requests and connections.
+        access_log: whether every request is logged.
     """
     limits = Limits() if limits is None else limits
     metrics, guard = Metrics(), Guard(tokens, limits)
@@ -131,9 +130,9 @@ def create_app(
         title="evergraph",
         version=own_version(),
         description=ABOUT,
-        docs_url=None,  # their pages load scripts from elsewhere
+        docs_url=None,  # FastAPI's pages load scripts from other hosts
         redoc_url=None,
-        redirect_slashes=False,  # they would lead to whatever Host says
+        redirect_slashes=False,  # redirects would go to whatever the Host header names
         dependencies=[Depends(only_known)],
         lifespan=lifespan,
     )

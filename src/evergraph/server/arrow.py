@@ -1,8 +1,8 @@
-"""Deltas as Arrow tables: many numbers in few bytes, validated and weighed before a look at them.
+"""Deltas as Arrow tables, validated and measured before their values are read.
 
-A few bytes can stand for gigabytes: a dictionary repeats a long text with one byte a row, a column
-of nulls has as many rows as its header says. So sizes are summed from lengths, and kinds of columns
-whose size is not told by these are refused, since nothing here reads them.
+A few bytes can stand for gigabytes: a dictionary repeats a long text with one byte a row, and a
+column of nulls has as many rows as its header says. So decoded sizes are computed from lengths
+first, and column types whose size does not follow from lengths are rejected.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ if TYPE_CHECKING:
 
 
 MOST_DECODED = 1 << 27  # bytes of all columns of a body: four times the largest body
-LEAST_WIDTH = 4  # bytes of any value: what is narrower becomes a number of 32 bits at least
+LEAST_WIDTH = 4  # bytes of a value once decoded: narrower numbers are widened to 32 bits
 MOST_TABLES = 6
-MARK = b"evergraph"  # of tables that are a delta's own, read by whoever sends them
+MARK = b"evergraph"  # schema metadata of tables that the sender has encoded already
 
 
 @dataclass(frozen=True, eq=False)
 class ArrowBody:
-    """What a body of Arrow tables says.
+    """A parsed body of Arrow tables.
 
     Attributes:
-        delta: the change; features that have names are in the order of the table.
-        names: of the columns of ``features`` and of ``updated_features``, where they have any.
-        read: whether the sender has read it: labels mean what they say, numbers are scaled.
-        scheme: how the sender read columns, as JSON; None where it does not say.
+        delta: the change; named features are in the order of the table.
+        names: column names of ``features`` and ``updated_features``, where they have any.
+        read: whether the sender has encoded it: labels are literal and numbers are scaled.
+        scheme: by which the sender encoded columns, as JSON; None if it does not say.
     """
 
     delta: Delta
@@ -70,14 +70,14 @@ class ArrowBody:
 
 
 def delta_from_arrow(body: bytes, *, key: str | None = None, most: int = MOST_DECODED) -> Delta:
-    """Return the delta that a body holds, its columns as they are; see ``read_arrow``."""
+    """Return the delta in a body without encoding its columns; see ``read_arrow``."""
     return replace(read_arrow(body, most=most).delta, key=key)
 
 
 def read_arrow(body: bytes, *, most: int = MOST_DECODED) -> ArrowBody:
-    """Return what a body holds.  most: bytes that its columns may hold once decoded"""
+    """Parse a body of Arrow tables.  most: bytes that its columns may take once decoded"""
     if not installed("pyarrow"):
-        raise RefusedError(415, "this service reads JSON alone: pyarrow is not installed")
+        raise RefusedError(415, "this service reads JSON only: pyarrow is not installed")
     import pyarrow as pa
 
     parts: dict[str, Any] = {}
@@ -87,8 +87,8 @@ def read_arrow(body: bytes, *, most: int = MOST_DECODED) -> ArrowBody:
         try:
             part = _part(stripped(table))
         except (pa.ArrowException, ValueError) as error:
-            said = str(error).split("\n")[0][:200]
-            raise RefusedError(422, f"an Arrow table cannot be read ({said})") from None
+            reason = str(error).split("\n")[0][:200]
+            raise RefusedError(422, f"an Arrow table cannot be read ({reason})") from None
         if twice := parts.keys() & part.keys():
             raise RefusedError(422, f"the body must hold one table of {min(twice)}, not two")
         parts |= part
@@ -97,22 +97,23 @@ def read_arrow(body: bytes, *, most: int = MOST_DECODED) -> ArrowBody:
         Delta(**parts),
         {name: found for name, found in names.items() if found},
         read=all(mark is not None for mark in marks),
-        scheme=next(filter(None, map(_told_scheme, marks)), None),
+        scheme=next(filter(None, map(_marked_scheme, marks)), None),
     )
 
 
-def _told_scheme(mark: bytes | None) -> Mapping[str, Any] | None:
+def _marked_scheme(mark: bytes | None) -> Mapping[str, Any] | None:
+    """Return the scheme in the metadata of a table, if it holds one."""
     try:
         found = json.loads(mark or b"{}")
     except ValueError:
-        raise RefusedError(422, "an Arrow table says of its columns what is no JSON") from None
+        raise RefusedError(422, "metadata 'evergraph' of an Arrow table must be JSON") from None
     return found.get("columns") if isinstance(found, dict) else None
 
 
 def arrow_from_delta(delta: Delta, scheme: Scheme | None = None) -> bytes:
     """Return a delta as bytes that ``delta_from_arrow`` reads.
 
-    scheme: how its columns were read, which the first delta settles.
+    scheme: by which its columns were encoded; the service keeps that of the first delta.
 
     >>> sent = arrow_from_delta(Delta(nodes=("a",), features=torch.ones(1, 2), labels=(None,)))
     >>> delta_from_arrow(sent).features
@@ -145,8 +146,8 @@ def arrow_from_delta(delta: Delta, scheme: Scheme | None = None) -> bytes:
         tables.append({"id": list(known), "label": list(labels)})
     if delta.forgotten:
         tables.append({"id": list(delta.forgotten)})
-    told = {"columns": scheme.to_json()} if scheme is not None and len(delta.nodes) else {}
-    mark = {MARK: json.dumps(told).encode()}
+    metadata = {"columns": scheme.to_json()} if scheme is not None and len(delta.nodes) else {}
+    mark = {MARK: json.dumps(metadata).encode()}
     return b"".join(_stream(pa.table(table).replace_schema_metadata(mark)) for table in tables)
 
 
@@ -158,7 +159,7 @@ def _ends(edges: Sequence[tuple[NodeId, NodeId]]) -> dict[str, Any]:
 
 
 def _wide(features: Tensor) -> pyarrow.Array:
-    """Return a column of lists, one row each."""
+    """Return a matrix as one column of lists."""
     import pyarrow as pa
 
     rows = np.ascontiguousarray(features.numpy(), dtype=np.float32)
@@ -175,10 +176,10 @@ def _stream(table: pyarrow.Table) -> bytes:
 
 
 def _part(table: pyarrow.Table) -> dict[str, Any]:
-    """Return what one table is of a delta."""
+    """Return the fields of a delta that one table holds."""
     names = list(table.column_names)
     if len(set(names)) < len(names):
-        raise DataError(f"the columns of an Arrow table must differ, and are {names[:8]}")
+        raise DataError(f"the columns of an Arrow table must have distinct names, not {names[:8]}")
     joins = {"source", "target"} <= set(names)
     if "op" not in names or not (joins or says_operations(table)):
         return _edge_part(table) if joins else _node_part(table)
@@ -191,12 +192,12 @@ def _part(table: pyarrow.Table) -> dict[str, Any]:
 
 
 def _edge_part(table: pyarrow.Table, op: str = "add") -> dict[str, Any]:
-    """Return what a table of edges is of a delta, all rows meaning the same operation."""
+    """Return the fields that a table of edges holds, all rows being the same operation."""
     known = ("source", "target", "weight", RELATION)
     if others := [name for name in table.column_names if name not in known]:
         raise DataError(
-            "an Arrow table of edges must have the columns source, target and, if you like, "
-            f"weight, relation and op, and has {others[0]!r}"
+            "an Arrow table of edges must have the columns source, target and optionally weight, "
+            f"relation and op, not {others[0]!r}"
         )
     ends = EdgeColumns(*(_column(table, name) for name in known[:2]))
     if op == "remove":
@@ -211,7 +212,7 @@ def _edge_part(table: pyarrow.Table, op: str = "add") -> dict[str, Any]:
 
 
 def _node_part(table: pyarrow.Table, op: str | None = None) -> dict[str, Any]:
-    """Return what a table of nodes is of a delta, all rows meaning the same operation if given."""
+    """Return the fields that a table of nodes holds, all rows being the same operation if given."""
     names = list(table.column_names)
     if "id" not in names:
         raise DataError(
@@ -240,12 +241,12 @@ def _node_part(table: pyarrow.Table, op: str | None = None) -> dict[str, Any]:
 
 
 def _updates(table: pyarrow.Table) -> dict[str, Any]:
-    """Return other features of known nodes, and labels where the table has some."""
+    """Return new features of known nodes, and their labels where the table has some."""
     known, labels = _ids(table, "id"), _labels(table).to_pylist()
-    told = [pair for pair in zip(known, labels, strict=True) if pair[1] is not None]
+    late = [pair for pair in zip(known, labels, strict=True) if pair[1] is not None]
     parts: dict[str, Any] = {"updated": known, "updated_features": _features(table)}
     parts["updated_features names"] = _feature_names(table)
-    return parts | ({"late": tuple(told)} if told else {})
+    return parts | ({"late": tuple(late)} if late else {})
 
 
 def _ids(table: pyarrow.Table, name: str) -> tuple[NodeId, ...]:
@@ -253,7 +254,7 @@ def _ids(table: pyarrow.Table, name: str) -> tuple[NodeId, ...]:
 
 
 def _column(table: pyarrow.Table, name: str) -> Column:
-    """Return ids as they are kept: numbers in NumPy's array, texts in Arrow's."""
+    """Return ids as a column of the library: numbers in a NumPy array, texts in an Arrow array."""
     import pyarrow as pa
 
     values = ids(table, name)
@@ -264,7 +265,7 @@ def _column(table: pyarrow.Table, name: str) -> Column:
 
 
 def _check_lengths(values: pyarrow.Array, name: str) -> None:
-    """Raise if a text is longer than JSON may have it."""
+    """Raise if a text is longer than an id in JSON may be."""
     import pyarrow.compute as pc
 
     long = pc.greater(pc.utf8_length(values), LONGEST_ID).fill_null(False)
@@ -276,11 +277,10 @@ def _check_lengths(values: pyarrow.Array, name: str) -> None:
 
 
 def _labels(table: pyarrow.Table) -> pyarrow.Array:
-    """Return classes as they are written, null where there is none; NaN and "" are none too.
+    """Return the column ``label``, null where there is none; NaN and "" become null.
 
-    What else stands for none is seen where the learner is known, for which -1 may be a number.
-    Lists are several labels, and numbers with a fraction are numbers: whether a node may have
-    these, the learner knows.
+    Other spellings of "none", such as -1, are resolved later: for a regression learner -1 is a
+    value. Lists (several labels) and fractions (numbers) pass too; the learner checks its kind.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -303,14 +303,14 @@ def _labels(table: pyarrow.Table) -> pyarrow.Array:
 
 
 def _feature_names(table: pyarrow.Table) -> list[str]:
-    """Return the columns that are a feature each; none where all lie in one column of lists."""
+    """Return the columns that hold one feature each; [] if one column of lists holds them all."""
     others = [name for name in table.column_names if name not in ("id", "label")]
     listed = others == ["features"] and not is_number(table.schema.field("features").type)
     return [] if listed else others
 
 
 def _features(table: pyarrow.Table) -> Tensor:
-    """Return the numbers of new nodes.  -> float32 [rows, dims]"""
+    """Return the features of a table of nodes.  -> float32 [rows, dims]"""
     import pyarrow as pa
 
     if names := _feature_names(table):
@@ -332,10 +332,10 @@ def _features(table: pyarrow.Table) -> Tensor:
 
 
 def tables_in(body: bytes, *, most: int = MOST_DECODED) -> Iterator[pyarrow.Table]:
-    """Yield the tables of a body: Arrow IPC streams, one behind the other.
+    """Yield the tables of a body: Arrow IPC streams, one after the other.
 
-    Everything is validated before it is looked at: lengths and offsets come from outside. What
-    would hold more than ``most`` bytes once decoded is refused.
+    Tables are validated in full before use: lengths and offsets come from outside. More than
+    ``most`` bytes once decoded are rejected.
     """
     import pyarrow as pa
 
@@ -345,15 +345,15 @@ def tables_in(body: bytes, *, most: int = MOST_DECODED) -> Iterator[pyarrow.Tabl
             return
         try:
             rest = pa.BufferReader(pa.py_buffer(body).slice(source.tell()))
-            packed = any(map(_is_packed, pa.ipc.MessageReader.open_stream(rest)))
-            if not packed:
+            compressed = any(map(_is_compressed, pa.ipc.MessageReader.open_stream(rest)))
+            if not compressed:
                 table = pa.ipc.open_stream(source).read_all()
                 table.validate(full=True)
         except (pa.ArrowException, OSError, ValueError, MemoryError, struct.error) as error:
-            said = str(error).split("\n")[0][:200]
-            raise RefusedError(422, f"the body is no Arrow IPC stream ({said})") from None
-        if packed:  # a small body could unpack to more than there is memory
-            raise RefusedError(422, "Arrow buffers must be sent as they are, not packed")
+            reason = str(error).split("\n")[0][:200]
+            raise RefusedError(422, f"the body is not an Arrow IPC stream ({reason})") from None
+        if compressed:  # a small body could decompress to more than there is memory
+            raise RefusedError(422, "Arrow buffers must not be compressed")
         most -= check_decoded(table, most)
         yield table
     raise RefusedError(
@@ -361,25 +361,28 @@ def tables_in(body: bytes, *, most: int = MOST_DECODED) -> Iterator[pyarrow.Tabl
     )
 
 
-def _is_packed(message: Any) -> bool:
+def _is_compressed(message: Any) -> bool:
     """Whether the buffers of a record batch or dictionary are compressed.
 
-    pyarrow does not tell, so the message's flatbuffer is read: in Message the third field is the
-    header; in DictionaryBatch the second field is a RecordBatch, whose fourth is the compression.
+    pyarrow does not expose it, so the message's flatbuffer is read: the third field of Message is
+    the header; the second field of DictionaryBatch is a RecordBatch, whose fourth is the
+    compression.
     """
     if message.type not in ("record batch", "dictionary"):
         return False
     data = bytes(message.metadata)
 
-    def follow(place: int) -> int:
-        return int(place + struct.unpack_from("<I", data, place)[0])
+    def follow(offset: int) -> int:
+        return int(offset + struct.unpack_from("<I", data, offset)[0])
 
     def pointed(table: int, field: int) -> int | None:
-        """Return where a table's field points to, None where it is left out."""
-        listed = table - struct.unpack_from("<i", data, table)[0]
-        if 4 + 2 * field >= struct.unpack_from("<H", data, listed)[0]:
+        """Return the offset that a table's field points to, None if the field is absent."""
+        # A table begins with the distance back to its vtable: its size, the table's size, then a
+        # 16-bit offset for each field, 0 or missing for an absent one.
+        vtable = table - struct.unpack_from("<i", data, table)[0]
+        if 4 + 2 * field >= struct.unpack_from("<H", data, vtable)[0]:
             return None
-        (shift,) = struct.unpack_from("<H", data, listed + 4 + 2 * field)
+        (shift,) = struct.unpack_from("<H", data, vtable + 4 + 2 * field)
         return follow(table + shift) if shift else None
 
     header = pointed(follow(0), 2)
@@ -389,7 +392,7 @@ def _is_packed(message: Any) -> bool:
 
 
 def check_decoded(table: pyarrow.Table, most: int) -> int:
-    """Return how many bytes a table takes once decoded; refuse one that takes more than ``most``.
+    """Return the bytes that a table takes once decoded; reject more than ``most``.
 
     >>> import pyarrow as pa
     >>> check_decoded(pa.table({"id": pa.array(["ab", "ab", "c"]).dictionary_encode()}), 1_000)
@@ -404,14 +407,14 @@ def check_decoded(table: pyarrow.Table, most: int) -> int:
                 if total > most:
                     raise RefusedError(
                         413,
-                        f"Arrow tables may hold {shown(most)} once decoded, and with column "
-                        f"{about.name!r} these hold more: send them in smaller parts",
+                        f"Arrow tables must take at most {shown(most)} once decoded, and with "
+                        f"column {about.name!r} these take more: send them in smaller parts",
                     )
     return total
 
 
 def _check_kind(name: str, kind: pyarrow.DataType) -> None:
-    """Refuse a column whose values may be larger than its buffers, a dictionary excepted."""
+    """Reject a column type, dictionaries excepted, whose values may outgrow its buffers."""
     import pyarrow as pa
 
     inner = kind.value_type if _is_list(kind) or pa.types.is_dictionary(kind) else kind
@@ -430,7 +433,7 @@ def _is_list(kind: pyarrow.DataType) -> bool:
 
 
 def _decoded(name: str, values: Any) -> Iterator[int]:
-    """Yield the bytes of an array once decoded: first what its length says, then its texts."""
+    """Yield the bytes of an array once decoded: first those given by its length, then its texts."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -447,7 +450,7 @@ def _decoded(name: str, values: Any) -> Iterator[int]:
         lengths = pc.binary_length(known)
         if known is not values:
             longest = pc.max(pc.utf8_length(known)).as_py() if is_text(known.type) else 0
-            if (longest or 0) > LONGEST_ID:  # too long to be any name
+            if (longest or 0) > LONGEST_ID:  # too long for an id or a class
                 raise RefusedError(
                     422,
                     f"column {name!r} has a dictionary with a text of {longest:,} characters: "

@@ -1,4 +1,4 @@
-"""Who is let in: known tokens, not too often, and no page of another site; certificates."""
+"""Access control: tokens, rate limits, the Host check without tokens, and TLS certificates."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from evergraph.server.limits import Limits
 
 Scope = Literal["read", "follow", "write"]
-# What a token allows: whoever follows copies everything there is, which is more than to read.
+# Rights of each scope. ``follow`` may copy the whole folder, which is more than reading.
 RIGHTS: dict[Scope, tuple[Scope, ...]] = {
     "read": ("read",),
     "follow": ("read", "follow"),
@@ -35,24 +35,23 @@ RIGHTS: dict[Scope, tuple[Scope, ...]] = {
 SHORTEST = 16  # characters; a shorter secret can be guessed
 LARGEST = 1_000_000  # bytes of a file of secrets
 MOST = 10_000  # callers remembered at once
-SAID = 5  # refusals of an address that are written down one by one, in a minute
+LOGGED = 5  # refusals of an address in a minute that are logged one by one
 MINUTE = 60.0
 HERE = ("127.0.0.1", "localhost", "[::1]")
-BEARER = HTTPBearer(auto_error=False, description="A token of the service's token file.")
+BEARER = HTTPBearer(auto_error=False, description="A token from the service's token file.")
 Given = Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]
 
 
 def read_private(path: Path, called: str) -> bytes:
-    """Return what a file of secrets holds; refuse one that others could have read.
+    """Return the contents of a file of secrets; reject one that others could have read.
 
-    Its group may read it only where it belongs to root and this process does not run as root: that
-    is how systemd and Kubernetes hand secrets to a service. A link is followed, and what it leads
-    to is looked at.
+    Its group may read it only if it belongs to root and this process does not run as root: that is
+    how systemd and Kubernetes hand secrets to a service. Links are followed.
 
-    called: what the file is, for a sentence.
+    called: what the file is, for error messages.
     """
     try:
-        # A pipe would keep us waiting for whoever writes to it.
+        # Without O_NONBLOCK, opening a pipe would wait for a writer.
         opened = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         with os.fdopen(opened, "rb") as file:
             found = os.fstat(file.fileno())
@@ -71,18 +70,18 @@ def read_private(path: Path, called: str) -> bytes:
         if mode & (0o037 if handed_out else 0o077):
             who = "everyone" if mode & stat.S_IRWXO else "its group"
             raise ConfigurationError(
-                f"{path}: the {called} must be open to its owner alone, and mode {mode:04o} opens "
-                f"it to {who}: chmod 600 {path}"
+                f"{path}: the {called} must be readable by its owner only, and mode {mode:04o} "
+                f"opens it to {who}: chmod 600 {path}"
             )
     return text
 
 
 @dataclass
 class Tokens:
-    """Secrets, each with what it allows; who may write may read and follow.
+    """Tokens and their scopes.
 
     Attributes:
-        listed: those that are valid from the next request on; they may be replaced.
+        listed: pairs of scope and token; may be replaced while the service runs.
 
     >>> tokens = Tokens((("read", "r" * 16), ("write", "w" * 16)))
     >>> tokens.scope_of("w" * 16), tokens.scope_of("guessed")
@@ -92,9 +91,9 @@ class Tokens:
     listed: Sequence[tuple[Scope, str]] = field(default=(), repr=False)
 
     def scope_of(self, token: str) -> Scope | None:
-        """Return what a token allows, None for one that is not listed.
+        """Return the scope of a token, None if it is not listed.
 
-        Every listed token is compared, in constant time: how long it takes tells nothing.
+        Every listed token is compared, in constant time, so that timing reveals nothing.
         """
         given = token.encode()
         found: Scope | None = None
@@ -105,9 +104,9 @@ class Tokens:
 
 
 def read_tokens(path: Path) -> Tokens:
-    """Read a file of lines such as ``write 3f9a...``; ``#`` begins a comment.
+    """Read a file of lines such as ``write 3f9a...``; ``#`` starts a comment.
 
-    What a line holds is never repeated in a message.
+    Errors never quote a line.
     """
     try:
         lines = read_private(path, "token file").decode("utf-8").splitlines()
@@ -121,28 +120,28 @@ def read_tokens(path: Path) -> Tokens:
         rule = f"{path}: line {number} must be 'read TOKEN', 'follow TOKEN' or 'write TOKEN'"
         scope: Scope | None = next((scope for scope in RIGHTS if scope == words[0]), None)
         if len(words) != 2 or scope is None:
-            raise ConfigurationError(f"{rule}, not {len(words)} words beginning otherwise")
+            raise ConfigurationError(f"{rule}, not {len(words)} other words")
         if len(words[1]) < SHORTEST or not words[1].isascii():
             raise ConfigurationError(
-                f"{rule}, the token of at least {SHORTEST} ASCII characters, not {len(words[1])}"
+                f"{rule} with at least {SHORTEST} ASCII characters, not {len(words[1])}"
             )
         listed.append((scope, words[1]))
     if not listed:
         raise ConfigurationError(f"{path}: the token file must list a token, as in 'write SECRET'")
     if len({token for _, token in listed}) < len(listed):
-        raise ConfigurationError(f"{path}: every token must be listed once, and one is there twice")
+        raise ConfigurationError(f"{path}: every token must be listed once, not twice")
     return Tokens(tuple(listed))
 
 
 class Buckets:
     """A token bucket per caller: ``burst`` tokens at most, ``rate`` more every second.
 
-    Whoever asked least lately is forgotten where there are too many callers.
+    With too many callers, the least recent one is forgotten.
 
     Args:
-        rate: tokens in a second.
-        burst: what a bucket holds.
-        clock: seconds from some moment on.
+        rate: tokens per second.
+        burst: capacity of a bucket.
+        clock: returns seconds.
 
     >>> buckets = Buckets(rate=2.0, burst=1, clock=iter([0.0, 0.1, 0.6]).__next__)
     >>> buckets.take("me"), round(buckets.take("me"), 1), buckets.take("me")
@@ -170,10 +169,10 @@ class Buckets:
 
 
 class Guard:
-    """Lets requests pass or refuses them, before their body is read.
+    """Admits or rejects requests, before their body is read.
 
-    Without tokens only this machine is served, under its own names: a page of another site can
-    make its name point here, but then the browser still sends that name.
+    Without tokens the Host header must name this machine: a page of another site can point its own
+    name here (DNS rebinding), but the browser still sends that name.
     """
 
     def __init__(self, tokens: Tokens | None, limits: Limits) -> None:
@@ -187,48 +186,48 @@ class Guard:
         self._refused: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def needs(self, scope: Scope) -> Callable[..., Awaitable[None]]:
-        """Return a check that a caller may ``scope``."""
+        """Return a FastAPI dependency that admits callers with a scope."""
 
-        async def check(request: Request, given: Given) -> None:  # given: so that it is described
+        async def check(request: Request, given: Given) -> None:  # given: for OpenAPI only
             self.admit(request, scope)
 
         return check
 
     def admit(self, request: Request, needed: Scope) -> None:
-        """Raise unless a caller may do what it asks for."""
+        """Raise unless a request may do what needs this scope."""
         address = "?" if request.client is None else request.client.host
         if self._tokens is None:
-            self._slow_down(address)
+            self._check_rate(address)
             _check_host(request)
             return
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         given = given.strip() if scheme.lower() == "bearer" else ""
         held = self._tokens.scope_of(given)
         if held is None:
-            self._turn_away(address, given)
-        self._slow_down(given)
+            self._reject_token(address, given)
+        self._check_rate(given)
         if needed not in RIGHTS[held]:
-            self._note(address, f"may {held}, needed to {needed}")
+            self._log_refusal(address, f"may {held}, needed to {needed}")
             raise RefusedError(403, f"the token may {held}, and this needs one that may {needed}")
 
-    def _turn_away(self, address: str, given: str) -> NoReturn:
-        """Refuse a caller without a token of ours; those of one address share few refusals.
+    def _reject_token(self, address: str, given: str) -> NoReturn:
+        """Reject a missing or invalid token; 429 for an address that guesses too often.
 
-        A known token is not looked up there, so who guesses locks nobody out.
+        Valid tokens are never counted here, so an attacker cannot lock anybody out.
         """
-        self._note(address, "unknown token" if given else "no token")
+        self._log_refusal(address, "unknown token" if given else "no token")
         wait = self._guesses.take(group_of(address))
         if wait:
-            raise RefusedError(429, "too many tokens of yours were refused", retry_after=wait)
+            raise RefusedError(429, "too many invalid tokens from this address", retry_after=wait)
         if given:
-            raise RefusedError(401, "the token is not one of this service")
+            raise RefusedError(401, "the token is not valid for this service")
         raise RefusedError(401, "a token is needed: send the header 'Authorization: Bearer TOKEN'")
 
-    def _note(self, address: str, reason: str) -> None:
-        """Count a refused token, and write it down: never the token.
+    def _log_refusal(self, address: str, reason: str) -> None:
+        """Log a rejected token, never the token itself, and the count of this minute.
 
-        The first five of a minute have a line each, then every tenth power of them: a line says
-        how many there were, and an address that guesses for a day does not fill a disk.
+        The first five of a minute have a line each, then the 10th, the 100th and so on, so that an
+        address that guesses all day does not fill the disk.
         """
         now, group = time.monotonic(), group_of(address)
         since, count = self._refused.pop(group, (now, 0))
@@ -238,32 +237,33 @@ class Guard:
         self._refused[group] = (since, count)
         if len(self._refused) > MOST:
             self._refused.popitem(last=False)
-        if count <= SAID or str(count).strip("0") == "1":
+        if count <= LOGGED or str(count).strip("0") == "1":
             facts = {"address": address, "reason": reason, "in_this_minute": count}
             audit("token refused", level=logging.WARNING, **facts)
 
-    def _slow_down(self, caller: str) -> None:
+    def _check_rate(self, caller: str) -> None:
         wait = self._buckets.take(caller)
         if wait:
             rate = self._buckets.rate
             raise RefusedError(
-                429, f"at most {rate:g} requests a second are served to you", retry_after=wait
+                429, f"requests must be at most {rate:g} a second per caller", retry_after=wait
             )
 
 
 def _check_host(request: Request) -> None:
-    told = request.headers.getlist("host")
-    if len(told) > 1:
-        raise RefusedError(400, f"a request must have one Host, not {len(told)}")
-    host = told[0] if told else ""
+    """Reject a request whose Host header does not name this machine; see ``Guard``."""
+    named = request.headers.getlist("host")
+    if len(named) > 1:
+        raise RefusedError(400, f"a request must have one Host, not {len(named)}")
+    host = named[0] if named else ""
     if host.rsplit(":", 1)[0] not in HERE and host not in HERE:
         raise RefusedError(403, f"without tokens the service answers to localhost, not to {host!r}")
 
 
 def group_of(address: str) -> str:
-    """Return what is counted as one address: for IPv6 all that one network gives out.
+    """Return the group of addresses that share one limit: for IPv6 a /64 network.
 
-    IPv4 comes through IPv6 sockets in disguise.
+    IPv4 addresses that arrive mapped into IPv6 are unwrapped.
 
     >>> group_of("::ffff:192.0.2.1"), group_of("2001:db8::1") == group_of("2001:db8::2%eth0")
     ('192.0.2.1', True)
@@ -280,15 +280,15 @@ def group_of(address: str) -> str:
 
 
 class Tls:
-    """The service's certificate and its key, as they were when they were last read.
+    """The service's certificate and key.
 
     Args:
-        cert: PEM file of the certificate, and of those between it and its authority.
-        key: PEM file of its key, open to its owner alone.
+        cert: PEM file of the certificate, with intermediate certificates.
+        key: PEM file of its key, readable by its owner only.
         password_file: file whose first line is the key's password, if it has one.
 
     Attributes:
-        context: what connections are secured with; the same object for good.
+        context: of the connections; ``renew`` updates the same object.
     """
 
     def __init__(self, cert: Path, key: Path, password_file: Path | None = None) -> None:
@@ -298,36 +298,32 @@ class Tls:
         self.context = self._loaded(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
 
     def renew(self) -> None:
-        """Read the files again, for connections that begin from now on.
-
-        Where they do not fit one sentence is raised, and nothing has changed.
-        """
+        """Read the files again, for new connections; if they are invalid nothing changes."""
         self._loaded(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
         self._loaded(self.context)
 
     def _loaded(self, context: ssl.SSLContext) -> ssl.SSLContext:
         read_private(self.key, "key of the certificate")
-        password = b"" if self.password_file is None else self._password(self.password_file)
+        password = b""
+        if self.password_file is not None:
+            lines = read_private(self.password_file, "password of the certificate's key")
+            password = next((line.strip() for line in lines.splitlines()), b"")
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.options |= ssl.OP_NO_RENEGOTIATION
         context.set_alpn_protocols(["http/1.1"])
         try:
-            # A password is always given: without one, OpenSSL would ask for it at the terminal.
+            # A password is always given: without one, OpenSSL would prompt at the terminal.
             context.load_cert_chain(self.cert, self.key, password)
-        except (OSError, ValueError) as error:  # ssl.SSLError is one
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             raise ConfigurationError(
                 f"{self.cert}, {self.key}: the certificate and its key must be PEM files that "
                 f"belong together ({error})"
             ) from None
         return context
 
-    def _password(self, path: Path) -> bytes:
-        lines = read_private(path, "password of the certificate's key").splitlines()
-        return lines[0].strip() if lines else b""
-
 
 def tls_of(cert: Path | None, key: Path | None, password_file: Path | None = None) -> Tls | None:
-    """Return what was asked for: None without a certificate.
+    """Return the certificate that the options name, None if they name none.
 
     >>> tls_of(None, None) is None
     True

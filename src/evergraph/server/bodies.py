@@ -1,7 +1,7 @@
-"""What a request brings: its bytes off the wire within limits, and the change or question they are.
+"""Request bodies: bytes read within limits, then parsed as a delta or a question.
 
-JSON is read by pydantic, tables by pyarrow (``arrow``), and nowhere else: what the models let pass
-is a delta, and what a delta may be in this learner is checked by the learner alone.
+pydantic parses JSON, pyarrow parses tables (``arrow``). Here only the shape is checked; whether a
+delta fits the learner is checked by the learner alone.
 """
 
 from __future__ import annotations
@@ -17,15 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    StrictBool,
-    StrictInt,
-    StrictStr,
-    ValidationError,
-)
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
 from evergraph.online.checking import LONGEST_ID, LONGEST_KEY, LONGEST_NAME
@@ -39,30 +31,30 @@ if TYPE_CHECKING:
 
     from evergraph.server.limits import Limits
 
-SMALL = 1 << 16  # bytes of a body that does not count: what connections read ahead in any case
+SMALL = 1 << 16  # bytes; smaller bodies do not count: connections read that far ahead anyway
 
 
 def media_type(request: Request, *allowed: str) -> str:
-    """Return what the body is said to be.
+    """Return the content type of a request, or reject it.
 
-    A body that is not said to be JSON is refused even if it is: pages of other sites can send
-    plain text to a service on this machine, but not JSON.
+    JSON that is not declared as such is rejected: a page of another site can send plain text to a
+    service on this machine, but not JSON.
     """
-    said = request.headers.get("content-type", "").split(";")[0].strip().lower()
-    if said not in allowed:
-        raise RefusedError(415, f"content-type must be {' or '.join(allowed)}, not {said!r}")
-    return said
+    declared = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if declared not in allowed:
+        raise RefusedError(415, f"content-type must be {' or '.join(allowed)}, not {declared!r}")
+    return declared
 
 
 class Bodies:
-    """Reads the bodies of requests: each within its limits, and all of them together.
+    """Reads request bodies within limits, of each and of all together.
 
     Args:
-        limits: how large a body may be, how long it may take, and how much is held at once.
+        limits: size of a body, time for it to arrive, and bytes held at once.
 
     Attributes:
-        held: bytes of the bodies of requests that are not answered yet; small ones do not count,
-            since there are never more of them than connections.
+        held: bytes of bodies whose requests are not answered yet. Small bodies do not count: there
+            are at most as many as connections.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -71,9 +63,9 @@ class Bodies:
 
     @asynccontextmanager
     async def of(self, request: Request, kind: str = JSON) -> AsyncIterator[bytes]:
-        """Read the body of a request; it is held until the end of the ``async with``.
+        """Read the body of a request, which counts as held until the ``async with`` ends.
 
-        Reading stops where it is larger than allowed, too slow, or too much to hold.
+        Reading stops as soon as the body is too large, too slow, or too much to hold.
         """
         most = min(self.limits.json, self.limits.body) if kind == JSON else self.limits.body
         length = _declared_length(request, most, kind)
@@ -101,18 +93,18 @@ class Bodies:
             self.held -= counted
 
     def _make_room(self, more: int) -> None:
-        """Refuse so many bytes where too many are held already."""
+        """Reject further bytes if too many are held already."""
         if more > 0 and self.held + more > self.limits.held:
             raise RefusedError(
                 503,
-                f"bodies of {self.held} bytes are held already, and at most {self.limits.held} may "
-                "be: send it again later",
+                f"{self.held} bytes of request bodies are held, and the limit is "
+                f"{self.limits.held}: send it again later",
                 retry_after=1,
             )
 
 
 def _declared_length(request: Request, most: int, kind: str) -> int:
-    """Return how long a body is said to be, 0 where it is not; refuse one that is too long."""
+    """Return the Content-Length, 0 if there is none; reject a body that is too long."""
     declared = request.headers.get("content-length", "0")
     if not (declared.isascii() and declared.isdigit()):
         raise RefusedError(422, f"content-length must be a whole number, not {declared!r}")
@@ -124,15 +116,15 @@ def _declared_length(request: Request, most: int, kind: str) -> int:
 def _too_long(most: int, kind: str, found: str = "") -> RefusedError:
     if kind == JSON:
         rest = ": send it in parts, or as Arrow"
-        return RefusedError(413, f"a body of JSON must have at most {most} bytes{found}{rest}")
+        return RefusedError(413, f"a JSON body must have at most {most} bytes{found}{rest}")
     return RefusedError(413, f"the body must have at most {most} bytes{found}")
 
 
 @contextmanager
 def _in_time(seconds: float) -> Iterator[None]:
-    """Refuse a body that takes longer than this to come.
+    """Reject a body that takes longer than this to arrive.
 
-    As ``asyncio.timeout``, which Python 3.10 lacks, and at a tenth of the cost of anyio's.
+    This is ``asyncio.timeout``, which Python 3.10 lacks, at a tenth of the cost of anyio's.
     """
     task, late = asyncio.current_task(), False
 
@@ -156,10 +148,10 @@ Whole = Annotated[StrictInt, Field(ge=-LARGEST - 1, le=LARGEST)]
 Id = Text | Whole
 Item = TypeVar("Item")
 Model = TypeVar("Model", bound=BaseModel)
-# Of a million mistakes the first is told: finding them all took 40 s and 7 GB.
+# Stop at the first error: collecting a million of them took 40 s and 7 GB.
 Listed: TypeAlias = Annotated[list[Item], Field(fail_fast=True)]
 Number = Annotated[float, Field(allow_inf_nan=False, strict=True)]
-Told = Id | Listed[Id] | Number
+Target = Id | Listed[Id] | Number  # a class, several labels, or a number
 Name = Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_NAME)]
 Key = Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_KEY)]
 Cell = StrictStr | StrictBool | Whole | Number | Listed[StrictStr | Number] | None
@@ -167,16 +159,16 @@ Row = Annotated[dict[Text, Cell], Field(fail_fast=True)]
 
 
 class Payload(BaseModel):
-    """Base of every body: a field that is not known is a mistake, which ``parse`` finds.
+    """Base of every body. ``parse`` rejects unknown fields.
 
-    With ``extra="forbid"`` pydantic would make a record of every one of them.
+    With ``extra="forbid"`` pydantic would build an error record for every unknown field.
     """
 
     model_config = ConfigDict(extra="allow")
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> dict[str, Any]:
-        """Return what OpenAPI says of it."""
+        """Return the schema for the OpenAPI document, which allows no unknown fields."""
         return {**handler(schema), "additionalProperties": False}
 
 
@@ -189,36 +181,34 @@ EXAMPLE: dict[str, Any] = {
 
 
 class UpsertBody(Payload):
-    """Nodes, edges, features and labels, new or known, and what is to go: what is new counts."""
+    """Nodes, edges, features, labels and removals, of which only what is new is applied."""
 
     model_config = ConfigDict(json_schema_extra={"example": EXAMPLE})
     nodes: Listed[Id] = Field([], description="Ids of nodes.")
     features: Listed[Listed[Number]] = Field([], description="A row for each of these nodes.")
-    labels: Listed[Told | None] = Field(
+    labels: Listed[Target | None] = Field(
         [],
         description="A class for each of these nodes, or a list of labels, or a number; or null.",
     )
     edges: Listed[tuple[Id, Id]] = Field([], description="Pairs of ids, known or new.")
     weights: Listed[Number] = Field(
-        [], description="A weight for each of these edges, or none at all; 0 removes an edge."
+        [], description="A weight for each edge, or an empty list; 0 removes an edge."
     )
-    relations: Listed[Name] = Field(
-        [], description="What each of these edges stands for, or none at all."
-    )
+    relations: Listed[Name] = Field([], description="A relation for each edge, or an empty list.")
     types: Listed[Name | None] = Field(
-        [], description="What kind of thing each of these nodes is, or null; or none at all."
+        [], description="A node type, or null, for each node; or an empty list."
     )
-    removed_edges: Listed[tuple[Id, Id]] = Field([], description="Pairs of ids whose edges go.")
-    updated: Listed[Id] = Field([], description="Known ids that get other features.")
+    removed_edges: Listed[tuple[Id, Id]] = Field([], description="Edges to remove: pairs of ids.")
+    updated: Listed[Id] = Field([], description="Known ids whose features change.")
     updated_features: Listed[Listed[Number]] = Field([], description="A row for each of these.")
-    late: Listed[tuple[Id, Told]] = Field([], description="Known ids and the classes they have.")
-    forgotten: Listed[Id] = Field([], description="Ids that go, with all they taught.")
+    late: Listed[tuple[Id, Target]] = Field([], description="Known ids and their classes.")
+    forgotten: Listed[Id] = Field([], description="Ids of nodes to forget.")
     rows: Listed[Row] = Field(
         [], description="Objects with id, label and columns, in place of nodes, features, labels."
     )
 
     def delta(self) -> Delta:
-        """Return what is to happen."""
+        """Return the body as a delta."""
         labels = self.labels or [None] * len(self.nodes)
         return Delta(
             nodes=tuple(self.nodes),
@@ -237,39 +227,39 @@ class UpsertBody(Payload):
 
 
 class DeltaBody(UpsertBody):
-    """New nodes and edges, other weights and features, late labels, and what is to go: all of it
-    or nothing."""
+    """New nodes and edges, changed weights and features, late labels, and removals: all of it or
+    nothing."""
 
     model_config = ConfigDict(json_schema_extra={"example": EXAMPLE | {"key": "monday-1"}})
     nodes: Listed[Id] = Field([], description="Ids of new nodes.")
-    key: Key | None = Field(None, description="A delta whose key is known is not applied again.")
+    key: Key | None = Field(None, description="A delta with a known key is not applied again.")
 
     def delta(self) -> Delta:
-        """Return what is to happen."""
+        """Return the body as a delta."""
         return replace(super().delta(), key=self.key)
 
 
 class LabelsBody(Payload):
-    """Classes of nodes that are known already."""
+    """Classes of known nodes."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"labels": [["paper-2", "physics"]]}})
-    labels: Listed[tuple[Id, Told]] = Field(min_length=1, description="Pairs of id and class.")
+    labels: Listed[tuple[Id, Target]] = Field(min_length=1, description="Pairs of id and class.")
     key: Key | None = None
 
     def delta(self) -> Delta:
-        """Return what is to happen."""
+        """Return the body as a delta."""
         return Delta(late=tuple(self.labels), key=self.key)
 
 
 class ForgetBody(Payload):
-    """Nodes that go, with their edges and all they taught."""
+    """Nodes to forget: they, their edges and all that was learned from them are removed."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"ids": ["paper-1"]}})
     ids: Listed[Id] = Field(min_length=1)
     key: Key | None = None
 
     def delta(self) -> Delta:
-        """Return what is to happen."""
+        """Return the body as a delta."""
         return Delta(forgotten=tuple(self.ids), key=self.key)
 
 
@@ -278,23 +268,25 @@ class PredictionsBody(Payload):
 
     model_config = ConfigDict(json_schema_extra={"example": {"ids": ["paper-2"]}})
     ids: Listed[Id]
-    all: bool = Field(False, strict=True, description="Whether every class's probability is told.")
+    all: bool = Field(
+        False, strict=True, description="Whether to return the probability of every class."
+    )
 
 
 def _matrix(name: str, rows: list[list[float]]) -> Tensor:
-    """Return rows of equal width side by side.  -> float32 [rows, width]"""
+    """Return lists of equal length as a matrix.  -> float32 [rows, width]"""
     widths = {len(row) for row in rows}
     if len(widths) > 1:
         some = " and ".join(map(str, sorted(widths)[:3]))
         others = " and others" if len(widths) > 3 else ""
         raise RefusedError(422, f"{name} must be rows of one width, not of {some}{others}")
-    with np.errstate(over="ignore"):  # what is too large for float32 is infinite, and refused so
+    with np.errstate(over="ignore"):  # too large for float32 becomes inf, which the learner rejects
         matrix = np.array(rows, dtype=np.float64).astype(np.float32)
     return torch.from_numpy(matrix.reshape(len(rows), max(widths, default=0)))
 
 
 def parse(model: type[Model], body: bytes) -> Model:
-    """Read JSON as ``model``; what does not fit is said in one sentence.
+    """Parse JSON as ``model``, or raise the first mistake as one sentence.
 
     >>> parse(ForgetBody, b'{"ids": ["a"], "kye": "k"}')
     Traceback (most recent call last):
@@ -308,15 +300,15 @@ def parse(model: type[Model], body: bytes) -> Model:
     for name in found.model_extra or ():
         raise RefusedError(422, f"{name[:LONGEST]}: extra inputs are not permitted")
     rows: Sequence[Mapping[str, Any]] = getattr(found, "rows", ())
-    _refuse_twice(body, len(found.model_fields_set) + sum(map(len, rows)))
+    _check_no_repeated_keys(body, len(found.model_fields_set) + sum(map(len, rows)))
     return found
 
 
 @contextmanager
 def _uncollected(size: int) -> Iterator[None]:
-    """Keep the garbage collector from going through all pairs again and again as they come.
+    """Pause garbage collection while a large body is parsed.
 
-    That took most of the time of a large body. Nothing that is read makes a cycle.
+    Collections during parsing took most of the time, and JSON holds no reference cycles.
     """
     pause = size > SMALL and gc.isenabled()
     if pause:
@@ -329,30 +321,30 @@ def _uncollected(size: int) -> Iterator[None]:
 
 
 def _sentence_of(error: ValidationError) -> str:
-    """Return the first thing wrong: where, and what was expected."""
+    """Return the first mistake: where it is, and what was expected."""
     errors = error.errors(include_url=False, include_context=False, include_input=False)
-    loc, said = errors[0]["loc"], errors[0]["msg"]
-    # Behind the field's name stand numbers, and for ids which of their two kinds was tried.
-    place = "".join(f"[{part}]" for part in loc[1:] if isinstance(part, int))
+    loc, text = errors[0]["loc"], errors[0]["msg"]
+    # After the field's name come indices, and for ids the name of the type that was tried.
+    indices = "".join(f"[{part}]" for part in loc[1:] if isinstance(part, int))
     if any(isinstance(part, str) for part in loc[1:]):
-        said = "must be a string of 1 to 1024 characters or a whole number of 64 bits"
-    said = said[:1].lower() + said[1:]
-    return f"{loc[0] if loc else 'body'}{place}: {said}"[:500]
+        text = "must be a string of 1 to 1024 characters or a whole number of 64 bits"
+    text = text[:1].lower() + text[1:]
+    return f"{loc[0] if loc else 'body'}{indices}: {text}"[:500]
 
 
-def _refuse_twice(body: bytes, keys: int) -> None:
-    """Raise where a key comes twice in an object of a body that was read already.
+def _check_no_repeated_keys(body: bytes, keys: int) -> None:
+    """Raise if an object of a parsed body has a key twice, of which parsers silently keep the last.
 
-    Who reads it keeps the last of the two in silence. A body with no more colons than keys has
-    none, nor has one with no more colons behind a quotation mark: in a text that mark is escaped,
-    and counts too. Whatever else is read once more.
+    Two cheap tests clear almost every body: one with as many colons as distinct keys, and one with
+    as many colons after a quotation mark (an escaped mark in a string counts too, so this errs on
+    the safe side). Any other body is parsed a second time.
 
-    keys: how many all objects of the body had together once they were read.
+    keys: distinct keys of all objects together, as parsed.
 
-    >>> _refuse_twice(b'{"ids": ["a:b"]}', 1)
-    >>> _refuse_twice(b'{"ids": ["a"], "ids": ["b"]}', 1)
+    >>> _check_no_repeated_keys(b'{"ids": ["a:b"]}', 1)
+    >>> _check_no_repeated_keys(b'{"ids": ["a"], "ids": ["b"]}', 1)
     Traceback (most recent call last):
-    evergraph.server.http.RefusedError: key 'ids' must come once in an object, and comes twice
+    evergraph.server.http.RefusedError: key 'ids' must come once in an object, not twice
     """
     if body.count(b":") == keys or sum(1 for _ in re.finditer(rb'"[ \t\r\n]*:', body)) == keys:
         return
@@ -362,7 +354,7 @@ def _refuse_twice(body: bytes, keys: int) -> None:
         for name, value in pairs:
             if name in found:
                 raise RefusedError(
-                    400, f"key {name[:LONGEST]!r} must come once in an object, and comes twice"
+                    400, f"key {name[:LONGEST]!r} must come once in an object, not twice"
                 )
             found[name] = value
         return found
@@ -380,57 +372,53 @@ DELTAS: Mapping[str, type[UpsertBody] | type[LabelsBody] | type[ForgetBody]] = {
 
 @dataclass(frozen=True, eq=False)
 class ReadDelta:
-    """What a body that changes something says.
+    """A parsed delta.
 
     Attributes:
         delta: the change.
-        rows: nodes as objects, which the learner's own scheme is to read; none where they came as
+        rows: nodes as objects, still to be read by the learner's scheme; empty if they came as
             numbers.
-        told: of tables of Arrow the ``names``, whether they are ``read``, and the ``scheme``, as
-            ``ArrowBody`` has them; empty for JSON.
+        arrow: ``names``, ``read`` and ``scheme`` of an ``ArrowBody``; empty for JSON.
     """
 
     delta: Delta
     rows: Sequence[Mapping[str, Any]] = ()
-    told: Mapping[str, Any] = field(default_factory=dict)
+    arrow: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_delta(body: bytes, *, model: str, kind: str, most: int) -> ReadDelta:
-    """Return what a body says; refuse it where it is malformed, empty or names too many nodes.
+    """Parse a delta; reject one that is malformed, empty or names too many nodes.
 
-    model: which of ``DELTAS`` it is; kind: its media type; most: how many nodes it may name.
+    model: a key of ``DELTAS``; kind: media type; most: nodes that it may name.
 
     >>> read_delta(b'{"ids": ["a"]}', model="forget", kind="application/json", most=9).delta
     Delta(1 forgotten)
     """
     if kind == ARROW:
         tables = vars(read_arrow(body)).copy()
-        found = ReadDelta(tables.pop("delta"), told=tables)
+        found = ReadDelta(tables.pop("delta"), arrow=tables)
     else:
-        said = parse(DELTAS[model], body)
-        found = ReadDelta(said.delta(), getattr(said, "rows", ()))
+        parsed = parse(DELTAS[model], body)
+        found = ReadDelta(parsed.delta(), getattr(parsed, "rows", ()))
     delta = found.delta
     if is_empty(delta) and not found.rows:
-        raise RefusedError(
-            422, "a delta must bring nodes, edges, features or labels, or take some away"
-        )
+        raise RefusedError(422, "a delta must add, change or remove something, and this is empty")
     named = map(len, (delta.nodes, delta.late, delta.forgotten, delta.updated, found.rows))
     _check_named("delta", max(named), most)
     return found
 
 
 def read_question(body: bytes, *, most: int) -> PredictionsBody:
-    """Return which nodes a body asks for; refuse it where it is malformed or asks for too many.
+    """Parse a request for predictions; reject one that is malformed or names too many nodes.
 
     >>> read_question(b'{"ids": ["a", 1]}', most=9).ids
     ['a', 1]
     """
-    asked = parse(PredictionsBody, body)
-    _check_named("request", len(asked.ids), most)
-    return asked
+    question = parse(PredictionsBody, body)
+    _check_named("request", len(question.ids), most)
+    return question
 
 
 def _check_named(what: str, named: int, most: int) -> None:
-    """Raise where more nodes are named than allowed."""
     if named > most:
         raise RefusedError(413, f"a {what} must name at most {most} nodes, not {named}")

@@ -1,4 +1,4 @@
-"""Routes that change what the learner knows, and those by which an operator tidies its folder."""
+"""Routes that change the learner, and the operator's routes: compaction and backup."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ REFUSED = (401, 403, 404, 409, 413, 415, 422, 429, 503, 507)
 TIDY_REFUSED = (401, 403, 413, 415, 422, 429, 503, 507)
 CompactedReply = described(Purged, "Compacted")
 TAR = "application/x-tar"
-BACKED_UP = "x-evergraph-backup"  # what is in a backup: its last delta, its snapshot, its bytes
+BACKED_UP = "x-evergraph-backup"  # header with a backup's last delta, snapshot and size in bytes
 ARCHIVE: dict[int | str, dict[str, Any]] = {
     200: {
         "content": {TAR: {"schema": {"type": "string", "format": "binary"}}},
@@ -63,21 +63,21 @@ ARCHIVE: dict[int | str, dict[str, Any]] = {
 
 
 class CompactBody(Payload):
-    """How thoroughly a folder is to be tidied."""
+    """Options of a compaction."""
 
     now: StrictBool = Field(
         False,
-        description="Leave one snapshot of the state of now, and nothing older: what was forgotten "
-        "leaves the disk. Otherwise a snapshot is taken, and what no recovery needs is dropped.",
+        description="Keep only a snapshot of the current state and erase all history, including "
+        "forgotten nodes. Otherwise take a snapshot and trim the journal.",
     )
-    keys: StrictBool = Field(False, description="With `now`: drop all keys of deltas, too.")
+    keys: StrictBool = Field(False, description="With `now`: drop all delta keys, too.")
     names: StrictBool = Field(
         False, description="With `now`: replace the names of classes that no node has any more."
     )
 
 
 def change_routes(service: Service, guard: Guard) -> APIRouter:
-    """Return the routes for callers that may write."""
+    """Return the routes for callers with write access."""
     router = APIRouter(
         prefix="/v1",
         tags=["learn"],
@@ -96,15 +96,15 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
 
     @router.post("/deltas", openapi_extra=accepts(DeltaBody, ARROW) | KEY_HEADER)
     async def deltas(request: Request) -> Response:
-        """Take in new nodes and edges, changes, late labels and what is to go, whole or not at all.
+        """Apply a delta, all of it or nothing: additions, changes, late labels, removals.
 
-        JSON, or Arrow IPC streams one behind the other: a table of nodes (`id`, `features`,
-        `label`, `type` if they have any), of edges (`source`, `target`, `weight` and `relation` if
-        they have any), of late labels (`id`, `label`), of nodes to forget (`id`). A column `op` in
-        a table of nodes says `add`, `update` or `forget`, in a table of edges `add` or `remove`.
-        Buffers must not be compressed. In JSON, `rows` may stand for `nodes`, `features` and
-        `labels`: objects with `id`, `label` and columns of any kind, read as the first rows or the
-        first table of this learner were.
+        The body is JSON, or Arrow IPC streams one after the other: a table of nodes (`id`,
+        `features`, optionally `label` and `type`), of edges (`source`, `target`, optionally
+        `weight` and `relation`), of late labels (`id`, `label`), of nodes to forget (`id`). A
+        column `op` holds `add`, `update` or `forget` in a table of nodes, `add` or `remove` in a
+        table of edges. Buffers must not be compressed. In JSON, `rows` may replace `nodes`,
+        `features` and `labels`: objects with `id`, `label` and columns of any kind, read like the
+        first rows or table of this learner.
         """
         return await learn(request, "delta", ARROW)
 
@@ -114,31 +114,31 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
         responses=answers(UpsertedReply, *REFUSED),
     )
     async def upsert(request: Request) -> Response:
-        """Take in what is new of a delta, and pass over what is known already.
+        """Apply the new part of a delta, and skip what is known already.
 
-        The body is that of `/v1/deltas` without a key. Nodes may be known: their labels are taken
-        in where they are others, their features stay as they are unless they are `updated`. Edges
-        and labels may be known; edges that are to go, nodes to update and nodes to forget may not.
+        The body is that of `/v1/deltas` without a key. Known nodes get labels that differ from
+        theirs; their features change only if they are `updated`. Known edges and labels are
+        skipped, and so are missing edges to remove and missing nodes to update or forget.
         """
         began, kind = time.monotonic(), media_type(request, JSON, ARROW)
         async with service.bodies.of(request, kind) as body:
             delta, scheme = await service.read_delta(body, model="upsert", kind=kind)
             if _keyed(request, delta).key is not None:
-                raise RefusedError(422, "an upsert takes no key, since it counts once anyway")
+                raise RefusedError(422, "an upsert takes no key: repeating it changes nothing")
             done = await service.upsert(delta, scheme)
         audit_change(request, delta, done.applied.seq, time.monotonic() - began)
         return answer(asdict(done.applied) | {"news": done.news})
 
     @router.post("/labels", openapi_extra=accepts(LabelsBody) | KEY_HEADER)
     async def labels(request: Request) -> Response:
-        """Take in classes of nodes that are known already."""
+        """Label known nodes."""
         return await learn(request, "labels")
 
     @router.post("/forget", openapi_extra=accepts(ForgetBody) | KEY_HEADER)
     async def forget(request: Request) -> Response:
-        """Remove nodes with their edges and all they taught.
+        """Forget nodes: remove them, their edges and all that was learned from them.
 
-        Their part in how columns are read, as the first table settled it, stays.
+        How columns are read stays as fixed by the first table, even if it held these nodes.
         """
         return await learn(request, "forget")
 
@@ -146,12 +146,12 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
 
 
 def _keyed(request: Request, delta: Delta) -> Delta:
-    """Return the delta with its key, from its field or from the header."""
+    """Return the delta with the key of the header ``Idempotency-Key``, if there is one."""
     header = request.headers.get("idempotency-key")
     if header is None:
         return delta
     if not re.fullmatch(r"[!-~]{1,200}", header):
-        rule = "must have 1 to 200 characters of ASCII without blanks"
+        rule = "must have 1 to 200 ASCII characters without spaces"
         raise RefusedError(422, f"Idempotency-Key {rule}, not {header[:40]!r}")
     if delta.key is not None and delta.key != header:
         raise RefusedError(422, f"key must be {header!r} as in Idempotency-Key, not {delta.key!r}")
@@ -159,7 +159,7 @@ def _keyed(request: Request, delta: Delta) -> Delta:
 
 
 def upkeep_routes(service: Service, guard: Guard) -> APIRouter:
-    """Return the routes for callers that may write, and that may copy everything."""
+    """Return the operator's routes: compaction needs write access, a backup ``follow``."""
     router = APIRouter(prefix="/v1", tags=["upkeep"])
 
     @router.post(
@@ -169,16 +169,20 @@ def upkeep_routes(service: Service, guard: Guard) -> APIRouter:
         dependencies=[Depends(guard.needs("write"))],
     )
     async def compact(request: Request) -> Response:
-        """Take a snapshot and drop what no recovery needs; with `now`, all that is not of now.
+        """Snapshot the learner and trim its journal; with `now`, erase all history.
 
-        Changes wait meanwhile, predictions do not. Sent again, it does what is still to be done.
+        Changes wait meanwhile, predictions do not. It is safe to send again after a failure.
         """
         media_type(request, JSON)
         async with service.bodies.of(request) as sent:
             body = parse(CompactBody, sent)
-        _check(body)
+        for name in ("keys", "names"):
+            if getattr(body, name) and not body.now:
+                raise RefusedError(422, f'{name}: requires "now": true')
         service.check_writes()
-        done = await service.pools["compactions"].run(partial(_compacted, service, body))
+        compacted = partial(service.folder.purge, keys=body.keys, names=body.names)
+        call = compacted if body.now else service.folder.compacted
+        done = await service.pools["compactions"].run(call)
         address = None if request.client is None else request.client.host
         audit("folder compacted", address=address, **body.model_dump(), **asdict(done))
         return answer(done)
@@ -190,10 +194,10 @@ def upkeep_routes(service: Service, guard: Guard) -> APIRouter:
         dependencies=[Depends(guard.needs("follow"))],
     )
     async def backed_up(request: Request) -> FileResponse:
-        """Hand out a backup of the folder as of one delta: a tar archive that `restore` reads.
+        """Download a consistent backup of the folder: a tar archive for `evergraph restore`.
 
-        Whoever has it has everything, features and keys too, so the token must allow to `follow`,
-        or to `write`. Nobody waits for it.
+        It holds everything, features and keys included, so the token must allow `follow` or
+        `write`. Other requests are served meanwhile.
         """
         archive, done = await service.pools["backups"].run(partial(_backup, service))
         address = None if request.client is None else request.client.host
@@ -209,7 +213,7 @@ def upkeep_routes(service: Service, guard: Guard) -> APIRouter:
 
 
 def _backup(service: Service) -> tuple[Path, BackedUp]:
-    """Make a backup beside the folder: that is where there is room for one."""
+    """Write a backup beside the folder, on the disk that the operator sized for it."""
     aside = Path(tempfile.mkdtemp(dir=service.folder.path.parent, prefix=".evergraph-backup-"))
     try:
         archive = aside / "backup.tar"
@@ -217,15 +221,3 @@ def _backup(service: Service) -> tuple[Path, BackedUp]:
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
-
-
-def _check(body: CompactBody) -> None:
-    for name in ("keys", "names"):
-        if getattr(body, name) and not body.now:
-            raise RefusedError(422, f'{name}: goes with "now": true only')
-
-
-def _compacted(service: Service, body: CompactBody) -> Purged:
-    if body.now:
-        return service.folder.purge(keys=body.keys, names=body.names)
-    return service.folder.compacted()

@@ -1,4 +1,4 @@
-"""Talking to a service from another process."""
+"""Client of a service, for the command line and for other processes."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from evergraph.tables import Encoder, Scheme
 
 TRIES = 8
-IDS = 10_000  # in one question
+IDS = 10_000  # in one request
 LONGEST = 20.0  # seconds between two tries
 
 
 class Client:
-    """A service somewhere else.
+    """A connection to a service.
 
-    What was refused for being busy is sent again after a while. A change is sent with its key, so
-    that one whose answer was lost counts once.
+    Requests that were rejected because the service is busy are sent again after a while. Changes
+    carry their key, so that one whose answer was lost is not applied twice.
 
     Args:
-        url: where it listens, such as ``http://127.0.0.1:8000``.
+        url: of the service, such as ``http://127.0.0.1:8000``.
         token: of its token file, if it has one.
         seconds: how long to wait for an answer.
-        ca: PEM file of the authority that signed its certificate, in place of the system's.
+        ca: PEM file of the authority that signed its certificate, instead of the system's.
     """
 
     def __init__(
@@ -58,16 +58,16 @@ class Client:
         self._scheme: Scheme | None = None
 
     def submit(self, delta: Delta) -> dict[str, Any]:
-        """Send a change and return what became of it."""
+        """Send a delta and return its result."""
         from evergraph.server.arrow import arrow_from_delta
 
-        headers = {} if delta.key is None else {"Idempotency-Key": delta.key}
-        done = self._ask("/v1/deltas", arrow_from_delta(delta, self._scheme), ARROW, headers)
+        sent = arrow_from_delta(delta, self._scheme)
+        done = self._ask("/v1/deltas", sent, ARROW, delta.key)
         self._scheme = None if len(delta.nodes) else self._scheme
         return done
 
     def knows_nodes(self, ids: Sequence[NodeId]) -> list[bool]:
-        """Return which ids are those of known nodes, of which it asks for all."""
+        """Return which ids are known; fetches the ids of all nodes."""
         known = frozenset(self.every_id())
         return [node in known for node in ids]
 
@@ -75,93 +75,90 @@ class Client:
         """Raise: a service does not list its edges."""
         raise ConfigurationError(
             f"--sync compares edges in a folder only, and {self.url} is a service: give --nodes "
-            "alone, or a column 'op' that says which edges go"
+            "alone, or mark edges to remove in a column 'op'"
         )
 
     def unknown(self, deltas: TableDeltas) -> tuple[TableDeltas, int]:
-        """Return deltas as they are: the service is sent all edges and finds those that are new."""
+        """Return deltas unchanged: the service finds out which edges are new."""
         return deltas, 0
 
     def columns(self, encoders: Iterable[Encoder] = ()) -> Scheme | None:
-        """Return how the service's learner reads columns; None where it takes plain numbers."""
+        """Return how the service's learner reads columns; None if it takes plain numbers."""
         from evergraph.tables.scheme import Scheme
 
-        kept = self._ask("/v1/columns", None, JSON, {})["scheme"]
+        kept = self._ask("/v1/columns")["scheme"]
         return None if kept is None else Scheme.from_json(kept, encoders)
 
     def keep_columns(self, scheme: Scheme | None) -> None:
-        """Send how columns are read with the next nodes: the first settle it, others must agree."""
+        """Send the scheme with the next nodes: the first nodes fix it, later ones must match."""
         self._scheme = scheme
 
     def upsert(self, delta: Delta) -> dict[str, Any]:
-        """Send what may be known in part, and return what of it was new; sent twice counts once."""
+        """Send a delta that may be known in part, and return what was new; safe to repeat."""
         from evergraph.server.arrow import arrow_from_delta
 
-        done = self._ask("/v1/upsert", arrow_from_delta(delta, self._scheme), ARROW, {})
+        done = self._ask("/v1/upsert", arrow_from_delta(delta, self._scheme), ARROW)
         self._scheme = None if len(delta.nodes) else self._scheme
         return done
 
     def predict(self, ids: Sequence[NodeId], *, after: int = 0) -> list[dict[str, Any]]:
-        """Return the predictions for nodes, in their order; many are asked for some at a time.
+        """Return the predictions for nodes, in their order.
 
-        after: the ``seq`` of a change that they must know; whoever has just made one, and asks a
-        process that only reads, reads what it wrote.
+        after: ``seq`` of a delta that they must include, to read one's own writes from a read-only
+        process.
         """
         path = f"/v1/predictions?after={after}" if after else "/v1/predictions"
         found: list[dict[str, Any]] = []
         for start in range(0, len(ids), IDS):
             some = json.dumps({"ids": list(ids[start : start + IDS])}).encode()
-            found += self._ask(path, some, JSON, {})["predictions"]
+            found += self._ask(path, some)["predictions"]
         return found
 
     def every_id(self) -> list[NodeId]:
-        """Return the ids of all nodes, asked for some at a time."""
+        """Return the ids of all nodes."""
         return self._paged("ids")
 
     def classes(self) -> list[Label]:
-        """Return the names of all classes, asked for some at a time."""
+        """Return the names of all classes."""
         return self._paged("classes")
 
     def _paged(self, what: str) -> list[Any]:
         found: list[Any] = []
         start: int | None = 0
         while start is not None:
-            told = self._ask(f"/v1/{what}?start={start}&limit={IDS}", None, JSON, {})
-            found += told[what]
-            start = told["next"]
+            page = self._ask(f"/v1/{what}?start={start}&limit={IDS}")
+            found += page[what]
+            start = page["next"]
         return found
 
     def last_key(self, prefix: str) -> str | None:
-        """Return the key of the newest change whose key begins so, if there is one."""
-        told = self._ask(f"/v1/keys?{urlencode({'prefix': prefix})}", None, JSON, {})
-        key: str | None = told["key"]
+        """Return the newest delta key with this prefix, if there is one."""
+        key: str | None = self._ask(f"/v1/keys?{urlencode({'prefix': prefix})}")["key"]
         return key
 
     def suggest(self, n: int) -> list[dict[str, Any]]:
-        """Return nodes worth asking a person about, and why."""
-        found: list[dict[str, Any]] = self._ask(f"/v1/suggestions?n={n}", None, JSON, {})[
-            "suggestions"
-        ]
+        """Return unlabelled nodes to label next, with reasons."""
+        found: list[dict[str, Any]] = self._ask(f"/v1/suggestions?n={n}")["suggestions"]
         return found
 
     def explain(self, node: str, *, integer: bool, limit: int) -> dict[str, Any]:
-        """Return a node's prediction taken apart, with what lies around it.
+        """Return the explanation of a node with its neighbourhood.
 
-        integer: whether the id is one, not text; limit: how many nodes are told of.
+        integer: whether the id is an integer; limit: how many neighbours are listed.
         """
-        asked = urlencode({"integer": integer, "limit": limit})
-        return self._ask(f"/v1/nodes/{quote(node, safe='')}?{asked}", None, JSON, {})
+        query = urlencode({"integer": integer, "limit": limit})
+        return self._ask(f"/v1/nodes/{quote(node, safe='')}?{query}")
 
     def compact(self, *, now: bool, keys: bool, names: bool) -> dict[str, Any]:
-        """Have the folder compacted; see ``CompactBody``."""
-        asked = {"now": now, "keys": keys, "names": names}
-        return self._ask("/v1/compact", json.dumps(asked).encode(), JSON, {})
+        """Compact the folder; see ``CompactBody``."""
+        options = {"now": now, "keys": keys, "names": names}
+        return self._ask("/v1/compact", json.dumps(options).encode())
 
     def backup(self, to: Path) -> BackedUp:
-        """Fetch a backup, made by the service as of one delta.
+        """Download a consistent backup.
 
-        to: a new folder, whose contents are verified, or a new file that ends in .tar; there once
-        it is whole.
+        to: a new folder, whose contents are verified, or a new file that ends in .tar. It appears
+        only when it is complete.
         """
         from evergraph.core.mapped import disk_is_enough
         from evergraph.online.folder.backup import BackedUp, check_new, is_tar, restore
@@ -174,14 +171,14 @@ class Client:
             )
         with aside as name:
             archive = Path(name) / "backup.tar"
-            said = self._fetch("/v1/backup", archive).split()
+            numbers = self._fetch("/v1/backup", archive).split()
             if not is_tar(to):
                 return restore(archive, to)
             archive.rename(to)
-            return BackedUp(*(int(number) for number in said))
+            return BackedUp(*map(int, numbers))
 
     def _fetch(self, path: str, to: Path) -> str:
-        """Write an answer to a file; return what its header says of it."""
+        """Write a backup to a file; return the header that describes it."""
         headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
         try:
             with (
@@ -197,24 +194,28 @@ class Client:
         except (URLError, HTTPException, OSError) as error:
             raise ResourceError(f"{self.url}: no service answers ({error})") from error
         if to.stat().st_size != length:
-            raise ResourceError(f"{self.url}: the backup ended before it was whole")
+            raise ResourceError(f"{self.url}: the backup ended before it was complete")
         return found
 
     def alarms(self) -> list[dict[str, Any]]:
-        """Return what is no longer as it was, and the latest of what was so."""
-        found: list[dict[str, Any]] = self._ask("/v1/alarms", None, JSON, {})["alarms"]
+        """Return the accuracy alarm while it is raised."""
+        found: list[dict[str, Any]] = self._ask("/v1/alarms")["alarms"]
         return found
 
     def status(self) -> dict[str, Any]:
-        """Return what the learner knows."""
-        return self._ask("/v1/status", None, JSON, {})
+        """Return the status of the learner and of its folder."""
+        return self._ask("/v1/status")
 
     def _ask(
-        self, path: str, body: bytes | None, kind: str, headers: dict[str, str]
+        self, path: str, body: bytes | None = None, kind: str = JSON, key: str | None = None
     ) -> dict[str, Any]:
+        """Send a request, again while the service is busy.  key: of a delta"""
+        headers = {"Content-Type": kind}
         if self.token is not None:
-            headers = headers | {"Authorization": f"Bearer {self.token}"}
-        request = Request(self.url + path, body, {"Content-Type": kind} | headers)
+            headers["Authorization"] = f"Bearer {self.token}"
+        if key is not None:
+            headers["Idempotency-Key"] = key
+        request = Request(self.url + path, body, headers)
         for again in range(TRIES):
             wait = min(LONGEST, 0.25 * 2**again)
             try:
@@ -227,7 +228,7 @@ class Client:
                 if error.code not in (429, 503) or again == TRIES - 1:
                     raise refusal_of(error.code, f"{self.url}: {sentence}") from None
             except (URLError, HTTPException, OSError) as error:
-                if again == TRIES - 1 or _is_nobody(error):
+                if again == TRIES - 1 or _is_permanent(error):
                     raise ResourceError(f"{self.url}: no service answers ({error})") from error
             time.sleep(wait)
         raise AssertionError("the last try returns or raises")
@@ -243,32 +244,30 @@ def is_url(text: str) -> bool:
 
 
 def opener(url: str, ca: Path | None = None) -> Callable[..., Any]:
-    """Return what opens a URL of a service, as ``urllib.request.urlopen`` does.
+    """Return a function like ``urllib.request.urlopen`` that follows no redirects.
 
-    It goes nowhere else where the answer sends it: it would take the token along.
+    A redirect would send the token to another server.
     """
     if ca is not None and urlsplit(url).scheme != "https":
         raise ConfigurationError(f"ca is for a service at an https URL, not {url!r}")
     if urlsplit(url).scheme != "https":
-        return build_opener(_Staying).open
+        return build_opener(_NoRedirects).open
     try:
-        believed = create_default_context(cafile=None if ca is None else str(ca))
-    except OSError as error:  # ssl.SSLError is one
-        raise ConfigurationError(
-            f"{ca}: the file of the authority must hold certificates as PEM ({error})"
-        ) from None
-    return build_opener(_Staying, HTTPSHandler(context=believed)).open
+        context = create_default_context(cafile=None if ca is None else str(ca))
+    except OSError as error:  # ssl.SSLError is an OSError
+        raise ConfigurationError(f"{ca}: ca must hold certificates as PEM ({error})") from None
+    return build_opener(_NoRedirects, HTTPSHandler(context=context)).open
 
 
-class _Staying(HTTPRedirectHandler):
-    """Follows nobody: a redirect is an answer like any other that is not 200."""
+class _NoRedirects(HTTPRedirectHandler):
+    """Treats a redirect as an error, like any other answer that is not 200."""
 
     def redirect_request(self, *_: Any) -> None:
-        """Return no other request."""
+        """Return no further request."""
 
 
 def sentence_in(body: bytes) -> str:
-    """Return what a refusal says.
+    """Return the sentence of an error answer.
 
     >>> sentence_in(b'{"error": "too late"}')
     'too late'
@@ -280,7 +279,7 @@ def sentence_in(body: bytes) -> str:
 
 
 def refusal_of(status: int, sentence: str) -> Exception:
-    """Return what a refusal is raised as.
+    """Return the exception for an error answer.
 
     >>> refusal_of(507, "the disk is full")
     ResourceError('the disk is full')
@@ -292,7 +291,7 @@ def refusal_of(status: int, sentence: str) -> Exception:
     return ResourceError(sentence) if status >= 500 or status == 429 else DataError(sentence)
 
 
-def _is_nobody(error: Exception) -> bool:
-    """Whether there is no such service at all, so that waiting does not help."""
-    cause = getattr(error, "reason", error)  # a certificate that is wrong stays so
+def _is_permanent(error: Exception) -> bool:
+    """Whether trying again cannot help: nothing listens, or the URL or certificate is invalid."""
+    cause = getattr(error, "reason", error)
     return isinstance(cause, (ConnectionRefusedError, ValueError, SSLCertVerificationError))

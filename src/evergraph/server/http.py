@@ -1,4 +1,4 @@
-"""The shape of answers: refusals and failures in one sentence, headers; and of addresses."""
+"""HTTP answers: errors in one sentence, security headers, query parameters."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 ARROW = "application/vnd.apache.arrow.stream"
-LONGEST = 40  # characters of a name that are told
-# The page loads its own two files and asks its own service, nothing else.
+LONGEST = 40  # characters of a name that are quoted in an error
+# The page loads its own files and calls its own service, nothing else.
 POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 HEADERS = [
     (b"content-security-policy", POLICY.encode()),
@@ -48,12 +48,12 @@ HEADERS = [
     (b"referrer-policy", b"no-referrer"),
     (b"cache-control", b"no-store"),
 ]
-# Set for the time of a request, in its task and in the threads that work for it.
+# Set during a request, in its task and in the threads that work for it.
 REQUEST_ID: ContextVar[str] = ContextVar("evergraph_request_id", default="")
 
 
 class RefusedError(EvergraphError):
-    """What is said instead of an answer: an HTTP status and one sentence.
+    """A rejected request: an HTTP status and one sentence.
 
     >>> RefusedError(404, "there is no node 'a'").status
     404
@@ -66,13 +66,14 @@ class RefusedError(EvergraphError):
 
     @property
     def headers(self) -> dict[str, str]:
-        """When to come back, and how to say who one is."""
-        wait = self.retry_after
-        said = {} if wait is None else {"Retry-After": str(math.ceil(max(1.0, wait)))}
-        return said | ({"WWW-Authenticate": "Bearer"} if self.status == 401 else {})
+        """Headers of the answer: when to retry, and how to authenticate."""
+        headers = {"WWW-Authenticate": "Bearer"} if self.status == 401 else {}
+        if self.retry_after is not None:
+            headers["Retry-After"] = str(math.ceil(max(1.0, self.retry_after)))
+        return headers
 
 
-# Whatever else is an error of ours says that the input breaks a rule.
+# Any other EvergraphError means that the input breaks a rule: 422.
 STATUSES: tuple[tuple[type[EvergraphError], int], ...] = (
     (LooseEdgeError, 422),
     (UnknownNodeError, 404),
@@ -89,7 +90,7 @@ log = logging.getLogger(__name__)
 
 
 def status_of(error: EvergraphError) -> int:
-    """Return the HTTP status of an error of ours.
+    """Return the HTTP status for an error.
 
     >>> status_of(ResourceError("the disk is full"))
     507
@@ -100,20 +101,20 @@ def status_of(error: EvergraphError) -> int:
 
 
 def answer_failures(app: FastAPI, folder: Path | None = None) -> None:
-    """Have every exception answered as ``{"error": "one sentence"}``.
+    """Answer every exception of an application with ``{"error": "one sentence"}``.
 
-    folder: the learner's; its place is told in the log only.
+    folder: of the learner; its path appears in the log only.
     """
     app.state.folder = folder
-    app.add_exception_handler(EvergraphError, _ours)
+    app.add_exception_handler(EvergraphError, _failure)
     app.add_exception_handler(RequestValidationError, _parameters)
     app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(ClientDisconnect, _ours)
-    app.add_exception_handler(Exception, _ours)
+    app.add_exception_handler(ClientDisconnect, _failure)
+    app.add_exception_handler(Exception, _failure)
 
 
 def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """Answer with JSON.
+    """Return a value as a JSON response.
 
     >>> answer({"seq": 1}).body
     b'{"seq":1}'
@@ -125,15 +126,15 @@ def _say(status: int, sentence: str, headers: dict[str, str] | None = None) -> R
     return answer({"error": sentence}, status, headers)
 
 
-async def _ours(request: Request, error: Any) -> Response:
-    """Answer in place of what failed."""
+async def _failure(request: Request, error: Any) -> Response:
+    """Answer an error of the library, a client that left, or a bug."""
     scope: Scope = request.scope
     folder: Path | None = request.app.state.folder
     if isinstance(error, ClientDisconnect):
         return _say(400, "the request ended before its body did")
     if isinstance(error, EvergraphError):
         headers = error.headers if isinstance(error, RefusedError) else None
-        if isinstance(error, StoppedError):  # it tries to go on by itself
+        if isinstance(error, StoppedError):  # the process is about to be restarted
             headers = {"Retry-After": "5"}
         status, sentence = status_of(error), without_paths(error, folder)
         if status >= 500 or sentence != str(error):
@@ -141,7 +142,7 @@ async def _ours(request: Request, error: Any) -> Response:
         return _say(status, sentence, headers)
     reference = REQUEST_ID.get() or secrets.token_hex(4)
     log.error("%s %s failed [%s]", scope["method"], scope["path"], reference, exc_info=error)
-    return _say(500, f"something failed that should not: its reference in the log is {reference}")
+    return _say(500, f"internal error: the log has details under reference {reference}")
 
 
 async def _parameters(_: Request, error: Any) -> Response:
@@ -152,19 +153,19 @@ async def _parameters(_: Request, error: Any) -> Response:
 
 async def _http(request: Request, error: Any) -> Response:
     path = request.scope["path"]
-    said = {404: f"there is nothing at {path}", 405: f"{path} does not take {request.method}"}
-    return _say(error.status_code, said.get(error.status_code, str(error.detail)), error.headers)
+    own = {404: f"there is nothing at {path}", 405: f"{path} does not take {request.method}"}
+    return _say(error.status_code, own.get(error.status_code, str(error.detail)), error.headers)
 
 
-# Begins where no word does, so that "and/or" and "1/2" are none.
+# The lookbehind excludes "and/or" and "1/2".
 _ABSOLUTE = re.compile(r"(?<![\w./])/(?:[^\s/:'\"()]+/)*([^\s/:'\"()]+)")
 
 
 def without_paths(error: Exception | str, folder: Path | None = None) -> str:
-    """Return what an error says, with files named as within the learner's folder.
+    """Return the text of an error, with files named relative to the learner's folder.
 
-    What is said of the machine has no other absolute path either. Other sentences may hold ids,
-    which can look like paths and stay as they are.
+    Errors about the machine lose all other absolute paths too. The others keep them: ids of nodes
+    can look like paths.
 
     >>> without_paths("/srv/papers/journal.sqlite: the disk is full", Path("/srv/papers"))
     'journal.sqlite: the disk is full'
@@ -180,9 +181,9 @@ def without_paths(error: Exception | str, folder: Path | None = None) -> str:
 
 
 async def only_known(request: Request) -> None:
-    """Refuse a request with a parameter that its route does not take, or with one that comes twice.
+    """Reject a query with an unknown or a repeated parameter.
 
-    Which it takes is what the service's own description says.
+    The OpenAPI document says which parameters a route takes.
     """
     query = request.scope["query_string"]
     if query:
@@ -193,7 +194,7 @@ async def only_known(request: Request) -> None:
 
 
 def check_parameters(query: bytes, known: Sequence[str]) -> None:
-    """Raise unless a query names known parameters only, each once.
+    """Raise if a query names an unknown parameter, or one parameter twice.
 
     >>> check_parameters(b"start=3", ["start", "limit"])
     >>> check_parameters(b"limt=3", ["start", "limit"])
@@ -204,11 +205,10 @@ def check_parameters(query: bytes, known: Sequence[str]) -> None:
     evergraph.server.http.RefusedError: there is no parameter 'x' here: it takes start, limit
     """
     named = [name for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True)]
-    for place, name in enumerate(named):
+    for index, name in enumerate(named):
         if name not in known:
             near = get_close_matches(name[:LONGEST], known, n=1)
-            all_of_them = f"it takes {', '.join(known) or 'none'}"
-            hint = f"did you mean {near[0]!r}" if near else all_of_them
+            hint = f"did you mean {near[0]!r}" if near else f"it takes {', '.join(known) or 'none'}"
             raise RefusedError(400, f"there is no parameter {name[:LONGEST]!r} here: {hint}")
-        if name in named[:place]:
-            raise RefusedError(400, f"parameter {name!r} must come once, and comes twice")
+        if name in named[:index]:
+            raise RefusedError(400, f"parameter {name!r} must be given once, not twice")

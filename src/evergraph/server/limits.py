@@ -1,4 +1,4 @@
-"""How much one request may ask for, and all of them together."""
+"""Limits of requests, connections and queues."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from evergraph.core.checks import check_integer, check_number
 
 @dataclass(frozen=True)
 class Limits:
-    """What the service bears.
+    """Limits of a service.
 
     Attributes:
-        body: bytes of a request's body.
-        json: bytes of a body of JSON: while it is read nobody else is answered.
-        rate: requests in a second from one token, or from one address where there are no tokens.
-        burst: how many may come at once after a pause.
-        guesses: refused tokens in a second from one address.
-        seconds: how long a request may take.
-        nodes: how many ids one request may name.
-        answers: how many probabilities one answer may hold.
-        queue: how many changes may wait for the one that is being learned.
-        patience: seconds that a question waits for a delta it must know (``after``).
-        connections: how many there may be at once.
-        header_seconds: how long a connection may take to send the head of a request.
-        idle_seconds: how long a connection is kept for the next request.
-        held: bytes of bodies held at once, of all requests.
+        body: bytes of a request body.
+        json: bytes of a JSON body; parsing it holds up other requests.
+        rate: requests per second from one token, or from one address if there are no tokens.
+        burst: requests at once after a pause.
+        guesses: invalid tokens per second from one address.
+        seconds: duration of a request.
+        nodes: ids that one request may name.
+        answers: probabilities in one answer.
+        queue: changes that may wait.
+        patience: seconds that a request waits for the delta named by ``after``.
+        connections: connections at once.
+        header_seconds: time for a connection to send the head of a request.
+        idle_seconds: time that an idle connection is kept.
+        held: bytes of all request bodies held at once.
 
     >>> Limits(body=1_000).body
     1000
@@ -52,8 +52,6 @@ class Limits:
     def __post_init__(self) -> None:
         for name in ("body", "json", "burst", "nodes", "answers", "queue", "connections", "held"):
             check_integer(name, getattr(self, name), least=1)
-        for name in ("rate", "guesses"):
-            check_number(name, getattr(self, name), least=0.001)
-        for name in ("seconds", "header_seconds", "idle_seconds"):
+        for name in ("rate", "guesses", "seconds", "header_seconds", "idle_seconds"):
             check_number(name, getattr(self, name), least=0.001)
         check_number("patience", self.patience, least=0)

@@ -1,4 +1,4 @@
-"""Lines of the log: with time, level and the request's id, for people or for machines."""
+"""Log output with time, level and request id, as text or JSON, written by a separate thread."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from typing import IO, Any
 from evergraph.core.checks import check_choice
 from evergraph.server.http import REQUEST_ID
 
-MOST = 10_000  # lines that wait
-PATIENCE = 2.0  # seconds to write what waits, at the end
+MOST = 10_000  # lines that may wait
+PATIENCE = 2.0  # seconds to write the remaining lines at exit
 
 
 class TextLines(logging.Formatter):
@@ -31,50 +31,50 @@ class TextLines(logging.Formatter):
     """
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
-        """Return all of it but the trace of an exception."""
+        """Return the line without the trace of an exception."""
         name = REQUEST_ID.get()
-        told = record.message.replace("\r", "\\r").replace("\n", "\\n")  # one line, whoever sent it
-        asked = f" [{name}]" if name else ""
-        head = f"{moment(record)} {record.levelname} {record.name}{asked}"
-        return f"{head}: {told}"
+        # Escaped, so that no client can forge a second line.
+        message = record.message.replace("\r", "\\r").replace("\n", "\\n")
+        request = f" [{name}]" if name else ""
+        return f"{moment(record)} {record.levelname} {record.name}{request}: {message}"
 
 
 class JsonLines(logging.Formatter):
-    """An object a line: time, level, logger, message, and what else is known.
+    """A JSON object per line: time, level, logger, message, and further facts.
 
     >>> record = logging.LogRecord("evergraph.audit", 20, "", 0, "change seq=7", None, None)
     >>> record.created, record.msecs, record.event, record.facts = 0.0, 0.0, "change", {"seq": 7}
-    >>> told = json.loads(JsonLines().format(record))
-    >>> told["time"], told["message"], told["facts"]
+    >>> line = json.loads(JsonLines().format(record))
+    >>> line["time"], line["message"], line["facts"]
     ('1970-01-01T00:00:00.000Z', 'change seq=7', {'seq': 7})
     """
 
     def format(self, record: logging.LogRecord) -> str:
         """Return one line."""
-        told: dict[str, Any] = {
+        line: dict[str, Any] = {
             "time": moment(record),
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
         }
         if name := REQUEST_ID.get():
-            told["request_id"] = name
+            line["request_id"] = name
         for part in ("event", "facts"):
             if hasattr(record, part):
-                told[part] = getattr(record, part)
+                line[part] = getattr(record, part)
         if record.exc_info:
-            told["exception"] = self.formatException(record.exc_info)
-        return json.dumps(told, ensure_ascii=False, separators=(",", ":"), default=str)
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
 class Sparing(logging.Filter):
-    """Lets so many warnings of one kind pass in a second: who causes them must not fill the disk.
+    """Limits warnings of one kind per second, so that no client can fill the disk.
 
-    How many were left out is said in the next one that passes. Other levels pass always, among
-    them the lines about changes that were taken in.
+    The next warning that passes says how many were left out. Other levels always pass, the audit
+    lines of changes among them.
 
     Args:
-        most: in a second.
+        most: warnings of one kind per second.
 
     >>> sparing, record = Sparing(most=1), logging.LogRecord("x", 30, "", 0, "refused", None, None)
     >>> record.created = 7.1
@@ -88,7 +88,7 @@ class Sparing(logging.Filter):
     def __init__(self, *, most: int = 50) -> None:
         super().__init__()
         self.most = most
-        self._seen: dict[tuple[str, str], tuple[int, int]] = {}  # the second, how many in it
+        self._seen: dict[tuple[str, str], tuple[int, int]] = {}  # by kind: second, count in it
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether a line is written."""
@@ -107,14 +107,14 @@ class Sparing(logging.Filter):
 
 
 class AsideHandler(logging.handlers.QueueHandler):
-    """Has lines written by a thread of its own: a pipe that nobody empties holds up no request.
+    """Writes lines on a thread of its own, so that a full pipe holds up no request.
 
-    A line is made here, where the request's id is known. Where more lines wait than there are
-    places, further ones are lost, and how many is said.
+    Lines are formatted by the caller, where the request id is known. If too many wait, further
+    lines are lost and counted.
 
     Args:
-        stream: where to.
-        places: how many lines may wait.
+        stream: to write to.
+        places: lines that may wait.
     """
 
     queue: Queue[Any]
@@ -127,25 +127,25 @@ class AsideHandler(logging.handlers.QueueHandler):
         self._thread.start()
 
     def enqueue(self, record: logging.LogRecord) -> None:
-        """Have a line wait for the thread; count it where there is no place."""
+        """Queue a line, or count it as lost if the queue is full."""
         try:
             self.queue.put_nowait(record)
         except Full:
             self._lost += 1
 
     def _write(self) -> None:
-        # Not with a handler, whose lock the end of the process would wait for, and past the
-        # stream's own buffer, for the same reason.
+        # Neither a StreamHandler nor the stream's buffer is used: at exit Python would wait for
+        # their locks, even if the reader of the pipe hangs.
         while (record := self.queue.get()) is not None:
             lost, self._lost = self._lost, 0
-            said = f"{lost} lines of the log were lost: nobody read them in time\n" if lost else ""
-            with suppress(OSError, ValueError):  # nobody reads any more
-                self._put(f"{record.getMessage()}\n{said}")
+            more = f"{lost} lines of the log were lost: nobody read them in time\n" if lost else ""
+            with suppress(OSError, ValueError):  # the reader has gone
+                self._put(f"{record.getMessage()}\n{more}")
 
     def _put(self, text: str) -> None:
         try:
             number = self._stream.fileno()
-        except OSError:  # a stream that is no file
+        except OSError:  # a stream without a file
             self._stream.write(text)
             return
         left = text.encode("utf-8", "backslashreplace")
@@ -153,8 +153,8 @@ class AsideHandler(logging.handlers.QueueHandler):
             left = left[os.write(number, left) :]
 
     def close(self) -> None:
-        """Write what waits, but do not wait for a reader that has gone to sleep."""
-        with suppress(Full):  # nobody reads: the thread ends with the process
+        """Write the remaining lines, but do not wait for a reader that hangs."""
+        with suppress(Full):  # nobody reads: the daemon thread ends with the process
             self.queue.put_nowait(None)
             self._thread.join(PATIENCE)
         super().close()
@@ -165,26 +165,26 @@ FORMATS = {"text": TextLines, "json": JsonLines}
 
 @contextmanager
 def written_log(form: str) -> Iterator[None]:
-    """Have the log written to stderr in one of the formats, to the end of a with."""
+    """Write the log to stderr in one of the formats, until the end of the ``with``."""
     check_choice("log format", form, FORMATS)
     handler = AsideHandler(sys.stderr)
     handler.setFormatter(FORMATS[form]())
     handler.addFilter(Sparing())
-    root, ours = logging.getLogger(), logging.getLogger("evergraph")
-    before = root.handlers[:], root.level, ours.level
+    root, own = logging.getLogger(), logging.getLogger("evergraph")
+    before = root.handlers[:], root.level, own.level
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
-    ours.setLevel(logging.INFO)
+    own.setLevel(logging.INFO)
     try:
         yield
     finally:
-        handler.close()  # before anything else is said
+        handler.close()  # before anything else writes to stderr
         root.handlers[:] = before[0]
         root.setLevel(before[1])
-        ours.setLevel(before[2])
+        own.setLevel(before[2])
 
 
 def moment(record: logging.LogRecord) -> str:
-    """Return when a line was written, in UTC, to a millisecond."""
+    """Return the time of a record in UTC, to the millisecond."""
     second = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
     return f"{second}.{int(record.msecs):03d}Z"

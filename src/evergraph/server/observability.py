@@ -1,4 +1,4 @@
-"""What is seen of a service from outside: an id for every request, metrics, lines of audit."""
+"""Observability: request ids, metrics, audit and access logs."""
 
 from __future__ import annotations
 
@@ -39,35 +39,35 @@ if TYPE_CHECKING:
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 KIND = "text/plain; version=0.0.4; charset=utf-8"
 HEADER = b"x-request-id"
-SANE = re.compile(rb"[!-~]{1,64}").fullmatch  # nothing that could break a line of the log
+SANE = re.compile(rb"[!-~]{1,64}").fullmatch  # printable and short: safe in a log line
 GAUGES = {
     "nodes": "Nodes in the graph.",
     "edges": "Entries of the adjacency.",
-    "classes": "Classes met.",
-    "labelled": "Nodes whose class is known.",
+    "classes": "Known classes.",
+    "labelled": "Labelled nodes.",
     "memory": "Bytes of graph, embeddings and head.",
     "predicted": "Labels predicted before they were learned.",
     "seq": "Deltas applied.",
-    "waiting": "Changes that wait to be learned.",
+    "waiting": "Changes in the queue.",
     "deltas_since": "Deltas since the last snapshot.",
-    "bytes_since": "Their bytes in the journal.",
-    "keys": "Keys of deltas that are kept.",
+    "bytes_since": "Journal bytes since the last snapshot.",
+    "keys": "Delta keys kept.",
 }
 OF_PROCESSES = {
-    "seq": "Deltas that the process answers from.",
+    "seq": "Deltas that the answers of the process include.",
     "lag": "Replication lag in deltas.",
-    "seconds": "For how long it has been behind.",
+    "seconds": "Replication lag in seconds.",
     "alive": "1 if it answers.",
 }
-_PROCESS = os.urandom(4).hex()  # ids of other processes, and of those before, are others
+_PROCESS = os.urandom(4).hex()  # makes request ids differ between processes and restarts
 _number = count(1).__next__
 audited = logging.getLogger("evergraph.audit")
 access = logging.getLogger("evergraph.access")
-disable_created_metrics()  # type: ignore[no-untyped-call]  # start_time_seconds tells it
+disable_created_metrics()  # type: ignore[no-untyped-call]  # start_time_seconds is enough
 
 
 def request_id_of(scope: Scope) -> str:
-    """Return the id that a request brings, or a new one where it brings none that is sane.
+    """Return the request id that the client sent, or a new one if it sent none that is safe to log.
 
     >>> request_id_of({"headers": [(b"x-request-id", b"from-my-proxy-7")]})
     'from-my-proxy-7'
@@ -83,10 +83,10 @@ def request_id_of(scope: Scope) -> str:
 
 
 def audit(event: str, *, level: int = logging.INFO, **facts: object) -> None:
-    """Write down that something happened that an operator may be asked about later.
+    """Write a line to the audit log.
 
-    event: a few words, always the same for the same kind of event. facts: by name, as JSON can
-    hold them; never a token, and nothing that a node holds.
+    event: a few words, always the same for the same kind of event. facts: values that JSON can
+    hold; never a token, and no data of a node.
 
     >>> with_tests = logging.StreamHandler(__import__("sys").stdout)
     >>> audited.addHandler(with_tests)
@@ -94,14 +94,14 @@ def audit(event: str, *, level: int = logging.INFO, **facts: object) -> None:
     token refused address='192.0.2.7'
     >>> audited.removeHandler(with_tests)
     """
-    told = " ".join(f"{name}={value!r}" for name, value in facts.items())
-    audited.log(level, "%s", f"{event} {told}".strip(), extra={"event": event, "facts": facts})
+    pairs = " ".join(f"{name}={value!r}" for name, value in facts.items())
+    audited.log(level, "%s", f"{event} {pairs}".strip(), extra={"event": event, "facts": facts})
 
 
 def audit_change(request: Request, delta: Delta, seq: int, seconds: float) -> None:
-    """Write down a change that was taken in: by whom, how large, under which number.
+    """Audit an applied change: its client, size and sequence number.
 
-    seconds: since the request came. Counts are of what was sent; those that are 0 are left out.
+    seconds: since the request came. Counts are of what was sent; zeros are left out.
     """
     counts = {
         "nodes": len(delta.nodes),
@@ -123,7 +123,7 @@ def audit_change(request: Request, delta: Delta, seq: int, seconds: float) -> No
 
 
 class Metrics:
-    """Counts requests by route and status, how long they took, and tells how a service does.
+    """The metrics registry: requests by route and status, their durations, and the process.
 
     >>> metrics = Metrics()
     >>> metrics.observe("/v1/status", 200, 0.002)
@@ -149,35 +149,31 @@ class Metrics:
             buckets=BOUNDS,
             registry=self.registry,
         )
-        # To look up a label takes longer than to count.
+        # Cached, since looking up a labelled child takes longer than counting.
         self._counted = cache(self._requests.labels)
         self._timed = cache(self._seconds.labels)
 
     def observe(self, route: str, status: int, seconds: float) -> None:
-        """Count a request that was answered."""
+        """Count an answered request."""
         self._counted(route, status).inc()
         self._timed(route).observe(seconds)
         if status == 401:
             self._refused.inc()
 
     def text(self) -> bytes:
-        """Return all of them in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self.registry)
 
 
 class ServiceCollector(Collector):
-    """How one service and its folder do, asked anew whenever somebody looks.
-
-    Args:
-        service: which.
-    """
+    """Metrics of a service and its folder, collected at every scrape."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self._began = time.time()
 
     def describe(self) -> list[Metric]:
-        """Return nothing: a service that does not answer yet must not be asked."""
+        """Return nothing, so that registering does not call a service that is not ready."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -186,27 +182,26 @@ class ServiceCollector(Collector):
         values = {**vars(folder), **service.status()}
         for name, meaning in GAUGES.items():
             yield _metric(name, meaning, values[name])
-        # With ``predicted`` the whole record: what the measure was between any two looks.
+        # A running sum, like ``predicted``: their differences give the accuracy between scrapes.
         right = round((values["accuracy"] or 0.0) * values["predicted"], 6)
         waited = service.writer.oldest
-        told: dict[str, tuple[str, float]] = {
-            "right": ("How many of these were right; of numbers the sum of errors.", right),
-            "stopped": ("1 if no more deltas are taken.", values["stopped"] is not None),
-            "start_time_seconds": ("When the service was opened, in Unix time.", self._began),
-            "uptime_seconds": ("For how long it has been open.", now - self._began),
-            "ready": ("1 if /readyz says so.", service.readiness()["status"] == "ready"),
-            "oldest_waiting_seconds": ("For how long the oldest change has waited.", waited),
+        gauges: dict[str, tuple[str, float]] = {
+            "right": ("Correct predictions; for numbers the sum of absolute errors.", right),
+            "stopped": ("1 if writes are suspended.", values["stopped"] is not None),
+            "start_time_seconds": ("Start of the service in Unix time.", self._began),
+            "uptime_seconds": ("Time since the service started.", now - self._began),
+            "ready": ("1 if /readyz answers 200.", service.readiness()["status"] == "ready"),
+            "oldest_waiting_seconds": ("Age of the oldest change in the queue.", waited),
             "writer_busy_seconds_total": ("Time spent on changes.", service.writer.busy),
             **folder_gauges(folder, now=now),
         }
-        with suppress(OSError):  # a folder that went away is told by what is asked of it
+        with suppress(OSError):  # a missing folder is reported by other requests
             free = shutil.disk_usage(service.folder.path).free
-            told["disk_free_bytes"] = ("Room left where the folder is.", free)
-        for name, (meaning, value) in told.items():
+            gauges["disk_free_bytes"] = ("Free bytes on the disk of the folder.", free)
+        for name, (meaning, value) in gauges.items():
             yield _metric(name, meaning, value)
         raised = bool(service.alarms()["alarms"])
-        worse = "1 while predictions are worse than they were."
-        yield _metric("alarm", worse, raised, kind="accuracy")
+        yield _metric("alarm", "1 while the accuracy alarm is raised.", raised, kind="accuracy")
         yield _metric("build_info", "The version, as a label.", 1, version=own_version())
         found = service.process()
         for name, meaning in OF_PROCESSES.items():
@@ -215,34 +210,38 @@ class ServiceCollector(Collector):
 
 
 def folder_gauges(status: FolderStatus, *, now: float) -> dict[str, tuple[str, float]]:
-    """Return how the folder does, names with meanings and values; what is not known is left out.
+    """Return the known metrics of a folder: description and value by name.
 
     now: in Unix seconds.
     """
     stopped = status.stopped_since
-    told: dict[str, tuple[str, float]] = {
-        "replay_deltas": ("Deltas that a restart would apply again.", status.deltas_since),
-        "replay_seconds": ("How long that would take.", round(status.replay_seconds, 3)),
+    gauges: dict[str, tuple[str, float]] = {
+        "replay_deltas": ("Deltas that a restart would replay.", status.deltas_since),
+        "replay_seconds": ("Time that a replay would take.", round(status.replay_seconds, 3)),
         "stopped_seconds": (
-            "For how long no deltas have been taken; 0 while they are.",
+            "Time since writes were suspended; 0 while they are accepted.",
             0 if stopped is None else round(max(now - stopped, 0.0), 3),
         ),
-        "set_aside_total": ("Deltas that were set aside.", status.set_aside),
+        "set_aside_total": (
+            "Deltas set aside after failing to apply.",
+            status.set_aside,
+        ),
         "snapshot_failed": (
-            "1 if the last snapshot could not be taken.",
+            "1 if the last snapshot failed.",
             int(status.snapshot_error is not None),
         ),
     }
     if status.snapshot_time is not None:
         age = round(max(now - status.snapshot_time, 0.0), 3)
-        told["snapshot_age_seconds"] = ("Since the newest snapshot was taken.", age)
+        gauges["snapshot_age_seconds"] = ("Age of the newest snapshot.", age)
     if status.snapshot_seconds is not None:
-        told["snapshot_duration_seconds"] = ("How long it took.", status.snapshot_seconds)
-    return told
+        took = status.snapshot_seconds
+        gauges["snapshot_duration_seconds"] = ("Time that the newest snapshot took.", took)
+    return gauges
 
 
 def _metric(name: str, meaning: str, value: float, **labels: str) -> Metric:
-    """Return a metric; one that only grows is named so, and is a counter."""
+    """Return a metric: a counter if its name ends in ``_total``, else a gauge."""
     family: Any = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
     found: Metric = family(f"evergraph_{name}", meaning, labels=list(labels))
     found.add_metric(list(labels.values()), float(value))  # type: ignore[attr-defined]
@@ -250,13 +249,12 @@ def _metric(name: str, meaning: str, value: float, **labels: str) -> Metric:
 
 
 class Observed:
-    """An application whose requests get an id, and whose answers are counted, timed and given
-    safe headers.
+    """ASGI middleware that gives requests an id, and counts, times and secures their answers.
 
     Args:
-        app: answers.
-        metrics: what counts.
-        access_log: whether a line is written for every request.
+        app: the application inside.
+        metrics: counts the requests.
+        access_log: whether every request is logged.
     """
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics, access_log: bool = False) -> None:
@@ -270,7 +268,7 @@ class Observed:
             await self.app(scope, receive, send)
             return
         began, status, name = time.perf_counter(), 500, request_id_of(scope)
-        REQUEST_ID.set(name)  # its task ends with the request
+        REQUEST_ID.set(name)  # no reset needed: the task ends with the request
 
         async def sending(message: Message) -> None:
             nonlocal status
@@ -283,7 +281,7 @@ class Observed:
         try:
             await self.app(scope, receive, sending)
         finally:
-            # A route's pattern, not its path: there are as many paths as nodes.
+            # The route's pattern, not the path: there are as many paths as nodes.
             route = getattr(scope.get("route"), "path", "other")
             seconds = time.perf_counter() - began
             self._metrics.observe(route, status, seconds)
@@ -300,5 +298,5 @@ def _note_access(scope: Scope, status: int, seconds: float) -> None:
         "seconds": round(seconds, 6),
         "address": address,
     }
-    told = f"{method} {path!r} {status} {seconds:.4f} s {address}"
-    access.info("%s", told, extra={"event": "request", "facts": facts})
+    line = f"{method} {path!r} {status} {seconds:.4f} s {address}"
+    access.info("%s", line, extra={"event": "request", "facts": facts})

@@ -1,4 +1,4 @@
-"""Routes that tell what the learner knows and how the service does, and the page at ``/``."""
+"""Routes that read: predictions, status, health, metrics, and the page at ``/``."""
 
 from __future__ import annotations
 
@@ -43,26 +43,26 @@ if TYPE_CHECKING:
 
 MOST_IDS = 10_000  # in one answer
 MOST_SUGGESTIONS = 1_000
-MOST_NEIGHBOURS = 200  # what can still be drawn
+MOST_NEIGHBOURS = 200  # more cannot be drawn legibly
 FACTS = "requests for facts"
-ASKED = (401, 403, 429, 503)  # what every question may be refused with
-AFTER: int = Query(0, ge=0, le=LARGEST, description="Wait until this delta is known: its `seq`.")
+REFUSED = (401, 403, 429, 503)  # statuses that any reading route may answer with
+AFTER: int = Query(0, ge=0, le=LARGEST, description="Wait for the delta with this `seq`.")
 
 
 class LeanRoute(APIRoute):
-    """A route whose endpoint is given the request, and does all that is to be done itself.
+    """A route whose endpoint receives the bare request.
 
-    Most requests ask for one node, and for these the framework's validation and dependencies cost
-    more than the prediction does. What such a route declares is for the OpenAPI document.
+    Most requests are for one node, and FastAPI's validation and dependencies would cost more than
+    the prediction. Parameters declared on such a route only serve the OpenAPI document.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the endpoint as it is."""
+        """Return the endpoint itself."""
         return self.endpoint
 
 
 def after_in(query: bytes) -> int:
-    """Return the number of the delta that an answer must know, 0 where it is not said.
+    """Return the parameter ``after`` of a query string, 0 if it is missing.
 
     >>> after_in(b"after=12"), after_in(b"")
     (12, 0)
@@ -75,19 +75,19 @@ def after_in(query: bytes) -> int:
 
 
 class ReadyReply(BaseModel):
-    """The service takes requests."""
+    """The service is ready for requests."""
 
     status: str
 
 
 class NotReadyReply(BaseModel):
-    """Why the service is to be sent no requests now."""
+    """Why the service is not ready for requests."""
 
     status: str = Field(description="`recovering`, `stopped` or `stopping`.")
-    done: int | None = Field(None, description="How many deltas are known, of those to catch up.")
-    of: int | None = Field(None, description="How many there are.")
-    seconds_left: float | None = Field(None, description="Until it has caught up, if that is known")
-    why: str | None = Field(None, description="Why the learner takes no changes.")
+    done: int | None = Field(None, description="Deltas replayed so far.")
+    of: int | None = Field(None, description="Deltas to replay.")
+    seconds_left: float | None = Field(None, description="Estimated time until recovery ends.")
+    why: str | None = Field(None, description="Why the learner accepts no changes.")
 
 
 READINESS: dict[int | str, dict[str, Any]] = {
@@ -98,16 +98,13 @@ READINESS: dict[int | str, dict[str, Any]] = {
 
 
 def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRouter:
-    """Return the routes for callers that may read, and those that anyone may call.
-
-    metrics: what a monitor is told.
-    """
+    """Return the routes for callers with read access, and those open to everyone."""
     router = APIRouter(tags=["ask"])
     may_read: dict[str, Any] = {"dependencies": [Depends(guard.needs("read"))]}
 
-    async def tell(kind: str, what: Callable[[], Any]) -> Response:
-        """Answer with what a call returns: a thread for this kind makes it, and writes it."""
-        return await service.pools[kind].run(lambda: answer(what()))
+    async def reply(kind: str, call: Callable[[], Any]) -> Response:
+        """Run a call, and serialise its result, on a thread for this kind of work."""
+        return await service.pools[kind].run(lambda: answer(call()))
 
     async def caught_up(after: int = AFTER) -> None:
         await service.wait_for(after)
@@ -119,10 +116,10 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
         guard.admit(request, "read")
         media_type(request, JSON)
         async with service.bodies.of(request) as body:
-            asked = await service.read_question(body)
+            wanted = await service.read_question(body)
         if query := request.scope["query_string"]:
             await service.wait_for(after_in(query))
-        found = await service.predictions(asked.ids, every_class=asked.all)
+        found = await service.predictions(wanted.ids, every_class=wanted.all)
         return Response(found, media_type=JSON)
 
     router.add_api_route(
@@ -131,80 +128,80 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
         methods=["POST"],
         route_class_override=LeanRoute,
         openapi_extra=accepts(PredictionsBody),
-        responses=answers(PredictionsReply, *ASKED, 404, 409, 413, 415, 422),
+        responses=answers(PredictionsReply, *REFUSED, 404, 409, 413, 415, 422),
         **may_read,
     )
 
     @router.get(
         "/v1/predictions/{node:path}",
-        responses=answers(PredictionsReply, *ASKED, 404, 409, 422),
+        responses=answers(PredictionsReply, *REFUSED, 404, 409, 422),
         **in_time,
     )
     async def prediction(
         node: str,
         integer: bool = Query(False, description="Whether the id is an integer, not a string."),
-        all: bool = Query(False, description="Whether every class's probability is told."),
+        all: bool = Query(False, description="Whether to return the probability of every class."),
     ) -> Response:
         """Predict the class of one node.
 
-        Without `integer` an id that only an integer has is found all the same.
+        Without `integer`, the string id is tried first, then the integer id of the same digits.
         """
         found = await service.prediction(node, integer=integer, every_class=all)
         return Response(found, media_type=JSON)
 
-    @router.get("/v1/status", responses=answers(StatusReply, *ASKED), **may_read)
+    @router.get("/v1/status", responses=answers(StatusReply, *REFUSED), **may_read)
     async def status() -> Response:
-        """Tell what the learner knows: nodes, edges, classes, how often it was right."""
-        return await tell(FACTS, service.status)
+        """Return the learner's status: nodes, edges, classes, prequential accuracy."""
+        return await reply(FACTS, service.status)
 
-    @router.get("/v1/columns", responses=answers(ColumnsReply, *ASKED), **may_read)
+    @router.get("/v1/columns", responses=answers(ColumnsReply, *REFUSED), **may_read)
     async def columns() -> Response:
-        """Tell how columns of rows and tables are read, as the first of them settled it."""
-        return await tell(FACTS, service.columns)
+        """Return how columns of rows and tables are read, as fixed by the first table."""
+        return await reply(FACTS, service.columns)
 
-    @router.get("/v1/ids", responses=answers(IdsReply, *ASKED, 422), **in_time)
+    @router.get("/v1/ids", responses=answers(IdsReply, *REFUSED, 422), **in_time)
     async def ids(
         start: int = Query(0, ge=0, le=LARGEST, description="Where to begin."),
-        limit: int = Query(1000, ge=1, le=MOST_IDS, description="How many places to look at."),
+        limit: int = Query(1000, ge=1, le=MOST_IDS, description="How many positions to scan."),
     ) -> Response:
-        """Tell the ids of nodes, some at a time."""
-        return await tell(FACTS, partial(service.ids, start, limit))
+        """List the ids of nodes, one page at a time."""
+        return await reply(FACTS, partial(service.ids, start, limit))
 
-    @router.get("/v1/classes", responses=answers(ClassesReply, *ASKED, 422), **in_time)
+    @router.get("/v1/classes", responses=answers(ClassesReply, *REFUSED, 422), **in_time)
     async def classes(
         start: int = Query(0, ge=0, le=LARGEST, description="Where to begin."),
         limit: int = Query(1000, ge=1, le=MOST_IDS, description="How many, at most."),
     ) -> Response:
-        """Tell the names of classes, some at a time."""
-        return await tell(FACTS, partial(service.classes, start, limit))
+        """List the names of classes, one page at a time."""
+        return await reply(FACTS, partial(service.classes, start, limit))
 
-    @router.get("/v1/keys", responses=answers(KeyReply, *ASKED, 422), **may_read)
+    @router.get("/v1/keys", responses=answers(KeyReply, *REFUSED, 422), **may_read)
     async def keys(
-        prefix: str = Query(min_length=1, max_length=200, description="What keys begin with."),
+        prefix: str = Query(min_length=1, max_length=200, description="Prefix of the keys."),
     ) -> Response:
-        """Tell the key of the newest delta whose key begins so: how far a stream has come."""
-        return await tell(FACTS, partial(service.last_key, prefix))
+        """Return the newest delta key with this prefix: how far a stream has been ingested."""
+        return await reply(FACTS, partial(service.last_key, prefix))
 
-    @router.get("/v1/history", responses=answers(HistoryReply, *ASKED, 422), **in_time)
+    @router.get("/v1/history", responses=answers(HistoryReply, *REFUSED, 422), **in_time)
     async def history() -> Response:
-        """Tell how good predictions were before their labels came, over time."""
-        return await tell(FACTS, service.history)
+        """Return the prequential record: how good predictions were before their labels came."""
+        return await reply(FACTS, service.history)
 
-    @router.get("/v1/alarms", responses=answers(AlarmsReply, *ASKED), **may_read)
+    @router.get("/v1/alarms", responses=answers(AlarmsReply, *REFUSED), **may_read)
     async def alarms() -> Response:
-        """Tell the alarm that predictions are worse than they were, while they are."""
-        return await tell(FACTS, service.alarms)
+        """Return the accuracy alarm while it is raised."""
+        return await reply(FACTS, service.alarms)
 
-    @router.get("/v1/suggestions", responses=answers(SuggestionsReply, *ASKED, 422), **may_read)
+    @router.get("/v1/suggestions", responses=answers(SuggestionsReply, *REFUSED, 422), **may_read)
     async def suggestions(
         n: int = Query(20, ge=1, le=MOST_SUGGESTIONS, description="How many, at most."),
     ) -> Response:
-        """Tell which unlabelled nodes are worth asking a person about, and why."""
-        return await tell("suggestions", partial(service.suggestions, n))
+        """Suggest unlabelled nodes to label next, with reasons."""
+        return await reply("suggestions", partial(service.suggestions, n))
 
     @router.get(
         "/v1/nodes/{node:path}",
-        responses=answers(NodeReply, *ASKED, 404, 409, 422),
+        responses=answers(NodeReply, *REFUSED, 404, 409, 422),
         **in_time,
     )
     async def node(
@@ -212,30 +209,28 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
         integer: bool = Query(False, description="Whether the id is an integer, not a string."),
         limit: int = Query(60, ge=1, le=MOST_NEIGHBOURS, description="How many nodes to list."),
     ) -> Response:
-        """Tell what surrounds a node, its prediction, and which neighbours speak for which class.
+        """Explain a node: its neighbourhood, its prediction, and what each neighbour contributes.
 
-        Without `integer` an id that only an integer has is found all the same.
+        Without `integer`, the string id is tried first, then the integer id of the same digits.
         """
-        asked = partial(service.node, node, integer=integer, limit=limit)
-        return await tell("look-ups", asked)
+        return await reply("look-ups", partial(service.node, node, integer=integer, limit=limit))
 
     @router.get("/healthz", responses=answers(HealthReply))
     async def healthz() -> Response:
-        """Answer as long as the service lives."""
+        """Answer while the process is alive."""
         return answer({"status": "ok"})
 
     @router.get("/readyz", responses=READINESS)
     async def readyz() -> Response:
-        """Tell whether the service is to be sent requests: caught up, and taking changes."""
-        told = service.readiness()
-        if told["status"] == "ready":
-            return answer(told)
-        return answer(told, 503, {"Retry-After": "2"})
+        """Return whether the service is ready for requests: recovered, and accepting changes."""
+        found = service.readiness()
+        if found["status"] == "ready":
+            return answer(found)
+        return answer(found, 503, {"Retry-After": "2"})
 
     @router.get("/metrics", response_class=PlainTextResponse, responses=METRICS, **may_read)
     async def prometheus() -> PlainTextResponse:
-        """Tell counts and times in Prometheus' text format."""
-
+        """Return all metrics in Prometheus' text format."""
         return PlainTextResponse(await service.pools[FACTS].run(metrics.text), media_type=KIND)
 
     return router
@@ -256,16 +251,15 @@ FILES = {
 
 
 def page_routes() -> APIRouter:
-    """Return the routes of the page; it holds no data, so anyone may load it."""
+    """Return the routes of the page, open to everyone: the files hold no data."""
     router = APIRouter(include_in_schema=False)
     for path, (name, kind) in FILES.items():
-        router.add_api_route(path, _serving(name, kind), methods=["GET", "HEAD"])
+        text = resources.files(__package__).joinpath("page", name).read_bytes()
+        router.add_api_route(path, _serving(text, kind), methods=["GET", "HEAD"])
     return router
 
 
-def _serving(name: str, kind: str) -> Callable[[], Awaitable[Response]]:
-    text = resources.files(__package__).joinpath("page", name).read_bytes()
-
+def _serving(text: bytes, kind: str) -> Callable[[], Awaitable[Response]]:
     async def serve() -> Response:
         return Response(text, media_type=kind)
 

@@ -1,4 +1,4 @@
-"""Nodes as objects with columns by name, read by the learner's own scheme."""
+"""Named columns of rows and Arrow tables, encoded by the learner's scheme."""
 
 from __future__ import annotations
 
@@ -17,9 +17,6 @@ from evergraph.tables.nodes import RESERVED
 from evergraph.tables.scheme import Scheme
 
 if TYPE_CHECKING:
-    import pyarrow
-    from torch import Tensor
-
     from evergraph.online.delta import Delta
     from evergraph.online.folder.learner_folder import LearnerFolder
 
@@ -29,18 +26,18 @@ WHERE, ARROW = "rows", "Arrow"
 def with_rows(
     delta: Delta, rows: Sequence[Mapping[str, Any]], folder: LearnerFolder
 ) -> tuple[Delta, Scheme]:
-    """Return a delta whose nodes are those of the rows, and how their columns were read.
+    """Return a delta whose nodes are the rows, and the scheme by which they were encoded.
 
-    rows: each with ``id``, ``label`` where it is known, and columns; the first ones that a learner
-    is sent decide how columns are read.
+    rows: each with ``id``, optionally ``label``, and columns; the first rows that a learner
+    receives decide how columns are read.
     """
     if len(delta.nodes) or len(delta.features):
         raise RefusedError(422, "a body must have nodes with features or rows, not both")
     if not installed("pyarrow"):
-        raise RefusedError(422, "this service reads no rows: pyarrow is not installed")
-    for place, row in enumerate(rows):
+        raise RefusedError(422, "rows cannot be read: pyarrow is not installed in this service")
+    for number, row in enumerate(rows, start=1):
         if row.get("id") is None:
-            raise DataError(f"{WHERE}: row {place + 1} has no 'id'")
+            raise DataError(f"{WHERE}: row {number} has no 'id'")
     rows = [{name.strip(): value for name, value in row.items()} for row in rows]
     names = dict.fromkeys(name for row in rows for name in row if name not in RESERVED)
     table = table_of_rows(rows, names, as_texts=True)
@@ -57,26 +54,28 @@ def with_rows(
 
 
 def with_names(
-    delta: Delta, told: Mapping[str, Any], folder: LearnerFolder
+    delta: Delta, arrow: Mapping[str, Any], folder: LearnerFolder
 ) -> tuple[Delta, Scheme | None]:
-    """Return the delta of Arrow tables, read by the learner's names and scales and its labels.
+    """Return the delta of Arrow tables with labels and named columns as the learner reads them.
 
-    told: names and more, as ``ReadDelta`` has it.
+    arrow: names and more, as in ``ReadDelta``.
     """
-    if told["read"]:
-        return delta, _sent(told["scheme"], delta)
+    if arrow["read"]:
+        return delta, _sent_scheme(arrow["scheme"], delta)
     delta = replace(
         delta,
         labels=_labels(delta.labels, folder),
         late=[(node, _late(node, label, folder)) for node, label in delta.late],
     )
     scheme, columns = None, _columns(folder)
-    if isinstance(columns, Columns) and told["names"] and set(delta.labels) <= {None}:
-        say_unlabelled(ARROW, told["names"].get("features", ()))
-    for part, names in told["names"].items():
+    if isinstance(columns, Columns) and arrow["names"] and set(delta.labels) <= {None}:
+        say_unlabelled(ARROW, arrow["names"].get("features", ()))
+    for part, names in arrow["names"].items():
         if columns is None:
-            continue  # it began with arrays: by position, as it is
-        table = _numbers(getattr(delta, part), names)
+            continue  # the learner began with plain arrays: columns count by position
+        import pyarrow as pa
+
+        table = pa.table(dict(zip(names, getattr(delta, part).T.numpy(), strict=True)))
         read = read_columns(table, columns, delta.labels, where=ARROW)
         scheme = columns = read.scheme
         if part == "features":
@@ -87,12 +86,12 @@ def with_names(
 
 
 def _columns(folder: LearnerFolder) -> Scheme | Columns | None:
-    """Return how a learner reads columns: by its scheme, yet to be fitted, or not at all."""
+    """Return the scheme of a learner, ``Columns`` before its first node, None if it has none."""
     return folder.columns if folder.learner.status().features else Columns()
 
 
 def _labels(labels: Sequence[Any], folder: LearnerFolder) -> tuple[Any, ...]:
-    """Return labels of a table: of classes, what stands for none is none; see ``one_label``."""
+    """Return labels of a table, None for those that ``one_label`` reads as missing classes."""
     if folder.learner.head.kind != "class":
         return tuple(labels)
     return tuple(label if isinstance(label, list) else one_label(label) for label in labels)
@@ -105,30 +104,20 @@ def _late(node: object, label: Any, folder: LearnerFolder) -> Any:
     return found
 
 
-def _sent(kept: Mapping[str, Any] | None, delta: Delta) -> Scheme | None:
-    """Return the scheme that a client sends beside the features that it made by it."""
-    if kept is None or not len(delta.nodes):
+def _sent_scheme(sent: Mapping[str, Any] | None, delta: Delta) -> Scheme | None:
+    """Return the scheme that a client sent with the features that it encoded by it."""
+    if sent is None or not len(delta.nodes):
         return None
+    import pyarrow as pa
+
     try:
-        scheme = Scheme.from_json(kept)
+        scheme = Scheme.from_json(sent)
         if scheme.width != delta.features.shape[1]:
-            raise DataError(f"columns become {scheme.width} features, not those that are sent")
-        scheme.encode(_nothing(scheme))
+            raise DataError(
+                f"columns give {scheme.width} features, and {delta.features.shape[1]} were sent"
+            )
+        # A row of nulls can be encoded by every sound scheme, so this finds broken ones.
+        scheme.encode(pa.table({each.name: pa.nulls(1) for each in scheme.columns}))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise RefusedError(
-            422, f"columns cannot be read by what is said of them ({error})"
-        ) from None
+        raise RefusedError(422, f"the scheme of the columns is invalid ({error})") from None
     return scheme
-
-
-def _nothing(scheme: Scheme) -> pyarrow.Table:
-    """Return a row without any value, which every sound scheme reads."""
-    import pyarrow as pa
-
-    return pa.table({each.name: pa.nulls(1) for each in scheme.columns})
-
-
-def _numbers(features: Tensor, names: Sequence[str]) -> pyarrow.Table:
-    import pyarrow as pa
-
-    return pa.table(dict(zip(names, features.T.numpy(), strict=True)))

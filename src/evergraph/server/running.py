@@ -1,4 +1,4 @@
-"""Listening for requests until told to stop: sockets, limits of connections, signals."""
+"""Running the server: sockets, connection limits, signals, reloading."""
 
 from __future__ import annotations
 
@@ -27,20 +27,22 @@ if TYPE_CHECKING:
     from evergraph.server.auth import Tls
     from evergraph.server.startup import Starting
 
-GRACE = 30  # seconds that requests have to finish in once a stop is asked for
-SWITCH = 0.0005  # seconds; a prediction waits this long for a thread that learns, not ten times so
+GRACE = 30  # seconds for open requests to finish on shutdown
+# Seconds between switches of Python threads, a tenth of the default: the event loop waits this long
+# for the thread that learns.
+SWITCH = 0.0005
 HEAD = 1 << 16  # bytes of a request's head
-_SAID = b'{"error":"the head of a request must have at most 65536 bytes"}'
+_SENTENCE = b'{"error":"the head of a request must have at most 65536 bytes"}'
 TOO_LONG = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
-    b"content-length: %d\r\nconnection: close\r\n\r\n%s" % (len(_SAID), _SAID)
+    b"content-length: %d\r\nconnection: close\r\n\r\n%s" % (len(_SENTENCE), _SENTENCE)
 )
-FILES = 256  # descriptors that the learner and its folder need
+FILES = 256  # file descriptors that the learner and its folder need
 log = logging.getLogger(__name__)
 
 
 def check_address(host: str, *, has_tokens: bool) -> None:
-    """Raise where others could reach a service that asks nobody for a token.
+    """Raise if a service without tokens could be reached from other machines.
 
     >>> check_address("127.0.0.1", has_tokens=False)
     """
@@ -50,23 +52,22 @@ def check_address(host: str, *, has_tokens: bool) -> None:
         here = False
     if not has_tokens and not here:
         raise ConfigurationError(
-            "host must be 127.0.0.1, ::1 or localhost unless --token-file says who may read and "
-            f"write, not {host!r}"
+            f"host must be 127.0.0.1, ::1 or localhost unless there is a --token-file, not {host!r}"
         )
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a socket at an address, or raise where it is taken; port 0 takes a free one."""
+    """Return a socket bound to an address, or raise if it is in use; port 0 picks a free one."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        # asyncio sends small answers at once only where the protocol is named; else they may wait
-        # 40 ms for the other side's acknowledgement.
+        # asyncio sets TCP_NODELAY only if the socket names its protocol. Without it small answers
+        # may wait 40 ms for the client's acknowledgement.
         bound = socket.socket(found[0], socket.SOCK_STREAM, socket.IPPROTO_TCP)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(found[4])
     except (OSError, OverflowError) as error:
         raise ConfigurationError(
-            f"host and port must be free to listen on, not {host}:{port} ({error})"
+            f"host and port must be free to listen on: {host}:{port} is not ({error})"
         ) from error
     return bound
 
@@ -88,12 +89,12 @@ def check_proxies(proxies: Sequence[str]) -> None:
 
 @dataclass
 class Reload:
-    """What is read again; all of it, or where a file is wrong nothing.
+    """Reads tokens and certificate again on SIGHUP: all of them, or none if a file is invalid.
 
     Attributes:
-        token_file: who may read and write.
-        tokens: those in use.
-        tls: the certificate in use.
+        token_file: file of the tokens.
+        tokens: in use, updated in place.
+        tls: in use, updated in place.
     """
 
     token_file: Path | None = None
@@ -102,28 +103,29 @@ class Reload:
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     def __call__(self) -> None:
-        """Read them again; what is wrong is said in the log, and changes nothing."""
+        """Read the files again, and log the result."""
         with self._lock:
             try:
-                said = self._read()
+                done = self._read()
             except EvergraphError as error:
                 log.error("nothing was reloaded: %s", error)
                 return
-            log.info("reloaded %s" if said else "there is nothing to reload%s", " and ".join(said))
+            log.info("reloaded %s" if done else "there is nothing to reload%s", " and ".join(done))
 
     def _read(self) -> list[str]:
+        # Tokens are replaced last, so that an invalid certificate leaves the old ones in use.
         tokens = None if self.token_file is None else read_tokens(self.token_file)
         if self.tls is not None:
             self.tls.renew()
-        said = []
-        if tokens is not None and self.tokens is not None:  # a wrong certificate changes none
+        done = []
+        if tokens is not None and self.tokens is not None:
             self.tokens.listed = tokens.listed
-            said.append(f"{len(tokens.listed)} tokens")
-        return said if self.tls is None else [*said, "the certificate"]
+            done.append(f"{len(tokens.listed)} tokens")
+        return done if self.tls is None else [*done, "the certificate"]
 
 
 def outlive_hang_ups() -> None:
-    """Have SIGHUP do nothing, until ``listen`` gives it a meaning: it ends a process otherwise."""
+    """Ignore SIGHUP, which ends a process by default, until ``listen`` handles it."""
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, _nothing)
 
@@ -139,28 +141,27 @@ def listen(
 ) -> None:
     """Serve until SIGTERM or SIGINT.
 
-    Then nothing new is accepted, requests that were begun are answered, and the application closes
-    the learner's folder. A second signal ends what is still waiting: it is refused, not half done.
+    Then no connection is accepted any more, open requests are answered, and the application closes
+    the learner's folder. A second signal rejects what still waits; no change is left half done.
 
-    limits: how many connections there may be, and how quiet; tls: the certificate to serve with;
-    proxies: addresses and networks whose word for who asks is believed; reload: called in a thread
-    on SIGHUP.
+    limits: of connections; tls: the certificate to serve with; proxies: addresses and networks
+    whose X-Forwarded-For is trusted; reload: called on a thread on SIGHUP.
     """
     interval = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH)
-    # uvicorn sends itself the signal again once it has stopped: that must not kill us at the end.
+    # uvicorn raises the signal again once it has stopped, which would kill the process here.
     before = signal.signal(signal.SIGTERM, _nothing)
     try:
         server = server_for(app, limits=limits, tls=tls, proxies=proxies)
         stop = server.handle_exit
 
-        def told(sig: int, frame: FrameType | None) -> None:
-            app.state.stopping.set()  # whoever waits for a delta is told, too
+        def exit_handler(sig: int, frame: FrameType | None) -> None:
+            app.state.stopping.set()  # ends requests that wait for a delta
             stop(sig, frame)
 
-        server.handle_exit = told  # type: ignore[method-assign]
-        bound.listen()  # from here on a client waits instead of being turned away
-        app.attend(server, _url(bound, tls))  # it says itself when it is there
+        server.handle_exit = exit_handler  # type: ignore[method-assign]
+        bound.listen()  # from here on clients wait instead of being turned away
+        app.attend(server, _url(bound, tls))  # it logs when it is ready
         if hasattr(signal, "SIGHUP") and reload is not None:
             signal.signal(signal.SIGHUP, lambda *_: Thread(target=reload, daemon=True).start())
         server.run(sockets=[bound])
@@ -172,7 +173,7 @@ def listen(
         sys.setswitchinterval(interval)
         bound.close()
     if app.failed is None:
-        log.info("stopped: everything acknowledged is on the disk")
+        log.info("stopped: everything acknowledged is on disk")
 
 
 def server_for(
@@ -182,7 +183,7 @@ def server_for(
     tls: Tls | None = None,
     proxies: Sequence[str] = (),
 ) -> uvicorn.Server:
-    """Return what answers for an application; see ``listen``."""
+    """Return the uvicorn server of an application; see ``listen``."""
     import uvicorn
 
     limits = Limits() if limits is None else limits
@@ -190,11 +191,11 @@ def server_for(
     config = uvicorn.Config(
         app,
         http=_protocol(limits),
-        log_level="error",  # it warns of every request that is no HTTP
+        log_level="error",  # it warns of every request that is not HTTP
         access_log=False,  # Observed writes one
-        log_config=None,  # its lines are those of the log like any other
+        log_config=None,  # its lines go through the root logger
         server_header=False,
-        ws="none",  # a connection that became a web socket would be out of sight
+        ws="none",  # a web socket would escape the limits below
         proxy_headers=bool(proxies),
         forwarded_allow_ips=list(proxies),
         timeout_graceful_shutdown=GRACE,
@@ -202,24 +203,24 @@ def server_for(
     )
     config.load()
     if tls is not None:
-        config.ssl = tls.context  # not read by uvicorn: it can be renewed while it is in use
+        config.ssl = tls.context  # ours, not uvicorn's: it can be renewed while in use
     return uvicorn.Server(config)
 
 
 def _protocol(limits: Limits) -> type[asyncio.Protocol]:
-    """Return uvicorn's protocol of a connection, with an end to waiting for a request's head.
+    """Return uvicorn's protocol class with a time limit for the head of a request.
 
-    uvicorn bounds the time between two requests, but not that for the first byte, nor for a head
-    that comes slowly. Where there are too many connections, the one that has owed a head for
-    longest gives way. All else, such as clients that do not read, is for a proxy in front.
+    uvicorn limits the time between two requests, but not the time to the first byte, nor that of a
+    head which arrives slowly. With too many connections, the one that has waited longest for a head
+    is closed. Other slow clients, such as those that do not read, are left to a proxy in front.
     """
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-    waiting: dict[asyncio.Protocol, asyncio.Transport] = {}  # those that owe a head, oldest first
+    waiting: dict[asyncio.Protocol, asyncio.Transport] = {}  # without a whole head, oldest first
 
     class PatientProtocol(HttpToolsProtocol):
         _late: asyncio.TimerHandle | None = None
-        _head = 0  # bytes of it that have come
+        _head = 0  # bytes of the head so far
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -262,10 +263,10 @@ def _protocol(limits: Limits) -> type[asyncio.Protocol]:
 
 
 def _allow_files(needed: int) -> None:
-    """Ask the system for so many files, as far as it lets this process."""
+    """Raise this process's limit of open files, as far as the system allows."""
     try:
         import resource
-    except ImportError:  # not a Unix
+    except ImportError:  # Windows
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= needed:
@@ -273,12 +274,12 @@ def _allow_files(needed: int) -> None:
     most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     if most < needed:
-        few = f"the system lets this process open {most} files, and {needed - FILES} connections"
-        log.warning("%s need %d: give fewer --connections, or raise it: ulimit -n", few, needed)
+        few = f"the system allows this process {most} open files, and {needed - FILES} connections"
+        log.warning("%s need %d: lower --connections, or raise ulimit -n", few, needed)
 
 
 def _nothing(*_: object) -> None:
-    """Answer a signal with nothing."""
+    """Ignore a signal."""
 
 
 def _url(bound: socket.socket, tls: Tls | None) -> str:

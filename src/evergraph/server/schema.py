@@ -1,4 +1,4 @@
-"""What the service answers, as JSON and in the OpenAPI document."""
+"""Answers of the service: records as JSON, and their models in the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -18,11 +18,7 @@ from typing import (
     is_typeddict,
 )
 
-from pydantic import (
-    BaseModel,
-    Field,
-    create_model,
-)
+from pydantic import BaseModel, Field, create_model
 
 from evergraph.online.delta import DeltaResult, Label, NodeId
 from evergraph.online.folder.status import FolderStatus
@@ -37,8 +33,8 @@ from evergraph.server.http import JSON
 if TYPE_CHECKING:
     from evergraph.online.view import LearnerView
 
-# What another name is told under than the record has for it.
-TOLD_AS: dict[type, dict[str, str]] = {
+# Fields whose name in JSON differs from that in the record.
+JSON_NAMES: dict[type, dict[str, str]] = {
     Voice: {"node": "id"},
     Explanation: {"node": "id", "label": "known"},
 }
@@ -51,77 +47,77 @@ OF_THE_FOLDER = (
     "stopped_since",
     "set_aside",
 )
-CLASSES = 5  # that are compared
-MOST_NAMES = 1_000  # of classes, in a status: ``classes`` says how many there are
+CLASSES = 5  # that an explanation compares
+MOST_NAMES = 1_000  # names of classes in a status; its ``classes`` counts all of them
 
 
-def told(record: Any) -> Any:
-    """Return a record as JSON tells it; what is None unless it is asked for is left out then.
+def to_json(record: Any) -> Any:
+    """Return a record as JSON can hold it, without optional fields that are None.
 
     >>> from evergraph.online.view import Prediction
-    >>> told(Prediction("a", "x", 0.5))
+    >>> to_json(Prediction("a", "x", 0.5))
     {'id': 'a', 'label': 'x', 'probability': 0.5}
     """
     if isinstance(record, (tuple, list)):
-        return [told(part) for part in record]
+        return [to_json(part) for part in record]
     if not is_dataclass(record) or isinstance(record, type):
         return record
-    kept = ((part, getattr(record, part.name)) for part in _parts(type(record)))
-    return {p.told_as: told(v) for p, v in kept if v is not None or not p.optional}
+    found = ((part, getattr(record, part.name)) for part in _parts(type(record)))
+    return {p.json_name: to_json(v) for p, v in found if v is not None or not p.optional}
 
 
 class _Part(NamedTuple):
-    """A field of a record: its name, the name it is told under, whether it may be left out."""
+    """A field of a record."""
 
     name: str
-    told_as: str
+    json_name: str
     optional: bool
 
 
 @cache
 def _parts(record: type) -> tuple[_Part, ...]:
-    names = TOLD_AS.get(record, {})
+    names = JSON_NAMES.get(record, {})
     optional = {f.name for f in fields(record) if f.default is None} if is_dataclass(record) else ()
     return tuple(_Part(n, names.get(n, n), n in optional) for n in get_type_hints(record))
 
 
 def described(record: type, name: str, **more: Any) -> type[BaseModel]:
-    """Return a model of a record: its fields, with what its docstring says of each.
+    """Return a pydantic model of a record, with the record's docstring as descriptions.
 
-    name: of the model; more: other fields, in the manner of ``pydantic.create_model``.
+    name: of the model; more: further fields, as ``pydantic.create_model`` takes them.
 
     >>> described(DeltaResult, "Applied").model_fields["classes"].description
-    'How many classes are known now.'
+    'Number of known classes.'
     """
     about = (record.__doc__ or "").split("\n\n")[0]
-    own = _picked(record, *(part.name for part in _parts(record)))
+    own = _model_fields(record, *(part.name for part in _parts(record)))
     return create_model(name, __doc__=about, **(own | more))
 
 
-def _picked(record: type, *names: str) -> dict[str, Any]:
-    """Return some fields of a record, as a model has them."""
-    hints, said = get_type_hints(record), _said(record)
+def _model_fields(record: type, *names: str) -> dict[str, Any]:
+    """Return some fields of a record as ``pydantic.create_model`` takes them."""
+    hints, descriptions = get_type_hints(record), _attribute_docs(record)
     return {
-        part.told_as: (
-            _shown(hints[part.name]),
-            Field(None if part.optional else ..., description=said.get(part.name)),
+        part.json_name: (
+            _model_type(hints[part.name]),
+            Field(None if part.optional else ..., description=descriptions.get(part.name)),
         )
         for part in _parts(record)
         if part.name in names
     }
 
 
-def _shown(kind: Any) -> Any:
-    """Return a type with the records in it described."""
+def _model_type(kind: Any) -> Any:
+    """Return a type with every record in it replaced by its model."""
     if get_args(kind):
-        parts = tuple(_shown(part) for part in get_args(kind))
+        parts = tuple(_model_type(part) for part in get_args(kind))
         return Union[parts] if get_origin(kind) is UnionType else get_origin(kind)[parts]  # noqa: UP007
     is_record = is_dataclass(kind) or is_typeddict(kind)
     return described(kind, kind.__name__) if is_record else kind
 
 
-def _said(record: type) -> dict[str, str]:
-    """Return what a docstring says of each attribute, as sentences."""
+def _attribute_docs(record: type) -> dict[str, str]:
+    """Return the section ``Attributes`` of a docstring: a sentence for each name."""
     _, _, listed = inspect.cleandoc(record.__doc__ or "").partition("Attributes:\n")
     listed = listed.split("\n\n")[0] + "\n"
     found = re.findall(r"^    (\w+): (.+?)(?=^    \w+: |\Z)", listed, re.DOTALL | re.MULTILINE)
@@ -131,14 +127,14 @@ def _said(record: type) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Process:
-    """A process that answers for a folder.
+    """A process that serves a folder.
 
     Attributes:
-        role: ``writer``, or ``reader`` where it follows what another process writes.
-        pid: of the process.
-        seq: after how many deltas its answers are.
-        lag: how many deltas it knows of and has not applied yet.
-        seconds: for how long it has been behind; 0 while it is not.
+        role: ``writer``, or ``reader`` if it follows the process that writes.
+        pid: process id.
+        seq: deltas that its answers include.
+        lag: acknowledged deltas that it has not applied yet.
+        seconds: time since it was last up to date; 0 while it is.
         alive: whether it answers.
     """
 
@@ -151,60 +147,60 @@ class Process:
 
 
 class ErrorReply(BaseModel):
-    """What was wrong, in one sentence. Nothing has changed."""
+    """What was wrong, in one sentence. Nothing was changed."""
 
     error: str = Field(examples=["node 'paper-9' is not in the graph"])
 
 
 class HealthReply(BaseModel):
-    """The service lives."""
+    """The process is alive."""
 
     status: str
 
 
 class ColumnsReply(BaseModel):
-    """How the columns of rows and tables are read, settled by the first of them."""
+    """How the columns of rows and tables are read, as fixed by the first table."""
 
-    columns: list[dict[str, str]] = Field(description="One a column, for people.")
+    columns: list[dict[str, str]] = Field(description="One entry per column, for people.")
     scheme: dict[str, Any] | None = Field(description="The same for programs; null: plain numbers.")
 
 
 class KeyReply(BaseModel):
-    """How far a stream was taken in that names its deltas by a prefix and their places."""
+    """How far a stream has been ingested whose delta keys share a prefix."""
 
-    key: str | None = Field(description="Of the newest delta whose key begins so, if there is one.")
+    key: str | None = Field(description="Newest delta key with this prefix, if there is one.")
 
 
 class IdsReply(BaseModel):
-    """Ids of nodes, in the order in which they came."""
+    """Ids of nodes, in order of arrival."""
 
     ids: list[NodeId]
-    next: int | None = Field(description="What to give as `start` for those after them, if any.")
+    next: int | None = Field(description="`start` of the next page, if there is one.")
 
 
 class ClassesReply(BaseModel):
-    """Names of classes, in the order in which they came."""
+    """Names of classes, in order of arrival."""
 
     classes: list[Label]
-    next: int | None = Field(description="What to give as `start` for those after them, if any.")
+    next: int | None = Field(description="`start` of the next page, if there is one.")
 
 
 class Neighbour(BaseModel):
     """A node of an ego-subnetwork."""
 
     id: NodeId
-    hops: int = Field(description="How far away it is.")
-    label: Label | None = Field(description="Its class, if that is known.")
-    weight: float | None = Field(description="Its share in the embedding, if that can be told.")
+    hops: int = Field(description="Its distance from the node.")
+    label: Label | None = Field(description="Its class, if known.")
+    weight: float | None = Field(description="Its share in the embedding, if it is defined.")
 
 
 @dataclass(frozen=True)
 class Suggestions:
-    """Unlabelled nodes worth asking a person about.
+    """Unlabelled nodes that are worth labelling next.
 
     Attributes:
-        seq: after how many deltas this was found.
-        suggestions: the first one first.
+        seq: deltas that the suggestions include.
+        suggestions: the best first.
     """
 
     seq: int
@@ -213,11 +209,11 @@ class Suggestions:
 
 @dataclass(frozen=True)
 class Alarms:
-    """Whether predictions are worse than they were.
+    """The accuracy alarm, while it is raised.
 
     Attributes:
-        seq: after how many deltas this is so.
-        alarms: the one that is raised, or none.
+        seq: deltas that the answer includes.
+        alarms: the alarm, or none.
     """
 
     seq: int
@@ -235,62 +231,62 @@ StatusReply = described(
     "Status",
     names=(
         list[Label],
-        Field(description=f"Of the newest {MOST_NAMES} classes, in the order in which they came."),
+        Field(description=f"Names of the newest {MOST_NAMES} classes, in order of arrival."),
     ),
-    waiting=(int, Field(description="Changes that wait to be learned.")),
+    waiting=(int, Field(description="Changes in the queue.")),
     replicas=(
         list[described(Process, "Process")],  # type: ignore[misc]
         Field(description="The process that answers."),
     ),
-    **_picked(FolderStatus, *OF_THE_FOLDER),
+    **_model_fields(FolderStatus, *OF_THE_FOLDER),
 )
 NodeReply = described(
     Explanation,
     "Node",
-    label=(Label, Field(description="The class predicted.")),
-    probability=(float, Field(description="Of that class.")),
-    neighbours=(list[Neighbour], Field(description="The node itself first.")),
-    edges=(list[tuple[int, int]], Field(description="Pairs of places in `neighbours`.")),
+    label=(Label, Field(description="The predicted class.")),
+    probability=(float, Field(description="Probability of the predicted class.")),
+    neighbours=(list[Neighbour], Field(description="The node itself, then those around it.")),
+    edges=(list[tuple[int, int]], Field(description="Pairs of indices into `neighbours`.")),
     weights=(
         list[float] | None,
-        Field(None, description="Of these edges, if they have any."),
+        Field(None, description="Weights of these edges, if the graph has weights."),
     ),
-    **_picked(Neighbourhood, "whole"),
+    **_model_fields(Neighbourhood, "whole"),
 )
 
 
 def node_reply(view: LearnerView, node: NodeId, limit: int) -> dict[str, Any]:
-    """Return all that is told of a node, as JSON can hold it.
+    """Return the explanation of a node with its neighbourhood, as JSON can hold it.
 
-    limit: how many nodes around it are listed, and how many voices.
+    limit: how many nodes around it are listed, and how many contributions.
     """
     around, why = view.looked_up(node, top=CLASSES, limit=limit)
     weights = {voice.node: voice.weight for voice in why.voices or ()}
-    places = zip(around.nodes, around.distances, around.labels, strict=True)
-    near = [Neighbour(id=n, hops=h, label=la, weight=weights.get(n)) for n, h, la in places]
+    listed = zip(around.nodes, around.distances, around.labels, strict=True)
+    near = [Neighbour(id=n, hops=h, label=la, weight=weights.get(n)) for n, h, la in listed]
     return {
         "voices": None,
-        **told(why),
+        **to_json(why),
         "label": why.classes[0],
         "probability": why.probabilities[0],
         "neighbours": [one.model_dump() for one in near],
-        "edges": told(around.edges),
+        "edges": to_json(around.edges),
         "whole": around.whole,
         **({} if around.weights is None else {"weights": list(around.weights)}),
     }
 
 
 MEANINGS = {
-    400: "It ended early, or names a parameter or a key that is not known or comes twice.",
-    401: "No token, or a wrong one.",
-    403: "The token may not do this.",
-    404: "A node or an edge that is not known.",
-    409: "A node that is known already, a key that has other contents, or no class to predict yet.",
-    413: "Too large.",
-    415: "Another content type than those listed.",
-    422: "Not what it should be.",
+    400: "The body ended early, or a parameter or key is unknown or repeated.",
+    401: "The token is missing or invalid.",
+    403: "The token does not allow this.",
+    404: "A node or an edge does not exist.",
+    409: "A node exists already, a key was used for other contents, or nothing is labelled yet.",
+    413: "The body or the answer would be too large.",
+    415: "The content type is not one of those listed.",
+    422: "The contents break a rule.",
     429: "Too many requests: see Retry-After.",
-    503: "Too busy, too slow or stopping: see Retry-After.",
+    503: "Busy, slow or stopping: see Retry-After.",
     507: "The disk is full.",
 }
 ERROR = {"$ref": "#/components/schemas/ErrorReply"}
@@ -300,7 +296,7 @@ KEY_HEADER = {
             "name": "Idempotency-Key",
             "in": "header",
             "required": False,
-            "description": "The same key twice counts once. The same as the field `key`.",
+            "description": "A delta with a known key is not applied again. Same as field `key`.",
             "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
         }
     ]
@@ -308,7 +304,7 @@ KEY_HEADER = {
 
 
 def accepts(model: type[BaseModel], *others: str) -> dict[str, Any]:
-    """Return the description of a body: JSON, or bytes of other media types."""
+    """Return the OpenAPI description of a body: JSON, or bytes of other media types."""
     content: dict[str, Any] = {JSON: {"schema": model.model_json_schema()}}
     for kind in others:
         content[kind] = {"schema": {"type": "string", "format": "binary"}}
@@ -316,8 +312,8 @@ def accepts(model: type[BaseModel], *others: str) -> dict[str, Any]:
 
 
 def answers(model: type[BaseModel], *refusals: int) -> dict[int | str, dict[str, Any]]:
-    """Return the description of an answer and of what may be refused."""
-    said: dict[int | str, dict[str, Any]] = {200: {"model": model, "description": "Done."}}
+    """Return the OpenAPI description of an answer and of the errors that may come instead."""
+    found: dict[int | str, dict[str, Any]] = {200: {"model": model, "description": "Done."}}
     for status in (400, *refusals):
-        said[status] = {"model": ErrorReply, "description": MEANINGS[status]}
-    return said
+        found[status] = {"model": ErrorReply, "description": MEANINGS[status]}
+    return found

@@ -17,6 +17,7 @@ import anyio
 import orjson
 
 from evergraph.core.errors import UnknownNodeError
+from evergraph.core.notices import say
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in
 from evergraph.online.identifiers import LARGEST
 from evergraph.online.view import FEW
@@ -30,7 +31,7 @@ from evergraph.server.schema import (
     Process,
     Suggestions,
     node_reply,
-    told,
+    to_json,
 )
 from evergraph.server.workers import Together, Writer, pools
 from evergraph.tables.nodes import say_by_position
@@ -44,86 +45,99 @@ if TYPE_CHECKING:
     from evergraph.tables.scheme import Scheme
 
 T = TypeVar("T")
-SMALL = 1 << 14  # bytes of a question that is read on the event loop
-LITTLE = 1 << 10  # numbers that are told on the event loop
-PAUSE = 0.002  # seconds between two looks for a delta that somebody waits for
+SMALL = 1 << 14  # bytes of a question that is parsed on the event loop
+LITTLE = 1 << 10  # numbers that are serialised on the event loop
+PAUSE = 0.002  # seconds between two checks for a delta that a request waits for
 
 
 class Service:
-    """Changes go through one thread and the journal; predictions read the last whole delta.
+    """One learner: changes go through one thread and the journal, readers see the last whole delta.
 
     Args:
-        folder: open for writing, or to read; closed with the service.
-        limits: how much one request may ask for.
+        folder: open for writing or read-only; closed with the service.
+        limits: of requests and queues.
     """
 
     def __init__(self, folder: LearnerFolder, limits: Limits) -> None:
         self.folder = folder
         self.limits = limits
-        self._followed = time.monotonic()  # when it last knew all that was written
-        self.failed = Event()  # set: the process ends, and whoever supervises it starts it again
+        self._followed = time.monotonic()  # when it was last up to date with the journal
+        self.failed = Event()  # set: the process ends, and its supervisor restarts it
         self.turn()
         folder.watch(on_change=self.turn, on_stop=self.fail)
         self.writer = Writer(folder, places=limits.queue)
         self.pools = pools(limits.seconds)
         self.bodies = Bodies(limits)
-        self._told_positions = False  # whether it was said that names are not looked at
+        self._warned_by_position = False  # whether it was logged that column names are ignored
+        self._warned_raw = False  # whether it was logged that features came unencoded
         self._together = Together(self._predict)
-        self.stopping = Event()  # set: nobody waits for what may come
+        self.stopping = Event()  # set: requests no longer wait for further deltas
 
     async def read_delta(
         self, body: bytes, *, model: str, kind: str
     ) -> tuple[Delta, Scheme | None]:
-        """Return the delta that a body is, and by which scheme its nodes were read, if by any.
+        """Parse a delta; return it with the scheme by which its columns were read, if any.
 
         model, kind: as in ``read_delta`` of ``bodies``.
         """
         threads, most = self.pools["bodies"], self.limits.nodes
-        read = partial(read_delta, body, model=model, kind=kind, most=most)
-        found = await threads.run(read)
+        found = await threads.run(partial(read_delta, body, model=model, kind=kind, most=most))
         if found.rows:
             return await threads.run(partial(with_rows, found.delta, found.rows, self.folder))
-        if not found.told:
+        if not found.arrow:
+            self._warn_if_raw(found.delta)
             return found.delta, None
-        by_name = partial(with_names, found.delta, found.told, self.folder)
+        by_name = partial(with_names, found.delta, found.arrow, self.folder)
         delta, scheme = await threads.run(by_name)
-        if scheme is None and found.told["names"] and not self._told_positions:
-            self._told_positions = True
-            say_by_position("Arrow", [*found.told["names"]])
+        if scheme is None and found.arrow["names"] and not self._warned_by_position:
+            self._warned_by_position = True
+            say_by_position("Arrow", [*found.arrow["names"]])
         return delta, scheme
 
+    def _warn_if_raw(self, delta: Delta) -> None:
+        """Log once that numbers arrived without names at a learner that encodes named columns."""
+        raw = len(delta.features) or len(delta.updated_features)
+        if raw and not self._warned_raw and self.folder.columns is not None:
+            self._warned_raw = True
+            say(
+                "features",
+                "the learner scales and encodes named columns, and these numbers are used as they "
+                "are: send rows to have them encoded",
+            )
+
     async def read_question(self, body: bytes) -> PredictionsBody:
-        """Return which nodes a body asks for."""
-        ask = partial(read_question, body, most=self.limits.nodes)
-        return ask() if len(body) < SMALL else await self.pools["bodies"].run(ask)
+        """Parse a request for predictions, on the event loop if it is small."""
+        read = partial(read_question, body, most=self.limits.nodes)
+        return read() if len(body) < SMALL else await self.pools["bodies"].run(read)
 
     async def change(self, delta: Delta, scheme: Scheme | None = None) -> DeltaResult:
-        """Have a delta learned, and return once it is on the disk and known.
+        """Apply a delta, and return once it is on disk and visible to readers.
 
-        scheme: by which its nodes were read, if they came as rows.
+        scheme: by which its columns were read, if it had named columns.
 
-        Where it does not get its turn in time, it is dropped. Where it is begun, it is finished,
-        even if nobody waits for the answer any more.
+        A delta that is not begun in time is dropped. One that is begun is finished, even if the
+        client no longer waits.
         """
         return await self._written(partial(self._submit, delta, scheme), again="with the same key ")
 
     async def upsert(self, delta: Delta, scheme: Scheme | None = None) -> Upserted:
-        """Have what is new of a delta learned, in the same way."""
-        learned = partial(self._kept_then, self.folder.upsert, delta, scheme)
-        return await self._written(partial(self.writer.call, learned), again="")
+        """Apply the new part of a delta; timing as in ``change``."""
+        learn = partial(self._keep_scheme_then, self.folder.upsert, delta, scheme)
+        return await self._written(partial(self.writer.call, learn), again="")
 
     def _submit(self, delta: Delta, scheme: Scheme | None) -> Future[DeltaResult]:
-        """Have a delta wait for its turn: with others, unless it is the first that is read so."""
+        """Queue a delta: in a batch with others, unless it fixes how columns are read."""
         if scheme is not None:
             if not self.folder.learner.status().features:
-                learned = partial(self._kept_then, self.folder.submit, delta, scheme)
-                return self.writer.call(learned)
-            self.folder.check_columns(scheme)  # once settled it stays
+                learn = partial(self._keep_scheme_then, self.folder.submit, delta, scheme)
+                return self.writer.call(learn)
+            self.folder.check_columns(scheme)
         return self.writer.submit(delta)
 
-    async def _written(self, wait: Callable[[], Future[T]], *, again: str) -> T:
+    async def _written(self, submit: Callable[[], Future[T]], *, again: str) -> T:
+        """Submit a change and wait for it, within the time limit.  again: how to retry"""
         self.check_writes()
-        future = wait()
+        future = submit()
         try:
             with anyio.fail_after(self.limits.seconds):
                 return await asyncio.wrap_future(future)
@@ -133,12 +147,14 @@ class Service:
                 raise RefusedError(503, f"{late}, and nothing was changed", retry_after=1) from None
             raise RefusedError(
                 503,
-                f"{late}, and is still going on: send it again {again}to see what became of it",
+                f"{late} and is still running: send it again {again}to get its result",
                 retry_after=5,
             ) from None
 
-    def _kept_then(self, learn: Callable[[Delta], T], delta: Delta, scheme: Scheme | None) -> T:
-        """Keep how columns are read with the first rows, once it is sure that they fit; learn."""
+    def _keep_scheme_then(
+        self, learn: Callable[[Delta], T], delta: Delta, scheme: Scheme | None
+    ) -> T:
+        """Keep the scheme of the first rows, once they are known to be valid; then learn."""
         if scheme is not None:
             if not self.folder.learner.status().features:
                 self.folder.learner.check(delta)
@@ -146,39 +162,39 @@ class Service:
         return learn(delta)
 
     def columns(self) -> dict[str, Any]:
-        """Return how columns are read, for people and for programs."""
+        """Return how columns are read, as rows for people and as JSON for programs."""
         scheme = self.folder.columns
         if scheme is None:
             return {"columns": [], "scheme": None}
         return {"columns": scheme.rows(), "scheme": scheme.to_json()}
 
     def turn(self) -> None:
-        """Answer from what the folder knows now."""
+        """Let readers see the folder's newest state."""
         self._view = self.folder.learner.frozen()  # shared from the first node on
 
     def follow(self) -> None:
-        """Apply what the process that writes has written since; for a folder opened to read."""
+        """Apply deltas that the writing process has added; for a folder opened read-only."""
         self.folder.refresh()
         self._followed = time.monotonic()
 
     def fail(self) -> None:
-        """End the process, which can write or follow no more, with what it has begun answered.
+        """End a process that can no longer write or follow, after answering open requests.
 
-        Whoever supervises it starts it again, and it recovers what is on the disk by then.
+        Its supervisor restarts it, and it recovers from what is on disk by then.
         """
         if not self.failed.is_set():
             self.failed.set()
             os.kill(os.getpid(), signal.SIGTERM)
 
     def check_writes(self) -> None:
-        """Refuse what only the process that writes can do."""
+        """Reject what only the writing process can do."""
         if self.folder.readonly:
             raise RefusedError(
-                403, "this process only reads: ask the one that writes to the folder"
+                403, "this process is read-only: send the request to the one that writes"
             )
 
     def process(self) -> Process:
-        """Return this process, and how far it is behind the one that writes."""
+        """Return the role of this process and its replication lag."""
         seq = self.folder.seq
         if not self.folder.readonly:
             return Process("writer", os.getpid(), seq, 0, 0.0, True)
@@ -187,69 +203,61 @@ class Service:
         return Process("reader", os.getpid(), seq, lag, seconds, True)
 
     def readiness(self) -> dict[str, Any]:
-        """Return ``{"status": "ready"}``, or what there is instead and why."""
+        """Return ``{"status": "ready"}``, or another status and the reason."""
         if self.stopping.is_set():
             return {"status": "stopping"}
-        # Who only reads answers from what it has; whether more comes is for the writer to say.
+        # A reader can always answer; whether writes have stopped is the writer's status.
         stopped = None if self.folder.readonly else self.folder.status().stopped
         if stopped is not None:
             return {"status": "stopped", "why": without_paths(stopped, self.folder.path)}
         return {"status": "ready"}
 
     async def predictions(self, ids: Sequence[NodeId], *, every_class: bool) -> bytes:
-        """Return the classes of nodes as JSON, as of the last whole delta.
+        """Return predictions as JSON, from the last whole delta.
 
-        Few are told on the event loop, which is cheaper than a thread; many from a thread.
+        A few are made on the event loop, which is cheaper than a thread; many on a thread.
         """
         classes, most = len(self._view.classes), self.limits.answers
         if every_class and len(ids) * classes > most:
             raise RefusedError(
                 413,
                 f"an answer must hold at most {most} probabilities, not {len(ids)} of {classes} "
-                f"classes: ask for at most {max(most // classes, 1)} nodes at a time",
+                f"classes: request at most {max(most // classes, 1)} nodes at a time",
             )
         numbers = len(ids) * (classes if every_class else 4)
         if len(ids) <= FEW and numbers <= LITTLE and self._view.quick:
-            return orjson.dumps(told(await self._together.ask(ids, every_class)))
+            return orjson.dumps(to_json(await self._together.ask(ids, every_class)))
         return await self.pools["predictions"].run(
-            lambda: orjson.dumps(told(self._predict(ids, every_class)))
+            lambda: orjson.dumps(to_json(self._predict(ids, every_class)))
         )
 
     def _predict(self, ids: Sequence[NodeId], every_class: bool) -> Answer:
         return self._view.answer(ids, every_class=every_class)
 
     async def prediction(self, text: str, *, integer: bool, every_class: bool) -> bytes:
-        """Return the class of one node, whose id is written as text; see ``node``."""
-        number = _integer(text, integer)
+        """Return the prediction for one node as JSON; its id as in ``node``."""
+        first, second = _ids_of(text, integer)
         try:
-            first = number if integer and number is not None else text
             return await self.predictions([first], every_class=every_class)
         except UnknownNodeError:
-            if integer or number is None:
+            if second is None:
                 raise
-            return await self.predictions([number], every_class=every_class)
+            return await self.predictions([second], every_class=every_class)
 
     async def wait_for(self, seq: int) -> None:
-        """Wait until a delta is known here; refuse where it does not come in time."""
+        """Wait until a delta is visible to readers; reject the request if it does not come."""
         most = min(self.limits.patience, self.limits.seconds)
-        if not await self.until(lambda: self._view.status().seq >= seq, most):
-            known = self._view.status().seq
-            raise RefusedError(
-                503, f"delta {seq} has not come within {most:g} s, only {known}", retry_after=1
-            )
-
-    async def until(self, true: Callable[[], bool], seconds: float) -> bool:
-        """Wait until something is true, but not when the service stops; return whether it is."""
         loop = asyncio.get_running_loop()
-        late = loop.time() + seconds
-        while not true():
+        late = loop.time() + most
+        while (known := self._view.status().seq) < seq:
             if self.stopping.is_set() or loop.time() >= late:
-                return False
+                raise RefusedError(
+                    503, f"delta {seq} has not come within {most:g} s, only {known}", retry_after=1
+                )
             await asyncio.sleep(PAUSE)
-        return True
 
     def status(self) -> dict[str, Any]:
-        """Return what the learner knows, and how its folder does."""
+        """Return the status of the learner and of its folder."""
         folder = asdict(self.folder.status())
         kept = {name: folder[name] for name in OF_THE_FOLDER}
         for name in ("stopped", "snapshot_error"):
@@ -258,32 +266,32 @@ class Service:
         known = asdict(self._view.status())
         names = list(self._view.classes[-MOST_NAMES:])
         processes = [asdict(self.process())]
-        told = {"names": names, "waiting": self.writer.waiting, "replicas": processes}
-        return known | told | kept
+        more = {"names": names, "waiting": self.writer.waiting, "replicas": processes}
+        return known | more | kept
 
     def alarms(self) -> dict[str, Any]:
-        """Return the alarm that predictions are worse than they were, while they are."""
+        """Return the accuracy alarm while it is raised."""
         page = self._view.page
-        found: dict[str, Any] = told(Alarms(page.status.seq, page.alarms))
+        found: dict[str, Any] = to_json(Alarms(page.status.seq, page.alarms))
         return found
 
     def suggestions(self, n: int) -> dict[str, Any]:
-        """Return the nodes that are worth asking a person about."""
-        found: dict[str, Any] = told(Suggestions(*self._view.suggestions(n)))
+        """Return unlabelled nodes that are worth labelling next."""
+        found: dict[str, Any] = to_json(Suggestions(*self._view.suggestions(n)))
         return found
 
     def last_key(self, prefix: str) -> dict[str, Any]:
-        """Return the key of the newest delta whose key begins so."""
+        """Return the newest delta key with this prefix."""
         self.check_writes()
         return {"key": self.folder.last_key(prefix)}
 
     def ids(self, start: int, limit: int) -> dict[str, Any]:
-        """Return some ids, and where to go on."""
+        """Return a page of ids, and where the next page starts."""
         found, rest = self._view.ids_from(start, limit)
         return {"ids": found, "next": rest}
 
     def classes(self, start: int, limit: int) -> dict[str, Any]:
-        """Return some names of classes, and where to go on."""
+        """Return a page of class names, and where the next page starts."""
         names, end = self._view.classes, start + limit
         return {"classes": list(names[start:end]), "next": end if end < len(names) else None}
 
@@ -292,39 +300,42 @@ class Service:
         return self._view.history()
 
     def node(self, text: str, *, integer: bool, limit: int) -> dict[str, Any]:
-        """Return what is known about a node, and why it is classified as it is."""
-        view, number = self._view, _integer(text, integer)
+        """Return the explanation of a node with its neighbourhood.
+
+        text: the id in the URL, tried as a string and then, if it is one, as an integer; integer:
+        whether it can only be an integer.
+        """
+        view, (first, second) = self._view, _ids_of(text, integer)
         try:
-            return node_reply(view, number if integer and number is not None else text, limit)
+            return node_reply(view, first, limit)
         except UnknownNodeError:
-            if integer or number is None:
+            if second is None:
                 raise
-            return node_reply(view, number, limit)
+            return node_reply(view, second, limit)
 
     def close(self) -> None:
-        """Finish the changes that wait, and close the folder."""
+        """Finish queued changes, and close the folder."""
         for pool in self.pools.values():
             pool.close()
         self.writer.close()
         self.folder.close()
 
 
-def _integer(text: str, asked: bool) -> int | None:
-    """Return the integer id that a text writes, if it does; refuse where one is asked for."""
-    number = _whole(text)
-    if asked and number is None:
-        raise RefusedError(422, f"an integer id must be a whole number of 64 bits, not {text!r}")
-    return number
+def _ids_of(text: str, integer: bool) -> tuple[NodeId, int | None]:
+    """Return the id to try first and the one to try second that a text in a URL may mean.
 
-
-def _whole(text: str) -> int | None:
-    """Return the integer id that a text writes, None where it writes none.
-
-    >>> _whole("7"), _whole("07"), _whole("seven")
-    (7, None, None)
+    >>> _ids_of("7", integer=False), _ids_of("07", integer=False), _ids_of("7", integer=True)
+    (('7', 7), ('07', None), (7, None))
     """
     try:
-        number = int(text)
+        number: int | None = int(text)
     except ValueError:
-        return None
-    return number if str(number) == text and -LARGEST - 1 <= number <= LARGEST else None
+        number = None
+    # Only the canonical form is an integer id: "07" and "+7" are strings.
+    if number is not None and (str(number) != text or not -LARGEST - 1 <= number <= LARGEST):
+        number = None
+    if not integer:
+        return text, number
+    if number is None:
+        raise RefusedError(422, f"an integer id must be a whole number of 64 bits, not {text!r}")
+    return number, None

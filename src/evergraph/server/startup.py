@@ -1,4 +1,4 @@
-"""A service from its first moment on: until its learner is there, it says how far it is."""
+"""Start-up of a service: it answers health checks while the learner is being recovered."""
 
 from __future__ import annotations
 
@@ -24,23 +24,22 @@ if TYPE_CHECKING:
     from evergraph.online.folder.status import Replaying
     from evergraph.server.app import Application
 
-PATIENCE = 1.0  # seconds that a recovery has to end in once the service is to stop, and for a
-# service manager that has much to read
-SELDOM = 5.0  # seconds between two words to a service manager where no watchdog asks for more
-AGAIN = {"Retry-After": "2"}  # seconds after which a client may ask again
-EXTENSION = 60  # seconds for which a service manager is to wait for the next word
-RECOVERING = "the service is recovering what it knows from the disk: ask again later"
+PATIENCE = 1.0  # seconds to wait for a recovery on shutdown, and for the service manager's socket
+SELDOM = 5.0  # seconds between two notifications if no watchdog needs more
+AGAIN = {"Retry-After": "2"}  # seconds
+EXTENSION = 60  # seconds by which each notification extends the start-up timeout
+RECOVERING = "the service is recovering from disk: try again later"
 log = logging.getLogger(__name__)
 Make = Callable[[Callable[["Replaying"], None]], "Application"]
 
 
 @dataclass(frozen=True)
 class Notifier:
-    """Sends what is told to the socket of a service manager; to nobody where there is none.
+    """Notifies a service manager such as systemd; does nothing if there is none.
 
     Attributes:
-        address: of the socket; ``@`` begins one that has no file.
-        watchdog: seconds within which a process must say that it lives; None: it need not.
+        address: of its socket; a leading ``@`` names an abstract one.
+        watchdog: seconds within which the process must ping it; None if it need not.
 
     >>> Notifier.of({"NOTIFY_SOCKET": "/run/notify", "WATCHDOG_USEC": "3000000"})
     Notifier(address='/run/notify', watchdog=3.0)
@@ -51,52 +50,52 @@ class Notifier:
 
     @classmethod
     def of(cls, environment: Mapping[str, str] = os.environ) -> Notifier:
-        """Return the one that a service manager has asked for."""
-        for_us = environment.get("WATCHDOG_PID") in (None, str(os.getpid()))
-        interval = environment.get("WATCHDOG_USEC", "") if for_us else ""
+        """Return the notifier that the environment describes."""
+        own = environment.get("WATCHDOG_PID") in (None, str(os.getpid()))
+        interval = environment.get("WATCHDOG_USEC", "") if own else ""
         watchdog = int(interval) / 1e6 if interval.isdigit() and int(interval) else None
         return cls(environment.get("NOTIFY_SOCKET") or None, watchdog)
 
     @property
     def pause(self) -> float:
-        """Seconds between two words: a third of what the watchdog allows."""
+        """Seconds between two notifications: a third of what the watchdog allows."""
         return SELDOM if self.watchdog is None else min(SELDOM, self.watchdog / 3)
 
-    def tell(self, **facts: object) -> None:
-        """Send some facts; that nobody listens is no reason to stop."""
+    def notify(self, **facts: object) -> None:
+        """Send a notification; a failure is only logged."""
         if self.address is None:
             return
         address = f"\0{self.address[1:]}" if self.address.startswith("@") else self.address
-        told = "\n".join(f"{name}={value}" for name, value in facts.items())
+        text = "\n".join(f"{name}={value}" for name, value in facts.items())
         try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
-                line.settimeout(PATIENCE)
-                line.sendto(told.encode(), address)
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                sender.settimeout(PATIENCE)
+                sender.sendto(text.encode(), address)
         except OSError as error:
             log.debug("the service manager does not listen: %s", error)
 
 
 class Abandoned(BaseException):
-    """A recovery that nobody waits for any more; no error, so that nobody takes it for one."""
+    """Ends a recovery on shutdown; not an ``Exception``, so that nothing on the way catches it."""
 
 
 class Starting:
-    """Opens a learner's folder in a thread; answers health and readiness until it is open.
+    """Application that opens a learner's folder on a thread and answers health checks meanwhile.
 
-    From then on the application proper answers. Until then every other request is refused with
-    503. Where the folder cannot be opened the server stops, and ``failed`` says why.
+    Other requests are answered with 503 until the folder is open; from then on the application
+    proper answers. If the folder cannot be opened the server stops, and ``failed`` says why.
 
     Args:
-        make: opens the folder and returns the application; it is given what to call with how far
-            the recovery is.
-        notifier: tells a service manager; None: the one that the environment names.
+        make: opens the folder and returns the application; it is given a callback for the progress
+            of the recovery.
+        notifier: of a service manager; None uses the one that the environment names.
 
     Attributes:
         app: the application proper, None until the folder is open.
-        failed: why there is none.
-        abandoned: whether the thread was still at work when the service stopped: the process must
-            end without waiting for it. The folder is then as after any other crash.
-        state: what ``listen`` needs of an application.
+        failed: the error with which opening the folder failed.
+        abandoned: whether the thread was still running when the service stopped. The process must
+            end without waiting for it, and the folder is left as after any other crash.
+        state: of the application, for ``listen``.
     """
 
     def __init__(self, make: Make, *, notifier: Notifier | None = None) -> None:
@@ -108,12 +107,12 @@ class Starting:
         self.state: Any = SimpleNamespace(stopping=Event(), failed=Event())
         self._made: Application | None = None
         self._progress: Replaying | None = None
-        self._said = False
+        self._logged = False
         self._server: uvicorn.Server | None = None
         self._url = ""
 
     def attend(self, server: uvicorn.Server, url: str) -> None:
-        """Note who serves this application, and where."""
+        """Set the server of this application, and its address."""
         self._server, self._url = server, url
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -126,7 +125,7 @@ class Starting:
             await self._answer(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer while there is no learner."""
+        """Answer while the learner is being recovered."""
         found = answer({"error": RECOVERING}, 503, AGAIN)
         if scope.get("path") == "/healthz":
             found = answer({"status": "ok"})
@@ -136,7 +135,7 @@ class Starting:
         await found(scope, receive, send)
 
     def progress(self) -> dict[str, Any]:
-        """Return how many deltas have been applied again, of how many, and how long it will take.
+        """Return how many deltas have been replayed, of how many, and the estimated time left.
 
         >>> from evergraph.online.folder.status import Replaying
         >>> starting = Starting(lambda progress: None, notifier=Notifier())
@@ -151,40 +150,40 @@ class Starting:
         return {"done": now.done, "of": now.of, "seconds_left": left}
 
     def _note(self, progress: Replaying) -> None:
-        """Note how far the recovery is; called by its thread, which is stopped here if need be."""
+        """Record the recovery's progress; called by its thread, which ends here on shutdown."""
         self._progress = progress
         if self.state.stopping.is_set():
             raise Abandoned
-        if progress.of and not self._said:
-            self._said = True
+        if progress.of and not self._logged:
+            self._logged = True
             deltas = "1 delta" if progress.of == 1 else f"{progress.of} deltas"
             log.info("recovering at %s: %s since the snapshot", self._url, deltas)
 
     def _open(self, opened: Callable[[], None]) -> None:
-        """Open the folder, in a thread."""
+        """Open the folder, then call ``opened``; runs on a thread."""
         try:
             self._made = self._make(self._note)
-            # Python never looks again through what is loaded now: it took 180 ms, in one go.
+            # Exempt what is loaded by now from garbage collection: a full pass took 180 ms.
             gc.collect()
             gc.freeze()
         except Abandoned:
             pass
-        except BaseException as error:  # whoever started the service is told
+        except BaseException as error:  # raised again by whoever started the service
             self.failed = error
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed
             opened()
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
         loop, opened = asyncio.get_running_loop(), asyncio.Event()
-        told = (lambda: loop.call_soon_threadsafe(opened.set),)
-        Thread(target=self._open, args=told, name="evergraph-opening", daemon=True).start()
+        notify = (lambda: loop.call_soon_threadsafe(opened.set),)
+        Thread(target=self._open, args=notify, name="evergraph-opening", daemon=True).start()
         stop = asyncio.Event()
         life = loop.create_task(self._live(opened, stop))
         beat = loop.create_task(self._beat())
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        self._notifier.tell(STOPPING=1, STATUS="stopping")
+        self._notifier.notify(STOPPING=1, STATUS="stopping")
         self.state.stopping.set()
         if not opened.is_set():
             with suppress(TimeoutError, asyncio.TimeoutError):
@@ -199,7 +198,7 @@ class Starting:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _live(self, opened: asyncio.Event, stop: asyncio.Event) -> None:
-        """Wait for the application proper, and have it answer until the end."""
+        """Wait for the application proper, and let it answer until the end."""
         await opened.wait()
         app = self._made
         if app is None:
@@ -217,10 +216,10 @@ class Starting:
             self.state.stopping.set()
             return
         log.info("listening on %s", self._url)
-        self._notifier.tell(READY=1, STATUS="ready")
+        self._notifier.notify(READY=1, STATUS="ready")
 
     async def _beat(self) -> None:
-        """Tell the service manager that the loop turns, and to be patient with a recovery."""
+        """Ping the watchdog, and extend the start-up timeout during a recovery."""
         while True:
             facts: dict[str, object] = {} if self._notifier.watchdog is None else {"WATCHDOG": 1}
             if self.app is None and not self.state.stopping.is_set():
@@ -228,5 +227,5 @@ class Starting:
                 facts["EXTEND_TIMEOUT_USEC"] = EXTENSION * 1_000_000
                 facts["STATUS"] = f"recovering: {now['done']} of {now['of']} deltas applied"
             if facts:
-                self._notifier.tell(**facts)
+                self._notifier.notify(**facts)
             await asyncio.sleep(self._notifier.pause)

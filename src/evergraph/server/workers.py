@@ -1,6 +1,6 @@
-"""Who works: one thread that changes the learner, some for each kind of work that takes long.
+"""Threads of the service: one that changes the learner, and a pool for each kind of slow work.
 
-And the event loop itself for small questions, those that wait at the same moment in one call.
+Small predictions run on the event loop itself, those that wait at the same moment in one call.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ T = TypeVar("T")
 
 
 class Writer:
-    """Changes a learner in a thread of its own, one call after the other; few changes may wait.
+    """The thread that changes a learner, one call at a time, with a bounded queue.
 
-    Deltas wait in the folder's own queue, and those that wait together are taken in together. What
-    nobody waits for any more is dropped if it has not begun, so it is done whole or not at all.
+    Deltas wait in the folder's own queue and are applied in batches. A change whose client has gone
+    is dropped if it has not begun, so it happens entirely or not at all.
 
     Args:
         folder: whose learner is changed.
@@ -46,9 +46,9 @@ class Writer:
         self.busy = 0.0
         self._folder = folder
         self._lock = Lock()
-        self._calls: dict[Future[Any], float] = {}  # that wait, and when each came
-        self._running: float | None = None  # when the oldest change came that is being made
-        self._asked = False  # whether the thread is going to take in the deltas that wait
+        self._calls: dict[Future[Any], float] = {}  # waiting calls, and when each came
+        self._running: float | None = None  # when the oldest change now being applied came
+        self._scheduled = False  # whether the thread is about to apply the waiting deltas
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="evergraph-writer")
         self._closing = False
 
@@ -59,41 +59,41 @@ class Writer:
 
     @property
     def oldest(self) -> float:
-        """For how many seconds the oldest change has waited for its end; 0 where none does."""
+        """Age of the oldest unfinished change in seconds; 0 if there is none."""
         with self._lock:
             first = None if self._folder.readonly else self._folder.waiting.oldest
             came = [each for each in (self._running, first, *self._calls.values()) if each]
         return round(time.monotonic() - min(came), 3) if came else 0.0
 
     def submit(self, delta: Delta) -> Future[DeltaResult]:
-        """Have a delta taken in together with those that wait; refuse where no place is left."""
+        """Queue a delta for the next batch; reject it if the queue is full."""
         with self._lock:
-            self._check_place()
+            self._check_room()
             future = self._folder.waiting.offer(delta)
-            if not self._asked:
-                self._asked = True
+            if not self._scheduled:
+                self._scheduled = True
                 self._thread.submit(self._serve)
         return future
 
     def call(self, function: Callable[[], T]) -> Future[T]:
-        """Have ``function`` called when its turn comes; refuse where there is no place left."""
+        """Queue a call; reject it if the queue is full."""
         with self._lock:
-            self._check_place()
+            self._check_room()
             future = self._thread.submit(self._run, function)
             self._calls[future] = time.monotonic()
         future.add_done_callback(lambda done: self._calls.pop(done, None))
         return future
 
-    def _check_place(self) -> None:
+    def _check_room(self) -> None:
         if self._closing:
-            raise RefusedError(503, "the service is stopping and takes nothing more", retry_after=5)
+            raise RefusedError(503, "the service is stopping", retry_after=5)
         if self.waiting >= self.places:
             sentence = f"{self.places} changes are waiting already: send this one again later"
             raise RefusedError(503, sentence, retry_after=1)
 
     def _serve(self) -> None:
         with self._lock:
-            self._asked = False
+            self._scheduled = False
             self._running = self._folder.waiting.oldest
         self._timed(self._folder.waiting.serve)
 
@@ -111,23 +111,23 @@ class Writer:
             self.busy += time.monotonic() - began
 
     def close(self) -> None:
-        """Finish what is waiting, and stop."""
+        """Finish the queue, and stop."""
         with self._lock:
             self._closing = True
         self._thread.shutdown()
 
 
 class Pool:
-    """Some threads for one kind of work, and places for what waits for them.
+    """Threads for one kind of work, with a bounded queue.
 
-    What takes too long is answered with 503. Its thread goes on to its end and is not replaced
-    before, so there are never more of them.
+    A call that takes too long is answered with 503. Its thread runs on and is not replaced
+    meanwhile, so the number of threads stays bounded.
 
     Args:
-        what: what is done, in the plural, for the sentence of a refusal.
-        threads: how many are done at once.
-        places: how many may wait.
-        seconds: how long one may take, its waiting included.
+        what: the work in the plural, for error messages.
+        threads: calls at once.
+        places: calls that may wait.
+        seconds: time for a call, waiting included.
 
     >>> async def main():
     ...     pool = Pool("sums", threads=1, places=8, seconds=5.0)
@@ -145,9 +145,9 @@ class Pool:
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix=f"evergraph-{what}")
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Return what ``call`` returns, from a thread; refuse where there is no place left."""
+        """Run ``call`` on a thread and return its result; reject it if the queue is full."""
         if self._running >= self.threads + self.places:
-            sentence = f"{self.places} {self.what} are waiting already: ask again later"
+            sentence = f"{self.places} {self.what} are waiting already: try again later"
             raise RefusedError(503, sentence, retry_after=1)
         try:
             future = asyncio.get_running_loop().run_in_executor(self._executor, call)
@@ -167,15 +167,15 @@ class Pool:
     def _ended(self, future: asyncio.Future[T]) -> None:
         self._running -= 1
         if not future.cancelled():
-            future.exception()  # nobody may be waiting for it any more
+            future.exception()  # mark it as seen: perhaps no request waits for it any more
 
     def close(self) -> None:
-        """Begin nothing more."""
+        """Drop what waits, and accept nothing more."""
         self._executor.shutdown(wait=False, cancel_futures=True)
 
 
-# Threads for each kind of work, and how many may wait for them: what is slow of one kind holds up
-# no other. Look-ups are done one at a time for the writer's sake.
+# Threads and queue length for each kind of work, so that slow work of one kind delays no other.
+# Look-ups run one at a time, to leave the interpreter lock to the writer.
 KINDS = {
     "bodies": (2, 64),
     "predictions": (2, 256),
@@ -187,10 +187,7 @@ KINDS = {
 
 
 def pools(seconds: float) -> dict[str, Pool]:
-    """Return threads for all kinds of work, each of which may take so many seconds.
-
-    A backup may take as long as it takes.
-    """
+    """Return a pool for each kind of work, with this time limit; a backup may take an hour."""
     return {
         what: Pool(what, threads=threads, places=places, seconds=seconds)
         for what, (threads, places) in KINDS.items()
@@ -205,20 +202,20 @@ class _Question:
 
 
 class Together:
-    """Answers small questions on the event loop, those that wait at the same moment in one call.
+    """Answers small questions on the event loop, batching those that wait at the same moment.
 
-    Nobody waits for others to come: what has arrived by the time the loop gets to it is taken.
+    No question is delayed to wait for others: a batch is what has arrived when the loop gets to it.
 
     Args:
-        answer: returns the answer to ids; for ``True`` with the probabilities of all classes.
-        most: nodes in one call.
+        answer: returns the answer for ids; with ``True`` including all probabilities.
+        most: nodes in one batch.
 
     >>> def answer(ids, every_class):
     ...     return Answer(len(ids), tuple(ids))
-    >>> async def asked():
+    >>> async def main():
     ...     together = Together(answer)
     ...     return await asyncio.gather(*(together.ask([node], False) for node in "abc"))
-    >>> asyncio.run(asked())[1]  # all three were asked at once
+    >>> asyncio.run(main())[1]  # seq=3: all three were answered in one call
     Answer(seq=3, predictions=('b',), classes=None)
     """
 
@@ -230,25 +227,25 @@ class Together:
         self._waiting: deque[_Question] = deque()
 
     def ask(self, ids: Sequence[NodeId], every_class: bool) -> asyncio.Future[Answer]:
-        """Return what will hold the answer, or what is wrong with the question."""
+        """Return a future for the answer, or for the error."""
         loop = asyncio.get_running_loop()
         if not self._waiting:
-            loop.call_soon(self._turn)
+            loop.call_soon(self._answer_batch)
         question = _Question(ids, every_class, loop.create_future())
         self._waiting.append(question)
         return question.answer
 
-    def _turn(self) -> None:
-        """Answer those that wait; where there are many, some at a time."""
-        some: list[_Question] = []
+    def _answer_batch(self) -> None:
+        """Answer the questions that wait, at most ``most`` nodes at a time."""
+        batch: list[_Question] = []
         count = 0
-        while self._waiting and (not some or count + len(self._waiting[0].ids) <= self.most):
-            some.append(self._waiting.popleft())
-            count += len(some[-1].ids)
+        while self._waiting and (not batch or count + len(self._waiting[0].ids) <= self.most):
+            batch.append(self._waiting.popleft())
+            count += len(batch[-1].ids)
         if self._waiting:
-            asyncio.get_running_loop().call_soon(self._turn)
+            asyncio.get_running_loop().call_soon(self._answer_batch)
         for every_class in (False, True):
-            alike = [q for q in some if q.every_class == every_class and not q.answer.done()]
+            alike = [q for q in batch if q.every_class == every_class and not q.answer.done()]
             if alike:
                 self._answer_alike(alike, every_class)
 
@@ -259,7 +256,7 @@ class Together:
             if len(questions) == 1:
                 questions[0].answer.set_exception(error)
                 return
-            for question in questions:  # one of them is wrong: the others need not suffer
+            for question in questions:  # one of them is invalid: answer each by itself
                 self._answer_alike([question], every_class)
             return
         start = 0

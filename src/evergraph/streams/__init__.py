@@ -1,4 +1,4 @@
-"""A graph cut into tasks that arrive one after the other."""
+"""A graph as a sequence of tasks."""
 
 from evergraph.streams.arrival import Arrival
 from evergraph.streams.class_order import order_classes

@@ -1,4 +1,4 @@
-"""When each node arrives."""
+"""The step at which each node arrives."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ NOWHERE = -1
 
 @dataclass(frozen=True, eq=False)
 class Arrival:
-    """Which step brings each node, and which classes each task brings for the first time.
+    """The step in which each node arrives, and the classes that are new with each task.
 
     A step is a task, unless tasks arrive in batches: then each batch is a step of its task.
 
     Attributes:
-        owner: the step of each node, -1 for nodes of none.  int64 [nodes]
-        new_classes: for every task the dataset's labels first met with it; none where all of its
-            classes have been met before.
-        tasks: the task of each step, ascending, where tasks arrive in several.  int64 [steps]
+        owner: the step of each node, -1 for nodes in no step.  int64 [nodes]
+        new_classes: for every task, the dataset's labels that first occur in it; may be empty.
+        tasks: the task of each step, ascending, if tasks arrive in several steps.  int64 [steps]
     """
 
     owner: Tensor
@@ -42,9 +41,9 @@ class Arrival:
         return [label for classes in self.new_classes for label in classes]
 
     def shared_out(self, nodes: Tensor) -> tuple[Tensor, ...]:
-        """Return for every step those of ``nodes`` that arrive with it, in the order given.
+        """Return, for every step, those of ``nodes`` that arrive with it, in the given order.
 
-        nodes: int64 [n], each with a step; -> as many int64 [n of the step] as steps
+        nodes: int64 [n], each with a step; -> one int64 [n of the step] per step
         """
         owners = self.owner[nodes]
         counts = torch.bincount(owners, minlength=len(self)).tolist()
@@ -57,8 +56,8 @@ def arrival_of(
 ) -> Arrival:
     """Return the arrival of nodes whose tasks are known: a class is new with its first node.
 
-    owner, labels: int64 [nodes]; classes: those that arrive, of which the earlier one goes first
-    where a task brings several; tasks: how many, those that bring nodes unless given.
+    owner, labels: int64 [nodes]; classes: those that arrive, in the order used within a task;
+    tasks: number of tasks; by default those that have nodes.
 
     >>> arrival_of(torch.tensor([0, 1, 0, 1]), torch.tensor([2, 2, 0, 1]),
     ...            classes=[0, 1, 2]).new_classes

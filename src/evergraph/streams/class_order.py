@@ -1,4 +1,4 @@
-"""Which classes arrive together, and when."""
+"""The order in which classes arrive, and their grouping into tasks."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def order_classes(
     min_size: int = LEAST_NODES,
     seed: int = 0,
 ) -> list[tuple[int, ...]]:
-    """Group classes into tasks of ``per_task``, in the order they are to arrive.
+    """Group classes into tasks of ``per_task``, in order of arrival.
 
     Classes of fewer than ``min_size`` nodes are dropped, and so is a single class left over at
-    the end (a task needs two to tell apart, unless ``per_task`` is 1).
+    the end (a task needs two classes, unless ``per_task`` is 1).
 
     sizes: int64 [classes], nodes of each class. order: ``label``; ``size``, the largest first;
-    ``shuffled`` by ``seed``; or the classes themselves in the order wanted.
+    ``shuffled`` by ``seed``; or a list of classes.
 
     >>> order_classes(torch.tensor([5, 5, 1, 5, 5, 5]), per_task=2)
     [(0, 1), (3, 4)]
@@ -54,11 +54,11 @@ def order_classes(
 def arrange_classes(
     sizes: Tensor, *, order: ClassOrder = "label", min_size: int = LEAST_NODES, seed: int = 0
 ) -> list[int]:
-    """Return the classes of at least ``min_size`` nodes in the order they are to arrive.
+    """Return the classes of at least ``min_size`` nodes, in order of arrival.
 
     >>> arrange_classes(torch.tensor([5, 1, 5]), order=[2, 0])
     [2, 0]
-    >>> arrange_classes(torch.tensor([5, 1, 9, 5]), order="size")  # of equal ones by label
+    >>> arrange_classes(torch.tensor([5, 1, 9, 5]), order="size")  # equal sizes by label
     [2, 0, 3]
     """
     counts = sizes.tolist()
@@ -74,7 +74,7 @@ def arrange_classes(
 
 
 def group_classes(classes: Sequence[int], per_task: int) -> list[tuple[int, ...]]:
-    """Cut classes into tasks of ``per_task``, without a single one left over at the end.
+    """Cut classes into tasks of ``per_task``, without a single class left over at the end.
 
     >>> group_classes([4, 1, 5], 2)
     [(4, 1)]
@@ -98,6 +98,6 @@ def _arrange(classes: list[int], order: ClassOrder, seed: int) -> list[int]:
     given = list(order)
     if len(set(given)) != len(given) or not set(given) <= set(classes):
         raise ConfigurationError(
-            f"order must name each class at most once, out of those large enough, not {given}"
+            f"order must name each class at most once, of those that are large enough, not {given}"
         )
     return given

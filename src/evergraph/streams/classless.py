@@ -1,4 +1,4 @@
-"""Nodes without a class: who comes along with classified ones, and who has targets instead."""
+"""Nodes without a class: unlabelled nodes that arrive with others, and nodes with targets."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from evergraph.streams.splits import LEAST_NODES, SHARES, Shares, Split, split_t
 
 Unlabelled = Literal["leave-out", "along"]
 UNLABELLED_WAYS: tuple[str, ...] = get_args(Unlabelled)
-ROUNDS = 2  # how many unlabelled nodes in a row lead from a task to one that comes with it
+ROUNDS = 2  # longest path of unlabelled nodes from a task to one that arrives with it
 _NEVER = 2**31 - 1
-_ROWS = 1 << 20  # looked at before others are cut into blocks
-MOST = 0.5  # of all nodes: where more than these have no class, a graph without them is another one
+_ROWS = 1 << 20  # rows processed before the next are cut into blocks
+MOST = 0.5  # share of unlabelled nodes above which leaving them out would change the graph too much
 
 
 def fitting_way(graph: Graph, classified: Tensor) -> Unlabelled:
-    """Return what is done with nodes of no class unless it is said, and say so where they are many.
+    """Return the default for nodes without a class, and warn if they are many.
 
-    They come along where nodes are of several types, and where most nodes have no class.
+    They come along if nodes have several types or if most nodes have no class.
 
     classified: whether a node has a class or targets.  bool [nodes]
     """
@@ -45,13 +45,13 @@ def fitting_way(graph: Graph, classified: Tensor) -> Unlabelled:
 
 
 def with_companions(graph: Graph, owner: Tensor) -> Tensor:
-    """Return the task of each node, where unlabelled nodes come with the first that needs them.
+    """Return the task of each node; unlabelled nodes arrive with the first task that needs them.
 
-    A node without a class, such as the author of classified papers, comes with the earliest task
-    that has a neighbour of it, or a neighbour's neighbour by way of another node without a class.
-    Edges are looked at some at a time, so that it takes about 12 bytes a node at any size.
+    A node without a class, such as the author of classified papers, arrives with the earliest task
+    that has a neighbour of it, or a neighbour's neighbour through another node without a class.
+    Edges are processed in blocks, so that this takes about 12 bytes per node at any size.
 
-    owner: the task of each node, -1 for nodes of none.  int64 [nodes] -> int64 [nodes]
+    owner: the task of each node, -1 for nodes in no task.  int64 [nodes] -> int64 [nodes]
 
     >>> star = Graph.from_edges(torch.tensor([[0, 0, 3], [1, 2, 4]]), features=torch.zeros(5, 1),
     ...                         labels=torch.tensor([-1, 0, 1, -1, -1]), undirected=True)
@@ -69,7 +69,7 @@ def with_companions(graph: Graph, owner: Tensor) -> Tensor:
 def _earliest_around(sweep: RowSweep, when: Tensor, *, both: bool) -> Tensor:
     """Return the least value of each node and its neighbours.  [nodes] -> [nodes]
 
-    both: whether neighbours are also those in whose rows it stands.
+    both: whether to include the nodes in whose rows it occurs.
     """
     indptr, indices = sweep.plain
     near = when.clone()
@@ -91,9 +91,9 @@ def _earliest_around(sweep: RowSweep, when: Tensor, *, both: bool) -> Tensor:
 
 
 def stand_in_labels(graph: Graph) -> Tensor:
-    """Return the labels to cut and split by: one class of all nodes of which something is known.
+    """Return the labels for cutting and splitting: one class for all nodes with known targets.
 
-    With a class of their own, nodes are labelled as they are; -> int64 [nodes], on the CPU.
+    If the graph has classes, these are returned; -> int64 [nodes], on the CPU.
 
     >>> values = torch.tensor([[1.0, float("nan")], [float("nan")] * 2, [0.5, 2.0], [0.0, 1.0]])
     >>> edges = torch.empty(2, 0, dtype=torch.long)
@@ -113,12 +113,12 @@ def stand_in_labels(graph: Graph) -> Tensor:
 
 
 def target_space(targets: Targets) -> LabelSpace:
-    """Return the space of targets before any task: what they are and what they are called."""
+    """Return the label space of targets before any task: their kind and names."""
     return LabelSpace("class-il", kind=targets.kind, names=targets.names)
 
 
 def new_targets(targets: Targets, tasks: int) -> list[tuple[int, ...]]:
-    """Return which targets are new with each task: all with the first, whatever is known of them.
+    """Return the targets that are new with each task: all with the first one.
 
     >>> new_targets(Targets(torch.ones(3, 2), "numbers"), 3)
     [(0, 1), (), ()]
@@ -129,7 +129,7 @@ def new_targets(targets: Targets, tasks: int) -> list[tuple[int, ...]]:
 def split_each(
     arrival: Arrival, *, shares: Shares = SHARES, labelled: float | None = None, seed: int = 0
 ) -> list[Split]:
-    """Split the nodes of every task at random in the same shares, as a class is split elsewhere.
+    """Split the nodes of every task at random in the same shares, without regard to classes.
 
     >>> arrival = Arrival(torch.arange(20) // 10, [(0,), ()])
     >>> [len(split.train) for split in split_each(arrival)]

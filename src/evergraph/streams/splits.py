@@ -14,9 +14,9 @@ from evergraph.core.seeding import seeded
 from evergraph.streams.arrival import Arrival
 
 Shares = tuple[float, float, float]
-"""Of training, validation and test nodes: shares of a class, or whole numbers of its nodes."""
+"""Training, validation and test nodes: shares of a class, or numbers of nodes."""
 SHARES: Shares = (0.6, 0.2, 0.2)
-LEAST_NODES = 3  # of a class: one to train, one to validate and one to test on
+LEAST_NODES = 3  # per class: one each for training, validation and test
 PARTS = {"train": "training", "validation": "validation", "test": "test"}
 
 
@@ -39,15 +39,15 @@ def split_classes(
 ) -> Split:
     """Split the nodes of some classes at random, each class in the same shares.
 
-    Three whole numbers are numbers of nodes: other nodes of the class are in no part, and a class
-    that has too few is split in proportion. Every class gives at least one node to each part. The
+    Three integers are numbers of nodes: other nodes of the class are in no part, and a class
+    with too few is split in proportion. Every class gives at least one node to each part. The
     draw for a class depends on ``seed`` and the class alone, not on the order in which classes
     arrive.
 
-    labelled: in place of shares, the share of a class that is labelled for training. As many nodes
-    are for validation, but no more than half of what is left, and all others are for test: 0.05 is
-    5, 5 and 90 %, and 0.6 is 60, 20 and 20 %. With the same seed, training nodes of a smaller share
-    are among those of a larger one.
+    labelled: instead of shares, the share of a class that is labelled for training. As many nodes
+    are for validation, but no more than half of the rest, and all others are for test: 0.05 gives
+    5, 5 and 90 %, and 0.6 gives 60, 20 and 20 %. With the same seed, training nodes of a smaller
+    share are among those of a larger one.
 
     labels: int64 [nodes]
 
@@ -80,7 +80,7 @@ def split_tasks(
 ) -> list[Split]:
     """Split whole classes, then give each task the nodes of every part that arrive with it.
 
-    A class that comes in several tasks is split once: its shares hold over all of them together.
+    A class that occurs in several tasks is split once: its shares hold over all of them together.
 
     labels: int64 [nodes]
     """
@@ -99,7 +99,7 @@ def split_tasks(
 
 
 def check_shares(shares: Shares) -> None:
-    """Raise unless three shares are positive and sum to one, or three numbers are whole."""
+    """Raise unless the split is three positive shares that sum to one, or three integers."""
     if _are_counts(shares):
         for count in shares:
             check_integer("split", count, least=1)
@@ -114,7 +114,7 @@ def check_shares(shares: Shares) -> None:
 
 
 def check_labelled(labelled: float | None, shares: Shares) -> None:
-    """Raise unless a share of labelled nodes is one, and is all that is said of the split."""
+    """Raise unless ``labelled`` is between 0 and 1 and ``split`` is left at its default."""
     if labelled is None:
         return
     check_number("labelled", labelled, least=0.0, most=1.0)
@@ -124,7 +124,7 @@ def check_labelled(labelled: float | None, shares: Shares) -> None:
         )
     if tuple(shares) != SHARES:
         raise ConfigurationError(
-            "labelled and split both say how many nodes are for training: leave out one of them"
+            "labelled and split both set the number of training nodes: leave out one of them"
         )
 
 
@@ -144,7 +144,7 @@ def _cut(
             f"test: at least {LEAST_NODES} are needed (min_class_size = {LEAST_NODES} drops such "
             "classes)"
         )
-    # Rounding down, but not below what the share says in decimals: 0.29 of 100 is 29.
+    # Round down, but not below the decimal share: 0.29 of 100 is 29.
     if labelled is not None:
         train = min(max(1, int(labelled * count + 1e-9)), count - 2)
         validation = min(train, (count - train) // 2)

@@ -40,19 +40,19 @@ KnownLabels = Literal["nowhere", "global", "everywhere"]
 EDGES: tuple[str, ...] = get_args(Edges)
 TESTINGS: tuple[str, ...] = get_args(Testing)
 KNOWN_LABELS: tuple[str, ...] = get_args(KnownLabels)
-SHOWN_TASKS = 25  # in a notebook's table; of more it is said how many
+SHOWN_TASKS = 25  # rows in a notebook's table; further tasks are only counted
 
 
 @dataclass(frozen=True, eq=False)
 class Exam:
-    """A set of test nodes, and the right classes, which only the evaluator sees.
+    """A set of test nodes with their true classes, which only the evaluator sees.
 
     Attributes:
         graph: the graph to embed them in; it shows labels of training nodes or none.
         nodes: positions in ``graph``.  int64 [nodes]
-        labels: the right classes.  int64 [nodes]
-        tasks: which task each node belongs to.  int64 [nodes]
-        targets: what is right where nodes have several labels or numbers.  float32 [nodes, targets]
+        labels: the true classes.  int64 [nodes]
+        tasks: the task of each node.  int64 [nodes]
+        targets: true multi-label or regression targets.  float32 [nodes, targets]
     """
 
     graph: Graph
@@ -65,56 +65,57 @@ class Exam:
 class GraphStream(Shown):
     """Tasks of new nodes, cut out of one graph.
 
-    Classes are renumbered in the order in which they arrive; ``classes`` maps back, ``tasks`` lists
-    the classes that are new with each task. Unlabelled nodes belong to no task and are left out.
+    Classes are renumbered in order of arrival; ``classes`` maps back, and ``tasks`` lists the
+    classes that are new with each task. Unlabelled nodes belong to no task and are left out.
 
-    A graph with ``targets``, several labels or numbers a node, has no classes to cut tasks by: its
-    nodes arrive by ``time`` or in a ``random`` order, and ``class`` stands for the one of the two
-    that the graph allows. Nodes of which nothing is known are left out. ``classes`` are then the
-    numbers of the targets, all there with the first task.
+    A graph with ``targets``, several labels or numbers per node, has no classes to cut tasks by:
+    its nodes arrive by ``time`` or in ``random`` order, and ``class`` means the one of the two that
+    the graph allows. Nodes without known targets are left out. ``classes`` are then the numbers of
+    the targets, all present from the first task.
 
-    A stream has as many steps as ``len`` says, and ``open`` opens one: a task each, except by
-    ``online``, where tasks are those of ``class`` and a step is a batch of one. Whatever is counted
-    or tested task by task is so there too: there are as many sets of test nodes, and classes in the
-    label space, as tasks have begun.
+    A stream has ``len`` steps, and ``open`` opens one. A step is a task, except with ``online``,
+    where tasks are those of ``class`` and a step is a batch of one. Counting and testing are by
+    task there too: there are as many sets of test nodes, and classes in the label space, as tasks
+    have begun.
 
     Args:
-        graph: the whole graph, or what holds one: of PyG, NetworkX, SciPy, or a pair of tables
+        graph: the whole graph as a ``Graph``, a PyG, NetworkX or SciPy graph, or a pair of tables
             (nodes, edges).
         by: how nodes arrive. ``class``: every task brings new classes, whole. ``time``: in the
-            order of ``graph.time``, so that classes come back. ``blurred``: class after class, but
-            borders between them blur. ``drifting``: the same with ``classes_per_task`` classes in
-            one place and time on a circle, so that the mixture of classes moves all the time and
-            the first ones come back. ``random``: in no order at all. ``online``: by class, but a
-            task's training nodes come in small batches, each met once.
-        tasks: how many, by ``time`` (at most; by default one for each time), ``blurred`` (by
+            order of ``graph.time``, so that classes return. ``blurred``: class after class, with
+            blurred borders between them. ``drifting``: the same with ``classes_per_task`` classes
+            at each position and time on a circle, so that the mixture of classes moves all the time
+            and the first ones return. ``random``: in random order. ``online``: by class, but a
+            task's training nodes arrive in small batches, each seen once.
+        tasks: number of tasks, by ``time`` (at most; by default one for each time), ``blurred`` (by
             default as many as by ``class``), ``drifting`` (by default 20) and ``random`` (by
             default 5).
-        blur: standard deviation of when a node arrives, in places: of one class each by
+        blur: standard deviation of a node's arrival time, in positions: of one class each by
             ``blurred``, of ``classes_per_task`` by ``drifting``; 0 for none.
-        batch: how many training nodes arrive at a time by ``online``; 10 unless given.
-        classes_per_task: how many new classes each task brings, by ``class`` and ``online``.
-        order: of classes: ``label``, ``size`` (the largest first), ``shuffled``, or the classes in
-            the order wanted.
+        batch: number of training nodes that arrive at a time by ``online``; 10 by default.
+        classes_per_task: number of new classes in each task, by ``class`` and ``online``.
+        order: order of classes: ``label``, ``size`` (the largest first), ``shuffled``, or a list of
+            classes.
         edges: ``within`` drops edges between tasks (the paper's tables); ``all`` shows a task the
             graph of everything seen so far.
-        setting: ``class-il`` (any class seen so far) or ``task-il`` (the node's own task's).
-        split: shares of training, validation and test nodes in every class, or how many of them,
+        setting: ``class-il`` (any class seen so far) or ``task-il`` (the classes of the node's own
+            task).
+        split: shares of training, validation and test nodes in every class, or numbers of nodes,
             such as (200, 50, 200).
-        labelled: in place of ``split``, the share of every class that is labelled for training,
-            such as 0.05; as many nodes are for validation (no more than half of what is left), at
-            least one of each, and all others are for test. Where nodes have several labels or
-            numbers, a share of every task.
+        labelled: instead of ``split``, the share of every class that is labelled for training,
+            such as 0.05; as many nodes are for validation (no more than half of the rest), at
+            least one of each, and all others are for test. For multi-label and regression targets,
+            a share of every task.
         min_class_size: smaller classes are dropped; a class of fewer than three cannot be split.
         unlabelled: whether nodes without a class are left out (``leave-out``) or come ``along``
-            with the first task that has a neighbour of them, see ``with_companions``. Unless given,
-            along where nodes are of several types or most of them have no class.
-        known_labels: which graphs to test on show the dataset's labels of the training nodes in
-            them, for methods that look at labels nearby: the ``global`` one, ``everywhere``, or
-            ``nowhere``. A task's graph always shows them; no graph shows another label.
-        seed: of the split, of a shuffled order, of blurred borders and of batches.
-        device: where the graphs for training and testing are kept; by default that of ``graph``.
-        resources: how much memory may be used; subgraphs that do not fit are kept in files.
+            with the first task that has a neighbour of them, see ``with_companions``. By default,
+            along if nodes have several types or most of them have no class.
+        known_labels: which test graphs show the dataset's labels of their training nodes, for
+            methods that use labels nearby: the ``global`` one, ``everywhere``, or ``nowhere``. A
+            task's graph always shows them; no graph shows another label.
+        seed: seed of the split, a shuffled order, blurred borders and batches.
+        device: device of the graphs for training and testing; by default that of ``graph``.
+        resources: memory that may be used; subgraphs that do not fit are kept in files.
 
     >>> ring = Graph.from_edges(torch.stack([torch.arange(24), torch.arange(24).roll(1)]),
     ...                         features=torch.eye(24), labels=torch.arange(24) // 4)
@@ -195,9 +196,9 @@ class GraphStream(Shown):
         self._batched = arrival.tasks is not None
         self._task_of = arrival.task_of.int()  # [steps]
         counts = torch.bincount(self._task_of).tolist()
-        self._begins = [0, *accumulate(counts)]  # the first step of each task, and of none
+        self._begins = [0, *accumulate(counts)]  # the first step of each task, and the end
         owner = arrival.owner if unlabelled != "along" else with_companions(shown, arrival.owner)
-        # The step of every node of the dataset, of which there may be 10^8: in half the bytes.
+        # The step of every node, as int32, since a dataset may have 10^8 nodes.
         self._owner = owner.int()
         self._labels = self._renumber(labels).int()
         self._training_labels = self._hide_all_but_training(labels).int()
@@ -211,9 +212,9 @@ class GraphStream(Shown):
             self._graph = self._graph.to(device)
         self._members = TaskMembers(self._owner, self.splits)
         self._met = MetSizes(self._owner, self._labels, steps=len(arrival))
-        self._local: dict[int, tuple[int, Graph]] = {}  # as of which step; they show labels
+        self._local: dict[int, tuple[int, Graph]] = {}  # with their step; they show labels
         self._local_exams: dict[tuple[int, str], tuple[int, Exam]] = {}
-        self._union: tuple[int, Graph] | None = None  # as of which task; it shows labels
+        self._union: tuple[int, Graph] | None = None  # with its task; it shows labels
         self._lease: Lease | None = None
 
     def __len__(self) -> int:
@@ -250,25 +251,25 @@ class GraphStream(Shown):
 
     @property
     def kind(self) -> Kind:
-        """What a node is given: one ``class``, several ``labels``, or ``numbers``."""
+        """Kind of the targets: one ``class``, several ``labels``, or ``numbers``."""
         return self._label_space.kind
 
     @property
     def undirected(self) -> bool:
-        """Whether every edge is known to run both ways."""
+        """Whether every edge is known to go both ways."""
         return self._graph.undirected
 
     def met(self, index: int) -> int:
-        """Return how many tasks have begun once step ``index`` has arrived."""
+        """Return the number of tasks that have begun once step ``index`` has arrived."""
         return int(self._task_of[index]) + 1
 
     def open(self, index: int, *, cumulative: bool = False, sight: int | None = None) -> Task:
         """Return a task, or a batch of one by ``online``, and close the one opened before.
 
-        cumulative: with the training nodes of every task so far, which is how ``joint`` sees it.
-        sight: how many hops around its nodes will be looked at; None for all. A batch then comes
-        with the nodes so near, and with those beside them, which give these the right degrees, and
-        not with all of the graph that there is. A whole task always has its whole graph.
+        cumulative: include the training nodes of every task so far, as ``joint`` needs.
+        sight: number of hops around its nodes that will be read; None for all. A batch then comes
+        with the nodes within that distance, and with their neighbours, which give them the right
+        degrees, not with the whole graph. A whole task always has its whole graph.
         """
         if not 0 <= index < len(self):
             raise ConfigurationError(
@@ -300,7 +301,7 @@ class GraphStream(Shown):
         )
 
     def _given(self, index: int, cumulative: bool, sight: int | None) -> tuple[Tensor, Graph]:
-        """Return which nodes a learner is given with a step, ascending, and their graph."""
+        """Return the nodes that a learner is given with a step, ascending, and their graph."""
         if self._batched and sight is not None and not cumulative:
             near = self._near(index, sight)
             return near, self._induced(near)
@@ -314,7 +315,7 @@ class GraphStream(Shown):
         return nodes, self._induced(nodes, groups=groups)
 
     def _near(self, index: int, sight: int) -> Tensor:
-        """Return the nodes that a batch needs for embeddings over so many hops, ascending."""
+        """Return the nodes that a batch needs for embeddings of this many hops, ascending."""
         within, task = self.edges == "within", self._task_of[index]
 
         def there(nodes: Tensor) -> Tensor:
@@ -328,7 +329,7 @@ class GraphStream(Shown):
         return self._task_of[steps] if self._batched else steps
 
     def _steps(self, task: int, index: int) -> tuple[int, int]:
-        """Return the first and the last of a task's steps that have arrived with ``index``."""
+        """Return the first and the last of a task's steps that have arrived by ``index``."""
         first, following = self._begins[task : task + 2]
         return first, min(index, following - 1)
 
@@ -339,17 +340,16 @@ class GraphStream(Shown):
         return None if self._targets is None else self._targets[nodes]
 
     def label_space(self, index: int) -> LabelSpace:
-        """Return the classes met once task or step ``index`` has arrived."""
+        """Return the classes seen once task or step ``index`` has arrived."""
         met = self.tasks[: self.met(index)]
         labels = tuple(label for classes in met for label in classes)
         return replace(self._label_space, sizes=tuple(len(c) for c in met), labels=labels)
 
     def exams(self, index: int, testing: Testing, part: str = "test") -> list[Exam]:
-        """Return what is to be classified after task or step ``index``.
+        """Return the test sets after task or step ``index``.
 
-        local: every task's nodes inside their own task's subgraph, as far as it has come, one set
-        per task. global: all of them in the graph of everything seen so far, one set. part:
-        ``test`` or ``validation``.
+        local: every task's nodes in their own task's subgraph so far, one set per task. global: all
+        of them in the graph of everything seen so far, one set. part: ``test`` or ``validation``.
         """
         check_choice("testing", testing, TESTINGS)
         if testing == "local":
@@ -361,11 +361,11 @@ class GraphStream(Shown):
         return [self._exam(graph, nodes, self._members.part(part, 0, index))]
 
     def preview(self, index: int, testing: Testing, part: str = "test") -> list[Exam]:
-        """Return what the next task will bring, to test on only: no learner fits it.
+        """Return the test sets of the next task, on which no learner is trained.
 
-        local: its nodes inside its own subgraph. global: everything with it, in the graph that it
-        makes; nodes seen already are there to compare with. Nothing after the last task. Labels
-        of what comes are not shown.
+        local: its nodes in its own subgraph. global: all nodes so far and its own, in their joint
+        graph; nodes seen already allow a comparison. Empty after the last task. Labels of future
+        nodes are not shown.
         """
         if index + 1 == len(self):
             return []
@@ -373,7 +373,7 @@ class GraphStream(Shown):
         return [replace(exam, graph=self._before(exam.graph, index, testing))]
 
     def _before(self, graph: Graph, index: int, testing: Testing) -> Graph:
-        """Return a graph that has grown since a task, with no label shown that came later."""
+        """Return a later graph without labels that arrived after a task."""
         if testing == "local" or self.known_labels == "nowhere":
             return graph.structure
         nodes = self._members.nodes(index + 1, upto=True)
@@ -418,7 +418,7 @@ class GraphStream(Shown):
         return known[1]
 
     def _exam(self, graph: Graph, nodes: Tensor, asked: Tensor) -> Exam:
-        """Return the questions about some of the nodes of a graph.  [nodes of graph], [asked]"""
+        """Return the test set of some nodes of a graph.  [nodes of graph], [asked]"""
         places, targets = torch.searchsorted(nodes, asked), self._targets_of(asked)
         tasks = self._tasks_of(self._owner[asked]).long()
         return Exam(graph, places, self._labels[asked].long(), tasks, targets)
@@ -430,8 +430,8 @@ class GraphStream(Shown):
         return shown
 
     def _renumber(self, labels: Tensor) -> Tensor:
-        """Return each node's class by arrival, -1 for nodes of no task.  [nodes] -> [nodes]"""
-        width = int(labels.max()) + 2  # the last place is for unlabelled nodes, numbered -1
+        """Return each node's class by arrival, -1 for nodes in no task.  [nodes] -> [nodes]"""
+        width = int(labels.max()) + 2  # the last entry is for unlabelled nodes, numbered -1
         arrival = torch.full((width,), UNLABELLED)
         arrival[self.classes] = torch.arange(len(self.classes))
         return arrival[labels]

@@ -1,4 +1,4 @@
-"""What a learner is given of the stream: one task, for as long as it lasts."""
+"""One task of a stream, as given to a learner while it lasts."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Lease:
         self._graph: Graph | None = graph
 
     def close(self) -> None:
-        """Let the graph go."""
+        """Release the graph."""
         self._graph = None
 
     def graph(self, index: int) -> Graph:
-        """Return the graph, or refuse once the task is over."""
+        """Return the graph; raise once the task is over."""
         if self._graph is None:
             raise TaskClosedError(
                 f"task {index} is over: a learner may read only the graph of the current task"
@@ -35,22 +35,22 @@ class Lease:
 class Task(Shown):
     """New nodes and the graph they arrive in.
 
-    The graph shows the dataset's labels of training nodes, this task's and those of earlier ones
-    that it holds, and no others; classes as they are numbered here stand beside it.
+    The graph shows the dataset's labels of its training nodes, of this task and of earlier ones,
+    and no others; the attributes below hold the renumbered classes.
 
     Attributes:
-        index: 0-based place in the stream.
-        label_space: classes met so far, this task's included.
-        ids: which node of the dataset each node of ``graph`` is, ascending: what stays the same
-            when the graph has grown.  int64 [nodes of graph]
+        index: 0-based position in the stream.
+        label_space: classes seen so far, this task's included.
+        ids: id in the dataset of each node of ``graph``, ascending; these stay the same when the
+            graph grows.  int64 [nodes of graph]
         train, validation: positions in ``graph``.  int64 [nodes]
         train_labels, validation_labels: classes, numbered in order of arrival.  int64 [nodes]
         own: positions in ``graph`` of the nodes that are new with this task.  int64 [nodes]
-        class_sizes: how many nodes, known label or not, each class that ``own`` holds has there.
+        class_sizes: number of nodes of each class in ``own``, labelled for training or not.
         met_sizes: the same over this task and all before it.
         lease: the graph's keeper.
-        train_targets, validation_targets: several labels or numbers in place of a class, NaN where
-            not known; None where nodes have classes.  float32 [nodes, targets]
+        train_targets, validation_targets: multi-label or regression targets, NaN if not known;
+            None if nodes have classes.  float32 [nodes, targets]
     """
 
     index: int
@@ -80,5 +80,5 @@ class Task(Shown):
 
     @property
     def graph(self) -> Graph:
-        """The graph to learn from; refused once the stream has moved on."""
+        """The graph to learn from; raises once the stream has moved on."""
         return self.lease.graph(self.index)

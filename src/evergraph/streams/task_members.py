@@ -1,4 +1,4 @@
-"""Which nodes each step of a stream has, and how many of each class have arrived by then."""
+"""The nodes of each step of a stream, and the class sizes by then."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from evergraph.streams.splits import Split
 
 
 class TaskMembers:
-    """Answers, for a step or for all steps up to it: which nodes, of which part, in which place.
+    """Finds the nodes of a step, or of all steps up to it, by part.
 
-    Large graphs are asked for the same after every task, so each step's nodes are found once, and
-    the last answer for everything so far is kept.
+    Streams of large graphs need the same nodes after every task, so each step's nodes are found
+    once, and the last result for everything so far is kept.
 
     Args:
-        owner: the step of each node, -1 for nodes of none.  integer [all nodes]
-        splits: of each step.
+        owner: the step of each node, -1 for nodes in no step.  integer [all nodes]
+        splits: the split of each step.
 
     >>> split = Split(torch.tensor([1]), torch.tensor([2]), torch.tensor([4]))
     >>> roll = TaskMembers(torch.tensor([-1, 0, 0, 1, 0]), [split])
@@ -40,13 +40,13 @@ class TaskMembers:
         return self._everything(index) if upto else self._own[index]
 
     def between(self, first: int, last: int) -> Tensor:
-        """Return the nodes of some steps in a row, ascending.  int64 [nodes]"""
+        """Return the nodes of consecutive steps, ascending.  int64 [nodes]"""
         if first == last:
             return self._own[first]
         return torch.cat(self._own[first : last + 1]).sort().values
 
     def part(self, part: str, first: int, last: int) -> Tensor:
-        """Return those of some steps for training, validation or test, ascending.  int64 [nodes]"""
+        """Return the training, validation or test nodes of some steps, ascending.  int64 [nodes]"""
         found: list[Tensor] = [getattr(split, part) for split in self._splits[first : last + 1]]
         return found[0] if len(found) == 1 else torch.cat(found).sort().values
 
@@ -61,15 +61,15 @@ BLOCK = 1 << 24  # nodes counted at a time, of which there may be 10^8
 
 
 class MetSizes:
-    """Answers how large each class is once a step has arrived, whatever the number of nodes.
+    """Computes the size of each class once a step has arrived.
 
-    Counted once for all steps: a stream of many small ones would count the same nodes over and
-    over.
+    Sizes are counted once for all steps, since a stream of many small steps would otherwise count
+    the same nodes again and again.
 
     Args:
-        owner: the step of each node, -1 for nodes of none.  integer [nodes]
+        owner: the step of each node, -1 for nodes in no step.  integer [nodes]
         labels: their classes, -1 for none.  integer [nodes]
-        steps: how many.
+        steps: number of steps.
 
     >>> MetSizes(torch.tensor([0, 1, 1, -1]), torch.tensor([0, 0, 2, 1]), steps=2).upto(1)
     {0: 2, 2: 1}
@@ -85,5 +85,5 @@ class MetSizes:
         self._sizes = counts.view(steps, classes).cumsum(0).int()  # [steps, classes]
 
     def upto(self, step: int) -> dict[int, int]:
-        """Return the size of every class of which a node has arrived."""
+        """Return the size of every class with at least one node by then."""
         return {c: size for c, size in enumerate(self._sizes[step].tolist()) if size}

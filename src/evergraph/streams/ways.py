@@ -1,4 +1,4 @@
-"""The ways in which a graph may grow, by name."""
+"""The ways in which nodes of a graph can arrive, by name."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from evergraph.streams.splits import LEAST_NODES, Split
 
 By = Literal["class", "time", "blurred", "drifting", "random", "online"]
 WAYS: tuple[str, ...] = get_args(By)
-WHOLE = ("class", "online")  # every task has classes of its own, all of whose nodes are in it
-TASKS = 5  # in a random order, and of nodes with targets, unless something else is said
-DRIFTING_TASKS = 20  # steps of a drift, unless something else is said
+WHOLE = ("class", "online")  # every task has its own classes, whole
+TASKS = 5  # default number of tasks in random order, and for nodes with targets
+DRIFTING_TASKS = 20  # default number of tasks of a drift
 
 
 def check_way(
     by: By, *, tasks: int | None, blur: float, setting: Setting, batch: int | None = None
 ) -> None:
-    """Raise unless the parameters mean something for this way of growing."""
+    """Raise unless the parameters are valid for this way of arrival."""
     check_choice("by", by, WAYS)
     check_number("blur", blur, least=0.0)
     if tasks is not None:
@@ -58,10 +58,10 @@ def check_way(
 def without_classes(
     by: By, *, tasks: int | None, timed: bool, setting: Setting
 ) -> tuple[By, int | None]:
-    """Return how nodes arrive that have targets and no class, and in how many tasks.
+    """Return how nodes with targets and no class arrive, and in how many tasks.
 
-    ``class``, which means nothing here, stands for the order of time where that is known and for a
-    random one where it is not, in five tasks unless another number is given.
+    ``class`` has no meaning here: it is replaced by ``time`` if times are known and by ``random``
+    otherwise, in five tasks unless another number is given.
 
     >>> without_classes("class", tasks=None, timed=False, setting="class-il")
     ('random', 5)
@@ -92,7 +92,7 @@ def arrange(
     min_class_size: int = LEAST_NODES,
     seed: int = 0,
 ) -> Arrival:
-    """Return when each node of a graph arrives; see ``GraphStream`` for what decides it.
+    """Return when each node of a graph arrives; see ``GraphStream`` for the parameters.
 
     >>> graph = Graph.from_edges(torch.empty(2, 0, dtype=torch.long), features=torch.eye(6),
     ...                          labels=torch.tensor([0, 0, 0, 1, 1, 1]),
@@ -100,7 +100,7 @@ def arrange(
     >>> arrange(graph, by="time", tasks=2).new_classes
     [(0,), (1,)]
     """
-    # Who arrives when is worked out in main memory, wherever the graph itself is.
+    # Computed in main memory, whatever the device of the graph.
     labels, time = graph.labels.cpu(), None if graph.time is None else graph.time.cpu()
     sizes = torch.bincount(labels[labels >= 0], minlength=graph.num_classes)
     rule: dict[str, Any] = {"order": order, "min_size": min_class_size, "seed": seed}
@@ -111,7 +111,7 @@ def arrange(
         raise DataError(f"no task can be made: no class has at least {min_class_size} nodes")
     if by == "time":
         return by_time(labels, time, classes=classes, tasks=tasks)
-    if by == "random":  # a single border to blur: none
+    if by == "random":  # a single group without borders
         return at_random(labels, classes=classes, tasks=tasks or TASKS, seed=seed)
     if by == "drifting":
         check_integer("classes_per_task", classes_per_task, least=1)
@@ -124,20 +124,20 @@ def arrange(
             comes_back=True,
             seed=seed,
         )
-    # As many as by class, although a class left over alone arrives here.
+    # As many as by class, although here a class left over alone still arrives.
     tasks = tasks or max(1, len(group_classes(classes, classes_per_task)))
     return blurred(labels, classes=classes, tasks=tasks, blur=blur, seed=seed)
 
 
 def by_class(labels: Tensor, tasks: Sequence[tuple[int, ...]]) -> Arrival:
-    """Return the arrival of all nodes of a class at once.
+    """Return the arrival of whole classes.
 
     labels: int64 [nodes]; tasks: the classes of each, as ``order_classes`` returns them.
 
     >>> by_class(torch.tensor([0, 1, 2, -1, 1]), [(2,), (1,)]).owner
     tensor([-1,  1,  0, -1,  1])
     """
-    width = int(labels.max()) + 2  # the last place is for unlabelled nodes, numbered -1
+    width = int(labels.max()) + 2  # the last entry is for unlabelled nodes, numbered -1
     owner = torch.full((width,), NOWHERE)
     for index, classes in enumerate(tasks):
         owner[list(classes)] = index
@@ -149,10 +149,10 @@ def by_time(
 ) -> Arrival:
     """Return the arrival of nodes in the order of their times.
 
-    Nodes of one time arrive together. Domains are times: ``join`` numbers its graphs so.
+    Nodes with the same time arrive together. ``join`` numbers the domains of its graphs as times.
 
-    labels, time: int64 [nodes]; classes: those that arrive at all; tasks: at most how many, of
-    consecutive times and nearly equal size; None makes a task of every time.
+    labels, time: int64 [nodes]; classes: those that arrive at all; tasks: maximum number of tasks,
+    of consecutive times and nearly equal size; None makes a task of every time.
 
     >>> by_time(torch.tensor([0, 1, 0, 1]), torch.tensor([1999, 1998, 2003, 1998]),
     ...         classes=[0, 1]).owner
@@ -169,16 +169,16 @@ def by_time(
 
 
 def group_times(counts: Sequence[int], tasks: int) -> Tensor:
-    """Return the task of each time, of which no task has none.  -> int64 [times]
+    """Return the task of each time, without empty tasks.  -> int64 [times]
 
-    Each task in its turn takes the times that bring it nearest to an equal share of what is left.
+    Each task in turn takes the times that bring it nearest to an equal share of the rest.
 
     counts: nodes of each time, in order.
 
     >>> group_times([1, 1, 2, 9, 3, 4], 3)
     tensor([0, 0, 0, 1, 2, 2])
     """
-    before = [0, *accumulate(counts)]  # nodes before each time, and all of them
+    before = [0, *accumulate(counts)]  # nodes before each time, and their total
     cuts = [0]
     for left in range(min(tasks, len(counts)), 1, -1):
         done = before[cuts[-1]]
@@ -189,7 +189,7 @@ def group_times(counts: Sequence[int], tasks: int) -> Tensor:
 
 
 def _nearest(ascending: Sequence[int], wanted: float) -> int:
-    """Return where the number nearest to ``wanted`` stands; the first of two equally near."""
+    """Return the index of the number nearest to ``wanted``; the first of two equally near."""
     place = bisect_left(ascending, wanted)
     return place if ascending[place] - wanted < wanted - ascending[place - 1] else place - 1
 
@@ -206,11 +206,11 @@ def blurred(
 ) -> Arrival:
     """Return the arrival of nodes sorted by time and cut into batches of equal size.
 
-    Without blur classes come one after the other, and batches take no notice of where one ends;
-    with a little, neighbouring classes mix; with much, nodes come in no order at all. Many small
-    batches make a stream that is met once and has no tasks.
+    Without blur, classes arrive one after the other, and batches may cross their borders; with a
+    little, neighbouring classes mix; with much, the order is random. Many small batches make a
+    stream without tasks whose nodes are seen once.
 
-    labels: int64 [nodes]; classes: those that arrive, in order; tasks: how many batches;
+    labels: int64 [nodes]; classes: those that arrive, in order; tasks: number of batches;
     together, comes_back: see ``arrival_times``.
 
     >>> blurred(torch.tensor([1, 1, 0, 0, 0, 1]), classes=[0, 1], tasks=2, blur=0.0).owner
@@ -228,7 +228,7 @@ def blurred(
 
 
 def at_random(labels: Tensor, *, classes: Sequence[int], tasks: int, seed: int = 0) -> Arrival:
-    """Return the arrival of nodes in no order at all, in batches of equal size.
+    """Return the arrival of nodes in random order, in batches of equal size.
 
     labels: int64 [nodes]; classes: those that arrive.
 
@@ -236,7 +236,7 @@ def at_random(labels: Tensor, *, classes: Sequence[int], tasks: int, seed: int =
     tensor([-1,  0,  0,  1,  1])
     """
     here = torch.isin(labels, torch.tensor(classes))
-    alike = torch.where(here, 0, NOWHERE)  # as if all were of one class
+    alike = torch.where(here, 0, NOWHERE)  # as if all had the same class
     order = blurred(alike, classes=[0], tasks=tasks, blur=0.0, seed=seed).owner
     return arrival_of(order, labels, classes=classes, tasks=tasks)
 
@@ -250,24 +250,24 @@ def arrival_times(
     comes_back: bool = False,
     seed: int,
 ) -> Tensor:
-    """Return t_v = k + u_v + blur · ε_v, k the place of v's class among ``classes``.
+    """Return t_v = k + u_v + blur · ε_v, k the position of v's class among ``classes``.
 
     u_v is uniform on 0..1 and ε_v standard normal, drawn from the seed and the node's number
-    alone; nodes of no class that arrives come at infinity. So at time t a class has the share
-    w_k(t) ∝ n_k · p_k(t) of what comes, n_k its nodes and p_k a bump around k + 1/2 of standard
-    deviation √(blur² + 1/12): Gaussian mixing curves, as in DRIFT (Sun et al. 2026).
+    alone; nodes whose class does not arrive have an infinite time. So at time t a class has the
+    share w_k(t) ∝ n_k · p_k(t) of the arriving nodes, n_k its nodes and p_k a bump around k + 1/2
+    of standard deviation √(blur² + 1/12): Gaussian mixing curves, as in DRIFT (Sun et al. 2026).
 
-    labels: int64 [nodes]; together: how many neighbouring classes have one place; comes_back:
-    whether time is a circle, on which what would come after the end comes at the beginning and the
-    other way round: the first classes come back with the last ones.  -> float64 [nodes]
+    labels: int64 [nodes]; together: number of neighbouring classes at one position; comes_back:
+    whether time is a circle, on which times beyond the end continue at the beginning and the
+    other way round: the first classes return with the last ones.  -> float64 [nodes]
     """
-    width = int(labels.max()) + 2  # the last place is for unlabelled nodes, numbered -1
+    width = int(labels.max()) + 2  # the last entry is for unlabelled nodes, numbered -1
     place = torch.full((width,), torch.inf, dtype=torch.float64)
     places = torch.arange(len(classes)) // together
     place[list(classes)] = places.double()
     inside = _uniform(len(labels), seeded(seed, "arrival", "inside"))
-    # By the inverse of the distribution: torch.randn draws in blocks, in which a node's number
-    # depends on how many nodes there are.
+    # By the inverse of the distribution function: torch.randn draws in blocks, so a node's number
+    # would depend on the number of nodes.
     noise = torch.special.ndtri(_uniform(len(labels), seeded(seed, "arrival", "blur")))
     times: Tensor = place[labels] + inside + blur * noise
     if comes_back:
@@ -282,20 +282,20 @@ def _uniform(count: int, generator: torch.Generator) -> Tensor:
     return draws.clamp_min_(2.0**-54)
 
 
-BATCH = 10  # training nodes, unless another number is given: as in OCGL's benchmark
+BATCH = 10  # default number of training nodes per batch, as in OCGL's benchmark
 
 
 def in_batches(
     arrival: Arrival, splits: Sequence[Split], *, batch: int = BATCH, seed: int = 0
 ) -> tuple[Arrival, list[Split]]:
-    """Return when each node arrives, and what each step is split into, where a batch is a step.
+    """Return when each node arrives, and the split of each step, if a batch is a step.
 
-    The training nodes of a task come in a random order, ``batch`` at a time, each once; the last
-    batch of a task may be smaller. Its validation and test nodes are all there with its first
-    batch, without their labels, so that a task is tested on the same nodes ever after (Donghi et
-    al. 2025, OCGL).
+    The training nodes of a task arrive in random order, ``batch`` at a time, each once; the last
+    batch of a task may be smaller. Its validation and test nodes all arrive with its first batch,
+    without their labels, so that a task is always tested on the same nodes (Donghi et al. 2025,
+    OCGL).
 
-    splits: of each task.
+    splits: the split of each task.
 
     >>> tasks = Arrival(torch.tensor([0, 0, 0, 0, 0, 1, 1, 1]), [(0,), (1,)])
     >>> split = [Split(*map(torch.tensor, parts)) for parts in

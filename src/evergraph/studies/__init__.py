@@ -1,4 +1,4 @@
-"""The paper's study: its tables and figures, and what goes beyond them."""
+"""The studies: the paper's tables and figures, and further ones."""
 
 from evergraph.studies.base import Options, Sheet, Study, studies
 from evergraph.studies.comparison import Fig4, Fig5, Paper, Table3, Table5

@@ -1,4 +1,4 @@
-"""What a study is: one table or figure of the paper, made again."""
+"""The base classes of studies, each of which reproduces a table or figure of the paper."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from evergraph.experiments.config import read_toml
 from evergraph.experiments.presets import presets, published
 from evergraph.graphs import Graph
 from evergraph.reports.figures.picture import Picture
-from evergraph.reports.tables.record import Cell, Column, Table, csv_text, latex, markdown
+from evergraph.reports.tables.record import Cell, Table, TableColumn, csv_text, latex, markdown
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class Sheet:
     """A table or a figure of a study.
 
     Attributes:
-        name: what its files are called.
-        title: what it shows.
-        columns, rows: the table; none for a figure.
-        notes: what ran otherwise than in the paper, and what to know.
-        picture: the figure; none for a table.
+        name: name of its files.
+        title: title.
+        columns, rows: the table; empty for a figure.
+        notes: differences to the paper, and remarks.
+        picture: the figure; None for a table.
     """
 
     name: str
@@ -50,48 +50,48 @@ class Sheet:
             tuple(cell if isinstance(cell, Cell) else Cell(cell) for cell in row)
             for row in self.rows
         )
-        columns = tuple(Column(name) for name in self.columns)
+        columns = tuple(TableColumn(name) for name in self.columns)
         return Table(self.name, self.title, columns, (body,))
 
 
-NOT_RUN = ("dataset", "not run")  # columns of a sheet that says why there is none
-_EXTRAS = {"matplotlib": "report", "sklearn": "ogb"}  # of evergraph, which hold a package
+NOT_RUN = ("dataset", "not run")  # columns of a sheet with the reason why it was not run
+_EXTRAS = {"matplotlib": "report", "sklearn": "ogb"}  # extras of evergraph that install a package
 
 RunBench = Callable[[BenchConfig, Path], list[Row]]
-"""Runs a benchmark into a folder, going on with what is there."""
+"""Runs a benchmark into a folder, resuming earlier runs."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a study is made.
+    """Options of a study.
 
     Attributes:
-        out: where runs, tables and pictures go; what is there already is not run again.
-        datasets: names or paths; those of the study itself unless given.
-        seeds: how many repeats.
-        quick: few epochs, small choices: to see that it works, not to be quoted.
+        out: folder for runs, tables and figures; finished runs are not repeated.
+        datasets: names or paths; by default those of the study.
+        seeds: one repeat each; with ``quick`` only the first.
+        quick: few epochs and few choices, to see that it works; the numbers are not to be quoted.
         bench: runs a benchmark.
-        tables: of tables 3 and 5, those that study paper makes; both unless given.
-        methods: of tables 3 and 5 and of protocols, by their names here; the study's own unless
-            given.
-        missing: datasets that are known not to be at hand, with the reason.
+        tables: which of tables 3 and 5 the study ``paper`` makes; by default both.
+        methods: methods of tables 3 and 5 and of protocols, by name; by default those of the
+            study.
+        missing: datasets known to be unavailable, with the reason.
     """
 
     out: Path
     bench: RunBench
     datasets: tuple[str, ...] = ()
-    seeds: int = 3
+    seeds: tuple[int, ...] = (0, 1, 2)
     quick: bool = False
     tables: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
 
     def repeats(self) -> list[int]:
-        """Return the seeds."""
-        return list(range(1 if self.quick else self.seeds))
+        """Return the seeds to run."""
+        return list(self.seeds[: 1 if self.quick else None])
 
     def differences(self, *more: str) -> tuple[str, ...]:
-        """Return what was run otherwise than in the paper, as notes."""
+        """Return the differences to the paper's setup as notes."""
         count = len(self.repeats())
         notes = [f"{count} seed{'s' if count > 1 else ''}; the paper has 5."]
         if self.quick:
@@ -105,8 +105,8 @@ class Study(ABC):
     """One table or figure of the paper.
 
     Attributes:
-        datasets: used unless others are asked for.
-        needs: packages without which it cannot be made.
+        datasets: default datasets.
+        needs: required packages.
     """
 
     name: ClassVar[str]
@@ -114,13 +114,13 @@ class Study(ABC):
     needs: ClassVar[tuple[str, ...]] = ()
 
     def check(self) -> None:
-        """Raise if it could not be made here: before hours of work, not after them."""
+        """Raise if a required package is missing, before hours of work."""
         for package in self.needs:
             require(package, extra=_EXTRAS[package], why=self.name)
 
     @abstractmethod
     def run(self, options: Options) -> list[Sheet]:
-        """Make it, going on with whatever of it is there."""
+        """Make the sheets, resuming earlier runs."""
 
     def asked(self, options: Options) -> tuple[str, ...]:
         """Return the datasets to use."""
@@ -128,16 +128,16 @@ class Study(ABC):
 
 
 class DatasetStudy(Study):
-    """A study with sheets of its own for each dataset.
+    """A study with separate sheets for each dataset.
 
     Attributes:
-        learns: whether it needs features, or the structure alone will do.
+        learns: whether it needs features, or only the structure.
     """
 
     learns: ClassVar[bool] = True
 
     def run(self, options: Options) -> list[Sheet]:
-        """Make the sheets of every dataset, or say why there are none."""
+        """Make the sheets of every dataset, or a sheet with the reason why there are none."""
         return [sheet for dataset in self.asked(options) for sheet in self._made(dataset, options)]
 
     def _made(self, dataset: str, options: Options) -> list[Sheet]:
@@ -147,7 +147,7 @@ class DatasetStudy(Study):
         if isinstance(graph, Graph):
             try:
                 return self.sheets(dataset, graph, options)
-            except DataError as error:  # too small, say: the other datasets are made all the same
+            except DataError as error:  # for example too small: other datasets are still made
                 graph = str(error)
         stem = Path(dataset).stem
         title = f"{self.name}, {stem}"
@@ -155,11 +155,11 @@ class DatasetStudy(Study):
 
     @abstractmethod
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
-        """Make the sheets of one dataset that is at hand."""
+        """Make the sheets of one available dataset."""
 
 
 def try_load(name: str, *, undirected: bool = True) -> Graph | str:
-    """Return a dataset, or the sentence that says why it is not at hand."""
+    """Return a dataset, or the reason why it is not available."""
     try:
         return load(name, undirected=undirected)
     except EvergraphError as error:
@@ -170,7 +170,7 @@ studies = Resolver[Study]("study")
 
 
 def spread(value: Mapping[str, Any] | None, *, scale: float = 1.0) -> str:
-    """Return a mean and its deviation, where one was measured.
+    """Return a mean and its deviation as text; ``-`` for None.
 
     >>> spread({"mean": 0.532, "std": 0.002}, scale=100)
     '53.2 ± 0.2'
@@ -184,7 +184,7 @@ def spread(value: Mapping[str, Any] | None, *, scale: float = 1.0) -> str:
 
 
 def difference(ours: float | None, papers: float | None) -> str:
-    """Return ours minus the paper's, with its sign.
+    """Return our value minus the paper's, with its sign.
 
     >>> difference(53.0, 53.2), difference(53.0, None)
     ('-0.2', '-')
@@ -193,7 +193,7 @@ def difference(ours: float | None, papers: float | None) -> str:
 
 
 def within(ours: float, papers: Mapping[str, Any]) -> str:
-    """Return whether ours is as near to the paper's AA as its preset tolerates, with the tolerance.
+    """Return whether our AA is within the preset's tolerance of the paper's, with the tolerance.
 
     >>> papers = {"average_accuracy": {"mean": 53.2}, "tolerance": 5.0}
     >>> within(49.0, papers), within(48.0, papers), within(49.0, {})
@@ -207,7 +207,7 @@ def within(ours: float, papers: Mapping[str, Any]) -> str:
 
 
 def marked(cells: Sequence[str], values: Sequence[float | None]) -> list[Cell]:
-    """Return cells of which the best and the second best are known as such.
+    """Return cells with the best and the second best marked.
 
     >>> [cell.rank for cell in marked(["a", "b", "c"], [1.0, 3.0, 2.0])]
     [0, 1, 2]
@@ -219,15 +219,15 @@ def marked(cells: Sequence[str], values: Sequence[float | None]) -> list[Cell]:
 
 
 def balanced(result: Mapping[str, Any] | None, metric: str, testing: str = "local") -> Any:
-    """Return the class-balanced mean and deviation of a result, None without one."""
+    """Return the class-balanced mean and deviation of a result, None for None."""
     return None if result is None else result[metric][testing]["balanced"]
 
 
 def keep(study: str, sheets: Sequence[Sheet], out: Path) -> list[Path]:
-    """Write a study's page, its tables and pictures in every format; return the pages' paths."""
+    """Write a study's page, its tables and figures in every format; return the pages' paths."""
     folder = out / study
     page = folder / f"{study}.md"
-    with results_written(folder, remedy="the same command goes on from what is there"):
+    with results_written(folder, remedy="the same command resumes the study"):
         for sheet in sheets:
             _keep_files(sheet, folder)
         _write(page, "\n\n".join(_section(sheet) for sheet in sheets) + "\n")
@@ -260,7 +260,7 @@ def _write(path: Path, text: str) -> None:
         file.write(text.encode())
 
 
-# Files of the structure alone go by these names.
+# Parts of file names, with the dataset that they mean.
 _STEMS = {"cora_full": "corafull", "arxiv": "arxiv", "reddit": "reddit", "products": "products"}
 
 
@@ -275,7 +275,7 @@ def facts() -> dict[str, Any]:
 
 
 def papers_name(dataset: str) -> str | None:
-    """Return which of the paper's four datasets a name or path stands for, None if none.
+    """Return which of the paper's four datasets a name or path means, or None.
 
     >>> papers_name("data/ogbn_arxiv_structure.npz"), papers_name("wordnet")
     ('arxiv', None)
@@ -287,6 +287,6 @@ def papers_name(dataset: str) -> str | None:
 
 
 def papers_cell(table: str, dataset: str, method: str) -> dict[str, Any]:
-    """Return a cell of Table 3 or 5, empty where the paper has none."""
+    """Return a cell of Table 3 or 5, empty if the paper has none."""
     name = f"paper/{table}/{papers_name(dataset)}-{method}"
     return published(name) if name in presets() else {}

@@ -1,6 +1,6 @@
-"""The results book: what a row is, which rows are planned, and every rule that a row must obey.
+"""The results book: its rows, its plan, and the rules for rows.
 
-A row is one method on one dataset in one setting, all seeds, as one JSON file:
+A row is one method on one dataset in one setting with all seeds, in one JSON file:
 BOOK/DATASET/SETTING/LABEL.json
 """
 
@@ -23,39 +23,45 @@ from pydantic import Field, ValidationError
 from evergraph.core.errors import ConfigurationError, ResultsError
 from evergraph.experiments.bench.config import BenchConfig, MethodEntry, Values
 from evergraph.experiments.bench.jobs import Job, expand
-from evergraph.experiments.config import RunConfig, Section, complaint, flat, merged, read_toml
+from evergraph.experiments.config import (
+    RunConfig,
+    Section,
+    comparable,
+    complaint,
+    merged,
+    read_toml,
+)
 from evergraph.experiments.store import write_whole
 from evergraph.methods import methods
 
 FORMAT = 1
-DIGITS = 5  # of an accuracy, a fraction
+DIGITS = 5  # of an accuracy as a fraction
 METRICS = ("average_accuracy", "average_forgetting", "anytime_accuracy")
 
 
 @dataclass(frozen=True)
 class BookRow:
-    """What a method came to, or why it did not run.
+    """The result of a method, or the reason why it did not run.
 
     Attributes:
-        dataset: what the book calls the graph; ``config`` holds its name and parameters.
+        dataset: the graph's name in the book; ``config`` holds its own name and parameters.
         setting: class-il or task-il.
-        label: what the book calls the method; ``method`` is its registered name.
-        protocol: whose protocol it follows; None for the library's own.
+        label: the method's name in the book; ``method`` is its registered name.
+        protocol: the protocol it follows; None for the library's own.
         config: the whole resolved configuration as plain values.
-        command: what runs it again.
+        command: the command that repeats it.
         commit, versions, machine, date: of the code, the packages, the machine, the day.
         seeds: one repeat each.
-        values: by testing, averaging and metric a number a seed, fractions of 1.
-        tasks: by testing and averaging, for each seed, what the values follow from: ``curve``, AA
-            after each task; ``learned``, each task's accuracy when it was learned; ``final``, at
-            the end.
-        facts: of the graph and its stream.
-        seconds: by phase, of all seeds together.
-        bytes: kept between tasks at the end; of no meaning where ``cumulative``, a method that is
-            given all data again.
-        peak_bytes: the largest resident size of a process; None where the system does not tell.
-        failure: why there is no result; None where there is one.
-        format: of this record.
+        values: numbers per seed by testing, averaging and metric, fractions of 1.
+        tasks: the basis of the values, by testing, averaging and seed: ``curve``, AA after each
+            task; ``learned``, each task's accuracy when it was learned; ``final``, at the end.
+        facts: facts about the graph and its stream.
+        seconds: by phase, over all seeds.
+        bytes: kept between tasks at the end; meaningless if ``cumulative``, for a method that
+            receives all data again.
+        peak_bytes: the largest resident size of a process; None if unknown.
+        failure: why there is no result; None if there is one.
+        format: format of this record.
     """
 
     dataset: str
@@ -87,19 +93,24 @@ class BookRow:
 
     @property
     def place(self) -> str:
-        """Where the row lies below the book's folder."""
+        """The path of the row below the book's folder."""
         return f"{self.dataset}/{self.setting}/{self.label}.json"
+
+    @property
+    def command_today(self) -> str:
+        """The command in today's syntax: ``--seeds 3`` of an older row meant three repeats."""
+        return _COUNTED.sub(r"--repeats \1", self.command)
 
     def __str__(self) -> str:
         return f"{self.label} on {self.dataset}, {self.setting}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, the checksum of all others among them."""
+        """Return plain values with their checksum."""
         values = asdict(self) | {"seeds": list(self.seeds)}
         return values | {"checksum": checksum(values)}
 
     def write(self, book: Path) -> Path:
-        """Write the row into a book, whole or not at all, and return its path."""
+        """Write the row into a book atomically, and return its path."""
         path = book / self.place
         text = json.dumps(self.to_dict(), indent=1, allow_nan=False, sort_keys=True)
         write_whole(path, _on_one_line(text).encode())
@@ -107,7 +118,7 @@ class BookRow:
 
 
 def checksum(values: Mapping[str, Any]) -> str:
-    """Return what tells a row from one that was edited: SHA-256 of its values in one fixed order.
+    """Return a SHA-256 of a row's values in a fixed order, to detect edits.
 
     >>> checksum({"a": 1, "b": [2]}) == checksum({"b": [2], "a": 1, "checksum": "any"})
     True
@@ -117,25 +128,25 @@ def checksum(values: Mapping[str, Any]) -> str:
 
 
 def read_row(path: Path) -> BookRow:
-    """Return the row of a file; whether it is a sound one, ``check_row`` says."""
+    """Return the row in a file without checking it; see ``check_row``."""
     values = read_values(path)
     known = {each.name for each in fields(BookRow)}
     try:
         row = BookRow(**{key: value for key, value in values.items() if key in known})
     except TypeError:
         missing = [key for key in _NEEDED if key not in values]
-        raise ResultsError(f"{path} is no row of the book: it has no {missing[0]!r}") from None
+        raise ResultsError(f"{path} is not a row of the book: it has no {missing[0]!r}") from None
     return row
 
 
 def read_values(path: Path) -> dict[str, Any]:
-    """Return what a row's file holds."""
+    """Return the values in a row's file."""
     try:
         values = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise ResultsError(f"{path} cannot be read: {error}") from None
     if not isinstance(values, dict):
-        raise ResultsError(f"{path} is no row of the book: it holds no JSON object")
+        raise ResultsError(f"{path} is not a row of the book: it is not a JSON object")
     values["seeds"] = tuple(values.get("seeds", ()))
     return values
 
@@ -146,9 +157,9 @@ def rows_in(folder: Path) -> list[BookRow]:
 
 
 def row_files(folder: Path) -> list[Path]:
-    """Return the file of every row of a book, in order; raise where there is no such folder."""
+    """Return the files of a book's rows, in order; raise if the folder does not exist."""
     if not folder.is_dir():
-        raise ResultsError(f"{folder} is no book: there is no such folder")
+        raise ResultsError(f"{folder} is not a book: there is no such folder")
     return sorted(folder.glob("*/*/*.json"))
 
 
@@ -156,18 +167,19 @@ _NEEDED = [each.name for each in fields(BookRow)][:12]
 
 
 def _on_one_line(text: str) -> str:
-    """Put lists of numbers on one line each: rows are compared line by line."""
+    """Put each list of numbers on one line, so that rows can be compared line by line."""
     return _NUMBERS.sub(lambda found: "[" + " ".join(found[1].split()) + "]", text)
 
 
 _NUMBERS = re.compile(r"\[([-+\d.,e\s]*)\]")
+_COUNTED = re.compile(r"--seeds (\d+)(?![\d,])")
 
 
 PLAN = Path(str(resources.files("evergraph.studies"))) / "book.toml"
 
 
 class Chapter(Section):
-    """Some datasets in some settings: a benchmark that leaves its methods to the book."""
+    """Some datasets in some settings: a benchmark without its methods."""
 
     name: str
     datasets: tuple[Any, ...] = Field(min_length=1)
@@ -180,12 +192,12 @@ class BookPlan(Section):
     """The whole plan.
 
     Attributes:
-        limit: the most seconds that one seed may take.
+        limit: most seconds per seed.
         common: values of ``RunConfig`` for every run.
-        methods: by name, or as a benchmark describes them; registered ones follow.
-        chapters: what they are run on.
-        facts: what tells each graph from others, by the dataset's label.
-        absent: why a graph that one would look for is not there.
+        methods: by name, or as in a benchmark; other registered ones follow.
+        chapters: the datasets and settings.
+        facts: facts that identify each graph, by the dataset's label.
+        absent: why an expected graph is missing.
 
     >>> [chapter.name for chapter in read_plan().chapters]
     ['ladders', 'graphs', 'wordnet', 'wordnet-ways']
@@ -200,7 +212,7 @@ class BookPlan(Section):
 
     @property
     def entries(self) -> tuple[MethodEntry, ...]:
-        """Every method: those listed, then the other registered ones of our own."""
+        """Every method: those listed, then the other registered ones of the library."""
         listed = {entry.name for entry in self.methods}
         others = [name for name in methods.names() if name not in listed and _ours(name)]
         return (
@@ -215,10 +227,10 @@ class BookPlan(Section):
         over: Mapping[str, Any] | None = None,
         entries: Sequence[MethodEntry] | None = None,
     ) -> list[Job]:
-        """Return a job for every row, the quickest first.
+        """Return a job for every row, the fastest first.
 
-        out: where runs lie. over: values of ``RunConfig`` for all of them. entries: the methods
-        whose rows are wanted, where not all are: there are more than a thousand.
+        out: folder of runs; over: values of ``RunConfig`` for all of them; entries: methods whose
+        rows are wanted, by default all, which are more than a thousand rows.
         """
         listed = [entry.model_dump() for entry in (self.entries if entries is None else entries)]
         jobs: list[Job] = []
@@ -230,7 +242,7 @@ class BookPlan(Section):
 
 
 def read_plan(path: Path = PLAN) -> BookPlan:
-    """Return the plan of a TOML file, the shipped one unless given."""
+    """Return the plan in a TOML file, by default the shipped one."""
     try:
         return BookPlan.model_validate(read_toml(path))
     except ValidationError as error:
@@ -238,11 +250,11 @@ def read_plan(path: Path = PLAN) -> BookPlan:
 
 
 def _ours(name: str) -> bool:
-    """Whether a method is the library's own, and not one that a plugin of the user's brought."""
+    """Whether a method belongs to the library and not to a user's plugin."""
     return methods.resolve(name).__module__.startswith("evergraph.")
 
 
-# What the book decides; everything else is the method's own.
+# Options fixed by the book; all others are the method's own.
 DECIDED = (
     "dataset.", "stream.", "seeds", "undirected", "directions", "part", "protocol", "test_every"
 )  # fmt: skip
@@ -252,11 +264,11 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 @dataclass(frozen=True)
 class Rules:
-    """What rows of a plan are held to.
+    """The rules for rows of a plan.
 
     Attributes:
-        expected: the configuration that the book has for each dataset and setting.
-        facts: what tells each dataset's graph from others.
+        expected: the book's configuration for each dataset and setting.
+        facts: facts that identify the graph of each dataset.
     """
 
     expected: Mapping[tuple[str, str], RunConfig]
@@ -264,7 +276,7 @@ class Rules:
 
     @classmethod
     def of(cls, plan: BookPlan) -> Rules:
-        """Return the rules of a plan: what the book decides is the same for every method."""
+        """Return the rules of a plan, which are the same for every method."""
         jobs = plan.jobs(entries=plan.entries[-1:])
         return cls({(job.dataset, job.setting): job.config for job in jobs}, plan.facts)
 
@@ -276,29 +288,29 @@ def shipped_rules() -> Rules:
 
 
 def check_book(folder: Path, rules: Rules | None = None) -> list[BookRow]:
-    """Return the rows of a book, or raise on the first wrong one."""
+    """Return the rows of a book; raise for the first invalid one."""
     return [check_file(path, folder, rules) for path in row_files(folder)]
 
 
 def check_file(path: Path, book: Path, rules: Rules | None = None) -> BookRow:
-    """Return the row of a file, or say what is wrong with it."""
+    """Return the row in a file; raise if it is invalid."""
     values = read_values(path)
     unknown = sorted(values.keys() - {each.name for each in fields(BookRow)} - {"checksum"})
     if unknown:
-        raise ResultsError(f"{path}: {unknown[0]!r} is nothing that a row has")
+        raise ResultsError(f"{path}: unknown field {unknown[0]!r}")
     row = read_row(path)
     if checksum(values) != values.get("checksum"):
-        raise ResultsError(f"{path}: its checksum is not that of its values: it was edited")
+        raise ResultsError(f"{path}: the checksum does not match the values: it was edited")
     if path.relative_to(book).as_posix() != row.place:
-        raise ResultsError(f"{path}: its values say that it belongs at {row.place}")
+        raise ResultsError(f"{path}: a row with its values belongs at {row.place}")
     check_row(row, rules, where=str(path))
     return row
 
 
 def check_row(row: BookRow, rules: Rules | None = None, *, where: str | None = None) -> None:
-    """Raise on the first rule that a row breaks.
+    """Raise for the first rule that a row breaks.
 
-    where: what to call the row; itself unless given.
+    where: name of the row in the message, by default its own.
     """
     for wrong in _complaints(row, shipped_rules() if rules is None else rules):
         raise ResultsError(f"{where or row}: {wrong}")
@@ -320,7 +332,7 @@ def _complaints(row: BookRow, rules: Rules) -> Iterator[str]:
         yield from _of_facts(row.facts, rules.facts.get(row.dataset, {}))
         yield from _of_numbers(row)
     elif not row.failure.strip() or row.values:
-        yield "a row that failed must say why, and have no values"
+        yield "a row that failed must give the reason and have no values"
 
 
 def _of_config(row: BookRow, expected: RunConfig) -> Iterator[str]:
@@ -337,8 +349,8 @@ def _of_config(row: BookRow, expected: RunConfig) -> Iterator[str]:
 
 
 def decided(config: Mapping[str, Any], expected: RunConfig) -> dict[str, tuple[Any, Any]]:
-    """Return where a configuration differs from the book's in what the book decides."""
-    # What an earlier version did not know, it did as the defaults say.
+    """Return the differences to the book's configuration in the options fixed by the book."""
+    # Options that an earlier version did not have are at their defaults.
     found = differences(merged(RunConfig().to_dict(), config), expected.to_dict())
     return {key: pair for key, pair in found.items() if key.startswith(DECIDED)}
 
@@ -346,7 +358,7 @@ def decided(config: Mapping[str, Any], expected: RunConfig) -> dict[str, tuple[A
 def _of_origin(row: BookRow) -> Iterator[str]:
     for package in ("evergraph", "torch"):
         if not row.versions.get(package):
-            yield f"versions must tell that of {package}"
+            yield f"versions must include {package}"
     if not _DATE.fullmatch(row.date):
         yield f"date must be a day such as 2026-11-16, not {row.date!r}"
     for name in ("commit", "machine", "label"):
@@ -360,7 +372,7 @@ def _of_facts(facts: Mapping[str, Any], known: Mapping[str, int | float]) -> Ite
     for name, value in known.items():
         found = facts.get(name)
         if found is None or abs(found - value) > 1e-6:
-            yield f"its graph is not the book's: {name} must be {value}, not {found}"
+            yield f"the graph differs from the book's: {name} must be {value}, not {found}"
 
 
 def _of_numbers(row: BookRow) -> Iterator[str]:
@@ -384,7 +396,7 @@ def _of_numbers(row: BookRow) -> Iterator[str]:
 def _of_way(
     row: BookRow, found: Mapping[str, Any], seeds: Sequence[Mapping[str, Any]], way: str
 ) -> Iterator[str]:
-    """Yield what is wrong with the numbers of one way of testing and averaging."""
+    """Yield the errors in the numbers of one way of testing and averaging."""
     count = row.facts.get("tasks")
     for seed, kept in zip(row.seeds, seeds, strict=False):
         for name in ("curve", "learned", "final"):
@@ -407,7 +419,7 @@ def _of_way(
             if not _sound(one, -1, 1):
                 yield f"{name} of seed {seed}, {way}, must be a finite number, not {one!r}"
             elif abs(one - again) > CLOSE:
-                yield f"{name} of seed {seed}, {way}, is {one}, but its tasks make it {again}"
+                yield f"{name} of seed {seed}, {way}, is {one}, but its tasks give {again}"
 
 
 def _sound(number: Any, least: float, most: float) -> bool:
@@ -416,7 +428,7 @@ def _sound(number: Any, least: float, most: float) -> bool:
 
 
 def metrics_of(seeds: Sequence[Mapping[str, list[float]]]) -> dict[str, list[float]]:
-    """Return the metrics of each seed, from what is kept of its matrix.
+    """Return the metrics of each seed, computed from the kept parts of its matrix.
 
     >>> metrics_of([{"curve": [0.9, 0.6], "learned": [0.9, 0.7], "final": [0.5, 0.7]}])
     {'average_accuracy': [0.6], 'average_forgetting': [-0.4], 'anytime_accuracy': [0.75]}
@@ -434,12 +446,12 @@ def _forgotten(seed: Mapping[str, list[float]]) -> float:
 
 
 def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return where two configurations differ, by dotted key, but for where they were run.
+    """Return the differences of two configurations by dotted key, except device and plugins.
 
     >>> differences({"seeds": [0], "device": "cpu"}, {"seeds": [0, 1], "device": "cuda"})
     {'seeds': ([0], [0, 1])}
     """
-    left, right = flat(ours), flat(theirs)
+    left, right = comparable(ours), comparable(theirs)
     return {
         key: (left.get(key), right.get(key))
         for key in sorted(left.keys() | right.keys())

@@ -56,7 +56,7 @@ WITHIN = "within tolerance"
 COLUMNS = ("method", "AA", "AF", "AA global", "paper's AA", "difference", WITHIN, "paper's AF")
 
 
-class Comparison(DatasetStudy):
+class MethodsTable(DatasetStudy):
     """All methods on some datasets, in one setting."""
 
     setting: ClassVar[str]
@@ -78,7 +78,7 @@ class Comparison(DatasetStudy):
         return options.bench(bench, options.out / self.name / Path(dataset).stem)
 
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
-        """Run every method on one dataset, and set ours beside the paper's."""
+        """Run every method on one dataset, and compare with the paper."""
         stem = Path(dataset).stem
         title = f"{self.title}, {stem}, {self.setting}: average accuracy and forgetting, percent"
         rows = self.rows(dataset, graph, options)
@@ -89,12 +89,12 @@ class Comparison(DatasetStudy):
 
     @property
     def title(self) -> str:
-        """The paper's name of it."""
+        """The table's name in the paper."""
         return f"Table {self.name.removeprefix('table')}"
 
 
 @studies.register
-class Table3(Comparison):
+class Table3(MethodsTable):
     """All methods in class-IL, AA and AF beside the paper's."""
 
     name = "table3"
@@ -102,7 +102,7 @@ class Table3(Comparison):
 
 
 @studies.register
-class Table5(Comparison):
+class Table5(MethodsTable):
     """All methods in task-IL, AA and AF beside the paper's."""
 
     name = "table5"
@@ -110,13 +110,13 @@ class Table5(Comparison):
 
 
 def quick_values(graph: Graph) -> dict[str, Any]:
-    """Return what a quick run changes: few epochs, and few tasks of more classes."""
+    """Return the changes for a quick run: few epochs, and few tasks of more classes."""
     classes = max(2, -(-graph.num_classes // QUICK_TASKS))
     return {"training": {"epochs": QUICK_EPOCHS}, "stream": {"classes_per_task": classes}}
 
 
 def _entry(table: str, dataset: str, label: str, quick: dict[str, Any]) -> dict[str, Any]:
-    """Return one method as the paper's preset has it; ours where the dataset is not the paper's."""
+    """Return a method with the paper's preset, or with defaults on other datasets."""
     name = label.removesuffix("-pdgnn")
     preset = f"paper/{table}/{papers_name(dataset)}-{name}"
     values: dict[str, Any] = {"backbone": "pdgnn" if name == "tem" else "gcn"}
@@ -181,7 +181,7 @@ class Fig4(DatasetStudy):
     needs = ("matplotlib",)
 
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
-        """Draw the runs of table3, which are made where they are not there yet."""
+        """Draw the runs of table3, running them first if needed."""
         stem = Path(dataset).stem
         title = f"Figure 4, {stem}: average accuracy after each task, class-IL"
         group = compared(dataset, graph, options)
@@ -214,7 +214,7 @@ class Fig5(DatasetStudy):
     needs = ("matplotlib",)
 
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
-        """Draw the runs of table3, which are made where they are not there yet."""
+        """Draw the runs of table3, running them first if needed."""
         stem = Path(dataset).stem
         group = compared(dataset, graph, options)
         return [
@@ -249,7 +249,7 @@ class Paper(Study):
     datasets = PAPERS
 
     def run(self, options: Options) -> list[Sheet]:
-        """Make the tables dataset by dataset, the smallest first; the page is kept after each."""
+        """Make the tables dataset by dataset, the smallest first; the page is written each time."""
         made: list[Sheet] = []
         for dataset in self.asked(options):
             for table in options.tables or TABLES:
@@ -259,7 +259,7 @@ class Paper(Study):
 
 
 def summary(sheets: Sequence[Sheet]) -> Sheet:
-    """Return how many methods of each table came within the tolerance.
+    """Return the number of methods of each table within the tolerance.
 
     >>> row = ("PDGNNs-TEM", "53.0", "-14.0", "52.0", "53.2", "-0.2", "yes (5.0)", "-14.7")
     >>> summary([Sheet("table3-arxiv", "", COLUMNS, [row])]).rows

@@ -1,4 +1,4 @@
-"""What is known without learning: table 1, homophily ratios, what each design keeps (table 4)."""
+"""Studies without learning: table 1, homophily ratios, and memory of each design (table 4)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Table1(Study):
     datasets = (*PAPERS, "wordnet")
 
     def run(self, options: Options) -> list[Sheet]:
-        """Load what is at hand and count."""
+        """Load the available datasets and count."""
         columns = ("dataset", "nodes", "edges", "classes", "tasks", "homophily", "paper's")
         rows = [_statistics(name) for name in self.asked(options)]
         notes = (
@@ -51,7 +51,7 @@ class Homophily(Study):
     datasets = (*PAPERS, "wordnet")
 
     def run(self, options: Options) -> list[Sheet]:
-        """Load what is at hand and count."""
+        """Load the available datasets and count."""
         columns = ("dataset", "as listed", "both ways", "paper's")
         rows = [_ratios(name) for name in self.asked(options)]
         notes = ("The paper's two figures need the two readings: docs/decisions/0008.",)
@@ -92,16 +92,16 @@ def _ratios(name: str) -> tuple[str, ...]:
 
 
 HOPS, HIDDEN, MEMORIES, NEIGHBOURS = 2, 256, 100, 5
-# Per class, as the paper's own figures imply (docs/decisions/0014); 100 and 400 elsewhere.
+# Per class, as the paper's numbers imply (docs/decisions/0014); 100 and 400 elsewhere.
 NODES = {"corafull": 100, "arxiv": 400, "reddit": 500, "products": 600}
 EMBEDDINGS = {"corafull": 60}
-# Widths of the features where a structure comes without them.
+# Feature widths for structures without features.
 WIDTHS = {"corafull": 8710, "arxiv": 128, "reddit": 602, "products": 100}
 
 
 @dataclass(frozen=True)
 class Kept:
-    """Float32 values of one design on one dataset, and how they are counted."""
+    """The float32 values kept by a design on a dataset, and how they are counted."""
 
     design: str
     method: str
@@ -118,7 +118,7 @@ class Table4(DatasetStudy):
     datasets = ("corafull", "arxiv", "reddit", "products", "wordnet")
 
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
-        """Count."""
+        """Count the values of each design."""
         stem = Path(dataset).stem
         title = f"Table 4, {stem}: millions of float32 values kept after the whole stream"
         papers = facts()["memory"].get(papers_name(dataset) or "", {})
@@ -134,7 +134,7 @@ class Table4(DatasetStudy):
 
 
 def consumption(graph: Graph, papers: str | None) -> list[Kept]:
-    """Return what each design keeps of a graph's whole stream."""
+    """Return the values that each design keeps after a graph's whole stream."""
     stream = GraphStream(graph)
     width = graph.num_features or WIDTHS.get(papers or "", 1)
     nodes, vectors = NODES.get(papers or "", 100), EMBEDDINGS.get(papers or "", 400)
@@ -144,7 +144,7 @@ def consumption(graph: Graph, papers: str | None) -> list[Kept]:
     gradients = tasks * (width * HIDDEN + HIDDEN * classes)
     known = facts()["datasets"].get(papers or "")
     degree = graph.num_edges / graph.num_nodes
-    if known is not None:  # the paper's own count of edges, both ways
+    if known is not None:  # the paper's count of edges, in both directions
         degree = 2 * known["edges"] / known["nodes"]
     return [
         Kept("full subnetworks", "full-subgraph", whole * width, "ego sizes x features"),
@@ -159,7 +159,7 @@ def consumption(graph: Graph, papers: str | None) -> list[Kept]:
 
 
 def _stored(stream: GraphStream, budget: int) -> tuple[float, float, float]:
-    """Return how many nodes are stored, and with whole and with sparsified ego-subnetworks."""
+    """Return the number of nodes stored: alone, with whole, and with sparsified ego-subnetworks."""
     stored, whole, few = 0.0, 0.0, 0.0
     most = sum(NEIGHBOURS**hop for hop in range(HOPS + 1))
     for index in range(len(stream)):

@@ -1,4 +1,4 @@
-"""Figure 6: what the hidden layer looks like after one, half and all tasks."""
+"""Figure 6: the hidden states after one, half and all tasks."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from evergraph.streams import GraphStream
 from evergraph.studies.base import DatasetStudy, Options, Sheet, studies
 from evergraph.training import Trainer
 
-LEAST = 8  # points that t-SNE can lay out with a perplexity of 2 or more
+LEAST = 8  # fewest points for t-SNE with a perplexity of 2 or more
 SHOWN = {"finetune": "Fine-tune", "er-gnn": "ER-GNN", "tem": "PDGNNs-TEM"}
 POINTS = 1500
 Points = tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]
-"""Places on the plane, and the class of each.  [n, 2], [n]"""
+"""Positions on the plane, and the class of each.  [n, 2], [n]"""
 
 
 @studies.register
@@ -37,7 +37,7 @@ class Fig6(DatasetStudy):
     needs = ("matplotlib", "sklearn")
 
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
-        """Learn the stream with each method and look at it on the way."""
+        """Learn the stream with each method and record the hidden states."""
         stem = Path(dataset).stem
         few = min(len(exam.nodes) for exam in GraphStream(graph).exams(0, "local"))
         if few < LEAST:
@@ -61,7 +61,7 @@ class Fig6(DatasetStudy):
 
 
 def _kept(path: Path, method: str, graph: Graph, quick: bool) -> list[tuple[str, Points]]:
-    """Return a method's panels, from the file where they were made before."""
+    """Return a method's panels, from the file if they were made before."""
     if path.exists():
         return _read(path)
     panels = _panels(method, graph, quick)
@@ -80,12 +80,12 @@ def _read(path: Path) -> list[tuple[str, Points]]:
             return [(name, (stored[f"points {name}"], stored[f"labels {name}"])) for name in names]
     except (OSError, ValueError, EOFError, KeyError, BadZipFile) as error:
         raise ResultsError(
-            f"{path} holds no panels of fig6 ({error}): remove it, and they are made again"
+            f"{path} holds no panels of fig6 ({error}): remove it to make them again"
         ) from None
 
 
 def _panels(method: str, graph: Graph, quick: bool) -> list[tuple[str, Points]]:
-    """Learn a stream and return the plane after one, half and all tasks."""
+    """Learn a stream and return the points after one, half and all tasks."""
     backbone = backbones.make(methods.resolve(method).default_backbone)
     recipe = vars(backbone.recipe) | ({"epochs": 3} if quick else {})
     learner = methods.make(

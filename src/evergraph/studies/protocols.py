@@ -1,4 +1,4 @@
-"""The same methods on the same graph under every protocol: what is method, what is protocol."""
+"""The same methods on the same graph under every protocol."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from evergraph.studies.base import DatasetStudy, Options, Sheet, spread, studies
 ORDER = ("paper", "cglb", "delome", "puma", "tpp", "llm4gcl", "ocgl")
 
 Results = Mapping[tuple[str, str], dict[str, Any] | str]
-"""By method and protocol: a result, or the sentence that says why there is none."""
+"""By method and protocol: a result, or the reason why there is none."""
 
 
 def learned(dataset: str, methods: Sequence[str], options: Options) -> Results:
-    """Run methods under all protocols; one that cannot be run so says why, and stops no other.
+    """Run methods under all protocols; a failing one does not stop the others.
 
-    Protocols that ask for the same run share it: they differ in what they report of it.
+    Protocols that need the same run share it: they differ in what they report.
     """
     found: dict[tuple[str, str], dict[str, Any] | str] = {}
     shared: dict[str, list[tuple[str, str]]] = {}
@@ -53,7 +53,7 @@ def learned(dataset: str, methods: Sequence[str], options: Options) -> Results:
 
 
 def _alike(config: RunConfig) -> str:
-    """Return a text that is the same for configurations which run the same."""
+    """Return a text that is equal for configurations of the same run."""
     plain = resolved(config).model_copy(update={"protocol": None})
     if "memory" not in parts_used(config):
         plain = plain.model_copy(update={"memory": MemoryConfig()})
@@ -91,7 +91,7 @@ METHODS = ("finetune", "tem", "analytic", "tpp")
 
 QUICK_METHODS = ("finetune", "tem")
 
-FORGETS = "finetune"  # it is so far below that nothing else would be seen
+FORGETS = "finetune"  # so far below the others that it would hide their differences
 
 READINGS = tuple((t, a) for t in ("local", "global") for a in ("balanced", "plain"))
 
@@ -124,7 +124,7 @@ class Protocols(DatasetStudy):
 
 
 def _readings(stem: str, method: str, results: Results, options: Options) -> Sheet:
-    """Return a row a protocol: what its paper would report, and what else the run says."""
+    """Return a row per protocol: what its paper reports, and the other numbers of the run."""
     title = f"{method} on {stem} under every protocol, percent"
     rows = [_line(protocol, results[method, protocol]) for protocol in ORDER]
     notes = (_seeds(options), SHARED, _spread(method, results))
@@ -144,7 +144,7 @@ def _line(protocol: str, result: dict[str, Any] | str) -> tuple[str, ...]:
 
 
 def _pools(result: dict[str, Any] | str) -> bool:
-    """Return whether the method that was run answers whole test sets."""
+    """Return whether the method predicts whole test sets together."""
     return isinstance(result, dict) and result["config"]["method"]["name"].endswith(POOLED)
 
 
@@ -155,7 +155,7 @@ def _seeds(options: Options) -> str:
 
 
 def _spread(method: str, results: Results) -> str:
-    """Return in one line how far the protocols lie apart, and the readings of one run."""
+    """Return a sentence on the range over protocols, and over the readings of one run."""
     known = {p: r for p in ORDER if not isinstance(r := results[method, p], str)}
     if not known:
         return "No protocol could be run."
@@ -176,7 +176,7 @@ def _apart(result: Mapping[str, Any]) -> float:
 
 
 def _beside(stem: str, methods: Sequence[str], results: Results, options: Options) -> Sheet:
-    """Return methods beside each other under every protocol, and what their differences are of."""
+    """Return all methods under every protocol, and the sources of their variance."""
     title = f"Methods and protocols on {stem}: AA as each paper reports it, percent"
     rows = [
         (protocol, *(_cell(results[method, protocol]) for method in methods)) for protocol in ORDER
@@ -198,7 +198,7 @@ def _of_what(methods: Sequence[str], results: Results) -> str:
         return "No protocol could be run with every method."
     every = [[per_seed(results[m, p]) for p in shared] for m in methods]
     found = shares(np.array(every))
-    several = len(every[0][0]) > 1  # one seed says nothing of seeds
+    several = len(every[0][0]) > 1  # a single seed has no variance
     return (
         f"{100 * found.method:.1f} % of the variance is the method, {100 * found.protocol:.1f} % "
         f"the protocol, {100 * found.together:.1f} % the two together (methods gain or lose places)"
@@ -229,13 +229,13 @@ def _draw(name: str, title: str, looks: Mapping[str, Look], results: Results) ->
 
 @dataclass(frozen=True)
 class Shares:
-    """Shares of the variance of some numbers; they sum to 1, or are all 0 where nothing varies.
+    """Shares of the variance of some numbers; they sum to 1, or are all 0 without variance.
 
     Attributes:
-        method: of the methods' means.
-        protocol: of the protocols' means.
-        together: what the two say together and neither alone: methods change places.
-        seed: what is left between repeats.
+        method: share of the methods' means.
+        protocol: share of the protocols' means.
+        together: share of their interaction: the order of methods changes.
+        seed: share between repeats.
     """
 
     method: float
@@ -245,7 +245,7 @@ class Shares:
 
 
 def shares(values: npt.NDArray[np.float64]) -> Shares:
-    """Take the variance of x apart, as an analysis of variance of two factors does.
+    """Decompose the variance of x by a two-way analysis of variance.
 
     Over methods m, protocols p and seeds s, with a dot for the mean over what it replaces,
     Σ (x_mps - x...)² = Σ (x_m.. - x...)² + Σ (x_.p. - x...)² + Σ (x_mp. - x_m.. - x_.p. + x...)²

@@ -1,4 +1,4 @@
-"""A finished run of anybody's as a row of the results book, if it is sound."""
+"""Submission of a finished run as a row of the results book, after checks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from evergraph.studies.book_rows import (
     shipped_rules,
 )
 
-# Choices of which the defaults of others follow: they are said first.
+# Options on which the defaults of others depend; they are given first.
 _CHOICES = (
     "dataset.name", "method.name", "backbone.name", "topology.name", "memory.sampler.name",
     "protocol", "seeds", "device", "plugins",
@@ -53,10 +53,10 @@ _BARE = re.compile(r"(?!(true|false|inf|nan)$)[A-Za-z][\w-]*")
 
 
 def command_of(config: RunConfig) -> str:
-    """Return the shortest ``evergraph run`` of a configuration: all that is not a default.
+    """Return the shortest ``evergraph run`` command of a configuration, without defaults.
 
-    >>> command_of(RunConfig.of({"method": "tem", "memory": {"budget": 20}, "seeds": 3}))
-    'evergraph run --dataset wordnet --method tem --set memory.budget=20 --seeds 3'
+    >>> command_of(RunConfig.of({"method": "tem", "memory": {"budget": 20}, "repeats": 3}))
+    'evergraph run --dataset wordnet --method tem --set memory.budget=20 --repeats 3'
     """
     wanted = flat(resolved(config).to_dict())
     chosen = {key: wanted[key] for key in _CHOICES if wanted.get(key) not in (None, [])}
@@ -76,7 +76,7 @@ def command_of(config: RunConfig) -> str:
 
 
 def without_place(plugin: str) -> str:
-    """Return a plugin's name without the folder it lies in, which is nobody else's.
+    """Return a plugin's name without its folder, which is private.
 
     >>> without_place("/home/me/mine.py"), without_place("my_package.parts")
     ('mine.py', 'my_package.parts')
@@ -88,25 +88,27 @@ def _words(key: str, value: Any) -> list[str]:
     if key in _OPTIONS:
         return [_OPTIONS[key], str(value)]
     if key == "seeds":
-        return ["--seeds", _seeds(value)]
+        return _seeds(value)
     if key == "plugins":
         return [word for source in value for word in ("--plugin", without_place(source))]
     return ["--set", f"{key}={_text(value)}"]
 
 
-def _seeds(seeds: list[int]) -> str:
-    """Return seeds as the command line takes them.
+def _seeds(seeds: list[int]) -> list[str]:
+    """Return seeds as command-line options.
 
     >>> _seeds([0, 1, 2]), _seeds([7]), _seeds([7, 9])
-    ('3', '7,', '7,9')
+    (['--repeats', '3'], ['--seed', '7'], ['--seeds', '7,9'])
     """
+    if len(seeds) == 1:
+        return ["--seed", str(seeds[0])]
     if seeds == list(range(len(seeds))):
-        return str(len(seeds))
-    return f"{seeds[0]}," if len(seeds) == 1 else ",".join(map(str, seeds))
+        return ["--repeats", str(len(seeds))]
+    return ["--seeds", ",".join(map(str, seeds))]
 
 
 def _text(value: Any) -> str:
-    """Return a value as ``--set`` takes it: TOML, a word as it is.
+    """Return a value in the syntax of ``--set``: TOML, or a bare word.
 
     >>> _text("shuffled"), _text([0.6, 0.2]), _text(True), _text("true")
     ('shuffled', '[0.6, 0.2]', 'true', '"true"')
@@ -125,10 +127,10 @@ def row_of(
     """Return the row of a finished run.
 
     Args:
-        result: what its ``result.json`` says.
-        folder: where that lies: its age is the row's.
-        dataset, label: what the book calls the graph and the method.
-        commit: of the code that ran it.
+        result: the content of its ``result.json``.
+        folder: its folder; the row has the date of its result.
+        dataset, label: names of the graph and the method in the book.
+        commit: commit of the code that ran it.
     """
     config = placeless(RunConfig.of(result["config"]))
     tasks = _tasks(result["accuracy_matrix"])
@@ -159,7 +161,7 @@ def row_of(
 
 
 def placeless(config: RunConfig) -> RunConfig:
-    """Return a configuration in which a graph's file is called by its name, wherever it lies."""
+    """Return a configuration with a graph's file by name, without its folder."""
     path = Path(config.dataset.name)
     if len(path.parts) < 2:
         return config
@@ -169,13 +171,13 @@ def placeless(config: RunConfig) -> RunConfig:
 
 
 def told(config: RunConfig) -> dict[str, Any]:
-    """Return a configuration as a row holds it: plugins by name, without their folders."""
-    # Not in ``placeless``: a configuration without their places could not load its plugins.
+    """Return a configuration as stored in a row: plugins by name, without their folders."""
+    # Not in ``placeless``: a configuration without their folders could not load its plugins.
     return config.to_dict() | {"plugins": [without_place(each) for each in config.plugins]}
 
 
 def in_words(machine: Mapping[str, Any]) -> str:
-    """Return what a machine is, in words.
+    """Return a machine as text.
 
     >>> in_words({"cpus": 16, "memory": "128 GiB", "gpu": "NVIDIA H200"})
     'NVIDIA H200, 16 CPUs, 128 GiB'
@@ -185,7 +187,7 @@ def in_words(machine: Mapping[str, Any]) -> str:
 
 
 def commit_here(given: str | None = None) -> str:
-    """Return the commit of this code: as given, by ``$EVERGRAPH_COMMIT``, or as git says."""
+    """Return the commit of this code: as given, from ``$EVERGRAPH_COMMIT``, or from git."""
     said = given or os.environ.get(COMMIT) or _git("rev-parse", "--short=12", "HEAD")
     return said or "unknown"
 
@@ -196,13 +198,13 @@ def _git(*words: str) -> str:
         found = subprocess.run(
             ["git", *words], cwd=folder, capture_output=True, text=True, timeout=10, check=True
         )
-    except (OSError, subprocess.SubprocessError):  # no git here, or no repository
+    except (OSError, subprocess.SubprocessError):  # no git, or no repository
         return ""
     return found.stdout.strip()
 
 
 def _tasks(matrices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what is kept of each seed's matrix, by testing and averaging."""
+    """Return the kept parts of each seed's matrix, by testing and averaging."""
     ways = {key: value for key, value in matrices[0].items() if key != "seed"}
     return {
         testing: {average: [_kept(seed[testing][average]) for seed in matrices] for average in rows}
@@ -235,14 +237,14 @@ def submitted(
     label: str | None = None,
     plan: BookPlan | None = None,
 ) -> BookRow:
-    """Return the row of a finished run, or say in one sentence why it cannot be one.
+    """Return the row of a finished run; raise if it breaks a rule.
 
     Args:
         run: its results folder.
-        book: where rows lie; one that is there already is not replaced.
-        commit: of the code that ran it.
-        label: what the book is to call the method; its name unless given.
-        plan: of the book; the shipped one unless given.
+        book: folder of the book; an existing row is not replaced.
+        commit: commit of the code that ran it.
+        label: name of the method in the book, by default its own.
+        plan: plan of the book, by default the shipped one.
     """
     plan = read_plan() if plan is None else plan
     rules = shipped_rules() if plan == read_plan() else Rules.of(plan)
@@ -257,13 +259,13 @@ def submitted(
     check_row(row, rules, where=str(run))
     _check_own(run, row, config, plan)
     if (book / row.place).exists():
-        raise ResultsError(f"{run}: {book / row.place} is there already: give it another --label")
+        raise ResultsError(f"{run}: {book / row.place} exists: choose another --label")
     return row
 
 
 def _finished(run: Path) -> dict[str, Any]:
     if not (run / CONFIG).exists():
-        raise ResultsError(f"{run} is no results folder: it has no {CONFIG}")
+        raise ResultsError(f"{run} is not a results folder: it has no {CONFIG}")
     result = ResultStore(run).finished()
     if result is None:
         raise ResultsError(f"{run} is not finished: it has no {RESULT}")
@@ -274,7 +276,7 @@ def _finished(run: Path) -> dict[str, Any]:
 
 
 def _complaints(run: Path, result: Mapping[str, Any]) -> Iterator[str]:
-    """Yield where the folder contradicts itself."""
+    """Yield the contradictions in a folder."""
     stored = resolved(RunConfig.of(read_toml(run / CONFIG))).to_dict()
     for key, (there, here) in differences(result["config"], stored).items():
         yield f"{key} is {there!r} in {RESULT} and {here!r} in {CONFIG}"
@@ -288,7 +290,7 @@ def _complaints(run: Path, result: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _of_seed(run: Path, seed: Mapping[str, Any]) -> Iterator[str]:
-    """Yield where a seed's matrices are none, or not those that were kept when it was learned."""
+    """Yield errors in a seed's matrices, and differences to those saved when it was learned."""
     path = run / f"seed-{seed['seed']}" / ARRAYS
     if not path.exists():
         yield f"{path.relative_to(run)} is missing"
@@ -318,12 +320,12 @@ def _of_means(result: Mapping[str, Any]) -> Iterator[str]:
                 if not math.isfinite(told["mean"]) or abs(told["mean"] - again) > EXACT:
                     yield (
                         f"{name}, {testing}, {average}, is {told['mean']}, but its accuracy "
-                        f"matrices make it {again:.6f}"
+                        f"matrices give {again:.6f}"
                     )
 
 
 def _place(run: Path, config: RunConfig, rules: Rules) -> str:
-    """Return what the book calls a run's dataset: the one from which it differs least."""
+    """Return the book's name of a run's dataset: the one with the fewest differences."""
     near = {
         dataset: decided(config.to_dict(), expected)
         for (dataset, setting), expected in rules.expected.items()
@@ -344,7 +346,7 @@ def _place(run: Path, config: RunConfig, rules: Rules) -> str:
 
 
 def _check_own(run: Path, row: BookRow, config: RunConfig, plan: BookPlan) -> None:
-    """Raise if a row has the label of one of the book's methods and is not that method."""
+    """Raise if a row has the label of one of the book's methods but differs from it."""
     alike = [e for e in plan.entries if row.label in [one.called for one in e.variants]]
     for job in plan.jobs(entries=alike) if alike else ():
         if (job.label, job.dataset, job.setting) != (row.label, row.dataset, row.setting):
@@ -355,6 +357,6 @@ def _check_own(run: Path, row: BookRow, config: RunConfig, plan: BookPlan) -> No
             raise ResultsError(f"{run}: {error}") from None
         for key, (ours, theirs) in other.items():
             raise ResultsError(
-                f"{run}: {key} must be {theirs!r} as in the book's {row.label}, not {ours!r}: give "
-                "a variant of it a --label of its own"
+                f"{run}: {key} must be {theirs!r} as in the book's {row.label}, not {ours!r}: "
+                "choose another --label for a variant"
             )

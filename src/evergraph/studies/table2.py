@@ -1,4 +1,4 @@
-"""What is kept and embedded: table 2, samplers and budgets; and strategies of f_topo and hops."""
+"""Table 2, samplers and budgets; and strategies of f_topo and numbers of hops."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Table2(DatasetStudy):
     datasets = ("arxiv", "wordnet")
 
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
-        """Measure both halves, or coverage alone where there is nothing to learn from."""
+        """Measure both halves, or coverage alone if there are no features."""
         ratios = [ratio for ratio in RATIOS if not options.quick or ratio in QUICK]
         if graph.num_features:
             return _learned(dataset, ratios, options)
@@ -64,7 +64,7 @@ class Table2(DatasetStudy):
 def learned(
     name: str, ratios: Sequence[str], options: Options
 ) -> dict[tuple[str, str], dict[str, Any] | None]:
-    """Return the result of a whole run for every sampler and ratio, by the paper's recipe."""
+    """Return the result of a whole run for every sampler and ratio, with the paper's recipe."""
     values = read_preset("paper")
     values.pop("method")
     if options.quick:
@@ -89,7 +89,7 @@ def _learned(name: str, ratios: list[str], options: Options) -> list[Sheet]:
     stem = Path(name).stem
     results = learned(name, ratios, options)
     accuracy: Found = {key: balanced(found, "average_accuracy") for key, found in results.items()}
-    # Of the coverage of several seeds a result keeps the mean alone.
+    # A result keeps only the mean of the coverage over seeds.
     coverage: Found = {
         key: None if found is None else {"mean": found["coverage_ratio"], "std": None}
         for key, found in results.items()
@@ -104,7 +104,7 @@ def _learned(name: str, ratios: list[str], options: Options) -> list[Sheet]:
 
 
 def _covered(name: str, undirected: bool, ratios: list[str], options: Options) -> Sheet:
-    """Return the coverage of memories that are filled without learning anything."""
+    """Return the coverage of memories filled without learning."""
     stem, way = Path(name).stem, "both-ways" if undirected else "as-listed"
     graph = try_load(name, undirected=undirected)
     assert isinstance(graph, Graph)
@@ -130,7 +130,7 @@ def _covered(name: str, undirected: bool, ratios: list[str], options: Options) -
 def _kept(
     path: Path, stream: GraphStream, sampler: str, ratio: str, seeds: list[int]
 ) -> dict[str, Any]:
-    """Return coverage over seeds, from the file where it was measured before."""
+    """Return coverage over seeds, from the file if it was measured before."""
     values = _read(path) if path.exists() else []
     for seed in seeds[len(values) :]:
         values.append(coverage_of(stream, sampler, RATIOS[ratio], seed=seed))
@@ -144,12 +144,12 @@ def _read(path: Path) -> list[float]:
         return [float(value) for value in json.loads(path.read_text("utf-8"))]
     except (OSError, ValueError, TypeError) as error:
         raise ResultsError(
-            f"{path} holds no coverage ratios ({error}): remove it, and they are measured again"
+            f"{path} holds no coverage ratios ({error}): remove it to measure them again"
         ) from None
 
 
 def coverage_of(stream: GraphStream, sampler: str, budget: float, *, seed: int) -> float:
-    """Return R_c of a memory over all tasks of a stream, two hops, within each task."""
+    """Return R_c of a memory over all tasks of a stream, with two hops within each task."""
     memory = EmbeddingMemory(budget=budget, sampler=samplers.make(sampler))
     for index in range(len(stream)):
         task = stream.open(index)
@@ -166,7 +166,7 @@ def _sheet(
     name: str, title: str, dataset: str, found: Found, ratios: list[str], metric: str,
     notes: tuple[str, ...],
 ) -> Sheet:  # fmt: skip
-    """Return ours and the paper's, a row a sampler, a column a ratio."""
+    """Return our values and the paper's, a row per sampler, a column per ratio."""
     theirs_too = (f"paper's {ratio} % (ours minus it)" for ratio in ratios)
     columns = ("sampler", *(f"{ratio} %" for ratio in ratios), *theirs_too)
     by_ratio = {ratio: _column(found, ratio) for ratio in ratios}
@@ -200,7 +200,7 @@ def _papers(
 
 
 def _turn(found: Found, ratios: list[str]) -> str:
-    """Say where coverage maximisation is not ahead of uniform sampling."""
+    """Return a note on ratios at which coverage maximisation is not ahead of uniform sampling."""
     behind = [r for r in ratios if _mean(found["coverage", r]) <= _mean(found["uniform", r])]
     if not behind:
         return "Coverage maximisation is ahead of uniform sampling at every ratio."
@@ -223,7 +223,7 @@ STRATEGIES = {
     "identity": "no topology",
 }
 STRATEGY_HOPS = (1, 2, 3, 4, 5, 6)
-FIXED = {"h2gcn": (2,), "identity": (0,)}  # these look only so far
+FIXED = {"h2gcn": (2,), "identity": (0,)}  # strategies with a fixed number of hops
 
 
 @studies.register
@@ -279,7 +279,7 @@ def _lines(rows: list[Row], hops: tuple[int, ...]) -> list[tuple[str | Cell, ...
 
 
 def _shown(strategy: str, hop: int, hops: tuple[int, ...]) -> int | str:
-    """Return which run stands at a hop: those that look only so far stand in one column."""
+    """Return the run shown at a hop; strategies with fixed hops appear in one column."""
     if strategy not in FIXED:
         return hop
     only = FIXED[strategy][0]

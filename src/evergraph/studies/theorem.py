@@ -1,4 +1,4 @@
-"""The pseudo-training effect, measured: what replaying one embedding does to its neighbours."""
+"""A measurement of the pseudo-training effect: how replaying an embedding moves its neighbours."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ BANDS = ((0.0, 0.5), (0.5, 0.8), (0.8, 1.01))
 
 @dataclass(frozen=True)
 class Effect:
-    """What one replayed embedding did.
+    """The effect of one replayed embedding.
 
     Attributes:
-        homophily: the share of its ego-subnetwork that has its class, itself left out.
+        homophily: share of its ego-subnetwork with its class, without itself.
         inside, outside: mean rise of its class's score inside and outside the ego-subnetwork.
-        same_inside, same_outside: the same over nodes of its class alone.
+        same_inside, same_outside: the same over nodes of its class only.
     """
 
     homophily: float
@@ -50,7 +50,7 @@ class Theorem(DatasetStudy):
     datasets = ("wordnet",)
 
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
-        """Measure."""
+        """Measure the effects."""
         stem = Path(dataset).stem
         title = f"Pseudo-training on {stem}: rise of its class's score after one replay, x 1000"
         count = REPLAYED // 10 if options.quick else REPLAYED
@@ -74,7 +74,7 @@ class Theorem(DatasetStudy):
 
 
 def coverage_and_accuracy(name: str, options: Options) -> Sheet:
-    """Return AA beside the coverage ratio of the same runs, and how they go together."""
+    """Return AA beside the coverage ratio of the same runs, and their rank correlation."""
     stem = Path(name).stem
     ratios = QUICK if options.quick else TIGHT
     found = {
@@ -110,7 +110,7 @@ def _ranked(pairs: Sequence[tuple[float, float]]) -> str:
 
 
 def pseudo_training(graph: Graph, count: int, *, seed: int) -> list[Effect]:
-    """Replay single embeddings and measure what moves."""
+    """Replay single embeddings and measure the effects."""
     stream = GraphStream(graph)
     last = min(TASKS, len(stream)) - 1
     model, embeddings, labels, union = _trained(stream, last, seed)
@@ -146,7 +146,7 @@ def _trained(stream: GraphStream, last: int, seed: int) -> tuple[PDGNN, Tensor, 
 def _effect(
     model: PDGNN, embeddings: Tensor, labels: Tensor, node: int, ego: Tensor
 ) -> Effect | None:
-    """Take one step on one embedding, measure, and take it back."""
+    """Take one step on one embedding, measure, and revert it."""
     others = ego[ego != node]
     if not len(others):
         return None

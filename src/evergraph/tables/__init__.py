@@ -1,4 +1,4 @@
-"""Columns as they are: numbers, categories, texts, dates, lists, with gaps, as features."""
+"""Raw columns of tables (numbers, categories, texts, dates, lists, gaps) encoded as features."""
 
 from evergraph.tables.choices import Columns
 from evergraph.tables.own import Encoder

@@ -1,4 +1,4 @@
-"""What a user decides of columns, before the first table is read."""
+"""A user's choices for columns, made before the first table is read."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ from evergraph.core.errors import ConfigurationError, did_you_mean
 from evergraph.tables.own import Encoder, is_encoder, registered
 
 KINDS = ("number", "raw", "boolean", "category", "text", "date", "list", "skip")
-OTHERS = "*"  # stands for all columns that are not named
-LARGEST_WIDTH = 512  # signs in one digest
+OTHERS = "*"  # all columns that are not named
+LARGEST_WIDTH = 512  # bits in one digest
 
 
 @dataclass(frozen=True)
 class Columns:
-    """How the columns of tables are to be read, where it is not to be guessed.
+    """How to read the columns of tables. Columns without a choice are guessed.
 
     Attributes:
-        kinds: of columns, by name: one of ``KINDS``, an ``Encoder`` of one's own or its name; that
-            of ``*`` is for all columns that are not named. ``number`` is scaled, ``raw`` is not.
-        gaps: ``flag`` fills them and tells of them in a column more; ``refuse`` raises.
-        fill: ``median`` fills a gap among numbers with the median of the first table, which a later
-            delta can do as well; ``neighbours`` with the mean of its neighbours, which only a
-            graph that is read whole knows.
-        strict: whether a category that the first table had not is refused.
-        text_width: how many features a text becomes, a multiple of 8.
+        kinds: kind of each column, by name: one of ``KINDS``, an ``Encoder``, or the name of a
+            registered encoder. ``*`` applies to all columns that are not named. ``number`` is
+            scaled, ``raw`` is not.
+        gaps: ``flag`` fills missing values and adds an indicator column; ``refuse`` raises.
+        fill: ``median`` fills a missing number with the median of the first table, which also
+            works for later deltas; ``neighbours`` with the mean of the node's neighbours, which
+            needs the whole graph.
+        strict: whether to refuse a category that is not in the first table.
+        text_width: number of features per text, a multiple of 8.
 
     >>> Columns(kinds={"zip": "categry"})
     Traceback (most recent call last):
     evergraph.core.errors.ConfigurationError: column 'zip' cannot be read as 'categry': choose one \
-of number, raw, boolean, category, text, date, list, skip, or an encoder of your own
+of number, raw, boolean, category, text, date, list, skip, or use your own encoder
     """
 
     kinds: Mapping[str, str | Encoder] = field(default_factory=dict)
@@ -47,40 +48,40 @@ of number, raw, boolean, category, text, date, list, skip, or an encoder of your
         check_integer("text_width", self.text_width, least=8)
         if self.text_width % 8 or self.text_width > LARGEST_WIDTH:
             raise ConfigurationError(
-                f"text_width must be a multiple of 8 of at most {LARGEST_WIDTH}, "
+                f"text_width must be a multiple of 8 and at most {LARGEST_WIDTH}, "
                 f"not {self.text_width}"
             )
         for name, kind in self.kinds.items():
             if kind not in KINDS and not is_encoder(kind):
                 raise ConfigurationError(
                     f"column {name!r} cannot be read as {kind!r}: choose one of "
-                    f"{', '.join(KINDS)}, or an encoder of your own"
+                    f"{', '.join(KINDS)}, or use your own encoder"
                 )
 
     def check_names(self, names: Collection[str]) -> None:
-        """Raise if a kind is named of what is no feature column."""
+        """Raise if a kind is given for a name that is not a feature column."""
         for name in self.kinds:
             if name not in (*names, OTHERS):
                 raise ConfigurationError(
-                    f"columns names {name!r}, which is no feature column: "
-                    f"{did_you_mean(name, names)}there are {', '.join(names)}"
+                    f"columns names {name!r}, which is not a feature column: "
+                    f"{did_you_mean(name, names)}the feature columns are {', '.join(names)}"
                 )
 
     def check_fill(self, what: str, why: str) -> None:
-        """Raise if gaps are to be filled from neighbours where that cannot be done.
+        """Raise if gaps are to be filled from neighbours where that is impossible.
 
-        what: is being made, such as ``a learner``.
+        what: the thing being made, such as ``a learner``.
         """
         if self.fill == "neighbours":
             raise ConfigurationError(f"fill must be 'median' for {what}, not 'neighbours': {why}")
 
     @property
     def reads_texts(self) -> bool:
-        """Whether a kind is named that needs columns as they are written, such as ``007``."""
+        """Whether some kind needs columns exactly as written, such as ``007``."""
         return any(kind not in ("number", "raw", "skip") for kind in self.kinds.values())
 
     def kind_of(self, name: str) -> str | Encoder | None:
-        """Return what a column is to be read as; None where it is to be guessed.
+        """Return the chosen kind of a column, or None if it is to be guessed.
 
         >>> Columns({"*": "raw", "zip": "category"}).kind_of("age")
         'raw'
@@ -89,12 +90,12 @@ of number, raw, boolean, category, text, date, list, skip, or an encoder of your
 
     @property
     def encoders(self) -> tuple[Encoder, ...]:
-        """The encoders of one's own among them."""
+        """The user's own encoders among the kinds."""
         found = (registered(kind) for kind in self.kinds.values() if is_encoder(kind))
         return tuple(encoder for encoder in found if encoder is not None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it; encoders of one's own by name and version."""
+        """Return the choices for JSON, with own encoders by name and version."""
         kinds = {
             name: str(registered(kind) or kind) if is_encoder(kind) else kind
             for name, kind in self.kinds.items()
@@ -103,7 +104,7 @@ of number, raw, boolean, category, text, date, list, skip, or an encoder of your
 
 
 def columns_of(value: Columns | Mapping[str, str | Encoder] | None) -> Columns:
-    """Return choices from what a user gives: themselves, kinds by name, or nothing.
+    """Return ``Columns`` from a user's argument: ``Columns``, kinds by name, or None.
 
     >>> columns_of({"zip": "category"}).kinds
     {'zip': 'category'}
@@ -111,5 +112,5 @@ def columns_of(value: Columns | Mapping[str, str | Encoder] | None) -> Columns:
     if isinstance(value, Columns):
         return value
     if value is not None and not isinstance(value, Mapping):
-        raise ConfigurationError(f"columns must be kinds by name or Columns, not {value!r}")
+        raise ConfigurationError(f"columns must be a mapping of kinds or Columns, not {value!r}")
     return Columns(kinds=dict(value or {}))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-# Columns of a CSV whose kind depends on all rows, or that stay text.
+# Columns of a CSV that are read as text: their kind depends on all rows.
 NODE_TEXT = ("id", "label", "labels", "time")
 EDGE_TEXT = (*ENDS, RELATION)
 
@@ -40,10 +40,10 @@ class Chunk:
 
     Attributes:
         table: the rows.
-        before: how many rows came before them.
-        position: where the next piece begins, for whoever goes on later.
-        done: how much of the file is read, in bytes or rows.
-        total: how much the file has.
+        before: number of rows before them.
+        position: start of the next chunk, from which reading can resume.
+        done: amount of the file read so far, in bytes or rows.
+        total: size of the file, in the same unit.
     """
 
     table: pyarrow.Table
@@ -54,7 +54,7 @@ class Chunk:
 
     @property
     def after(self) -> int:
-        """How many rows there are up to its end."""
+        """The number of rows up to the end of this chunk."""
         return self.before + int(self.table.num_rows)
 
 
@@ -68,13 +68,13 @@ def read_csv(
     text: Sequence[str] = (),
     numbers: Sequence[str] = (),
 ) -> Iterator[Chunk]:
-    """Yield the rows of a file; a position is a byte of it as it is unpacked.
+    """Yield the rows of a CSV file in chunks; a position is an offset in the unpacked bytes.
 
-    The kinds of other columns are those that the first piece shows.
+    Columns without a given type keep the type found in the first chunk.
     """
     import pyarrow as pa
 
-    known = EDGE_TEXT if set(ENDS) <= set(needed) else NODE_TEXT  # a node may have a 'source'
+    known = EDGE_TEXT if set(ENDS) <= set(needed) else NODE_TEXT  # nodes may have a 'source' too
     types = {name: pa.string() for name in (*known, *text)}
     types |= dict.fromkeys(numbers, pa.float64())
     source = as_csv(path)
@@ -82,7 +82,7 @@ def read_csv(
         plain: Any = gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file
         block = _lines(plain, size)
         table = read_named(partial(_first, source, block), types)
-        while not table.num_rows and (more := _lines(plain, size)):  # only the header so far
+        while not table.num_rows and (more := _lines(plain, size)):  # only the header yet
             block += more
             table = read_named(partial(_first, source, block), types)
         check_columns(table.column_names, needed)
@@ -107,13 +107,13 @@ def _first(source: CsvTable, block: bytes, types: Mapping[str, pyarrow.DataType]
 
 
 def _lines(file: IO[bytes], size: int) -> bytes:
-    """Read at least ``size`` bytes, and on to the end of the line; -1: all there are."""
+    """Read at least ``size`` bytes, up to the end of a line; -1 reads the whole file."""
     block = file.read(size)
     return block + file.readline() if block else block
 
 
 def _types_of(table: pyarrow.Table) -> dict[str, pyarrow.DataType]:
-    """Return what every column is read as from here on; whole numbers may yet get fractions."""
+    """Return the column types for later chunks; integers are widened, fractions may follow."""
     import pyarrow as pa
 
     wide = {field.name: field.type for field in table.schema}
@@ -143,14 +143,14 @@ def _parse(
     except pa.ArrowInvalid:
         pass
     try:
-        return parse(threads=False)  # only one thread knows the row
+        return parse(threads=False)  # only a single thread reports the row
     except pa.ArrowInvalid as error:
-        shift = before - (names is None)  # it counts the header as a row
+        shift = before - (names is None)  # pyarrow counts the header as a row
         raise pa.ArrowInvalid(rows_from_one(str(error), shift)) from error
 
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
-_AT_ONCE = 1 << 26  # bytes of a piece where all are wanted; a CSV is read in one
+_AT_ONCE = 1 << 26  # bytes of a chunk if the whole table is read; a CSV is read in one
 
 
 def read_chunks(
@@ -164,20 +164,20 @@ def read_chunks(
     text: Sequence[str] = (),
     numbers: Sequence[str] = (),
 ) -> Iterator[Chunk]:
-    """Yield a table in pieces of about ``size`` bytes, the first one even if it has no rows.
+    """Yield a table in chunks of about ``size`` bytes; the first chunk may have no rows.
 
     Args:
         path: the file, or a query to a database.
-        needed: columns that must be there.
-        size: of a piece, in bytes of the file as text or as Parquet holds it unpacked.
-        only_needed: whether other columns are left out.
-        position: of a piece that was read before, to go on behind it.
-        before: how many rows lie before that position.
-        text: columns that a CSV gives as texts, whatever they look like.
-        numbers: columns that a CSV gives as numbers, which the first rows may not show.
+        needed: required columns.
+        size: bytes per chunk, of text or of unpacked Parquet.
+        only_needed: whether to leave out other columns.
+        position: position of an earlier chunk, to resume after it.
+        before: number of rows before that position.
+        text: columns that a CSV gives as text, whatever they look like.
+        numbers: columns that a CSV gives as numbers, even if the first rows do not show it.
     """
     if not isinstance(path, Query) and not path.name.endswith(SUFFIXES):
-        raise DataError(f"is no table that can be read: expected {' or '.join(SUFFIXES)}")
+        raise DataError(f"is not a supported table: expected {' or '.join(SUFFIXES)}")
     yield from _read(
         path, needed, list(needed) if only_needed else None, size, position, before, text, numbers
     )
@@ -186,10 +186,10 @@ def read_chunks(
 def read_table(
     path: Source, columns: tuple[str, ...], *, text: Sequence[str] = ()
 ) -> pyarrow.Table:
-    """Read a table, of a file or of a query to a database, that has at least the given columns.
+    """Read a whole table, from a file or a database query, with at least the given columns.
 
     Ids in a CSV stay text, so that ``007`` and ``7`` are two nodes in both files. Labels and times
-    are text as well until all of them are known, and so are the columns that ``text`` names.
+    stay text as well until all of them are known, as do the columns in ``text``.
     """
     import pyarrow as pa
 
@@ -227,18 +227,18 @@ def _read(
 
 
 def check_columns(found: list[str], needed: tuple[str, ...]) -> None:
-    """Raise unless every needed column is there and none is there twice."""
+    """Raise unless every needed column occurs, and every column only once."""
     for column in needed:
         if column not in found:
             hint = delimiter_hint(found)
             raise DataError(f"has no column {column!r}: it has {', '.join(found)}{hint}")
     for column in found:
         if found.count(column) > 1:
-            raise DataError(f"has {found.count(column)} columns called {column!r}: expected one")
+            raise DataError(f"has {found.count(column)} columns named {column!r}: expected one")
 
 
 def rows_from_one(said: str, shift: int) -> str:
-    """Return a message of pyarrow with its rows as we count them; it counts the header.
+    """Shift the row numbers in a message of pyarrow, which counts the header.
 
     >>> rows_from_one("CSV parse error: Row #3: Expected 2 columns, got 1", -1)
     'CSV parse error: row 2: Expected 2 columns, got 1'
@@ -247,7 +247,7 @@ def rows_from_one(said: str, shift: int) -> str:
 
 
 def first_rows(path: Source, *, size: int, rows: int, text: Sequence[str] = ()) -> pyarrow.Table:
-    """Return the beginning of a table, as much of it as has so many rows."""
+    """Return the first rows of a table, at most ``rows``."""
     import pyarrow as pa
 
     tables, found = [], 0
@@ -256,12 +256,12 @@ def first_rows(path: Source, *, size: int, rows: int, text: Sequence[str] = ()) 
         found += piece.table.num_rows
         if found >= rows:
             break
-    # Whole numbers of the first piece may have fractions in the next.
+    # A column of integers in the first chunk may have fractions in the next.
     return pa.concat_tables(tables, promote_options="permissive").slice(0, rows)
 
 
 def columns_of(path: Source) -> list[str]:
-    """Return the names of a table's columns, from its beginning."""
+    """Return the column names of a table, read from its beginning."""
     first = next(read_chunks(path, (), size=1 << 16))
     names: list[str] = first.table.column_names
     return names
@@ -313,7 +313,7 @@ def _read_query(
     text: Sequence[str] = (),
     numbers: Sequence[str] = (),
 ) -> Iterator[Chunk]:
-    """Yield what a database answers; a position is a row."""
+    """Yield the result of a database query; a position is a row."""
     import pyarrow as pa
 
     with answered(query, size=size, skip=position) as answer:

@@ -1,7 +1,7 @@
-"""Columns of a table as arrays, with messages that name the column and the row.
+"""Columns of a table as arrays, with errors that name the column and the row.
 
-Rows count from 1, the header not included. Of a table that is read in pieces, ``before`` is how
-many rows came before this piece.
+Rows count from 1, without the header. For a table read in chunks, ``before`` is the number of rows
+in earlier chunks.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-WEIGHT, RELATION, TYPE = "weight", "relation", "type"  # the first two of edges, the last of nodes
+WEIGHT, RELATION, TYPE = "weight", "relation", "type"  # two columns of edges, one of nodes
 
 
 def column(table: pyarrow.Table, name: str) -> pyarrow.Array:
-    """Return one column in one piece, categories as the values they stand for."""
+    """Return a column as one array, with dictionary-encoded values decoded."""
     import pyarrow as pa
 
     chunks: Any = table.column(name)
     if pa.types.is_dictionary(chunks.type):
         chunks = chunks.cast(chunks.type.value_type)
     whole = chunks.combine_chunks()
-    # Older versions of pyarrow keep a column without rows in pieces.
+    # Older versions of pyarrow return an empty column as a chunked array.
     return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
 
 
 def stripped(table: pyarrow.Table) -> pyarrow.Table:
-    """Return a table whose columns are named without blanks around them, as ``id, label`` has."""
+    """Return a table with blanks stripped from its column names, such as in ``id, label``."""
     return table.rename_columns([name.strip() for name in table.column_names])
 
 
 def read_named(
     read: Callable[[Mapping[str, Any]], pyarrow.Table], types: Mapping[str, Any]
 ) -> pyarrow.Table:
-    """Return what ``read`` reads of a CSV, its columns named without blanks around them.
+    """Return the table that ``read`` parses from a CSV, with stripped column names.
 
-    types: of columns by their plain names; ``read`` is given them by the names of the header.
+    types: by stripped name; ``read`` receives them by the names in the header.
     """
     table = read(types)
     names = {name: name.strip() for name in table.column_names}
@@ -56,8 +56,8 @@ def read_named(
 
 
 def plainly_typed(table: pyarrow.Table) -> pyarrow.Table:
-    """Return a table whose columns have types that are read here: of ways to hold texts the usual
-    ones, and of decimal numbers those that processors have. Their names lose blanks around them.
+    """Return a table with stripped column names and the types supported here: string views become
+    strings, decimals become float64.
     """
     import pyarrow as pa
 
@@ -71,7 +71,7 @@ def plainly_typed(table: pyarrow.Table) -> pyarrow.Table:
 
 
 def ids(table: pyarrow.Table, name: str, *, before: int = 0) -> pyarrow.Array:
-    """Return a column of ids: int64 where they are numbers, else strings.  [rows]"""
+    """Return a column of ids, int64 if they are integers, else strings.  [rows]"""
     import pyarrow as pa
 
     values = column(table, name)
@@ -87,7 +87,7 @@ def features(
 ) -> Tensor:
     """Return numeric columns side by side, all finite.  float32 [rows, names]
 
-    most: the largest absolute value that is allowed.
+    most: the largest absolute value allowed.
     """
     matrix = np.empty((table.num_rows, len(names)), dtype=np.float32)
     rule = "a finite number" if most == np.inf else f"a finite number of at most {most:g}"
@@ -99,7 +99,7 @@ def features(
                 "but id, label and time are features"
             )
         check_filled(values, name, before=before)
-        with np.errstate(over="ignore"):  # beyond float32 is infinite, and refused as such
+        with np.errstate(over="ignore"):  # too large for float32 becomes infinite, refused below
             matrix[:, place] = values.to_numpy(zero_copy_only=False)
         wrong = ~(np.abs(matrix[:, place]) <= min(most, np.finfo(np.float32).max))
         if wrong.any():
@@ -112,7 +112,7 @@ def features(
 
 
 def edge_weights(table: pyarrow.Table, *, before: int = 0) -> Tensor | None:
-    """Return the column ``weight`` of an edge table, None where it has none.  float32 [rows]"""
+    """Return the column ``weight`` of an edge table, or None if it is missing.  float32 [rows]"""
     if WEIGHT not in table.column_names:
         return None
     values = column(table, WEIGHT)
@@ -133,9 +133,9 @@ def edge_weights(table: pyarrow.Table, *, before: int = 0) -> Tensor | None:
 def as_integers(
     values: pyarrow.Array, name: str, *, before: int = 0, rows: NDArray[Any] | None = None
 ) -> pyarrow.Array:
-    """Return numbers as int64; 3.0, as pandas writes a class beside gaps, is 3.
+    """Return numbers as int64; 3.0 is accepted, since pandas writes it beside gaps.
 
-    rows: the rows that the values are from, where these are not one after the other.
+    rows: row of each value, if they are not consecutive.
     """
     import pyarrow as pa
 
@@ -147,7 +147,7 @@ def as_integers(
         return values.cast(pa.int64())
     except pa.ArrowInvalid:
         numbers = np.asarray(values.fill_null(0).to_numpy(zero_copy_only=False))
-        # From 2^63 on an integer has more than 64 bits; NaN is not below it either.
+        # An integer of 2^63 or more does not fit 64 bits; NaN fails the comparison as well.
         wrong = ~((numbers < 2.0**63) & (numbers >= -(2.0**63)) & (np.floor(numbers) == numbers))
         row = int(wrong.argmax())
         found = before + row + 1 if rows is None else int(rows[row]) + 1
@@ -178,7 +178,7 @@ def is_text(kind: pyarrow.DataType) -> bool:
 
 
 def is_number(kind: pyarrow.DataType) -> bool:
-    """Whether a column holds numbers, yes and no being 1 and 0."""
+    """Whether a column holds numbers, including booleans."""
     import pyarrow as pa
 
     types = pa.types
@@ -186,7 +186,7 @@ def is_number(kind: pyarrow.DataType) -> bool:
 
 
 def parsed(texts: pyarrow.Array, kind: pyarrow.DataType) -> pyarrow.Array | None:
-    """Return texts as a CSV reader reads them as ``kind``, None where one of them is none."""
+    """Return texts parsed as ``kind`` by the CSV reader, or None if one of them is not."""
     import pyarrow as pa
     import pyarrow.csv as csv
 
@@ -205,10 +205,10 @@ EXPECTED = "expected a whole number, a date or a timestamp"
 
 
 def times(table: pyarrow.Table, *, before: int = 0) -> tuple[Tensor, bool]:
-    """Return when nodes appeared, and whether that was written as dates.  int64 [rows]
+    """Return the times of nodes, and whether they were written as dates.  int64 [rows]
 
-    A date or a timestamp becomes the seconds since 1970-01-01 in UTC, fractions cut off; one
-    without a zone is taken to be in UTC.
+    A date or timestamp becomes seconds since 1970-01-01 in UTC, with fractions cut off. One without
+    a time zone is in UTC.
 
     >>> import pyarrow as pa
     >>> times(pa.table({"time": ["1970-01-02", "1970-01-01T00:00:07.9"]}))
@@ -225,7 +225,7 @@ def times(table: pyarrow.Table, *, before: int = 0) -> tuple[Tensor, bool]:
     if is_text(values.type):
         coded = values.dictionary_encode()
         places = coded.indices.to_numpy()
-        rows = before + np.unique(places, return_index=True)[1]  # that has each text first
+        rows = before + np.unique(places, return_index=True)[1]  # first row of each text
         values = _read(coded.dictionary, rows)
     dates = pa.types.is_date(values.type) or pa.types.is_timestamp(values.type)
     if dates:
@@ -241,7 +241,7 @@ def times(table: pyarrow.Table, *, before: int = 0) -> tuple[Tensor, bool]:
 
 
 def _read(texts: pyarrow.Array, rows: NDArray[Any]) -> pyarrow.Array:
-    """Return texts as the first kind that all of them are.  rows: from which they are"""
+    """Return texts as the first kind that fits all of them.  rows: row of each text"""
     import pyarrow as pa
 
     kinds = [pa.int64(), pa.float64()]
@@ -251,7 +251,7 @@ def _read(texts: pyarrow.Array, rows: NDArray[Any]) -> pyarrow.Array:
         if found is not None:
             return found
     first = [kind for kind in kinds if parsed(texts[:1], kind) is not None]
-    # The kind that the longest beginning of the column is of: what comes behind it is wrong.
+    # Report the first text that breaks the kind which fits the longest prefix of the column.
     wrong = max((_first_other(texts, kind) for kind in first), default=0)
     like = " like those before it" if wrong else ""
     raise DataError(
@@ -261,7 +261,7 @@ def _read(texts: pyarrow.Array, rows: NDArray[Any]) -> pyarrow.Array:
 
 
 def _first_other(texts: pyarrow.Array, kind: pyarrow.DataType) -> int:
-    """Return where the first text stands that is not of a kind; one is, and the first one is."""
+    """Return the index of the first text not of this kind; the first is, and one is not."""
     low, high = 1, len(texts)
     while high - low > 1:
         middle = (low + high) // 2
@@ -281,12 +281,12 @@ def _seconds(values: pyarrow.Array) -> NDArray[Any]:
 
 
 def is_typed(table: pyarrow.Table) -> bool:
-    """Whether a table of nodes has a column ``type`` of texts; one of numbers is a feature."""
+    """Whether a node table has a text column ``type``; a numeric one is a feature."""
     return TYPE in table.column_names and is_text(column(table, TYPE).type)
 
 
 def filled_texts(table: pyarrow.Table, name: str, *, before: int = 0) -> pyarrow.Array:
-    """Return a column of texts, of which none may be missing; whole numbers are texts, too."""
+    """Return a text column without missing values; integers are converted to text."""
     import pyarrow as pa
 
     values = column(table, name)
@@ -299,7 +299,7 @@ def filled_texts(table: pyarrow.Table, name: str, *, before: int = 0) -> pyarrow
 
 
 def relation_names(table: pyarrow.Table) -> list[str] | None:
-    """Return what each edge of a table stands for; None without any."""
+    """Return the relation of each edge of a table, or None without that column."""
     if RELATION not in table.column_names:
         return None
     names: list[str] = filled_texts(table, RELATION).to_pylist()
@@ -307,7 +307,7 @@ def relation_names(table: pyarrow.Table) -> list[str] | None:
 
 
 def as_whole(values: pyarrow.Array, name: str) -> pyarrow.Array:
-    """Return ids that a CSV writes as text as whole numbers.  -> int64 [rows]"""
+    """Return ids written as text in a CSV as integers.  -> int64 [rows]"""
     import pyarrow as pa
 
     if pa.types.is_integer(values.type):

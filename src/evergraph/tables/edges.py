@@ -1,8 +1,8 @@
-"""The one reader of a table of edges, wherever it comes from.
+"""The reader of edge tables from every source.
 
-``source`` and ``target``, ids of nodes, and optionally ``weight``, a number that is not negative
-(of an edge listed twice the last counts), and ``relation``, what an edge stands for. Other columns
-are ignored, which is said.
+Columns: ``source`` and ``target``, node ids; optionally ``weight``, a non-negative number (the last
+one counts if an edge is listed twice), and ``relation``, the type of the edge. Other columns are
+ignored with a warning.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 ENDS = ("source", "target")
-UNKNOWN_EDGES = ("refuse", "skip")  # what becomes of edges to nodes that are not there
+UNKNOWN_EDGES = ("refuse", "skip")  # choices for edges to unknown nodes
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class EdgeRows:
 
 
 def read_edges(table: pyarrow.Table, *, before: int = 0) -> EdgeRows:
-    """Return what a table of edges, or a piece of one, holds; before: rows that came before."""
+    """Return the content of an edge table or a chunk of one; before: rows in earlier chunks."""
     source, target = (ids(table, name, before=before) for name in ENDS)
     related = RELATION in table.column_names
     return EdgeRows(
@@ -52,7 +52,7 @@ def read_edges(table: pyarrow.Table, *, before: int = 0) -> EdgeRows:
 
 
 def between(table: pyarrow.Table, node_ids: pyarrow.Array) -> pyarrow.Table:
-    """Return the rows of edges both ends of which are nodes."""
+    """Return the rows whose two ends are both known nodes."""
     import pyarrow.compute as pc
 
     found = (_places(ids(table, name), node_ids).is_valid() for name in ENDS)
@@ -60,7 +60,7 @@ def between(table: pyarrow.Table, node_ids: pyarrow.Array) -> pyarrow.Table:
 
 
 def positions(rows: EdgeRows, node_ids: pyarrow.Array) -> Tensor:
-    """Return the nodes that edges join.  int64 [2, edges]"""
+    """Return the node positions that edges join.  int64 [2, edges]"""
     sides = []
     for name, values in zip(ENDS, rows.ends, strict=True):
         found = _places(values, node_ids)
@@ -73,17 +73,17 @@ def positions(rows: EdgeRows, node_ids: pyarrow.Array) -> Tensor:
 
 
 def _places(values: pyarrow.Array, node_ids: pyarrow.Array) -> pyarrow.Array:
-    """Return which node each id names, null where it names none."""
+    """Return the position of each id among the nodes, null if it is unknown."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if values.type != node_ids.type:  # one file has numbers, the other text
+    if values.type != node_ids.type:  # numbers in one file, text in the other
         values, node_ids = values.cast(pa.string()), node_ids.cast(pa.string())
     return pc.index_in(values, value_set=node_ids)
 
 
 def say_edges_unread(path: object, columns: list[str]) -> list[str]:
-    """Say which columns of an edge table are not used, and return them."""
+    """Warn about unused columns of an edge table, and return them."""
     ignored = [name for name in columns if name not in (*ENDS, WEIGHT, RELATION)]
     used = f"only {', '.join(ENDS)}, {WEIGHT} and {RELATION} of edges are used"
     say_ignored(path, "column", ignored, used)
@@ -91,7 +91,7 @@ def say_edges_unread(path: object, columns: list[str]) -> list[str]:
 
 
 def say_skipped(path: object, edges: int) -> None:
-    """Say how many edges were skipped, since they join nodes that are not there."""
+    """Report how many edges were skipped because a node is unknown."""
     if edges:
         many = "1 edge joins" if edges == 1 else f"{edges:,} edges join"
-        say(path, f"{many} a node that is not there: skipped")
+        say(path, f"{many} an unknown node: skipped")

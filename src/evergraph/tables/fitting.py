@@ -1,4 +1,4 @@
-"""From the first table to the scheme by which all are read: guessed where nobody says, fitted."""
+"""Fitting of the scheme for all tables on the first one, with guesses for unnamed kinds."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 SEPARATORS = (";", "|")
-FEW = 1_000  # distinct texts of a category at most, in the first rows
-LONG = 40  # signs that an id or a category has at most, on average
-ENOUGH = 30  # rows, to suspect anything
+FEW = 1_000  # most distinct texts of a category, in the first rows
+LONG = 40  # most characters of an id or a category, on average
+ENOUGH = 30  # fewest rows for any suspicion
 NEARLY = 0.95  # of all rows
 LEAKS = 0.98  # of labelled rows
 _COMMA, _DATE = r"[-+]?\d*,\d+", r"\d{1,2}([./-])\d{1,2}\1(\d{4}|\d\d)"
@@ -46,9 +46,9 @@ _MISREAD = (
 
 
 def guess(values: pyarrow.Array, *, typed: bool) -> str:
-    """Return the kind of a column: one of ``KINDS``, ``id``, or ``empty`` where it has no value.
+    """Return the kind of a column: one of ``KINDS``, ``id``, or ``empty`` if it has no value.
 
-    typed: whether the file says what its columns are; of a CSV, texts that are numbers are numbers.
+    typed: whether the file has column types; in a CSV, texts that look like numbers are numbers.
 
     >>> import pyarrow as pa
     >>> guess(pa.array(["1", "", "2.5"]), typed=False), guess(pa.array(["1", "2.5"]), typed=True)
@@ -72,7 +72,7 @@ def guess(values: pyarrow.Array, *, typed: bool) -> str:
     if pa.types.is_nested(kind):
         return "list"
     if not is_text(kind):
-        raise DataError(f"holds {kind}: expected numbers, texts, dates, true and false, or lists")
+        raise DataError(f"holds {kind}: expected numbers, texts, dates, booleans or lists")
     return _of_texts(values, typed=typed)
 
 
@@ -100,7 +100,7 @@ def _is(reads: Callable[..., Any], known: pyarrow.Array) -> bool:
 
 
 def _mostly_numbers(known: pyarrow.Array) -> bool:
-    """Whether more than half are numbers: the others are then mistakes, to be named."""
+    """Whether more than half are numbers; the others are then reported as mistakes."""
     if _is(read.numbers, known):
         return True
     looked = min(len(known), 200)
@@ -108,9 +108,9 @@ def _mostly_numbers(known: pyarrow.Array) -> bool:
 
 
 def separator_of(known: pyarrow.Array) -> str | None:
-    """Return what stands between the items of lists, None where texts are no lists.
+    """Return the separator between list items, or None if the texts are not lists.
 
-    They are if a quarter of them have a separator and items are short and come again.
+    They are lists if a quarter of them have a separator and the items are short and repeat.
     """
     found = [text for text in known.to_pylist() if text is not None]
     for separator in SEPARATORS:
@@ -127,7 +127,7 @@ def separator_of(known: pyarrow.Array) -> str | None:
 
 
 def usual_separator(values: pyarrow.Array) -> str:
-    """Return what stands most often between the items of texts that are known to be lists.
+    """Return the most frequent separator in texts that are known to be lists.
 
     >>> import pyarrow as pa
     >>> usual_separator(pa.array(["a, b", "b"])), usual_separator(pa.array(["a; b, c; d", "b"]))
@@ -138,7 +138,7 @@ def usual_separator(values: pyarrow.Array) -> str:
 
 
 def _of_names(known: pyarrow.Array) -> str:
-    """Tell categories, ids and texts apart."""
+    """Distinguish categories, ids and texts."""
     found = known.to_pylist()
     distinct, rows = len(set(found)), len(found)
     words = sum(len(text.split()) for text in found) / rows
@@ -152,7 +152,7 @@ def _of_names(known: pyarrow.Array) -> str:
 
 
 def misread(values: pyarrow.Array) -> tuple[str, str] | None:
-    """Return what texts look like that are read as names, and how to write it; None if as names.
+    """Return what misread texts look like and how to write them, or None if they are names.
 
     >>> import pyarrow as pa
     >>> misread(pa.array(["3,5", "4,25", None]))
@@ -170,7 +170,7 @@ def misread(values: pyarrow.Array) -> tuple[str, str] | None:
 
 
 def is_called_id(name: str) -> bool:
-    """Whether the last word of a name says that it is an id.
+    """Whether the last word of a column name marks an id.
 
     >>> is_called_id("user_id"), is_called_id("userId"), is_called_id("amount_paid")
     (True, True, False)
@@ -180,9 +180,9 @@ def is_called_id(name: str) -> bool:
 
 
 def looks_like_id(values: pyarrow.Array, name: str) -> bool:
-    """Whether whole numbers only number the rows.
+    """Whether integers merely number the rows.
 
-    They do if nearly all differ, and if they run on or are called so.
+    They do if nearly all differ and they are consecutive or the column is named like an id.
 
     >>> import pyarrow as pa
     >>> looks_like_id(pa.array(range(100, 130)), "f"), looks_like_id(pa.array([7, 8]), "f")
@@ -198,10 +198,9 @@ def looks_like_id(values: pyarrow.Array, name: str) -> bool:
 
 
 def leaked_share(values: pyarrow.Array, labels: pyarrow.Array) -> float:
-    """Return for how many labelled rows the value alone tells the label; 0 where it may not.
+    """Return the share of labelled rows whose label follows from the value; 0 if not meaningful.
 
-    Values that are nearly all different tell nothing, and neither do labels that are nearly all
-    the same.
+    It is not meaningful if the values are nearly all different, or the labels nearly all the same.
 
     >>> import pyarrow as pa
     >>> leaked_share(pa.array(["p", "q"] * 20), pa.array(["x", "y"] * 20))
@@ -225,10 +224,10 @@ def leaked_share(values: pyarrow.Array, labels: pyarrow.Array) -> float:
     return float(pc.sum(best).as_py() / rows)
 
 
-SAMPLE = 10_000  # first rows, which a table of any size is judged by
-_ROWS = 1_000  # looked at together
+SAMPLE = 10_000  # first rows on which a table of any size is judged
+_ROWS = 1_000  # encoded at once
 _AS_NAMES = {"category": "read as a category", "text": "read as text", "id": "left out as an id"}
-_MOST_WATCHED = 64  # columns of numbers that are looked at for leaks
+_MOST_WATCHED = 64  # numeric columns checked for leaks
 
 
 def fit_scheme(
@@ -240,18 +239,18 @@ def fit_scheme(
     labels: pyarrow.Array | None = None,
     where: object = "table",
 ) -> Scheme:
-    """Return how columns are read, fitted on the first ``SAMPLE`` rows of a table.
+    """Return the scheme for reading columns, fitted on the first ``SAMPLE`` rows of a table.
 
-    Where new categories are to be refused, it is fitted on all rows. It keeps the names of all
-    columns, by which later tables are matched, and how numbers are scaled.
+    With strict categories it is fitted on all rows. The scheme keeps the names of all columns, by
+    which later tables are matched, and the scaling of numbers.
 
     Args:
-        table: the first one.
-        names: of the columns that are features.
-        choices: what is not to be guessed.
-        typed: whether columns have kinds of their own, as in Parquet, or are texts of a CSV.
-        labels: of the rows, to warn of a column that gives them away.
-        where: the table is from, for what is said.
+        table: the first table.
+        names: the feature columns.
+        choices: kinds that are not guessed.
+        typed: whether columns have types, as in Parquet, or are texts of a CSV.
+        labels: labels of the rows, to warn about a column that reveals them.
+        where: origin of the table, for messages.
 
     >>> import pyarrow as pa
     >>> table = pa.table({"age": [30, None, 50], "born": ["1990-05-01", "1985-01-31", None]})
@@ -276,24 +275,24 @@ def fit_scheme(
 
 
 def say_few(where: object, rows: int, scheme: Scheme) -> None:
-    """Say that a learner's numbers are scaled by few rows, if they are: it stays so."""
+    """Warn if a learner's numbers are scaled by few rows, since the scaling is permanent."""
     if rows < ENOUGH and any(isinstance(each.encoder, NumberEncoder) for each in scheme.columns):
         many = f"{rows} row{'' if rows == 1 else 's'}"
         say(
             where,
-            f"columns of numbers are scaled for good as the first {many} are: begin with {ENOUGH} "
+            f"numeric columns are scaled permanently by the first {many}: start with {ENOUGH} "
             "or more",
         )
 
 
 def _gaps(encoder: ColumnEncoder, values: pyarrow.Array, name: str) -> int:
-    """Return how many values are missing, a few rows at a time: features take more than texts."""
+    """Return the number of missing values, computed in chunks since features need more memory."""
     starts = range(0, len(values), _ROWS)
     return sum(int(encoder.encode(values[at : at + _ROWS], name).gaps.sum()) for at in starts)
 
 
 def _said(table: pyarrow.Table, name: str) -> str | None:
-    """Return the kind that a table itself gives a column, beyond what its values are."""
+    """Return the kind that a table declares for a column, beyond the type of its values."""
     import pyarrow as pa
 
     coded = pa.types.is_dictionary(table.schema.field(name).type)
@@ -310,7 +309,7 @@ def _fitted(
     *,
     alone: bool,
 ) -> ColumnEncoder:
-    """Return an encoder of the kind that was named, or that is guessed."""
+    """Return an encoder of the named or guessed kind."""
     if named is not None and is_encoder(named):
         encoder = registered(named)
         assert encoder is not None
@@ -327,15 +326,15 @@ def _fitted(
     ):
         say(
             where,
-            f"column {name!r} looks like an id, nearly every row has another: it is left "
-            "out, unless its kind is named",
+            f"column {name!r} looks like an id, since nearly every row has another value: it is "
+            "left out unless its kind is named",
         )
         return LeftOut("looks like an id")
     return _make(kind, values, name, choices)
 
 
 def _numbers_rows(values: pyarrow.Array, name: str, alone: bool) -> bool:
-    """Whether numbers number the rows; the only column does so only if it is called an id."""
+    """Whether numbers merely number the rows; an only column must also be named like an id."""
     import pyarrow as pa
 
     from evergraph.tables.values import numbers
@@ -359,11 +358,11 @@ def _make(kind: str, values: pyarrow.Array, name: str, choices: Columns) -> Colu
 
 
 def say_leak(where: object, name: str, values: pyarrow.Array, labels: pyarrow.Array) -> None:
-    """Say that a column nearly determines the label, if it does."""
+    """Warn if a column nearly determines the label."""
     share = leaked_share(values, labels)
     if share >= LEAKS:
         say(
             where,
-            f"column {name!r} alone tells the label of {share:.0%} of the labelled rows: "
+            f"column {name!r} alone determines the label of {share:.0%} of the labelled rows: "
             "leave it out if it is not known before the label",
         )

@@ -1,6 +1,6 @@
-"""Tables that other libraries hold, as Arrow holds them.
+"""Tables of other libraries as Arrow tables.
 
-What an object is, the module and name of its class tell: nothing is imported to find out.
+An object is recognised by the module and name of its class, without importing its library.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _FRAMES = {"pandas": ("DataFrame",), "polars": ("DataFrame",), "pyarrow": ("Tabl
 
 
 def is_a(value: object, library: str, *names: str) -> bool:
-    """Whether the class of a value, or one that it is derived from, is of a library.
+    """Whether the class of a value, or one of its bases, belongs to a library.
 
-    names: of the class, one of them; any class of the library unless given.
+    names: accepted class names; any class of the library if empty.
 
     >>> import numpy as np
     >>> is_a(np.zeros(2), "numpy", "ndarray"), is_a([], "numpy")
@@ -36,17 +36,17 @@ def is_a(value: object, library: str, *names: str) -> bool:
 
 
 def is_pyg(value: object) -> bool:
-    """Whether a value is PyG's ``Data``, ``HeteroData`` or of a class derived from them."""
+    """Whether a value is PyG's ``Data``, ``HeteroData`` or an instance of a subclass."""
     return is_a(value, "torch_geometric")
 
 
 def is_networkx(value: object) -> bool:
-    """Whether a value is a graph of NetworkX, directed or not, with parallel edges or not."""
+    """Whether a value is a NetworkX graph of any kind."""
     return is_a(value, "networkx", "Graph")
 
 
 def is_sparse(value: object) -> bool:
-    """Whether a value is a sparse matrix or array of SciPy.
+    """Whether a value is a SciPy sparse matrix or array.
 
     >>> import scipy.sparse
     >>> is_sparse(scipy.sparse.csr_array((2, 2))), is_sparse(scipy.sparse.coo_matrix((2, 2)))
@@ -56,17 +56,17 @@ def is_sparse(value: object) -> bool:
 
 
 def is_table(value: object) -> bool:
-    """Whether a value is a table with named columns, of pandas, Polars or Arrow."""
+    """Whether a value is a pandas, Polars or Arrow table with named columns."""
     return any(is_a(value, library, *names) for library, names in _FRAMES.items())
 
 
 def column_names(table: Any) -> list[Any]:
-    """Return what the columns of a table of pandas, Polars or Arrow are called."""
+    """Return the column names of a pandas, Polars or Arrow table."""
     return list(table.column_names if is_a(table, "pyarrow") else table.columns)
 
 
 def arrow_table(table: Any) -> pyarrow.Table:
-    """Return a table of any of the three libraries, its columns named by texts without blanks."""
+    """Return a pandas, Polars or Arrow table as Arrow, with stripped text column names."""
     require("pyarrow", extra="tables", why="reading a DataFrame by the names of its columns")
     import pyarrow as pa
 
@@ -76,7 +76,7 @@ def arrow_table(table: Any) -> pyarrow.Table:
         return plainly_typed(pa.table(table))
     names = [str(name).strip() for name in table.columns]
     if len(set(names)) < len(names):
-        raise DataError(f"several columns have one name: expected each of {names} once")
+        raise DataError(f"column names are not unique: expected each of {names} once")
     arrays = [_of_pandas(table.iloc[:, place], name) for place, name in enumerate(names)]
     return plainly_typed(pa.Table.from_arrays(arrays, names))
 
@@ -88,16 +88,16 @@ def _of_pandas(values: Any, name: str) -> pyarrow.Array:
         return pa.array(values, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError) as error:
         said = str(error).split("\n")[0]
-        raise DataError(f"column {name!r} holds values of several kinds: {said}") from None
+        raise DataError(f"column {name!r} holds values of mixed types: {said}") from None
 
 
 def table_of_rows(
     rows: Sequence[Mapping[str, Any]], names: Iterable[str] | None = None, *, as_texts: bool = False
 ) -> pyarrow.Table:
-    """Return the columns of rows, gaps where a row has no such.
+    """Return rows as a table, with nulls where a row lacks a column.
 
-    names: of the columns, those of all rows unless given; as_texts: whether values of several kinds
-    in one column are texts, or refused.
+    names: the columns, by default those of all rows; as_texts: whether to convert values of mixed
+    types in a column to text instead of raising.
 
     >>> table_of_rows([{"a": 1}, {"b": "x"}]).to_pydict()
     {'a': [1, None], 'b': [None, 'x']}
@@ -107,7 +107,7 @@ def table_of_rows(
 
     names = dict.fromkeys(name for row in rows for name in row) if names is None else names
     arrays = {name: _of_values([row.get(name) for row in rows], name, as_texts) for name in names}
-    empty = pa.table({"": pa.nulls(len(rows))}).select([])  # knows its length all the same
+    empty = pa.table({"": pa.nulls(len(rows))}).select([])  # keeps the number of rows
     return pa.table(arrays) if arrays else empty
 
 
@@ -118,5 +118,5 @@ def _of_values(values: list[Any], name: str, as_texts: bool) -> pyarrow.Array:
         return pa.array(values)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         if not as_texts:
-            raise DataError(f"column {name!r} holds values of several kinds: {values!r}") from None
+            raise DataError(f"column {name!r} holds values of mixed types: {values!r}") from None
         return pa.array([v if v is None or isinstance(v, str) else json.dumps(v) for v in values])

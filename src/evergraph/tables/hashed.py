@@ -1,8 +1,8 @@
-"""Categories, lists of them, and words by hashing: any number in a fixed number of columns.
+"""Hashed categories, lists of categories, and words: any number in a fixed number of columns.
 
-A category becomes a vector of ``dims`` signs, ±1 / √dims, which are bits of its hash: all have
-length 1, and two of them a product of 0 ± 1 / √dims. One that comes later has its own vector
-without anything being fitted again. No category is a row of zeros.
+A category becomes a vector of ``dims`` signs, ±1 / √dims, taken from the bits of its hash. Every
+vector has length 1, and two of them have a product of 0 ± 1 / √dims. A new category gets its own
+vector without refitting. A missing category is a row of zeros.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-MOST_KEPT = 10_000  # categories whose hashes are kept, to notice new ones
+MOST_KEPT = 10_000  # categories whose hashes are kept to detect new ones
 SEPARATOR = ";"
 
 
 def signs(names: list[str], dims: int) -> Matrix:
-    """Return a vector of signs for each name; dims: a multiple of 8 of at most 512.
+    """Return a vector of signs for each name; dims: a multiple of 8, at most 512.
 
     -> float32 [names, dims]
 
@@ -42,7 +42,7 @@ def signs(names: list[str], dims: int) -> Matrix:
 
 
 def fitting_dims(categories: int) -> int:
-    """Return how many columns so many categories get: twice as many as there are, 8 to 64.
+    """Return the number of columns for categories: about twice their number, 8 to 64.
 
     >>> [fitting_dims(count) for count in (2, 5, 20, 1000)]
     [8, 16, 40, 64]
@@ -61,26 +61,26 @@ class CategoryEncoder(ColumnEncoder):
     """
 
     dims: int
-    hashes: tuple[str, ...] | None  # of the first table's categories; None: too many to keep
+    hashes: tuple[str, ...] | None  # of the first table's categories; None if there are too many
     kind = "category"
 
     @classmethod
     def fit(cls, values: pyarrow.Array, name: str) -> CategoryEncoder:
-        """Keep the hashes of the categories that are there."""
+        """Keep the hashes of the categories."""
         return cls(*_kept(texts(values, name)))
 
     @property
     def width(self) -> int:
-        """How many signs a category has."""
+        """The number of signs per category."""
         return self.dims
 
     @property
     def how(self) -> str:
-        """How it is read, in words."""
+        """A description of the encoding."""
         return _told(self.hashes, "", self.dims)
 
     def encode(self, values: pyarrow.Array, name: str, *, before: int = 0) -> Block:
-        """Return signs of hashes."""
+        """Return the signs of hashes."""
         found = texts(values, name)
         matrix, places, names = _vectors(found, self.dims)
         gaps = places < 0
@@ -91,7 +91,7 @@ class CategoryEncoder(ColumnEncoder):
 
 @dataclass(frozen=True)
 class ListEncoder(ColumnEncoder):
-    """A list as the mean of its items' signs; a text is split at ``separator``.
+    """A list as the mean of its items' signs; text is split at ``separator``.
 
     >>> import pyarrow as pa
     >>> encoder = ListEncoder.fit(pa.array(["a;b", "a"]), "tags", separator=";")
@@ -107,22 +107,22 @@ class ListEncoder(ColumnEncoder):
 
     @classmethod
     def fit(cls, values: pyarrow.Array, name: str, *, separator: str = SEPARATOR) -> ListEncoder:
-        """Keep the hashes of the items that are there."""
+        """Keep the hashes of the items."""
         dims, hashes = _kept(lists(values, name, separator=separator)[1])
         return cls(dims, separator, hashes)
 
     @property
     def width(self) -> int:
-        """How many signs an item has."""
+        """The number of signs per item."""
         return self.dims
 
     @property
     def how(self) -> str:
-        """How it is read, in words."""
+        """A description of the encoding."""
         return _told(self.hashes, "mean of ", self.dims)
 
     def encode(self, values: pyarrow.Array, name: str, *, before: int = 0) -> Block:
-        """Return the means of signs of hashes."""
+        """Return the means of the items' signs."""
         from scipy.sparse import csr_matrix
 
         counts, items = lists(values, name, separator=self.separator, before=before)
@@ -138,7 +138,7 @@ class ListEncoder(ColumnEncoder):
 
 
 def _vectors(found: pyarrow.Array, dims: int) -> tuple[Matrix, NDArray[Any], list[str]]:
-    """Return signs of distinct texts, which of them each text is (-1: none), and the texts."""
+    """Return signs of distinct texts, the index of each text among them (-1: null), and them."""
     coded = found.dictionary_encode()
     names = coded.dictionary.to_pylist()
     places = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
@@ -151,9 +151,9 @@ def _kept(found: pyarrow.Array) -> tuple[int, tuple[str, ...] | None]:
 
 
 def hashes_of(names: Iterable[str]) -> tuple[str, ...]:
-    """Return what is kept of categories: their hashes, in an order that tells nothing of them.
+    """Return sorted hashes of categories, so that their order reveals nothing.
 
-    A category may be what only one person has, and who is forgotten must not be read in a file.
+    A category may identify one person, and a forgotten person must not be readable in a file.
 
     >>> hashes_of(["red", "green"])
     ('0de917af2f0a48a3', '4cee66ee49ec62e8')
@@ -162,7 +162,7 @@ def hashes_of(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def without_names(fitted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what was kept of an encoder, with hashes in place of an earlier version's names.
+    """Return an encoder's saved state, with hashes in place of the names of an earlier version.
 
     >>> without_names({"dims": 8, "known": ["red"]})
     {'dims': 8, 'hashes': ('0de917af2f0a48a3',)}
@@ -184,7 +184,7 @@ def _new(
     hashes: tuple[str, ...] | None,
     rows: NDArray[Any] | None = None,
 ) -> tuple[dict[str, int], int]:
-    """Return names that are not known with the first row of each, and how many rows have one."""
+    """Return unknown names with the first row of each, and the number of rows that have one."""
     if hashes is None:
         return {}, 0
     there = frozenset(hashes)
@@ -203,17 +203,17 @@ def _told(hashes: tuple[str, ...] | None, what: str, dims: int) -> str:
 
 BUCKETS = 1 << 14
 _WORD = re.compile(r"\w+")
-_ROWS = 2_048  # whose words are held at once
+_ROWS = 2_048  # rows whose words are held at once
 
 
 @dataclass(frozen=True)
 class TextEncoder(ColumnEncoder):
-    """A text as its words, the rarer in the first table the heavier.
+    """A text as a TF-IDF vector of its words, with frequencies from the first table.
 
     Attributes:
-        dims: how many features.
-        rows: how many texts the first table had.
-        frequencies: in how many of them words of a bucket were, by bucket.
+        dims: number of features.
+        rows: number of texts in the first table.
+        frequencies: number of those texts with a word in a bucket, by bucket.
 
     >>> import pyarrow as pa
     >>> encoder = TextEncoder.fit(pa.array(["red wine", "Red cars"]), "title", dims=64)
@@ -229,7 +229,7 @@ class TextEncoder(ColumnEncoder):
 
     @classmethod
     def fit(cls, values: pyarrow.Array, name: str, *, dims: int) -> TextEncoder:
-        """Count in how many texts words are."""
+        """Count the texts in which each bucket of words occurs."""
         found = texts(values, name)
         seen: dict[int, int] = {}
         for text in found.to_pylist():
@@ -239,16 +239,16 @@ class TextEncoder(ColumnEncoder):
 
     @property
     def width(self) -> int:
-        """How many features a text becomes."""
+        """The number of features per text."""
         return self.dims
 
     @property
     def how(self) -> str:
-        """How it is read, in words."""
+        """A description of the encoding."""
         return f"TF-IDF of words, {len(self.frequencies):,} known, in {self.dims} signs"
 
     def encode(self, values: pyarrow.Array, name: str, *, before: int = 0) -> Block:
-        """Return projected TF-IDF."""
+        """Return the projected TF-IDF vectors."""
         found = texts(values, name)
         weights = self._idf
         matrix = np.empty((len(found), self.dims), np.float32)
@@ -264,7 +264,7 @@ class TextEncoder(ColumnEncoder):
         return 1 + np.log((1 + self.rows) / (1 + counts))
 
     def to_json(self) -> dict[str, Any]:
-        """Return what was counted; JSON has no integers as keys."""
+        """Return the counts as two lists, since JSON has no integer keys."""
         pairs = [list(self.frequencies), list(self.frequencies.values())]
         return {"dims": self.dims, "rows": self.rows, "frequencies": pairs}
 
@@ -280,7 +280,7 @@ def _bucket_signs(dims: int) -> Matrix:
 
 
 def _tfidf(rows: list[list[int]], weights: NDArray[np.float64]) -> Any:
-    """Return rows of length 1, or 0 where there is no word.  CSR float32 [rows, BUCKETS]"""
+    """Return rows of length 1, or 0 without words.  CSR float32 [rows, BUCKETS]"""
     from scipy.sparse import csr_matrix
 
     starts = np.cumsum([0, *map(len, rows)])

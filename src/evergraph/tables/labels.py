@@ -1,9 +1,9 @@
-"""Columns that say what nodes are: one class, several labels, or numbers to predict.
+"""Columns of targets: one class, several labels, or numbers to predict.
 
-``label``: text or whole numbers. ``labels``: texts with semicolons between, such as ``art;law``, or
-a list of texts in Parquet. They are not known where a field is empty or says so as a missing
-``label`` does; ``;`` alone, or an empty list, says that a node has none. ``target``, or several
-columns ``target_...``: numbers; a gap is a value that is not known.
+``label``: text or integers. ``labels``: texts separated by semicolons, such as ``art;law``, or a
+list of texts in Parquet. Labels are unknown if the field is empty or holds a spelling of a missing
+``label``; ``;`` alone, or an empty list, means that the node has none. ``target``, or several
+columns ``target_...``: numbers; a gap is an unknown value.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from evergraph.tables.columns import as_integers, is_number, is_text, parsed
 if TYPE_CHECKING:
     import pyarrow
 
-# What columns of labels are called elsewhere.
+# Common names of label columns elsewhere.
 MEANT = ("class", "classes", "target", "targets", "y", "category", "group", "outcome", "labels")
-# Texts that stand for no label, in this spelling: what databases, pandas, R and Excel write.
+# Exact texts for a missing label, as databases, pandas, R and Excel write them.
 SPELLINGS = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None", "\\N")
 
 
 def label_values(
     values: pyarrow.Array, *, guess: bool, before: int = 0, rows: NDArray[Any] | None = None
 ) -> pyarrow.Array:
-    """Return labels as text or int64, null where a node has none.  [rows]
+    """Return labels as text or int64, null if a node has none.  [rows]
 
-    No label are: null, an empty text, one of ``SPELLINGS``, NaN among numbers, and -1.
+    Missing labels are null, an empty text, one of ``SPELLINGS``, NaN among numbers, and -1.
 
-    guess: whether texts that are all numbers are numbers, as in a CSV, which has no kinds;
+    guess: whether texts that are all numbers become numbers, as in a CSV, which has no types;
     before, rows: as in ``as_integers``.
 
     >>> import pyarrow as pa
@@ -53,7 +53,7 @@ def label_values(
     if pa.types.is_boolean(kind):
         return values.cast(pa.string())
     if is_text(kind):
-        values = pc.utf8_trim_whitespace(values)  # of a CSV with blanks behind its commas
+        values = pc.utf8_trim_whitespace(values)  # a CSV may have blanks after its commas
         missing = pc.is_in(values, value_set=pa.array(["", *SPELLINGS], kind))
         known = pc.if_else(missing, pa.scalar(None, kind), values)
         numbers = _numbers(known) if guess else None
@@ -69,7 +69,7 @@ def label_values(
 
 
 def _numbers(texts: pyarrow.Array) -> pyarrow.Array | None:
-    """Return texts as numbers, null where there is none; None where one of them is a name."""
+    """Return texts as numbers, null where missing; None if one of them is not a number."""
     import pyarrow as pa
 
     coded = texts.dictionary_encode()
@@ -90,14 +90,14 @@ def _from_zero_on(values: pyarrow.Array, before: int, rows: NDArray[Any] | None)
         row = int(below[0])
         found = before + row + 1 if rows is None else int(rows[row]) + 1
         raise DataError(
-            f"row {found} has {int(numbers[row])} in column 'label': expected a class from 0 on, "
+            f"row {found} has {int(numbers[row])} in column 'label': expected a class >= 0, "
             f"or {UNLABELLED} for none"
         )
     return pc.if_else(pc.equal(values, UNLABELLED), pa.scalar(None, pa.int64()), values)
 
 
 def class_names(values: pyarrow.Array) -> tuple[str, ...]:
-    """Return the names of the classes, by number, of labels as ``label_values`` has them."""
+    """Return the class names, by number, of labels from ``label_values``."""
     import pyarrow.compute as pc
 
     if not is_text(values.type):
@@ -106,7 +106,7 @@ def class_names(values: pyarrow.Array) -> tuple[str, ...]:
 
 
 def numbered(values: pyarrow.Array) -> Tensor:
-    """Return the classes of labels as ``label_values`` has them.  int64 [rows]"""
+    """Return the class numbers of labels from ``label_values``.  int64 [rows]"""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -117,7 +117,7 @@ def numbered(values: pyarrow.Array) -> Tensor:
 
 
 def spelled_missing(values: pyarrow.Array) -> dict[str, int]:
-    """Return how often each of ``SPELLINGS`` stands among labels.
+    """Return how often each of ``SPELLINGS`` occurs among labels.
 
     >>> import pyarrow as pa
     >>> spelled_missing(pa.array(["art", "NULL", "", "NULL", None]))
@@ -134,7 +134,7 @@ def spelled_missing(values: pyarrow.Array) -> dict[str, int]:
 
 
 def is_missing(label: object) -> bool:
-    """Whether one label is none, by the rule of ``label_values``, wherever it comes from.
+    """Whether a single label is missing, by the rule of ``label_values``.
 
     >>> [is_missing(label) for label in (None, float("nan"), -1, "NA", "", "none", 0)]
     [True, True, True, True, True, False, False]
@@ -147,7 +147,7 @@ def is_missing(label: object) -> bool:
 
 
 def one_label(label: Any) -> Any:
-    """Return one label as ``label_values`` returns those of a column, None where it is missing.
+    """Return a single label as ``label_values`` converts it, None if it is missing.
 
     >>> [one_label(label) for label in (" art ", "NULL", 3.0, -1, True)]
     ['art', None, 3, None, 'true']
@@ -157,12 +157,12 @@ def one_label(label: Any) -> Any:
     if isinstance(label, str | bool):
         return label.strip() if isinstance(label, str) else str(label).lower()
     if isinstance(label, int | float) and label < UNLABELLED:
-        raise DataError(f"label is {label}: expected a class from 0 on, or {UNLABELLED} for none")
+        raise DataError(f"label is {label}: expected a class >= 0, or {UNLABELLED} for none")
     return int(label) if isinstance(label, float) and label.is_integer() else label
 
 
 def meant_as_label(columns: Iterable[str]) -> str:
-    """Return the columns that may have been meant as ``label``, quoted; empty where none may.
+    """Return the quoted columns that may be meant as ``label``; empty if there are none.
 
     >>> meant_as_label(["id", "age", "Class"])
     "'Class'"
@@ -172,7 +172,7 @@ def meant_as_label(columns: Iterable[str]) -> str:
 
 
 def say_unlabelled(where: object, columns: Iterable[str]) -> None:
-    """Say of a first table without labels which columns may have been meant as such."""
+    """Warn that a first table has no labels and name columns that may be meant as such."""
     if meant := meant_as_label(columns):
         say(
             where,
@@ -182,12 +182,12 @@ def say_unlabelled(where: object, columns: Iterable[str]) -> None:
 
 
 def say_missing(path: object, found: dict[str, int]) -> None:
-    """Say how many labels are missing because of what is written in their place."""
+    """Report how many labels are missing because of their spelling."""
     if found:
         count = sum(found.values())
         written = " or ".join(repr(text).replace("\\\\", "\\") for text in sorted(found))
         many = "labels are" if count > 1 else "label is"
-        say(path, f"{count:,} {many} missing, written as {written}: no class has such a name")
+        say(path, f"{count:,} {many} missing, written as {written}: this is not a class name")
 
 
 LABELS, TARGET, TARGETS = "labels", "target", "target_"
@@ -195,9 +195,9 @@ BETWEEN = ";"
 
 
 def target_names(columns: Sequence[str]) -> list[str]:
-    """Return which columns of a node table hold targets.
+    """Return the columns of a node table that hold targets.
 
-    A table with a column ``label`` has one class a node: its other columns are features.
+    With a column ``label``, each node has one class and all other columns are features.
 
     >>> target_names(["id", "age", "target_height", "target_weight"]), target_names(["id", "label"])
     (['target_height', 'target_weight'], [])
@@ -207,19 +207,19 @@ def target_names(columns: Sequence[str]) -> list[str]:
     found = [name for name in columns if name == TARGET or name.startswith(TARGETS)]
     if LABELS in columns and found:
         raise DataError(
-            f"has columns {LABELS!r} and {found[0]!r}: expected several labels a node or numbers, "
-            "not both"
+            f"has columns {LABELS!r} and {found[0]!r}: expected either several labels per node or "
+            "numbers, not both"
         )
     return [LABELS] if LABELS in columns else found
 
 
 def called(columns: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the numbers that some columns hold."""
+    """Return the names of the numbers in some columns."""
     return tuple(name.removeprefix(TARGETS) for name in columns)
 
 
 def label_lists(values: pyarrow.Array) -> list[list[str] | None]:
-    """Return the labels of each node, None where they are not known.
+    """Return the labels of each node, None if they are unknown.
 
     >>> import pyarrow as pa
     >>> label_lists(pa.array(["law; art", None, "", ";"]))
@@ -240,7 +240,7 @@ def label_lists(values: pyarrow.Array) -> list[list[str] | None]:
 
 
 def label_parts(text: str) -> list[str] | None:
-    """Return the labels in a text, None where it says that they are not known.
+    """Return the labels in a text, or None if they are unknown.
 
     >>> label_parts("law; art"), label_parts(";"), label_parts("NA")
     (['law', 'art'], [], None)
@@ -251,7 +251,7 @@ def label_parts(text: str) -> list[str] | None:
 
 
 def numbers(values: pyarrow.Array, name: str, *, before: int = 0) -> NDArray[np.float32]:
-    """Return a column of numbers to predict, NaN where there is none.  float32 [rows]"""
+    """Return a column of numbers to predict, NaN where missing.  float32 [rows]"""
     import pyarrow as pa
 
     if pa.types.is_null(values.type):
@@ -265,6 +265,6 @@ def numbers(values: pyarrow.Array, name: str, *, before: int = 0) -> NDArray[np.
         row = int(np.isinf(found).argmax())
         raise DataError(
             f"row {before + row + 1} has {values[row].as_py()!r} in column {name!r}: expected "
-            "a finite number, or none where it is not known"
+            "a finite number, or no value if it is unknown"
         )
     return found

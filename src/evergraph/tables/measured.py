@@ -1,10 +1,9 @@
-"""Numbers, dates, and yes or no: scaled as the first table was, with a flag for gaps.
+"""Numbers, dates and booleans, scaled by the first table, with a flag for gaps.
 
-z = (x - median) / (Q3 - Q1), cut to [-CLIP, CLIP]; median and quartiles are those of the first
-table and stay. A gap is z = 0, the median; where the first table had gaps, one column more is 1
-in the rows that have one. Since that is linear, hops of the graph do the rest: the sum over
-neighbours of z and the sum of flags, side by side, tell what the neighbours know and how many of
-them know it, live as well as in batch.
+z = (x - median) / (Q3 - Q1), cut to [-CLIP, CLIP], with the median and quartiles of the first
+table. A gap is z = 0, the median. If the first table had gaps, an extra column is 1 in the rows
+with a gap. Since propagation is linear, the sums of z and of the flags over neighbours show what
+the neighbours' known values are and how many are known, both live and in batch.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class NumberEncoder(ColumnEncoder):
 
     @classmethod
     def fit(cls, values: pyarrow.Array, name: str) -> NumberEncoder:
-        """Take median and quartiles of the values that are there; zeros and ones stay as they are.
+        """Take median and quartiles of the known values; columns of 0 and 1 are not scaled.
 
         >>> import pyarrow as pa
         >>> NumberEncoder.fit(pa.array([0, 0, 0, 1]), "member")
@@ -66,12 +65,12 @@ class NumberEncoder(ColumnEncoder):
 
     @property
     def width(self) -> int:
-        """One, and one for the flag."""
+        """One, plus one for the flag."""
         return 1 + self.flag
 
     @property
     def how(self) -> str:
-        """How it is read, in words."""
+        """A description of the encoding."""
         flag = ", and a flag for gaps" if self.flag else ""
         return f"(x - {self.median:g}) / {self.scale:g}, cut at {CLIP:g}{flag}"
 
@@ -91,17 +90,17 @@ class _UnscaledEncoder(ColumnEncoder):
 
     @classmethod
     def fit(cls, values: pyarrow.Array, name: str) -> Self:
-        """See whether there are gaps."""
+        """Record whether there are gaps."""
         return cls(bool(np.isnan(cls.reads(values, name)).any()))
 
     @property
     def width(self) -> int:
-        """One, and one for the flag."""
+        """One, plus one for the flag."""
         return 1 + self.flag
 
     @property
     def how(self) -> str:
-        """How it is read, in words."""
+        """A description of the encoding."""
         return f"{self.said}, and a flag for gaps" if self.flag else self.said
 
     def encode(self, values: pyarrow.Array, name: str, *, before: int = 0) -> Block:
@@ -111,7 +110,7 @@ class _UnscaledEncoder(ColumnEncoder):
 
 
 class RawEncoder(_UnscaledEncoder):
-    """A number as it is, and a flag if the first table had gaps.
+    """An unscaled number, and a flag if the first table had gaps.
 
     >>> import pyarrow as pa
     >>> RawEncoder.fit(pa.array([1]), "age").encode(pa.array([3000]), "age").matrix
@@ -122,14 +121,14 @@ class RawEncoder(_UnscaledEncoder):
 
 
 class BooleanEncoder(_UnscaledEncoder):
-    """Yes as 1, no as 0, and a flag if the first table had gaps."""
+    """True as 1, false as 0, and a flag if the first table had gaps."""
 
     kind, said, reads = "boolean", "0 or 1", staticmethod(booleans)
 
 
 @dataclass(frozen=True)
 class DateEncoder(ColumnEncoder):
-    """A date as scaled time, and where it lies in its year and in its week.
+    """A date as scaled time, and its phase in the year and in the week.
 
     [z, sin 2πt/year, cos 2πt/year, sin 2πt/week, cos 2πt/week], t in seconds since 1970 in UTC.
 
@@ -146,17 +145,17 @@ class DateEncoder(ColumnEncoder):
 
     @classmethod
     def fit(cls, values: pyarrow.Array, name: str) -> DateEncoder:
-        """Take median and quartiles of the dates that are there."""
+        """Take median and quartiles of the known dates."""
         return cls(*_robust(dates(values, name)))
 
     @property
     def width(self) -> int:
-        """Five, and one for the flag."""
+        """Five, plus one for the flag."""
         return 5 + self.flag
 
     @property
     def how(self) -> str:
-        """How it is read, in words."""
+        """A description of the encoding."""
         middle = np.datetime64(int(self.median), "s").astype("datetime64[D]")
         flag = ", a flag for gaps" if self.flag else ""
         return f"time around {middle} in {self.scale / 86_400:g} days, year and week{flag}"
@@ -171,10 +170,10 @@ class DateEncoder(ColumnEncoder):
 
 
 def _robust(found: Numbers) -> tuple[float, float, bool]:
-    """Return median, scale and whether there are gaps.
+    """Return median, scale, and whether there are gaps.
 
-    Where the quartiles meet, the scale is the deviation, and where there is none, of a single row
-    for instance, the size of the value itself.
+    If the quartiles are equal, the scale is the standard deviation; if that is 0, as for a single
+    row, it is the absolute median.
     """
     known = found[~np.isnan(found)]
     if not len(known):

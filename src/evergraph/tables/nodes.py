@@ -1,11 +1,10 @@
-"""The one reader of a table of nodes, wherever it comes from.
+"""The reader of node tables from every source.
 
-``id`` (string or integer), ``label`` (integer or string), or in its place several labels or numbers
-to predict (see ``labels`` for both, and for how a missing one is written), optionally ``time``
-(integer, date or timestamp); every other column is a feature, read by a ``Scheme``, but for a
-``type`` of texts, which tells what kind of thing a node is, and for the nameless index that pandas
-writes. Blanks around the names of columns do not count. Messages count rows from 1, the header not
-included.
+Columns: ``id`` (string or integer); ``label`` (integer or string), or instead several labels or
+numbers to predict (see ``labels`` for both and for spellings of a missing one); optionally ``time``
+(integer, date or timestamp) and a text column ``type``, the type of the node. Every other column is
+a feature, read by a ``Scheme``, except the nameless index that pandas writes. Blanks around column
+names are ignored. Messages count rows from 1, without the header.
 """
 
 from __future__ import annotations
@@ -54,12 +53,12 @@ RESERVED = ("id", "label", "time")
 
 @dataclass(frozen=True)
 class NodeRoles:
-    """Which columns of a table of nodes are what.
+    """The roles of the columns of a node table.
 
     Attributes:
-        targets: those that stand in place of a label.
-        types: whether ``type`` tells what kind of thing a node is.
-        features: all others, but for ids, labels and times.
+        targets: columns that take the place of a label.
+        types: whether ``type`` is the type of a node.
+        features: all other columns except ids, labels and times.
 
     >>> NodeRoles.of(["id", "size", "type", "target_age"], types=True)
     NodeRoles(targets=['target_age'], types=True, features=['size'])
@@ -83,12 +82,12 @@ class NodeTable:
 
     Attributes:
         ids: int64 or strings.  [rows]
-        features: what the feature columns became.
-        roles: of the columns.
-        labels: text or int64, null where a node has none; None without a column.  [rows]
-        missing: how often each way to write a missing label stands there.
-        lists: several labels a node, None where they are not known; None without a column.
-        numbers: to predict, NaN where one is not known; None without a column.  [rows, columns]
+        features: the encoded feature columns.
+        roles: roles of the columns.
+        labels: text or int64, null if a node has none; None without a column.  [rows]
+        missing: number of missing labels by spelling.
+        lists: several labels per node, None if they are unknown; None without a column.
+        numbers: to predict, NaN if unknown; None without a column.  [rows, columns]
         types: texts; None without a column.  [rows]
         times: int64; None without a column.  [rows]
         dated: whether times were written as dates.
@@ -118,20 +117,20 @@ def read_nodes(
     most: float = np.inf,
     as_texts: Callable[[list[str]], pyarrow.Table] | None = None,
 ) -> NodeTable:
-    """Return what a table of nodes, or a piece of one, holds.
+    """Return the content of a node table or of a chunk of one.
 
     Args:
-        table: the rows, of a file, a frame or a database.
-        columns: the scheme of the first table, choices for one that is fitted on this one, or None
-            for numbers as they are.
-        where: the table is from, for what is said.
-        roles: of its columns, where the table alone does not show them.
-        guess: whether texts may be numbers or dates, as in a CSV, which has no kinds.
-        before: how many rows came before these.
-        piece: whether these are not all rows, so that whoever reads the others says what is new in
-            them and whether ids are there twice.
-        most: the largest absolute value of a feature that is allowed.
-        as_texts: reads the table again, some columns as texts, as they are written.
+        table: the rows, from a file, a frame or a database.
+        columns: the scheme of the first table, the choices for a scheme fitted on this one, or
+            None for numbers that are not encoded.
+        where: origin of the table, for messages.
+        roles: roles of the columns, if the table alone does not show them.
+        guess: whether texts may be numbers or dates, as in a CSV, which has no types.
+        before: number of rows in earlier chunks.
+        piece: whether there are other chunks; the caller then reports new categories and repeated
+            ids.
+        most: the largest absolute value of a feature.
+        as_texts: reads the table again with some columns as the texts that are written.
     """
     roles = roles or NodeRoles.of(table.column_names, types=is_typed(table))
     known = ids(table, "id", before=before)
@@ -198,8 +197,8 @@ def read_features(
 ) -> NodeFeatures:
     """Return the features of named columns; for the arguments see ``read_nodes``.
 
-    labels: of the rows, null where there is none, to warn of a column that gives them away;
-    position_said: whether it was said before that names are not looked at.
+    labels: labels of the rows, null if missing, to warn about a column that reveals them;
+    position_said: whether the user was already warned that columns are matched by position.
     """
     names = feature_names(table.column_names) if names is None else names
     if columns is None and not (position_said or piece):
@@ -222,22 +221,22 @@ def read_features(
 
 
 def say_by_position(where: object, names: Sequence[str]) -> None:
-    """Say that a learner keeps no names, having begun with arrays, so that columns have none."""
+    """Warn that columns are matched by position, since the learner started with unnamed arrays."""
     if names:
         say(
             where,
-            "the learner began with numbers that had no names: columns are matched by position, "
-            "and taken as they are",
+            "the learner started with unnamed features: columns are matched by position and not "
+            "encoded",
         )
 
 
 def texts_of(columns: Columns | Scheme | None) -> list[str]:
-    """Return the columns that a CSV is to give as texts, since a scheme knows what they are."""
+    """Return the columns that a CSV must give as texts, since a scheme defines their kinds."""
     return [each.name for each in columns.columns] if isinstance(columns, Scheme) else []
 
 
 def feature_names(columns: Iterable[str]) -> list[str]:
-    """Return which columns of a node table are features; the index that pandas writes is none.
+    """Return the feature columns of a node table, without the index that pandas writes.
 
     >>> feature_names(["Unnamed: 0", "id", "age", "label"])
     ['age']
@@ -246,18 +245,18 @@ def feature_names(columns: Iterable[str]) -> list[str]:
 
 
 def is_index(name: str) -> bool:
-    """Whether a column is the nameless index of a data frame, as pandas writes it."""
+    """Whether a column is the nameless index of a data frame written by pandas."""
     return bool(re.fullmatch(r"(Unnamed: \d+)?|__index_level_\d+__", name))
 
 
 def say_index(where: object, columns: Iterable[str]) -> None:
-    """Say that the index of a data frame is not used, where a table has one."""
+    """Warn that the index of a data frame is not used, if a table has one."""
     found = [name for name in columns if is_index(name)]
     say_ignored(where, "column", found, "it is the index of a data frame, not a feature")
 
 
 def check_labelled(found: list[str]) -> None:
-    """Raise unless there is a column ``label``, and say which may have been meant."""
+    """Raise unless there is a column ``label``, and suggest columns that may be meant."""
     meant = f"; if {meant_as_label(found)} holds them, rename it" if meant_as_label(found) else ""
     if "label" not in found:
         raise DataError(f"has no column 'label': it has {', '.join(found)}{meant}")
@@ -273,5 +272,5 @@ def check_distinct(node_ids: pyarrow.Array) -> None:
         row = int(again[0])
         raise DataError(
             f"row {row + 1} repeats id {node_ids[row].as_py()!r} of row {int(first[row]) + 1}: "
-            f"expected every id once"
+            f"expected unique ids"
         )

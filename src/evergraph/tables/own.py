@@ -1,4 +1,4 @@
-"""Encoders of one's own: any function from texts to rows of numbers, named and versioned."""
+"""User-defined encoders: any function from texts to rows of numbers, with a name and a version."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import numpy as np
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.tables.values import Block, ColumnEncoder, Matrix, texts
 
-# Encoders of plugins, so that the command line finds them by name as it finds every other part.
+# Registered by plugins, so that the command line finds encoders by name.
 _registered: dict[str, Encoder] = {}
 
 
 @dataclass(frozen=True)
 class Encoder:
-    """A function that makes features of texts, and what it is called.
+    """A named function that turns texts into features.
 
-    A learner's folder keeps name and version, never the function: whoever opens it to write brings
+    A learner's folder keeps the name and version, not the function: opening it for writing requires
     the same encoder again.
 
     Attributes:
-        name: of the encoder, such as ``mini-lm``.
-        version: of the model behind it; another version is another encoder.
+        name: name of the encoder, such as ``mini-lm``.
+        version: version of its model; another version is another encoder.
         of: takes a list of texts, returns one row of finite numbers for each.  float [texts, width]
 
     >>> lengths = Encoder.named("length", version="1", of=lambda texts: [[len(t)] for t in texts])
@@ -38,13 +38,13 @@ class Encoder:
 
     @classmethod
     def named(cls, name: str, *, version: str, of: Callable[[list[str]], Any]) -> Encoder:
-        """Return an encoder; it is found by its name once ``register`` was called."""
+        """Return an encoder; call ``register`` to make it available by name."""
         if not callable(of):
             raise ConfigurationError(f"the encoder {name!r} must be a function, not {of!r}")
         return cls(str(name), str(version), of)
 
     def register(self) -> Encoder:
-        """Let it be found by its name, as in a plugin for ``--column title=mini-lm``."""
+        """Make it available by name, for example in a plugin for ``--column title=mini-lm``."""
         _registered[self.name] = self
         return self
 
@@ -56,18 +56,18 @@ class Encoder:
 
 
 def is_encoder(kind: str | Encoder) -> bool:
-    """Whether a kind is an encoder, or the name of one that is registered."""
+    """Whether a kind is an encoder or the name of a registered one."""
     return isinstance(kind, Encoder) or kind in _registered
 
 
 def registered(kind: str | Encoder) -> Encoder | None:
-    """Return an encoder itself, or the one that has this name."""
+    """Return the given encoder, or the registered one with this name."""
     return kind if isinstance(kind, Encoder) else _registered.get(kind)
 
 
 @dataclass(frozen=True)
 class OwnEncoder(ColumnEncoder):
-    """Texts by a user's own function; a gap is a row of zeros."""
+    """Texts encoded by a user's function; a gap is a row of zeros."""
 
     encoder: Encoder
     dims: int
@@ -75,22 +75,22 @@ class OwnEncoder(ColumnEncoder):
 
     @classmethod
     def fit(cls, values: Any, name: str, encoder: Encoder) -> OwnEncoder:
-        """Learn how wide its rows are, from the first text."""
+        """Determine the width from the first text."""
         known = texts(values, name).drop_null()[:1].to_pylist()
         return cls(encoder, _rows(encoder, known or [""], None).shape[1])
 
     @property
     def width(self) -> int:
-        """How many features a text becomes."""
+        """The number of features per text."""
         return self.dims
 
     @property
     def how(self) -> str:
-        """How it is read, in words."""
+        """A description of the encoding."""
         return f"by {self.encoder}"
 
     def encode(self, values: Any, name: str, *, before: int = 0) -> Block:
-        """Return what the function makes of the texts."""
+        """Return the function's rows for the texts."""
         found = texts(values, name)
         known = found.is_valid().to_numpy(zero_copy_only=False)
         matrix = np.zeros((len(found), self.dims), np.float32)
@@ -104,28 +104,28 @@ class OwnEncoder(ColumnEncoder):
 
     @classmethod
     def from_json(cls, values: dict[str, Any], encoders: Iterable[Encoder]) -> OwnEncoder:
-        """Return it with the function that has the kept name and version; raise without it."""
+        """Return it with the encoder of the saved name and version; raise if it is missing."""
         wanted = str(values["name"]), str(values["version"])
         there = [*encoders, *_registered.values()]
         for encoder in there:
             if (encoder.name, encoder.version) == wanted:
                 return cls(encoder, int(values["dims"]))
         raise ConfigurationError(
-            f"its columns are read by the encoder {wanted[0]!r} of version {wanted[1]!r}, which "
-            f"was not given: {', '.join(map(repr, there)) or 'no encoder'} was"
+            f"its columns need the encoder {wanted[0]!r} of version {wanted[1]!r}, which "
+            f"is missing: given {', '.join(map(repr, there)) or 'no encoder'}"
         )
 
 
 def _rows(encoder: Encoder, found: Sequence[str], dims: int | None) -> Matrix:
-    """Return what an encoder makes of texts, once it is known to be rows of finite numbers."""
+    """Return an encoder's rows for texts; raise unless they are rows of finite numbers."""
     rows = np.asarray(encoder.of(list(found)), dtype=np.float32)
     sound = rows.ndim == 2 and len(rows) == len(found) and rows.shape[1] > 0
     if not sound or (dims is not None and rows.shape[1] != dims):
         width = "width" if dims is None else dims
         raise DataError(
-            f"the encoder {encoder.name!r} made an array of shape {rows.shape} of {len(found)} "
-            f"texts: expected [{len(found)}, {width}]"
+            f"the encoder {encoder.name!r} returned an array of shape {rows.shape} for "
+            f"{len(found)} texts: expected [{len(found)}, {width}]"
         )
     if not np.isfinite(rows).all():
-        raise DataError(f"the encoder {encoder.name!r} made numbers that are not finite")
+        raise DataError(f"the encoder {encoder.name!r} returned numbers that are not finite")
     return rows

@@ -1,4 +1,4 @@
-"""How the columns of a table are read: fitted on the first table, the same ever after."""
+"""The scheme for reading columns: fitted on the first table, then fixed."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ _CLASSES: tuple[type[Any], ...] = (
     TextEncoder,
     LeftOut,
 )
-_NAMED = 5  # categories in one sentence
-_LISTED = 10  # columns in one sentence
+_NAMED = 5  # categories named in a message
+_LISTED = 10  # columns named in a message
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its name, what reads it, and how many gaps were met in it."""
+    """A column: its name, its encoder, and the number of gaps found in it."""
 
     name: str
     encoder: ColumnEncoder
@@ -61,11 +61,11 @@ class Column:
 
 @dataclass(frozen=True, eq=False)
 class NodeFeatures:
-    """What the feature columns of some rows became.
+    """The encoded feature columns of some rows.
 
     Attributes:
         features: float32 [rows, width]
-        scheme: by which they were read; None where they are numbers as they are.
+        scheme: scheme by which they were read; None for numbers that are not encoded.
         blocks: the features column by column, with what was new.
     """
 
@@ -75,18 +75,18 @@ class NodeFeatures:
 
     @property
     def masks(self) -> dict[str, Mask]:
-        """Which rows have no value, by column."""
+        """The rows without a value, by column."""
         return {name: block.gaps for name, block in self.blocks.items()}
 
     def say_new(self, where: object) -> None:
-        """Say what the first table had not: categories, and gaps in a column without a flag."""
+        """Report what the first table did not have: new categories, and gaps without a flag."""
         for name, block in self.blocks.items():
             say_new(where, name, block.new, block.new_rows)
             say_unflagged(where, name, block.unflagged)
 
 
 def say_new(where: object, name: str, new: Collection[str], rows: int) -> None:
-    """Say how many categories of a column the first table had not, if there are any."""
+    """Report the categories of a column that the first table did not have."""
     if not new:
         return
     named = ", ".join(map(repr, islice(new, _NAMED)))
@@ -95,25 +95,25 @@ def say_new(where: object, name: str, new: Collection[str], rows: int) -> None:
     say(
         where,
         f"column {name!r} has {len(new):,} new {many} in {rows:,} row{'' if rows == 1 else 's'} "
-        f"({named}{more}): each is known by its hash",
+        f"({named}{more}): each is encoded by its hash",
     )
 
 
 def say_unflagged(where: object, name: str, gaps: int) -> None:
-    """Say how many gaps are filled without a flag, since the first table had none there."""
+    """Report gaps that are filled without a flag, since the first table had none there."""
     if gaps:
         many = f"{gaps:,} gap{'' if gaps == 1 else 's'}"
-        say(where, f"column {name!r} has {many}, and had none at first: filled without a flag")
+        say(where, f"column {name!r} has {many} but had none at first: filled without a flag")
 
 
 @dataclass(frozen=True)
 class Scheme:
-    """The columns of a table, each with what reads it; the features are theirs, side by side.
+    """The columns of a table with their encoders; the features are their blocks side by side.
 
     Attributes:
         columns: in the order of the first table.
-        strict: whether a new category is refused.
-        refuse_gaps: whether a row without a value is.
+        strict: whether to refuse a new category.
+        refuse_gaps: whether to refuse a row without a value.
 
     >>> import pyarrow as pa
     >>> scheme = Scheme((Column("age", NumberEncoder(median=3.0, scale=2.0, flag=False)),))
@@ -127,8 +127,8 @@ class Scheme:
     evergraph.core.errors.DataError: row 1 has 'old' in column 'age': expected a number
     >>> scheme.check_names(["size"])
     Traceback (most recent call last):
-    evergraph.core.errors.DataError: has no column 'age' and has a column 'size' that the first \
-table had not: expected age
+    evergraph.core.errors.DataError: has no column 'age' and has a column 'size' that the \
+first table did not have: expected age
     """
 
     columns: tuple[Column, ...]
@@ -137,23 +137,23 @@ table had not: expected age
 
     @property
     def width(self) -> int:
-        """How wide the features are."""
+        """The number of features."""
         return sum(each.encoder.width for each in self.columns)
 
     @property
     def gaps(self) -> str:
-        """What becomes of gaps, as in ``Columns``."""
+        """The treatment of gaps, as in ``Columns``."""
         return "refuse" if self.refuse_gaps else "flag"
 
     @property
     def text_width(self) -> int | None:
-        """How many features a text becomes; None where there are no texts."""
+        """The number of features per text; None if there are no texts."""
         widths = (e.encoder.width for e in self.columns if isinstance(e.encoder, TextEncoder))
         return next(widths, None)
 
     @property
     def kinds(self) -> dict[str, str]:
-        """What each column is read as, by name: its kind, or the encoder of one's own."""
+        """The kind of each column by name, or its user-defined encoder."""
         return {
             each.name: str(each.encoder.encoder)
             if isinstance(each.encoder, OwnEncoder)
@@ -163,7 +163,7 @@ table had not: expected age
 
     @property
     def names(self) -> list[str]:
-        """What each feature is called, after its column."""
+        """The name of each feature, after its column."""
         return [
             each.name if each.encoder.width == 1 else f"{each.name} {place}"
             for each in self.columns
@@ -171,14 +171,14 @@ table had not: expected age
         ]
 
     def encode(self, table: pyarrow.Table, *, before: int = 0) -> Tensor:
-        """Return the features of a table's rows; before: how many rows came before, for messages.
+        """Return the features of a table's rows; before: rows in earlier chunks, for messages.
 
         -> float32 [rows, width]
         """
         return self.read(table, before=before).features
 
     def read(self, table: pyarrow.Table, *, before: int = 0) -> NodeFeatures:
-        """Return the features, and what was found on the way; raise unless all columns fit."""
+        """Return the features with details of each column; raise unless all columns fit."""
         blocks = {each.name: self._block(each, table, before) for each in self.columns}
         parts = [block.matrix for block in blocks.values()]
         matrix = np.concatenate(parts, axis=1) if parts else np.zeros((table.num_rows, 0))
@@ -204,12 +204,12 @@ table had not: expected age
         return block
 
     def with_gaps(self, gaps: Mapping[str, int]) -> Scheme:
-        """Return the same scheme, told how many gaps each column of a table had."""
+        """Return the same scheme with the number of gaps of each column."""
         columns = (replace(each, gaps=gaps[each.name]) for each in self.columns)
         return replace(self, columns=tuple(columns))
 
     def check_names(self, names: Collection[str]) -> None:
-        """Raise unless these are the columns of the first table, in whichever order.
+        """Raise unless these are the columns of the first table, in any order.
 
         A column that was left out may be missing.
         """
@@ -218,13 +218,13 @@ table had not: expected age
         missing = [name for name in needed if name not in names]
         strange = [name for name in names if name not in known]
         said = [f"has no {_named(missing)}"] if missing else []
-        said += [f"has {_a(strange)} that the first table had not"] if strange else []
+        said += [f"has {_a(strange)} that the first table did not have"] if strange else []
         if said:
             expected = ", ".join(needed[:_LISTED]) + (", ..." if len(needed) > _LISTED else "")
             raise DataError(f"{' and '.join(said)}: expected {expected}")
 
     def table(self) -> list[tuple[str, str, str, str, str]]:
-        """Return one row a column, under ``HEADER``: how it is read."""
+        """Return one row per column under ``HEADER``: how it is read."""
         return [
             (
                 each.name,
@@ -237,18 +237,18 @@ table had not: expected age
         ]
 
     def rows(self) -> list[dict[str, str]]:
-        """Return ``table`` by the names of ``HEADER``, for JSON and pandas."""
+        """Return ``table`` as dictionaries with the keys of ``HEADER``, for JSON and pandas."""
         return [dict(zip(HEADER, row, strict=True)) for row in self.table()]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the scheme for JSON."""
         listed = [
             {
                 "name": each.name,
                 "kind": each.encoder.kind,
                 "gaps": each.gaps,
                 "encoder": each.encoder.to_json(),
-                "told": told,  # for whoever reads the file
+                "told": told,  # for people who read the file
             }
             for each, told in zip(self.columns, self.rows(), strict=True)
         ]
@@ -257,7 +257,7 @@ table had not: expected age
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any], encoders: Iterable[Encoder] = ()) -> Scheme:
-        """Return what ``to_json`` returned; encoders: those of one's own that it may need."""
+        """Return the scheme from ``to_json``; encoders: user-defined ones that it may need."""
         try:
             if values["format"] != FORMAT:
                 raise DataError(f"columns are of format {values['format']!r}: expected {FORMAT}")
@@ -296,9 +296,9 @@ ROUNDS = 40  # of the paper
 
 
 def propagated(graph: Graph, values: Tensor, known: Tensor) -> Tensor:
-    """Return values with those that are not known filled.  [nodes, d], bool [nodes, d]
+    """Return values with the unknown ones filled.  [nodes, d], bool [nodes, d]
 
-    x ← D^-1 A x, where not known; edges count both ways.
+    x ← D^-1 A x at unknown entries; edges count in both directions.
 
     >>> path = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), features=torch.zeros(3, 1),
     ...                         labels=torch.zeros(3, dtype=torch.int64))
@@ -321,7 +321,7 @@ def propagated(graph: Graph, values: Tensor, known: Tensor) -> Tensor:
 
 
 def filled_from_neighbours(graph: Graph, scheme: Scheme, gaps: Mapping[str, Mask]) -> Graph:
-    """Return a graph whose numbers have no gaps; the flags stay."""
+    """Return a graph with gaps in numbers filled; the flags stay."""
     places, masks, begin = [], [], 0
     for each in scheme.columns:
         if each.encoder.kind == "number" and gaps[each.name].any():

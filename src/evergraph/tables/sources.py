@@ -1,8 +1,8 @@
-"""Where a table comes from: a CSV as it is written, object storage, or a query to a database.
+"""Sources of a table: a CSV file with its dialect, object storage, or a database query.
 
 sqlite:graph.db            a file of SQLite
 duckdb:graph.db            a file of DuckDB; duckdb: alone for queries over Parquet or CSV files
-adbc:DRIVER:URI            anything that an ADBC driver speaks to, such as
+adbc:DRIVER:URI            any database with an ADBC driver, such as
                            adbc:adbc_driver_postgresql:postgresql://localhost/graph
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def naming(path: object) -> Iterator[None]:
-    """Put the file's name before the message of any DataError.
+    """Prefix the message of any DataError with the file's name.
 
     >>> with naming(Path("a.npz")):
     ...     raise DataError("has no 'y'")
@@ -42,7 +42,7 @@ def naming(path: object) -> Iterator[None]:
 
 
 def reason(error: BaseException) -> str:
-    """Return the first line of an error's message, or its class where it has none."""
+    """Return the first line of an error's message, or its class if the message is empty."""
     return str(error).strip("<> ").partition("\n")[0] or type(error).__name__
 
 
@@ -52,19 +52,19 @@ _COMMA_NUMBER = r"^\s*([-+]?\d*),(\d+(?:[eE][-+]?\d+)?)\s*$"
 
 @dataclass(frozen=True)
 class CsvTable:
-    """What stands in the place of a path where a CSV is not written in the usual way.
+    """A CSV file with its dialect, used in place of a path.
 
     Attributes:
-        path: of the file.
-        delimiter: one sign between columns; ``tab`` and ``\\t`` are a tabulator.
-        decimal: ``.`` or ``,``; with ``,`` a value such as 3,5 is a number in every column but
+        path: path of the file.
+        delimiter: a single character between columns; ``tab`` and ``\\t`` are a tab.
+        decimal: ``.`` or ``,``; with ``,`` a value such as 3,5 is a number in every column except
             ids, labels and times.
 
     >>> str(CsvTable(Path("nodes.csv"), delimiter=";"))
     'nodes.csv'
     >>> CsvTable(Path("nodes.csv"), delimiter="::")
     Traceback (most recent call last):
-    evergraph.core.errors.ConfigurationError: delimiter must be one sign, not '::'
+    evergraph.core.errors.ConfigurationError: delimiter must be one ASCII character, not '::'
     """
 
     path: Path
@@ -75,26 +75,28 @@ class CsvTable:
         if self.delimiter in ("tab", "\\t"):
             object.__setattr__(self, "delimiter", "\t")
         if len(self.delimiter) != 1 or not self.delimiter.isascii():
-            raise ConfigurationError(f"delimiter must be one sign, not {self.delimiter!r}")
+            raise ConfigurationError(
+                f"delimiter must be one ASCII character, not {self.delimiter!r}"
+            )
         check_choice("decimal", self.decimal, DECIMALS)
         if self.path.suffix == ".parquet":
             raise ConfigurationError(
-                f"delimiter and decimal are for a CSV, and {self.path} is none"
+                f"delimiter and decimal apply to CSV files, and {self.path} is not one"
             )
 
     @property
     def suffix(self) -> str:
-        """How its name ends."""
+        """The suffix of its name."""
         return self.path.suffix
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the file."""
         return self.path.name
 
     @property
     def written(self) -> str:
-        """How it is written, where that is not the usual way; empty where it is."""
+        """The dialect, or an empty text for the default dialect."""
         usual = (self.delimiter, self.decimal) == (",", ".")
         return "" if usual else f" (delimiter {self.delimiter!r}, decimal {self.decimal!r})"
 
@@ -102,7 +104,7 @@ class CsvTable:
         return str(self.path)
 
     def options(self, **convert: Any) -> dict[str, Any]:
-        """Return how pyarrow is to read it.  convert: other options of conversion"""
+        """Return the options for pyarrow.  convert: other conversion options"""
         import pyarrow.csv as csv
 
         return {
@@ -111,7 +113,7 @@ class CsvTable:
         }
 
     def hint(self) -> str:
-        """Return what its first line tells of another delimiter; empty if nothing."""
+        """Return a hint at another delimiter from the first line, or an empty text."""
         try:
             with self.path.open(encoding="utf-8", errors="replace") as file:
                 return delimiter_hint(file.readline().rstrip().split(self.delimiter))
@@ -119,9 +121,9 @@ class CsvTable:
             return ""
 
     def with_points(self, table: pyarrow.Table, apart: tuple[str, ...]) -> pyarrow.Table:
-        """Return a table whose texts that are numbers have a point before the fraction.
+        """Return a table with decimal points in texts that are numbers.
 
-        apart: columns that stay as they are.
+        apart: columns to leave unchanged.
 
         >>> import pyarrow as pa
         >>> german = CsvTable(Path("n.csv"), decimal=",")
@@ -141,7 +143,7 @@ class CsvTable:
 
 
 def delimiter_hint(columns: Sequence[str]) -> str:
-    """Return a question where all names of columns seem to be one; empty where they do not.
+    """Return a hint if the header looks like a single joined column, or an empty text.
 
     >>> delimiter_hint(["id;label;size"]), delimiter_hint(["id", "label"])
     ("; is it written with --delimiter ';'?", '')
@@ -151,7 +153,7 @@ def delimiter_hint(columns: Sequence[str]) -> str:
 
 
 def as_csv(path: Path | CsvTable) -> CsvTable:
-    """Return a CSV as it is written; a path alone is written in the usual way."""
+    """Return a CSV with its dialect; a bare path has the default dialect."""
     return path if isinstance(path, CsvTable) else CsvTable(path)
 
 
@@ -159,8 +161,8 @@ def as_csv(path: Path | CsvTable) -> CsvTable:
 class StoredFile:
     """A Parquet file by its address: s3://, gs://, abfss://, hdfs:// or file://.
 
-    Arrow's own file systems read it: only the row groups that are asked for, and none twice.
-    Who may read it is what the storage's usual settings say, such as AWS_PROFILE.
+    Arrow's file systems read it: only the needed row groups, and each once. Credentials come from
+    the storage's usual settings, such as AWS_PROFILE.
 
     >>> StoredFile("s3://bucket/papers/nodes.parquet").suffix
     '.parquet'
@@ -171,26 +173,26 @@ class StoredFile:
     def __post_init__(self) -> None:
         if self.suffix != ".parquet":
             raise DataError(
-                f"{self.address}: only .parquet is read from object storage: copy the file here"
+                f"{self.address}: only .parquet is read from object storage: download the file"
             )
 
     @property
     def suffix(self) -> str:
-        """How its name ends."""
+        """The suffix of its name."""
         return Path(self.name).suffix
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the file."""
         return self.address.rpartition("/")[2]
 
     def open(self) -> Any:
-        """Return it opened for reading, anywhere in it."""
+        """Open it for reading with random access."""
         system, path = self._found()
         return system.open_input_file(path)
 
     def state(self) -> tuple[int, int]:
-        """Return its size and when it was changed, in nanoseconds."""
+        """Return its size in bytes and modification time in nanoseconds."""
         system, path = self._found()
         about = system.get_file_info(path)
         if not about.is_file:
@@ -221,19 +223,19 @@ def table_at(text: str) -> Path | StoredFile:
 
 
 KINDS = ("sqlite", "duckdb", "adbc")
-_BYTES_A_VALUE = 16  # of a row that a database gives, about
-_SHOWN = 60  # letters of a query in a message
+_BYTES_A_VALUE = 16  # estimated size of a value in a database result
+_SHOWN = 60  # characters of a query in a message
 
 
 @dataclass(frozen=True)
 class Query:
-    """What stands in the place of a table's path.
+    """A database query, used in place of a table's path.
 
     Attributes:
-        kind: of the database, one of ``KINDS``.
+        kind: kind of database, one of ``KINDS``.
         place: its file, or the driver and the address of a server.
-        sql: a query that gives the table.
-        asked: when; it tells apart two looks at a server, whose changes nobody can see.
+        sql: the query whose result is the table.
+        asked: time of creation; it distinguishes two reads of a server, whose changes are unknown.
 
     >>> query = Query.of("sqlite:graph.db", "select * from papers;")
     >>> query, str(query), query.file
@@ -248,23 +250,23 @@ PosixPath('graph.db'))
 
     @classmethod
     def of(cls, source: str, sql: str) -> Query:
-        """Return a query to a database as ``--from`` names it."""
+        """Return a query to a database given in the syntax of ``--from``."""
         kind, _, place = source.partition(":")
         check_choice("database", kind, KINDS)
         if kind == "adbc" and ":" not in place:
             raise ConfigurationError(f"--from must be adbc:DRIVER:URI for ADBC, not {source!r}")
         if kind == "sqlite" and not place:
-            raise ConfigurationError("--from must name a file behind sqlite:, and names none")
+            raise ConfigurationError("--from must name a file after sqlite:, such as sqlite:a.db")
         return cls(kind, place, sql.strip().rstrip(";"))
 
     @property
     def file(self) -> Path | None:
-        """The file of the database, None where it has none."""
+        """The database file, or None if there is none."""
         return Path(self.place) if self.kind != "adbc" and self.place else None
 
     @property
     def suffix(self) -> str:
-        """As that of the one kind of file whose columns have types, which a query's have too."""
+        """The suffix of Parquet, since a query's columns have types too."""
         return ".parquet"
 
     def __str__(self) -> str:
@@ -279,12 +281,12 @@ PosixPath('graph.db'))
 
 
 Source: TypeAlias = Path | CsvTable | StoredFile | Query
-"""Where a table comes from."""
+"""A source of a table."""
 
 
 @dataclass(frozen=True)
-class Answer:
-    """A table on its way: its columns, how many rows if that is known, and the rows."""
+class QueryResult:
+    """A streamed query result: its schema, the number of rows if known, and the batches."""
 
     schema: pyarrow.Schema
     total: int | None
@@ -292,11 +294,11 @@ class Answer:
 
 
 @contextmanager
-def answered(query: Query, *, size: int, skip: int) -> Iterator[Answer]:
-    """Ask a database, and hang up in the end.
+def answered(query: Query, *, size: int, skip: int) -> Iterator[QueryResult]:
+    """Run a query and close the connection afterwards.
 
-    size: of a batch, in bytes, about; skip: how many rows to leave out, of a file that has not
-    changed since they were read.
+    size: approximate bytes per batch; skip: rows to leave out, if the file has not changed since
+    they were read.
     """
     ask = {"sqlite": _sqlite, "duckdb": _duckdb, "adbc": _adbc}[query.kind]
     with ask(query, size, skip) as answer:
@@ -304,7 +306,7 @@ def answered(query: Query, *, size: int, skip: int) -> Iterator[Answer]:
 
 
 @contextmanager
-def _sqlite(query: Query, size: int, skip: int) -> Iterator[Answer]:
+def _sqlite(query: Query, size: int, skip: int) -> Iterator[QueryResult]:
     path = Path(query.place)
     if not path.is_file():
         raise DataError("no such file")
@@ -313,15 +315,15 @@ def _sqlite(query: Query, size: int, skip: int) -> Iterator[Answer]:
             schema, total = _sqlite_schema(connection, query.sql)
             rows = max(1, size // (_BYTES_A_VALUE * max(len(schema), 1)))
             found = connection.execute(f"SELECT * FROM ({query.sql}) LIMIT -1 OFFSET ?", (skip,))
-            yield Answer(schema, total, _sqlite_batches(found, schema, rows))
+            yield QueryResult(schema, total, _sqlite_batches(found, schema, rows))
     except sqlite3.Error as error:
-        raise DataError(f"SQLite says: {reason(error)}") from error
+        raise DataError(f"SQLite reports: {reason(error)}") from error
 
 
 def _sqlite_schema(connection: sqlite3.Connection, sql: str) -> tuple[pyarrow.Schema, int]:
     """Return the type of each column and the number of rows.
 
-    In SQLite every value has a type of its own: a column has the widest of its values'.
+    SQLite types every value separately, so a column gets the widest type among its values.
     """
     import pyarrow as pa
 
@@ -355,7 +357,7 @@ def _sqlite_batches(
 
 
 def _as(value: Any, kind: pyarrow.DataType) -> Any:
-    """Return a value as its column has it: numbers among texts are texts, as typed."""
+    """Return a value in the type of its column; numbers among texts become texts."""
     import pyarrow as pa
 
     if value is None or not pa.types.is_string(kind):
@@ -364,8 +366,8 @@ def _as(value: Any, kind: pyarrow.DataType) -> Any:
 
 
 @contextmanager
-def _duckdb(query: Query, size: int, skip: int) -> Iterator[Answer]:
-    require("duckdb", extra="sql", why=f"asking {query.kind}:{query.place}")
+def _duckdb(query: Query, size: int, skip: int) -> Iterator[QueryResult]:
+    require("duckdb", extra="sql", why=f"querying {query.kind}:{query.place}")
     import duckdb
 
     if query.file is not None and not query.file.is_file():
@@ -378,15 +380,15 @@ def _duckdb(query: Query, size: int, skip: int) -> Iterator[Answer]:
             newer = hasattr(found, "to_arrow_reader")  # the other name is deprecated there
             yield _streamed((found.to_arrow_reader if newer else found.fetch_record_batch)(rows))
     except duckdb.Error as error:
-        raise DataError(f"DuckDB says: {reason(error)}") from error
+        raise DataError(f"DuckDB reports: {reason(error)}") from error
 
 
 @contextmanager
-def _adbc(query: Query, size: int, skip: int) -> Iterator[Answer]:
-    require("adbc_driver_manager", extra="sql", why="asking through ADBC")
+def _adbc(query: Query, size: int, skip: int) -> Iterator[QueryResult]:
+    require("adbc_driver_manager", extra="sql", why="querying through ADBC")
     from adbc_driver_manager import dbapi
 
-    assert not skip, "what a server holds is read from its beginning"
+    assert not skip, "a server's result is read from the beginning"
     driver, _, uri = query.place.partition(":")
     try:
         with (
@@ -396,11 +398,11 @@ def _adbc(query: Query, size: int, skip: int) -> Iterator[Answer]:
             cursor.execute(query.sql)
             yield _streamed(cursor.fetch_record_batch())
     except dbapi.Error as error:
-        raise DataError(f"{driver} says: {reason(error)}") from error
+        raise DataError(f"{driver} reports: {reason(error)}") from error
 
 
 def _connected(driver: str, uri: str) -> Any:
-    """Connect by the package of a driver, where that is installed, or by the name of a library."""
+    """Connect with a driver's package if it is installed, or with a driver library by name."""
     if driver.startswith("adbc_driver_") and installed(driver):
         return import_module(f"{driver}.dbapi").connect(uri)
     from adbc_driver_manager import dbapi
@@ -408,5 +410,5 @@ def _connected(driver: str, uri: str) -> Any:
     return dbapi.connect(driver=driver, db_kwargs={"uri": uri})
 
 
-def _streamed(reader: Any) -> Answer:
-    return Answer(reader.schema, None, iter(reader))
+def _streamed(reader: Any) -> QueryResult:
+    return QueryResult(reader.schema, None, iter(reader))

@@ -1,8 +1,8 @@
-"""Values of a column as numbers, dates, yes or no, texts and lists, gaps told apart.
+"""Column values as numbers, dates, booleans, texts and lists, with gaps.
 
-A CSV has no kinds and a small table shows another kind than a large one: so values are read as the
-kind that the column has, whatever kind the file gives them. ``name`` and ``before`` (how many rows
-came before these) are for messages.
+A CSV has no types, and a small table may show another type than a large one. So values are read as
+the kind of their column, whatever type the file gives them. ``name`` and ``before`` (the number of
+rows in earlier chunks) are for messages.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """The features of one column, and what was found on the way.
+    """The features of one column, with gaps and new categories.
 
     Attributes:
         matrix: float32 [rows, width]
-        gaps: which rows had no value.  bool [rows]
-        new: categories that the first table had not, with the first row of each.
-        new_rows: how many rows have one of them.
-        unflagged: how many gaps no feature tells of.
+        gaps: rows without a value.  bool [rows]
+        new: categories that are not in the first table, with the first row of each.
+        new_rows: number of rows with one of them.
+        unflagged: number of gaps without a flag.
     """
 
     matrix: Matrix
@@ -50,10 +50,10 @@ class Block:
 
 
 class ColumnEncoder(ABC):
-    """Makes a fixed number of features of each value of a column, one row at a time.
+    """Turns each value of a column into a fixed number of features, row by row.
 
-    A row's features depend on its own value and on what was fitted on the first table, on nothing
-    else: that is why rows that come later, as deltas, get the same features.
+    A row's features depend only on its own value and on what was fitted on the first table. So
+    later rows, which arrive as deltas, get the same features.
     """
 
     kind: ClassVar[str]
@@ -61,37 +61,37 @@ class ColumnEncoder(ABC):
     @property
     @abstractmethod
     def width(self) -> int:
-        """How many features a value becomes."""
+        """The number of features per value."""
 
     @property
     @abstractmethod
     def how(self) -> str:
-        """How it is read, in words."""
+        """A description of the encoding."""
 
     @abstractmethod
     def encode(self, values: pyarrow.Array, name: str, *, before: int = 0) -> Block:
-        """Return the features of values.  name, before: of the column, for messages"""
+        """Return the features of values.  name, before: for messages"""
 
     def to_json(self) -> dict[str, Any]:
-        """Return what was fitted."""
+        """Return the fitted state."""
         return dict(vars(self))
 
 
 @dataclass(frozen=True)
 class LeftOut(ColumnEncoder):
-    """A column that is not used, and why."""
+    """An unused column, with the reason."""
 
     why: str
     kind = "skip"
 
     @property
     def width(self) -> int:
-        """None."""
+        """Zero."""
         return 0
 
     @property
     def how(self) -> str:
-        """Why it is not used."""
+        """The reason why it is not used."""
         return f"left out: {self.why}"
 
     def encode(self, values: pyarrow.Array, name: str, *, before: int = 0) -> Block:
@@ -105,7 +105,7 @@ YES, NO = ("true", "yes", "t", "y", "1"), ("false", "no", "f", "n", "0")
 
 
 def filled(values: pyarrow.Array) -> pyarrow.Array:
-    """Return texts without blanks around them, null where there is none or one that says so.
+    """Return texts with blanks stripped, null if they are empty or spell a missing value.
 
     >>> import pyarrow as pa
     >>> filled(pa.array([" 7", "", "NULL", None])).to_pylist()
@@ -120,7 +120,7 @@ def filled(values: pyarrow.Array) -> pyarrow.Array:
 
 
 def numbers(values: pyarrow.Array, name: str, *, before: int = 0) -> Numbers:
-    """Return finite numbers, NaN where there is none.  float64 [rows]
+    """Return finite numbers, NaN where missing.  float64 [rows]
 
     >>> import pyarrow as pa
     >>> numbers(pa.array(["1.5", "NA", "red"]), "price")
@@ -155,7 +155,7 @@ def _as_number(texts: pyarrow.Array) -> pyarrow.Array | None:
 
 
 def booleans(values: pyarrow.Array, name: str, *, before: int = 0) -> Numbers:
-    """Return 1 for yes, 0 for no, NaN where there is none.  float64 [rows]"""
+    """Return 1 for yes, 0 for no, NaN where missing.  float64 [rows]"""
     import pyarrow as pa
 
     if is_text(values.type):
@@ -180,9 +180,9 @@ def _as_yes(texts: pyarrow.Array) -> pyarrow.Array | None:
 
 
 def dates(values: pyarrow.Array, name: str, *, before: int = 0) -> Numbers:
-    """Return seconds since 1970 in UTC, NaN where there is none.  float64 [rows]
+    """Return seconds since 1970 in UTC, NaN where missing.  float64 [rows]
 
-    Texts are dates and timestamps as ISO 8601 writes them.
+    Texts are dates and timestamps in ISO 8601.
     """
     import pyarrow as pa
 
@@ -208,7 +208,7 @@ def _as_date(texts: pyarrow.Array) -> pyarrow.Array | None:
 
 
 def texts(values: pyarrow.Array, name: str) -> pyarrow.Array:
-    """Return values as texts, null where there is none; 3.0, as pandas has it, is ``3``.
+    """Return values as texts, null where missing; 3.0, as pandas writes integers, is ``3``.
 
     >>> import pyarrow as pa
     >>> texts(pa.array([3.0, None, 2.5]), "size").to_pylist()
@@ -235,9 +235,9 @@ def _plain(value: float | None) -> str | None:
 def lists(
     values: pyarrow.Array, name: str, *, separator: str, before: int = 0
 ) -> tuple[NDArray[np.int64], pyarrow.Array]:
-    """Return items as texts, and how many each row has.  int64 [rows], [items]
+    """Return items as texts, and the number of items per row.  int64 [rows], [items]
 
-    A text is a list in JSON or in Python, or items with ``separator`` between them.
+    A text is a list in JSON or Python syntax, or items separated by ``separator``.
     """
     import pyarrow as pa
 
@@ -263,7 +263,7 @@ def _items(text: str | None, separator: str) -> list[str] | None:
     if text is None:
         return None
     if text.startswith("[") and text.endswith("]"):
-        for read in (json.loads, literal_eval):  # the second is how pandas writes lists
+        for read in (json.loads, literal_eval):  # pandas writes lists in Python syntax
             try:
                 return [str(item) for item in read(text)]
             except (ValueError, SyntaxError):
@@ -278,11 +278,11 @@ def _cast(
     before: int,
     rule: str,
 ) -> pyarrow.Array:
-    """Return texts as another kind; raise naming the first that is not of it."""
+    """Return texts converted to another kind; raise for the first that cannot be converted."""
     made = cast(found)
     if made is not None:
         return made
-    low, high = 0, len(found)  # all before low are sound, one before high is not
+    low, high = 0, len(found)  # all before low convert, one before high does not
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if cast(found[low:middle]) is not None else (low, middle)
@@ -290,7 +290,7 @@ def _cast(
 
 
 def _check_nothing(values: pyarrow.Array, name: str, expected: str) -> None:
-    """Raise unless a column of another kind holds no value at all."""
+    """Raise if a column of another kind holds any value."""
     if values.null_count < len(values):
         raise DataError(f"column {name!r} holds {values.type}: expected {expected}")
 

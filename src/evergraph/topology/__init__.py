@@ -1,4 +1,4 @@
-"""f_topo: from a graph to one vector per node, with nothing to train."""
+"""f_topo: maps a graph to one vector per node, without trained parameters."""
 
 from evergraph.topology.base import Stepwise, TopologyEncoder, topologies
 from evergraph.topology.cached import EmbeddingCache

@@ -1,4 +1,4 @@
-"""What an f_topo is, whole and hop by hop."""
+"""The interface of f_topo, whole and hop by hop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_choice, check_integer, check_number
-from evergraph.core.component import Part
+from evergraph.core.component import Part, formerly
 from evergraph.core.resolver import Resolver
 from evergraph.datasets.doors import as_graph
 from evergraph.graphs import Graph, Smoother, smoother
@@ -24,46 +24,46 @@ class Stepwise(ABC):
 
         H_0 = X,  H_{l+1} = advance(Â message(H_l), H_l, X),  E = assemble([H_0, ..., H_L])
 
-    Only Â joins nodes. Each of the three works on every row by itself, and a row's bits must not
-    depend on which other rows are there: whoever keeps all H_l can compute any rows anew and gets
-    what computing all of them would give (see ``rowwise`` for what to beware of).
+    Only Â mixes nodes. The three functions work on every row by itself, and the bits of a row must
+    not depend on the other rows: with all H_l stored, any rows can then be recomputed with the same
+    result as computing all of them (see ``rowwise`` for the pitfalls).
 
-    An f_topo without such a recursion, as one of exact rings, is not ``Stepwise``: its embeddings
-    are computed from their whole surroundings.
+    An f_topo without such a recursion, such as one of exact rings, is not ``Stepwise``: its
+    embeddings are computed from their whole surroundings.
     """
 
     hops: int
-    linear: ClassVar[bool] = False  # whether E = Σ_l c_l Â^l X with plain numbers c_l
+    linear: ClassVar[bool] = False  # whether E = Σ_l c_l Â^l X with constants c_l
 
     def message(self, state: Tensor, *, hop: int) -> Tensor:
-        """Return what is smoothed to make hop + 1; the state itself unless overridden.
+        """Return the input of smoothing for hop + 1; the state itself by default.
 
         state: H_hop.  [rows, width]; -> [rows, any width]
         """
         return state
 
     def advance(self, smoothed: Tensor, state: Tensor, features: Tensor, *, hop: int) -> Tensor:
-        """Return the next state H_{hop+1}; what was smoothed unless overridden.
+        """Return the next state H_{hop+1}; the smoothed values by default.
 
         smoothed: Â message(H_hop); state: H_hop; features: X; the same rows of each
         """
         return smoothed
 
     def assemble(self, states: Sequence[Tensor]) -> Tensor:
-        """Return the embeddings; the last state unless overridden.  states: H_0 = X, ..., H_L"""
+        """Return the embeddings; the last state by default.  states: H_0 = X, ..., H_L"""
         return states[-1]
 
     @property
     def assembled(self) -> Sequence[int]:
-        """Which states ``assemble`` looks at; it is given others too, or empty ones for them."""
+        """The states that ``assemble`` reads; the others may be empty."""
         own = type(self).assemble is not Stepwise.assemble
         return range(self.hops + 1) if own else (self.hops,)
 
 
 def coefficients(topology: Stepwise) -> list[float] | None:
-    """Return c_0, ..., c_L with E = Σ_l c_l Â^l X, or None where there are none.
+    """Return c_0, ..., c_L with E = Σ_l c_l Â^l X, or None if there are none.
 
-    The recursion runs on polynomials in Â, a column for each power: X is 1, and smoothing moves
+    The recursion runs on polynomials in Â, with one column per power: X is 1, and smoothing moves
     every coefficient to the next power.
 
     >>> from evergraph.topology import PPR
@@ -83,77 +83,78 @@ def coefficients(topology: Stepwise) -> list[float] | None:
 
 
 class TopologyEncoder(Part, ABC):
-    """f_topo of the paper: compresses each node's L-hop ego-subnetwork into one vector.
+    """f_topo of the paper: encodes each node's L-hop ego-subnetwork as one vector.
 
-    It has no trainable parameters, so an embedding stays valid for as long as its graph does.
+    It has no trained parameters, so an embedding stays valid as long as its graph does.
 
     Args:
-        hops: L, how far an embedding looks.
-        self_loops: whether a node counts among its own neighbours in Â.
-        rows: what neighbours' values are held in while they are summed: ``float32``, or half as
-            many bytes, ``float16`` (3 digits, up to 65,504) or ``bfloat16`` (2 digits). Each hop
-            rounds what it gathers once; sums and embeddings are float32. Sparse features are
-            not rounded while they stay sparse.
+        hops: L, the radius of an embedding.
+        self_loops: whether Â includes a node among its own neighbours.
+        dtype: type of neighbours' values while they are summed: ``float32``, or half the bytes with
+            ``float16`` (3 digits, up to 65,504) or ``bfloat16`` (2 digits). Each hop rounds its
+            input once; sums and embeddings are float32. Sparse features are not rounded while they
+            stay sparse.
     """
 
     name: ClassVar[str]
     reads_labels: ClassVar[bool] = False  # whether embeddings depend on the labels a graph shows
-    sees_weights: ClassVar[bool] = True  # whether they depend on the weights of edges
+    sees_weights: ClassVar[bool] = True  # whether embeddings depend on edge weights
 
+    @formerly(rows="dtype")
     def __init__(
-        self, *, hops: int = 2, self_loops: bool = True, rows: RowType = "float32"
+        self, *, hops: int = 2, self_loops: bool = True, dtype: RowType = "float32"
     ) -> None:
         check_integer("hops", hops, least=0)
-        check_choice("rows", rows, ROW_TYPES)
+        check_choice("dtype", dtype, ROW_TYPES)
         self.hops = hops
         self.self_loops = self_loops
-        self.rows: RowType = rows
+        self.dtype: RowType = dtype
 
     def encode(self, graph: Any, *, adjacency: Smoother | None = None) -> Tensor:
         """Return the topology-aware embeddings of all nodes.  -> float32 [nodes, dims]
 
-        graph: a ``Graph``, or whatever ``as_graph`` takes for one; adjacency: the graph's Â, where
-        its products are to be computed in some other way.
+        graph: a ``Graph``, or anything that ``as_graph`` accepts; adjacency: the graph's Â, if its
+        products are to be computed in another way.
         """
         return self.smooth(self.inputs(as_graph(graph)), adjacency=adjacency)
 
     def inputs(self, graph: Graph) -> Graph:
-        """Return the graph whose features are smoothed; the graph itself unless overridden."""
+        """Return the graph whose features are smoothed; the graph itself by default."""
         return graph
 
     def smooth(self, inputs: Graph, *, adjacency: Smoother | None = None) -> Tensor:
-        """Return the embeddings that ``inputs`` of a graph, or some of their columns, give."""
+        """Return the embeddings of prepared ``inputs``, or of some of their columns."""
         if adjacency is None:
-            adjacency = smoother(inputs, self_loops=self.self_loops, held=self.rows)
+            adjacency = smoother(inputs, self_loops=self.self_loops, held=self.dtype)
         return densify(self._embed(inputs, adjacency))
 
     def scaled(self, rows: Tensor, *, together: bool = False) -> Tensor:
-        """Return embeddings divided by their lengths.  [n, dims] -> [n, dims]
+        """Return embeddings scaled to unit length.  [n, dims] -> [n, dims]
 
         together: see ``unit_rows``.
         """
         return unit_rows(rows, together=together)
 
     def from_column(self, first: int) -> TopologyEncoder:
-        """Return what encodes some columns of ``inputs``, the first of which is given.
+        """Return the encoder for columns of ``inputs`` from the given one on.
 
-        Itself unless columns differ in how they are smoothed.
+        It is the encoder itself unless columns are smoothed differently.
         """
         return self
 
     @property
     def separable(self) -> bool:
-        """Whether a column of the embeddings depends on one column of the features alone."""
+        """Whether a column of the embeddings depends on one feature column alone."""
         return True
 
     @property
     def parts(self) -> int:
-        """How many columns of the embeddings each column of the features gives."""
+        """Number of embedding columns per feature column."""
         return 1
 
     @property
     def arrays(self) -> int:
-        """How many arrays as large as the features are held at once while a graph is encoded."""
+        """Number of arrays as large as the features that encoding holds at once."""
         return 3
 
     @abstractmethod
@@ -168,15 +169,16 @@ class TeleportingEncoder(TopologyEncoder):
         alpha: the share, between 0 (neighbours only) and 1 (own features only).
     """
 
+    @formerly(rows="dtype")
     def __init__(
         self,
         *,
         hops: int = 2,
         alpha: float = 0.1,
         self_loops: bool = True,
-        rows: RowType = "float32",
+        dtype: RowType = "float32",
     ) -> None:
-        super().__init__(hops=hops, self_loops=self_loops, rows=rows)
+        super().__init__(hops=hops, self_loops=self_loops, dtype=dtype)
         check_number("alpha", alpha, least=0.0, most=1.0)
         self.alpha = alpha
 

@@ -1,4 +1,4 @@
-"""Embeddings computed once per graph, never per epoch, and where it has grown only there."""
+"""Embeddings computed once per graph, and only where it has changed when it grows."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from evergraph.topology.mixhop import MixHop
 from evergraph.topology.rowwise import unit_rows
 
 
-class Encoder(Protocol):
+class ScaledEncoder(Protocol):
     """An f_topo, scaled or not."""
 
     @property
     def hops(self) -> int:
-        """How far an embedding looks."""
+        """Radius of an embedding."""
         ...
 
     def encode(self, graph: Graph) -> Tensor:
@@ -37,11 +37,11 @@ class Encoder(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Growth:
-    """What became of embeddings when nodes arrived.
+    """The embeddings of a grown graph, and which of them changed.
 
     Attributes:
         embeddings: of all nodes.  float32 [nodes, dims]
-        changed: which were computed anew, new nodes included.  bool [nodes]
+        changed: whether each was recomputed, new nodes included.  bool [nodes]
     """
 
     embeddings: Tensor
@@ -49,16 +49,16 @@ class Growth:
 
     @property
     def recomputed(self) -> int:
-        """How many embeddings were computed."""
+        """Number of embeddings computed."""
         return int(self.changed.sum())
 
 
 def affected_nodes(graph: Graph, new: Tensor, *, hops: int) -> Tensor:
-    """Return whose embedding may differ from the one without some new nodes, these included.
+    """Return the nodes whose embedding may change when some new nodes arrive, these included.
 
-    An embedding looks at the nodes within ``hops`` and at their degrees, or the sums of the weights
-    of their edges. What changes is there the new nodes and the degrees of their neighbours, so the
-    nodes that reach either within ``hops``. Edges between nodes that were there keep their weights.
+    An embedding depends on the nodes within ``hops`` and on their degrees, or sums of edge weights.
+    New nodes change themselves and the degrees of their neighbours, so the nodes that reach either
+    within ``hops`` are affected. Edges between old nodes keep their weights.
 
     new: positions in ``graph``.  int64 [new]; -> bool [nodes]
 
@@ -71,24 +71,27 @@ def affected_nodes(graph: Graph, new: Tensor, *, hops: int) -> Tensor:
     return reaching_nodes(graph, touched, hops=hops)
 
 
-def encode_nodes(topology: Encoder, graph: Graph, nodes: Tensor) -> Tensor:
-    """Return the embeddings of some nodes, from what lies around them alone.  -> [nodes, dims]
+def encode_nodes(topology: ScaledEncoder, graph: Graph, nodes: Tensor) -> Tensor:
+    """Return the embeddings of some nodes, computed from their surroundings.  -> [nodes, dims]
 
-    One hop more than the encoder looks is taken along: the degrees of the outermost nodes count.
+    The subgraph extends one hop beyond the encoder's radius, for the degrees of the outermost
+    nodes.
     """
     around = covered_nodes(graph, nodes, hops=topology.hops + 1).nonzero().flatten()
     embeddings = topology.encode(graph.subgraph(around))
     return embeddings[torch.searchsorted(around, nodes.cpu()).to(embeddings.device)]
 
 
-def grown_embeddings(topology: Encoder, graph: Graph, *, known: Tensor, old: Tensor) -> Growth:
+def grown_embeddings(
+    topology: ScaledEncoder, graph: Graph, *, known: Tensor, old: Tensor
+) -> Growth:
     """Return the embeddings of a grown graph, computing only those that may have changed.
 
-    known: embeddings in the graph before.  float32 [old, dims]; old: positions of its nodes in
+    known: embeddings in the earlier graph.  float32 [old, dims]; old: positions of its nodes in
     ``graph``, ascending; the others are new.  int64 [old]
 
-    What is known may be on one device and what is computed on another, since either may be too
-    large for a GPU: all embeddings come back where the known ones are.
+    The known and the computed embeddings may be on different devices, since either may be too
+    large for a GPU: the result is on the device of the known ones.
     """
     is_new = torch.ones(graph.num_nodes, dtype=torch.bool)
     is_new[old.cpu()] = False
@@ -96,8 +99,8 @@ def grown_embeddings(topology: Encoder, graph: Graph, *, known: Tensor, old: Ten
     places = changed.nonzero().flatten()
     embeddings = known.new_empty(graph.num_nodes, known.shape[1])
     embeddings[old.to(known.device)] = known
-    anew = encode_nodes(topology, graph, places)
-    embeddings[places.to(known.device)] = anew.to(known.device)
+    recomputed = encode_nodes(topology, graph, places)
+    embeddings[places.to(known.device)] = recomputed.to(known.device)
     return Growth(embeddings, changed)
 
 
@@ -107,16 +110,16 @@ STORAGES: dict[str, torch.dtype] = {"float32": torch.float32, "float16": torch.f
 
 
 class EmbeddingCache:
-    """Encodes a graph the first time it is asked for and keeps the result while the graph lives.
+    """Encodes a graph at the first request and keeps the result while the graph exists.
 
     Args:
         topology: the f_topo.
-        scaling: ``unit`` divides every embedding by its length, ``none`` is the paper's.
+        scaling: ``unit`` scales every embedding to unit length, ``none`` is the paper's.
         device: where embeddings are computed, and kept if they fit.
-        storage: how embeddings are kept; ``float16`` takes half the memory and rounds every value
-            to 3 digits.
-        resources: how much memory may be taken; what does not fit is kept in files. Caches with the
-            same shelf encode a graph once between them, and the time counts for the first.
+        storage: type in which embeddings are kept; ``float16`` takes half the memory and rounds
+            every value to 3 digits.
+        resources: memory that may be used; what does not fit is kept in files. Caches with the
+            same shelf encode a graph once together, and the time counts for the first.
 
     >>> from evergraph.topology import Identity
     >>> graph = Graph.from_edges(torch.empty(2, 0, dtype=torch.long),
@@ -157,7 +160,7 @@ class EmbeddingCache:
         return self._kept[graph]
 
     def _seen(self, graph: Graph) -> Graph:
-        """Return the graph as f_topo sees it: with labels or, mostly, without."""
+        """Return the graph with labels if f_topo reads them, otherwise without."""
         return graph if self.topology.reads_labels else graph.structure
 
     def _encoded(self, graph: Graph) -> Tensor:
@@ -168,9 +171,9 @@ class EmbeddingCache:
         return self.resources.shelf.take(graph, way, lambda: self.encode(graph))
 
     def grow(self, graph: Graph, *, known: Tensor, old: Tensor) -> Growth:
-        """Encode a graph that has grown, only where it changed, once, and keep the result as well.
+        """Encode a grown graph, only where it changed, once, and keep the result.
 
-        known: embeddings of the graph before.  [old, dims]; old: its nodes' positions.  int64 [old]
+        known: earlier embeddings.  [old, dims]; old: the positions of their nodes.  int64 [old]
         """
         graph = self._seen(graph)
         if graph in self._grown:
@@ -185,20 +188,20 @@ class EmbeddingCache:
 
     @property
     def hops(self) -> int:
-        """How far an embedding looks."""
+        """Radius of an embedding."""
         return self.topology.hops
 
     def encode(self, graph: Graph) -> Tensor:
-        """Return scaled embeddings of all nodes, and keep nothing.  -> [nodes, dims]"""
+        """Return scaled embeddings of all nodes without keeping them.  -> [nodes, dims]"""
         topology, halved = self.topology, self.storage == "float16"
         if halved and isinstance(topology, MixHop) and topology.unit and self.scaling == "unit":
             return self._in_halves(topology, graph)
         return self._whole(graph)
 
     def _in_halves(self, topology: MixHop, graph: Graph) -> Tensor:
-        """Return scaled hops in float16, without ever holding all of them in float32.
+        """Return scaled hops in float16, without holding all of them in float32.
 
-        Of 7,600 nodes with 12,000 features each these would be 1.5 GB.
+        For 7,600 nodes with 12,000 features these would be 1.5 GB.
         """
         inputs = topology.inputs(graph)
         dims = inputs.num_features

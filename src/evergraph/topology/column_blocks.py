@@ -1,4 +1,4 @@
-"""Embeddings of a graph that does not fit: a block of feature columns at a time."""
+"""Embeddings of a graph that does not fit in memory, one block of feature columns at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import scipy
 import torch
 from torch import Tensor
 
-from evergraph.core.engine import Columns, Engine, LocalEngine
+from evergraph.core.engine import ColumnSlice, Engine, LocalEngine
 from evergraph.core.mapped import fetch, is_mapped, page_out, put
 from evergraph.core.resources import Resources
 from evergraph.core.sizes import shown
@@ -22,13 +22,13 @@ from evergraph.topology.base import TopologyEncoder
 
 logger = logging.getLogger(__name__)
 
-# Room for what is neither features nor embeddings: rows of the adjacency, pages on their way to and
-# from the disk. On a graph of 124M entries some 280 MB were seen; a small graph needs less.
+# Memory besides features and embeddings: rows of the adjacency, pages on their way to and from the
+# disk. On a graph of 124M entries some 280 MB were measured; a small graph needs less.
 RESERVE = 5 << 26
 LEAST_RESERVE = 1 << 25
-# And of every node: where its row begins and what is made of its degree.
+# Per node: its row pointer and the values derived from its degree.
 NODE_RESERVE = 16
-# Entries x columns that a hop multiplies; below, one process is done before others have begun.
+# Entries x columns multiplied per hop, below which one process is faster than several.
 SHARED_FROM = 1 << 27
 
 
@@ -40,14 +40,14 @@ def encode_within(
     device: torch.device | str = "cpu",
     shared: bool | None = None,
 ) -> Tensor:
-    """Return the embeddings of all nodes without holding more than may be held.
+    """Return the embeddings of all nodes within a memory limit.
 
-    Column j of Â X depends on column j of X alone, so any number of columns can go through all hops
-    without the others: nothing is computed twice and no number changes. Blocks are as wide as
-    memory allows, and at least as many as the engine has workers, which share them: nothing is sent
-    between hops. Embeddings that do not fit in memory come back mapped from a file. An f_topo whose
-    columns mix is encoded whole, in this process. shared: whether workers take part; where there is
-    enough to do, unless given.
+    Column j of Â X depends on column j of X alone, so any columns can go through all hops without
+    the others: nothing is computed twice and no number changes. Blocks are as wide as memory
+    allows, and at least as many as the engine has workers, which share them: nothing is sent
+    between hops. Embeddings that do not fit in memory are returned mapped from a file. An f_topo
+    that mixes columns is encoded whole, in this process. shared: whether workers take part; by
+    default if there is enough work.
 
     -> float32 [nodes, dims]
     """
@@ -64,7 +64,7 @@ def encode_within(
     embeddings = resources.array((graph.num_nodes, topology.parts * graph.num_features))
     for columns, part in encoded_blocks(topology, graph, embeddings, resources, device=device):
         put_columns(embeddings, part, columns, graph.num_features)
-        del part  # before the next block takes its room
+        del part  # before the next block allocates its memory
     return embeddings
 
 
@@ -74,7 +74,7 @@ def _worth_sharing(graph: Graph, resources: Resources) -> bool:
 
 
 def _beside(engine: Engine) -> int:
-    """Return how many workers share a machine's memory, all machines being like this one."""
+    """Return the number of workers per machine, assuming that all machines are alike."""
     return -(-engine.workers // engine.machines)
 
 
@@ -87,11 +87,11 @@ def encoded_blocks(
     device: torch.device | str = "cpu",
     first: int = 0,
 ) -> Iterator[tuple[tuple[int, int], Tensor]]:
-    """Yield blocks of columns, from some column on, each with the embeddings that it gives.
+    """Yield blocks of columns, from a first column on, each with its embeddings.
 
-    Workers share them, unless the adjacency does not fit in the share of memory of each.
+    Workers share them, unless the adjacency does not fit in each one's share of memory.
 
-    embeddings: where they will be put, whose memory counts.  [nodes, parts x dims];
+    embeddings: their destination, whose memory counts.  [nodes, parts x dims];
     -> (start, stop), float32 [nodes, parts x columns]
     """
     device, engine = torch.device(device), resources.engine
@@ -116,19 +116,19 @@ def encoded_blocks(
         "on disk" if is_mapped(embeddings) else "in memory",
     )
     graph = _adjacency_on(graph, resources, device)
-    # A worker is sent its own columns, and the graph without any.
-    items = [Columns(graph.features, start, stop, start) for start, stop in blocks]
+    # A worker is sent its own columns, and the graph without features.
+    items = [ColumnSlice(graph.features, start, stop, start) for start, stop in blocks]
     bare = graph.with_features(torch.empty(graph.num_nodes, 0))
     shared = {"topology": topology, "graph": bare, "device": str(device)}
     parts = engine.map(encode_columns, items, shared=shared)
-    for columns in blocks:  # not zipped: a zip holds a part until the next one is there
+    for columns in blocks:  # no zip, which would hold a part until the next one is ready
         yield columns, next(parts)
 
 
 def encode_columns(
-    columns: Columns, *, topology: TopologyEncoder, graph: Graph, device: str = "cpu"
+    columns: ColumnSlice, *, topology: TopologyEncoder, graph: Graph, device: str = "cpu"
 ) -> Tensor:
-    """Return the embeddings that some feature columns give.  -> [nodes, parts x columns]"""
+    """Return the embeddings of some feature columns.  -> [nodes, parts x columns]"""
     features = columns_of(columns.array, columns.start, columns.stop)
     part = topology.from_column(columns.first)
     return part.smooth(graph.with_features(features.to(device))).cpu()
@@ -147,7 +147,7 @@ def columns_of(features: Tensor, start: int, stop: int) -> Tensor:
         return torch.from_numpy(matrix[:, start:stop].toarray())
     if not is_mapped(features):
         return features[:, start:stop].contiguous()
-    # numpy's memory goes back to the system at once, torch's not everywhere.
+    # numpy returns memory to the system at once; torch does not on every platform.
     taken = room(len(features), like=features, width=stop - start)
     for first in range(0, len(features), ROWS_AT_A_TIME):
         rows = features[first : first + ROWS_AT_A_TIME]
@@ -157,10 +157,10 @@ def columns_of(features: Tensor, start: int, stop: int) -> Tensor:
 
 
 def _adjacency_on(graph: Graph, resources: Resources, device: torch.device) -> Graph:
-    """Return the graph with its adjacency on a device if it takes at most half of what is left.
+    """Return the graph with its adjacency on a device if it takes at most half of the free memory.
 
-    Weights of the products double it, and sorting buffers again; else it is streamed to the
-    device, a block of rows at a time.
+    Weights of the products double it, and so do sorting buffers; otherwise it is streamed to the
+    device, one block of rows at a time.
     """
     if device.type == "cpu" or 4 * graph.entry_bytes > resources.left_on(device):
         return graph
@@ -172,18 +172,18 @@ def _adjacency_on(graph: Graph, resources: Resources, device: torch.device) -> G
 def _size(
     topology: TopologyEncoder, graph: Graph, columns: int, device: torch.device | str = "cpu"
 ) -> int:
-    """Return the bytes that encoding some columns takes at its highest.
+    """Return the peak memory in bytes for encoding some columns.
 
-    On a GPU, or where rows are of half numbers, a hop holds scaled features beside all else.
+    On a GPU, or with half-precision rows, a hop also holds scaled features.
     """
-    held = ROW_TYPES[topology.rows]
+    held = ROW_TYPES[topology.dtype]
     apart = torch.device(device).type == "cuda" or held != torch.float32
     scaled = held.itemsize if apart else 0
     return graph.num_nodes * columns * (4 * topology.arrays + scaled)
 
 
 def reserve_of(entry_bytes: int, nodes: int) -> int:
-    """Return what is kept free beside the columns, given the bytes of the adjacency's entries.
+    """Return the memory to keep free besides the columns, given the bytes of the entries.
 
     >>> reserve_of(1 << 20, 1000) >> 20, reserve_of(1 << 40, 1 << 27) >> 20
     (33, 2368)
@@ -192,10 +192,10 @@ def reserve_of(entry_bytes: int, nodes: int) -> int:
 
 
 def block_count(wide: int, *, one: int, left: int, reserve: int, at_once: int, least: int) -> int:
-    """Return into how many blocks columns are cut: as few as memory allows.
+    """Return the smallest number of blocks of columns that memory allows.
 
-    wide: columns; one: bytes that one of them takes; left: bytes that may be taken by the
-    ``at_once`` blocks held at a time, each with a reserve; least: how many blocks there are to be.
+    wide: columns; one: bytes per column; left: bytes available to the ``at_once`` blocks held at a
+    time, each with a reserve; least: minimum number of blocks.
 
     >>> block_count(100, one=10, left=350, reserve=50, at_once=1, least=1)  # 30 at a time
     4
@@ -215,9 +215,9 @@ def _column_blocks(
     least: int = 1,
     first: int = 0,
 ) -> Sequence[tuple[int, int]]:
-    """Cut the columns from the first on into blocks of nearly one width, as few as memory allows.
+    """Cut the columns from the first on into blocks of nearly equal width, as few as memory allows.
 
-    at_once: how many blocks are held at a time; least: how many there are to be.
+    at_once: number of blocks held at a time; least: minimum number of blocks.
     """
     wide, device = graph.num_features - first, torch.device(device)
     held = 0 if is_mapped(embeddings) else embeddings.nbytes
@@ -232,7 +232,7 @@ def _column_blocks(
 
 
 def put_columns(embeddings: Tensor, part: Tensor, columns: tuple[int, int], wide: int) -> None:
-    """Write what some columns gave to where it belongs: once in every part."""
+    """Write the embeddings of some columns to their positions, one per part."""
     start, stop = columns
     width = stop - start
     on_disk = is_mapped(embeddings)

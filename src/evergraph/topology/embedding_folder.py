@@ -1,4 +1,4 @@
-"""Embeddings of a graph of any size, kept as a graph folder whose features they are."""
+"""Embeddings of a graph of any size, stored as the features of a graph folder."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from evergraph.topology.column_blocks import encoded_blocks, put_columns
 Nodes = Literal["all", "labelled"]
 NODES: tuple[Nodes, ...] = get_args(Nodes)
 OnProgress = Callable[[str, int, int], None]
-EMBEDDING = "embedding"  # what ``about`` says of embeddings: how they were made
+EMBEDDING = "embedding"  # key in ``about`` that describes how embeddings were made
 PROGRESS = "embedding.json"
-JOINING = ("indptr", "indices", "weights")  # and all that begins with "relation_"
+JOINING = ("indptr", "indices", "weights")  # and all names that begin with "relation_"
 
 
 def embed(
@@ -49,22 +49,21 @@ def embed(
     on_progress: OnProgress | None = None,
     overwrite: bool = False,
 ) -> bool:
-    """Write the embeddings of a graph as a graph folder, whose features they are.
+    """Write a graph folder whose features are the embeddings of a graph.
 
-    The numbers are those that ``topology.encode`` gives for dense features. Columns are encoded in
-    blocks as wide as memory allows, shared among the workers of an engine, and each is written
-    before the next is taken: a command that was killed goes on after the last block. What an
-    earlier call has written, of the same graph and f_topo, is not computed again; return whether
-    anything was.
+    The numbers are those of ``topology.encode`` for dense features. Columns are encoded in blocks
+    as wide as memory allows, shared among the workers of an engine, and each block is written
+    before the next: an interrupted command continues after the last block. Complete embeddings of
+    the same graph and f_topo are not computed again. Return whether anything was computed.
 
     Args:
-        graph: the graph; in files, it need not fit into memory.
+        graph: the graph; if it is in files, it need not fit into memory.
         out: the folder.
-        topology: an f_topo whose columns do not mix.
-        nodes: ``labelled`` keeps nodes that have labels, and no edges.
-        name: of the graph, by which one that is in no folder is known again.
-        resources: how much memory may be taken, and who does the work.
-        on_progress: called with a stage, how many columns are done, and of how many.
+        topology: an f_topo that does not mix columns.
+        nodes: ``labelled`` keeps only labelled nodes, and no edges.
+        name: name that identifies a graph that is in no folder.
+        resources: memory that may be used, and workers.
+        on_progress: called with a stage, the number of columns done, and their total.
         overwrite: whether another graph in ``out`` may be replaced.
 
     >>> import tempfile
@@ -85,11 +84,11 @@ def embed(
         return False
     _check_free(out, overwrite=overwrite)
     with one_at_a_time(out):
-        (out / FACTS).unlink(missing_ok=True)  # from now on it is no graph
+        (out / FACTS).unlink(missing_ok=True)  # from now on it is not a valid graph folder
         kept = has_labels(graph).nonzero().flatten() if nodes == "labelled" else None
         columns = _columns_done(out, made, width=topology.parts * graph.num_features)
         if not columns:
-            _note(out, made, 0)  # first: what is begun may be begun again
+            _note(out, made, 0)  # first, so that an interrupted start can be repeated
             _lay_out(graph, out, topology, kept)
         _fill(graph, out, topology, made, kept, columns, resources or Resources(), on_progress)
         _finish(graph, out, made, bare=kept is not None)
@@ -106,45 +105,45 @@ def check_separable(topology: TopologyEncoder) -> None:
 
 
 def embedding_in(folder: Path) -> dict[str, Any] | None:
-    """Return of what and how the features of a graph in a folder were embedded, None if not.
+    """Return how the features of a graph folder were embedded, or None if they were not.
 
-    A path that holds no graph folder holds no embeddings.
+    None also for a path without a graph folder.
     """
     found = read_facts(folder)["about"].get(EMBEDDING) if is_graph_folder(folder) else None
     return found if found is None else dict(found)
 
 
 def has_labels(graph: Graph) -> Tensor:
-    """Return which nodes have a class, or a target that is known.  bool [nodes]"""
+    """Return whether each node has a class or a known target.  bool [nodes]"""
     return graph.labels >= 0 if graph.targets is None else graph.targets.known.any(1)
 
 
 def _made(graph: Graph, topology: TopologyEncoder, nodes: Nodes, name: str) -> dict[str, Any]:
-    """Return of what and how embeddings are made, as JSON gives it back."""
+    """Return the source and parameters of embeddings as JSON values."""
     folder = graph.folder
     known_by = f"{name} {graph!r}" if folder is None else read_facts(folder)["sha256"]
-    told = {"name": topology.name, **topology.get_params()}
-    made: dict[str, Any] = {"of": known_by, "topology": told, "nodes": nodes}
+    described = {"name": topology.name, **topology.get_params()}
+    made: dict[str, Any] = {"of": known_by, "topology": described, "nodes": nodes}
     found: dict[str, Any] = json.loads(json.dumps(made))
     return found
 
 
 def _check_free(out: Path, *, overwrite: bool) -> None:
-    """Raise unless a folder is empty, holds embeddings half done, or may be replaced."""
+    """Raise unless a folder is empty, holds unfinished embeddings, or may be replaced."""
     if not out.exists() or not any(out.iterdir()) or (out / PROGRESS).is_file():
         return
     if not is_graph_folder(out):
-        raise DataError(f"{out}: is no graph folder, so it is not replaced")
+        raise DataError(f"{out}: is not a graph folder, so it is not replaced")
     if not overwrite:
         raise DataError(
-            f"{out}: is there already and holds another graph: choose another folder, or replace "
+            f"{out}: already exists and holds another graph: choose another folder, or replace "
             "it with --overwrite"
         )
     shutil.rmtree(out)
 
 
 def _columns_done(out: Path, made: Mapping[str, Any], *, width: int) -> int:
-    """Return how many columns of the features are through, 0 if these were not begun here."""
+    """Return the number of finished feature columns, 0 for other embeddings."""
     try:
         found = json.loads((out / PROGRESS).read_text("utf-8"))
         begun = found["made"] == made and map_array(out / "features.npy").shape[1] == width
@@ -154,9 +153,9 @@ def _columns_done(out: Path, made: Mapping[str, Any], *, width: int) -> int:
 
 
 def _lay_out(graph: Graph, out: Path, topology: TopologyEncoder, kept: Tensor | None) -> None:
-    """Write all of a graph but its features, and make room for embeddings.
+    """Write all of a graph but its features, and allocate the embeddings.
 
-    Of labelled nodes alone no edges are kept: what they say is in the embeddings.
+    With labelled nodes only, no edges are kept, since the embeddings include their effect.
     """
     writer, arrays = GraphFolderWriter(out), arrays_of(graph)
     del arrays["features"]
@@ -182,28 +181,28 @@ def _fill(
     resources: Resources,
     on_progress: OnProgress | None,
 ) -> None:
-    """Compute and write the columns that are left."""
+    """Compute and write the remaining columns."""
     file: MappedTensor = map_array(out / "features.npy", writable=True)
     wide = graph.num_features
-    tell = on_progress or (lambda *_: None)
-    tell("embed", first, wide)
+    report = on_progress or (lambda *_: None)
+    report("embed", first, wide)
     for columns, part in encoded_blocks(topology, graph, file, resources, first=first):
         put_columns(file, part if kept is None else part[kept], columns, wide)
         assert file.file is not None
-        os.fsync(file.file.fileno())  # before it is noted that they are written
+        os.fsync(file.file.fileno())  # before the progress is recorded
         _note(out, made, columns[1])
-        tell("embed", columns[1], wide)
-    tell("checksum", 0, 1)
+        report("embed", columns[1], wide)
+    report("checksum", 0, 1)
 
 
 def _note(out: Path, made: Mapping[str, Any], columns: int) -> None:
-    """Keep how many columns of the features are through."""
+    """Record the number of finished feature columns."""
     with disk_is_enough(out), written_aside(out / PROGRESS) as file:
         file.write(json.dumps({"made": made, "columns": columns}).encode())
 
 
 def _finish(graph: Graph, out: Path, made: Mapping[str, Any], *, bare: bool) -> None:
-    """Declare what is written a graph; without edges there are no relations to name."""
+    """Complete the graph folder; without edges there are no relations to name."""
     named = {n: value for n, value in names_in(graph).items() if not (bare and n == "relations")}
     GraphFolderWriter(out).finish(
         undirected=bare or graph.undirected, about={EMBEDDING: made}, named=named

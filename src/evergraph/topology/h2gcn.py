@@ -1,4 +1,4 @@
-"""Rings kept apart, without self-loops, for heterophilous graphs."""
+"""Separate rings of neighbours, without self-loops, for heterophilous graphs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from evergraph.topology.base import TopologyEncoder, topologies
 
 @topologies.register
 class H2GCN(TopologyEncoder):
-    """E = [X, Ā_1 X, ..., Ā_L X], Ā_k joining nodes at distance exactly k (after Zhu et al. 2020).
+    """Concatenates the means of rings at distance exactly 1 .. L (after Zhu et al. 2020).
 
-    Ego, neighbours and neighbours' neighbours never mix. Ā_k is the mean over the ring: the
-    original's symmetric weights would need the ring sizes of nodes 2L hops away, and an embedding
-    must depend on its own ego-subnetwork only. A ring is a matter of distance, and all of it counts
-    the same: weights of edges are not looked at. Rings are expanded in blocks of rows and never
+    E = [X, Ā_1 X, ..., Ā_L X], where Ā_k joins nodes at distance exactly k, so ego, neighbours and
+    neighbours' neighbours never mix. Ā_k is the mean over the ring: the original's symmetric
+    weights would need the ring sizes of nodes 2L hops away, and an embedding must depend on its own
+    ego-subnetwork only. Edge weights are not used. Rings are expanded in blocks of rows and never
     kept whole.
 
     dims = (hops + 1) x features.
@@ -36,12 +36,12 @@ class H2GCN(TopologyEncoder):
 
     @property
     def parts(self) -> int:
-        """A column for the node itself and one for every ring."""
+        """The node itself and one part per ring."""
         return self.hops + 1
 
     @property
     def arrays(self) -> int:
-        """Features and rings, and all of them once more side by side."""
+        """Features and rings, and all of them concatenated."""
         return 2 * self.parts
 
     def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
@@ -54,7 +54,7 @@ class H2GCN(TopologyEncoder):
 
 
 def _averaging(inner: scipy.sparse.csr_matrix, outer: scipy.sparse.csr_matrix) -> Tensor:
-    """Return the mean over what is in ``outer`` and not in ``inner``.  [rows, nodes]"""
+    """Return the mean over the nodes in ``outer`` and not in ``inner``.  [rows, nodes]"""
     ring = outer.astype(np.int8) - inner.astype(np.int8)
     ring.eliminate_zeros()
     sizes = np.diff(ring.indptr)

@@ -1,4 +1,4 @@
-"""Hops kept apart, for graphs whose neighbours differ."""
+"""Separate hops, for graphs whose neighbours differ."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from itertools import chain
 import torch
 from torch import Tensor
 
+from evergraph.core.component import formerly
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph, Smoother, smoother, walk
@@ -19,53 +20,55 @@ from evergraph.topology.rowwise import unit_rows
 
 @topologies.register
 class MixHop(Stepwise, TopologyEncoder):
-    """E = [X, Â X, ..., Â^L X]: every hop its own columns (after Abu-El-Haija et al. 2019).
+    """Concatenates the hops, each with its own columns (after Abu-El-Haija et al. 2019).
 
-    dims = features x how many hops are kept.
+    E = [X, Â X, ..., Â^L X]; dims = features x number of hops kept.
 
     Args:
-        hops, self_loops, rows: see ``TopologyEncoder``.
-        keep: which of the hops 0 .. L to keep; all unless given.
-        unit: whether scaling to unit length divides each hop by its own length, so that none
-            outweighs another, instead of all by one.
+        hops, self_loops, dtype: see ``TopologyEncoder``.
+        kept_hops: which of the hops 0 .. L to keep; all by default.
+        unit: whether scaling to unit length applies to each hop by itself, so that none
+            outweighs another, instead of to the whole embedding.
     """
 
     name = "mixhop"
 
+    @formerly(keep="kept_hops", rows="dtype")
     def __init__(
         self,
         *,
         hops: int = 2,
         self_loops: bool = True,
-        keep: Sequence[int] | None = None,
+        kept_hops: Sequence[int] | None = None,
         unit: bool = False,
-        rows: RowType = "float32",
+        dtype: RowType = "float32",
     ) -> None:
-        super().__init__(hops=hops, self_loops=self_loops, rows=rows)
-        if keep is not None and not (keep and set(keep) <= set(range(hops + 1))):
+        super().__init__(hops=hops, self_loops=self_loops, dtype=dtype)
+        if kept_hops is not None and not (kept_hops and set(kept_hops) <= set(range(hops + 1))):
             raise ConfigurationError(
-                f"keep must name hops between 0 and hops={hops}, at least one, not {list(keep)}"
+                f"kept_hops must name at least one hop between 0 and hops={hops}, "
+                f"not {list(kept_hops)}"
             )
-        self.keep = keep
+        self.kept_hops = kept_hops
         self.unit = unit
 
     @property
     def kept(self) -> Sequence[int]:
         """The hops kept."""
-        return range(self.hops + 1) if self.keep is None else self.keep
+        return range(self.hops + 1) if self.kept_hops is None else self.kept_hops
 
     @property
     def parts(self) -> int:
-        """A column for every hop kept."""
+        """One part per hop kept."""
         return len(self.kept)
 
     @property
     def arrays(self) -> int:
-        """Every hop, and those kept once more side by side."""
+        """Every hop, and those kept concatenated."""
         return self.hops + 1 + self.parts
 
     def scaled(self, rows: Tensor, *, together: bool = False) -> Tensor:
-        """Return embeddings divided by their lengths, hop by hop if ``unit``."""
+        """Return embeddings scaled to unit length, hop by hop if ``unit``."""
         if not self.unit:
             return super().scaled(rows, together=together)
         unit = torch.empty_like(rows)
@@ -79,11 +82,11 @@ class MixHop(Stepwise, TopologyEncoder):
         return torch.cat([densify(steps[hop]) for hop in self.kept], dim=1)
 
     def hop_by_hop(self, graph: Graph) -> Iterator[Tensor]:
-        """Yield the hops kept one after the other, of which only the last is held.
+        """Yield the hops kept one after the other, holding only the last.
 
-        graph: what ``inputs`` returned.  -> float32 [nodes, d] each
+        graph: the result of ``inputs``.  -> float32 [nodes, d] each
         """
-        adjacency = smoother(graph, self_loops=self.self_loops, held=self.rows)
+        adjacency = smoother(graph, self_loops=self.self_loops, held=self.dtype)
         steps = chain([graph.features], walk(adjacency, graph.features, hops=self.hops))
         for hop, step in enumerate(steps):
             if hop in self.kept:
@@ -95,43 +98,46 @@ class MixHop(Stepwise, TopologyEncoder):
         return self.kept
 
     def assemble(self, states: Sequence[Tensor]) -> Tensor:
-        """Return the hops kept, side by side."""
+        """Return the hops kept, concatenated."""
         return torch.cat([states[hop] for hop in self.kept], dim=1)
 
 
-# Features wider than this are turned into so many: inner products are kept to about 1/√2048, and
-# on 6,805 words of Coauthor-CS as many answers are right (docs/decisions/0034).
+# Wider features are projected to this width: inner products change by about 1/√2048, and on the
+# 6,805 words of Coauthor-CS the accuracy is the same (docs/decisions/0034).
 WIDEST = 2048
 
 
 class ViewHops(MixHop):
-    """E = [Â^h X S for the hops h kept], each hop of unit length when scaled.
+    """Hops of projected features, each of unit length when scaled: E = [Â^h X S for kept hops h].
 
-    S is the identity where features are at most ``widest`` wide, else a fixed random matrix
-    [features, widest] with values from N(0, 1/widest) (Johnson and Lindenstrauss 1984): all that
-    comes after costs no more for features of any width.
+    S is the identity if features are at most ``widest`` wide, else a fixed random matrix
+    [features, widest] with values from N(0, 1/widest) (Johnson and Lindenstrauss 1984): the cost
+    of later steps is then bounded for features of any width.
 
     Args:
-        keep: which hops.
-        widest: how wide a hop may be; None: as wide as features are.
-        rows: see ``TopologyEncoder``.
+        kept_hops: the hops to keep.
+        widest: maximum width of a hop; None for the width of the features.
+        dtype: see ``TopologyEncoder``.
 
     >>> graph = Graph.from_edges(torch.empty(2, 0, dtype=torch.long), features=torch.eye(3),
     ...                          labels=torch.zeros(3, dtype=torch.long))
-    >>> ViewHops(keep=(0, 2)).encode(graph).shape, ViewHops(keep=(0,), widest=2).encode(graph).shape
-    (torch.Size([3, 6]), torch.Size([3, 2]))
+    >>> ViewHops(kept_hops=(0, 2)).encode(graph).shape
+    torch.Size([3, 6])
+    >>> ViewHops(kept_hops=(0,), widest=2).encode(graph).shape
+    torch.Size([3, 2])
     """
 
     name = "view-hops"
 
     def __init__(
-        self, *, keep: Sequence[int], widest: int | None = WIDEST, rows: RowType = "float32"
+        self, *, kept_hops: Sequence[int], widest: int | None = WIDEST, dtype: RowType = "float32"
     ) -> None:
-        super().__init__(hops=max(keep, default=0), keep=tuple(keep), unit=True, rows=rows)
+        hops = max(kept_hops, default=0)
+        super().__init__(hops=hops, kept_hops=tuple(kept_hops), unit=True, dtype=dtype)
         self.widest = widest
 
     def inputs(self, graph: Graph) -> Graph:
-        """Return the graph with its features turned into few enough."""
+        """Return the graph with its features projected if they are too wide."""
         if self.widest is None or graph.num_features <= self.widest:
             return graph
         generator = seeded(0, "narrower features", graph.num_features, self.widest)

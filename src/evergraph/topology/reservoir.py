@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_choice, check_integer, check_number
+from evergraph.core.component import formerly
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph, Smoother, propagate
 from evergraph.graphs.csr import densify
@@ -21,24 +22,25 @@ Layers = Literal["last", "all"]
 
 @topologies.register
 class Reservoir(Stepwise, TopologyEncoder):
-    """x^i = tanh(W_I x^{i-1} + Σ_w Â W_H x_w^{i-1}), fixed random W_I, W_H (reservoir computing).
+    """A random network that is never trained (reservoir computing; Gallicchio and Micheli 2020).
 
-    After Gallicchio and Micheli (2020). The paper sums over neighbours; Â, without self-loops by
-    default, keeps that sum from saturating the tanh where degrees are large. Weights are
-    Gaussian with variance ``scale``²/width, drawn from ``seed`` alone, so that every graph of a
-    stream is encoded by the same reservoir.
+    x^i = tanh(W_I x^{i-1} + Σ_w Â W_H x_w^{i-1}) with fixed random W_I, W_H. The paper sums over
+    neighbours; Â, without self-loops by default, keeps that sum from saturating the tanh at large
+    degrees. Weights are Gaussian with variance ``scale``²/width, drawn from ``seed`` alone, so that
+    every graph of a stream is encoded by the same reservoir.
 
     Args:
         dims: width of every layer, and so of the embedding.
         scale: size of the weights; above 1 the tanh saturates.
-        seed: which reservoir.
-        own_weights: whether there is W_I. Without it, and with self-loops, the reservoir is a graph
-            convolutional network that was never trained, x^i = tanh(Â W_H x^{i-1}).
+        seed: seed of the weights.
+        own_weights: whether there is W_I. Without it, and with self-loops, the reservoir is an
+            untrained graph convolutional network, x^i = tanh(Â W_H x^{i-1}).
         layers: ``last`` embeds a node as x^L, ``all`` as [x^1, ..., x^L], L times as wide.
     """
 
     name = "reservoir"
 
+    @formerly(rows="dtype")
     def __init__(
         self,
         *,
@@ -49,9 +51,9 @@ class Reservoir(Stepwise, TopologyEncoder):
         own_weights: bool = True,
         layers: Layers = "last",
         self_loops: bool = False,
-        rows: RowType = "float32",
+        dtype: RowType = "float32",
     ) -> None:
-        super().__init__(hops=hops, self_loops=self_loops, rows=rows)
+        super().__init__(hops=hops, self_loops=self_loops, dtype=dtype)
         check_integer("dims", dims, least=1)
         check_number("scale", scale, least=0.0)
         check_choice("layers", layers, ("last", "all"))
@@ -62,21 +64,21 @@ class Reservoir(Stepwise, TopologyEncoder):
         self.layers: Layers = layers
 
     def weights(self, layer: int, width: int) -> tuple[Tensor, Tensor]:
-        """Return W_I and W_H of a layer that reads ``width`` values.  2 x [width, dims]"""
+        """Return W_I and W_H of a layer with ``width`` inputs.  2 x [width, dims]"""
         generator = seeded(self.seed, "reservoir", layer, width)
         both = torch.randn(2, width, self.dims, generator=generator) * (self.scale / width**0.5)
         return both[0], both[1]
 
     @property
     def separable(self) -> bool:
-        """Fixed weights mix all columns."""
+        """False: the weights mix all columns."""
         return False
 
     @property
     def arrays(self) -> int:
-        """Features, and four states in terms of their width: own, others', their sum, a product.
+        """Features, and four states relative to their width: own, others', their sum, a product.
 
-        And, where all layers are kept, each of them twice.
+        If all layers are kept, each of them twice in addition.
         """
         return 5 if self.layers == "last" else 5 + 2 * self.hops
 
@@ -107,7 +109,7 @@ class Reservoir(Stepwise, TopologyEncoder):
         return (self.hops,) if self.layers == "last" else range(min(self.hops, 1), self.hops + 1)
 
     def assemble(self, states: Sequence[Tensor]) -> Tensor:
-        """Return the last state, or all but the features side by side."""
+        """Return the last state, or all states but the features concatenated."""
         if self.layers == "last" or self.hops == 0:
             return states[-1]
         return torch.cat([*states[1:]], dim=1)

@@ -1,9 +1,9 @@
-"""Arithmetic on rows whose bits do not depend on which other rows are computed with them.
+"""Arithmetic on rows whose bits do not depend on the other rows.
 
-Adding and multiplying value by value is safe; so are division and roots, which are rounded
-correctly everywhere. Not safe are what a library does in one way inside and in another way at the
-edge of a block: products of matrices (their shape decides in which order sums are made), sums over
-a row (a single row may be summed by other code than many), and additions that multiply on the way.
+Elementwise addition and multiplication are safe; so are division and roots, which are rounded
+correctly everywhere. Operations that a library computes differently inside and at the edge of a
+block are not: products of matrices (their shape decides the order of sums), sums over a row (a
+single row may use other code than many), and fused multiply-adds.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-BLOCK = 64  # rows of every product: one shape, whatever is asked for
+BLOCK = 64  # rows of every product: one shape for any number of rows
 LEAST_LENGTH = 1e-12  # of rows whose values can be squared without loss
 
 
 def unit_rows(rows: Tensor, *, together: bool = False, out: Tensor | None = None) -> Tensor:
-    """Return rows divided by their lengths; rows of zeros stay.  [n, dims] -> [n, dims]
+    """Return rows scaled to unit length; zero rows stay.  [n, dims] -> [n, dims]
 
-    The one way to unit length. Rows so long or so short that their squares overflow or vanish are
-    divided by their largest value first: any finite row comes out of length 1.
+    Use this function for all scaling to unit length. Rows whose squares overflow or vanish are
+    divided by their largest value first: any finite row gets length 1.
 
-    together: on any device and by several threads, where bits may depend on other rows; out: where
-    to put them.
+    together: use any device and several threads, so that bits may depend on other rows; out: the
+    destination.
 
     >>> unit_rows(torch.tensor([[3., 4.], [0., 0.], [3e30, 4e30], [3e-30, 4e-30]]))
     tensor([[0.6000, 0.8000],
@@ -54,7 +54,7 @@ def _lengths_apart(rows: Tensor) -> Tensor:
 
 
 def block_product(rows: Tensor, matrix: Tensor) -> Tensor:
-    """Return rows @ matrix, always multiplied in blocks of as many rows.  [n, k] -> [n, dims]
+    """Return rows @ matrix, multiplied in blocks of a fixed size.  [n, k] -> [n, dims]
 
     >>> block_product(torch.eye(2), torch.tensor([[1., 2.], [3., 4.]]))
     tensor([[1., 2.],

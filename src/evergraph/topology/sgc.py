@@ -1,4 +1,4 @@
-"""Strategy S1 of the paper, and no topology at all."""
+"""Strategy S1 of the paper, and the identity."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from evergraph.topology.base import Stepwise, TopologyEncoder, topologies
 
 @topologies.register
 class SGC(Stepwise, TopologyEncoder):
-    """S1: E = Â^L X (simple graph convolution, Wu et al. 2019).
+    """Smooths the features L times: E = Â^L X (S1; simple graph convolution, Wu et al. 2019).
 
     >>> import torch
     >>> pair = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.tensor([[1.], [3.]]),
     ...                         labels=torch.tensor([0, 0]), undirected=True)
-    >>> SGC(hops=1).encode(pair)  # each node: the mean of both
+    >>> SGC(hops=1).encode(pair)  # each node gets the mean of both
     tensor([[2.0000],
             [2.0000]])
     """
@@ -32,9 +32,9 @@ class SGC(Stepwise, TopologyEncoder):
 
 @topologies.register
 class Identity(Stepwise, TopologyEncoder):
-    """E = X: the features as they are, to see what topology adds.
+    """Leaves the features unchanged, E = X, to measure what topology adds.
 
-    ``hops`` is 0 whatever is asked for: such an embedding covers only its own node.
+    ``hops`` is always 0, since such an embedding covers only its own node.
     """
 
     name = "identity"

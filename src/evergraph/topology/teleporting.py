@@ -1,4 +1,4 @@
-"""Strategies S2 and S3 of the paper, and APPNP: a share of own features is mixed back in."""
+"""Strategies S2 and S3 of the paper, and APPNP, which mix a share of own features back in."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from evergraph.topology.base import Stepwise, TeleportingEncoder, topologies
 
 @topologies.register
 class S2GC(Stepwise, TeleportingEncoder):
-    """S2: E = 1/L Σ_{l=1..L} ((1-α) Â^l + α I) X (simple spectral graph convolution, Zhu 2020).
+    """Averages the hops, mixed with own features (S2; simple spectral graph convolution, Zhu 2020).
 
-    With ``hops=0`` there is no term to average, and E = X.
+    E = 1/L Σ_{l=1..L} ((1-α) Â^l + α I) X. With ``hops=0`` there is no term to average, and E = X.
     """
 
     name = "s2gc"
@@ -47,10 +47,10 @@ class S2GC(Stepwise, TeleportingEncoder):
 
 @topologies.register
 class APPNP(Stepwise, TeleportingEncoder):
-    """E = Z_L with Z_0 = X, Z_l = (1-α) Â Z_{l-1} + α X (Klicpera et al. 2019).
+    """Propagates with restart at a node's own features (Klicpera et al. 2019).
 
-    What the released code runs where the paper writes S3 (``ppr``): the walk restarts at the
-    node's own features instead of resting where it is.
+    E = Z_L with Z_0 = X, Z_l = (1-α) Â Z_{l-1} + α X. The released code runs this for the paper's
+    S3 (``ppr``).
     """
 
     name = "appnp"
@@ -58,7 +58,7 @@ class APPNP(Stepwise, TeleportingEncoder):
 
     @property
     def arrays(self) -> int:
-        """Features, a hop, the one before, and what is added to it."""
+        """Features, a hop, the one before, and the term added to it."""
         return 4
 
     def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
@@ -77,7 +77,7 @@ class APPNP(Stepwise, TeleportingEncoder):
 
 @topologies.register
 class PPR(Stepwise, TeleportingEncoder):
-    """S3: E = ((1-α) Â + α I)^L X, a lazy walk that stays put with probability α.
+    """Smooths by a lazy walk that stays at a node with probability α (S3): ((1-α) Â + α I)^L X.
 
     The released code runs APPNP's recursion under this name, which is another matrix: see
     ``appnp``.
@@ -88,7 +88,7 @@ class PPR(Stepwise, TeleportingEncoder):
 
     @property
     def arrays(self) -> int:
-        """Features, a hop, the one before, and what is added to it."""
+        """Features, a hop, the one before, and the term added to it."""
         return 4
 
     def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:

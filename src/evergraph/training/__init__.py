@@ -1,4 +1,4 @@
-"""The learner's contract and the only epoch loop."""
+"""The interface of learners, and the epoch loop."""
 
 from evergraph.training.batches import Batch, batches
 from evergraph.training.learner import Learner

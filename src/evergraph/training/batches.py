@@ -1,4 +1,4 @@
-"""Full batch or mini-batches: an argument, not another loop."""
+"""Full batches and mini-batches."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from torch import Tensor
 
 Batch = Tensor | slice
 EVERYTHING = slice(None)
-POOL = 1 << 18  # rows shuffled among each other
+POOL = 1 << 18  # rows shuffled together
 BLOCK = 1 << 12  # neighbouring rows that stay together in a pool
 
 
 def batches(
     count: int, batch_size: int | None, *, generator: torch.Generator, device: torch.device
 ) -> Iterator[Batch]:
-    """Yield the rows of each batch of one epoch: all at once, or shuffled parts of nearly one size.
+    """Yield the rows of each batch of one epoch: all at once, or shuffled parts of similar size.
 
     A full batch is a slice, so that nothing is copied. Parts differ by one row at most, so that
-    no epoch ends on a tiny, noisy step. Beyond ``POOL`` rows, which may lie on disk, blocks of
-    neighbouring rows are shuffled first, and then the rows of as many blocks as make a pool: an
-    epoch reads the disk from end to end, not from place to place.
+    no epoch ends on a tiny, noisy step. Beyond ``POOL`` rows, which may be on disk, blocks of
+    neighbouring rows are shuffled first, and then the rows within each pool of blocks: an epoch
+    reads the disk mostly in sequence.
 
     >>> [len(b) for b in batches(10, 4, generator=torch.Generator(), device=torch.device("cpu"))]
     [4, 3, 3]

@@ -1,4 +1,4 @@
-"""What a learner is, to the trainer that drives it and to the evaluator that tests it."""
+"""The interface of learners, for the trainer and the evaluator."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ if TYPE_CHECKING:
 class Learner(Part, ABC):
     """Learns task after task and classifies nodes of every task so far.
 
-    Methods are named for when they happen: ``begin_task``, then ``loss`` and ``adjust_gradients``
-    at every step, then ``end_task``; ``logits`` at any time after. A method with a closed form
-    overrides ``fit_task`` instead of giving a loss.
+    Methods are named for when they are called: ``begin_task``, then ``loss`` and
+    ``adjust_gradients`` at every step, then ``end_task``; ``logits`` at any time after. A method
+    with a closed form overrides ``fit_task`` instead of defining a loss.
 
     Args:
         trainer: runs the epochs.
         generator: the source of all of the learner's randomness.
 
     Attributes:
-        cumulative: whether a task shows the training nodes of earlier tasks too.
-        kinds: what of nodes it can learn: one ``class``, several ``labels``, ``numbers``.
+        cumulative: whether a task includes the training nodes of earlier tasks.
+        kinds: the supported kinds of targets: one ``class``, several ``labels``, ``numbers``.
         label_space_: the classes learned so far.
-        undirected_: whether every edge ran both ways in what was learned: a ``Data`` that is asked
-            about is then read in the same way.
+        undirected_: whether every edge of the training graphs went both ways; a ``Data`` object to
+            predict is then read in the same way.
     """
 
     name: ClassVar[str]
@@ -72,18 +72,18 @@ class Learner(Part, ABC):
 
     @label_space_.setter
     def label_space_(self, label_space: LabelSpace | None) -> None:
-        # Whoever learns a task or is restored comes by here.
+        # Called when a task is learned and when the learner is restored.
         if label_space is not None:
             self.check_kind(label_space.kind)
         self._label_space = label_space
 
     @classmethod
     def check_kind(cls, kind: Kind) -> None:
-        """Raise unless the method learns what nodes are given: classes, labels or numbers."""
+        """Raise unless the method supports this kind of targets."""
         if kind not in cls.kinds:
             found = "several labels" if kind == "labels" else "numbers"
             raise ConfigurationError(
-                f"method {cls.name!r} learns one class a node, and the nodes here have {found}: "
+                f"method {cls.name!r} learns one class per node, and the nodes here have {found}: "
                 "use method 'analytic'"
             )
 
@@ -92,28 +92,28 @@ class Learner(Part, ABC):
 
     @property
     def device(self) -> torch.device:
-        """Where the learner computes."""
+        """Device on which the learner computes."""
         return self.trainer.device
 
     @property
     def resources(self) -> Resources:
-        """What the learner has at its disposal."""
+        """Memory and workers available to the learner."""
         return self.trainer.resources
 
     @property
     def draws_from(self) -> Sequence[torch.Generator] | None:
-        """What a training step draws from, if it can be recorded on a GPU and played back.
+        """The generators of a training step, if it can be recorded and replayed on a GPU.
 
-        None if it cannot, because what it does depends on numbers that it looks at. A method that
-        says otherwise promises a loss of tensors alone.
+        None if it cannot, because it depends on values that are read on the CPU. A method that
+        returns generators guarantees a loss that uses tensors only.
         """
         return None
 
     @property
     def sight(self) -> int | None:
-        """How many hops around its nodes a task's graph is looked at; None for all of it.
+        """Number of hops around its nodes that a task's graph is read; None for all of it.
 
-        Small batches of a task come with no more of the graph than that, see ``GraphStream.open``.
+        Small batches of a task come with this part of the graph only, see ``GraphStream.open``.
         """
         return None
 
@@ -123,16 +123,16 @@ class Learner(Part, ABC):
 
     @abstractmethod
     def begin_task(self, task: Task) -> int:
-        """Prepare for a task; return how many training examples an epoch has."""
+        """Prepare for a task; return the number of training examples per epoch."""
 
     @abstractmethod
     def loss(self, batch: Batch) -> Tensor:
         """Return the loss over some of the examples, to be minimised."""
 
     def step_work(self, examples: int) -> int | None:
-        """Return about how many multiplications a step on so many examples takes.
+        """Return about how many multiplications a step on this many examples takes.
 
-        Small steps are done on few threads. None, where it cannot be told, keeps all of them.
+        Small steps use few threads. None, if it is unknown, uses all of them.
         """
         return None
 
@@ -140,7 +140,7 @@ class Learner(Part, ABC):
         """Change gradients after they are computed and before the step."""
 
     def end_task(self, task: Task) -> None:
-        """Keep what later tasks will need."""
+        """Store the data that later tasks will need."""
 
     @abstractmethod
     def logits(self, graph: Graph, nodes: Tensor) -> Tensor:
@@ -160,12 +160,12 @@ class Learner(Part, ABC):
     ) -> Tensor | NDArray[np.str_]:
         """Return the dataset's label of each node's most likely class.  -> [nodes]
 
-        A tensor of integers; where the dataset had texts for labels, a NumPy array of these. Of
-        several labels: 1 for each that is more likely than not; of numbers: these.
-        -> [nodes, targets]
+        A tensor of integers, or a NumPy array of strings if the dataset's labels were strings. For
+        multi-label targets, 1 for each label with a probability above 0.5; for regression, the
+        values.  -> [nodes, targets]
 
-        graph: also as PyG's ``Data``, which needs no ``y``. nodes: all of the graph unless given.
-        tasks: which task each node belongs to; needed in task-IL only.
+        graph: also as PyG's ``Data``, without ``y``. nodes: all nodes by default. tasks: the task
+        of each node; needed in task-IL only.
         """
         scores = self._asked_scores(graph, nodes, tasks)
         kind = self._check_learned().kind
@@ -182,8 +182,8 @@ class Learner(Part, ABC):
     ) -> Tensor:
         """Return the probability of each class, in the order of ``classes``.  -> [nodes, classes]
 
-        The softmax of the scores over the classes that are allowed, 0 elsewhere; of several labels
-        each one's own probability. Arguments as in ``predict``.
+        The softmax of the scores over the allowed classes, 0 elsewhere; for multi-label targets,
+        the probability of each label. Arguments as in ``predict``.
         """
         kind = self._check_learned().kind
         if kind == "numbers":
@@ -202,7 +202,7 @@ class Learner(Part, ABC):
         return self._allowed(self.logits_of_exam(read, nodes, tasks), tasks)
 
     def _read(self, data: Data) -> Graph:
-        """Return a ``Data`` as a graph, edges as in what was learned; labels are not looked at."""
+        """Return a ``Data`` as a graph, with edges read as in training; labels are ignored."""
         if data.x is None or data.edge_index is None:
             raise DataError("the Data object must have 'x' and 'edge_index'")
         return Graph.from_edges(
@@ -213,14 +213,14 @@ class Learner(Part, ABC):
         )
 
     def novelty(self, graph: Graph, nodes: Tensor, *, logits: Tensor | None = None) -> Tensor:
-        """Return how unlike any class learned so far each node is; larger is less like.  -> [nodes]
+        """Return the novelty of each node; larger is less like any learned class.  -> [nodes]
 
-        Here the energy -log Σ_c exp(s_c) over all classes, in task-IL too: nobody knows the task
-        of an unknown node (Liu et al., NeurIPS 2020). A softmax would forget how large the scores
-        are, which is what an unknown node lacks. A method whose scores are no log-probabilities
-        up to a constant should override it.
+        By default the energy -log Σ_c exp(s_c) over all classes, in task-IL too, since the task of
+        an unknown node is not known (Liu et al., NeurIPS 2020). A softmax would discard the size of
+        the scores, which is small for an unknown node. A method whose scores are not
+        log-probabilities up to a constant should override this.
 
-        logits: of these nodes, where they are known already: the model need not run again.
+        logits: the scores of these nodes, if already known, so that the model need not run again.
         """
         self._check_learned()
         scores = self.logits(graph, nodes) if logits is None else logits
@@ -230,9 +230,9 @@ class Learner(Part, ABC):
     def answer(self, graph: Graph, nodes: Tensor, tasks: Tensor | None = None) -> Predictions:
         """Return class, confidence and novelty of each node, from one pass of the model.
 
-        Classes are numbered in order of arrival here, as the labels of an ``Exam`` are.
-        tasks: as in ``predict``. A node of a task that is not learned yet has no class to be given
-        in task-IL: its novelty alone means something.
+        Classes are numbered in order of arrival here, as in the labels of an ``Exam``.
+        tasks: as in ``predict``. In task-IL a node of a task that has not been learned yet has no
+        allowed class: only its novelty is meaningful.
         """
         self._check_asked(tasks)
         logits = self.logits_of_exam(graph, nodes, tasks)
@@ -245,10 +245,10 @@ class Learner(Part, ABC):
         return Predictions(classes.flatten().cpu(), confidence.flatten().cpu(), novelty.cpu())
 
     def logits_of_exam(self, graph: Graph, nodes: Tensor, tasks: Tensor | None) -> Tensor:
-        """Return the scores that answers are read from; ``tasks`` as in ``predict``.
+        """Return the scores used for predictions; ``tasks`` as in ``predict``.
 
-        Tasks only narrow the classes afterwards. A method that makes more of them overrides this,
-        and must say so: in class-IL the others do without.
+        By default tasks only restrict the classes afterwards. A method that uses them further
+        overrides this, and must document it: in class-IL other methods do not use them.
         """
         return self.logits(graph, nodes)
 
@@ -259,11 +259,11 @@ class Learner(Part, ABC):
 
     def _check_asked(self, tasks: Tensor | None) -> None:
         if self._check_learned().setting == "task-il" and tasks is None:
-            raise ConfigurationError("tasks must be given in task-il: which task is each node of?")
+            raise ConfigurationError("tasks must be given in task-il: the task of each node")
 
     def _allowed(self, scores: Tensor, tasks: Tensor | None) -> Tensor:
-        """Return the scores with -inf where a class may not be given.  -> [nodes, classes]"""
-        if tasks is None:  # class-IL, where it does not matter
+        """Return the scores with -inf for classes that are not allowed.  -> [nodes, classes]"""
+        if tasks is None:  # class-IL, where tasks do not matter
             tasks = torch.zeros(len(scores), dtype=torch.int64)
         allowed = self._check_learned().allowed(tasks, device=scores.device)
         return scores if allowed is None else scores.masked_fill(~allowed, -torch.inf)
@@ -272,8 +272,8 @@ class Learner(Part, ABC):
     def validate(self, task: Task) -> tuple[float, float] | None:
         """Return accuracy and minus the loss on a task's validation nodes: larger is better.
 
-        Classes count alike or nodes do, as the trainer's ``objective`` says. The loss decides
-        between equal accuracies, which few nodes often have. None without validation nodes.
+        The trainer's ``objective`` decides whether classes or nodes have equal weight. The loss
+        breaks ties, which are frequent with few nodes. None without validation nodes.
         """
         if not len(task.validation):
             return None
@@ -299,17 +299,17 @@ class Learner(Part, ABC):
 
     @property
     def usage(self) -> MemoryUsage:
-        """What is kept between tasks besides the model itself."""
+        """Size of everything kept between tasks besides the model itself."""
         return MemoryUsage()
 
     @property
     def coverage_ratio(self) -> float | None:
-        """R_c of what is kept, where the method keeps nodes."""
+        """Coverage ratio R_c of the memory; None if the method stores no nodes."""
         return None
 
     @property
     def recomputed(self) -> tuple[int, int] | None:
-        """How many embeddings of old nodes were computed anew, of how many; None if none may be."""
+        """Number of old embeddings recomputed, and of all; None if they are never recomputed."""
         return None
 
     @property
@@ -318,7 +318,7 @@ class Learner(Part, ABC):
         return 0.0
 
     def state(self) -> dict[str, Tensor]:
-        """Return all that later tasks depend on, as named CPU tensors."""
+        """Return everything that later tasks depend on, as named CPU tensors."""
         state = {f"model.{name}": p.detach().cpu() for name, p in self.named_parameters().items()}
         state |= {
             f"model.{part}.{name}": buffer.cpu()
@@ -330,10 +330,10 @@ class Learner(Part, ABC):
         return state
 
     def save(self, path: Path | str) -> None:
-        """Write the learner to one file, from which ``load_learner`` makes it again.
+        """Write the learner to one file, from which ``load_learner`` restores it.
 
-        Everything is there: what it is made of, all that it has learned and keeps, the labels of
-        its classes. It is a safetensors file, so that reading it runs no code.
+        The file holds the parameters, everything learned and stored, and the labels of the classes.
+        It is a safetensors file, so that reading it runs no code.
         """
         save_learner(
             self,
@@ -344,7 +344,7 @@ class Learner(Part, ABC):
         )
 
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
-        """Take back what ``state`` returned, at the point where it was taken."""
+        """Restore what ``state`` returned."""
         self.label_space_ = label_space
         self.trainer.restore(part_of(state, "adam."))
         self.generator.set_state(state["generator"])

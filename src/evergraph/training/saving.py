@@ -1,12 +1,12 @@
-"""A learner in one file: its tensors, and in the header what it is made of.
+"""A learner in one file: tensors, with a description in the header.
 
 The file is safetensors: no code is run when it is read. Its metadata hold one JSON object:
 
 format        1
 evergraph     the version that wrote it
-method        the learner's name and parameters; parts among them as such tables again
-label_space   setting, classes a task, and the dataset's own labels; of targets kind and names, too
-undirected    whether every edge ran both ways in the graphs that it learned from
+method        the learner's name and parameters; parts among them as nested tables
+label_space   setting, classes per task, and the dataset's own labels; kind and names of targets
+undirected    whether every edge of the training graphs went both ways
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def save_learner(
     label_space: LabelSpace,
     undirected: bool,
 ) -> None:
-    """Write a learner to a file, whole or not at all; state: all that it has learned."""
+    """Write a learner to a file atomically; state: everything that it has learned."""
     from safetensors.torch import save
 
     about = {
@@ -57,14 +57,14 @@ def save_learner(
 
 
 def _space(label_space: LabelSpace) -> dict[str, Any]:
-    """Return a label space; of classes without names as earlier versions read it."""
+    """Return a label space as JSON; for unnamed classes, in the form that earlier versions read."""
     kept = asdict(label_space)
     unsaid = () if label_space.names or label_space.kind != "class" else ("kind", "names")
     return {name: value for name, value in kept.items() if name not in unsaid}
 
 
 def description(part: Part) -> dict[str, Any]:
-    """Return a part as JSON holds it: its name where it has one, and its parameters.
+    """Return a part as JSON: its name, if it has one, and its parameters.
 
     >>> from evergraph.memory import EmbeddingMemory
     >>> description(EmbeddingMemory(budget=3))

@@ -1,4 +1,4 @@
-"""The only epoch loop."""
+"""The epoch loop."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
 class Trainable(Protocol):
-    """What the trainer drives; ``Learner`` says what each is for."""
+    """The interface that the trainer needs; see ``Learner`` for each method."""
 
     generator: torch.Generator
 
     @property
     def draws_from(self) -> Sequence[torch.Generator] | None:
-        """What a step draws from, if it can be recorded."""
+        """The generators of a step, if it can be recorded."""
         ...
 
     def begin_task(self, task: Task) -> int:
-        """Prepare for a task; return how many examples an epoch has."""
+        """Prepare for a task; return the number of examples per epoch."""
         ...
 
     def loss(self, batch: Batch) -> Tensor:
@@ -44,7 +44,7 @@ class Trainable(Protocol):
         ...
 
     def step_work(self, examples: int) -> int | None:
-        """Return how many multiplications a step on so many examples takes, if it can tell."""
+        """Return the number of multiplications of a step on this many examples, if known."""
         ...
 
     def adjust_gradients(self) -> None:
@@ -52,7 +52,7 @@ class Trainable(Protocol):
         ...
 
     def end_task(self, task: Task) -> None:
-        """Keep what later tasks will need."""
+        """Store the data that later tasks will need."""
         ...
 
     def named_parameters(self) -> dict[str, nn.Parameter]:
@@ -60,7 +60,7 @@ class Trainable(Protocol):
         ...
 
     def validate(self, task: Task) -> tuple[float, float] | None:
-        """Return how good the weights are on validation nodes, larger is better; None without."""
+        """Return the score of the weights on validation nodes, larger is better; None without."""
         ...
 
 
@@ -70,22 +70,22 @@ class Trainer(Part):
     Args:
         epochs: passes over a task's examples.
         lr: learning rate.
-        weight_decay: L2 penalty; how it is taken is for ``decay`` to say.
+        weight_decay: L2 penalty, applied as ``decay`` says.
         batch_size: examples per step; None for all at once.
         momentum: ``carried`` keeps Adam's moments from task to task (the released code's one
-            optimiser for the whole sequence), ``fresh`` starts each task anew.
+            optimiser for the whole sequence), ``fresh`` resets them at each task.
         schedule: ``constant``, or ``cosine`` from ``lr`` to 0 within each task.
-        decay: whether the penalty is part of Adam's gradient (``coupled``, as the released code
-            has it) or shrinks weights beside it (``decoupled``: AdamW).
+        decay: whether the penalty is part of Adam's gradient (``coupled``, as in the released
+            code) or shrinks weights directly (``decoupled``: AdamW).
         smoothing: share of every label that the loss spreads over all classes.
-        patience: a task ends after so many epochs without a better result on its validation nodes,
-            and the best weights are kept; 0 does all epochs and keeps the last ones. A task
-            without validation nodes is trained as with 0.
-        evaluate_every: after how many epochs validation nodes are looked at, if at all.
-        objective: what counts as better, and what a method without a weighting of its own
-            minimises: classes count alike (``balanced``) or nodes do (``plain``).
+        patience: a task ends after this many epochs without a better result on its validation
+            nodes, and the best weights are kept; 0 runs all epochs and keeps the last weights. A
+            task without validation nodes is trained as with 0.
+        evaluate_every: number of epochs between validations, with ``patience``.
+        objective: which accuracy counts as better, and which loss a method without its own
+            weighting minimises: classes have equal weight (``balanced``) or nodes (``plain``).
         device: ``auto``, ``cpu`` or ``cuda``.
-        resources: how much memory may be taken, and who does work that can be cut.
+        resources: memory that may be used, and workers for work that can be divided.
         on_epoch: called with (task, epoch) after every epoch.
     """
 
@@ -131,7 +131,7 @@ class Trainer(Part):
         self.evaluate_every = evaluate_every
         self.objective = objective
         self.device = choose_device(device)
-        self._device = device  # as it was asked for: elsewhere ``auto`` may be another
+        self._device = device  # as given, since ``auto`` may resolve differently elsewhere
         self.resources = Resources() if resources is None else resources
         self.on_epoch = on_epoch
         self.moments_: dict[str, Tensor] = {}
@@ -144,8 +144,8 @@ class Trainer(Part):
         """Train a learner on one task."""
         count = learner.begin_task(task)
         parameters = learner.named_parameters()
-        # Without a loss Adam follows the penalty alone, however small, at the full rate: a few
-        # hundred steps would bring every weight to zero, and a deep network would stay there.
+        # Without a loss, Adam follows the penalty alone at the full rate, however small it is: a
+        # few hundred steps would bring every weight to zero, and a deep network would stay there.
         decay = 0.0 if task.label_space.decided else self.weight_decay
         optimiser = self._optimiser(parameters, decay=decay)
         last: list[Tensor] = []
@@ -170,14 +170,14 @@ class Trainer(Part):
         learner.end_task(task)
 
     def _looks(self, epoch: int) -> bool:
-        """Whether validation nodes are looked at after an epoch; after the last they are."""
+        """Return whether to validate after an epoch; always after the last one."""
         due = (epoch + 1) % self.evaluate_every == 0 or epoch + 1 == self.epochs
         return bool(self.patience) and due
 
     def _check_finite(self, learner: Trainable, task: Task, values: Sequence[Tensor]) -> None:
-        """Raise if training went astray; once a task, since looking at a GPU means waiting for it.
+        """Raise if training has diverged; once per task, since reading from a GPU means waiting.
 
-        What is not finite stays so: steps after the one that went wrong mend nothing.
+        Values that are not finite stay so: later steps do not repair them.
         """
         if bool(torch.stack([value.detach().isfinite().all() for value in values]).all()):
             return
@@ -195,7 +195,7 @@ class Trainer(Part):
     def _step(
         self, learner: Trainable, optimiser: torch.optim.Optimizer, last: list[Tensor]
     ) -> Callable[[Batch], None]:
-        """Return what does a step and leaves its loss in ``last``."""
+        """Return a function that does a step and stores its loss in ``last``."""
 
         def step(batch: Batch) -> None:
             optimiser.zero_grad(set_to_none=True)
@@ -216,7 +216,7 @@ class Trainer(Part):
         kind = torch.optim.AdamW if self.decay == "decoupled" else torch.optim.Adam
         optimiser = kind(
             parameters.values(),
-            # A recorded step reads the rate from where it lies.
+            # A recorded step reads the rate from this tensor.
             lr=torch.tensor(self.lr, device=self.device) if on_gpu else self.lr,
             weight_decay=decay,
             fused=True,
@@ -257,16 +257,16 @@ class Trainer(Part):
         return dict(self.moments_)
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Take back what ``state`` returned."""
+        """Restore what ``state`` returned."""
         self.moments_ = dict(state)
 
 
 class Best:
-    """The weights that did best on validation nodes, the first of equally good ones.
+    """The weights with the best validation score, the first of equally good ones.
 
     Attributes:
-        score: what they came to; None as long as nothing was validated.
-        epoch: when they were met.
+        score: their score; None before the first validation.
+        epoch: their epoch.
     """
 
     def __init__(self, parameters: Mapping[str, nn.Parameter]) -> None:
@@ -276,7 +276,7 @@ class Best:
         self._kept: dict[str, Tensor] = {}
 
     def meet(self, score: tuple[float, float] | None, epoch: int) -> None:
-        """Keep the weights as they are now if no earlier ones were as good."""
+        """Keep the current weights if no earlier ones were as good."""
         if score is None or (self.score is not None and score <= self.score):
             return
         self.score, self.epoch = score, epoch
@@ -284,26 +284,26 @@ class Best:
 
     @torch.no_grad()
     def take_back(self) -> None:
-        """Put the best weights in place, if there are any."""
+        """Restore the best weights, if there are any."""
         for name, value in self._kept.items():
             self._parameters[name].copy_(value)
 
 
-# Steps done in the ordinary way before one is recorded: libraries and the optimiser's state must
-# be there by then.
+# Ordinary steps before one is recorded, so that libraries and the optimiser's state are
+# initialised by then.
 ORDINARY = 3
 
 
 class CapturedSteps:
-    """Does a training step on batches, as a CUDA graph from the fourth batch of a size on.
+    """Runs training steps, as a CUDA graph from the fourth batch of a size on.
 
-    A small model's step is a hundred launches of kernels that each take less time than a launch.
-    A recorded step is one launch. It reads its rows from one buffer, which every batch is copied
-    to; batches of another size need a recording of their own, and an epoch has two sizes at most.
+    A small model's step is a hundred kernel launches, each slower than its kernel. A recorded step
+    is one launch. It reads its rows from one buffer, to which every batch is copied; batches of
+    another size need another recording, and an epoch has two sizes at most.
 
     Args:
-        step: does one step, with no look at a number on the CPU.
-        generators: those that it draws from.
+        step: does one step, without reading values on the CPU.
+        generators: the generators that it draws from.
     """
 
     def __init__(
@@ -330,7 +330,7 @@ class CapturedSteps:
         graph.replay()
 
     def _ordinary(self, batch: Batch) -> None:
-        """Do a step where recordings are made: what it leaves behind is theirs to find."""
+        """Do a step on the recording's stream, so that its allocations can be reused."""
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
             self._step(batch)

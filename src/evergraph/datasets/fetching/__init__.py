@@ -1,4 +1,4 @@
-"""Files of publishers, fetched over a network that fails, or from a folder."""
+"""Downloads of publishers' files over an unreliable network, or from a folder."""
 
 from evergraph.datasets.fetching.fetch import Fetch, download
 

@@ -1,4 +1,4 @@
-"""How a publisher's files are fetched: from where, how often it is tried, held to which sums."""
+"""How a publisher's files are fetched: the sources, the retries and the checksums."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from evergraph.core.sizes import shown
 
 log = logging.getLogger(__name__)
 
-EVERY = 10.0  # seconds between two lines of a log
+EVERY = 10.0  # seconds between two log lines
 TIMEOUT = 30.0  # seconds without a byte
-_BLOCK = 1 << 18  # bytes that are written at a time
+_BLOCK = 1 << 18  # bytes written at a time
 
 OnProgress = Callable[[str, int, int | None], None]
-"""Called with the name of a file, how many of its bytes are there, and of how many if known."""
+"""Called with the name of a file, its bytes received so far, and its size if known."""
 
 
 @dataclass(frozen=True)
 class Fetch:
-    """How files are fetched.
+    """How to fetch files.
 
     Attributes:
-        folder: where they lie already, carried there by hand; None to download them.
-        sums: SHA-256 by the name of a file, or by its path; they win over the catalogue's.
-        tries: of each address, further and further apart.
-        on_progress: told what has come; lines in the log unless given.
+        folder: a folder with the files, copied by hand; None to download them.
+        sums: SHA-256 by file name or path; they take precedence over the catalogue.
+        tries: attempts per address, with growing delays.
+        on_progress: called with the progress; by default it is logged.
     """
 
     folder: Path | None = None
@@ -43,7 +43,7 @@ class Fetch:
     on_progress: OnProgress | None = None
 
     def get(self, urls: Sequence[str], downloads: Path) -> Path:
-        """Return the file that some addresses name, on this disk: in ``downloads`` if it came."""
+        """Return a local path of the file at some addresses, downloaded to ``downloads``."""
         name = name_of(urls[0])
         if self.folder is not None:
             return self._found(name)
@@ -54,28 +54,28 @@ class Fetch:
         path = downloads / name
         far = [url for url in urls if urlsplit(url).scheme != "file"]
         if not far:
-            raise DownloadError(f"{name} is not at {' nor at '.join(map(str, local))}")
+            raise DownloadError(f"{name} is not at {' or '.join(map(str, local))}")
         if not path.is_file():
             download(far, path, tries=self.tries, on_progress=self.on_progress or LoggedProgress())
         return path
 
     def sum_of(self, *names: str) -> str | None:
-        """Return the sum that is given for a file, by any of its names."""
+        """Return the checksum given for a file by any of its names."""
         return next((self.sums[name] for name in names if name in self.sums), None)
 
     def _found(self, name: str) -> Path:
-        """Return the file of that name in the folder, or below it."""
+        """Return the file with that name in the folder or below it."""
         assert self.folder is not None
         if not self.folder.is_dir():
-            raise DownloadError(f"{self.folder} is no folder to take {name} from")
+            raise DownloadError(f"{self.folder} is not a folder, so {name} cannot be read from it")
         for path in (self.folder / name, *sorted(self.folder.rglob(name))):
             if path.is_file():
                 return path
-        raise DownloadError(f"{name} is not in {self.folder}, nor in a folder below it")
+        raise DownloadError(f"{name} is not in {self.folder} or a folder below it")
 
 
 def name_of(url: str) -> str:
-    """Return what the file of an address is called.
+    """Return the file name in an address.
 
     >>> name_of("https://data.dgl.ai/dataset/reddit.zip")
     'reddit.zip'
@@ -90,15 +90,15 @@ def _path_of(url: str) -> Path:
 def download(
     urls: Sequence[str], path: Path, *, tries: int = 4, on_progress: OnProgress | None = None
 ) -> None:
-    """Fetch a file from the first of some addresses that sends it whole.
+    """Fetch a file from the first address that sends it completely.
 
-    It is there whole or not at all: what came of a try that failed is removed.
+    The file appears complete or not at all: the remains of a failed attempt are removed.
 
     Args:
-        urls: where it is, http or https.
-        path: where it goes once it is whole.
-        tries: of each address.
-        on_progress: called as bytes come.
+        urls: http or https addresses.
+        path: destination of the complete file.
+        tries: attempts per address.
+        on_progress: called as bytes arrive.
 
     Raises:
         DownloadError: no address has sent it.
@@ -112,7 +112,7 @@ def download(
     downloader = pooch.HTTPDownloader(progressbar=told or False, chunk_size=_BLOCK, timeout=TIMEOUT)
     aside, reasons = path.with_name(f".{path.name}.partial"), []
     for url in urls:
-        shutil.rmtree(aside, ignore_errors=True)  # of a process that was killed
+        shutil.rmtree(aside, ignore_errors=True)  # left by a killed process
         source = pooch.create(
             aside, "", registry={path.name: None}, urls={path.name: url}, retry_if_failed=tries - 1
         )
@@ -128,7 +128,7 @@ def download(
 
 
 def _said(error: Exception) -> str:
-    """Return why a server did not send a file, without the layers of libraries around it."""
+    """Return why a server did not send a file, without the wrapping of libraries."""
     inner: BaseException = error
     while (cause := getattr(inner, "reason", None) or next(iter(inner.args), None)) is not inner:
         if not isinstance(cause, BaseException):
@@ -139,7 +139,7 @@ def _said(error: Exception) -> str:
 
 
 class _Told:
-    """What pooch takes for a progress bar; it tells how much of a file has come."""
+    """A progress bar for pooch that reports how much of a file has arrived."""
 
     def __init__(self, name: str, on_progress: OnProgress) -> None:
         self.total = 0
@@ -147,28 +147,28 @@ class _Told:
         self._done = 0
 
     def update(self, count: int) -> None:
-        """Take in that so many more bytes are there; the last block may be shorter."""
+        """Count more bytes; the last block may be shorter."""
         self._done = min(self._done + count, self.total) if self.total else self._done + count
         self._on_progress(self._name, self._done, self.total or None)
 
     def reset(self) -> None:
-        """Begin again."""
+        """Start again."""
         self._done = 0
 
     def close(self) -> None:
-        """Begin again with the next file, or the next try."""
+        """Start again for the next file or attempt."""
         self._done = 0
 
 
 class LoggedProgress:
-    """Writes to the log, every ten seconds, how much has come and how long the rest will take."""
+    """Logs every ten seconds how much has arrived and the remaining time."""
 
     def __init__(self) -> None:
         self._said = self._began = time.monotonic()
         self._first: int | None = None
 
     def __call__(self, name: str, done: int, total: int | None) -> None:
-        """Take in how much has come."""
+        """Record how much has arrived."""
         now = time.monotonic()
         self._first = done if self._first is None else self._first
         if now - self._said >= EVERY:
@@ -177,7 +177,7 @@ class LoggedProgress:
 
 
 def said(name: str, done: int, total: int | None, rate: float) -> str:
-    """Return how far a download is, in one line.
+    """Return the progress of a download in one line.
 
     >>> said("arxiv.zip", 20_000_000, 80_000_000, 2_000_000)
     'arxiv.zip: 20 MB of 80 MB, 2.0 MB/s, about 30 s left'

@@ -1,4 +1,4 @@
-"""The raw files of one dataset: fetched, held to their sums, and moved to where they belong."""
+"""The raw files of a dataset: download, checksum, and move into the cache."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from evergraph.datasets.fetching.fetch import Fetch
 
 log = logging.getLogger(__name__)
 
-DOWNLOADS = "downloads"  # in the cache: what is being fetched
+DOWNLOADS = "downloads"  # folder in the cache for unfinished downloads
 _BLOCK = 1 << 20
-MAKE_ROOM = "make room, or let EVERGRAPH_CACHE name a folder on another disk"
+MAKE_ROOM = "free some space, or set EVERGRAPH_CACHE to a folder on another disk"
 T = TypeVar("T")
 
 
@@ -43,10 +43,10 @@ class RawFiles:
     """The raw files of a dataset.
 
     Attributes:
-        name: of the dataset.
+        name: name of the dataset.
         files: their paths below ``root``.
         root: the dataset's folder in the cache.
-        facts: what the catalogue says of it, None where it says nothing.
+        facts: the catalogue's facts, None if it has none.
     """
 
     name: str
@@ -60,10 +60,10 @@ class RawFiles:
         return present(self.root, self.files)
 
     def check(self, how: Fetch | None) -> bool:
-        """Whether all of them are there and may be read.
+        """Whether all of them are in the cache with the right checksums.
 
-        One with a wrong sum is an error; where it is told how files are fetched, all are set aside
-        instead, to be fetched again.
+        A wrong checksum is an error. If ``how`` is given, all files are set aside instead, to be
+        fetched again.
         """
         if not self.there:
             return False
@@ -79,7 +79,7 @@ class RawFiles:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Let one process at a time fetch them; others wait for it."""
+        """Let one process at a time fetch them; others wait."""
         path = self._downloads / f"{self.name}.lock"
         try:
             self._downloads.mkdir(parents=True, exist_ok=True)
@@ -92,7 +92,7 @@ class RawFiles:
             yield
 
     def fetch(self, how: Fetch, read: Callable[[Path], T]) -> T:
-        """Fetch them, once more if what comes is wrong, and return what is read of them."""
+        """Fetch them, a second time if they are wrong, and return the result of ``read``."""
         log.info("fetching dataset %s into %s", self.name, self.root)
         try:
             try:
@@ -100,17 +100,17 @@ class RawFiles:
             except WrongFileError as error:
                 if how.folder is not None:
                     raise
-                log.warning("%s, and fetched once more", error)
+                log.warning("%s, and it is fetched once more", error)
             return self._fetch(how, read)
         except (DownloadError, OSError) as error:
             raise self._not_fetched(error) from error
 
     def check_room(self, how: Fetch) -> None:
-        """Raise unless the disk has room for what is still to come."""
+        """Raise unless the disk has room for the remaining files."""
         check_room(self.root.parent, self.room(how), f"dataset {self.name!r}", remedy=MAKE_ROOM)
 
     def room(self, how: Fetch) -> int:
-        """Return how many more bytes the disk must have, about; 0 where nobody knows."""
+        """Return the additional disk space needed in bytes, about; 0 if unknown."""
         if self.there or self.facts is None or not self.facts.urls:
             return 0
         if how.folder is not None:
@@ -119,11 +119,11 @@ class RawFiles:
 
     def _fetch(self, how: Fetch, read: Callable[[Path], T]) -> T:
         if self.facts is None or not self.facts.urls:
-            raise DownloadError("the catalogue has no address of it")
+            raise DownloadError("the catalogue has no address for it")
         self.check_room(how)
         file = how.get(self.facts.urls, self._downloads)
         ours = file.parent == self._downloads
-        log.info("%s is here: it is checked and read", file.name)
+        log.info("checking and reading %s", file.name)
         try:
             found = self._read_of(file, how, read)
         except WrongFileError as error:
@@ -137,8 +137,8 @@ class RawFiles:
         return found
 
     def _read_of(self, file: Path, how: Fetch, read: Callable[[Path], T]) -> T:
-        """Return what is read of the file that was fetched; where its sum is unknown, that tells
-        whether it is the right one.
+        """Return the result of ``read`` for a fetched file. If its checksum is unknown, a file
+        that cannot be read counts as wrong.
         """
         known = self._check_sum(file, how)
         try:
@@ -147,17 +147,17 @@ class RawFiles:
             raise
         except DataError as error:
             if known:
-                raise  # these are the publisher's own bytes: others would be no better
+                raise  # these are the published bytes: fetching them again would not help
             raise WrongFileError(str(error)) from error
 
     def _check_sum(self, file: Path, how: Fetch) -> bool:
-        """Raise if what was fetched has a wrong sum; return whether its sum is known."""
+        """Raise if a fetched file has a wrong checksum; return whether its checksum is known."""
         pinned = {} if self.facts is None else self.facts.sha256
         expected = how.sum_of(f"{self.name}/{file.name}", file.name) or pinned.get(file.name)
         if expected is not None:
             check_sum(file, expected)
         else:
-            log.info("%s: its SHA-256 is %s", file.name, sha256(file))
+            log.info("%s: the SHA-256 is %s", file.name, sha256(file))
         return expected is not None
 
     def _moved_in(self, file: Path, how: Fetch, read: Callable[[Path], T]) -> T:
@@ -174,7 +174,7 @@ class RawFiles:
         return found
 
     def _expected(self, how: Fetch) -> dict[str, str]:
-        """Return the sums that they must have, by their paths."""
+        """Return the expected checksums by path."""
         pinned = {} if self.facts is None else dict(self.facts.sha256)
         given = {file: how.sum_of(f"{self.name}/{file}", file) for file in self.files}
         return pinned | {file: known for file, known in given.items() if known is not None}
@@ -189,10 +189,10 @@ class RawFiles:
 
 
 def unpack(source: Path, files: Sequence[str], folder: Path) -> None:
-    """Put raw files below a folder, from the archive, or the one file, that a publisher sends.
+    """Put raw files below a folder, from a publisher's archive or single file.
 
-    Only what is asked for is taken out, under the paths that it is asked for by: an archive cannot
-    write anywhere else. A member is known by its path, or by its name alone.
+    Only the named files are extracted, to their own paths, so an archive cannot write anywhere
+    else. A member matches by its path or by its name alone.
     """
     if source.suffix != ".zip":
         (file,) = files
@@ -207,7 +207,7 @@ def unpack(source: Path, files: Sequence[str], folder: Path) -> None:
             for file, member in members.items():
                 _take_out(archive, member, folder / file)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
-        raise WrongFileError(f"{source}: is no whole zip archive ({error})") from error
+        raise WrongFileError(f"{source}: is not a complete zip archive ({error})") from error
 
 
 def _member(archive: zipfile.ZipFile, file: str, source: Path) -> zipfile.ZipInfo:
@@ -216,11 +216,11 @@ def _member(archive: zipfile.ZipFile, file: str, source: Path) -> zipfile.ZipInf
         for member in listed:
             if known(member.filename):
                 return member
-    raise WrongFileError(f"{source}: has no {file} in it, but {len(listed)} other files")
+    raise WrongFileError(f"{source}: does not contain {file}, but {len(listed)} other files")
 
 
 def _take_out(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> None:
     with disk_is_enough(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with archive.open(member) as packed, path.open("wb") as file:
-            shutil.copyfileobj(packed, file, _BLOCK)  # which checks the member's CRC at its end
+            shutil.copyfileobj(packed, file, _BLOCK)  # checks the member's CRC at the end

@@ -1,4 +1,4 @@
-"""From the arrays of a file to a Graph: the checks and the layout that every format shares."""
+"""Checks and layout shared by all file formats, from arrays to a Graph."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from evergraph.graphs import Graph, Targets
 from evergraph.graphs.csr import as_csr, csr_tensor
 from evergraph.graphs.validation import check_real, check_whole, column_peaks, say_loud_column
 
-# CSR stores 8 bytes for every value of 4, and its products cost far more per value: below one
-# value in twenty it saves memory several times over, above it a dense matrix is better at both.
+# CSR stores 8 bytes for every 4-byte value, and its products cost far more per value. Below one
+# value in twenty it saves several times the memory; above, a dense matrix is better in both.
 SPARSE_BELOW = 0.05
 
 
 def fitting_layout(features: Tensor) -> Tensor:
-    """Return the features as CSR where fewer than one value in twenty is not zero, else dense.
+    """Return features as CSR if fewer than one value in twenty is non-zero, else dense.
 
     >>> fitting_layout(torch.eye(40)).layout
     torch.sparse_csr
@@ -47,13 +47,13 @@ def assemble(
     names: Sequence[str] | None = None,
     weights: Tensor | None = None,
 ) -> Graph:
-    """Return the graph of a file's arrays; without features they are 0 wide.
+    """Return the graph of a file's arrays; without features the width is 0.
 
-    A feature column that drowns the others is said to do so.
+    Warns about a feature column that dominates the others.
 
     edge_index: integer [2, edges]; features: [nodes, dims], dense or CSR; labels: integer [nodes],
-    or targets in their place; time: integer [nodes]; path, names: of the file and of the feature
-    columns, for what is said; weights: [edges].
+    or targets instead; time: integer [nodes]; path, names: of the file and of the feature columns,
+    for messages; weights: [edges].
     """
     if labels is not None:
         check_integers("y", labels)
@@ -80,14 +80,14 @@ def assemble(
 
 
 def check_integers(name: str, values: Tensor) -> None:
-    """Raise unless there is one integer for each node."""
+    """Raise unless there is one integer per node."""
     if values.dim() != 1:
         raise DataError(f"{name} has shape {list(values.shape)}: expected [nodes]")
     check_whole(name, values)
 
 
 def checked_csr(indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
-    """Return a float32 CSR matrix of parts that come from a file, once they are known to be sound.
+    """Return a float32 CSR matrix from the parts in a file; raise unless they are valid.
 
     indptr: integer [rows + 1]; indices, values: [stored].
     """

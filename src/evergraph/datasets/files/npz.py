@@ -1,12 +1,11 @@
 """Graphs in ``.npz`` files, read and written without pickle.
 
-Arrays: ``edge_index`` integer [2, edges], ``y`` integer [nodes], or [nodes, targets] for several
-labels (0 and 1) or numbers a node, NaN where one is not known, named by ``y_names`` if it is there
-(text [targets]); features as ``x`` [nodes, dims],
-or as CSR in ``x_indptr``, ``x_indices``, ``x_shape`` and, where values are not all 1, ``x_data``,
-or none; optionally ``year`` integer [nodes], which becomes ``Graph.time`` (a ``datetime64`` becomes
-the seconds since 1970), and ``edge_weight`` [edges], none negative. Other arrays are ignored, which
-is said.
+Arrays: ``edge_index`` integer [2, edges]; ``y`` integer [nodes], or [nodes, targets] for several
+labels (0 and 1) or numbers per node, NaN if unknown, with optional names in ``y_names`` (text
+[targets]); features as ``x`` [nodes, dims], or as CSR in ``x_indptr``, ``x_indices``, ``x_shape``
+and, unless all values are 1, ``x_data``, or none; optionally ``year`` integer [nodes], which
+becomes ``Graph.time`` (``datetime64`` becomes seconds since 1970), and ``edge_weight`` [edges], not
+negative. Other arrays are ignored with a warning.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ Arrays = dict[str, npt.NDArray[np.generic]]
 
 
 def read_npz(path: Path) -> Graph:
-    """Return the graph that an ``.npz`` file holds, edges as listed."""
+    """Return the graph in an ``.npz`` file, edges as listed."""
     with naming(path):
         arrays, others = _read_arrays(path)
         for key in ("edge_index", "y"):
@@ -59,7 +58,7 @@ def read_npz(path: Path) -> Graph:
 
 
 def _answers(arrays: Arrays) -> dict[str, Any]:
-    """Return what is to be learned, as labels or as targets."""
+    """Return the labels or targets."""
     found = read_y(_tensor(arrays, "y"))
     targets = found.get("targets")
     if targets is None or "y_names" not in arrays:
@@ -68,7 +67,7 @@ def _answers(arrays: Arrays) -> dict[str, Any]:
 
 
 def write_npz(graph: Graph, path: Path) -> None:
-    """Write a graph as ``.npz``, aside first, so that the file is whole or not there."""
+    """Write a graph as ``.npz`` atomically."""
     arrays = {
         "edge_index": torch.stack([graph.indices, graph.edge_rows().int()]),
         "y": graph.labels if graph.targets is None else graph.targets.values,
@@ -86,9 +85,9 @@ def write_npz(graph: Graph, path: Path) -> None:
 
 
 def _read_arrays(path: Path) -> tuple[Arrays, list[str]]:
-    """Return the arrays of the file that have a meaning here, and the names of the others."""
+    """Return the known arrays of the file, and the names of the others."""
     if not zipfile.is_zipfile(path):
-        raise DataError("is not a whole .npz file: expected a zip archive of arrays")
+        raise DataError("is not a complete .npz file: expected a zip archive of arrays")
     try:
         with np.load(path, allow_pickle=False) as archive:
             others = [name for name in archive.files if name not in KEYS]
@@ -98,7 +97,7 @@ def _read_arrays(path: Path) -> tuple[Arrays, list[str]]:
 
 
 def _plain(archive: np.lib.npyio.NpzFile, key: str) -> npt.NDArray[np.generic]:
-    """Return one array, refusing those that only pickle could read."""
+    """Return one array; raise if it needs pickle."""
     try:
         array: npt.NDArray[np.generic] = archive[key]
     except ValueError as error:
@@ -120,7 +119,7 @@ def _seconds(dates: npt.NDArray[Any]) -> npt.NDArray[np.generic]:
 
 
 def _tensor(arrays: Arrays, key: str) -> Tensor:
-    """Return an array as int64, or as it is where it holds floating-point numbers or booleans."""
+    """Return an array as int64, or unchanged if it holds floats or booleans."""
     array = arrays[key]
     return torch.from_numpy(array.astype(np.int64) if array.dtype.kind in "iu" else array)
 

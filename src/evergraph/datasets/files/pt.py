@@ -1,4 +1,4 @@
-"""Graphs in ``.pt`` files: a PyG ``Data`` or a dict of tensors, read without arbitrary pickles."""
+"""Graphs in ``.pt`` files: a PyG ``Data`` or a dict of tensors, loaded without unsafe pickles."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ EXPECTED = "expected torch.save of a torch_geometric Data or of a dict with x, e
 
 
 def read_pt(path: Path) -> Graph:
-    """Return the graph that a ``.pt`` file holds.
+    """Return the graph in a ``.pt`` file.
 
-    The file is a ``Data``, the tuple in which PyG's in-memory datasets keep one, or a dict; ``x``
-    may be missing; ``time`` (or OGB's ``node_year``) and weights of edges (``edge_weight``, or an
-    ``edge_attr`` of one column) may be there. What else it holds is ignored, which is said.
+    The file is a ``Data``, the tuple that PyG's in-memory datasets save, or a dict. ``x`` is
+    optional, as are ``time`` (or OGB's ``node_year``) and edge weights (``edge_weight``, or an
+    ``edge_attr`` of one column). Other contents are ignored with a warning.
     """
     with naming(path):
         content = _content(_read_safely(path))
@@ -48,20 +48,20 @@ def read_pt(path: Path) -> Graph:
 
 
 def _read_safely(path: Path) -> Any:
-    """Unpickle tensors, containers and PyG's own records, and nothing that could run code."""
+    """Unpickle tensors, containers and PyG's own records only, so that no code can run."""
     try:
         try:
             return torch.load(path, map_location="cpu", weights_only=True)
         except UnpicklingError as refused:
             if "torch_geometric" not in str(refused):
                 raise
-        # PyG takes seconds to import: only for files that hold something of it.
+        # PyG takes seconds to import, so this is only done for files that need it.
         with torch.serialization.safe_globals(_pyg_records(path)):
             return torch.load(path, map_location="cpu", weights_only=True)
     except UnpicklingError as error:
         raise DataError(f"needs pickled objects that are not safe to load: {EXPECTED}") from error
     except (RuntimeError, OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise DataError(f"is damaged or no .pt file ({reason(error)}): {EXPECTED}") from error
+        raise DataError(f"is damaged or not a .pt file ({reason(error)}): {EXPECTED}") from error
 
 
 def _pyg_records(path: Path) -> list[Any]:
@@ -74,7 +74,7 @@ def _pyg_records(path: Path) -> list[Any]:
 
 
 def _content(content: Any) -> Mapping[Any, Any]:
-    """Return what was saved, by name."""
+    """Return the saved values by name."""
     if isinstance(content, tuple) and content:  # PyG's in-memory datasets: (dict, slices, class)
         content = content[0]
     if hasattr(content, "to_dict"):
@@ -85,7 +85,7 @@ def _content(content: Any) -> Mapping[Any, Any]:
 
 
 def _tensors(content: Mapping[Any, Any]) -> dict[str, Tensor]:
-    """Return the tensors among it, by name; edge_index and y are there."""
+    """Return the saved tensors by name; raise without edge_index and y."""
     tensors = {str(key): value for key, value in content.items() if isinstance(value, Tensor)}
     for key in ("edge_index", "y"):
         if key not in tensors:
@@ -94,7 +94,7 @@ def _tensors(content: Mapping[Any, Any]) -> dict[str, Tensor]:
 
 
 def _column(values: Tensor) -> Tensor:
-    """Return [nodes, 1], in which OGB keeps years, as [nodes]."""
+    """Return [nodes, 1], as OGB stores years, as [nodes]."""
     return values[:, 0] if values.dim() == 2 and values.shape[1] == 1 else values
 
 
@@ -106,7 +106,7 @@ def _features(x: Tensor | None) -> Tensor | None:
     check_real(x)
     if x.layout == torch.sparse_coo:
         x = as_csr(_checked_coo(x))
-    # A crafted file could point outside the matrix, so its parts are not trusted.
+    # A crafted file could point outside the matrix, so its parts are checked.
     return checked_csr(x.crow_indices(), x.col_indices(), x.values(), (x.shape[0], x.shape[1]))
 
 
@@ -114,4 +114,4 @@ def _checked_coo(x: Tensor) -> Tensor:
     try:
         return torch.sparse_coo_tensor(x._indices(), x._values(), x.shape, check_invariants=True)
     except RuntimeError as error:
-        raise DataError(f"x is no sound sparse matrix ({reason(error)})") from error
+        raise DataError(f"x is not a valid sparse matrix ({reason(error)})") from error

@@ -1,6 +1,6 @@
 """Graphs of two tables: a folder with ``nodes`` and ``edges``, each ``.csv`` or ``.parquet``.
 
-What the columns of tables mean, ``evergraph.tables.nodes`` and ``evergraph.tables.edges`` say.
+See ``evergraph.tables.nodes`` and ``evergraph.tables.edges`` for the meaning of the columns.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ SUFFIXES = (".csv", ".parquet")
 def read_table_folder(
     folder: Path, columns: Columns | Scheme | None = None, *, unknown_edges: str = "refuse"
 ) -> Graph:
-    """Return the graph that a folder of tables holds, edges as listed.
+    """Return the graph in a folder of tables, edges as listed.
 
-    columns: how feature columns are read, or what of it is not to be guessed; unknown_edges: as in
+    columns: a scheme for the feature columns, or choices that are not guessed; unknown_edges: as in
     ``load``.
     """
     nodes_path, edges_path = find_table(folder, "nodes"), find_table(folder, "edges")
@@ -70,8 +70,8 @@ def graph_of_tables(
 ) -> Graph:
     """Return the graph of two tables, edges as listed; without a label nodes have no class.
 
-    paths: of the files that they are from, or what messages call them; texts of a ``.csv`` may be
-    numbers or dates, all others have their kinds. unknown_edges: as in ``load``.
+    paths: paths of the files, or names for messages; texts of a ``.csv`` may be numbers or dates,
+    other tables have types. unknown_edges: as in ``load``.
     """
     check_choice("unknown_edges", unknown_edges, UNKNOWN_EDGES)
     nodes_path, edges_path = paths
@@ -125,7 +125,7 @@ def graph_of_tables(
 
 
 def _as_texts(path: Path, names: list[str]) -> pyarrow.Table:
-    """Read a CSV again, some columns as they are written."""
+    """Read a CSV again with some columns as the texts that are written."""
     return read_table(path, (), text=names)
 
 
@@ -138,14 +138,14 @@ def _targets(found: NodeTable) -> Targets | None:
 
 
 def _numbered(values: pyarrow.Array) -> tuple[tuple[str, ...], torch.Tensor]:
-    """Return the distinct texts of a column, and which of them each row has.  int64 [rows]"""
+    """Return the distinct texts of a column, and the number of each row's text.  int64 [rows]"""
     coded = values.dictionary_encode()
     numbers = torch.from_numpy(coded.indices.to_numpy(zero_copy_only=False).astype("int64"))
     return tuple(coded.dictionary.to_pylist()), numbers
 
 
 def find_table(folder: Path, name: str) -> Path:
-    """Return the one file of the folder that holds the table called ``name``."""
+    """Return the only file in the folder with the table ``name``."""
     found = [path for suffix in SUFFIXES if (path := folder / f"{name}{suffix}").is_file()]
     if not found:
         raise DataError(f"{folder}: has no table of {name}: expected {name}.csv or {name}.parquet")

@@ -1,1 +1,1 @@
-"""Tables of any size into a graph folder, stage by stage."""
+"""Import of tables of any size into a graph folder, in stages."""

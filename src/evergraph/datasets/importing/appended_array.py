@@ -1,4 +1,4 @@
-"""An array in a file that grows at its end and learns its length last."""
+"""An array file that grows at its end; its length is written last."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from evergraph.core.mapped import disk_is_enough
 
 
 class AppendedArray:
-    """Writes an ``.npy`` file piece by piece, without holding it or knowing its length.
+    """Writes an ``.npy`` file in pieces, without holding it in memory or knowing its length.
 
-    The header has one size whatever the length is, so it is written over at the end. Until then
-    the header says that there is nothing.
+    The header has a fixed size, so it is overwritten at the end. Until then it declares an empty
+    array.
 
     Args:
         path: the file.
-        dtype: of the values.
-        width: how many values a row has; without it the array is flat.
+        dtype: type of the values.
+        width: values per row; without it the array is flat.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -44,13 +44,13 @@ class AppendedArray:
             self._write(self._header(0))
 
     def append(self, values: NDArray[np.number]) -> None:
-        """Write values behind those that are there.  [rows] or [rows, width]"""
+        """Append values.  [rows] or [rows, width]"""
         with disk_is_enough(self.path):
             self._write(np.ascontiguousarray(values, self.dtype).reshape(-1).view(np.uint8).data)
         self.length += len(values)
 
     def finish(self) -> None:
-        """Write how long the array is, and close the file."""
+        """Write the length of the array and close the file."""
         with disk_is_enough(self.path):
             self._file.seek(0)
             self._write(self._header(self.length))
@@ -58,12 +58,12 @@ class AppendedArray:
         self.close()
 
     def close(self) -> None:
-        """Close the file as it is."""
+        """Close the file without writing the length."""
         self._file.close()
 
     def _write(self, data: bytes | memoryview) -> None:
         rest = memoryview(data)
-        while rest.nbytes:  # the system may take less at a time than it is given
+        while rest.nbytes:  # the system may write less than it is given
             rest = rest[self._file.write(rest) :]
 
     def _header(self, length: int) -> bytes:

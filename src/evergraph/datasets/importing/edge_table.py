@@ -1,4 +1,4 @@
-"""Edges of any number in a database on disk, which joins them to nodes and sorts them."""
+"""Edges in a database on disk, which joins them to nodes and sorts them."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 Ends = NDArray[np.integer]
 
-_BATCH = 1 << 20  # pairs that are written at a time
-# Rows and pairs that are sorted at a time. A sort says nothing before its end: in parts it can be
-# told how far it is, and the degrees of a part fit in memory whatever the number of nodes.
+_BATCH = 1 << 20  # pairs written at a time
+# Rows and pairs sorted at a time. A sort reports nothing before its end: in parts, progress can be
+# reported, and the degrees of a part fit in memory for any number of nodes.
 _PART_NODES = 1 << 22
 _PART_PAIRS = 1 << 25
-_BYTES_AN_ID = 64  # while ids that are numbers are looked at
+_BYTES_AN_ID = 64  # memory per id while numeric ids are looked up
 _POWERS = 10 ** np.arange(1, 19)
-_A_THREAD = 128_000_000  # bytes that a thread of DuckDB wants to sort in
+_A_THREAD = 128_000_000  # bytes that DuckDB needs per sorting thread
 
-# Every edge is there as it was listed and, where edges run both ways, in reverse. A key is
+# Every edge is selected as listed and, in undirected graphs, in reverse. A key is
 # target * 2^32 + source, so that the order of keys is that of compressed rows.
 _LISTED = """
     SELECT target::BIGINT << 32 | source AS key, 1 AS listed, row, weight FROM edges
@@ -43,20 +43,19 @@ _LISTED = """
 _REVERSED = """
     UNION ALL SELECT source::BIGINT << 32 | target AS key, 0 AS listed, row, weight FROM edges
     WHERE source <> target AND source >= {first} AND source < {stop}"""
-# Of an edge that was listed twice the last weight counts, and an edge that was listed takes the
-# weight it had there rather than that of its reverse, as in Graph.to_undirected. What weighs
-# nothing is no edge.
+# The last weight of an edge listed twice counts, and a listed edge takes its own weight rather than
+# that of its reverse, as in Graph.to_undirected. An edge of weight 0 is dropped.
 _WEIGHED = """
     WITH lasting AS (
         SELECT key, listed, arg_max(weight, row) AS weight FROM ({ways}) GROUP BY key, listed
     )
     SELECT key, arg_max(weight, listed) AS weight FROM lasting
     WHERE weight > 0 GROUP BY key ORDER BY key"""
-_PLAIN = "SELECT key FROM ({ways}) ORDER BY key"  # doubles go when they are written
+_PLAIN = "SELECT key FROM ({ways}) ORDER BY key"  # duplicates are dropped while writing
 
 
 def plain_numbers(values: pyarrow.Array) -> NDArray[np.int64] | None:
-    """Return ids that are whole numbers from 0 on; None unless all are, and are written as such.
+    """Return ids as integers; None unless all are non-negative integers in plain notation.
 
     >>> import pyarrow as pa
     >>> plain_numbers(pa.array(["7", "0"])), plain_numbers(pa.array(["7", "007"]))
@@ -71,7 +70,7 @@ def plain_numbers(values: pyarrow.Array) -> NDArray[np.int64] | None:
         return None
     if len(found) and found.min() < 0:
         return None
-    if not pa.types.is_integer(values.type):  # 007 and 0x7 are other ids than 7
+    if not pa.types.is_integer(values.type):  # 007 and 0x7 are ids different from 7
         digits = np.searchsorted(_POWERS, found, side="right") + 1
         if (pc.binary_length(values).to_numpy() != digits).any():
             return None
@@ -79,17 +78,16 @@ def plain_numbers(values: pyarrow.Array) -> NDArray[np.int64] | None:
 
 
 class EdgeTable:
-    """Takes edges in any order and writes the compressed rows of a graph, in bounded memory.
+    """Collects edges in any order and writes the compressed rows of a graph in bounded memory.
 
-    DuckDB keeps them in a file, finds nodes by their ids, sorts, and spills to the disk what does
-    not fit.
+    DuckDB stores them in a file, finds nodes by id, sorts, and spills to disk what does not fit.
 
     Args:
-        folder: where the database and what it spills lie, nothing else.
-        nodes: how many nodes the graph has.
-        undirected: whether every edge is to run both ways.
-        memory: how many bytes to use.
-        fresh: whether to begin anew, or with the edges of an earlier process.
+        folder: folder for the database and its spilled data only.
+        nodes: number of nodes.
+        undirected: whether to add the reverse of every edge.
+        memory: bytes to use.
+        fresh: whether to start empty, or with the edges of an earlier process.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as place:
@@ -131,7 +129,7 @@ class EdgeTable:
             )
 
     def add(self, sources: Ends, targets: Ends) -> None:
-        """Take edges between nodes by their numbers.  integer [edges], integer [edges]"""
+        """Add edges between nodes by number.  integer [edges], integer [edges]"""
         import pyarrow as pa
 
         for ends in (sources, targets):
@@ -142,7 +140,7 @@ class EdgeTable:
         self._insert(piece, "SELECT NULL, source, target, NULL, NULL FROM piece")
 
     def know(self, ids: pyarrow.Array) -> None:
-        """Take the ids of nodes, by which edges are named from now on."""
+        """Set the ids of nodes, by which later edges are named."""
         import pyarrow as pa
 
         places = pa.array(np.arange(len(ids), dtype=np.int32))
@@ -151,10 +149,10 @@ class EdgeTable:
         self._places = self._lookup(ids)
 
     def _lookup(self, ids: pyarrow.ChunkedArray) -> NDArray[np.int32] | None:
-        """Return which node has a number, -1 where none has; None where a join is needed.
+        """Return the node of each numeric id, -1 if there is none; None if a join is needed.
 
-        Ids that are whole numbers, none much larger than there are nodes, are looked up in an
-        array, which takes a fraction of what a join of texts does.
+        Integer ids that are not much larger than the number of nodes are looked up in an array,
+        which takes a fraction of the time of a join on texts.
         """
         found = plain_numbers(ids) if len(ids) * _BYTES_AN_ID < self._memory // 4 else None
         if found is None or not len(found) or found.max() >= 4 * len(found) + 1000:
@@ -162,10 +160,10 @@ class EdgeTable:
         lookup = np.full(int(found.max()) + 1, -1, np.int32)
         lookup[found] = np.arange(len(found), dtype=np.int32)
         distinct = bool((lookup[found] == np.arange(len(found))).all())
-        return lookup if distinct else None  # who has an id twice, the database says
+        return lookup if distinct else None  # the database reports the repeated id
 
     def check_distinct(self) -> None:
-        """Raise unless every id is there once."""
+        """Raise unless ids are unique."""
         if self._places is not None:
             return
         twice = self._ask(
@@ -175,7 +173,7 @@ class EdgeTable:
         )
         for name, first, again in twice:
             raise DataError(
-                f"row {again + 1} repeats id {name!r} of row {first + 1}: expected every id once"
+                f"row {again + 1} repeats id {name!r} of row {first + 1}: expected unique ids"
             )
 
     def add_named(
@@ -185,10 +183,10 @@ class EdgeTable:
         *,
         skip: bool = False,
     ) -> None:
-        """Take edges between nodes by their ids.
+        """Add edges between nodes by id.
 
-        before: how many rows of edges came before these; skip: whether edges to nodes that are not
-        there are left out, or refused.
+        before: number of earlier rows of edges; skip: whether to leave out edges to unknown nodes
+        instead of raising.
         """
         import pyarrow as pa
 
@@ -204,7 +202,7 @@ class EdgeTable:
             if sides[0] is not None and sides[1] is not None:
                 self._add_places(piece, sides, chosen, skip=skip)
                 return
-        # Where one file has numbers and the other texts, a number is what it is written as.
+        # If one file has numbers and the other texts, ids are compared as text.
         same = ends["source"].type == self._kind == ends["target"].type
         as_one = "{}" if same else "{}::VARCHAR"
         known, source, target = map(as_one.format, ("id", "piece.source", "piece.target"))
@@ -219,7 +217,7 @@ class EdgeTable:
             self._check_known(before, ends)
 
     def _looked_up(self, values: pyarrow.Array) -> NDArray[np.int32] | None:
-        """Return which nodes numbers name, -1 where they name none; None unless all are numbers."""
+        """Return the nodes of numeric ids, -1 if unknown; None unless all are numeric."""
         found, places = plain_numbers(values), self._places
         if found is None or places is None:
             return None
@@ -229,7 +227,7 @@ class EdgeTable:
     def _add_places(
         self, piece: pyarrow.Table, sides: list[Any], chosen: str, *, skip: bool
     ) -> None:
-        """Take edges between nodes that were looked up."""
+        """Add edges between nodes that were looked up."""
         import pyarrow as pa
 
         lost = (sides[0] < 0) | (sides[1] < 0)
@@ -255,21 +253,21 @@ class EdgeTable:
             raise DataError(f"row {row + 1} has {end} {name!r}: expected the id of a node")
 
     def counts(self) -> tuple[int, int]:
-        """Return how many edges there are, and how many of them join a node to itself."""
+        """Return the number of edges, and the number of self-loops among them."""
         ((edges, loops),) = self._ask(
             "SELECT count(*), count(*) FILTER (WHERE source = target) FROM edges"
         )
         return edges, loops
 
     def relations(self) -> list[str]:
-        """Return what edges stand for, in the order in which it was met."""
+        """Return the relations of edges, in order of appearance."""
         rows = self._ask("SELECT relation FROM edges GROUP BY relation ORDER BY min(row)")
         return [name for (name,) in rows]
 
     def listed(self) -> dict[str, NDArray[Any]]:
-        """Return ``source``, ``target``, ``kind`` and ``weight`` of all edges, in their order.
+        """Return ``source``, ``target``, ``kind`` and ``weight`` of all edges, in order.
 
-        kind: the number of what an edge stands for, among ``relations``.
+        kind: index of the edge's relation in ``relations``.
         """
         with self._told():
             found: dict[str, NDArray[Any]] = self._database.execute(
@@ -286,16 +284,15 @@ class EdgeTable:
         weighted: bool = False,
         on_part: Callable[[int, int], None] | None = None,
     ) -> int:
-        """Write ``indptr``, ``indices`` and, if asked, ``weights``; return how many entries.
+        """Write ``indptr``, ``indices`` and optionally ``weights``; return the number of entries.
 
-        on_part: is told how many pairs of nodes are written, and how many there are, doubles and
-        all.
+        on_part: called with the number of nodes whose rows are written and the number of all nodes.
         """
         edges, loops = self.counts()
         total = (edges - loops) * (2 if self.undirected else 1)
         indptr = writer.create("indptr", (self.nodes + 1,), pointer_type(total))
         indices = AppendedArray(writer.folder / "indices.npy", np.int32)
-        (writer.folder / "weights.npy").unlink(missing_ok=True)  # of edges that were others
+        (writer.folder / "weights.npy").unlink(missing_ok=True)  # left by an earlier import
         arrays = [indices]
         if weighted:
             arrays.append(AppendedArray(writer.folder / "weights.npy", np.float32))
@@ -321,7 +318,7 @@ class EdgeTable:
         return indices.length
 
     def _sorted(self, first: int, stop: int, *, weighted: bool) -> Iterator[list[NDArray[Any]]]:
-        """Yield the keys of some rows in order, each once, and with them weights if asked."""
+        """Yield the keys of some rows in order without duplicates, with weights if wanted."""
         ways = _LISTED + (_REVERSED if self.undirected else "")
         query = (_WEIGHED if weighted else _PLAIN).format(ways=ways.format(first=first, stop=stop))
         with self._told():
@@ -336,7 +333,7 @@ class EdgeTable:
                 yield columns if new.all() else [values[new] for values in columns]
 
     def close(self) -> None:
-        """Return once the disk has all edges; another process can go on with them."""
+        """Close the database once all edges are on disk; another process can continue."""
         with self._told():
             self._database.close()
 
@@ -357,25 +354,25 @@ class EdgeTable:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Say what DuckDB has too little of in one sentence."""
+        """Translate DuckDB errors about memory, disk and interrupts."""
         import duckdb
 
         try:
             with disk_is_enough(self.folder):
                 yield
         except RuntimeError as error:
-            if str(error) != "Query interrupted":  # which is what DuckDB makes of Ctrl-C
+            if str(error) != "Query interrupted":  # DuckDB's translation of Ctrl-C
                 raise
             raise KeyboardInterrupt from None
         except duckdb.Error as error:
             said = str(error).partition("\n")[0]
-            if "No space left" in said:  # met by a write, a commit or a spill
+            if "No space left" in said:  # from a write, a commit or a spill
                 raise ResourceError(f"{self.folder}: the disk is full ({said})") from None
             if isinstance(error, duckdb.OutOfMemoryException):
                 raise ResourceError(
-                    f"{self.folder}: sorting edges takes more memory than the limit leaves, or "
-                    f"more room on disk than there is ({said})"
+                    f"{self.folder}: sorting edges needs more memory than the limit allows, or "
+                    f"more disk space than is free ({said})"
                 ) from None
             if isinstance(error, duckdb.IOException):
-                raise DataError(f"{self.folder}: {said}: begin again") from None
+                raise DataError(f"{self.folder}: {said}: start the import again") from None
             raise

@@ -1,4 +1,4 @@
-"""Tables of nodes and edges of any size into a graph folder, in stages: nodes, edges, sort."""
+"""Import of node and edge tables of any size into a graph folder: nodes, edges, sort."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from evergraph.datasets.importing.edge_table import EdgeTable
 from evergraph.datasets.importing.nodes import import_nodes, read_ids
 from evergraph.datasets.importing.progress import (
     EdgesRead,
+    ImportProgress,
     ImportReport,
     InputFile,
     Inputs,
     NodesRead,
-    Progress,
     inputs_of,
 )
 from evergraph.graphs.graph_folder import (
@@ -47,21 +47,21 @@ from evergraph.tables.sources import Source, naming
 
 OnProgress = Callable[[str, int, int], None]
 
-LEAST = 32_000_000  # bytes without which there is no use in beginning
+LEAST = 32_000_000  # fewest bytes with which an import can start
 PROGRESS = "progress.json"
 _LARGEST_PIECE = 64_000_000
-_BYTES_A_BYTE = 12  # in memory, for a byte of a table: text, columns, positions
+_BYTES_A_BYTE = 12  # of memory per byte of a table: text, columns, positions
 _BYTES_A_RELATED_EDGE = 300  # while relations are sorted: measured, 280 to 305
 
 
 def columns_told(kept: dict[str, Any] | None) -> list[dict[str, str]]:
-    """Return how columns were read, from what ``graph.json`` keeps of it."""
+    """Return how columns were read, from the record in ``graph.json``."""
     listed = [] if kept is None else kept["columns"]
     return [dict(each["told"]) for each in listed]
 
 
 class ImportStages:
-    """The stages of one import; one that an earlier process finished is not done again."""
+    """The stages of an import; stages that an earlier process finished are skipped."""
 
     def __init__(
         self,
@@ -76,16 +76,16 @@ class ImportStages:
         self.columns = columns
         self.resources = resources
         self.on_progress = on_progress
-        self.progress = Progress.load(folder / PROGRESS, inputs)
+        self.progress = ImportProgress.load(folder / PROGRESS, inputs)
         self._began = time.monotonic() - self.progress.seconds
         self._ids = folder / "ids.arrow"
         resources.check(LEAST, "an import")
         if self.progress.nodes is not None:
-            logger.info("%s: goes on with an import that was begun", folder)
+            logger.info("%s: resuming an earlier import", folder)
         self.writer = GraphFolderWriter(folder / "graph")
 
     def read_nodes(self, path: Source) -> NodesRead:
-        """Write what the node table holds."""
+        """Write the content of the node table."""
         if self.progress.nodes is None:
             found = import_nodes(
                 path,
@@ -100,7 +100,7 @@ class ImportStages:
         return self.progress.nodes
 
     def read_edges(self, path: Source, nodes: Source, found: NodesRead) -> None:
-        """Put the edges into a database, by the numbers of their nodes; ids must be distinct."""
+        """Put the edges into a database by node number; raise unless ids are unique."""
         if self.progress.edges is not None:
             return
         with closing(self._table(found, fresh=True)) as table:
@@ -131,7 +131,7 @@ class ImportStages:
         return EdgesRead(rows, loops, WEIGHT in more, names, unknown=rows - kept)
 
     def sort(self, found: NodesRead) -> None:
-        """Write the adjacency, and what edges stand for where the table says it."""
+        """Write the adjacency, and the relations if the table has them."""
         edges = self.progress.edges
         assert edges is not None
         if edges.entries is not None:
@@ -148,7 +148,7 @@ class ImportStages:
 
     def _relate(self, table: EdgeTable, edges: EdgesRead, found: NodesRead) -> None:
         for array in RELATION_ARRAYS:
-            (self.writer.folder / f"{array}.npy").unlink(missing_ok=True)  # of others
+            (self.writer.folder / f"{array}.npy").unlink(missing_ok=True)  # of an earlier import
         if edges.relations is None:
             return
         count = edges.rows - edges.unknown
@@ -167,7 +167,7 @@ class ImportStages:
                 self.writer.copy(name, values)
 
     def finish(self, found: NodesRead, out: Path) -> ImportReport:
-        """Declare the graph whole and put it in its place."""
+        """Complete the graph folder and move it to its destination."""
         self.on_progress("checksum", 0, 1)
         inputs, edges = self.progress.inputs, self.progress.edges
         assert edges is not None
@@ -191,7 +191,7 @@ class ImportStages:
             about["class_names"] = found.class_names
         named = {"targets": found.targets, "types": found.types, "relations": edges.relations}
         checksum = self.writer.finish(undirected=inputs.undirected, about=about, named=named)
-        (self.folder / PROGRESS).unlink()  # nobody is to go on with a folder that is gone
+        (self.folder / PROGRESS).unlink()  # so that no process resumes in a removed folder
         if out.exists():
             shutil.rmtree(self.folder / "replaced", ignore_errors=True)
             out.rename(self.folder / "replaced")
@@ -213,7 +213,7 @@ class ImportStages:
     def _piece(self, memory: int) -> int:
         return min(max(memory, LEAST) // _BYTES_A_BYTE, _LARGEST_PIECE)
 
-    def _save(self, progress: Progress) -> None:
+    def _save(self, progress: ImportProgress) -> None:
         self.progress = replace(progress, seconds=time.monotonic() - self._began)
         self.progress.save(self.folder / PROGRESS)
 
@@ -235,23 +235,23 @@ def import_graph(
 ) -> ImportReport:
     """Make a graph folder from a table of edges and one of nodes, in bounded memory.
 
-    The tables are those of ``read_table_folder`` and so is the graph; each may be ``.csv``,
-    ``.csv.gz`` or ``.parquet``. Work goes on in ``out`` with ``.partial`` behind its name. After a
-    crash the same call goes on there with the first stage that was not finished, and what comes out
-    is the same to the bit.
+    The tables and the resulting graph are those of ``read_table_folder``; each table may be
+    ``.csv``, ``.csv.gz`` or ``.parquet``. Work is done in ``out`` with the suffix ``.partial``.
+    After a crash, the same call resumes with the first unfinished stage, and the result is the same
+    to the bit.
 
     Args:
-        edges: the table of edges, or a query to a database that gives it; a CSV that is not written
-            in the usual way is a ``CsvTable``.
+        edges: the table of edges, or a database query for it; a CSV with another dialect is a
+            ``CsvTable``.
         nodes: the table of nodes, likewise.
         out: the folder to make.
-        undirected: whether every edge is to run both ways.
-        resources: how much memory to use.
-        on_progress: is told the stage, how much of it is done and how much there is.
-        overwrite: whether a graph that is there already is replaced.
-        columns: how columns of nodes are read, where it is not to be guessed.
-        unknown_edges: what becomes of edges to nodes that are not in the table: ``refuse`` raises,
-            ``skip`` leaves them out and counts them.
+        undirected: whether to add the reverse of every edge.
+        resources: memory to use.
+        on_progress: called with the stage, the amount done and the total.
+        overwrite: whether to replace an existing graph.
+        columns: how to read columns of nodes that should not be guessed.
+        unknown_edges: for edges to nodes that are not in the table: ``refuse`` raises, ``skip``
+            leaves them out and counts them.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as place:
@@ -267,7 +267,7 @@ def import_graph(
     for name in ("pyarrow", "duckdb"):
         require(name, extra="tables", why=f"importing {nodes}")
     if columns is not None:
-        columns.check_fill("an import", "it reads a table in pieces")
+        columns.check_fill("an import", "it reads a table in chunks")
     chosen = {} if columns is None or columns == Columns() else columns.to_json()
     check_choice("unknown_edges", unknown_edges, UNKNOWN_EDGES)
     about = partial(Inputs, undirected=undirected, columns=chosen, unknown_edges=unknown_edges)
@@ -275,7 +275,7 @@ def import_graph(
     if not overwrite and out.exists():
         return _there_already(out, inputs)
     if out.exists() and not is_graph_folder(out):
-        raise DataError(f"{out}: is no graph folder, so it is not replaced")
+        raise DataError(f"{out}: is not a graph folder, so it is not replaced")
     folder = out.with_name(f"{out.name}.partial")
     with one_at_a_time(folder):
         work = ImportStages(
@@ -290,7 +290,7 @@ def import_graph(
         work.read_edges(edges, nodes, found)
         work.sort(found)
         if inputs != about(InputFile.of(nodes), InputFile.of(edges)):
-            raise DataError(f"{nodes} or {edges} has changed while it was read: import them again")
+            raise DataError(f"{nodes} or {edges} changed while it was read: import them again")
         report = work.finish(found, out)
     say_edges_unread(edges, columns_of(edges))
     say_skipped(edges, report.unknown_edges)
@@ -303,12 +303,12 @@ def _there_already(out: Path, inputs: Inputs) -> ImportReport:
     about = read_facts(out).get("about", {}) if is_graph_folder(out) else {}
     if "inputs" not in about or inputs_of(about["inputs"]) != inputs:
         raise DataError(
-            f"{out}: is there already and is no graph of these tables: choose another folder, or "
+            f"{out}: exists and is not a graph of these tables: choose another folder, or "
             "replace it with --overwrite"
         )
-    open_graph_folder(out)  # whole, as far as sizes tell
+    open_graph_folder(out)  # checks that it is complete, judging by sizes
     shutil.rmtree(out.with_name(f"{out.name}.partial"), ignore_errors=True)
-    logger.info("%s: holds the graph of these tables already", out)
+    logger.info("%s: already holds the graph of these tables", out)
     told = columns_told(about.get("columns"))
     checksum = read_facts(out)["sha256"]
     return ImportReport(**about["report"], checksum=checksum, new=False, columns=told)

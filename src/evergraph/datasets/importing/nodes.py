@@ -1,4 +1,4 @@
-"""The node table of an import: features, labels, times and ids, each into its own file."""
+"""The node table of an import: features, labels, times and ids, each in its own file."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     import pyarrow
 
 _BLOCK = 1 << 20
-_VALUES = 1 << 19  # features that are made at a time
+_VALUES = 1 << 19  # features encoded at a time
 _MOST_TYPES = 2**15  # their numbers are int16
-_UNKNOWN = -1  # in place of how many labels a node has
+_UNKNOWN = -1  # in place of a node's number of labels
 
 
 def import_nodes(
@@ -62,10 +62,10 @@ def import_nodes(
     on_piece: Callable[[Chunk], None],
     columns: Columns | None = None,
 ) -> NodesRead:
-    """Write ``features``, ``labels``, ``time``, ``targets`` and ``types``, and the ids aside.
+    """Write ``features``, ``labels``, ``time``, ``targets`` and ``types``, and the ids separately.
 
-    size: of the pieces that the table is read in, in bytes; columns: what of feature columns is
-    not to be guessed.
+    size: bytes per chunk of the table; columns: choices for feature columns that are not
+    guessed.
     """
     roles = _roles(path, size)
     scheme = _scheme(path, size, columns or Columns(), roles)
@@ -78,10 +78,10 @@ def import_nodes(
     )
     first = next(pieces)
     files = _NodeFiles(path, graph, ids_file, roles, scheme, first.table)
-    step = max(_VALUES // max(files.width, 1), 1)  # features of texts are larger than texts
+    step = max(_VALUES // max(files.width, 1), 1)  # encoded texts are larger than texts
     with disk_is_enough(ids_file), files.open():
         for piece in chain([first], pieces):
-            for start in range(0, max(piece.table.num_rows, 1), step):  # none have kinds, too
+            for start in range(0, max(piece.table.num_rows, 1), step):  # an empty chunk has types
                 rows, before = piece.table.slice(start, step), piece.before + start
                 files.append(
                     read_nodes(rows, scheme, where=path, roles=roles, before=before, piece=True),
@@ -92,7 +92,7 @@ def import_nodes(
 
 
 class _NodeFiles:
-    """Writes what the pieces of a table hold, and counts what it meets."""
+    """Writes the chunks of a table and collects statistics."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class _NodeFiles:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Begin the files, and close them in the end, whole or not."""
+        """Create the files, and close them at the end, complete or not."""
         graph, goals = self._graph, len(self._roles.targets)
         for former in ("time", "targets", "types"):
             (graph / f"{former}.npy").unlink(missing_ok=True)
@@ -143,7 +143,7 @@ class _NodeFiles:
                 self._lists.close()
 
     def append(self, found: NodeTable, before: int) -> None:
-        """Take some rows, before which there were so many."""
+        """Append some rows; before: number of earlier rows."""
         import pyarrow as pa
 
         self._ids.write_table(pa.table({"id": found.ids}))
@@ -179,7 +179,7 @@ class _NodeFiles:
                 self._new[name].update(block.new)
 
     def _numbered_types(self, values: pyarrow.Array, before: int) -> NDArray[np.int64]:
-        """Return the number of each row's type, in the order of their coming."""
+        """Return the number of each row's type, in order of appearance."""
         coded, known = values.dictionary_encode(), self._types
         places = [known.setdefault(name, len(known)) for name in coded.dictionary.to_pylist()]
         if len(known) > _MOST_TYPES:
@@ -191,7 +191,7 @@ class _NodeFiles:
         return found
 
     def finish(self) -> NodesRead:
-        """Complete the files, say what the first rows had not, and return what was found."""
+        """Complete the files, report new categories and gaps, and return the statistics."""
         for array in self._arrays.values():
             array.finish()
         roles, classes, targets = self._roles, self._classes, None
@@ -218,7 +218,7 @@ class _NodeFiles:
 
 
 def _roles(path: Source, size: int) -> NodeRoles:
-    """Return what the columns of a table are, by its first rows."""
+    """Return the roles of a table's columns, judging by its first rows."""
     named = columns_of(path)
     check_columns(named, ("id",))
     if not target_names(named):
@@ -227,28 +227,28 @@ def _roles(path: Source, size: int) -> NodeRoles:
 
 
 def _has_types(path: Source, size: int, named: list[str]) -> bool:
-    """Whether the column of types holds texts, by the first rows."""
+    """Whether the column of types holds texts in the first rows."""
     others = [name for name in named if name != TYPE]
     try:
         return is_typed(first_rows(path, size=min(size, _BLOCK), rows=SAMPLE, text=others))
-    except DataError:  # numbers, and then something else
+    except DataError:  # numbers followed by something else
         return True
 
 
 def _scheme(path: Source, size: int, columns: Columns, roles: NodeRoles) -> Scheme | None:
-    """Return how columns are read, by the first rows; None where there are none."""
+    """Return the scheme fitted on the first rows; None without features or rows."""
     import pyarrow as pa
 
     begin, typed = partial(first_rows, path, size=min(size, _BLOCK)), path.suffix == ".parquet"
     names, apart = (
         roles.features,
         [*roles.targets, *[TYPE] * roles.types],
-    )  # which are read elsewhere
+    )  # read elsewhere
     try:
         first = begin(rows=SAMPLE, text=apart)
         plain = all(is_number(column(first, name).type) for name in names)
         plain = plain and not columns.reads_texts
-    except DataError:  # numbers, and then something else
+    except DataError:  # numbers followed by something else
         plain = False
     columns.check_names(names)
     if not plain:
@@ -257,21 +257,21 @@ def _scheme(path: Source, size: int, columns: Columns, roles: NodeRoles) -> Sche
     if not names or not first.num_rows:
         return None
     given = None if roles.targets else column(first, "label")
-    # What is no label is refused where labels are read.
+    # Invalid labels raise later, where labels are read.
     told = given is not None and not pa.types.is_nested(given.type)
     known = texts(given, "label") if told else None
     return fit_scheme(first, names, columns, typed=typed, labels=known, where=path)
 
 
 def _write_ids(path: Path, kind: pyarrow.DataType) -> Any:
-    """Open a file that ids go into, piece by piece."""
+    """Open a file to which ids are written in chunks."""
     import pyarrow as pa
 
     return pa.ipc.new_file(str(path), pa.schema([("id", kind)]))
 
 
 def read_ids(path: Path) -> pyarrow.ChunkedArray:
-    """Return the ids that such a file holds, which stay there until they are looked at."""
+    """Return the ids in such a file, memory-mapped."""
     import pyarrow as pa
 
     with pa.memory_map(str(path)) as file:
@@ -279,24 +279,24 @@ def read_ids(path: Path) -> pyarrow.ChunkedArray:
 
 
 class _Classes:
-    """Numbers labels in the order of their coming, until all are known.
+    """Numbers labels in order of appearance, until all are known.
 
-    A label is a number or a name depending on all others, and names are numbered in sorted order:
-    neither is known before the last row.
+    Whether labels are numbers or names depends on all of them, and names are numbered in sorted
+    order, so neither is known before the last row.
 
     Attributes:
-        missing: how often each way to write a missing label was met.
+        missing: number of missing labels by spelling.
     """
 
     def __init__(self, *, guess: bool) -> None:
-        self.guess = guess  # whether the file says nothing of what its labels are
+        self.guess = guess  # whether the file has no types
         self.missing: dict[str, int] = {}
         self._kind: Any = None
         self._codes: dict[Any, int] = {}
-        self._rows: list[int] = []  # where each label was met first
+        self._rows: list[int] = []  # first row of each label
 
     def codes(self, found: NodeTable, before: int) -> NDArray[np.int64]:
-        """Return a number for each label of some rows.  int64 [rows]"""
+        """Return a provisional number for each label of some rows.  int64 [rows]"""
         for text, count in found.missing.items():
             self.missing[text] = self.missing.get(text, 0) + count
         assert found.labels is not None
@@ -313,7 +313,7 @@ class _Classes:
         return np.array(places, np.int64)[order]
 
     def values(self) -> pyarrow.Array:
-        """Return every label that was met, by the number that was given for it."""
+        """Return the labels by their provisional numbers."""
         import pyarrow as pa
 
         values = pa.array(list(self._codes), self._kind)
@@ -323,7 +323,7 @@ class _Classes:
 
 
 def _number_classes(path: Path, classes: _Classes) -> int:
-    """Put classes in the place of the numbers that stood for them; return how many there are."""
+    """Replace provisional numbers by classes; return the number of classes."""
     mapped = map_array(path, writable=True)
     table = numbered(classes.values())
     for start in range(0, len(mapped), _BLOCK):
@@ -333,10 +333,10 @@ def _number_classes(path: Path, classes: _Classes) -> int:
 
 
 class LabelTargets:
-    """Writes which labels each node has, once all rows have told which labels there are.
+    """Writes the labels of each node once all labels are known.
 
-    Until then it keeps, in two files aside, how many labels each node has and which, numbered in
-    the order of their coming.
+    Until then it keeps two temporary files: the number of labels of each node, and the labels,
+    numbered in order of appearance.
     """
 
     def __init__(self, graph: Path, scratch: Path) -> None:
@@ -346,7 +346,7 @@ class LabelTargets:
         self._places: dict[str, int] = {}
 
     def append(self, rows: list[list[str] | None]) -> None:
-        """Take the labels of some rows."""
+        """Append the labels of some rows."""
         places = self._places
         counts = [_UNKNOWN if row is None else len(row) for row in rows]
         codes = [places.setdefault(label, len(places)) for row in rows for label in row or ()]
@@ -354,10 +354,10 @@ class LabelTargets:
         self._codes.append(np.array(codes, np.int32))
 
     def finish(self) -> list[str]:
-        """Write the file; return the names of labels, which are sorted."""
+        """Write the file; return the sorted names of labels."""
         names = sorted(self._places)
         if not names:
-            raise DataError(f"column {LABELS!r} names no label: expected one or more")
+            raise DataError(f"column {LABELS!r} holds no label: expected one or more")
         kept = (self._counts, self._codes)
         for array in kept:
             array.finish()
@@ -367,7 +367,7 @@ class LabelTargets:
         return names
 
     def close(self) -> None:
-        """Close the files as they are."""
+        """Close the files without completing them."""
         self._counts.close()
         self._codes.close()
 

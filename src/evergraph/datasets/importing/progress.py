@@ -1,4 +1,4 @@
-"""How far an import has come, and what it made."""
+"""The progress and the result of an import."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from evergraph.tables.sources import CsvTable, Query, Source, StoredFile
 
 @dataclass(frozen=True)
 class ImportReport:
-    """What an import made.
+    """The result of an import.
 
     Attributes:
-        nodes: how many nodes.
-        edges: how many edges were listed.
-        doubles: how many of them were listed before, in an undirected graph also the other way, or
-            weigh nothing; of two nodes that several relations join, all edges but one.
-        loops: how many of them joined a node to itself.
-        entries: how many the adjacency holds; of an undirected graph two for every edge.
+        nodes: number of nodes.
+        edges: number of edges listed.
+        doubles: edges listed before, in an undirected graph also in reverse, or of weight 0;
+            between two nodes joined by several relations, all edges but one.
+        loops: edges that join a node to itself.
+        entries: entries of the adjacency; two per edge in an undirected graph.
         classes: one more than the largest label.
-        features: how wide the features are.
-        checksum: one SHA-256 of all arrays.
-        seconds: how long it took, earlier processes included.
-        new: whether anything was made, or the same graph was there already.
-        columns: how each was read, where they are not all plain numbers.
-        unknown_edges: how many of the edges listed join a node that is not there: they are skipped.
+        features: width of the features.
+        checksum: SHA-256 over all arrays.
+        seconds: duration, including earlier processes.
+        new: whether a graph was made, or the same graph existed already.
+        columns: how each column was read, unless all are plain numbers.
+        unknown_edges: edges that were skipped because they join an unknown node.
     """
 
     nodes: int
@@ -47,12 +47,12 @@ class ImportReport:
     unknown_edges: int = 0
 
 
-FORMAT = 3  # of how far an import has come; one of another version begins again
+FORMAT = 3  # of the progress file; an import with another version starts again
 
 
 @dataclass(frozen=True)
 class InputFile:
-    """A file as it was when the import began."""
+    """The state of a file when the import started."""
 
     path: str
     size: int
@@ -60,7 +60,7 @@ class InputFile:
 
     @classmethod
     def of(cls, path: Source) -> InputFile:
-        """Look at a file, or at that of a database; what a server holds is another every time."""
+        """Return the state of a file or database file; that of a server differs every time."""
         if isinstance(path, Query):
             return cls(f"{path.kind}:{_resolved(path)}: {path.sql}", *_state(path))
         if isinstance(path, StoredFile):
@@ -74,12 +74,12 @@ class InputFile:
 
 
 def _resolved(query: Query) -> str:
-    """Return where a database is, without a server's address, which may hold a password."""
+    """Return where a database is, without a server's address, which may contain a password."""
     return str(query).split(":")[1] if query.file is None else str(query.file.resolve())
 
 
 def _state(query: Query) -> tuple[int, int]:
-    """Return size and time of the files of a database: what was written last may lie beside it."""
+    """Return size and time of a database's files, including a write-ahead log beside it."""
     if query.file is None:
         return 0, query.asked
     if not query.file.is_file():
@@ -102,12 +102,12 @@ class Inputs:
 
 @dataclass(frozen=True)
 class NodesRead:
-    """What the node table was found to hold.
+    """The content of the node table.
 
-    loud: what is to be said of a feature column that drowns the others, if there is one;
-    columns: the scheme by which they were read, as JSON; None where they are plain numbers;
-    targets: their kind and names, where there are some in place of classes; types: names of the
-    types of nodes, where they have any; class_names: by number, where labels were texts.
+    loud: warning about a feature column that dominates the others, if there is one; columns: the
+    scheme as JSON, None for plain numbers; targets: kind and names of the targets, if there are
+    any in place of classes; types: names of node types, if there are any; class_names: by number,
+    if labels are texts.
     """
 
     nodes: int
@@ -122,15 +122,15 @@ class NodesRead:
 
 @dataclass(frozen=True)
 class EdgesRead:
-    """What the edge table was found to hold.
+    """The content of the edge table.
 
     Attributes:
-        rows: how many edges are listed.
-        loops: how many of them join a node to itself.
+        rows: number of edges listed.
+        loops: edges that join a node to itself.
         weighted: whether the table has weights.
-        relations: what edges stand for, by number; None where the table does not say.
-        unknown: how many of the rows were skipped, since they join a node that is not there.
-        entries: how many the adjacency has, once it is written.
+        relations: names of relations by number; None without that column.
+        unknown: rows skipped because they join an unknown node.
+        entries: entries of the adjacency, once it is written.
     """
 
     rows: int
@@ -142,8 +142,8 @@ class EdgesRead:
 
 
 @dataclass(frozen=True)
-class Progress:
-    """Which stages of an import are done, and what they found; a stage is done whole or again."""
+class ImportProgress:
+    """The finished stages of an import and their results; an unfinished stage is repeated."""
 
     inputs: Inputs
     nodes: NodesRead | None = None
@@ -151,29 +151,29 @@ class Progress:
     seconds: float = 0.0
 
     def save(self, path: Path) -> None:
-        """Keep it in a file."""
+        """Save it to a file."""
         with disk_is_enough(path), written_aside(path) as file:
             file.write(json.dumps({"format": FORMAT} | asdict(self)).encode())
 
     @classmethod
-    def load(cls, path: Path, inputs: Inputs) -> Progress:
-        """Return how far an import of these inputs has come, which may be nowhere."""
+    def load(cls, path: Path, inputs: Inputs) -> ImportProgress:
+        """Return the progress of an import of these inputs, which may be none."""
         try:
             found = _of(json.loads(path.read_text("utf-8")))
         except (OSError, ValueError, KeyError, TypeError):
             return cls(inputs)
         if (found.inputs.nodes, found.inputs.columns) != (inputs.nodes, inputs.columns):
             return cls(inputs)
-        if found.inputs != inputs:  # only the edges are others: the nodes need not be read again
+        if found.inputs != inputs:  # only the edges differ: the nodes need not be read again
             return replace(cls(inputs), nodes=found.nodes)
         return found
 
 
-def _of(values: dict[str, Any]) -> Progress:
+def _of(values: dict[str, Any]) -> ImportProgress:
     if values["format"] != FORMAT:
         raise ValueError(f"format {values['format']} is not {FORMAT}")
     nodes, edges = values["nodes"], values["edges"]
-    return Progress(
+    return ImportProgress(
         inputs=inputs_of(values["inputs"]),
         nodes=None if nodes is None else NodesRead(**nodes),
         edges=None if edges is None else EdgesRead(**edges),
@@ -182,7 +182,7 @@ def _of(values: dict[str, Any]) -> Progress:
 
 
 def inputs_of(values: dict[str, Any]) -> Inputs:
-    """Return inputs from what ``asdict`` made of them."""
+    """Return inputs from their ``asdict`` form."""
     nodes, edges = (InputFile(**values[name]) for name in ("nodes", "edges"))
     unknown = values.get("unknown_edges", "refuse")
     return Inputs(nodes, edges, values["undirected"], values.get("columns", {}), unknown)

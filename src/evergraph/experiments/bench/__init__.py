@@ -1,1 +1,1 @@
-"""Many runs side by side: methods x datasets x settings x seeds, in processes of this machine."""
+"""Benchmarks: methods x datasets x settings x seeds, in parallel processes."""

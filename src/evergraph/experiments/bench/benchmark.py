@@ -1,4 +1,4 @@
-"""Run a benchmark: search where there is something to choose, then learn every seed."""
+"""Run a benchmark: search hyper-parameters if needed, then learn every seed."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from evergraph.experiments.bench.jobs import (
     expand,
     trials,
 )
-from evergraph.experiments.bench.pool import Event, Pool, run_work
-from evergraph.experiments.bench.worker import Failure, Progress, Work, read_progress
+from evergraph.experiments.bench.pool import Event, WorkerPool, run_work
+from evergraph.experiments.bench.worker import Failure, SeedProgress, Work, read_progress
 from evergraph.experiments.build import resolved
 from evergraph.experiments.store import FAILURE, ResultStore, locked, write_whole
 
@@ -38,13 +38,13 @@ _TOLD = (
 
 @dataclass(frozen=True)
 class Row:
-    """What came of one row of a benchmark: a result, or the reason why there is none.
+    """Outcome of one row of a benchmark: a result, or the reason why there is none.
 
     Attributes:
-        job: the row, with the chosen hyper-parameters where it was searched.
-        result: what ``result.json`` says.
-        failure: why there is none.
-        choice: the search that led to it.
+        job: the row, with the chosen hyper-parameters if it was searched.
+        result: the contents of ``result.json``.
+        failure: why there is no result.
+        choice: the search, if there was one.
     """
 
     job: Job
@@ -70,13 +70,13 @@ class Row:
 
 @dataclass(frozen=True)
 class BenchEvent:
-    """Something that happened to one seed of one row.
+    """Event of one seed of one row.
 
     Attributes:
         job: the row.
         seed: the repeat.
-        trial: the combination that is tried; None when it is no search.
-        kind: see ``Event``; ``kept`` was finished before.
+        trial: the combination being tried; None outside a search.
+        kind: see ``Event``; ``kept`` means that it had already finished.
         progress, failure, notes: see ``Event``.
     """
 
@@ -84,34 +84,36 @@ class BenchEvent:
     seed: int
     trial: str | None
     kind: Literal["started", "task", "done", "failed", "kept"]
-    progress: Progress | None = None
+    progress: SeedProgress | None = None
     failure: Failure | None = None
     notes: tuple[str, ...] = ()
 
 
 class Scheduler:
-    """Gives work out, and keeps account of what failed, by folder.
+    """Distributes work, and records failures by folder.
 
-    on_event: told all that happens. pool: who does the work; processes here unless given.
+    on_event: called with every event. pool: does the work; local processes by default.
     """
 
-    def __init__(self, on_event: Callable[[BenchEvent], None], pool: Pool | None = None) -> None:
+    def __init__(
+        self, on_event: Callable[[BenchEvent], None], pool: WorkerPool | None = None
+    ) -> None:
         self._tell = on_event
         self._pool = pool
         self._failures: dict[Path, Failure] = {}
 
     def learn(self, runs: Sequence[tuple[Job, str | None]], workers: int) -> None:
-        """Do all that is left to do of some runs, each with the name of its trial, if it is one."""
+        """Do the remaining work of some runs, each with the name of its trial, if it is one."""
         known = {job.folder: (job, trial) for job, trial in runs}
         work = []
         for job, trial in runs:
             with results_written(job.folder):
-                (job.folder / FAILURE).unlink(missing_ok=True)  # it is tried again
+                (job.folder / FAILURE).unlink(missing_ok=True)  # it is retried
             seeds = {seed: read_progress(job.folder, seed) for seed in job.config.seeds}
             todo = [seed for seed, far in seeds.items() if far is None or not far.finished]
             if _result(job) is not None:
                 todo = []
-            elif not todo:  # only the result is missing, which whoever learns a seed makes
+            elif not todo:  # only the result is missing, which learning a seed makes
                 todo = [job.config.seeds[0]]
             work += [Work(job.config.to_dict(), seed, job.folder) for seed in todo]
             for seed in seeds.keys() - todo:
@@ -128,10 +130,10 @@ class Scheduler:
         pool(work, workers=workers, on_event=on_event)
 
     def choice(self, job: Job, tried: list[Trial], options: SearchConfig) -> Choice | None:
-        """Choose the best trial and claim the folder for it; None if that cannot be done."""
+        """Choose the best trial and claim the folder for it; None if that fails."""
         for trial in tried:
             if failure := self._failures.get(trial.job.folder):
-                # A choice among those that went well would hang on what happened to go wrong.
+                # A choice among the successful trials would depend on which ones failed.
                 said = f"the search stopped at {trial.name}: {failure.error}"
                 self._fail(job, Failure(said, failure.type, failure.traceback))
                 return None
@@ -146,7 +148,7 @@ class Scheduler:
         return made
 
     def row(self, job: Job, choice: Choice | None) -> Row:
-        """Return what came of a job."""
+        """Return the outcome of a job."""
         final = job if choice is None else choice.job
         failure = self._failures.get(job.folder)
         return Row(final, None if failure else _result(final), failure, choice)
@@ -158,7 +160,7 @@ class Scheduler:
     def _keep_failure(self, job: Job, failure: Failure) -> None:
         self._failures.setdefault(job.folder, failure)
         text = json.dumps(asdict(failure), indent=1)
-        with suppress(ResultsError):  # a full disk, perhaps what failed: the row says it too
+        with suppress(ResultsError):  # perhaps a full disk; the row has the failure too
             write_whole(job.folder / FAILURE, text.encode())
 
 
@@ -173,13 +175,13 @@ def _result(job: Job) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class Bench:
-    """A benchmark that can begin: all of it is checked and its folders are claimed.
+    """Benchmark that is ready to run: checked, with its folders claimed.
 
     Attributes:
         jobs: its rows.
-        trials: the trials of rows that are to be searched, by their folder.
-        options: how the best trial is told.
-        lock: what keeps a second benchmark out of its folder until this one has been run.
+        trials: the trials of rows with a search, by folder.
+        options: how the best trial is chosen.
+        lock: keeps a second benchmark out of its folder until this one has run.
     """
 
     jobs: list[Job]
@@ -189,7 +191,7 @@ class Bench:
 
     @property
     def size(self) -> int:
-        """How many seeds are learned in all, those of the searches included."""
+        """Number of seeds to learn, including those of searches."""
         return sum(len(job.config.seeds) for job in self.jobs) + sum(map(len, self.trials.values()))
 
 
@@ -201,12 +203,12 @@ def open_bench(
     over: Mapping[str, Any] | None = None,
     search: bool = False,
 ) -> Bench:
-    """Check everything and claim the folders; what is wrong is said before any work starts.
+    """Check everything and claim the folders; raise errors before any work starts.
 
     Args:
         config: the benchmark.
-        out: the folder below which results lie.
-        resume: whether to go on with what ``out`` holds.
+        out: the parent folder of results.
+        resume: whether to continue from the results in ``out``.
         over, search: see ``expand``.
     """
     load_plugins(config.plugins)
@@ -217,9 +219,9 @@ def open_bench(
     check_jobs(ready)
     check_folder(out, resume=resume)
     lock = locked(out, "a benchmark is being run")
-    check_folder(out, resume=resume)  # another one may have come first
+    check_folder(out, resume=resume)  # another process may have been first
     if not (out / BENCH).exists():
-        write_whole(out / BENCH, config.to_toml().encode())  # now the folder is known as ours
+        write_whole(out / BENCH, config.to_toml().encode())  # marks the folder as a benchmark's
     for job in ready:
         claim(job)
     write_whole(out / BENCH, config.to_toml().encode())
@@ -231,17 +233,17 @@ def run_bench(
     *,
     workers: int,
     on_event: Callable[[BenchEvent], None] = lambda event: None,
-    pool: Pool | None = None,
+    pool: WorkerPool | None = None,
 ) -> list[Row]:
-    """Learn what is still to be learned, and return every row; one that fails stops no other.
+    """Do the remaining work, and return every row; a failure does not stop the others.
 
-    pool: who does the work; processes of this machine unless given.
+    pool: does the work; processes of this machine by default.
     """
     scheduler = Scheduler(on_event, pool)
     plain: list[tuple[Job, str | None]] = [(job, None) for job in bench.jobs if not job.grid]
     searches = [(trial.job, trial.name) for tried in bench.trials.values() for trial in tried]
     try:
-        # Rows without a search fill the places that the last trials leave free.
+        # Rows without a search use the workers that the last trials leave free.
         scheduler.learn([*searches, *plain], workers)
         chosen = {
             job.folder: scheduler.choice(job, bench.trials[job.folder], bench.options)

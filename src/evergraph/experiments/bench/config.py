@@ -1,6 +1,6 @@
 """A benchmark as a typed record, from TOML: methods x datasets x settings x seeds.
 
-Importing this module loads no torch.
+Importing this module does not load torch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from evergraph.experiments.config import (
     Plugins,
     RunConfig,
     Section,
-    Seeds,
+    SeededSection,
     complaint,
     flat,
     keys,
@@ -29,7 +29,7 @@ from evergraph.experiments.config import (
 
 
 def short_text(value: Any) -> str:
-    """Return a value in few letters, all of them fit for a folder's name.
+    """Return a short text for a value that can be part of a folder's name.
 
     >>> short_text(1e4), short_text("mean-feature"), short_text([64, 32])
     ('10000', 'mean-feature', '64-32')
@@ -46,7 +46,7 @@ Setting = Literal["class-il", "task-il"]
 Values = dict[str, Any]
 Grid = dict[str, Annotated[list[Any], Field(min_length=1)]]
 
-# Labels are names of folders, and reports leave out what lies below a folder "search".
+# Labels are folder names, and reports skip folders named "search".
 _LABEL = re.compile(r"[A-Za-z0-9][\w.+@-]*")
 _TAKEN = "search"
 
@@ -55,8 +55,8 @@ class DatasetEntry(Component):
     """A dataset by name or path.
 
     Attributes:
-        label: what its rows and its folder are called.
-        run: values of ``RunConfig`` for this dataset only, such as how many classes a task has.
+        label: name of its rows and folder.
+        run: values of ``RunConfig`` for this dataset only, such as the classes per task.
 
     >>> DatasetEntry.model_validate("graphs/photo.npz").called
     'photo'
@@ -72,16 +72,16 @@ class DatasetEntry(Component):
 
 
 class MethodEntry(Component):
-    """A method with its parameters, and what else is different where it runs.
+    """A method with its parameters and its own run settings.
 
     Attributes:
-        label: what its rows and its folder are called; the name unless given.
-        preset: whose values it begins with, by name or path.
+        label: name of its rows and folder; the method's name by default.
+        preset: name or path of the preset that it starts from.
         run: values of ``RunConfig`` for this method only.
-        settings: further ones for one setting only.
+        settings: further values for one setting only.
         grid: values to search, by dotted key of ``RunConfig``.
-        sweep: one dotted key and its values: a method each, called LABEL@VALUE, which reports read
-            as one family. What is swept is not searched.
+        sweep: one dotted key and its values. Each value is a method called LABEL@VALUE; reports
+            treat them as one family. A swept key is not searched.
 
     >>> small = MethodEntry.model_validate({"name": "tem", "sweep": {"memory.budget": [5, 20]}})
     >>> [method.called for method in small.variants]
@@ -107,7 +107,7 @@ class MethodEntry(Component):
 
     @property
     def variants(self) -> tuple[MethodEntry, ...]:
-        """A method for every swept value, with that value alone in its sweep; itself if none is."""
+        """One method per swept value, with only this value in its sweep; itself without a sweep."""
         return tuple(
             self.model_copy(
                 update={"label": f"{self.called}@{short_text(value)}", "sweep": {key: [value]}}
@@ -118,16 +118,16 @@ class MethodEntry(Component):
 
 
 class SearchConfig(Section):
-    """How the best combination of a grid is told: by AA on validation nodes, of one seed.
+    """How the best combination of a grid is chosen: by AA on validation nodes, with one seed.
 
-    ``seed`` is the benchmark's first unless given.
+    ``seed`` is the benchmark's first by default.
     """
 
     testing: Literal["local", "global"] = "local"
     seed: int | None = None
 
 
-class BenchConfig(Section):
+class BenchConfig(SeededSection):
     """A whole benchmark; ``common`` holds values of ``RunConfig`` for every run.
 
     ``seeds`` and ``plugins`` are those of ``RunConfig``.
@@ -139,7 +139,7 @@ class BenchConfig(Section):
 
     datasets: tuple[DatasetEntry, ...] = Field(min_length=1)
     settings: tuple[Setting, ...] = Field(default=("class-il",), min_length=1)
-    seeds: Seeds = Field(default=(0,), min_length=1)
+    seeds: tuple[int, ...] = Field(default=(0,), min_length=1)
     common: Values = Field(default_factory=dict)
     methods: tuple[MethodEntry, ...] = Field(min_length=1)
     search: SearchConfig = SearchConfig()
@@ -147,7 +147,7 @@ class BenchConfig(Section):
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> BenchConfig:
-        """Return the benchmark that these values describe, or say what is wrong with them."""
+        """Return the benchmark with these values; raise an error that explains a wrong one."""
         try:
             bench = cls.model_validate(dict(values))
         except ValidationError as error:
@@ -157,12 +157,11 @@ class BenchConfig(Section):
         _check_labels("methods", [method.called for method in bench.variants])
         _check_labels("datasets", [dataset.called for dataset in bench.datasets])
         check_once("settings", bench.settings)
-        check_once("seeds", bench.seeds)
         return bench
 
     @property
     def variants(self) -> tuple[MethodEntry, ...]:
-        """All methods, sweeps taken apart."""
+        """All methods, with one entry per swept value."""
         return tuple(variant for method in self.methods for variant in method.variants)
 
     def to_toml(self) -> str:
@@ -175,6 +174,6 @@ def _check_labels(kind: str, labels: list[str]) -> None:
     for label in labels:
         if not _LABEL.fullmatch(label) or label == _TAKEN:
             raise ConfigurationError(
-                f"{kind}: a label must be a name fit for a folder, of letters, digits and .+-_@, "
-                f"and not {_TAKEN!r}, not {label!r}"
+                f"{kind}: a label must be a folder name of letters, digits and .+-_@ other than "
+                f"{_TAKEN!r}, not {label!r}"
             )

@@ -1,8 +1,7 @@
-"""From a benchmark to the runs it is made of, and what is wrong with them before data is loaded.
+"""The runs of a benchmark, and checks before data is loaded.
 
-Hyper-parameters are chosen as CGLB does: every combination is tried on validation nodes, with one
-seed, and the best is kept, for each (method, dataset, setting) by itself. Test nodes are not looked
-at.
+Hyper-parameters are chosen as in CGLB: every combination is tried on validation nodes with one
+seed, and the best is kept, separately for each (method, dataset, setting). Test nodes are not used.
 """
 
 from __future__ import annotations
@@ -39,6 +38,7 @@ from evergraph.experiments.build import check
 from evergraph.experiments.config import Component, RunConfig, StreamConfig, flat, merged, nested
 from evergraph.experiments.presets import read_preset, shipped_grid
 from evergraph.experiments.protocols import layered
+from evergraph.experiments.seeds import SEEDING
 from evergraph.experiments.store import CHOICE, SEARCH, write_whole
 from evergraph.streams.stream import EDGES
 from evergraph.streams.ways import check_way
@@ -49,9 +49,9 @@ class Job:
     """One row of a benchmark: a method on a dataset in a setting, all seeds.
 
     Attributes:
-        label, dataset, setting: what the row is called.
-        config: what is run; with a grid, what the combinations are laid over.
-        folder: where its results lie, in the layout of ``ResultStore``.
+        label, dataset, setting: names of the row.
+        config: the run's configuration; with a grid, the one that combinations modify.
+        folder: its results folder, in the layout of ``ResultStore``.
         grid: values to search first, by dotted key; empty for no search.
     """
 
@@ -76,9 +76,9 @@ def expand(
     """Return every run of a benchmark, dataset by dataset.
 
     Args:
-        out: the folder below which results lie, as ``out/dataset/setting/label``.
-        over: values of ``RunConfig`` laid over every run.
-        search: whether a method without a grid of its own gets the shipped one.
+        out: the parent folder of results, as ``out/dataset/setting/label``.
+        over: values of ``RunConfig`` that override those of every run.
+        search: whether a method without its own grid gets the built-in one.
 
     >>> bench = BenchConfig.of({"datasets": ["wordnet"], "methods": ["tem"], "seeds": [0, 1]})
     >>> [(str(job), job.folder.as_posix()) for job in expand(bench)]
@@ -92,7 +92,7 @@ def expand(
 
 
 def laid_over(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
-    """Return a configuration with other values at some dotted keys."""
+    """Return a configuration with the values of some dotted keys replaced."""
     return RunConfig.of(merged(config.to_dict(), nested(values)))
 
 
@@ -122,12 +122,12 @@ def _job(
             _check_axes(values)
         if "method" in bench.common:
             raise ConfigurationError(
-                "common.method must be left out: a method's parameters stand beside its name"
+                "common.method must be left out: give a method's parameters beside its name"
             )
         for key, value in flat(over).items():
-            if key in swept:  # the run would not be what its name says
+            if key in swept:  # the run would not match its name
                 raise ConfigurationError(
-                    f"{key} must be left to the sweep, not be set to {value!r} for every run"
+                    f"{key} is swept: it must not be set to {value!r} for every run"
                 )
         preset = {} if method.preset is None else read_preset(method.preset, method.name)
         layers = (preset, own, dataset.run, method.run, one_setting, nested(swept), over)
@@ -141,15 +141,17 @@ def _job(
 
 
 def _check_axes(values: Mapping[str, Any]) -> None:
-    """Raise if values touch what the benchmark's lists are for."""
+    """Raise if values set what the benchmark's lists define."""
     for key in flat(values):
         if key in _AXES or key.startswith("dataset."):
             raise ConfigurationError(
-                f"{key} must be left to the benchmark's own lists, not be set for some of its runs"
+                f"{key} must be set by the benchmark's own lists, not for single runs"
             )
 
 
-_AXES = ("dataset", "method", "method.name", "stream.setting", "seeds", "part", "plugins")
+_AXES = (
+    "dataset", "method", "method.name", "stream.setting", *SEEDING, "part", "plugins",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -166,10 +168,10 @@ class Choice:
     """A finished search.
 
     Attributes:
-        job: what was searched for, with the best combination in its configuration.
+        job: the row, with the best combination in its configuration.
         chosen: the best trial.
-        trials: every trial with what its ``result.json`` says.
-        options: how the best was told.
+        trials: every trial with the contents of its ``result.json``.
+        options: how the best was chosen.
     """
 
     job: Job
@@ -195,7 +197,7 @@ class Choice:
 
 
 def trials(job: Job, options: SearchConfig) -> list[Trial]:
-    """Return a trial for every combination of a job's grid, the last key turning fastest."""
+    """Return a trial for every combination of a job's grid; the last key varies fastest."""
     seed = job.config.seeds[0] if options.seed is None else options.seed
     plain = {"seeds": [seed], "part": "validation"}
     combinations = [
@@ -206,7 +208,7 @@ def trials(job: Job, options: SearchConfig) -> list[Trial]:
     for name in names:
         if names.count(name) > 1:
             raise ConfigurationError(
-                f"{job.label}: grid must lead to combinations that differ, not to {name!r} twice"
+                f"{job.label}: grid must give combinations that differ, not {name!r} twice"
             )
     return made
 
@@ -214,14 +216,14 @@ def trials(job: Job, options: SearchConfig) -> list[Trial]:
 def choose(
     job: Job, tried: Sequence[tuple[Trial, dict[str, Any]]], options: SearchConfig
 ) -> Choice:
-    """Return the trial with the highest class-balanced AA, the first of equal ones."""
+    """Return the trial with the highest class-balanced AA, the first in case of ties."""
     best, _ = max(tried, key=lambda pair: _score(pair[1], options.testing))
     config = laid_over(job.config, best.values)
     return Choice(replace(job, config=config, grid={}), best, list(tried), options)
 
 
 def combination_name(values: Mapping[str, Any]) -> str:
-    """Return a short name for a combination that can be a folder's.
+    """Return a short name for a combination that can be a folder name.
 
     >>> combination_name({"method.strength": 1e4, "memory.sampler": "mean-feature"})
     'strength=10000,sampler=mean-feature'
@@ -259,7 +261,7 @@ BENCH = "bench.toml"
 
 
 def check_jobs(jobs: Iterable[Job]) -> None:
-    """Raise on the first run that could not begin, and say which it is."""
+    """Raise on the first run that could not start, naming it."""
     for job in jobs:
         try:
             check(job.config)
@@ -270,7 +272,7 @@ def check_jobs(jobs: Iterable[Job]) -> None:
 
 
 def check_stream(stream: StreamConfig) -> None:
-    """Raise unless tasks could be cut this way, as far as can be told without the graph."""
+    """Raise unless tasks can be cut this way, as far as can be checked without the graph."""
     check_choice("edges", stream.edges, EDGES)
     check_integer("classes_per_task", stream.classes_per_task, least=1)
     check_way(**stream.model_dump(include={"by", "tasks", "blur", "setting", "batch"}))
@@ -286,7 +288,7 @@ def check_dataset(dataset: Component) -> None:
     elif dataset.parameters:
         raise ConfigurationError(
             f"parameter {next(iter(dataset.parameters))!r} was given with the path {name}: "
-            "a path takes none"
+            "a path takes no parameters"
         )
     elif not path.exists():
         raise DataError(f"no such file or folder: {name}")
@@ -301,10 +303,10 @@ def check_folder(out: Path, *, resume: bool) -> None:
     ours = (out / BENCH).exists()
     if ours and not resume:
         raise ResultsError(
-            f"{out} holds results already: use --resume to go on with them, or another --out"
+            f"{out} already holds results: use --resume to continue them, or another --out"
         )
-    begun = (LOCK_FILE, f".{BENCH}-")  # what one leaves that is killed while it claims the folder
+    begun = (LOCK_FILE, f".{BENCH}-")  # left by a process that was killed while claiming the folder
     if not ours and (
         out.is_file() or any(not path.name.startswith(begun) for path in out.iterdir())
     ):
-        raise ResultsError(f"{out} is not an empty folder nor one of our results")
+        raise ResultsError(f"{out} is neither empty nor a results folder of evergraph")

@@ -1,7 +1,6 @@
-"""Many runs at once, in processes of this machine.
+"""Parallel runs, in processes of this machine or on a Ray cluster.
 
-``run_work`` is all that a benchmark knows of where its runs go: another way of running them has
-this same signature, as ``RayPool`` has, which runs them on a cluster.
+A benchmark only depends on the signature of ``run_work``, which ``RayPool`` shares.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from evergraph.core.device import choose_device
 from evergraph.experiments.bench.worker import (
     Ending,
     Failure,
-    Progress,
+    SeedProgress,
     Work,
     learn,
     prepare,
@@ -47,14 +46,14 @@ from evergraph.experiments.bench.worker import (
 POLL_SECONDS = 0.25
 BYTES_A_WORKER = 1_500_000_000
 WORKERS_A_GPU = 4
-TIME_LIMIT = "TimeLimit"  # the type of a failure for lack of time
+TIME_LIMIT = "TimeLimit"  # type of a failure by time-out
 
 
 def default_workers(device: str) -> int:
-    """Return how many workers suit this machine.
+    """Return a suitable number of workers for this machine.
 
-    One a processor, as long as ``BYTES_A_WORKER`` of memory are free for each; where they share a
-    GPU, ``WORKERS_A_GPU`` at most.
+    One per processor, as long as ``BYTES_A_WORKER`` of memory are free for each; at most
+    ``WORKERS_A_GPU`` if they share a GPU.
 
     >>> default_workers("cpu") >= 1
     True
@@ -65,10 +64,10 @@ def default_workers(device: str) -> int:
 
 
 def threads_of(workers: int) -> int:
-    """Return how many threads each of so many workers gets.
+    """Return the number of threads per worker.
 
-    It follows from the number of workers alone, not from how much is left to do: sums may depend
-    on the number of threads, and a resumed run must come to the same bits.
+    It depends only on the number of workers, not on the remaining work: sums may depend on the
+    number of threads, and a resumed run must give the same bits.
 
     >>> threads_of(10**6)
     1
@@ -78,42 +77,42 @@ def threads_of(workers: int) -> int:
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to a piece of work.
+    """Event of a work item.
 
     Attributes:
         kind: ``started``, ``task`` (one more is learned), ``done`` or ``failed``.
-        work: which.
-        progress: how far it is, where that is known.
+        work: the work item.
+        progress: its progress, if known.
         failure: why it failed.
-        notes: what was logged on the way, when it has ended.
+        notes: its log messages, once it has ended.
     """
 
     kind: Literal["started", "task", "done", "failed"]
     work: Work
-    progress: Progress | None = None
+    progress: SeedProgress | None = None
     failure: Failure | None = None
     notes: tuple[str, ...] = ()
 
 
-class Pool(Protocol):
-    """Who does the work."""
+class WorkerPool(Protocol):
+    """Function that does work items, such as ``run_work``."""
 
     def __call__(
         self, work: Sequence[Work], *, workers: int, on_event: Callable[[Event], None]
     ) -> None:
-        """Do every piece of work; see ``run_work``."""
+        """Do every work item; see ``run_work``."""
         ...
 
 
 @dataclass(frozen=True)
-class Limits:
-    """How long work may take, in seconds by the clock.
+class TimeLimits:
+    """Time limits, in elapsed seconds.
 
     Attributes:
-        each: the most that one piece may take; with one that took longer fall those that wait and
-            share its folder, which would take as long.
-        until: when, by ``time.monotonic()``, everything stops; what is left is neither done nor
-            failed.
+        each: limit for one work item; if it is exceeded, waiting items with the same folder fail
+            too, because they would take as long.
+        until: when everything stops, by ``time.monotonic()``; the remaining work is neither done
+            nor failed.
     """
 
     each: float | None = None
@@ -121,11 +120,11 @@ class Limits:
 
     @property
     def over(self) -> bool:
-        """Whether everything is to stop."""
+        """Whether the time is up."""
         return self.until is not None and time.monotonic() >= self.until
 
 
-UNLIMITED = Limits()
+UNLIMITED = TimeLimits()
 
 
 def run_work(
@@ -133,12 +132,12 @@ def run_work(
     *,
     workers: int,
     on_event: Callable[[Event], None],
-    limits: Limits = UNLIMITED,
+    limits: TimeLimits = UNLIMITED,
 ) -> None:
-    """Do every piece of work, so many at once; one that fails does not stop the others.
+    """Do every work item, ``workers`` at a time; a failure does not stop the others.
 
-    ``on_event`` is called in this thread. If anything is raised here, Ctrl-C included, the workers
-    are stopped at once; what they had finished is in their folders.
+    ``on_event`` is called in this thread. If anything is raised here, including Ctrl-C, the workers
+    are stopped at once; finished tasks are in their folders.
     """
     waiting = deque(work)
     slots = [_Slot(threads_of(workers)) for _ in range(min(workers, len(work)))]
@@ -160,8 +159,8 @@ def run_work(
             slot.stop()
 
 
-class Watch:
-    """Tells when one more task of a piece of work is learned, by what lies in its folder."""
+class ProgressWatch:
+    """Detects newly learned tasks of a work item from the files in its folder."""
 
     def __init__(self, work: Work) -> None:
         self.work = work
@@ -177,17 +176,17 @@ class Watch:
             yield Event("task", self.work, read_progress(self.work.folder, self.work.seed))
 
     def ended(self, ending: Ending) -> Event:
-        """Return the event that it has ended."""
+        """Return the event for its end."""
         progress = read_progress(self.work.folder, self.work.seed)
         kind: Literal["done", "failed"] = "done" if ending.failure is None else "failed"
         return Event(kind, self.work, progress, ending.failure, ending.notes)
 
 
 class _Slot:
-    """A place for one worker process.
+    """Slot for one worker process.
 
-    Each has an executor of its own: a process that dies breaks its executor, and that must be
-    nobody else's; and whose work it was is plain.
+    Each has its own executor, because a process that dies breaks its executor. This also shows
+    which work item failed.
     """
 
     def __init__(self, threads: int) -> None:
@@ -195,11 +194,11 @@ class _Slot:
         self._threads = threads
         self._executor: ProcessPoolExecutor | None = None
         self._process: BaseProcess | None = None
-        self._watch: Watch | None = None
+        self._watch: ProgressWatch | None = None
 
     def start(self, work: Work) -> Event:
-        """Give work to the process, and start the process if there is none."""
-        self._watch = Watch(work)
+        """Submit work to the process, and start it if there is none."""
+        self._watch = ProgressWatch(work)
         if self._executor is not None:
             self.future = self._executor.submit(learn, work)
             return Event("started", work)
@@ -213,7 +212,7 @@ class _Slot:
         return Event("started", work)
 
     def news(self, most: float | None = None) -> Iterator[Event]:
-        """Yield what has happened since the last call; work that took too long is stopped."""
+        """Yield the events since the last call; stop work that took too long."""
         future, watch = self.future, self._watch
         if future is None or watch is None:
             return
@@ -222,19 +221,19 @@ class _Slot:
             yield watch.ended(self._ending(future))
         elif most is not None and time.monotonic() - watch.begun > most:
             self.stop()
-            said = f"stopped after {most:g} s, the most that one seed may take"
+            said = f"stopped after {most:g} s, the time limit for one seed"
             yield watch.ended(Ending(Failure(said, TIME_LIMIT), ()))
         else:
             yield from watch.news()
 
     def stop(self) -> int | None:
-        """End the process, at once: what it has finished is in the folders.  Return how it ended"""
+        """Stop the process at once and return its exit code; finished tasks are in the folders."""
         process, executor = self._process, self._executor
         self._executor = self._process = self.future = None
         if process is not None:
             process.terminate()
         if executor is not None:
-            executor.shutdown(cancel_futures=True)  # waits until the process is gone
+            executor.shutdown(cancel_futures=True)  # waits until the process has ended
         return None if process is None else process.exitcode
 
     def _ending(self, future: Future[Ending]) -> Ending:
@@ -252,15 +251,16 @@ class _Slot:
 
 
 def was_killed(failure: Failure) -> bool:
-    """Whether a run failed because its process died, not because of anything it did."""
+    """Return whether a run failed because its process was killed, not because of an error."""
     return failure.type == BrokenProcessPool.__name__
 
 
 @contextmanager
 def environment_of_workers(threads: int) -> Iterator[None]:
-    """Start processes meanwhile that have so many threads and leave Ctrl-C to us.
+    """Within this context, new processes have ``threads`` threads and ignore Ctrl-C.
 
-    OpenMP reads its variables when torch is loaded. Of Ctrl-C they would all tell the same story.
+    OpenMP reads its variables when torch is loaded. Without this, every worker would print a
+    traceback on Ctrl-C.
     """
     wanted = {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE"}
     before = {name: os.environ.pop(name, None) for name in wanted}
@@ -277,14 +277,14 @@ def environment_of_workers(threads: int) -> Iterator[None]:
 
 
 class RayPool:
-    """Does a benchmark's work as Ray tasks; see ``run_work`` for what it must do.
+    """Does a benchmark's work as Ray tasks, like ``run_work``.
 
-    Results go to the folders that processes of this machine would use, so on a cluster these must
-    lie on a file system that all machines share. A run whose worker dies is given out again,
-    ``RETRIES`` times, and goes on after the last task that it has finished.
+    Results go to the same folders as with local processes, so on a cluster these must be on a
+    shared file system. A run whose worker dies is retried ``RETRIES`` times, and continues after
+    its last finished task.
 
     Args:
-        engine: whose Ray it is, and how many threads a worker has.
+        engine: the Ray engine, which sets the threads per worker.
     """
 
     def __init__(self, engine: RayEngine) -> None:
@@ -293,13 +293,13 @@ class RayPool:
     def __call__(
         self, work: Sequence[Work], *, workers: int, on_event: Callable[[Event], None]
     ) -> None:
-        """Do every piece of work, so many at once; one that fails does not stop the others."""
-        waiting, running = deque(work), dict[Any, Watch]()
+        """Do every work item, ``workers`` at a time; a failure does not stop the others."""
+        waiting, running = deque(work), dict[Any, ProgressWatch]()
         patience = Patience(self.engine.ray)
         try:
             while waiting or running:
                 while waiting and len(running) < workers:
-                    watch = Watch(waiting.popleft())
+                    watch = ProgressWatch(waiting.popleft())
                     running[self._give_out(watch.work)] = watch
                     on_event(Event("started", watch.work))
                 self._tell(running, on_event)
@@ -307,8 +307,8 @@ class RayPool:
         finally:
             stop(self.engine.ray, list(running))
 
-    def _tell(self, running: dict[Any, Watch], on_event: Callable[[Event], None]) -> None:
-        """Wait a moment for an end, and tell what has happened."""
+    def _tell(self, running: dict[Any, ProgressWatch], on_event: Callable[[Event], None]) -> None:
+        """Wait briefly for a run to end, and report all events."""
         done, going = self.engine.ray.wait(list(running), timeout=POLL_SECONDS)
         for ref in going:
             for event in running[ref].news():
@@ -336,10 +336,10 @@ class RayPool:
 
 
 def _learn(work: Work, here: Path, threads: int) -> Ending:
-    """Learn one seed, in a worker.  here: where relative paths count from"""
+    """Learn one seed, in a worker.  here: folder of relative paths"""
     if not (here.is_dir() and work.folder.is_dir()):
         missing = work.folder if here.is_dir() else here
-        said = f"{missing}: is not there for a Ray worker: use a folder that all machines share"
+        said = f"{missing} does not exist on a Ray worker: use a folder that all machines share"
         return Ending(Failure(said, "ResultsError"), ())
     os.chdir(here)
     prepare(threads)

@@ -1,4 +1,4 @@
-"""What a worker does, one seed of one run; and how far that is, told from outside."""
+"""A worker, which learns one seed of one run, and its progress as seen from outside."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _SIGNS = ("out of memory", "can't allocate memory", "not enough memory", "alloc_
 
 @dataclass(frozen=True)
 class Work:
-    """One seed of one run: all that a worker has to be told.
+    """Work item of a worker: one seed of one run.
 
     Attributes:
-        config: the run's whole configuration as plain values, all seeds included.
+        config: the run's whole configuration as plain values, with all seeds.
         seed: the one to learn.
-        folder: the run's results folder, which its other seeds share.
+        folder: the run's results folder, shared by all seeds.
     """
 
     config: dict[str, Any]
@@ -59,7 +59,7 @@ class Failure:
 
     @classmethod
     def of(cls, error: BaseException) -> Failure:
-        """Return the failure that an exception stands for.
+        """Return the failure for an exception.
 
         >>> Failure.of(ValueError("too deep")).error
         'ValueError: too deep'
@@ -72,20 +72,20 @@ class Failure:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a piece of work ended: the failure if it did fail, and what was logged on the way."""
+    """End of a work item: its failure, if any, and its log messages."""
 
     failure: Failure | None
     notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Progress:
-    """What a repeat has come to so far.
+class SeedProgress:
+    """Progress of a repeat.
 
     Attributes:
-        done: how many tasks are learned, or steps where tasks arrive in batches.
-        tasks: of how many.
-        finished: whether the repeat's result is there.
+        done: number of learned tasks, or steps if tasks arrive in batches.
+        tasks: their total number.
+        finished: whether the repeat's result exists.
         accuracy, forgetting: AA and AF so far, local and class-balanced.
         seconds: spent so far.
     """
@@ -99,22 +99,22 @@ class Progress:
 
 
 def progress_path(folder: Path, seed: int) -> Path:
-    """Return the file that tells how far a repeat is."""
+    """Return the path of a repeat's progress file."""
     return ResultStore(folder).seed(seed).folder / PROGRESS
 
 
-def read_progress(folder: Path, seed: int) -> Progress | None:
-    """Return how far a repeat is; None where nothing is known, or what is there is damaged.
+def read_progress(folder: Path, seed: int) -> SeedProgress | None:
+    """Return the progress of a repeat; None if its file is missing or damaged.
 
-    The results folder says it: nothing has to be sent, a killed process garbles nothing, and a
-    repeat on another machine is followed the same way.
+    It is read from the results folder: no messages between processes are needed, a killed process
+    corrupts nothing, and a repeat on another machine is followed in the same way.
     """
     try:
         stored: dict[str, Any] = json.loads(progress_path(folder, seed).read_text("utf-8"))
         reports = stored["reports"]
-        # The main measure stands first.
+        # The main measure comes first.
         matrix = matrix_of([next(iter(report["rows"]["local"].values())) for report in reports])
-        return Progress(
+        return SeedProgress(
             done=reports[-1]["index"] + 1,
             tasks=stored.get("tasks", len(reports)),
             finished=stored["result"] is not None,
@@ -123,28 +123,28 @@ def read_progress(folder: Path, seed: int) -> Progress | None:
             seconds=sum(sum(report["seconds"].values()) for report in reports),
         )
     except (OSError, ValueError, KeyError, IndexError):
-        return None  # whoever goes on with the repeat will say what is wrong with it
+        return None  # resuming the repeat will report the damage
 
 
 def prepare(threads: int) -> None:
-    """Make a new process ready for work; it ends when the one that started it is gone."""
+    """Prepare a new worker process; it exits when its parent process has ended."""
     parent = multiprocessing.parent_process()
     if parent is not None:
 
         def leave() -> None:
             parent.join()
-            os._exit(1)  # what was finished is in the folders
+            os._exit(1)  # finished tasks are in the folders
 
         threading.Thread(target=leave, daemon=True).start()
     torch.set_num_threads(threads)
-    # The first optimiser imports torch's compiler: seconds that are not the first run's.
+    # The first optimiser imports torch's compiler, which must not count as the first run's time.
     torch.optim.Adam([torch.zeros(1, requires_grad=True)])
 
 
 def learn(work: Work) -> Ending:
-    """Learn one seed, and make the run's result if it was the last one to be done.
+    """Learn one seed, and make the run's result if it was the last one.
 
-    Whatever goes wrong is returned: not every exception survives the way between processes.
+    Errors are returned, because not every exception can be pickled.
     """
 
     def from_where_it_stopped(config: RunConfig, resources: Resources) -> None:
@@ -161,7 +161,7 @@ def learn(work: Work) -> Ending:
     failure = None
     with _noted() as notes:
         try:
-            with suppress(OSError):  # not Linux: the peak is the worker's, over all of its runs
+            with suppress(OSError):  # not Linux: the peak is that of all the worker's runs
                 Path("/proc/self/clear_refs").write_text("5")
             with_less(RunConfig.of(work.config), from_where_it_stopped)
             _free()  # for the other workers
@@ -174,17 +174,17 @@ _shelf: list[tuple[object, Graph]] = []
 
 
 def _from_shelf(config: RunConfig) -> Graph:
-    """Return the configured graph; the last one is kept, since the next is often the same."""
+    """Return the configured graph; the last one is cached, because the next is often the same."""
     key = (config.dataset, config.undirected, config.directions)
     if not _shelf or _shelf[0][0] != key:
-        _shelf.clear()  # before the next one comes: two might not fit
+        _shelf.clear()  # before loading the next one: two might not fit
         _shelf.append((key, load_graph(config)))
     return _shelf[0][1]
 
 
 @contextmanager
 def _noted() -> Iterator[list[str]]:
-    """Collect what our own log says, instead of writing it into the table on the terminal."""
+    """Collect evergraph's log messages, instead of writing them into the table on the terminal."""
     notes: list[str] = []
     logger = logging.getLogger("evergraph")
     handler = logging.Handler(logging.INFO)
@@ -203,7 +203,7 @@ def _noted() -> Iterator[list[str]]:
 
 @dataclass(frozen=True)
 class Way:
-    """A way to do a run: where, with what, and how that is told."""
+    """Configuration and resources for a run, with a log message."""
 
     config: RunConfig
     resources: Resources
@@ -211,10 +211,10 @@ class Way:
 
 
 def with_less(config: RunConfig, do: Callable[[RunConfig, Resources], None]) -> None:
-    """Do a run; where memory does not suffice, go on from its last task with less.
+    """Do a run; if memory is insufficient, continue from its last task with less.
 
-    On a GPU the graph stays in main memory next, and then everything runs on the CPU; there, large
-    arrays go to files. What the last way lacks is raised.
+    On a GPU, the graph is first moved to main memory, then everything runs on the CPU; there, large
+    arrays go to files. If that is not enough either, the error is raised.
     """
     ways = ever_less(config)
     way = next(ways)
@@ -233,26 +233,26 @@ def with_less(config: RunConfig, do: Callable[[RunConfig, Resources], None]) -> 
 
 
 def ever_less(config: RunConfig) -> Iterator[Way]:
-    """Yield ways to do a run, each of which takes less memory than the one before."""
+    """Yield ways to do a run, each with less memory than the one before."""
     yield Way(config, Resources())
     if choose_device(config.device).type == "cuda":
         yield Way(
             config,
             Resources(on_gpu=0),
-            "the GPU has too little memory: it goes on with the graph in main memory",
+            "the GPU has too little memory: continuing with the graph in main memory",
         )
         config = config.model_copy(update={"device": "cpu"})
-        yield Way(config, Resources(), "the GPU still has too little memory: it goes on on the CPU")
+        yield Way(config, Resources(), "the GPU still has too little memory: continuing on the CPU")
     half = psutil.Process().memory_info().rss + free_memory() // 2
     yield Way(
         config,
-        Resources(memory=half),
-        f"there is too little memory: it goes on within {shown(half)}, large arrays in files",
+        Resources(memory_limit=half),
+        f"there is too little memory: continuing within {shown(half)}, with large arrays in files",
     )
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory did not suffice; of torch's, only the words tell.
+    """Return whether an error means out of memory; torch's are recognised by their text.
 
     >>> is_out_of_memory(RuntimeError("CUDA out of memory.")), is_out_of_memory(RuntimeError("no"))
     (True, False)
@@ -261,6 +261,6 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def _free() -> None:
-    """Give memory that torch holds for later back to the GPU."""
+    """Release torch's cached GPU memory."""
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

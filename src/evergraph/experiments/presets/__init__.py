@@ -1,9 +1,9 @@
-"""TOML files with a name: configurations (presets), benchmarks, and grids to search.
+"""Named TOML files: configurations (presets), benchmarks, and search grids.
 
-Presets of published numbers carry the number. A file may begin with ``extends``, the preset it is
-laid over, and end with ``[published]``: the table of the paper it stands for, its values in percent
-and the tolerance in points. What is different for one method stands under ``[methods.NAME]``.
-Grids follow those that CGLB searches (Zhang et al., NeurIPS 2022).
+A file may begin with ``extends``, the preset that it modifies, and end with ``[published]``: the
+table of the paper that it reproduces, the published values in percent and the tolerance in points.
+``[methods.NAME]`` holds values for one method. Grids follow those of CGLB (Zhang et al., NeurIPS
+2022).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 from evergraph.core.errors import UnknownNameError, did_you_mean
 from evergraph.core.resolver import declared_parts
+from evergraph.experiments.seeds import with_seeds
 
 logger = logging.getLogger(__name__)
 
@@ -33,37 +34,37 @@ def presets() -> dict[str, Path]:
 def read_preset(name: str, method: str | None = None) -> dict[str, Any]:
     """Return the values of a preset by name, or of any TOML file by path.
 
-    method: for which the values are meant, so that what the preset says of it alone is in them.
+    method: include the preset's values for this method.
 
     >>> read_preset("paper/table3/corafull-tem")["memory"]["budget"]
     60
     >>> read_preset("tour", "tem")
     {'training': {'epochs': 2, 'batch_size': 256, 'lr': 0.01, 'weight_decay': 1e-05}}
     """
-    from evergraph.experiments.config import merged  # takes pydantic, and names alone do not
+    from evergraph.experiments.config import merged  # imports pydantic
 
     values = _read(name)
     values.pop("published", None)
     tables = values.pop("methods", {})
     _say_unknown(name, set(tables) - {method})
-    own = tables.get(method, {})
+    own = with_seeds(tables.get(method, {}), where=f"preset {name}")
     base = values.pop("extends", None)
     values = values if base is None else merged(read_preset(base, method), values)
     return merged(values, own)
 
 
 def _say_unknown(name: str, methods: set[str]) -> None:
-    """Say which tables are of no method that there is: they may be misspelt, or a plugin's."""
+    """Log tables of unknown methods: they may be misspelt, or belong to a plug-in."""
     known = declared_parts("methods", "methods") if methods else {}
     for method in sorted(methods - known.keys()):
         logger.warning(
-            "preset %s: [methods.%s] is not used: %sno method here has that name",
+            "preset %s: [methods.%s] is not used: %sno method has that name",
             name, method, did_you_mean(method, known),
         )  # fmt: skip
 
 
 def published(name: str) -> dict[str, Any]:
-    """Return what the paper says of a preset, nothing where it says nothing.
+    """Return the published values of a preset; empty if there are none.
 
     >>> published("paper/table3/arxiv-tem")["average_accuracy"]["mean"]
     53.2
@@ -84,7 +85,7 @@ def _read(name: str) -> dict[str, Any]:
 
 
 def summary(path: Path) -> str:
-    """Return the comment that opens a preset."""
+    """Return the comment on the first line of a preset."""
     return path.read_text("utf-8").split("\n")[0].lstrip("# ")
 
 
@@ -124,7 +125,7 @@ def grids() -> dict[str, Path]:
 
 
 def shipped_grid(method: str) -> dict[str, list[Any]]:
-    """Return a method's grid by dotted key; empty where there is nothing to search.
+    """Return a method's grid by dotted key; empty if there is nothing to search.
 
     >>> shipped_grid("finetune")
     {}

@@ -1,7 +1,7 @@
-"""How a paper measures, as values: a TOML file a protocol, with its source and what it leaves open.
+"""Evaluation protocols of papers: a TOML file each, with its source and open points.
 
-A file says which number is the paper's own (``testing``, ``averaging``, ``pooled``), how the graph
-is cut (``[run]``, values of ``RunConfig``), and what is different for one dataset
+A file gives the measure that the paper reports (``testing``, ``averaging``, ``pooled``), how the
+graph is cut (``[run]``, values of ``RunConfig``), and differences for one dataset
 (``[datasets.NAME]``). Importing this module loads neither torch nor pydantic.
 """
 
@@ -15,25 +15,26 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evergraph.core.errors import UnknownNameError
+from evergraph.experiments.seeds import with_seeds
 
 POOLED = "-per-test-set"
-"""What the name of a method ends in that answers whole test sets."""
+"""Suffix of methods that predict whole test sets."""
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """How a paper measures.
+    """Evaluation protocol of a paper.
 
     Attributes:
-        name: what it is called here.
+        name: its name in evergraph.
         title: of the paper.
-        source: where it was read.
-        run: values of ``RunConfig``, over its defaults and under whatever else is given.
-        testing, averaging: which of a run's numbers is the one that the paper reports.
-        pooled: whether whole test sets are answered, instead of one node after another.
-        departs: what is otherwise here whatever is set, a phrase each; said by every run.
+        source: where it is described.
+        run: values of ``RunConfig`` that override the defaults, and are overridden by all others.
+        testing, averaging: the measure that the paper reports.
+        pooled: whether whole test sets are predicted, instead of single nodes.
+        departs: differences from the paper that no setting removes, as phrases; logged by each run.
         notes: what the paper leaves open.
-        datasets: further values of ``RunConfig`` for one dataset, by its name.
+        datasets: further values of ``RunConfig`` by dataset.
     """
 
     name: str
@@ -53,13 +54,13 @@ class Protocol:
         >>> read_protocol("paper").values("corafull")["memory"]
         {'budget': 60}
         """
-        from evergraph.experiments.config import merged  # takes pydantic, and names alone do not
+        from evergraph.experiments.config import merged  # imports pydantic
 
         return merged(self.run, self.datasets.get(Path(dataset).stem, {}))
 
     @property
     def headline(self) -> dict[str, str]:
-        """Which of a run's numbers stands first."""
+        """The measure that is reported first."""
         return {"testing": self.testing, "averaging": self.averaging}
 
 
@@ -90,9 +91,9 @@ def read_protocol(name: str) -> Protocol:
 
 
 def layered(base: Mapping[str, Any], *layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``base`` with layers laid over it, each over the one before.
+    """Return ``base`` updated with each layer in turn.
 
-    What the protocol says that the last of them names lies under them all: whatever is given wins.
+    If a layer names a protocol, its values are applied before all layers, which override them.
 
     >>> from evergraph.experiments.config import RunConfig
     >>> protocol, own = {"protocol": "llm4gcl"}, {"stream": {"split": [100, 20, 100]}}
@@ -102,6 +103,7 @@ def layered(base: Mapping[str, Any], *layers: Mapping[str, Any]) -> dict[str, An
     """
     from evergraph.experiments.config import Component, merged
 
+    layers = tuple(map(with_seeds, layers))  # each separately: one may replace another's
     named = [layer["protocol"] for layer in layers if layer.get("protocol") is not None]
     if named:
         dataset = Component.model_validate(reduce(merged, layers, dict(base))["dataset"]).name

@@ -1,1 +1,1 @@
-"""Ways to compute one product of the adjacency with features, and which of them to take."""
+"""Kernels for the product of the adjacency with features, and the choice among them."""

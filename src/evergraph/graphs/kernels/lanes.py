@@ -1,10 +1,10 @@
-"""Several neighbouring floats as one value, for kernels that numba compiles.
+"""Vectors of floats as single values, for kernels compiled by numba.
 
-numba knows arrays and numbers only, and what it makes of a loop over columns keeps its sums in
-memory. A value of ``Lanes`` is LLVM's vector of floats: a sum held in it stays in registers.
+numba supports only arrays and numbers, and compiles a loop over columns to sums in memory. A value
+of ``Lanes`` is an LLVM vector of floats: a sum in it stays in registers.
 
-Imported only where numba is. After a change here, touch ``numba_sum.py`` and ``live_kernels.py``:
-numba keeps compiled code for as long as these files are as old as they were.
+Imported only if numba is installed. After a change here, touch ``numba_sum.py`` and
+``live_kernels.py``: numba's cache of compiled code depends on the age of these files.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HELD = {types.int16: ir.HalfType(), types.uint16: ir.IntType(16)}
 
 
 class Lanes(types.Type):
-    """The numba type of ``count`` floats side by side."""
+    """The numba type of a vector of ``count`` floats."""
 
     def __init__(self, count: int) -> None:
         super().__init__(name=f"Lanes({count})")
@@ -30,7 +30,7 @@ class Lanes(types.Type):
 
     @property
     def vector(self) -> ir.VectorType:
-        """What LLVM calls it."""
+        """The LLVM type."""
         return ir.VectorType(ir.FloatType(), self.count)
 
 
@@ -62,7 +62,7 @@ def zeros(typing: Any, count: Any) -> Any:
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
 def load(typing: Any, array: Any, place: Any, count: Any) -> Any:
-    """Return ``count`` floats of a flat array, from a place on.
+    """Return ``count`` floats of a flat array, from a position on.
 
     numba has no half floats: an array of int16 holds the bits of float16, one of uint16 those of
     bfloat16, and both are widened as they are read.
@@ -82,7 +82,7 @@ def load(typing: Any, array: Any, place: Any, count: Any) -> Any:
 
 
 def _from_upper_half(builder: Any, found: Any, lanes: Lanes) -> Any:
-    """Return the floats whose first 16 bits are given; the others are 0."""
+    """Return floats with the given upper 16 bits; the others are 0."""
     wide = ir.VectorType(_INT, lanes.count)
     bits = builder.shl(builder.zext(found, wide), ir.Constant(wide, [16] * lanes.count))
     return builder.bitcast(bits, lanes.vector)
@@ -90,7 +90,7 @@ def _from_upper_half(builder: Any, found: Any, lanes: Lanes) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def store(typing: Any, array: Any, place: Any, lanes: Any) -> Any:
-    """Write floats into a flat array, from a place on."""
+    """Write floats into a flat array, from a position on."""
 
     def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         kind = lanes.vector.as_pointer()
@@ -114,7 +114,7 @@ def times(typing: Any, number: Any, lanes: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def times_plus(typing: Any, number: Any, lanes: Any, more: Any) -> Any:
-    """Return number · lanes + more, rounded once where the machine can, whatever the count."""
+    """Return number · lanes + more, as a fused multiply-add if available, for any count."""
 
     def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         vector = lanes.vector
@@ -142,7 +142,7 @@ def minus(typing: Any, lanes: Any, less: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def peak(typing: Any, lanes: Any) -> Any:
-    """Return the largest of the floats, signs aside."""
+    """Return the largest absolute value."""
 
     def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         vector, module = lanes.vector, builder.module
@@ -160,7 +160,7 @@ def peak(typing: Any, lanes: Any) -> Any:
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
 def prefetch(typing: Any, array: Any, place: Any, count: Any) -> Any:
-    """Ask for ``count`` values of a flat array that will be loaded soon."""
+    """Prefetch ``count`` values of a flat array that will be loaded soon."""
     size = array.dtype.bitwidth // 8 * count.literal_value
 
     def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:

@@ -1,6 +1,6 @@
-"""One pass over the adjacency that weighs, adds and scales, compiled by numba.
+"""A numba kernel that weighs, sums and scales in one pass over the adjacency.
 
-Imported only where numba is.
+Imported only if numba is installed.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ Code = Callable[..., Any]
 
 _FEATURES = llvmlite.binding.get_host_cpu_features()
 
-# How many entries ahead a neighbour's features are asked for.
+# Number of entries by which a neighbour's features are prefetched.
 AHEAD = 8
-# Rows whose tiles are all summed before the next rows begin: what the tiles share is near then.
+# Rows whose tiles are all summed before the next rows begin, so that shared data stays in cache.
 ROWS = 16
-# The sum of so many columns fits into half of the machine's vector registers.
+# The sum of this many columns fits into half of the machine's vector registers.
 WIDEST = 128 if _FEATURES.get("avx512f") else 64
-# Whether the machine widens float16 itself; of those that do not, none is younger than 2013.
+# Whether the machine converts float16 in hardware; all processors since 2013 do.
 READS_FLOAT16 = bool(_FEATURES.get("f16c")) or platform.machine().lower() in ("aarch64", "arm64")
 
 
 class Rows(NamedTuple):
     """Some rows of L (A + sI) R: see ``Smoother``.
 
-    ``own`` is how far a row's own column lies behind its number, below 0 without self-loops.
+    ``own`` is the offset of a row's own column from its number, below 0 without self-loops.
     """
 
     indptr: NDArray[np.int32] | NDArray[np.int64]
@@ -46,7 +46,7 @@ class Rows(NamedTuple):
 
 
 class WeightedRows(NamedTuple):
-    """The same where entries have weights: numba compiles all below once more for these."""
+    """``Rows`` with weights of entries; numba compiles the code below separately for these."""
 
     indptr: NDArray[np.int32] | NDArray[np.int64]
     indices: NDArray[np.int32]
@@ -59,7 +59,7 @@ class WeightedRows(NamedTuple):
 class ListedRows(NamedTuple):
     """Some rows whose entries lie anywhere in a pool: from ``starts`` to ``stops``.
 
-    ``own`` holds each row's own column, or nothing without self-loops.
+    ``own`` holds each row's own column, and is empty without self-loops.
     """
 
     starts: NDArray[np.int64]
@@ -71,7 +71,7 @@ class ListedRows(NamedTuple):
 
 
 class WeightedListedRows(NamedTuple):
-    """The same where entries have weights, which lie as the pool does."""
+    """``ListedRows`` with weights of entries, in the layout of the pool."""
 
     starts: NDArray[np.int64]
     stops: NDArray[np.int64]
@@ -93,20 +93,20 @@ class Flat(NamedTuple):
 
 
 def weigh(rows, j, entry):  # type: ignore[no-untyped-def]
-    """Return what the features of ``j`` count in a sum; compiled code only, see below."""
+    """Return the weight of the features of ``j`` in a sum; compiled code only, see below."""
     raise NotImplementedError
 
 
 @overload(weigh, inline="always")
 def _weigh(rows, j, entry):  # type: ignore[no-untyped-def]
-    # Chosen as code is compiled, so that rows without weights are summed as if there were none.
+    # Chosen at compile time, so that rows without weights have no overhead.
     if "weights" in rows.fields:
         return lambda rows, j, entry: rows.right[np.uintp(j)] * rows.weights[np.uintp(entry)]
     return lambda rows, j, entry: rows.right[np.uintp(j)]
 
 
 def begin(rows, i):  # type: ignore[no-untyped-def]
-    """Return where a row's entries begin; compiled code only, as all below."""
+    """Return the start of a row's entries; compiled code only, as all below."""
     raise NotImplementedError
 
 
@@ -118,7 +118,7 @@ def _begin(rows, i):  # type: ignore[no-untyped-def]
 
 
 def until(rows, i):  # type: ignore[no-untyped-def]
-    """Return where they end."""
+    """Return the end of a row's entries."""
     raise NotImplementedError
 
 
@@ -130,7 +130,7 @@ def _until(rows, i):  # type: ignore[no-untyped-def]
 
 
 def own_column(rows, row):  # type: ignore[no-untyped-def]
-    """Return a row's own column, below 0 where it does not gather from itself."""
+    """Return a row's own column, below 0 without a self-loop."""
     raise NotImplementedError
 
 
@@ -142,7 +142,7 @@ def _own_column(rows, row):  # type: ignore[no-untyped-def]
 
 
 def ahead(rows, entry, end):  # type: ignore[no-untyped-def]
-    """Return which entry comes a little later; of rows that lie anywhere, in the same row."""
+    """Return the entry to prefetch; for rows that lie anywhere, within the same row."""
     raise NotImplementedError
 
 
@@ -157,14 +157,14 @@ def _tile(half: int) -> Code:
     """Return code that sums the columns from ``low`` and from ``high`` on, ``half`` of each.
 
     The two may overlap, so that one pass over the entries serves any number of columns from
-    ``half`` to twice as many: a sum that is made twice is the same sum. Entries are added in
-    their order, every column by itself: the sums are the same bits whatever the tile, the block
-    of columns or the range of rows.
+    ``half`` to twice as many: a sum computed twice is the same. Entries are added in their order,
+    every column by itself: the bits of the sums do not depend on the tile, the block of columns or
+    the range of rows.
     """
 
     def tile(rows, x, out, add, scale, add_scale, low, high, start, stop):  # type: ignore[no-untyped-def]
         for row in range(start, stop):
-            i = np.uintp(row)  # unsigned, or numba asks of every place whether it is negative
+            i = np.uintp(row)  # unsigned, or numba checks every index for negative values
             a, b = zeros(half), zeros(half)
             own = own_column(rows, row)  # type: ignore[no-untyped-call]
             if own >= 0:
@@ -219,13 +219,13 @@ def _columns(rows, x, out, add, scale, add_scale, first, count, start, stop):  #
 
 @compiled
 def weighted_sums(rows, x, out, add, scale, add_scale, width, start, stop):  # type: ignore[no-untyped-def]
-    """Write scale · L (A + sI) R x + add_scale · add into ``out``, from one row to another.
+    """Write scale · L (A + sI) R x + add_scale · add into ``out``, for a range of rows.
 
     rows: ``Rows``, ``ListedRows`` or one with weights; x, out, add: ``Flat``, of which ``width``
-    columns count.
+    columns are used.
     """
     tiles = -(-width // WIDEST)
-    step = min(-(-width // (16 * tiles)) * 16, WIDEST)  # whole cache lines, and all much the same
+    step = min(-(-width // (16 * tiles)) * 16, WIDEST)  # whole cache lines of similar width
     for upper in range(start, stop, ROWS):
         lower = min(upper + ROWS, stop)
         for first in range(0, width, step):

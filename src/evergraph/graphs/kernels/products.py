@@ -1,4 +1,4 @@
-"""scale · Â X + add_scale · Y, by each of the kernels, on the adjacency's device or another."""
+"""scale · Â X + add_scale · Y with each of the kernels, on the adjacency's device or another."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def numba_product(
     scale: float,
     add_scale: float,
 ) -> None:
-    """Fill ``out`` in one pass that writes no weights and no self-loops.
+    """Fill ``out`` in one pass without materialising weights or self-loops.
 
     features: float32, float16 or bfloat16 [columns, dims]; out, add: float32 [rows, dims]
     """
@@ -93,9 +93,9 @@ def torch_product(
     scale: float,
     add_scale: float,
 ) -> None:
-    """Fill ``out`` by a product with Â written out; if it is mapped, a range of rows at a time.
+    """Fill ``out`` by a product with Â as a matrix; if it is mapped, one range of rows at a time.
 
-    Half numbers are made whole first: torch multiplies them by a matrix of their own kind only.
+    Half-precision features are widened first, since torch only multiplies equal types.
     """
     features = features.to(smoother.left.dtype)
     if not smoother.mapped:
@@ -111,12 +111,12 @@ def torch_product(
 def into(
     matrix: Tensor, features: Tensor, out: Tensor, add: Tensor | None, scale: float, share: float
 ) -> None:
-    """Fill ``out``, half numbers or whole ones, with scale · matrix features + share · add."""
-    # With beta = 0 what stands in ``out`` is never read.
+    """Fill ``out``, in half or single precision, with scale · matrix features + share · add."""
+    # With beta = 0 the old contents of ``out`` are never read.
     beta = 0.0 if add is None else share
     sums = out if out.dtype == matrix.dtype else torch.empty_like(out, dtype=matrix.dtype)
     more = sums if add is None else add.to(sums.dtype)
-    with exactly_threads(available_threads()):  # a row is summed by one of them, however many
+    with exactly_threads(available_threads()):  # a row is always summed by one thread
         torch.addmm(more, matrix, features, beta=beta, alpha=scale, out=sums)
     if sums is not out:
         out.copy_(sums)
@@ -136,16 +136,16 @@ def _rows(smoother: ScaledRows) -> Rows | WeightedRows:
 
 
 def _flat(matrix: Tensor) -> Flat:
-    """Return a matrix whose rows are whole, though they may lie apart, as what lies between."""
+    """Return a matrix with contiguous rows, which may lie apart, as a flat array."""
     from evergraph.graphs.kernels.numba_sum import Flat
 
-    assert matrix.stride(1) == 1 or matrix.shape[1] == 1, "columns must lie side by side"
+    assert matrix.stride(1) == 1 or matrix.shape[1] == 1, "columns must be contiguous"
     length = (matrix.shape[0] - 1) * matrix.stride(0) + matrix.shape[1]
     return Flat(_numbers(matrix.as_strided((length,), (1,))), matrix.stride(0))
 
 
 def _numbers(values: Tensor) -> NDArray[Any]:
-    """Return values as numba takes them: half floats by their bits, see ``load``."""
+    """Return values in a form that numba reads: half floats by their bits, see ``load``."""
     if values.dtype == torch.float32:
         return values.numpy()
     bits = values.view(torch.int16).numpy()
@@ -153,13 +153,13 @@ def _numbers(values: Tensor) -> NDArray[Any]:
 
 
 def _ones(like: Tensor) -> NDArray[np.float32]:
-    """Return as many ones, which take the room of a single one."""
+    """Return ones that share the memory of a single one."""
     return np.broadcast_to(np.float32(1), like.shape)
 
 
-# Entries that are on the device at a time: 64 MB of them; without Triton some 400 MB, with weights.
+# Entries on the device at a time: 64 MB of them; without Triton some 400 MB, with weights.
 STREAMED_ENTRIES = 1 << 24
-AT_ONCE = 2  # ranges on their way or being summed; the processor reads no further ahead
+AT_ONCE = 2  # ranges being sent or summed; the processor reads no further ahead
 
 
 def streamed_product(
@@ -171,10 +171,10 @@ def streamed_product(
     scale: float,
     add_scale: float,
 ) -> None:
-    """Fill ``out`` where the features are; rows of the adjacency go there a range at a time.
+    """Fill ``out`` on the features' device; rows of the adjacency are sent a range at a time.
 
     While the device sums one range, the processor reads the next from memory or a file. The kernel
-    is the one that would sum all of it at once, and gives the same bits.
+    is the one that would sum everything at once, and gives the same bits.
 
     features: [columns, dims]; out, add: [rows, dims]
     """
@@ -199,7 +199,7 @@ def streamed_product(
 
 
 def _kernel(smoother: ScaledRows, device: torch.device) -> Product:
-    """Return who sums on the device."""
+    """Return the product function for the device."""
     entries = len(smoother.indices) + (len(smoother.right) if smoother.self_loops else 0)
     if choose_kernel(entries=entries, device=device) != "triton":
         return torch_product
@@ -209,7 +209,7 @@ def _kernel(smoother: ScaledRows, device: torch.device) -> Product:
 
 
 def _moved(smoother: ScaledRows, part: slice, device: torch.device) -> ScaledRows:
-    """Return some rows with all that belongs to them on a device."""
+    """Return some rows with all their arrays on a device."""
     weights = smoother.entry_weights(part)
     pointers = smoother.indptr[part.start : part.stop + 1]
     return replace(
@@ -224,7 +224,7 @@ def _moved(smoother: ScaledRows, part: slice, device: torch.device) -> ScaledRow
 
 
 def _sent(values: Tensor, device: torch.device) -> Tensor:
-    """Return values on a device, through memory that it fetches from while others work."""
+    """Return values on a device, through pinned memory so that the copy is asynchronous."""
     if device.type != "cuda" or values.device.type != "cpu":
         return values.to(device)
     return values.as_subclass(Tensor).pin_memory().to(device, non_blocking=True)

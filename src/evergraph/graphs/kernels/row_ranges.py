@@ -1,4 +1,4 @@
-"""Rows cut into ranges of like work, threads that share them, and loops compiled by numba."""
+"""Ranges of rows of similar work, threads that share them, and loops compiled by numba."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from torch import Tensor
 
 from evergraph.core.device import available_threads, fixed_sums
 
-# A thread takes many ranges, so that none waits long for another that was given the hubs.
+# A thread takes many ranges, so that none waits long for one that was given the hubs.
 RANGES_PER_THREAD = 16
-# Of a mapped adjacency, the most entries (16 MB of them) that a range keeps in memory.
+# The most entries (16 MB) of a mapped adjacency that a range keeps in memory.
 MAPPED_ENTRIES = 1 << 22
-# Values that are read in less time than threads take to start.
+# Values that are read in less time than it takes to start threads.
 ALONE = 1 << 18
 # Multiplications in a tile of a dense product, and its least height: some milliseconds of one
-# thread. Smaller ones read more than once what they share.
+# thread. Smaller tiles read shared data more often.
 TILE, TILE_ROWS = 1 << 27, 128
 
 
 def row_ranges(indptr: Tensor, *, count: int) -> list[slice]:
-    """Cut rows into at most ``count`` ranges, each with about as many entries and rows in sum.
+    """Cut rows into at most ``count`` ranges with similar sums of entries and rows.
 
     >>> row_ranges(torch.tensor([0, 6, 7, 8, 9]), count=2)  # the first row alone is half the work
     [slice(0, 1, None), slice(1, 4, None)]
@@ -46,26 +46,26 @@ def row_ranges(indptr: Tensor, *, count: int) -> list[slice]:
 
 
 def range_count(indptr: Tensor, *, mapped: bool) -> int:
-    """Return how many ranges a product should be cut into."""
+    """Return the number of ranges into which to cut a product."""
     count = RANGES_PER_THREAD * available_threads()
     entries = int(indptr[-1]) - int(indptr[0])
     return max(count, -(-entries // MAPPED_ENTRIES)) if mapped else count
 
 
 def spread(work: Callable[[slice], object], ranges: Iterable[slice]) -> None:
-    """Do the work of every range, on as many threads as there are for it.
+    """Process every range, on all available threads.
 
-    Plain threads, as the work holds no lock of Python's: they wait without spinning, may be
-    started from several threads at once, and leave torch's own alone. What one of them raises is
-    raised here.
+    These are plain threads, as the work releases Python's lock: they wait without spinning, may be
+    started from several threads at once, and do not affect torch's own. An exception in one of them
+    is raised here.
     """
     parts = tuple(ranges)
     left, failed = iter(parts), []
 
     def take() -> None:
-        torch.get_num_threads()  # until it is asked, BLAS in a new thread has all of them
+        torch.get_num_threads()  # without this call, BLAS in a new thread uses all threads
         try:
-            for part in left:  # each is taken once: a step of this iterator is one of Python's own
+            for part in left:  # each is taken once: advancing this iterator is atomic
                 work(part)
         except BaseException as error:
             failed.append(error)
@@ -81,9 +81,9 @@ def spread(work: Callable[[slice], object], ranges: Iterable[slice]) -> None:
 
 
 def in_parts(work: Callable[[slice], object], costs: npt.NDArray[Any], *, each: int) -> None:
-    """Do the work of all items, by several threads where that pays.
+    """Process all items, with several threads if that is faster.
 
-    costs: of each item, int64 [items]; each: how many values a cost of 1 reads
+    costs: of each item, int64 [items]; each: number of values read per unit of cost
     """
     ends = np.cumsum(costs)
     whole = int(ends[-1]) if len(ends) else 0
@@ -98,9 +98,9 @@ def in_parts(work: Callable[[slice], object], costs: npt.NDArray[Any], *, each: 
 
 
 def row_tiles(rows: int, each: int) -> list[slice]:
-    """Cut the rows of a dense product into tiles, by sizes alone: one where it is small.
+    """Cut the rows of a dense product into tiles, by sizes alone; a small product is one tile.
 
-    each: multiplications that a row takes.
+    each: multiplications per row.
 
     >>> row_tiles(1000, 1 << 19)
     [slice(0, 334, None), slice(334, 668, None), slice(668, 1000, None)]
@@ -110,10 +110,10 @@ def row_tiles(rows: int, each: int) -> list[slice]:
 
 
 def tiled_product(left: Tensor, right: Tensor, add: Tensor | None = None) -> Tensor:
-    """Return left @ right + add in memory of its own; large ones are shared by threads, on a CPU.
+    """Return left @ right + add in new memory; large products are shared by threads on a CPU.
 
-    Tiles are of the same rows, each multiplied by one thread, however many threads there are: so
-    are the bits.
+    Tiles have the same rows, each multiplied by one thread, for any number of threads, so the bits
+    do not depend on it.
 
     left: [n, k]; right: [k, m]; add: [m]
 
@@ -127,7 +127,7 @@ def tiled_product(left: Tensor, right: Tensor, add: Tensor | None = None) -> Ten
     out = left.new_empty(len(left), right.shape[1])
 
     def work(rows: slice) -> None:
-        with torch.no_grad():  # of this thread
+        with torch.no_grad():  # applies to this thread
             if add is None:
                 torch.mm(left[rows], right, out=out[rows])
             else:
@@ -138,21 +138,21 @@ def tiled_product(left: Tensor, right: Tensor, add: Tensor | None = None) -> Ten
     return out
 
 
-# Pieces a thread: a thread that met cheap rows takes the next piece while another is busy.
+# Pieces per thread: a thread that had cheap rows takes the next piece while another is busy.
 _PIECES = 8
 
 
 @cache
 def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of plain loops over arrays as machine code that leaves Python's lock.
+    """Compile a function of plain loops over arrays to machine code that releases Python's lock.
 
-    The machine code is kept on disk where there is a place for it.
+    The machine code is cached on disk if possible.
     """
     from numba import njit
 
     try:
         fast: Callable[..., Any] = njit(nogil=True, cache=True)(loop)
-    except RuntimeError:  # no folder that may be written to
+    except RuntimeError:  # no writable folder
         fast = njit(nogil=True)(loop)
     return fast
 
@@ -171,10 +171,10 @@ def unsigned(array: Tensor) -> npt.NDArray[Any]:
 def in_threads(loop: Callable[..., None], costs: npt.NDArray[Any], *arrays: Any) -> None:
     """Run ``loop(*arrays, start, stop)`` over all items, cut into pieces of about equal cost.
 
-    Python's own threads over machine code: they can be used from anywhere, also inside other
-    threads and after a fork, where numba's own cannot.
+    Python's own threads over machine code: unlike numba's, they can be used anywhere, also inside
+    other threads and after a fork.
 
-    costs: what each item costs.  [items]
+    costs: cost of each item.  [items]
     """
     threads = available_threads()
     total = np.cumsum(costs, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""What kernels multiply by: a scaled adjacency that is never written out; and which kernel does."""
+"""The scaled adjacency as factors that kernels multiply by, and the choice of the kernel."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 Kernel = Literal["torch", "numba", "triton"]
 KERNELS: tuple[Kernel, ...] = get_args(Kernel)
 
-# From so many entries on, self-loops among them, numba is chosen. Below, features lie in the
-# caches and torch is as fast, less what numba takes to start. Above, numba reads ahead, and an
-# embedding need not wait for Â to be written out. ``benchmarks/kernels.py`` has both sides.
+# Numba is chosen from this many entries on, self-loops included. Below, features fit in the caches
+# and torch is as fast, without numba's start-up time. Above, numba prefetches, and an embedding
+# need not wait for Â to be materialised. ``benchmarks/kernels.py`` measures both sides.
 NUMBA_PAYS_FROM = 1_000_000
-# The same on a GPU, where a product by cuSPARSE needs Â written out and Triton a second to start.
+# The same on a GPU, where cuSPARSE needs Â materialised and Triton a second to start.
 TRITON_PAYS_FROM = 1_000_000
 
 log = logging.getLogger(__name__)
 
 
 def choose_kernel(*, entries: int, device: torch.device | str = "cpu") -> Kernel:
-    """Return the faster kernel for an adjacency of so many entries, self-loops among them.
+    """Return the faster kernel for an adjacency with this many entries, self-loops included.
 
-    Neither width nor rows are asked for: a block of columns or of rows must be summed by the
-    kernel that sums the whole, or the last bits would depend on the size of the block.
+    The choice does not depend on width or rows: a block of columns or of rows must be summed by the
+    same kernel as the whole, or the last bits would depend on the size of the block.
 
     >>> choose_kernel(entries=1000)
     'torch'
@@ -54,7 +54,7 @@ def choose_kernel(*, entries: int, device: torch.device | str = "cpu") -> Kernel
 
 
 def numba_works() -> bool:
-    """Whether numba is there and can be imported beside this numpy."""
+    """Return whether numba is installed and can be imported with this numpy."""
     try:
         import numba  # noqa: F401
     except ImportError as error:
@@ -63,9 +63,9 @@ def numba_works() -> bool:
     return True
 
 
-@cache  # to ask for a GPU takes as long as to start a kernel
+@cache  # checking for a GPU takes as long as starting a kernel
 def triton_works() -> bool:
-    """Whether Triton is there, as it is beside torch's own builds for GPUs, and there is one."""
+    """Return whether Triton, which comes with torch's GPU builds, and a GPU are available."""
     if not torch.cuda.is_available():
         return False
     try:
@@ -82,14 +82,14 @@ _LINE = 64  # bytes of a cache line
 def room(
     rows: int, *, like: Tensor, width: int | None = None, dtype: torch.dtype | None = None
 ) -> Tensor:
-    """Return uninitialised memory for so many rows that are like others.  -> [rows, dims]
+    """Return uninitialised memory for this many rows, similar to others.  -> [rows, dims]
 
-    On a CPU numpy asks Linux for pages of 2 MB where torch takes 4 kB ones, and so is spared
+    On a CPU numpy requests pages of 2 MB from Linux where torch takes pages of 4 kB; this avoids
     thousands of page faults that cost about as much as a whole product
-    (``benchmarks/kernels.py``). The first value lies at the start of a cache line, so that rows of
-    a multiple of 16 floats touch no line too many.
+    (``benchmarks/kernels.py``). The first value is at the start of a cache line, so that rows of
+    a multiple of 16 floats touch no extra line.
 
-    width, dtype: those of the others unless given.
+    width, dtype: those of ``like`` by default.
 
     >>> new = room(3, like=torch.eye(16))
     >>> new.shape, new.data_ptr() % 64
@@ -118,17 +118,17 @@ class ScaledRows:
     """Â = L (A + sI) R with diagonal L and R, over the graph's own arrays; or some of its rows.
 
     Attributes:
-        indptr: where each row begins in ``indices``.  [rows + 1]
-        indices: the graph's own, all of them.  int32 [edges]
+        indptr: start of each row in ``indices``.  [rows + 1]
+        indices: all of the graph's own.  int32 [edges]
         left: the diagonal of L.  float32 [rows]
         right: the diagonal of R.  float32 [columns]
         self_loops: whether s is 1, else 0.
-        first: which row of the whole the first row is.
-        mapped: whether ``indices`` lie in a file, so that pages leave memory once they are read.
-        kernel: who multiplies where it can; part of a whole keeps the whole's.
-        weights: of the entries of A, in the order of ``indices``; all 1 if None.  float32 [edges]
-        held: what rows of R X are held in while they are summed; sums are float32.
-        scaled: whether features come multiplied by R already: see ``held_rows``.
+        first: number of the first row in the whole.
+        mapped: whether ``indices`` are in a file, so that pages leave memory once they are read.
+        kernel: the preferred kernel; part of a whole keeps the whole's.
+        weights: weights of A's entries, in ``indices``' order; all 1 if None.  float32 [edges]
+        held: type of the rows of R X while they are summed; sums are float32.
+        scaled: whether features are already multiplied by R: see ``held_rows``.
     """
 
     indptr: Tensor
@@ -145,19 +145,19 @@ class ScaledRows:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """How many rows and columns."""
+        """Number of rows and columns."""
         return len(self.left), len(self.right)
 
     @property
     def device(self) -> torch.device:
-        """Where the arrays live."""
+        """Device of the arrays."""
         return self.indices.device
 
     @cached_property
     def matrix(self) -> Tensor:
-        """Â with its weights written out, made once.  ``torch.sparse_csr`` [rows, columns]
+        """Â as a matrix with its weights, made once.  ``torch.sparse_csr`` [rows, columns]
 
-        Without R if that is in the features.
+        Without R if the features include it.
         """
         own = None
         if self.self_loops:
@@ -175,7 +175,7 @@ class ScaledRows:
         )
 
     def rows(self, part: slice) -> Self:
-        """Return Â of some rows only, in views: nothing is copied."""
+        """Return Â of some rows as views, without copying."""
         start, stop, _ = part.indices(len(self.left))
         return replace(
             self,
@@ -185,7 +185,7 @@ class ScaledRows:
         )
 
     def entries(self, part: slice) -> Tensor:
-        """Return the neighbours listed in some rows, self-loops aside.  int32 [entries]"""
+        """Return the neighbours listed in some rows, without self-loops.  int32 [entries]"""
         return self.indices[self._span(part)]
 
     def entry_weights(self, part: slice) -> Tensor | None:
@@ -193,7 +193,7 @@ class ScaledRows:
         return None if self.weights is None else self.weights[self._span(part)]
 
     def let_go(self, part: slice) -> None:
-        """Let the pages of some rows leave memory, once they were read, if they lie in a file."""
+        """Release the mapped pages of some rows after they were read."""
         if self.mapped:
             page_out(self.entries(part))
             weights = self.entry_weights(part)
@@ -205,19 +205,19 @@ class ScaledRows:
 
 
 LARGEST = torch.finfo(torch.float16).max
-ROUNDED = 1 << 19  # values at a time on a CPU: 2 MB of memory beside what is returned
+ROUNDED = 1 << 19  # values at a time on a CPU: 2 MB of memory besides the result
 
-# Bytes of a row that a GPU's program sums: a row whole if it is short. Of longer ones a narrow
-# slice, so that more of the same columns of all nodes stays in the cache; ``benchmarks/gpu.py``.
+# Bytes of a row that a GPU program sums: whole rows if they are short. For longer ones a narrow
+# slice, so that more nodes' values of these columns stay in cache; see ``benchmarks/gpu.py``.
 WHOLE, SLICE = 512, 256
-VECTOR = 16  # bytes that a GPU's thread reads at once; rows begin at multiples of it
-LINE = 128  # bytes of its cache's lines; a slice of a row that straddles two costs both
+VECTOR = 16  # bytes that a GPU thread reads at once; rows begin at multiples of it
+LINE = 128  # bytes of a GPU cache line; a slice that straddles two lines costs both
 
 
 def held_rows(features: Tensor, right: Tensor, kind: torch.dtype) -> Tensor:
     """Return R features, rounded to a type.  [columns, dims], float32 [columns] -> [columns, dims]
 
-    On a GPU rows lie further apart than they are long, so that they begin where they are read best.
+    On a GPU rows are padded so that they begin at aligned addresses.
 
     >>> held_rows(torch.tensor([[1., 3.]]), torch.tensor([1 / 3]), torch.bfloat16)
     tensor([[0.3340, 1.0000]], dtype=torch.bfloat16)
@@ -243,7 +243,7 @@ def held_rows(features: Tensor, right: Tensor, kind: torch.dtype) -> Tensor:
 
 
 def _round(features: Tensor, right: Tensor, held: Tensor, parts: Sequence[slice]) -> None:
-    """Fill float16 rows on a CPU: by numpy, five times as fast as torch on some processors."""
+    """Fill float16 rows on a CPU with numpy, five times as fast as torch on some processors."""
 
     def work(part: slice) -> None:
         with np.errstate(over="raise"):
@@ -262,10 +262,10 @@ def _round(features: Tensor, right: Tensor, held: Tensor, parts: Sequence[slice]
 
 
 def _length(dims: int, size: int) -> int:
-    """Return how many values apart rows lie on a GPU, so that few straddle lines of the cache.
+    """Return the distance of rows on a GPU in values, chosen so that few straddle cache lines.
 
-    At whole lines where slices of rows are read, or rows of half numbers; shorter than a line, at
-    parts of one. A short row of whole numbers costs more by being longer.
+    Whole lines if slices of rows are read, or half-precision rows; below a line, fractions of one.
+    Padding a short single-precision row costs more than it saves.
 
     >>> _length(100, 4), _length(602, 4), _length(100, 2), _length(20, 2)
     (100, 608, 128, 32)

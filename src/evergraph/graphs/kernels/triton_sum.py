@@ -1,7 +1,8 @@
-"""Sums over the rows of an adjacency on a GPU, by a kernel that reads no weights.
+"""Sums over the rows of an adjacency on a GPU, by a Triton kernel that reads no weights.
 
-Imported only where Triton is. Â = L (A + sI) R is never written out: features are scaled by R once,
-rows of that are added up, and the sums are scaled by L. An entry costs its column and a row.
+Imported only if Triton is installed. Â = L (A + sI) R is never materialised: features are scaled by
+R once, their rows are summed, and the sums are scaled by L. An entry costs one column index and one
+row.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from evergraph.graphs.kernels.scaled_rows import SLICE, VECTOR, WHOLE, ScaledRows, held_rows
 
-UNROLLED = 8  # entries whose rows are asked for before the first is there
+UNROLLED = 8  # entries whose rows are requested before the first arrives
 
 
 def triton_product(
@@ -24,10 +25,10 @@ def triton_product(
     scale: float,
     add_scale: float,
 ) -> None:
-    """Fill ``out``, summing in float32 whatever features are held in.
+    """Fill ``out``, summing in float32 whatever the type of the features.
 
-    Entries of a row are added in their order, each column by itself, so no bit depends on which
-    columns or rows are asked for.
+    Entries of a row are added in their order, each column by itself, so no bit depends on the
+    selection of columns or rows.
 
     features: float32, float16 or bfloat16 [columns, dims]; out, add: [rows, dims]
     """
@@ -60,7 +61,7 @@ def triton_product(
 
 
 def _block(rows: Tensor, dims: int) -> int:
-    """Return how many columns a program sums, a power of 2."""
+    """Return the number of columns per program, a power of 2."""
     size = rows.element_size()
     whole = triton.next_power_of_2(max(dims, 32))
     return int(min(whole, (WHOLE if dims * size <= WHOLE else SLICE) // size))
@@ -72,8 +73,8 @@ def row_at(  # type: ignore[no-untyped-def]  # Triton reads annotations: it know
 ):  # fmt: skip
     """Return some columns of one row.
 
-    units: how far rows lie apart, in vectors: so the compiler knows that they begin at multiples
-    of one.
+    units: distance of rows in vectors, which tells the compiler that they begin at multiples of
+    one.
     """
     start = features + place.to(tl.int64) * units * UNIT
     return tl.load(start + columns, mask=inside, other=0.0).to(tl.float32)
@@ -86,10 +87,10 @@ def sum_rows(  # type: ignore[no-untyped-def]
     OWN: tl.constexpr, WEIGHTED: tl.constexpr, ADDED: tl.constexpr,
     UNIT: tl.constexpr, BLOCK: tl.constexpr, UNROLLED: tl.constexpr,
 ):  # fmt: skip
-    """Fill some columns of one row; programs of the same columns run side by side."""
+    """Fill some columns of one row; programs of the same columns run in parallel."""
     row = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    inside = columns < units * UNIT  # what lies behind the last column is read and not written
+    inside = columns < units * UNIT  # padding after the last column is read but not written
     start, stop = tl.load(indptr + row), tl.load(indptr + row + 1)
     several = start + (stop - start) // UNROLLED * UNROLLED
     total = tl.zeros((BLOCK,), tl.float32)

@@ -1,1 +1,1 @@
-"""Who lies within L hops, how many they are, exactly and estimated."""
+"""The nodes within L hops, and their number, exact and estimated."""

@@ -1,4 +1,4 @@
-"""Ego-subnetwork sizes estimated from counters that go along the edges: HyperANF on HyperLogLog."""
+"""Ego-subnetwork sizes estimated by counters propagated along edges: HyperANF on HyperLogLog."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from evergraph.graphs.kernels.row_ranges import in_threads, unsigned
 from evergraph.graphs.kernels.scaled_rows import choose_kernel
 from evergraph.graphs.rows import RowSweep
 
-# A register holds at most this. A rank above it has a chance of 2^-40 a node, and sums of
-# 2^(TOP - rank) over all registers are whole numbers that an int64 holds.
+# The largest value of a register. A larger rank has a chance of 2^-40 per node, and sums of
+# 2^(TOP - rank) over all registers are integers that fit an int64.
 TOP = 40
 MOST_REGISTERS = 1 << 15
 LEAST_REGISTERS = 8
@@ -30,7 +30,7 @@ _BLOCK = 1 << 20
 
 
 def check_registers(registers: int) -> None:
-    """Raise unless so many registers can be had."""
+    """Raise unless this number of registers is supported."""
     sound = isinstance(registers, int) and registers > 0 and registers & (registers - 1) == 0
     if not sound or not LEAST_REGISTERS <= registers <= MOST_REGISTERS:
         raise ConfigurationError(
@@ -40,10 +40,10 @@ def check_registers(registers: int) -> None:
 
 
 def hashed(nodes: int, registers: int, *, seed: int = SEED) -> tuple[Tensor, Tensor]:
-    """Return which register each node fills and with what.  int16 [nodes], uint8 [nodes]
+    """Return each node's register and its value.  int16 [nodes], uint8 [nodes]
 
     Register: the low bits of a hash. Rank: 1 + the leading zeros of its high 48, so that rank r
-    has a chance of 2^-r. Nothing is drawn: a node number has the same hash everywhere.
+    has a chance of 2^-r. The hash is fixed: a node number has the same hash everywhere.
     """
     column, rank = torch.empty(nodes, dtype=torch.int16), torch.empty(nodes, dtype=torch.uint8)
     for start in range(0, nodes, _BLOCK):
@@ -57,7 +57,7 @@ def hashed(nodes: int, registers: int, *, seed: int = SEED) -> tuple[Tensor, Ten
 
 
 def splitmix64(numbers: npt.NDArray[np.uint64], seed: int) -> npt.NDArray[np.uint64]:
-    """Return numbers without pattern for numbers with one (Steele, Lea and Flood 2014).
+    """Return pseudo-random numbers by hashing (Steele, Lea and Flood 2014).
 
     >>> int(splitmix64(np.array([0], dtype=np.uint64), 0x9E3779B97F4A7C15)[0])
     16294208416658607535
@@ -73,14 +73,13 @@ def distinct_count(sums: Tensor, registers: int) -> Tensor:
 
         m² / (2 ln 2) / (m σ(Z/m) + Σ_{M_j > 0} 2^-M_j),   σ(x) = x + Σ_{k≥1} x^{2^k} 2^{k-1}
 
-    with Z the registers not filled (Ertl 2017, "New cardinality estimation algorithms for
+    with Z the number of empty registers (Ertl 2017, "New cardinality estimation algorithms for
     HyperLogLog sketches", Algorithm 6; ranks beyond the last do not occur here). It is the
-    estimate of Flajolet et al. 2007, relative error 1.04 / √m, without its bias where few nodes
-    were seen.
+    estimate of Flajolet et al. 2007, relative error 1.04 / √m, without its bias for few nodes.
 
     sums: Σ 2^(TOP - M_j) over the filled ones, and Z.  int64 [2, n] -> float64 [n]
 
-    >>> distinct_count(torch.tensor([[0, 1 << 39], [8, 7]]), 8).tolist()  # nobody; one node
+    >>> distinct_count(torch.tensor([[0, 1 << 39], [8, 7]]), 8).tolist()  # no node; one node
     [0.0, 1.0639...]
     """
     weights = _sigma(registers)[sums[1]] * registers + sums[0].double() / 2.0**TOP
@@ -100,9 +99,9 @@ def _sigma(registers: int) -> Tensor:
 
 
 REGISTERS = 512
-# Registers worked on together. A row of them is read from a random place: the wider, the fewer.
+# Registers processed together. A row of them is read at random: the wider, the fewer reads.
 MOST_WIDE = 256
-# The most that the registers of a block may take on a GPU, in bytes.
+# The most memory in bytes that the registers of a block may take on a GPU.
 ON_DEVICE = 4 << 30
 
 
@@ -114,19 +113,19 @@ def estimate_reach_sizes(
     registers: int = REGISTERS,
     resources: Resources | None = None,
 ) -> Tensor:
-    """Return about how many nodes lie within ``hops`` of each of ``nodes``.  float64 [nodes]
+    """Return the approximate number of nodes within ``hops`` of each of ``nodes``.  float64 [nodes]
 
     Every node has a HyperLogLog counter; a hop takes, register by register, the largest of a node's
     own and its neighbours' (HyperANF, Boldi, Rosa and Vigna 2011), so that after L hops a counter
-    has seen the nodes within L:
+    has counted the nodes within L:
 
         M⁰_vj = rank(v) if j = register(v) else 0,    Mˡ_vj = max(Mˡ⁻¹_vj, max_{u into v} Mˡ⁻¹_uj)
 
-    The cost is entries x registers x hops, whatever the sizes. Registers do not know each other:
-    they are worked on in blocks, and of each block only Σ 2^-M and the number of zeros are kept, as
-    whole numbers. So the estimates are the same to the last bit however the work is cut, on any
-    device and any engine. An estimate is never below the 1-hop size, which is known, nor above
-    the number of nodes; with up to one hop it is exact.
+    The cost is entries x registers x hops, whatever the sizes. Registers are independent: they are
+    processed in blocks, and only Σ 2^-M and the number of zeros of each block are kept, as
+    integers. So the estimates are the same to the last bit for any division of the work, device
+    and engine. An estimate is never below the 1-hop size, which is known, nor above the number of
+    nodes; with up to one hop it is exact.
 
     nodes: int64 [nodes]. registers: a power of two; the relative error is about 1.04 / √registers.
 
@@ -166,7 +165,7 @@ def _summed(graph: Graph, rows: Tensor, hops: int, registers: int, resources: Re
 
 
 def _blocks(graph: Graph, registers: int, resources: Resources) -> list[tuple[int, int]]:
-    """Cut the registers into blocks as wide as memory allows, one a worker at the least."""
+    """Cut the registers into blocks as wide as memory allows, at least one per worker."""
     width = min(MOST_WIDE, registers)
     while width > LEAST_REGISTERS and (
         registers < width * resources.engine.workers or not _fits(graph, width, resources)
@@ -178,7 +177,7 @@ def _blocks(graph: Graph, registers: int, resources: Resources) -> list[tuple[in
 
 
 def _size(graph: Graph, width: int) -> int:
-    """Return the bytes that a block takes: all nodes' registers before and after a hop."""
+    """Return the bytes of a block: all nodes' registers before and after a hop."""
     return 2 * graph.num_nodes * width
 
 
@@ -191,9 +190,9 @@ def sum_registers(
     block: tuple[int, int], *, sweep: RowSweep, rows: Tensor, hops: int,
     column: Tensor, rank: Tensor,
 ) -> Tensor:  # fmt: skip
-    """Return what some registers add to the sums of ``rows``; a pure function.  int64 [2, rows]
+    """Return the contribution of some registers to the sums; a pure function.  int64 [2, rows]
 
-    block: the first of the registers, and how many they are.
+    block: the first register, and their number.
     """
     indptr, indices = sweep.plain
     kind = choose_kernel(entries=len(indices), device=indices.device)
@@ -212,14 +211,14 @@ Array = npt.NDArray[Any]
 
 
 class NumbaMax:
-    """Takes maxima over the rows of a CSR matrix in memory or in a file.
+    """Maxima over the rows of a CSR matrix in memory or in a file.
 
-    A node by itself fills one register only, so the first hop reads three bytes an entry: the
+    A single node fills only one register, so the first hop reads three bytes per entry: the
     register and the rank of a neighbour, not a row of registers.
 
     indptr: [nodes + 1]; indices: int32 [edges].
-    column, rank: which register each node fills, and with what.  int16 [nodes], uint8 [nodes]
-    low, width: the first of the registers worked on, and how many they are.
+    column, rank: each node's register and its value.  int16 [nodes], uint8 [nodes]
+    low, width: the first register processed, and their number.
     """
 
     def __init__(
@@ -230,7 +229,7 @@ class NumbaMax:
         self._width = width
 
     def first(self, rows: Tensor) -> Tensor:
-        """Return the registers of what each row sees in one hop, itself included.
+        """Return the registers of each row after one hop, itself included.
 
         rows: int64 [m] -> uint8 [m, width]
         """
@@ -252,7 +251,7 @@ class NumbaMax:
         return out
 
     def sums(self, registers: Tensor, top: int) -> Tensor:
-        """Return Σ 2^(top - M) over the registers M that are set, and how many are not.
+        """Return Σ 2^(top - M) over the nonzero registers M, and the number of zeros.
 
         registers: uint8 [m, width] -> int64 [2, m]
         """
@@ -287,11 +286,11 @@ def fill_maxima(
     indptr: Array, indices: Array, rows: Array, registers: Array,
     out: Array, start: int, stop: int,
 ) -> None:  # fmt: skip
-    """Raise ``out[start:stop]``; four neighbours at a time keep as many reads under way."""
+    """Raise ``out[start:stop]``; four neighbours at a time keep as many reads in flight."""
     one, two, three, four = np.uintp(1), np.uintp(2), np.uintp(3), np.uintp(4)
     for i in range(start, stop):
-        # Unsigned as what is added to them: of an unsigned 64 and a signed number numba makes a
-        # float, which is no place in an array.
+        # Unsigned like the numbers added to them: numba turns a mix of unsigned and signed 64-bit
+        # integers into a float, which cannot be an index.
         e, end = np.uintp(indptr[rows[i]]), np.uintp(indptr[rows[i] + 1])
         row = out[i]
         while e + four <= end:
@@ -320,15 +319,15 @@ def fill_sums(registers: Array, top: int, sums: Array, start: int, stop: int) ->
         sums[1, i] = zeros
 
 
-# Entries of a row that are taken one by one; a longer row is cut and its pieces are rows again.
+# Entries of a row that are taken one by one; a longer row is cut into pieces that are rows again.
 PIECE = 8
 _SUMMED_ROWS = 1 << 16
 
 
 class TorchMax:
-    """Takes maxima over the rows of a CSR matrix on any device; equals ``NumbaMax`` bit for bit.
+    """Maxima over the rows of a CSR matrix on any device; equal to ``NumbaMax`` bit for bit.
 
-    The parameters are the same. The width must be one that 8 divides.
+    The parameters are the same. The width must be a multiple of 8.
     """
 
     def __init__(
@@ -340,7 +339,7 @@ class TorchMax:
         self._single[inside, column[inside].long() - low] = rank[inside]
 
     def first(self, rows: Tensor) -> Tensor:
-        """Return the registers of what each row sees in one hop, itself included.
+        """Return the registers of each row after one hop, itself included.
 
         rows: int64 [m] -> uint8 [m, width]
         """
@@ -357,7 +356,7 @@ class TorchMax:
         return torch.maximum(piecewise_max(registers, places, lengths), _take(registers, rows))
 
     def sums(self, registers: Tensor, top: int) -> Tensor:
-        """Return Σ 2^(top - M) over the registers M that are set, and how many are not.
+        """Return Σ 2^(top - M) over the nonzero registers M, and the number of zeros.
 
         registers: uint8 [m, width] -> int64 [2, m]
         """
@@ -371,11 +370,11 @@ class TorchMax:
 
 
 def piecewise_max(source: Tensor, places: Tensor, lengths: Tensor) -> Tensor:
-    """Return maxima over consecutive runs of ``source[places]``, zeros where a run is empty.
+    """Return maxima over consecutive runs of ``source[places]``, zeros for an empty run.
 
-    Runs are cut into pieces of at most ``PIECE``. Pieces lie longest first, so that the k-th
-    entries of all that have one meet the front of the result. Then the pieces' maxima are the
-    source and a run is the pieces it was cut into, until every run is one piece.
+    Runs are cut into pieces of at most ``PIECE``. Pieces are sorted longest first, so that the k-th
+    entries of all that have one form the front of the result. Then the pieces' maxima become the
+    source and a run consists of its pieces, until every run is one piece.
 
     source: uint8 [n, width]; places: int64 [sum of lengths]; lengths: int64 [m] -> [m, width]
     """

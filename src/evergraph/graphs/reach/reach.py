@@ -1,4 +1,4 @@
-"""Who lies within L hops: the paper's computation ego-subnetworks, exactly and in blocks."""
+"""The nodes within L hops: the paper's computation ego-subnetworks, exactly and in blocks."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from evergraph.graphs.propagation import pattern, step_out
 from evergraph.graphs.reach.hyperloglog import REGISTERS, estimate_reach_sizes
 from evergraph.graphs.rows import RowSweep, neighbour_sums
 
-# Walks expanded at a time; about 200 MB while a block is worked on, whatever the graph.
+# Walks expanded at a time; about 200 MB per block, whatever the graph.
 BLOCK_WALKS = 1 << 24
 
-# What a boolean matrix with every node its own neighbour takes an entry while it is made; from
-# 2^31 entries on SciPy holds their columns in 64 bits as well.
+# Bytes per entry while a boolean matrix with self-loops is built; from 2^31 entries on SciPy uses
+# 64 bits for columns as well.
 PATTERN_BYTES = {torch.int32: 11, torch.int64: 27}
 
-# From so many steps on, what a search saves against sparse products is more than numba takes to
+# From this many steps on, a search saves more time against sparse products than numba takes to
 # start (benchmarks/reach_at_scale.py).
 SEARCH_PAYS_FROM = 2e7
 
-# Blocks a worker: one that met cheap nodes takes the next block while another is busy.
+# Blocks per worker: one that had cheap nodes takes the next block while another is busy.
 _BLOCKS = 4
 
 
@@ -47,15 +47,15 @@ def reach_blocks(
     block_walks: int = BLOCK_WALKS,
     resources: Resources | None = None,
 ) -> Iterator[tuple[slice, scipy.sparse.csr_matrix]]:
-    """Yield, block by block, which nodes each of ``nodes`` reaches within ``hops``, itself too.
+    """Yield, block by block, the nodes that each of ``nodes`` reaches within ``hops``, itself too.
 
     A block is a slice of ``nodes`` and a boolean CSR matrix [block, all nodes]. Blocks are cut so
-    that none expands more than ``block_walks`` walks; an N x N matrix never exists.
+    that none expands more than ``block_walks`` walks; there is never an N x N matrix.
     """
     found = ball_blocks(graph, nodes, hops=hops, block_walks=block_walks, resources=resources)
     for block, balls in found:
         members = next(balls)
-        for members in balls:  # noqa: B007  (the last one counts; those before it may go)
+        for members in balls:  # noqa: B007  (only the last one is used)
             pass
         yield block, members
 
@@ -68,12 +68,11 @@ def ball_blocks(
     block_walks: int = BLOCK_WALKS,
     resources: Resources | None = None,
 ) -> Iterator[tuple[slice, Iterator[scipy.sparse.csr_matrix]]]:
-    """Yield, block by block, what each of ``nodes`` reaches within 0, 1, ..., ``hops``.
+    """Yield, block by block, the nodes that each of ``nodes`` reaches within 0, 1, ..., ``hops``.
 
-    As ``reach_blocks``, with a matrix for every distance on the way: each is one step from the one
-    before, so all of them together cost what the last one does. Of the adjacency those rows that
-    are stepped through are copied, once, whatever the number of blocks; resources: it is asked
-    first whether they fit.
+    As ``reach_blocks``, with a matrix for every distance: each is one step from the one before, so
+    all of them together cost as much as the last. The adjacency rows that are stepped through are
+    copied once, whatever the number of blocks; resources: checked for their memory first.
     """
     wanted = nodes.cpu().numpy()
     walks = walk_counts(graph, nodes, hops=hops).cpu().numpy()
@@ -86,9 +85,9 @@ def ball_blocks(
 def _stepped_through(
     graph: Graph, nodes: Tensor, hops: int, walks: float, resources: Resources
 ) -> Tensor:
-    """Return the nodes that a walk may take a step from; all where finding them does not pay.
+    """Return the nodes from which a walk may take a step; all if finding them costs more.
 
-    walks: how many there are in all.  -> int64 [rows]
+    walks: total number of walks.  -> int64 [rows]
     """
     if walks >= graph.num_edges and resources.fits(_pattern_bytes(graph.num_edges)):
         return torch.arange(graph.num_nodes)
@@ -137,11 +136,11 @@ def reach_sizes(
     method: str = "auto",
     resources: Resources | None = None,
 ) -> Tensor:
-    """Return how many nodes lie within ``hops`` of each of ``nodes``.  int64 [nodes]
+    """Return the number of nodes within ``hops`` of each of ``nodes``.  int64 [nodes]
 
     method: "exact"; "estimated" (``estimate_reach_sizes``, rounded); or "auto": exact unless that
-        would take more than a minute and the estimate less, which the log says. The choice depends
-        on the graph and the nodes alone, and up to one hop everything is exact.
+        would take more than a minute and the estimate less; the choice is logged. It depends on the
+        graph and the nodes alone, and up to one hop everything is exact.
     """
     check_choice("reach method", method, METHODS)
     if hops < 2:
@@ -170,7 +169,7 @@ def multiplied_sizes(
 
 
 def search_pays(costs: npt.NDArray[np.float64]) -> bool:
-    """Whether to search: sparse products also copy rows, but numba takes its time to start."""
+    """Return whether a search is faster than sparse products, despite numba's start-up time."""
     return bool(costs.sum() >= SEARCH_PAYS_FROM) and numba_works()
 
 
@@ -182,9 +181,9 @@ def searched_sizes(
     costs: npt.NDArray[np.float64],
     resources: Resources | None = None,
 ) -> Tensor:
-    """Return how many nodes lie within ``hops`` of each of ``nodes``.  int64 [nodes]
+    """Return the number of nodes within ``hops`` of each of ``nodes``.  int64 [nodes]
 
-    costs: what the search from each costs.  [nodes]
+    costs: cost of each search.  [nodes]
     """
     engine = (resources or Resources()).engine
     rows = RowSweep(graph.indptr.cpu(), graph.indices.cpu(), graph.mapped)  # no features
@@ -214,12 +213,12 @@ def search_block(
 def nodes_around(
     graph: Graph, nodes: Tensor, *, hops: int, there: Callable[[Tensor], Tensor]
 ) -> Tensor:
-    """Return which nodes lie within ``hops`` of some, by way of such as are there.  int64 [found]
+    """Return the nodes within ``hops`` of some, through available nodes.  int64 [found]
 
-    It takes as long as the rows of what is found, however large the graph. The same nodes as
-    ``covered_nodes`` of the subgraph of those that are there, ascending.
+    The time depends on the rows of the nodes found, not on the size of the graph. They are the
+    same nodes as ``covered_nodes`` of the subgraph of available nodes, ascending.
 
-    nodes: int64 [n], ascending, all of them there; there: which of some nodes are.
+    nodes: int64 [n], ascending, all available; there: returns whether nodes are available.
     int64 [n] -> bool [n]
 
     >>> path = Graph.from_edges(torch.tensor([[0, 1, 2], [1, 2, 3]]), features=torch.eye(4),
@@ -241,14 +240,14 @@ def nodes_around(
 
 METHODS = ("auto", "exact", "estimated")
 # Seconds on two cores (benchmarks/reach_at_scale.py): a walk of the exact search, and a register of
-# an adjacency entry in a hop of the estimate. They are constants, and neither the machine nor what
-# is installed on it has a say: the same command chooses the same everywhere.
+# an adjacency entry in a hop of the estimate. They are constants, so that the same command makes
+# the same choice on every machine.
 WALK_SECONDS = 2.5e-9
 REGISTER_SECONDS = 0.2e-9
-# What exact sizes may take. On a GPU, where the estimate takes milliseconds and a search would have
-# to leave it, less.
+# Affordable seconds for exact sizes. Less on a GPU, where the estimate takes milliseconds and a
+# search would run on the CPU.
 AFFORDABLE_SECONDS = {"cpu": 60.0, "cuda": 1.0}
-# The share of rows below which picking them out costs less than reading all as they lie.
+# The share of rows below which selecting them is faster than reading all in sequence.
 PICKED_BELOW = 0.3
 
 logger = logging.getLogger(__name__)
@@ -256,7 +255,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ReachCost:
-    """What is predicted for two cores, and what is affordable, in seconds."""
+    """Predicted costs on two cores, and the affordable cost, in seconds."""
 
     exact: float
     estimated: float
@@ -264,15 +263,15 @@ class ReachCost:
 
     @property
     def cheaper(self) -> str:
-        """Exact wherever that is affordable; the estimate only where it is not, and pays."""
+        """Exact if that is affordable; the estimate only otherwise, and if it is cheaper."""
         pays = self.exact > self.affordable and self.estimated < self.exact
         return "estimated" if pays else "exact"
 
 
 def walk_counts(graph: Graph, nodes: Tensor | None = None, *, hops: int) -> Tensor:
-    """Return how many walks of ``hops`` steps, or rests, leave each node.  float64 [nodes]
+    """Return the number of walks of ``hops`` steps, or rests, from each node.  float64 [nodes]
 
-    nodes: whom to count for, everybody unless given; only rows within reach of them are read.
+    nodes: all by default; only rows within their reach are read.
 
     >>> star = Graph.from_edges(torch.tensor([[0, 0], [1, 2]]), features=torch.eye(3),
     ...                         labels=torch.zeros(3, dtype=torch.long), undirected=True)
@@ -282,22 +281,22 @@ def walk_counts(graph: Graph, nodes: Tensor | None = None, *, hops: int) -> Tens
     counts = torch.ones(graph.num_nodes, dtype=torch.float64, device=graph.device)
     if hops:
         counts += graph.degrees
-    for before in reversed(range(hops - 1)):  # steps that lead to where this one is taken
+    for before in reversed(range(hops - 1)):  # number of steps taken before this one
         rows = None if nodes is None else _some_rows(graph, nodes, before)
         counts[... if rows is None else rows] += neighbour_sums(graph, counts, rows)
     return counts if nodes is None else counts[nodes.to(graph.device)]
 
 
 def _some_rows(graph: Graph, nodes: Tensor, hops: int) -> Tensor | None:
-    """Return the nodes within reach; None if they are so many that all may be read.  int64 [m]"""
+    """Return the nodes within reach; None if there are too many to select.  int64 [m]"""
     rows = covered_nodes(graph, nodes, hops=hops).nonzero().flatten()
     return None if len(rows) > PICKED_BELOW * graph.num_nodes else rows.to(graph.device)
 
 
 def search_costs(graph: Graph, nodes: Tensor, *, hops: int) -> npt.NDArray[np.float64]:
-    """Return how many entries a search from each of ``nodes`` reads at the most.  [nodes]
+    """Return an upper bound of the entries read by a search from each of ``nodes``.  [nodes]
 
-    No more than there are walks, and no entry twice.
+    It is bounded by the number of walks, and no entry is read twice.
     """
     walks = walk_counts(graph, nodes, hops=hops)
     return walks.clamp_max(graph.num_edges + graph.num_nodes).cpu().numpy()
@@ -313,11 +312,11 @@ def reach_cost(
 
 
 def choose(method: str, cost: ReachCost, *, nodes: int, hops: int) -> str:
-    """Return "exact" or "estimated", and say in the log which and why."""
+    """Return "exact" or "estimated", and log the choice with its reason."""
     check_choice("reach method", method, METHODS)
     chosen = cost.cheaper if method == "auto" else method
     if method != "auto":
-        reason = "as asked for"
+        reason = "as configured"
     elif chosen == "estimated":
         reason = f"exact ones would take more than {cost.affordable:.0f} s"
     else:
@@ -334,14 +333,14 @@ def choose(method: str, cost: ReachCost, *, nodes: int, hops: int) -> str:
 def covered_nodes(graph: Graph, nodes: Tensor, *, hops: int) -> Tensor:
     """Return which nodes lie within ``hops`` of at least one of ``nodes``.  bool [all nodes]
 
-    One breadth-first step a hop for all of them together, so the cost does not depend on how many
-    they are. Only rows of nodes met in the hop before are read, some at a time.
+    One breadth-first step per hop for all of them together, so the cost does not depend on their
+    number. Only rows of nodes reached in the hop before are read, in blocks.
     """
     met = torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.device)
     met[nodes.to(graph.device)] = True
     sweep, layer = RowSweep.of(graph), met
     for _ in range(hops):
-        if bool(met.all()):  # nobody is left to be found
+        if bool(met.all()):  # all nodes are covered
             break
         found = met.clone()
         for _, near in sweep.blocks(layer.nonzero().flatten(), sweep.neighbours):
@@ -368,9 +367,9 @@ Array = npt.NDArray[Any]
 
 
 def ego_sizes(indptr: Tensor, indices: Tensor, nodes: Tensor, *, hops: int, costs: Array) -> Tensor:
-    """Return how many nodes lie within ``hops`` of each of ``nodes``, itself too.  int64 [nodes]
+    """Return the number of nodes within ``hops`` of each of ``nodes``, itself too.  int64 [nodes]
 
-    A thread holds one byte and one number for every node of the graph, and nothing else.
+    A thread needs one byte and one number for every node of the graph.
     """
     sizes = np.empty(len(nodes), dtype=np.int64)
     in_threads(search, costs, unsigned(indptr), unsigned(indices), nodes.numpy(), hops, sizes)
@@ -382,8 +381,8 @@ def search(
 ) -> None:
     """Fill ``sizes[start:stop]``.
 
-    Who was met is marked with the number of the search, so that marks need to be wiped only when a
-    byte has run through all its values.
+    Nodes reached are marked with the number of the search, so that marks have to be cleared only
+    when a byte has run through all its values.
     """
     met = np.zeros(len(indptr) - 1, np.uint8)
     queue = np.empty(len(indptr) - 1, np.uint32)
@@ -395,7 +394,7 @@ def search(
             mark = 1
         queue[0] = nodes[i]
         met[nodes[i]] = mark
-        layer, size = 0, 1  # where the layer begins in the queue, and where it ends
+        layer, size = 0, 1  # start and end of the layer in the queue
         for _ in range(hops - 1):
             end = size
             for q in range(layer, end):
@@ -409,6 +408,6 @@ def search(
         for q in range(layer, end if hops > 0 else layer):
             for e in range(indptr[queue[q]], indptr[queue[q] + 1]):
                 u = indices[e]
-                size += met[u] != mark  # nobody looks at the last layer: no queue, no branch
+                size += met[u] != mark  # the last layer is not expanded: no queue, no branch
                 met[u] = mark
         sizes[i] = size

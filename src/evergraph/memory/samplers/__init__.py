@@ -1,4 +1,4 @@
-"""Which embeddings are worth keeping."""
+"""Samplers that choose which embeddings to keep."""
 
 from evergraph.memory.samplers.base import Candidates, Sampler, samplers
 from evergraph.memory.samplers.coverage import CoverageSampler

@@ -1,4 +1,4 @@
-"""What a sampler is: a ranking of candidates, of which each class keeps the first."""
+"""The base of samplers: a ranking of candidates, of which each class keeps the first."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Candidates:
         nodes: positions in ``graph``.  int64 [n]
         labels: their classes.  int64 [n]
         embeddings: their topology-aware embeddings.  float32 [n, dims]
-        hops: how far an embedding looks: the radius of an ego-subnetwork.
-        residuals: softmax of the scores minus the one-hot class, where a model has learned them.
+        hops: radius of an embedding's ego-subnetwork.
+        residuals: softmax of the scores minus the one-hot class, if a model has been trained.
             float32 [n, classes]
-        known_as: which nodes of the dataset they are, where positions do not say.  int64 [n]
-        resources: what choosing among them may take.
+        known_as: their ids in the dataset, if these differ from the positions.  int64 [n]
+        resources: memory and workers for the choice.
     """
 
     graph: Graph
@@ -44,7 +44,7 @@ class Candidates:
 
     @property
     def ids(self) -> Tensor:
-        """Which nodes of the dataset they are.  int64 [n]"""
+        """Their ids in the dataset.  int64 [n]"""
         return self.nodes if self.known_as is None else self.known_as
 
     def __len__(self) -> int:
@@ -68,9 +68,9 @@ class Sampler(Part, ABC):
     """Chooses which candidates a memory keeps.
 
     A sampler gives every candidate a rank (a number, smaller is better) and a class keeps its
-    best ``budget``. Where ranks of different batches can be compared (``mergeable``), a task may
+    best ``budget``. If ranks of different batches can be compared (``mergeable``), a task may
     arrive in batches: the memory keeps the ranks of what it stores, and the best of old and new
-    together are exactly what one look at the whole task would have kept.
+    together are exactly those that the whole task at once would have given.
     """
 
     name: ClassVar[str]
@@ -85,14 +85,14 @@ class Sampler(Part, ABC):
     def select(
         self, candidates: Candidates, budgets: Mapping[int, int], *, generator: torch.Generator
     ) -> Tensor:
-        """Return which candidates to keep, ``budgets[c]`` of each class c.  -> int64 [kept]"""
+        """Return the candidates to keep, ``budgets[c]`` of each class c.  -> int64 [kept]"""
         ranks = self.rank(candidates, budgets, generator=generator)
         return best_per_class(ranks, candidates.labels.cpu(), budgets)
 
     def vectors(
         self, candidates: Candidates, chosen: Tensor, *, generator: torch.Generator
     ) -> Tensor:
-        """Return what a memory of embeddings stores for chosen candidates: here, their own.
+        """Return the vectors to store for the chosen candidates: here, their own.
 
         chosen: int64 [kept] -> [kept, dims]
         """
@@ -100,9 +100,9 @@ class Sampler(Part, ABC):
 
 
 class WeightedSampler(Sampler):
-    """Draws without replacement, the chance of a candidate proportional to its weight.
+    """Draws without replacement, with probabilities proportional to weights.
 
-    One draw after the other, each proportional to the weights of what is left (the paper's
+    Drawing one after the other, each in proportion to the weights of the rest (the paper's
     Algorithm 1), has the same law as a race: candidate i finishes after an exponential time with
     rate w_i, and the first n win (Efraimidis and Spirakis 2006). Finishing times do not depend
     on the other candidates, so batches merge: this is weighted reservoir sampling.
@@ -135,16 +135,16 @@ samplers = Resolver[Sampler]("sampler")
 
 
 class StepwiseSampler(Sampler):
-    """Takes a class's candidates one by one, each in view of those taken before."""
+    """Takes a class's candidates one by one, each given those taken before."""
 
     @abstractmethod
     def order(self, embeddings: Tensor, count: int) -> Tensor:
-        """Return which rows of one class to take, first to last.  [n, dims] -> int64 [count]"""
+        """Return the rows of one class to take, first to last.  [n, dims] -> int64 [count]"""
 
     def rank(
         self, candidates: Candidates, budgets: Mapping[int, int], *, generator: torch.Generator
     ) -> Tensor:
-        """Return the step at which its class takes each candidate, infinity if it does not."""
+        """Return the step at which each candidate is taken, infinity if it is not."""
         ranks = torch.full((len(candidates),), torch.inf, dtype=torch.float64)
         labels = candidates.labels.cpu()
         for label, budget in budgets.items():

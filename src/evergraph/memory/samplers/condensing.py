@@ -1,4 +1,4 @@
-"""Condensed memories: vectors that stand for a class better than any of its nodes."""
+"""Condensed memories: synthetic vectors that represent a class better than any of its nodes."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ STARTS = ("herding", "uniform")
 
 
 class CondensingSampler(Sampler):
-    """Starts from chosen embeddings and moves them until they stand for all candidates.
+    """Starts from chosen embeddings and moves them until they represent all candidates.
 
-    What is stored is synthetic: no node has these embeddings. A vector still counts as the node it
-    started from, so a memory's ``nodes_`` and its coverage are of those nodes. A memory that keeps
-    nodes and not embeddings keeps where the vectors would start. Steepest descent, since Adam
-    did far worse (decision 15). Where all candidates have unit length, so have the vectors, after
-    every step.
+    The stored vectors are synthetic: no node has these embeddings. A vector still counts as the
+    node it started from, so a memory's ``nodes_`` and its coverage refer to those nodes. A memory
+    of nodes, not embeddings, keeps the starting nodes. Optimised by steepest descent, since Adam
+    did far worse (decision 15). If all candidates have unit length, the vectors are scaled to unit
+    length after every step.
 
     Args:
-        start: the sampler that chooses where to start.
-        steps: of descent.
-        lr: how far the vector that moves most goes in the first step, as a share of the
+        start: the sampler that chooses the starting nodes.
+        steps: number of descent steps.
+        lr: distance that the fastest vector moves in the first step, as a share of the
             candidates' deviation from their mean; falls to 0.
     """
 
@@ -46,7 +46,7 @@ class CondensingSampler(Sampler):
     def distance(
         self, candidates: Candidates, labels: Tensor, *, generator: torch.Generator
     ) -> Callable[[Tensor], Tensor]:
-        """Return what is to be made small: how far vectors of some classes are from candidates.
+        """Return the function to minimise: the distance of vectors from the candidates.
 
         labels: the classes of the vectors.  int64 [vectors];  -> [vectors, dims] -> []
         """
@@ -54,13 +54,13 @@ class CondensingSampler(Sampler):
     def rank(
         self, candidates: Candidates, budgets: Mapping[int, int], *, generator: torch.Generator
     ) -> Tensor:
-        """Return the ranks of the sampler to start from."""
+        """Return the ranks of the starting sampler."""
         return samplers.make(self.start).rank(candidates, budgets, generator=generator)
 
     def vectors(
         self, candidates: Candidates, chosen: Tensor, *, generator: torch.Generator
     ) -> Tensor:
-        """Return the chosen embeddings, moved.  int64 [chosen] -> [chosen, dims]"""
+        """Return the chosen embeddings after the descent.  int64 [chosen] -> [chosen, dims]"""
         vectors = super().vectors(candidates, chosen, generator=generator).detach().clone()
         if not len(chosen):
             return vectors
@@ -74,7 +74,7 @@ class CondensingSampler(Sampler):
 def _descended(
     vectors: Tensor, distance: Callable[[Tensor], Tensor], *, steps: int, lr: float, unit: bool
 ) -> Tensor:
-    """Return the vectors after some steps down the distance, of a length that falls to 0."""
+    """Return the vectors after descent with step lengths that fall to 0."""
     for step in range(steps):
         with torch.enable_grad():
             vectors = vectors.detach().requires_grad_()
@@ -95,7 +95,7 @@ def has_unit_length(embeddings: Tensor) -> bool:
 def averaging(labels: Tensor, classes: Tensor) -> Tensor:
     """Return the matrix that averages rows class by class.  int64 [n], [classes] -> [classes, n]
 
-    A product with it, unlike a scatter, adds in one order on every device.
+    A product with it, unlike a scatter, adds in the same order on every device.
     """
     members = (labels == classes[:, None]).float()
     return members / members.sum(1, keepdim=True).clamp_min(1.0)

@@ -12,14 +12,15 @@ from evergraph.memory.samplers.base import Candidates, WeightedSampler, samplers
 
 @samplers.register
 class CoverageSampler(WeightedSampler):
-    """Algorithm 1: p_v ∝ R_c({v}), the size of v's L-hop ego-subnetwork; mergeable.
+    """Draws nodes in proportion to the size of their L-hop ego-subnetwork (Algorithm 1); mergeable.
 
-    Replaying an embedding also trains its neighbours (the pseudo-training effect), so nodes that
-    cover more of the graph are preferred. Over batches this is weighted reservoir sampling on
-    stored ego sizes.
+    p_v ∝ R_c({v}). Replaying an embedding also trains its neighbours (the pseudo-training effect),
+    so nodes that cover more of the graph are preferred. Over batches this is weighted reservoir
+    sampling on stored ego sizes.
 
-    reach: whether sizes are "exact", "estimated" from HyperLogLog counters, or "auto": exact
-        wherever that takes no more than about a minute (``reach_sizes``).
+    Args:
+        reach: how sizes are computed: "exact", "estimated" from HyperLogLog counters, or "auto":
+            exact if that takes no more than about a minute (``reach_sizes``).
     """
 
     name = "coverage"
@@ -30,7 +31,7 @@ class CoverageSampler(WeightedSampler):
         self.reach = reach
 
     def weigh(self, candidates: Candidates) -> Tensor:
-        """Return how many nodes each candidate's ego-subnetwork holds."""
+        """Return the number of nodes in each candidate's ego-subnetwork."""
         sizes = reach_sizes(
             candidates.graph,
             candidates.nodes,

@@ -1,4 +1,4 @@
-"""The released code's stand-in for coverage."""
+"""The released code's approximation of coverage."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from evergraph.memory.samplers.base import Candidates, WeightedSampler, samplers
 
 @samplers.register
 class DegreeSampler(WeightedSampler):
-    """p_v ∝ 1 + in-degree, the 1-hop ego size: what the released code runs for Algorithm 1."""
+    """Draws nodes in proportion to 1 + in-degree, the 1-hop ego size, as the released code does."""
 
     name = "degree"
 
     def weigh(self, candidates: Candidates) -> Tensor:
-        """Return how many nodes each candidate gathers from, itself included."""
+        """Return 1 + the in-degree of each candidate."""
         degrees = candidates.graph.degrees[candidates.nodes.to(candidates.graph.device)]
         return degrees.cpu().double() + 1

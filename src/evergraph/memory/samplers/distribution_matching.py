@@ -1,4 +1,4 @@
-"""Distribution matching: vectors distributed as their class."""
+"""Distribution matching: synthetic vectors distributed as their class."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from evergraph.memory.samplers.condensing import BLOCK, CondensingSampler, avera
 
 @samplers.register
 class DistributionMatchingSampler(CondensingSampler):
-    """Synthetic embeddings with their class's mean, also through random layers (CaT, PUMA).
+    """Synthetic embeddings that match their class's mean, also through random layers (CaT, PUMA).
 
     Minimises Σ_c ‖mean_{v∈c} φ(e_v) - mean_{s∈c} φ(s)‖², a maximum mean discrepancy, where
-    φ(e) = [z, relu(W z + b)] with z = (e - mean) / deviation of all candidates has the embedding
-    itself and an untrained layer, W and b normal (Liu et al. 2023, CaT; 2024, PUMA; Zhao and
-    Bilen 2023). The candidates' means are computed once.
+    φ(e) = [z, relu(W z + b)], z = (e - mean) / deviation of all candidates, consists of the
+    embedding itself and an untrained layer with normal W and b (Liu et al. 2023, CaT; 2024, PUMA;
+    Zhao and Bilen 2023). The candidates' means are computed once.
 
     Args:
-        features: how wide the random layer is.
+        features: width of the random layer.
         start, steps, lr: see ``CondensingSampler``.
     """
 
@@ -55,7 +55,7 @@ class DistributionMatchingSampler(CondensingSampler):
         weights = torch.randn(embeddings.shape[1], self.features, generator=generator)
         biases = torch.randn(self.features, generator=generator)
         weights, biases = weights.to(embeddings), biases.to(embeddings)
-        share = max(self.features, 1) ** -0.5  # both parts weigh alike
+        share = max(self.features, 1) ** -0.5  # both parts have equal weight
 
         def expand(rows: Tensor) -> Tensor:
             rows = (rows - mean) / deviation

@@ -1,4 +1,4 @@
-"""ER-GNN's coverage: nodes that no other class comes near."""
+"""ER-GNN's coverage: nodes far from those of other classes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ BLOCK = 1024
 class EmbeddingCoverageSampler(Sampler):
     """Coverage maximisation in embedding space (CM of ER-GNN, Zhou and Cao 2021).
 
-    N(v) = {u : ‖h_u - h_v‖ < d, y_u ≠ y_v}; the nodes with the fewest in N are kept, since they
-    stand for a region that is their class's own. Equals are drawn at random.
+    N(v) = {u : ‖h_u - h_v‖ < d, y_u ≠ y_v}; the nodes with the smallest N are kept, since they
+    represent a region of their class only. Ties are broken at random.
 
     Args:
-        radius: d as a share of the mean distance between candidates, so that one value serves
-            whatever the scale of the hidden layer; published runs take 0.5.
+        radius: d as a share of the mean distance between candidates, so that one value fits
+            any scale of the hidden layer; published runs use 0.5.
     """
 
     name = "embedding-coverage"
@@ -36,7 +36,7 @@ class EmbeddingCoverageSampler(Sampler):
     def rank(
         self, candidates: Candidates, budgets: Mapping[int, int], *, generator: torch.Generator
     ) -> Tensor:
-        """Return how many candidates of other classes are near, and a fraction to break ties."""
+        """Return the number of near candidates of other classes, plus a fraction to break ties."""
         embeddings = candidates.embeddings
         labels = candidates.labels.to(embeddings.device)
         radius = self.radius * _mean_distance(embeddings)

@@ -1,4 +1,4 @@
-"""Gradient matching: vectors that teach what their class teaches."""
+"""Gradient matching: synthetic vectors with the gradients of their class."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ CELLS = BLOCK * 64
 
 @samplers.register
 class GradientMatchingSampler(CondensingSampler):
-    """Synthetic embeddings whose loss has the gradient of their class's (DeLoMe).
+    """Synthetic embeddings whose loss has the same gradient as that of their class (DeLoMe).
 
     For random linear heads over the task's classes, the gradient of the cross-entropy of class c
     is G_kc = mean_{v∈c} (softmax(W_k e_v + b_k) - 1_c) e_vᵀ. Minimises the mean over heads and
     classes of ‖G_kc - G'_kc‖² / ‖G_kc‖², G' of the vectors (Niu et al. 2024; Zhao et al. 2021).
     The candidates' gradients are computed once. A task of one class has no gradient, and its
-    vectors stay where they start.
+    vectors stay at their start.
 
     Args:
-        heads: how many random heads.
+        heads: number of random heads.
         sharpness: the standard deviation of a head's scores; at 0 only class means count.
         start, steps, lr: see ``CondensingSampler``.
     """

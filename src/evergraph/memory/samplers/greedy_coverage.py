@@ -1,4 +1,4 @@
-"""Greedy maximum coverage, made fast by laziness."""
+"""Greedy maximum coverage, with lazy evaluation of gains."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _NODE_BYTES = 16
 
 @samplers.register
 class GreedyCoverageSampler(Sampler):
-    """Takes, again and again, the node that covers most of what nobody covers yet.
+    """Repeatedly takes the node that covers the most uncovered nodes.
 
-    The paper's "naive approach", called too slow there because every step would measure every
-    candidate. A candidate's gain only ever shrinks, so a gain measured earlier is an upper bound:
-    only the top of a heap needs measuring again (Minoux 1978). The same nodes are chosen.
-    Classes of a task share what is covered; each has its own budget. Deterministic.
+    This is the paper's "naive approach", called too slow there because every step would measure
+    every candidate. A candidate's gain never grows, so an earlier gain is an upper bound, and only
+    the top of a heap has to be measured again (Minoux 1978). The same nodes are chosen. Classes of
+    a task share the covered nodes; each has its own budget. Deterministic.
     """
 
     name = "greedy-coverage"
@@ -40,7 +40,7 @@ class GreedyCoverageSampler(Sampler):
         nodes, labels = candidates.nodes.tolist(), candidates.labels.tolist()
         graph, hops = candidates.graph, candidates.hops
         Resources().check(_bytes(candidates), f"greedy coverage of {len(candidates)} candidates")
-        # Exact always: a first gain that is too small would put a candidate too far down the heap.
+        # Always exact: a first gain that is too small would put a candidate too low in the heap.
         sizes = reach_sizes(graph, candidates.nodes, hops=hops, method="exact").tolist()
         heap = [(-size, row) for row, size in enumerate(sizes)]
         heapq.heapify(heap)
@@ -64,12 +64,12 @@ class GreedyCoverageSampler(Sampler):
 
 
 def _bytes(candidates: Candidates) -> int:
-    """Return about what the search takes: Python's numbers in the heap, and masks of all nodes."""
+    """Return the approximate bytes of the search: heap entries, and masks of all nodes."""
     return _CANDIDATE_BYTES * len(candidates) + _NODE_BYTES * candidates.graph.num_nodes
 
 
 class _Search:
-    """Ego-subnetworks on demand, and which nodes are covered so far."""
+    """Ego-subnetworks on demand, and the set of covered nodes."""
 
     def __init__(self, graph: Graph, hops: int) -> None:
         self._indptr = graph.indptr.cpu().numpy()
@@ -78,7 +78,7 @@ class _Search:
         self._covered = np.zeros(graph.num_nodes, dtype=bool)
 
     def ego(self, node: int) -> npt.NDArray[np.bool_]:
-        """Return which nodes are within reach of ``node``.  [all nodes]"""
+        """Return a mask of the nodes within reach of ``node``.  [all nodes]"""
         met = np.zeros(len(self._covered), dtype=bool)
         met[node] = True
         layer = np.array([node])

@@ -1,4 +1,4 @@
-"""Herding: the few whose mean is the class's mean."""
+"""Herding: a few nodes whose mean approximates the class mean."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from evergraph.memory.samplers.base import StepwiseSampler, samplers
 
 @samplers.register
 class HerdingSampler(StepwiseSampler):
-    """Takes what brings the mean of those taken nearest to the mean of the class.
+    """Repeatedly takes the node that brings the mean of those taken closest to the class mean.
 
     Step k takes argmin_v ‖μ - (e_v + Σ_{w taken} e_w) / k‖ (Welling 2009; iCaRL, Rebuffi et al.
     2017). Since ‖kμ - Σ e_w - e_v‖² = ‖r‖² - 2 rᵀe_v + ‖e_v‖² with r = kμ - Σ e_w, a step is one
     product of the embeddings with r: O(budget · n · dims) for a class of n. Deterministic.
 
     >>> line = torch.tensor([[0.0], [1.0], [2.0], [7.0]])  # their mean is 2.5
-    >>> HerdingSampler().order(line, 2)  # 2 is nearest to 2.5; then 3 would be best, and 1 is next
+    >>> HerdingSampler().order(line, 2)  # 2 is nearest to 2.5; then 3 would be ideal, 1 is closest
     tensor([2, 1])
     """
 
@@ -27,11 +27,11 @@ class HerdingSampler(StepwiseSampler):
         """Return the rows in the order in which they are taken."""
         lengths = embeddings.square().sum(1)  # [n]
         mean = embeddings.mean(0)
-        wanted = mean.clone()  # r: what the next one should be for the means to agree
+        wanted = mean.clone()  # r: the ideal next row
         taken = torch.empty(count, dtype=torch.int64, device=embeddings.device)
         for step in range(count):
             best = (lengths - 2 * (embeddings @ wanted)).argmin()
             taken[step] = best
-            lengths[best] = torch.inf  # nobody is taken twice
+            lengths[best] = torch.inf  # no row is taken twice
             wanted += mean - embeddings[best]
         return taken

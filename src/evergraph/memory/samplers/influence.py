@@ -1,4 +1,4 @@
-"""ER-GNN's influence: nodes without which the model would be another."""
+"""ER-GNN's influence: nodes with the largest effect on the model."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from evergraph.memory.samplers.base import Candidates, Sampler, samplers
 
 @samplers.register
 class InfluenceSampler(Sampler):
-    """Influence maximisation (IM of ER-GNN, Zhou and Cao 2021): g_vᵀ H^-1 g_v, largest first.
+    """Keeps the nodes of largest influence g_vᵀ H^-1 g_v (IM of ER-GNN, Zhou and Cao 2021).
 
-    Influence functions ask how far the parameters move if a node's weight changes: H^-1 g_v. Taken
-    at the last layer, where a node's gradient is the outer product δ_v h_vᵀ of its residual and
-    its hidden state, with H factored as E[δδᵀ] ⊗ E[hhᵀ], this is
+    An influence function measures how far the parameters move if a node's weight changes: H^-1 g_v.
+    At the last layer a node's gradient is the outer product δ_v h_vᵀ of its residual and its hidden
+    state; with H factored as E[δδᵀ] ⊗ E[hhᵀ], the influence is
     (δᵀ (E[δδᵀ] + εI)^-1 δ) · (hᵀ (E[hhᵀ] + εI)^-1 h): two solves for all nodes together. Without
-    a model's residuals the second factor alone is left: the leverage of an embedding.
+    a model's residuals only the second factor is used: the leverage of an embedding.
 
     Args:
         damping: ε as a share of the mean of each factor's diagonal.

@@ -1,4 +1,4 @@
-"""The most typical nodes."""
+"""The nodes closest to their class mean."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evergraph.memory.samplers.base import Candidates, Sampler, samplers
 
 @samplers.register
 class MeanFeatureSampler(Sampler):
-    """Mean of features: the embeddings nearest to their class's mean (iCaRL, ER-GNN)."""
+    """Keeps the embeddings nearest to their class mean (mean of features: iCaRL, ER-GNN)."""
 
     name = "mean-feature"
     aliases = ("mf",)

@@ -1,4 +1,4 @@
-"""Every node alike."""
+"""Uniform sampling."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from evergraph.memory.samplers.base import Candidates, WeightedSampler, samplers
 
 @samplers.register
 class UniformSampler(WeightedSampler):
-    """Uniform, without replacement; over batches this is reservoir sampling."""
+    """Draws uniformly without replacement; over batches this is reservoir sampling."""
 
     name = "uniform"
     aliases = ("reservoir",)

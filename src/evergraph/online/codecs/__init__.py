@@ -1,1 +1,1 @@
-"""Deltas as bytes and as tables."""
+"""Codecs of deltas: bytes, tables, and lines of JSON."""

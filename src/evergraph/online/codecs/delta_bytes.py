@@ -1,4 +1,4 @@
-"""A delta as bytes: the same delta gives the same bytes, on any machine.
+"""Canonical bytes of a delta: equal deltas give equal bytes, on any machine.
 
 1 byte    version of this layout
 32 bytes  SHA-256 of all that follows
@@ -6,21 +6,20 @@
 h bytes   header: JSON of ids, labels and edges, and the shape of the features
 the rest  features, float32, little-endian, row by row
 
-Layout 2 is that of deltas with weights, relations, types, removed edges or other features of known
-nodes: the header names these too, and behind the features follow the other features, then the
-weights, float32 alike.
+Layout 2 is for deltas with weights, relations, types, removed edges or new features of known nodes:
+the header names these too, and the features are followed by the new features of known nodes, then
+the weights, float32 as well.
 
-Layout 3 is that of deltas with edges that come or go: ids are columns, which stand behind the
-weights, one after the other, in the order in which the header names them with their kind and size.
-Sources and targets of edges are a column each. The same ids give the same bytes, whatever they are
-kept in; the kinds are
+Layout 3 is for deltas that add or remove edges: ids are columns, which follow the weights in the
+order in which the header lists them with kind and size. Sources and targets of edges are a column
+each. Equal ids give equal bytes, whatever container held them. The kinds are
 
 ``numbers``  int64, little-endian
-``texts``    UTF-8, with a byte 0 between one and the next
-``json``     a JSON list: of both kinds, of texts that hold a character 0, of what are no ids at all
+``texts``    UTF-8, separated by a byte 0
+``json``     a JSON list: for mixed kinds, texts that hold a character 0, and invalid ids
 
-Deltas without edges are written in layout 1 or 2, as they always were, and so were those with edges
-before layout 3: ``is_same`` knows these again.
+Deltas without edges are written in layout 1 or 2, as were deltas with edges before layout 3;
+``is_same`` recognises these.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ PLAIN, CHANGES, COLUMNS = 1, 2, 3
 DIGEST = slice(1, 33)
 _LISTS = ("nodes", "labels", "edges", "late", "forgotten")
 _MORE_LISTS = ("removed_edges", "updated")
-_NAMES = ("relations", "types")  # told where there are any
+_NAMES = ("relations", "types")  # written only if there are any
 _IDS = ("nodes", "updated", "forgotten")
 _PAIRS = ("edges", "removed_edges")
 _LENGTH = struct.Struct("<I")
@@ -132,7 +131,7 @@ def _sealed(layout: int, facts: dict[str, Any], values: list[bytes]) -> bytes:
 
 
 def delta_from_bytes(data: bytes) -> Delta:
-    """Return the delta that some bytes stand for; raise if they are not what was written."""
+    """Return the delta in bytes; raise if they are damaged."""
     if not data or data[0] not in (PLAIN, CHANGES, COLUMNS):
         found = data[0] if data else "none"
         raise DataError(
@@ -152,19 +151,19 @@ def delta_from_bytes(data: bytes) -> Delta:
 
 
 def _layout(facts: dict[str, Any]) -> int:
-    """Return in which layout a header stands."""
+    """Return the layout that a header belongs to."""
     if "ids" in facts:
         return COLUMNS
     return CHANGES if "updated_shape" in facts else PLAIN
 
 
 def digest_of(data: bytes) -> bytes:
-    """Return the checksum within a delta's bytes: equal for equal deltas, and only for these."""
+    """Return the checksum in a delta's bytes: equal for equal deltas, and only for these."""
     return data[DIGEST]
 
 
 def is_same(data: bytes, digest: bytes) -> bool:
-    """Whether some bytes stand for the delta of a checksum, as it was written then or is now.
+    """Whether bytes are the delta of a checksum, in today's layout or in an earlier one.
 
     >>> data = delta_to_bytes(Delta(edges=(("a", "b"),)))
     >>> is_same(data, digest_of(data)), is_same(data, digest_of(delta_to_bytes(Delta())))
@@ -178,7 +177,7 @@ def is_same(data: bytes, digest: bytes) -> bool:
 def _delta(facts: dict[str, Any], values: memoryview) -> Delta:
     shapes = [facts["shape"], facts.get("updated_shape", [0, 0]), [facts.get("weights", 0)]]
     sizes = [math.prod(shape) for shape in shapes]
-    # A copy of our own: the bytes are read-only, and may be of the other byte order.
+    # A copy: the bytes are read-only, and may need another byte order.
     numbers = torch.from_numpy(np.frombuffer(values, "<f4", count=sum(sizes)).astype(np.float32))
     features, updated, weights = (
         part.view(shape) for part, shape in zip(numbers.split(sizes), shapes, strict=True)
@@ -187,9 +186,9 @@ def _delta(facts: dict[str, Any], values: memoryview) -> Delta:
     return Delta(
         nodes=tuple(ids.get("nodes", ())),
         features=features,
-        labels=tuple(map(_told, facts["labels"])),
+        labels=tuple(map(_hashable, facts["labels"])),
         edges=_edges(ids, "edges"),
-        late=tuple((node, _told(label)) for node, label in facts["late"]),
+        late=tuple((node, _hashable(label)) for node, label in facts["late"]),
         forgotten=tuple(ids.get("forgotten", ())),
         key=facts["key"],
         weights=tuple(weights.tolist()),
@@ -202,7 +201,7 @@ def _delta(facts: dict[str, Any], values: memoryview) -> Delta:
 
 
 def _columns(listed_ids: Sequence[Any], values: memoryview) -> dict[str, Any]:
-    """Return the columns of layout 3 by their names: those of nodes as lists."""
+    """Return the columns of layout 3 by name; those of nodes as lists."""
     found, start = {}, 0
     for name, kind, count, size in listed_ids:
         column = column_from_bytes(WrittenColumn(kind, count, bytes(values[start : start + size])))
@@ -212,22 +211,22 @@ def _columns(listed_ids: Sequence[Any], values: memoryview) -> dict[str, Any]:
 
 
 def _edges(ids: dict[str, Any], name: str) -> Sequence[tuple[NodeId, NodeId]]:
-    """Return edges, out of columns or, where an older layout has them so, of pairs."""
+    """Return edges from columns, or from pairs in an older layout."""
     if f"{name} from" in ids:
         return EdgeColumns(ids[f"{name} from"], ids[f"{name} to"])
     pairs = ids.get(name, ())
     return edge_columns(pairs) or tuple((a, b) for a, b in pairs)
 
 
-def _told(label: Any) -> Any:
-    """Return several labels as they were given; JSON knows lists only."""
+def _hashable(label: Any) -> Any:
+    """Return several labels as a tuple; JSON has lists only."""
     return tuple(label) if isinstance(label, list) else label
 
 
 def _checked(features: Tensor) -> Tensor:
     """Return features as they are written.
 
-    They are not cast: what is applied after a crash has to be what was applied before.
+    They are not cast: a replay after a crash must apply exactly what was applied before.
     """
     if features.dtype != torch.float32 or features.dim() != 2:
         raise DataError(
@@ -253,7 +252,7 @@ class WrittenColumn:
     """Ids as bytes.
 
     Attributes:
-        kind: in which of the ways they are written.
+        kind: how they are encoded.
         count: how many there are.
         data: the bytes.
     """
@@ -264,7 +263,7 @@ class WrittenColumn:
 
 
 def column_to_bytes(column: Column, *, refuse: Callable[[object], object]) -> WrittenColumn:
-    """Return a column as bytes.  refuse: called with what JSON cannot write
+    """Return a column as bytes.  refuse: called with values that JSON cannot hold
 
     >>> column_to_bytes(["a", "b"], refuse=print)
     WrittenColumn(kind='texts', count=2, data=b'a\\x00b')
@@ -291,7 +290,7 @@ def _joined_arrow(column: Any) -> bytes | None:
 
 
 def _joined(values: list[Any]) -> bytes | None:
-    """Return texts one behind the other, None where they cannot be told apart again."""
+    """Return texts joined by the separator, None if they cannot be split again."""
     parts = []
     for part in chunks(values):
         if set(map(type, part)) != {str}:
@@ -307,7 +306,7 @@ def _joined(values: list[Any]) -> bytes | None:
 
 
 def column_from_bytes(written: WrittenColumn) -> Column:
-    """Return the column that some bytes stand for.
+    """Return the column that bytes encode.
 
     >>> column_from_bytes(WrittenColumn("texts", 2, b"a\\0b"))
     ['a', 'b']
@@ -321,7 +320,7 @@ def column_from_bytes(written: WrittenColumn) -> Column:
 
 
 def _split(data: bytes) -> list[NodeId]:
-    """Return texts that stand one behind the other; other threads may run in between."""
+    """Split joined texts, a span at a time so that other threads can run in between."""
     found: list[NodeId] = []
     start, end = 0, 0
     while end >= 0:

@@ -1,19 +1,19 @@
-"""Deltas from lines of JSON, one object a line, in the order in which they come.
+"""Deltas from lines of JSON, one object per line.
 
-{"node": "a", "features": [0.5, 1.0], "label": "x"}     a new node; its label if known
-{"node": "a", "size": 0.5, "town": "Ulm"}               the same with columns in place of a list
-{"node": "a", "size": 0.5, "type": "author"}            and with what kind of thing it is
-{"edge": ["a", "b"], "weight": 2.0}                     an edge, or another weight of one
-{"edge": ["a", "b"], "relation": "cites"}               and what it stands for
+{"node": "a", "features": [0.5, 1.0], "label": "x"}     a new node, with its label if known
+{"node": "a", "size": 0.5, "town": "Ulm"}               the same with columns instead of a list
+{"node": "a", "size": 0.5, "type": "author"}            with a node type
+{"edge": ["a", "b"], "weight": 2.0}                     an edge, or a new weight of one
+{"edge": ["a", "b"], "relation": "cites"}               with a relation
 {"remove_edge": ["a", "b"]}
-{"update": "a", "features": [0.0, 1.0]}                 other features of a known node
-{"label": ["a", "y"]}                                   a label that comes late
+{"update": "a", "features": [0.0, 1.0]}                 new features of a known node
+{"label": ["a", "y"]}                                   a late label
 {"forget": "a"}
 
-Columns are of any kind, and read as those of the first table or of the first lines were, one that a
-line leaves out being a gap; a learner that began with lists of features takes numbers. A label is
-missing where a table's would be (null, "", "NA", -1, ...); it is a list of them, or a number, where
-the learner has several labels a node, or numbers.
+Columns may be of any kind, and are read like those of the first table or the first lines; a column
+missing from a line is a gap. A learner that began with lists of features takes numbers only. A
+label is missing where it would be in a table (null, "", "NA", -1, ...); it is a list if the learner
+has several labels per node, and a number if it predicts numbers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
-from evergraph.online.delta import Delta, NodeId, Told
+from evergraph.online.delta import Delta, NodeId, NodeTarget
 from evergraph.online.identifiers import check_id
 from evergraph.tables.choices import Columns
 from evergraph.tables.frames import table_of_rows
@@ -38,7 +38,7 @@ from evergraph.tables.scheme import Scheme
 if TYPE_CHECKING:
     import pyarrow
 
-# The first that an object has says what it is about: a node may have a label as well.
+# The first of these keys in an object is its operation: a node may have a label as well.
 OPERATIONS = ("node", "edge", "remove_edge", "update", "forget", "label")
 PAIRS = ("edge", "remove_edge", "label")
 WITH_FEATURES = ("node", "update")
@@ -46,26 +46,26 @@ WITH_FEATURES = ("node", "update")
 
 @dataclass(frozen=True)
 class Line:
-    """What one line says.
+    """A parsed line.
 
     Attributes:
-        number: of the line, from 1 on.
+        number: of the line, starting at 1.
         operation: one of ``OPERATIONS``.
         ids: of the nodes that it names, one or two.
-        features: of a node that comes or is updated.
+        features: of a new or updated node.
         label: of a node, if it has one.
-        weight: of an edge, None where none is given.
-        columns: of a node in place of features, where they are read by a scheme.
-        relation: of an edge, None where none is given.
-        type: of a node, None where it is not known.
-        typed: whether the line says what type a node is, or that it is not known.
+        weight: of an edge, None if not given.
+        columns: of a node instead of features, if a scheme reads them.
+        relation: of an edge, None if not given.
+        type: of a node, None if unknown.
+        typed: whether the line gives a type, possibly null.
     """
 
     number: int
     operation: str
     ids: tuple[NodeId, ...]
     features: tuple[float, ...] = ()
-    label: Told | None = None
+    label: NodeTarget | None = None
     weight: float | None = None
     columns: Mapping[str, Any] | None = None
     relation: str | None = None
@@ -74,10 +74,10 @@ class Line:
 
 
 class LineReader:
-    """Reads lines; where features are columns, all must have those of the first such line.
+    """Parser of lines; if features are columns, all lines must have those of the first.
 
-    columns: how they are read, yet to be settled (see ``settle``), or as plain numbers (None);
-    classes: whether labels are classes, of which some spellings stand for none.
+    columns: a scheme, choices for one that is fitted later (see ``settle``), or None for plain
+    numbers; classes: whether labels are classes, some spellings of which mean a missing label.
 
     >>> reader = LineReader()
     >>> reader.read(b'{"node": "a", "size": 2, "label": "x"}', 1).features
@@ -96,26 +96,26 @@ class LineReader:
             self.settle(columns)
 
     def settle(self, scheme: Scheme) -> None:
-        """Have later lines read by a scheme."""
+        """Read later lines by a scheme."""
         self._known, self._open = [each.name for each in scheme.columns], False
 
     def read(self, text: bytes, number: int) -> Line:
-        """Return what a line says; raise, naming its number, unless it says something."""
+        """Parse a line; errors name its number."""
         try:
             return self._read(_parsed(text), number)
         except DataError as error:
             raise DataError(f"line {number}: {error}") from None
 
-    def _read(self, said: dict[str, Any], number: int) -> Line:
-        operation = next((name for name in OPERATIONS if name in said), None)
+    def _read(self, content: dict[str, Any], number: int) -> Line:
+        operation = next((name for name in OPERATIONS if name in content), None)
         if operation is None:
-            raise DataError(f"says nothing that is known: expected {', '.join(OPERATIONS)}")
-        rest = dict(said)
+            raise DataError(f"has no operation: expected one of {', '.join(OPERATIONS)}")
+        rest = dict(content)
         named = rest.pop(operation)
         label = rest.pop("label", None) if operation == "node" else None
         weight = rest.pop("weight", None) if operation == "edge" else None
         relation = rest.pop("relation", None) if operation == "edge" else None
-        typed = operation == "node" and self._tells_type(rest)
+        typed = operation == "node" and self._has_type(rest)
         kind = rest.pop("type") if typed else None
         if operation in PAIRS:
             if not isinstance(named, list) or len(named) != 2:
@@ -128,21 +128,24 @@ class LineReader:
         label = one_label(label) if self._classes and not isinstance(label, list) else label
         for value in ids:
             check_id("id of a node", value)
-        if operation == "label" and label is None:  # what it may be only the learner knows
+        if operation == "label" and label is None:  # other values are checked by the learner
             check_id("label", label)
         if operation not in WITH_FEATURES and rest:
             raise DataError(f"{operation} takes no {next(iter(rest))!r}")
-        columns, features = self._told_features(rest) if operation in WITH_FEATURES else (None, ())
+        columns: Mapping[str, Any] | None = None
+        features: tuple[float, ...] = ()
+        if operation in WITH_FEATURES:
+            columns, features = self._columns_or_features(rest)
         if relation is not None and not isinstance(relation, str):
             raise DataError(f"relation must be a text, not {relation!r}")
         weighed = None if weight is None else _number("weight", weight)
-        told = (columns, relation, kind, typed)
-        return Line(number, operation, tuple(ids), features, label, weighed, *told)
+        more = (columns, relation, kind, typed)
+        return Line(number, operation, tuple(ids), features, label, weighed, *more)
 
-    def _told_features(
+    def _columns_or_features(
         self, rest: Mapping[str, Any]
     ) -> tuple[Mapping[str, Any] | None, tuple[float, ...]]:
-        """Return columns that a scheme reads, or features."""
+        """Return columns for a scheme to read, or features."""
         if "features" in rest or (self._known is None and not self._open):
             return None, self._features(rest)
         if self._open:
@@ -150,18 +153,18 @@ class LineReader:
             return rest, ()
         return self._checked(rest), ()
 
-    def _tells_type(self, rest: Mapping[str, Any]) -> bool:
-        """Whether ``type`` is that of a node, a text; a number is a feature, as in tables."""
+    def _has_type(self, rest: Mapping[str, Any]) -> bool:
+        """Whether ``type`` is a node type, which is a text; a number is a feature, as in tables."""
         if "type" not in rest or "type" in (self._known or self._columns or ()):
             return False
         return rest["type"] is None or isinstance(rest["type"], str)
 
     def _checked(self, rest: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return columns; raise if one of them is none of the first table's."""
+        """Return columns; raise if the first table did not have one of them."""
         for name in rest:
             if name not in (self._known or ()):
                 raise DataError(
-                    f"has a column {name!r} that the first table had not: expected "
+                    f"has a column {name!r} that the first table did not have: expected "
                     f"{', '.join(self._known or ())}"
                 )
         if not rest:
@@ -169,7 +172,7 @@ class LineReader:
         return rest
 
     def _features(self, rest: Mapping[str, Any]) -> tuple[float, ...]:
-        """Return features: a list under that name, or columns under theirs."""
+        """Return features from the list ``features``, or from columns of numbers."""
         if "features" in rest:
             others = [name for name in rest if name != "features"]
             if others or not isinstance(rest["features"], list):
@@ -194,7 +197,7 @@ def _parsed(text: bytes) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise DataError(f"is no JSON ({error})") from None
+        raise DataError(f"is not JSON ({error})") from None
     if not isinstance(found, dict):
         raise DataError(f"must be one JSON object, not {type(found).__name__}")
     return {name.strip(): value for name, value in found.items()}
@@ -208,15 +211,16 @@ def _number(name: str, value: Any) -> float:
 
 @dataclass
 class Batch:
-    """Lines that make one delta with the same outcome as one delta a line.
+    """Lines that give the same outcome as one delta as they would one by one.
 
-    A delta has an order of its own, so a line that undoes or repeats part of it waits for the next.
+    A delta applies its parts in a fixed order, so a line that undoes or repeats a part of it must
+    wait for the next delta.
     """
 
     lines: list[Line] = field(default_factory=list)
     _new: set[NodeId] = field(default_factory=set)
     _named: set[NodeId] = field(default_factory=set)
-    _told: set[tuple[str, NodeId]] = field(default_factory=set)
+    _changed: set[tuple[str, NodeId]] = field(default_factory=set)  # by update, label or forget
     _removed: set[frozenset[NodeId]] = field(default_factory=set)
     _weighted: bool | None = None
     _related: bool | None = None
@@ -230,24 +234,24 @@ class Batch:
         >>> batch.fits(reader.read(b'{"edge": ["b", "a"]}', 2))
         False
         """
-        if any(("forget", node) in self._told for node in line.ids):
+        if any(("forget", node) in self._changed for node in line.ids):
             return False
-        if line.operation == "node":  # an edge to a node that is yet to come is a mistake
+        if line.operation == "node":  # an edge to a later node must fail, so the node must wait
             return line.ids[0] not in self._named and self._typed in (None, line.typed)
         if line.operation == "edge":
             weighted, related = line.weight is not None, line.relation is not None
-            if related and self._typed is False:  # first nodes without a type mean no relations
+            if related and self._typed is False:  # first nodes without types rule out relations
                 return False
             kept = frozenset(line.ids) not in self._removed
             alike = self._weighted in (None, weighted) and self._related in (None, related)
             return kept and alike
         if line.operation in ("update", "label", "forget"):
             node = line.ids[0]
-            return node not in self._new and (line.operation, node) not in self._told
+            return node not in self._new and (line.operation, node) not in self._changed
         return True
 
     def add(self, line: Line) -> None:
-        """Put a line that fits behind the others."""
+        """Append a line that fits."""
         self.lines.append(line)
         self._named.update(line.ids)
         if line.operation == "node":
@@ -258,7 +262,7 @@ class Batch:
         elif line.operation == "remove_edge":
             self._removed.add(frozenset(line.ids))
         else:
-            self._told.add((line.operation, line.ids[0]))
+            self._changed.add((line.operation, line.ids[0]))
 
 
 def delta_of_lines(
@@ -278,11 +282,11 @@ def delta_of_lines(
         nodes=[line.ids[0] for line in by["node"]],
         features=_matrix(by["node"], scheme),
         labels=[line.label for line in by["node"]],
-        edges=[_pair(line) for line in by["edge"]],
+        edges=[(line.ids[0], line.ids[1]) for line in by["edge"]],
         weights=weights,
         relations=[line.relation for line in by["edge"] if line.relation is not None],
         types=[line.type for line in by["node"] if line.typed],
-        removed_edges=[_pair(line) for line in by["remove_edge"]],
+        removed_edges=[(line.ids[0], line.ids[1]) for line in by["remove_edge"]],
         updated=[line.ids[0] for line in by["update"]],
         updated_features=_matrix(by["update"], scheme),
         late=[(line.ids[0], line.label) for line in by["label"] if line.label is not None],
@@ -291,26 +295,22 @@ def delta_of_lines(
     )
 
 
-def _pair(line: Line) -> tuple[NodeId, NodeId]:
-    return line.ids[0], line.ids[1]
-
-
 def _matrix(lines: Sequence[Line], scheme: Scheme | None) -> Tensor:
-    """Return features, a row a line.  -> float32 [lines, dims]"""
+    """Return features, a row per line.  -> float32 [lines, dims]"""
     if scheme is not None and any(line.columns is not None for line in lines):
         lines = _encoded(lines, scheme)
     widths = {len(line.features) for line in lines}
     if len(widths) > 1:
-        raise DataError(f"features must be as many on every line, not {sorted(widths)}")
+        raise DataError(f"every line must have as many features, not {sorted(widths)}")
     if not lines:
         return torch.zeros(0, 0)
     return torch.tensor([line.features for line in lines], dtype=torch.float64).float()
 
 
 def _encoded(lines: Sequence[Line], scheme: Scheme) -> list[Line]:
-    """Return lines with the features that their columns become, read together as a table."""
+    """Return lines with their columns encoded as features, all together as a table."""
     table = table_of_lines(lines, [each.name for each in scheme.columns])
-    # A single line is named by its number: more of them are taken apart where one is refused.
+    # Errors give the number of a single line: several lines are split when one is rejected.
     rows = iter(scheme.encode(table, before=lines[0].number - 1).tolist())
     return [
         line if line.columns is None else replace(line, features=tuple(next(rows)))
@@ -319,5 +319,5 @@ def _encoded(lines: Sequence[Line], scheme: Scheme) -> list[Line]:
 
 
 def table_of_lines(lines: Sequence[Line], names: Sequence[str] | None = None) -> pyarrow.Table:
-    """Return the columns of lines, gaps where a line has no such; names: those of all, or these."""
+    """Return the columns of lines as a table, with gaps; names: of columns, by default all."""
     return table_of_rows([line.columns for line in lines if line.columns is not None], names)

@@ -1,4 +1,4 @@
-"""What tables say is to change: a column ``op``, and weights of what is added."""
+"""Operations in tables: the column ``op``, and rows that remove nodes or edges."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def says_operations(table: pyarrow.Table) -> bool:
 
 
 def operations(table: pyarrow.Table, allowed: Sequence[str]) -> dict[str, NDArray[np.bool_]]:
-    """Return of which rows the column ``op`` says what; one without a value says the first.
+    """Return the rows of each operation in the column ``op``; an empty cell means the first.
 
-    allowed: what it may say; -> bool [rows] for each
+    allowed: the operations; -> bool [rows] for each
 
     >>> import pyarrow as pa
     >>> operations(pa.table({"op": ["remove", None]}), ("add", "remove"))["add"].tolist()
@@ -39,15 +39,15 @@ def operations(table: pyarrow.Table, allowed: Sequence[str]) -> dict[str, NDArra
     values = column(table, "op")
     if not is_text(values.type) and values.null_count < len(values):
         raise DataError(f"column 'op' holds {values.type}: expected {_either(allowed)}")
-    said = pc.index_in(values.cast(pa.string()), value_set=pa.array(["", *allowed]))
-    numbers = np.where(values.is_null(), 0, said.fill_null(-1))
+    found = pc.index_in(values.cast(pa.string()), value_set=pa.array(["", *allowed]))
+    numbers = np.where(values.is_null(), 0, found.fill_null(-1))
     if (numbers < 0).any():
         row = int((numbers < 0).argmax())
         raise DataError(
             f"row {row + 1} has {values[row].as_py()!r} in column 'op': expected {_either(allowed)}"
         )
-    numbers = np.maximum(numbers, 1)  # one without a value says the first
-    return {op: numbers == place for place, op in enumerate(allowed, 1)}
+    numbers = np.maximum(numbers, 1)  # empty cells mean the first operation
+    return {op: numbers == number for number, op in enumerate(allowed, 1)}
 
 
 def _either(choices: Sequence[str]) -> str:
@@ -55,7 +55,7 @@ def _either(choices: Sequence[str]) -> str:
 
 
 def filled_where_removed(table: pyarrow.Table, removed: NDArray[np.bool_]) -> pyarrow.Table:
-    """Return a table of edges whose rows to remove need neither a weight nor a relation.
+    """Fill in weights and relations of rows that remove an edge, where they may be missing.
 
     removed: bool [rows]
     """
@@ -70,7 +70,7 @@ def filled_where_removed(table: pyarrow.Table, removed: NDArray[np.bool_]) -> py
             _refuse_text(values)
         if pa.types.is_null(values.type):
             values = values.cast(pa.float64() if name == WEIGHT else pa.string())
-        if is_number(values.type) or is_text(values.type):  # else it is refused where it is read
+        if is_number(values.type) or is_text(values.type):  # others are rejected when read
             some = pa.scalar(0 if is_number(values.type) else "-").cast(values.type)
             values = pc.if_else(pa.array(removed), some, values)
         table = table.set_column(table.column_names.index(name), name, values)
@@ -78,7 +78,7 @@ def filled_where_removed(table: pyarrow.Table, removed: NDArray[np.bool_]) -> py
 
 
 def _refuse_text(values: pyarrow.Array) -> None:
-    """Raise, since a column holds texts, and say where the first that is no number stands."""
+    """Raise for a column of texts, naming the first row that is not a number."""
     for row, text in enumerate(values.to_pylist()):
         try:
             float(text or "nan")
@@ -91,7 +91,7 @@ def _refuse_text(values: pyarrow.Array) -> None:
 def check_one_operation(
     ends: tuple[pyarrow.Array, pyarrow.Array], removed: NDArray[np.bool_]
 ) -> None:
-    """Raise if one edge is both added and removed, in whichever direction: which was meant last?
+    """Raise if an edge is both added and removed, in either direction, which would be ambiguous.
 
     removed: which rows remove an edge; the others add one.  bool [rows]
     """
@@ -104,16 +104,16 @@ def check_one_operation(
             first, last = sorted((row, gone[pairs[row]]))
             raise DataError(
                 f"row {last + 1} has {'remove' if last != row else 'add'!r} in column 'op' for the "
-                f"edge of row {first + 1}: expected one operation an edge, so give two tables"
+                f"edge of row {first + 1}: expected one operation per edge, so give two tables"
             )
 
 
 def without_gaps(
     table: pyarrow.Table, names: Sequence[str], rows: NDArray[np.bool_]
 ) -> pyarrow.Table:
-    """Return a table whose columns of numbers hold 0 where some rows, which are to go, have gaps.
+    """Fill gaps in number columns with 0 in rows of nodes to forget.
 
-    rows: which.  bool [rows]
+    rows: of these nodes.  bool [rows]
     """
     import pyarrow as pa
     import pyarrow.compute as pc

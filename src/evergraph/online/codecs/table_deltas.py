@@ -1,4 +1,4 @@
-"""What tables of nodes and edges bring, as deltas in the order of their rows."""
+"""The contents of tables of nodes and edges, split into deltas in the order of their rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from evergraph.tables.sources import Source
 if TYPE_CHECKING:
     import pyarrow
 
-EDGES = 10_000  # in a delta that brings nothing else
+EDGES = 10_000  # in a delta that holds nothing else
 KnowsNodes = Callable[[Sequence[NodeId]], Sequence[bool]]
 GoneEdges = Callable[[tuple["pyarrow.Array", "pyarrow.Array"], Sequence[NodeId]], EdgesBeyond]
 KnowsEdges = Callable[["pyarrow.Array", "pyarrow.Array"], npt.NDArray[np.bool_]]
@@ -33,23 +33,23 @@ KnowsEdges = Callable[["pyarrow.Array", "pyarrow.Array"], npt.NDArray[np.bool_]]
 
 @dataclass(frozen=True, eq=False)
 class TableDeltas:
-    """Some nodes at a time, each with the edges that join it to nodes before it.
+    """Deltas of some nodes each, every node with its edges to earlier nodes.
 
     Attributes:
         nodes: ids of nodes; those without features must be known.  [nodes]
-        labels: text or int64, or lists of text or numbers, null where there is none.  [nodes]
-        features: float32 [nodes, dims], or None where the table has none
-        edges: the ids that edges join, both columns.
-        weights: of these edges, None where the table has none.  float32 [edges]
-        removed: the ids of edges that go, both columns, after all that comes.
-        updates: which of the nodes are known and get these features; None: none.  bool [nodes]
-        forgotten: ids of nodes to forget, after all else.
-        batch: how many nodes a delta has.
+        labels: text or int64, or lists of text or numbers; null for none.  [nodes]
+        features: float32 [nodes, dims], or None if the table has none
+        edges: ids of sources and of targets.
+        weights: of these edges, None if the table has none.  float32 [edges]
+        removed: ids of sources and targets of edges to remove, after everything else was added.
+        updates: which of the nodes are known and get these features; None for none.  bool [nodes]
+        forgotten: ids of nodes to forget, last of all.
+        batch: nodes per delta.
         ignored: columns of the tables that are not used.
-        places: of the tables, for messages: the path, and which of its rows were kept.
-        scheme: how the columns of nodes were read; None where they are plain numbers.
-        relations: what each edge stands for; None where the table has none.  [edges]
-        types: what kind of thing each node is; None where the table has none.  [nodes]
+        places: of each table, for messages: its path, and which of its rows were kept.
+        scheme: how the columns of nodes were read; None for plain numbers.
+        relations: of the edges; None if the table has none.  [edges]
+        types: of the nodes; None if the table has none.  [nodes]
     """
 
     nodes: pyarrow.Array
@@ -71,11 +71,11 @@ class TableDeltas:
         check_integer("batch", self.batch, least=1)
 
     def without_relations(self) -> TableDeltas:
-        """Return the deltas for a learner that does not look at relations and types; say so."""
-        told = ("edges", RELATION, self.relations), ("nodes", TYPE, self.types)
-        for table, name, values in told:
+        """Return the deltas for a learner that does not use relations and types, with a notice."""
+        unused = ("edges", RELATION, self.relations), ("nodes", TYPE, self.types)
+        for table, name, values in unused:
             path = self.places[table][0]
-            why = "this learner does not look at it"
+            why = "this learner does not use it"
             say_ignored(path, "column", [] if values is None else [name], why)
         return replace(self, relations=None, types=None)
 
@@ -84,19 +84,19 @@ class TableDeltas:
 
     @property
     def _going(self) -> int:
-        """How many edges are to go."""
+        """How many edges are to be removed."""
         return len(self.removed[0]) if self.removed else 0
 
     @property
     def _growing(self) -> int:
-        """How many deltas bring something."""
+        """How many deltas add something."""
         if len(self.nodes):
             return -(-len(self.nodes) // self.batch)
         return -(-len(self.edges[0]) // EDGES)
 
     @property
     def kind(self) -> Kind:
-        """What nodes are said to be: classes, several labels, or numbers."""
+        """Kind of the targets: classes, several labels, or numbers."""
         import pyarrow as pa
 
         if pa.types.is_list(self.labels.type):
@@ -122,8 +122,8 @@ class TableDeltas:
         named = () if self.relations is None else tuple(self.relations[edges])
         delta = Delta(edges=tuple(zip(*joined, strict=True)), weights=weights, relations=named)
         if self.features is None:
-            told = zip(nodes, labels, strict=True)
-            return replace(delta, late=tuple(pair for pair in told if pair[1] is not None))
+            late = zip(nodes, labels, strict=True)
+            return replace(delta, late=tuple(pair for pair in late if pair[1] is not None))
         types = self._types(rows)
         if self.updates is None or not self.updates[rows].any():
             return replace(
@@ -138,7 +138,7 @@ class TableDeltas:
         return replace(changes, types=tuple(types[row] for row in kept) if types else ())
 
     def _types(self, rows: slice) -> tuple[str | None, ...]:
-        """Return the types of some nodes; none known, where only edges tell that there are any."""
+        """Return the types of some nodes; all None if only edges show that there are relations."""
         if self.types is not None:
             return tuple(self.types[rows])
         return () if self.relations is None else (None,) * len(self.nodes[rows])
@@ -151,9 +151,9 @@ class TableDeltas:
         features: Tensor,
         updates: npt.NDArray[np.bool_],
     ) -> Delta:
-        """Return a delta with nodes of which some are known and get other features."""
+        """Return a delta with nodes, some of which are known and get new features."""
         old, new = np.flatnonzero(updates).tolist(), np.flatnonzero(~updates).tolist()
-        told = ((nodes[row], label) for row in old if (label := labels[row]) is not None)
+        late = ((nodes[row], label) for row in old if (label := labels[row]) is not None)
         return replace(
             delta,
             nodes=tuple(nodes[row] for row in new),
@@ -161,30 +161,30 @@ class TableDeltas:
             labels=tuple(labels[row] for row in new),
             updated=tuple(nodes[row] for row in old),
             updated_features=features[old],
-            late=tuple(told),
+            late=tuple(late),
         )
 
     def _edges_by_delta(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """Return edges in the order in which they can come, and where each delta's end.
+        """Return edges in the order in which they can be added, and where each delta's edges end.
 
-        An edge comes with the later of its nodes; ids that are not in the table are taken to be
-        known already.
+        An edge is added with the later of its nodes; ids that are not in the table are assumed to
+        be known.
         """
         import pyarrow.compute as pc
 
         count = len(self.edges[0])
         if not len(self.nodes) or not count:
             return np.arange(count), np.minimum(np.arange(self._growing + 1) * EDGES, count)
-        places = [
+        rows = [
             pc.fill_null(pc.index_in(side, value_set=self.nodes), -1).to_numpy(zero_copy_only=False)
             for side in self.edges
         ]
-        number = np.maximum(np.maximum(*places), 0) // self.batch
+        number = np.maximum(np.maximum(*rows), 0) // self.batch
         order = np.argsort(number, kind="stable")
         return order, np.searchsorted(number[order], np.arange(self._growing + 1))
 
     def check_known(self, knows: KnowsNodes) -> None:
-        """Raise unless every edge joins nodes of the table or known ones, before any is taken in.
+        """Raise unless every edge joins nodes of the table or known ones; to be called first.
 
         knows: such as ``OnlineLearner.knows_nodes``.
         """
@@ -195,7 +195,7 @@ class TableDeltas:
             self._check("edges", name, side, knows, new, "in the table of nodes or known")
 
     def without_unknown_edges(self, knows: KnowsNodes) -> tuple[TableDeltas, int]:
-        """Return the deltas without edges to nodes that are not there, and how many these are.
+        """Return the deltas without edges to unknown nodes, and the number of these edges.
 
         knows: as in ``check_known``.
         """
@@ -219,11 +219,11 @@ class TableDeltas:
         )
 
     def without_others(self, known: Sequence[NodeId], *, emptying: bool = False) -> TableDeltas:
-        """Return deltas after which there are the nodes of the table and no others.
+        """Return deltas after which the learner has exactly the nodes of the table.
 
-        Of those that stay, features become those of the table.
+        Nodes that stay get the features of the table.
 
-        known: all nodes of the learner; emptying: whether that may be all of them.
+        known: all nodes of the learner; emptying: whether all of them may be forgotten.
         """
         path, there = self.places["nodes"][0], frozenset(self.nodes.to_pylist())
         gone = [node for node in known if node not in there]
@@ -237,9 +237,9 @@ class TableDeltas:
         return replace(self, forgotten=forgotten, updates=updates)
 
     def without_other_edges(self, gone: GoneEdges, *, emptying: bool = False) -> TableDeltas:
-        """Return deltas after which there are the edges of the table and no others.
+        """Return deltas after which the learner has exactly the edges of the table.
 
-        gone: such as ``OnlineLearner.edges_beyond``, asked for those between nodes that stay.
+        gone: such as ``OnlineLearner.edges_beyond``, for edges between nodes that stay.
         """
         found = gone(self.edges, self.forgotten)
         if not emptying:
@@ -247,7 +247,7 @@ class TableDeltas:
         return replace(self, removed=(found.sources, found.targets))
 
     def _arriving(self) -> list[NodeId]:
-        """Return the nodes that come, unless they are known."""
+        """Return the nodes that are added rather than updated."""
         ids: list[NodeId] = self.nodes.to_pylist()
         if self.updates is None:
             return ids
@@ -264,26 +264,25 @@ class TableDeltas:
     ) -> None:
         wrong = among(values, self._strange(values, knows, new))
         if wrong.any():
-            place = int(wrong.argmax())
+            first = int(wrong.argmax())
             path, rows = self.places[table]
             raise UnknownNodeError(
-                f"{path}: row {int(rows[place]) + 1} has {values[place].as_py()!r} in column "
+                f"{path}: row {int(rows[first]) + 1} has {values[first].as_py()!r} in column "
                 f"{name!r}: expected the id of a node that is {rule}"
             )
 
     def _strange(self, values: pyarrow.Array, knows: KnowsNodes, new: list[NodeId]) -> list[NodeId]:
-        """Return which ids are those of no node; what is to be forgotten is none any more."""
+        """Return the ids of no node; nodes to be forgotten count as unknown."""
         there, gone = frozenset(new), frozenset(self.forgotten)
-        asked = [value for value in values.unique().to_pylist() if value not in there]
-        known = zip(asked, knows(asked), strict=True)
+        others = [value for value in values.unique().to_pylist() if value not in there]
+        known = zip(others, knows(others), strict=True)
         return [value for value, is_known in known if not is_known or value in gone]
 
     def without_known_edges(self, knows: KnowsEdges) -> tuple[TableDeltas, int]:
-        """Return the deltas without edges that are known, and how many these are.
+        """Return the deltas without known edges, and the number of these.
 
-        knows: such as ``OnlineLearner.knows_edges``, which looks at all of them at once. Where
-        edges have weights or relations, which may be others, each delta is looked at when its turn
-        comes.
+        knows: such as ``OnlineLearner.knows_edges``, which compares all of them at once. Edges with
+        weights or relations, which may differ, are compared delta by delta instead.
         """
         if self.weights is not None or self.relations is not None:
             return self, 0
@@ -294,13 +293,13 @@ class TableDeltas:
 def _refuse_emptying(path: object, what: str, gone: int, known: int) -> None:
     if known and gone == known:
         raise DataError(
-            f"{path}: has none of the {known:,} {what}s that are known, so all of them would go: "
-            "give --allow-emptying if that is meant"
+            f"{path}: has none of the {known:,} known {what}s, so all of them would be removed: "
+            "give --allow-emptying if that is intended"
         )
 
 
 def among(values: pyarrow.Array, gone: Sequence[NodeId]) -> npt.NDArray[np.bool_]:
-    """Return which ids are among some that may be of another kind.  [n] -> bool [n]"""
+    """Return which ids are among others of possibly mixed types.  [n] -> bool [n]"""
     import pyarrow as pa
     import pyarrow.compute as pc
 

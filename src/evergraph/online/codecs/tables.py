@@ -1,6 +1,6 @@
 """Deltas from tables of nodes and edges, in the order of their rows.
 
-They are meant for ``LearnerFolder.upsert``: a table may hold what the learner knows already.
+They are meant for ``LearnerFolder.upsert``, as tables may repeat what the learner has already.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from evergraph.tables.sources import Source, naming
 if TYPE_CHECKING:
     import pyarrow
 
-TOMORROW = "the neighbours of tomorrow are not known today"  # so gaps cannot be filled from them
+TOMORROW = "later neighbours are not known yet"  # why gaps cannot be filled from neighbours
 
 
 def read_deltas(
@@ -53,26 +53,25 @@ def read_deltas(
     forget: str | Sequence[NodeId] = (),
     columns: Columns | Scheme | None = None,
 ) -> TableDeltas:
-    """Read tables, laid out as those of a folder of tables.
+    """Read tables with the layout of a folder of tables.
 
-    Each is a ``.csv`` or ``.parquet``, or a query to a database.
+    Each is a ``.csv`` or ``.parquet`` file, or a database query.
 
-    All of it is checked here, before anything is taken in. Either table may be missing, and so may
-    the features and the labels of nodes that are known already. A column ``op`` of texts says of a
-    node whether it is to ``add`` (where nothing is said), to ``update``, being known, or to
-    ``forget``; of an edge whether it is to ``add`` or to ``remove``.
+    Everything is checked here, before any delta is applied. Either table may be missing, and so may
+    features and labels of known nodes. A text column ``op`` gives the operation: for a node ``add``
+    (the default), ``update`` (of a known node) or ``forget``; for an edge ``add`` or ``remove``.
 
-    integers: whether ids that a CSV writes as text are whole numbers; forget: ids of nodes to
-    forget, or the name of a column of the node table that marks them. Such nodes and their edges
-    are not taken in. columns: by which scheme columns are read, choices for one that is fitted on
-    this table, or None for plain numbers.
+    integers: whether ids in a CSV are whole numbers; forget: ids of nodes to forget, or the name of
+    a column of the node table that marks them; such nodes and their edges are not added. columns:
+    the scheme by which columns are read, choices to fit one on this table, or None for plain
+    numbers.
     """
     require("pyarrow", extra="tables", why=f"reading {nodes or edges}")
     if isinstance(columns, Columns):
         columns.check_fill("a learner", TOMORROW)
     found = None if nodes is None else _read_nodes(nodes, integers, forget, columns)
     if found is None and isinstance(forget, str):
-        raise DataError(f"{forget}: no such file, and no table of nodes that has such a column")
+        raise DataError(f"{forget}: no such file, and no table of nodes with such a column")
     ends = None if edges is None else _read_edges(edges, integers, nodes, found)
     named = () if isinstance(forget, str) else tuple(forget)
     gone = dict.fromkeys((*named, *(() if found is None else found.marked)))  # each once
@@ -81,7 +80,7 @@ def read_deltas(
 
 @dataclass(frozen=True, eq=False)
 class _Nodes:
-    """A table of nodes; marked: ids of nodes to forget; updates: as in deltas."""
+    """A table of nodes; marked: ids of nodes to forget; updates: as in ``TableDeltas``."""
 
     rows: NodeTable
     marked: tuple[NodeId, ...] = ()
@@ -89,12 +88,12 @@ class _Nodes:
 
     @property
     def features(self) -> Tensor | None:
-        """None where the table has no column of features."""
+        """None if the table has no column of features."""
         return self.rows.features.features if self.rows.roles.features else None
 
     @property
     def labels(self) -> pyarrow.Array:
-        """What nodes are said to be, null where nothing is.  [rows]"""
+        """Targets of nodes, null for none.  [rows]"""
         import pyarrow as pa
 
         rows = self.rows
@@ -106,7 +105,7 @@ class _Nodes:
 
     @property
     def types(self) -> npt.NDArray[np.object_] | None:
-        """What kind of thing each node is; None where the table does not say it.  [rows]"""
+        """Types of nodes; None if the table has no such column.  [rows]"""
         if self.rows.types is None:
             return None
         return np.array(self.rows.types.to_pylist(), dtype=object)
@@ -114,7 +113,7 @@ class _Nodes:
 
 @dataclass(frozen=True, eq=False)
 class _Edges:
-    """A table of edges; removed: which rows are to go, whose weight and relation do not count."""
+    """A table of edges; removed: rows that remove an edge, without weight and relation."""
 
     rows: EdgeRows
     removed: npt.NDArray[np.bool_]
@@ -188,7 +187,7 @@ def _read_edges(
                 there = nodes_path if nodes is not None else "column 'source'"
                 raise DataError(
                     f"column {name!r} holds ids of type {side.type}, but those of {there} are "
-                    f"{other.type}: expected the same, which --integers makes of a CSV"
+                    f"{other.type}: expected the same (--integers reads those of a CSV as numbers)"
                 )
     names = [name for name in table.column_names if name != "op"]
     return _Edges(rows, removed, tuple(say_edges_unread(path, names)))
@@ -201,7 +200,7 @@ def _deltas(
     batch: int,
     paths: tuple[Source | None, Source | None],
 ) -> TableDeltas:
-    """Return what is left of tables without the nodes that are to go."""
+    """Return the deltas of tables, without nodes that are to be forgotten."""
     import pyarrow as pa
 
     nothing = pa.table({name: pa.array([], pa.string()) for name in ("id", *ENDS)})
@@ -236,7 +235,7 @@ def _deltas(
 
 
 def _marks(table: pyarrow.Table, name: str) -> pyarrow.Array:
-    """Return which rows of a column say yes: true or 1; false, 0 and no value say no."""
+    """Return which rows of a column are true or 1; false, 0 and empty cells are not."""
     import pyarrow as pa
 
     if name not in table.column_names or name in ("id", "label"):

@@ -1,1 +1,1 @@
-"""A learner in a folder: journal first, snapshots now and then, and the way back after a crash."""
+"""A durable learner in a folder: write-ahead journal, snapshots, recovery after a crash."""

@@ -1,7 +1,7 @@
-"""A copy of a learner's folder, right although another process writes to it, and the way back.
+"""Backup of a learner's folder, consistent even while another process writes, and restore.
 
-A backup is a folder, or one tar archive. Either is there whole or not at all: it is written aside,
-and has its name once the disk has it.
+A backup is a folder or a tar archive. It is written under another name and renamed once it is
+complete and on disk.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from evergraph.online.folder.snapshot import (
 from evergraph.online.folder.sqlite_file import open_for_reading, sound
 from evergraph.online.folder.status import folder_bytes
 
-TRIES = 20  # how often the writer may take two snapshots while one is being opened
+TRIES = 20  # attempts, if the writer replaces snapshots while they are being opened
 PIECE = 1 << 20
 COPY, VERIFY = "copy", "verify"  # the stages of progress
 OnProgress = Callable[[str, int, int], None]
@@ -59,11 +59,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class BackedUp:
-    """What a backup holds.
+    """Contents of a backup.
 
     Attributes:
         seq: the number of its last delta.
-        snapshot: how many deltas its snapshot holds; 0 where it has none.
+        snapshot: the number of its snapshot; 0 if it has none.
         bytes: of all its files.
     """
 
@@ -73,14 +73,15 @@ class BackedUp:
 
 
 def backup(folder: Path, to: Path, *, on_progress: OnProgress | None = None) -> BackedUp:
-    """Copy a folder that may be being written to.
+    """Copy a folder, while another process may write to it.
 
-    First the files of its snapshots are opened, so that they stay readable when newer ones replace
-    them; then the journal is copied as it is at one moment. Every snapshot is older than that
-    moment, and the journal reaches back to the newest of them, unless two more were taken
-    meanwhile: then it begins anew. Nobody waits for it, and no lock is taken.
+    The files of its snapshots are opened first, so that they stay readable when newer ones replace
+    them; then the journal is copied in one transaction. Every snapshot is older than that copy, and
+    the journal reaches back to the newest of them, unless two more were taken meanwhile: then all
+    starts over. The writer never waits, and no lock is taken.
 
-    to: a folder that is not there or empty, or a file that ends in .tar; there once it is whole.
+    to: a folder that does not exist or is empty, or a file that ends in .tar; it appears once it is
+    complete.
     """
     if stored_parameters(folder) is None:
         raise DataError(f"{folder} holds no learner: there is no {FORMAT_FILE}")
@@ -95,36 +96,36 @@ def backup(folder: Path, to: Path, *, on_progress: OnProgress | None = None) -> 
             if last < noted:
                 raise DataError(
                     f"{folder / JOURNAL_FILE}: ends with delta {last}, but {noted} were "
-                    "acknowledged: its end is damaged, so this is no folder to back up"
+                    "acknowledged: its end is damaged, so the folder cannot be backed up"
                 )
             usable = [(seq, parts) for seq, parts in snapshots if parts and seq >= first - 1]
             if first <= 1:
-                usable.append((0, []))  # the journal alone holds all
-            for seq, snapshot in usable:  # the newest that is found whole while it is copied
+                usable.append((0, []))  # the journal alone is complete
+            for seq, snapshot in usable:  # the newest that turns out to be intact while copying
                 try:
                     parts = [*_small_files(folder, last), *snapshot, _opened_file(journal, opened)]
                     return BackedUp(max(last, seq), seq, copied(parts, to, on_progress))
                 except DataError as error:
                     if seq == usable[-1][0]:
                         raise
-                    logger.warning("%s: going on with the snapshot before", error)
-            if snapshots_in(folder) == found:  # nobody took them away: they are damaged
+                    logger.warning("%s: using the previous snapshot", error)
+            if snapshots_in(folder) == found:  # they were not replaced: they are damaged
                 raise DataError(
-                    f"{folder}: there is no whole snapshot, and the journal begins with delta "
-                    f"{first}: so this is no folder to back up"
+                    f"{folder}: there is no intact snapshot, and the journal begins with delta "
+                    f"{first}, so the folder cannot be backed up"
                 )
     raise ResourceError(f"{folder}: its snapshots are replaced faster than they can be opened")
 
 
 @dataclass(frozen=True)
 class Part:
-    """A file that is copied.
+    """A file to copy.
 
     Attributes:
         name: in the folder, such as ``snapshot-3/about.json``.
-        file: open to read.
+        file: open for reading.
         size: in bytes.
-        digest: SHA-256 that it must have; None where that is not known.
+        digest: expected SHA-256; None if not known.
     """
 
     name: str
@@ -139,7 +140,7 @@ def _opened_file(path: Path, files: ExitStack, name: str = "", digest: str | Non
 
 
 def _opened(path: Path, files: ExitStack) -> list[Part]:
-    """Return the files of a snapshot, open until the end; none where it is gone or damaged."""
+    """Return the open files of a snapshot; [] if it is gone or damaged."""
     try:
         known = read_manifest(path)["files"]
         return [
@@ -150,14 +151,14 @@ def _opened(path: Path, files: ExitStack) -> list[Part]:
         ]
     except (OSError, DataError) as error:
         if path.exists():
-            logger.warning("%s: going on with the snapshot before", error)
+            logger.warning("%s: using the previous snapshot", error)
         return []
 
 
 def _small_files(folder: Path, last: int) -> Iterator[Part]:
-    """Yield the other files of a backup whose journal ends with a delta."""
+    """Yield the small files of a backup whose journal ends with delta ``last``."""
     data = {FORMAT_FILE: (folder / FORMAT_FILE).read_bytes()}
-    if (folder / COLUMNS_FILE).exists():  # it was there before the first delta was
+    if (folder / COLUMNS_FILE).exists():  # written before the first delta
         data[COLUMNS_FILE] = (folder / COLUMNS_FILE).read_bytes()
     data[ACKNOWLEDGED_FILE] = acknowledgement(last)
     for name, content in data.items():
@@ -167,26 +168,26 @@ def _small_files(folder: Path, last: int) -> Iterator[Part]:
 @contextmanager
 def _journal_aside(folder: Path, to: Path) -> Iterator[Path]:
     """Copy the journal to a file beside the backup."""
-    place = to.absolute().parent
+    parent = to.absolute().parent
     with disk_is_enough(to):
-        place.mkdir(parents=True, exist_ok=True)
-        aside = tempfile.TemporaryDirectory(dir=place, prefix=".evergraph-backup-")
+        parent.mkdir(parents=True, exist_ok=True)
+        aside = tempfile.TemporaryDirectory(dir=parent, prefix=".evergraph-backup-")
     with aside as name:
         copy_journal(folder / JOURNAL_FILE, Path(name) / JOURNAL_FILE)
         yield Path(name) / JOURNAL_FILE
 
 
 def copy_journal(source: Path, to: Path) -> None:
-    """Copy a SQLite file as it is at one moment, whoever writes to it; it has no WAL then."""
+    """Copy a consistent state of a SQLite file that may be written to; the copy has no WAL."""
     if not source.exists():
-        raise DataError(f"{source}: is missing: put the folder back from a backup")
+        raise DataError(f"{source}: is missing: restore the folder from a backup")
     with (
         sound(source),
         closing(open_for_reading(source)) as there,
         closing(sqlite3.connect(to, isolation_level=None)) as here,
     ):
         there.backup(here)
-        here.execute("PRAGMA journal_mode = DELETE")  # so that the file alone is all of it
+        here.execute("PRAGMA journal_mode = DELETE")  # so that the file is complete by itself
 
 
 def _ends(journal: Path) -> tuple[int, int]:
@@ -195,17 +196,17 @@ def _ends(journal: Path) -> tuple[int, int]:
 
 
 class _Checked:
-    """Reads a part once, tells how many bytes have been read, and knows whether it was whole."""
+    """Reads a part once, reports progress, and verifies its size and checksum at the end."""
 
-    def __init__(self, part: Part, told: Callable[[int], None]) -> None:
-        self._part, self._told = part, told
+    def __init__(self, part: Part, on_read: Callable[[int], None]) -> None:
+        self._part, self._on_read = part, on_read
         self._digest, self._left = hashlib.sha256(), part.size
 
     def read(self, most: int = PIECE) -> bytes:
         piece = self._part.file.read(min(most, self._left))
         self._left -= len(piece)
         self._digest.update(piece)
-        self._told(len(piece))
+        self._on_read(len(piece))
         ended = not piece or not self._left
         if ended and (self._left or self._part.digest not in (None, self._digest.hexdigest())):
             raise DataError(f"{self._part.name}: its contents have changed since it was written")
@@ -213,10 +214,10 @@ class _Checked:
 
 
 def copied(parts: list[Part], to: Path, on_progress: OnProgress | None) -> int:
-    """Copy files into a backup; return how many bytes these were."""
+    """Copy files into a backup; return their size in bytes."""
     total, done = sum(part.size for part in parts), 0
 
-    def told(count: int) -> None:
+    def on_read(count: int) -> None:
         nonlocal done
         done += count
         if on_progress is not None:
@@ -232,19 +233,19 @@ def copied(parts: list[Part], to: Path, on_progress: OnProgress | None) -> int:
             for part in parts:
                 about = tarfile.TarInfo(part.name)
                 about.size = part.size
-                archive.addfile(about, _Checked(part, told))
+                archive.addfile(about, _Checked(part, on_read))
         return total
     with folder_aside(to) as aside:
         for part in parts:
             path = aside / part.name
             path.parent.mkdir(exist_ok=True)
             with path.open("wb") as file:
-                shutil.copyfileobj(_Checked(part, told), file, PIECE)
+                shutil.copyfileobj(_Checked(part, on_read), file, PIECE)
     return total
 
 
 def is_tar(path: Path) -> bool:
-    """Whether a name is that of an archive.
+    """Whether a path names an archive.
 
     >>> is_tar(Path("monday.tar")), is_tar(Path("monday"))
     (True, False)
@@ -253,17 +254,17 @@ def is_tar(path: Path) -> bool:
 
 
 def check_new(path: Path) -> None:
-    """Raise unless nothing is there, or an empty folder where one is to be made."""
+    """Raise unless a path does not exist, or is an empty folder."""
     if path.exists() and (is_tar(path) or not path.is_dir() or any(path.iterdir())):
-        raise ConfigurationError(f"{path} is there already: name a place that is not, or is empty")
+        raise ConfigurationError(f"{path} exists already: name a new path or an empty folder")
 
 
 @contextmanager
 def folder_aside(to: Path) -> Iterator[Path]:
-    """Yield an empty folder that has the name ``to`` once it is filled and on the disk."""
+    """Yield an empty folder that is renamed to ``to`` once it is filled and on disk."""
     check_new(to)
     aside = to.absolute().with_name(f".{to.absolute().name}-begun")
-    shutil.rmtree(aside, ignore_errors=True)  # what a killed process left
+    shutil.rmtree(aside, ignore_errors=True)  # left by a killed process
     try:
         with disk_is_enough(to):
             make_folders(aside)
@@ -277,26 +278,26 @@ def folder_aside(to: Path) -> Iterator[Path]:
 
 
 def restore(source: Path, to: Path, *, on_progress: OnProgress | None = None) -> BackedUp:
-    """Make a folder of a backup; return what it holds.
+    """Create a folder from a backup; return its contents.
 
-    Every checksum is looked at, and the folder is opened once to read, which applies the deltas
-    after its snapshot. Where anything is wrong, ``DataError`` says so and nothing is made.
+    Every checksum is verified, and the folder is opened once read-only, which replays the deltas
+    after its snapshot. If anything is wrong, ``DataError`` is raised and nothing is created.
 
-    source: what ``backup`` wrote, a folder or a .tar; to: not there yet, or empty.
+    source: a folder or .tar that ``backup`` wrote; to: a path that does not exist or is empty.
     """
     if not source.exists():
-        raise DataError(f"{source}: is not there")
+        raise DataError(f"{source}: does not exist")
     with folder_aside(to) as aside:
         if is_tar(source):
             _unpack(source, aside, on_progress)
         else:
             aside.rmdir()
             backup(source, aside, on_progress=on_progress)
-        return _proved(aside, on_progress)
+        return _verified(aside, on_progress)
 
 
 def _unpack(archive: Path, folder: Path, on_progress: OnProgress | None) -> None:
-    """Write the files of an archive into a folder; refuse whatever is no file of a learner's."""
+    """Write the files of an archive into a folder; reject any that does not belong there."""
     total = archive.stat().st_size
     try:
         with tarfile.open(archive, "r:") as members:
@@ -314,20 +315,20 @@ def _unpack(archive: Path, folder: Path, on_progress: OnProgress | None) -> None
                 if on_progress is not None:
                     on_progress(COPY, member.offset_data + member.size, total)
     except (tarfile.TarError, EOFError) as error:
-        raise DataError(f"{archive}: is no whole tar archive ({error})") from None
+        raise DataError(f"{archive}: is not a complete tar archive ({error})") from None
 
 
-def _proved(folder: Path, on_progress: OnProgress | None) -> BackedUp:
-    """Return what a folder holds; raise unless all of it is what was written."""
+def _verified(folder: Path, on_progress: OnProgress | None) -> BackedUp:
+    """Return the contents of a folder; raise if anything in it is damaged."""
     if stored_parameters(folder) is None:
         raise DataError(f"the backup holds no {FORMAT_FILE}")
     for _, path in snapshots_in(folder):
         read_snapshot(path)
-    told = None if on_progress is None else partial(on_progress, VERIFY)
-    for what in check_journal(folder / JOURNAL_FILE, told):
+    on_delta = None if on_progress is None else partial(on_progress, VERIFY)
+    for what in check_journal(folder / JOURNAL_FILE, on_delta):
         raise DataError(f"{folder / JOURNAL_FILE}: {what}")
-    with LearnerFolder.of(folder, readonly=True) as opened:
+    with LearnerFolder.open(folder, readonly=True) as opened:
         status = opened.status()
-    for suffix in ("-wal", "-shm"):  # made by looking
+    for suffix in ("-wal", "-shm"):  # created by opening the journal
         (folder / f"{JOURNAL_FILE}{suffix}").unlink(missing_ok=True)
     return BackedUp(status.seq, status.snapshot, folder_bytes(folder))

@@ -1,6 +1,6 @@
-"""Whether a learner's folder is sound: every file, and what its learner has summed up.
+"""Verification of a learner's folder: every file, and the learner's statistics.
 
-And the way out where it cannot be opened: deltas that are left out by hand (``skip``).
+``skip`` leaves out deltas by hand if a folder cannot be opened because of them.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ IN_SNAPSHOT = {STATE, ABOUT, MANIFEST}
 STAGE = "verify"
 OnProgress = Callable[[str, int, int], None]
 Make = Callable[[], OnlineLearner]
-Told = Callable[[int, int], None]
+OnDelta = Callable[[int, int], None]  # deltas done, and how many there are
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is not as it should be.
+    """A fault.
 
     Attributes:
-        file: in the folder; ``learner`` for what its learner has summed up.
+        file: in the folder; ``learner`` for faults in the learner's statistics.
         what: one sentence.
     """
 
@@ -77,12 +77,12 @@ class Finding:
 def checkup(
     folder: Path, *, quick: bool = False, on_progress: OnProgress | None = None
 ) -> list[Finding]:
-    """Return all that is wrong with a folder; nothing is changed.
+    """Return all faults of a folder; nothing is changed.
 
-    Another process may go on writing: what changes under our eyes is not taken for a fault.
+    Another process may write meanwhile: its changes are not reported as faults.
 
-    quick: look at files alone; otherwise deltas are applied again and everything is counted anew,
-    which takes about as long as learning it, and twice its memory.
+    quick: check files only. Otherwise deltas are replayed and all statistics are recomputed, which
+    takes about as long as learning everything, and twice the memory.
     """
     if not folder.is_dir() or stored_parameters(folder) is None:
         raise DataError(f"{folder} holds no learner: there is no {FORMAT_FILE}")
@@ -90,18 +90,19 @@ def checkup(
     found = [*_listed(folder, written=written)]
     acknowledged = None
     try:
-        acknowledged = acknowledged_in(folder / ACKNOWLEDGED_FILE)  # before the journal: it goes on
+        acknowledged = acknowledged_in(folder / ACKNOWLEDGED_FILE)  # first, as the journal may grow
     except DataError as error:
-        found.append(_said(folder, error, ACKNOWLEDGED_FILE))
-    told = None if on_progress is None else partial(on_progress, STAGE)
-    found += [Finding(JOURNAL_FILE, what) for what in check_journal(folder / JOURNAL_FILE, told)]
+        found.append(_finding(folder, error, ACKNOWLEDGED_FILE))
+    on_delta = None if on_progress is None else partial(on_progress, STAGE)
+    faults = check_journal(folder / JOURNAL_FILE, on_delta)
+    found += [Finding(JOURNAL_FILE, what) for what in faults]
     snapshots = []
     for _, path in snapshots_in(folder):
         try:
             snapshots.append(read_snapshot(path))
         except DataError as error:
             if path.exists():  # else it has been replaced meanwhile
-                found.append(_said(folder, error, path.name))
+                found.append(_finding(folder, error, path.name))
     if acknowledged is not None and not any(each.file == JOURNAL_FILE for each in found):
         found += _ends(folder, acknowledged, written=written)
     if not quick:
@@ -109,35 +110,37 @@ def checkup(
     return found
 
 
-def _said(folder: Path, error: Exception, file: str) -> Finding:
-    """Return what an error says of a file, without the way to it."""
+def _finding(folder: Path, error: Exception, file: str) -> Finding:
+    """Return an error about a file as a finding, without the path of the folder."""
     text = str(error).replace(f"{folder}{os.sep}", "")
     return Finding(file, text.removeprefix(f"{file}: "))
 
 
 def _listed(folder: Path, *, written: bool) -> Iterator[Finding]:
-    """Look at all names and rights; what lies aside belongs to the process that writes, if any."""
+    """Check names and permissions; temporary files are fine while a process writes."""
     snapshots = [path for _, path in snapshots_in(folder)]
     for path in sorted(folder.iterdir()):
         inside = sorted(path.iterdir()) if path in snapshots else []
         if path.name.startswith("."):
             if not written:
-                yield Finding(path.name, "was left by a process that was killed")
+                yield Finding(path.name, "was left by a killed process")
         elif not inside and path.name not in KNOWN:
-            yield Finding(path.name, "is no file of a learner's folder")
+            yield Finding(path.name, "does not belong to a learner's folder")
         for file in inside:
             if file.name not in IN_SNAPSHOT:
-                yield Finding(f"{path.name}/{file.name}", "is no file of a snapshot")
+                yield Finding(f"{path.name}/{file.name}", "does not belong to a snapshot")
         for each in (path, *inside):
             yield from _rights(folder, each)
     if not (folder / ACKNOWLEDGED_FILE).exists():
-        yield Finding(ACKNOWLEDGED_FILE, "is missing: a journal that loses its end is not noticed")
+        yield Finding(
+            ACKNOWLEDGED_FILE, "is missing: the loss of the journal's end would go unnoticed"
+        )
     try:
         stored_columns(folder)
     except DataError as error:
-        yield _said(folder, error, COLUMNS_FILE)
+        yield _finding(folder, error, COLUMNS_FILE)
     except EvergraphError:
-        return  # columns of one's own, whose encoder is not here
+        return  # custom columns, whose encoder is not available here
 
 
 def _rights(folder: Path, path: Path) -> Iterator[Finding]:
@@ -153,7 +156,7 @@ def _rights(folder: Path, path: Path) -> Iterator[Finding]:
 
 
 def _ends(folder: Path, acknowledged: int, *, written: bool) -> Iterator[Finding]:
-    """Compare the journal's ends with what else tells of them."""
+    """Compare the ends of the journal with the acknowledged number and the snapshots."""
     with closing(Journal(folder / JOURNAL_FILE, readonly=True)) as journal:
         first, last = journal.first(), journal.last()
     numbers = [number for number, _ in snapshots_in(folder)]
@@ -162,8 +165,8 @@ def _ends(folder: Path, acknowledged: int, *, written: bool) -> Iterator[Finding
     if acknowledged < last and not written and (folder / ACKNOWLEDGED_FILE).exists():
         yield Finding(
             ACKNOWLEDGED_FILE,
-            f"tells {acknowledged}, and the journal ends with delta {last}: a process was killed "
-            "between the two, or the file is old; whoever opens the folder to write mends it",
+            f"holds {acknowledged}, and the journal ends with delta {last}: a process was killed "
+            "between the two, or the file is old; opening the folder for writing repairs it",
         )
     if numbers and numbers[0] > last and not written:
         yield Finding(JOURNAL_FILE, f"ends with delta {last}, before snapshot-{numbers[0]}")
@@ -174,28 +177,28 @@ def _ends(folder: Path, acknowledged: int, *, written: bool) -> Iterator[Finding
 def _learner(
     folder: Path, make: Make, snapshots: list[Snapshot], *, sound: bool
 ) -> Iterator[Finding]:
-    """Bring the learner back, and count what it has summed up."""
+    """Recover the learner, and verify its statistics."""
     for newer, older in pairwise(snapshots):
         yield from _replayed(folder, make, older, newer)
     try:
         with LearnerFolder.open(folder, make=make, readonly=True) as opened:
             learner = opened.learner
     except Exception as error:
-        if sound or not isinstance(error, DataError):  # else it has been said
-            yield _said(folder, error, "learner")
+        if sound or not isinstance(error, DataError):  # else it has been reported
+            yield _finding(folder, error, "learner")
         return
     try:
         yield from (Finding("learner", what) for what in recount(learner))
         width = learner.status().features
     except Exception as error:
-        yield Finding("learner", f"cannot be counted anew ({type(error).__name__}: {error})")
+        yield Finding("learner", f"cannot be recomputed ({type(error).__name__}: {error})")
         return
     try:
         scheme = stored_columns(folder)
     except EvergraphError:
-        return  # has been said, or has an encoder of one's own
+        return  # reported already, or with a custom encoder
     if scheme is not None and width and scheme.width != width:
-        yield Finding(COLUMNS_FILE, f"makes {scheme.width} features, and the learner has {width}")
+        yield Finding(COLUMNS_FILE, f"gives {scheme.width} features, and the learner has {width}")
 
 
 def _replayed(folder: Path, make: Make, older: Snapshot, newer: Snapshot) -> Iterator[Finding]:
@@ -211,7 +214,7 @@ def _replayed(folder: Path, make: Make, older: Snapshot, newer: Snapshot) -> Ite
                 learner.apply_batch([delta_from_bytes(entry.data) for entry in batch])
         state = learner.state()
     except DataError:
-        return  # deltas in between are gone, or damaged, which has been said
+        return  # deltas in between were dropped, or are damaged, which has been reported
     except Exception as error:
         yield Finding(name, f"or snapshot-{older.seq} cannot be restored ({error})")
         return
@@ -224,14 +227,14 @@ def _replayed(folder: Path, make: Make, older: Snapshot, newer: Snapshot) -> Ite
     ]
     if other:
         yield Finding(
-            name, f"is not what snapshot-{older.seq} and the journal make ({', '.join(other[:3])})"
+            name, f"differs from snapshot-{older.seq} plus the journal ({', '.join(other[:3])})"
         )
 
 
-def check_journal(path: Path, told: Told | None = None) -> Iterator[str]:
-    """Yield what is wrong with a journal, a sentence each; told: how many deltas of how many.
+def check_journal(path: Path, on_delta: OnDelta | None = None) -> Iterator[str]:
+    """Yield the faults of a journal, a sentence each; on_delta: called after every delta.
 
-    It is looked at as it is at one moment, whoever writes to it.
+    The journal is read in one transaction, while another process may write to it.
     """
     if not path.exists():
         yield "is missing"
@@ -239,22 +242,22 @@ def check_journal(path: Path, told: Told | None = None) -> Iterator[str]:
     try:
         with closing(open_for_reading(path)) as connection:
             connection.execute("BEGIN")
-            for (said,) in connection.execute("PRAGMA integrity_check(3)"):
-                if said != "ok":
-                    yield f"SQLite finds it damaged ({said})"
-            yield from _deltas(connection, told)
+            for (fault,) in connection.execute("PRAGMA integrity_check(3)"):
+                if fault != "ok":
+                    yield f"SQLite finds it damaged ({fault})"
+            yield from _deltas(connection, on_delta)
             yield from _keys(connection)
     except (sqlite3.Error, DataError) as error:
         yield f"cannot be read ({error})"
 
 
-def _deltas(connection: sqlite3.Connection, told: Told | None) -> Iterator[str]:
-    # No gap is right: the number of a delta that was set aside goes to the next one, or stays with
-    # a delta of nothing. Whether snapshots hold all before the first one is asked elsewhere.
+def _deltas(connection: sqlite3.Connection, on_delta: OnDelta | None) -> Iterator[str]:
+    # There must be no gap: the number of a delta that was set aside is given to the next one, or to
+    # an empty delta. ``_ends`` checks that snapshots hold all deltas before the first one.
     count = int(connection.execute("SELECT count(*) FROM deltas").fetchone()[0])
     before = batch = 0
     rows = connection.execute("SELECT seq, bytes, coalesce(batch, seq) FROM deltas ORDER BY seq")
-    for place, (seq, data, of) in enumerate(rows, 1):
+    for done, (seq, data, of) in enumerate(rows, 1):
         if before and seq != before + 1:
             yield f"delta {before + 1} is missing, the next one is {seq}"
         if of not in (seq, batch):
@@ -264,8 +267,8 @@ def _deltas(connection: sqlite3.Connection, told: Told | None) -> Iterator[str]:
         except DataError as error:
             yield f"delta {seq} cannot be read ({error})"
         before, batch = seq, of
-        if told is not None:
-            told(place, count)
+        if on_delta is not None:
+            on_delta(done, count)
 
 
 def _keys(connection: sqlite3.Connection) -> Iterator[str]:
@@ -287,25 +290,25 @@ def _keys(connection: sqlite3.Connection) -> Iterator[str]:
         except (ValueError, KeyError, TypeError):
             right = False
         if not right:
-            yield f"what came of key {name} is not that of delta {seq}"
+            yield f"the result of key {name} is not that of delta {seq}"
 
 
 def skip(folder: Path, *seqs: int, why: str, make: Make | None = None) -> list[SetAside]:
-    """Set deltas of a folder aside, so that the learner is as if they had brought nothing.
+    """Set deltas aside, as if they had been empty.
 
-    Their numbers stay used, their keys are free again, and their bytes are kept with the reason.
-    First all that came after is applied without them, to a learner that is then thrown away:
-    where that fails, the sentence names the delta that does, and nothing is changed. Snapshots
-    that hold them are removed; an older one, or a journal that begins with delta 1, must be there.
+    Their numbers stay in use, their keys become free again, and their bytes are kept with the
+    reason. First all later deltas are applied without them to a temporary learner: if that fails,
+    the error names the delta that fails, and nothing is changed. Snapshots that include the deltas
+    are removed; an older one must exist, or a journal that begins with delta 1.
 
     Args:
-        folder: of a learner, which no process has open for writing.
+        folder: of a learner, not open for writing anywhere.
         seqs: the numbers of the deltas.
         why: a sentence that is kept with them.
-        make: returns a learner that has seen nothing; as the folder says by default.
+        make: returns an empty learner; by default as the folder describes.
     """
     if not why.strip():
-        raise ConfigurationError("why must say why a delta is left out, and is empty")
+        raise ConfigurationError("why must give a reason for leaving out a delta, and is empty")
     if not (folder / JOURNAL_FILE).exists():
         raise DataError(f"{folder} holds no learner: there is no {JOURNAL_FILE}")
     if make is None and stored_parameters(folder) is None:
@@ -313,20 +316,20 @@ def skip(folder: Path, *seqs: int, why: str, make: Make | None = None) -> list[S
     make = make or maker_of(folder)
     with lock_folder(folder):
         _check_without(folder, make, frozenset(seqs))
-        # First the snapshots: a process that is killed in between has left a folder as it was.
+        # Snapshots first, so that a process killed in between leaves an unchanged learner.
         for number, path in snapshots_in(folder):
             if number >= min(seqs):
                 remove_snapshot(path)
-        sync(folder)  # no power cut may bring them back
+        sync(folder)  # so that they stay removed after a power cut
         with closing(open_journal(folder, make)) as journal:
             journal.aside.skip(dict.fromkeys(sorted(set(seqs)), why))
             return journal.aside.listed()[-len(set(seqs)) :]
 
 
 def listed(folder: Path) -> list[SetAside]:
-    """Return what was set aside in a folder, which another process may be writing to.
+    """Return the deltas set aside in a folder, while another process may write to it.
 
-    Nothing where its journal cannot be read, of which ``checkup`` tells.
+    Returns [] if the journal cannot be read, which ``checkup`` reports.
     """
     try:
         with closing(Journal(folder / JOURNAL_FILE, readonly=True)) as journal:
@@ -340,12 +343,12 @@ def _check_without(folder: Path, make: Make, seqs: Collection[int]) -> None:
     with closing(Journal(folder / JOURNAL_FILE, readonly=True)) as journal:
         _check_there(journal, seqs)
         learner = make()
-        # Of damaged snapshots whoever opens the folder tells.
+        # Damaged snapshots are reported when the folder is opened.
         begun = restore_newest(folder, learner, before=min(seqs), damaged=[])
         if not begun and journal.first() > 1:
             raise DataError(
-                f"{folder}: delta {min(seqs)} cannot be left out, since no snapshot from before it "
-                f"is there and the journal begins with delta {journal.first()}: forget its nodes "
+                f"{folder}: delta {min(seqs)} cannot be left out, since there is no snapshot from "
+                f"before it and the journal begins with delta {journal.first()}: forget its nodes "
                 "instead"
             )
         try:
@@ -360,8 +363,8 @@ def _check_without(folder: Path, make: Make, seqs: Collection[int]) -> None:
             words = " ".join(f"--skip {seq}" for seq in sorted({*seqs, error.first}))
             raise DataError(
                 f"{folder}: without delta{'s' if len(seqs) > 1 else ''} {numbers}, {error.name} "
-                f"cannot be applied ({error.why}): leave that out as well with {words}, or put the "
-                "folder back from a backup; nothing was changed"
+                f"cannot be applied ({error.why}): leave that out as well with {words}, or restore "
+                "the folder from a backup; nothing was changed"
             ) from error
 
 

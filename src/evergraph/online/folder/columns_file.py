@@ -1,8 +1,8 @@
-"""FOLDER/columns.json: how the columns of tables are read, fitted on the first of them.
+"""FOLDER/columns.json: how the columns of tables are read, fitted on the first table.
 
-It is written before the first delta that was read by it, and stays: where a learner that knows
-nodes has none, it began with plain numbers, and stays with them. Of categories it holds hashes; a
-file of an earlier version, which has their names, is written without them at the next purge.
+It is written before the first delta that uses it, and stays: a learner that has nodes but no such
+file began with plain numbers and stays with them. It stores hashes of categories. A file of an
+earlier version, which has their names, is rewritten without them by the next purge.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ FIELDS = {"format", "columns", "strict", "refuse_gaps", CHECK}
 
 
 def stored_columns(folder: Path, encoders: Iterable[Encoder] = ()) -> Scheme | None:
-    """Return how a folder's tables are read; None where they are plain numbers.
+    """Return how a folder's tables are read; None for plain numbers.
 
-    encoders: those of one's own that the first table was read with.
+    encoders: custom encoders that the first table was read with.
     """
     path = folder / COLUMNS_FILE
     if not path.exists():
         return None
     content = read_checked(path)
     if other := sorted(content.keys() - FIELDS):
-        raise DataError(f"{path}: holds {other[0]!r}, which is none of its fields")
+        raise DataError(f"{path}: has the unknown field {other[0]!r}")
     try:
         return Scheme.from_json(content, encoders)
     except (ValueError, AttributeError, DataError) as error:
-        raise DataError(f"{path}: cannot be read ({error}): put it back from a backup") from None
+        raise DataError(f"{path}: cannot be read ({error}): restore it from a backup") from None
     except ConfigurationError as error:
         raise ConfigurationError(f"{path.parent}: {error}") from None
 
 
 def store_columns(folder: Path, scheme: Scheme | None) -> None:
-    """Keep how a folder's tables are read; None: as plain numbers."""
+    """Store how a folder's tables are read; None for plain numbers."""
     if scheme is None:
         (folder / COLUMNS_FILE).unlink(missing_ok=True)
         return
@@ -64,9 +64,9 @@ def _write(folder: Path, content: Mapping[str, Any]) -> None:
 
 
 def drop_names(folder: Path) -> None:
-    """Write the file anew if an earlier version left the names of categories in it.
+    """Rewrite the file if an earlier version left the names of categories in it.
 
-    It is read as JSON, not as a scheme, which may need encoders that are not here.
+    It is read as JSON, not as a scheme, which may need encoders that are not available.
     """
     path = folder / COLUMNS_FILE
     if not path.exists():
@@ -78,9 +78,9 @@ def drop_names(folder: Path) -> None:
 
 
 def columns_for(folder: Path, choices: Columns) -> Scheme | Columns | None:
-    """Return how a table is to be read for a folder: by its scheme, plain, or yet to be fitted.
+    """Return how to read a table for a folder: its scheme, None for plain, or choices to fit.
 
-    What a process left that was killed between the scheme and the first delta does not count.
+    A scheme left by a process that was killed before the first delta is ignored.
     """
     if not acknowledged_in(folder / ACKNOWLEDGED_FILE):
         return choices
@@ -90,7 +90,7 @@ def columns_for(folder: Path, choices: Columns) -> Scheme | Columns | None:
 
 
 def check_same_columns(where: object, known: Scheme | None, given: Scheme | None) -> None:
-    """Raise unless columns are read as those of the first table were.
+    """Raise unless columns are read like those of the first table.
 
     known: how these were read; both: None for plain numbers.
     """
@@ -98,28 +98,28 @@ def check_same_columns(where: object, known: Scheme | None, given: Scheme | None
         return
     if known is None:
         raise DataError(f"{where}: began with plain numbers: expected numbers without gaps")
-    raise DataError(f"{where}: another process has settled how columns are read: try again")
+    raise DataError(f"{where}: another process has fixed how columns are read: try again")
 
 
 def check_chosen(where: object, scheme: Scheme | None, choices: Columns) -> None:
-    """Raise if something is chosen that the first table has decided otherwise.
+    """Raise if choices contradict what the first table has fixed.
 
-    What is chosen as it is may be said again: a command that was stopped is given again. A learner
-    of plain numbers (no scheme) has no categories, and takes no gaps.
+    Equal choices may be repeated, as when a stopped command is run again. A learner of plain
+    numbers (no scheme) has no categories and accepts no gaps.
     """
     kinds = {} if scheme is None else scheme.kinds
     if scheme is None and choices.kinds.get(OTHERS, "raw") != "raw":
         raise ConfigurationError(
-            f"{where}: columns cannot be read as {choices.kinds[OTHERS]!r}: they are plain numbers "
-            "since the first table"
+            f"{where}: columns cannot be read as {choices.kinds[OTHERS]!r}: they have been plain "
+            "numbers since the first table"
         )
     for name in dict.fromkeys((*choices.kinds, *kinds)):
         kind = None if name == OTHERS else choices.kind_of(name)
         if kind is not None and kinds.get(name) != str(registered(kind) or kind):
             there = kinds.get(name, "a plain number" if scheme is None else "no column")
             raise ConfigurationError(
-                f"{where}: column {name!r} cannot be read as {str(kind)!r}: it is {there} since "
-                "the first table"
+                f"{where}: column {name!r} cannot be read as {str(kind)!r}: it has been {there} "
+                "since the first table"
             )
     if scheme is None:
         return
@@ -127,6 +127,6 @@ def check_chosen(where: object, scheme: Scheme | None, choices: Columns) -> None
         value = getattr(choices, option)
         if value not in (getattr(Columns(), option), getattr(scheme, option)):
             raise ConfigurationError(
-                f"{where}: {option} cannot be {value!r}: it is {getattr(scheme, option)!r} since "
-                "the first table"
+                f"{where}: {option} cannot be {value!r}: it has been {getattr(scheme, option)!r} "
+                "since the first table"
             )

@@ -1,4 +1,4 @@
-"""A thread that takes snapshots now and then."""
+"""A background thread that takes snapshots."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-SHARE = 3.0  # times what a snapshot took: what deltas must have taken since, if that is why
+# Time spent on deltas triggers a snapshot once it is this many times the duration of the last one.
+SHARE = 3.0
 logger = logging.getLogger(__name__)
 
 
 class Counted(NamedTuple):
-    """What was journaled: how many deltas, their bytes, and the seconds that they took."""
+    """Deltas in the journal: their number, bytes, and the seconds spent on them."""
 
     deltas: int = 0
     bytes: int = 0
@@ -21,22 +22,21 @@ class Counted(NamedTuple):
 
 
 class Compactor:
-    """Compacts after so many deltas, bytes or seconds of them, while deltas keep coming.
+    """Takes a snapshot after so many deltas, bytes or seconds of them, while deltas keep coming.
 
-    The seconds are those that a restart would spend on these deltas. They count where they are
-    three times what the last snapshot took, at least: so snapshots that are due for them alone take
-    a quarter of the time at most. What goes wrong (a full disk, most often) is logged, and tried
-    again.
+    The seconds are those that a restart would spend on these deltas. They count only once they are
+    three times the duration of the last snapshot, so that snapshots triggered by them take at most
+    a quarter of the time. A failure (most often a full disk) is logged and tried again.
 
     Args:
-        compact: what it does.
+        compact: takes a snapshot.
         every: after how many deltas.
-        size: after how many bytes of them.
-        seconds: after how many seconds of them.
+        size: after how many bytes of deltas.
+        seconds: after how many seconds spent on deltas.
         retry: seconds to wait after a failure.
 
     Attributes:
-        counted: what came since the last snapshot.
+        counted: deltas since the last snapshot.
         took: seconds that the last snapshot took.
 
     >>> done = threading.Event()
@@ -70,7 +70,7 @@ class Compactor:
         self._thread.start()
 
     def count(self, more: Counted) -> None:
-        """Count deltas that were journaled."""
+        """Count deltas that were written to the journal."""
         with self._changed:
             known = self.counted
             deltas, size = known.deltas + more.deltas, known.bytes + more.bytes
@@ -82,7 +82,7 @@ class Compactor:
                 self._changed.notify()
 
     def restart(self) -> Counted:
-        """Count from 0: a snapshot will hold what was counted. Return that."""
+        """Count from 0 again, as a snapshot will include the deltas; return the old count."""
         with self._changed:
             counted, self.counted, self._due = self.counted, Counted(), False
             return counted
@@ -99,13 +99,13 @@ class Compactor:
                 self.compact()
                 self.took = time.monotonic() - began
             except Exception as error:
-                logger.warning("no snapshot could be taken, trying again later: %s", error)
+                logger.warning("the snapshot failed and will be tried again: %s", error)
                 with self._changed:
                     self._changed.wait_for(lambda: self._closing, timeout=self.retry)
                     self._due = True
 
     def close(self) -> None:
-        """Finish the snapshot that is being taken, if one is, and end the thread."""
+        """Finish a snapshot that is being taken, and end the thread."""
         with self._changed:
             self._closing = True
             self._changed.notify()

@@ -1,4 +1,4 @@
-"""A learner that lives as long as its process."""
+"""A learner without a folder, which lasts as long as its process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEY_AGE, KEYS_KEPT = 7 * 24 * 60 * 60.0, 10_000  # seconds; as those of a folder
 
 @dataclass(frozen=True)
 class _Taken:
-    """What became of a delta with a key, and when."""
+    """The result of a delta with a key, and its time."""
 
     digest: bytes
     result: DeltaResult
@@ -26,7 +26,7 @@ class _Taken:
 
 
 class InMemoryLearner:
-    """What ``LearnerFolder`` is, without the folder.
+    """``LearnerFolder`` without the folder: the same interface, in memory only.
 
     >>> kept = InMemoryLearner(OnlineLearner())
     >>> kept.submit(Delta(key="first")) == kept.submit(Delta(key="first"))
@@ -39,24 +39,24 @@ class InMemoryLearner:
         self._keys: dict[str, _Taken] = {}  # the oldest first
 
     def submit(self, delta: Delta) -> DeltaResult:
-        """Take a delta in, unless one with its key was taken in before."""
+        """Apply a delta, unless one with its key was applied before."""
         if delta.key is None:
-            return self._apply(delta)
+            return self.learner.apply(self.learner.check(delta))
         digest = sha256(delta_to_bytes(delta)).digest()
         if (taken := self._keys.get(delta.key)) is None:
-            taken = _Taken(digest, self._apply(delta), time.time())
+            taken = _Taken(digest, self.learner.apply(self.learner.check(delta)), time.time())
             self._keys[delta.key] = taken
-            self._drop_keys()
+            while len(self._keys) > KEYS_KEPT:
+                oldest = next(iter(self._keys))
+                if time.time() - self._keys[oldest].time <= KEY_AGE:
+                    break
+                del self._keys[oldest]
         if digest != taken.digest:
             raise key_reused(delta.key, taken.result.seq)
         return taken.result
 
-    def _apply(self, delta: Delta) -> DeltaResult:
-        """Take a delta in that asks for no more memory than there is."""
-        return self.learner.apply(self.learner.check(delta))
-
     def submit_many(self, deltas: Sequence[Delta]) -> list[DeltaResult | Exception]:
-        """Take deltas in, in order; return what each did, or why it was refused."""
+        """Apply deltas in order; return the result of each, or the error that rejected it."""
         answers: list[DeltaResult | Exception] = []
         for delta in deltas:
             try:
@@ -65,19 +65,12 @@ class InMemoryLearner:
                 answers.append(error)
         return answers
 
-    def _drop_keys(self) -> None:
-        while len(self._keys) > KEYS_KEPT:
-            oldest = next(iter(self._keys))
-            if time.time() - self._keys[oldest].time <= KEY_AGE:
-                return
-            del self._keys[oldest]
-
     def keep_columns(self, scheme: Scheme | None) -> None:
-        """Keep how columns are read, before the first nodes come; None: as plain numbers."""
+        """Keep how columns are read, before the first nodes; None for plain numbers."""
         self.columns = scheme
 
     def refresh(self) -> int:
-        """Do nothing: nobody else writes."""
+        """Do nothing: there is no other writer."""
         return 0
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
-"""The journal of a learner: every delta it was given, in a SQLite file.
+"""The journal of a learner: every delta, in a SQLite file.
 
-A delta that ``write`` returned for survives the end of the process and of the machine: the file is
+Once ``write`` has returned, a delta survives a crash of the process and of the machine: the file is
 in WAL mode with ``synchronous=FULL``, which waits for the disk at every commit.
 """
 
@@ -32,7 +32,7 @@ from evergraph.online.folder.sqlite_file import (
 )
 
 JOURNAL_FILE = "journal.sqlite"
-STEP = 1 << 22  # bytes of deltas dropped at a time, while others wait
+STEP = 1 << 22  # bytes of deltas dropped in one transaction, while others wait
 _NEXT = """SELECT d.seq, coalesce(d.batch, d.seq), k.key, d.bytes FROM deltas AS d
     LEFT JOIN keys AS k ON k.seq = d.seq WHERE d.seq > ? ORDER BY d.seq LIMIT 1"""
 _UP_TO_A_STEP = """SELECT min(seq) FROM (
@@ -41,14 +41,14 @@ _UP_TO_A_STEP = """SELECT min(seq) FROM (
 
 
 class Journal:
-    """Deltas numbered 1, 2, ... without a gap, which of them were applied together, and their keys.
+    """Deltas numbered 1, 2, ... without gaps, the batches they were applied in, and their keys.
 
-    Deltas that snapshots hold can be dropped from its start. Keys stay longer, with what came of
-    them, so that a delta that is sent again is known again.
+    Deltas that snapshots include can be dropped from its start. Keys are kept longer, with the
+    results, so that a delta that is sent again is recognised.
 
     Args:
         path: the SQLite file.
-        readonly: read what another process writes.
+        readonly: open for reading, while another process may write.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -67,15 +67,15 @@ class Journal:
         self.aside = SetAsideDeltas(self._file)
 
     def append(self, seq: int, data: bytes, *, key: str | None = None) -> None:
-        """Write a delta down that is applied by itself; when this returns, the disk has it."""
+        """Write a delta as a batch of its own; it is on disk when this returns."""
         self.write([JournalEntry(seq, seq, key, data)])
 
     def write(self, entries: Sequence[JournalEntry]) -> None:
-        """Write deltas down, all or none; when this returns, the disk has them.
+        """Write deltas, all or none; they are on disk when this returns.
 
-        Raises ``ResourceError`` if the disk is full, or a quota or the largest size of a file is
-        reached; nothing is written then. After any other error of SQLite it is not known whether
-        the deltas were written.
+        Raises ``ResourceError`` if the disk is full, or a quota or file size limit is reached;
+        nothing is written then. After any other SQLite error it is uncertain whether the deltas
+        were written.
         """
         now = time.time()
         rows = [(entry.seq, entry.data, now, entry.batch) for entry in entries]
@@ -90,19 +90,16 @@ class Journal:
                 raise
             verb = "was" if len(entries) == 1 else "were"
             raise ResourceError(
-                f"{self.path}: the disk is full: {named(entries)} {verb} not taken in"
+                f"{self.path}: the disk is full: {named(entries)} {verb} not written"
             ) from error
         self.keys.written()
 
     def version(self) -> int:
-        """Return a number that is another one once another connection has written.
-
-        It costs microseconds to ask.
-        """
+        """Return a number that changes when another connection has written; takes microseconds."""
         return self._file.number("PRAGMA data_version")
 
     def is_outdated(self) -> bool:
-        """Whether it is a copy of a file that goes on, and is to be opened again."""
+        """Whether this is a copy of a file that has changed since, and must be opened again."""
         return self._file.is_outdated()
 
     def last(self) -> int:
@@ -111,7 +108,7 @@ class Journal:
         return max(newest, self._start())
 
     def first(self) -> int:
-        """Return the number of the first delta that is or will be here, 0 if there is none."""
+        """Return the number of the first delta that is or will be here; 0 in a new journal."""
         oldest = self._file.number("SELECT coalesce(min(seq), 0) FROM deltas")
         return oldest or (self._start() + 1 if self._start() else 0)
 
@@ -124,15 +121,15 @@ class Journal:
             emptied = emptied_wal(self._file.connection)
         if not emptied:
             raise ResourceError(
-                f"{self.path}: another process reads it, so what is to go would stay in its -wal "
+                f"{self.path}: another process reads it, so erased data would stay in its -wal "
                 "file: end that process, and try again; nothing was changed"
             )
 
     def begin_anew(self, seq: int, *, keys: bool) -> bool:
-        """Hold no delta, and go on after one that only a snapshot holds.
+        """Drop all deltas, and continue after one that only a snapshot includes.
 
-        keys: whether they go as well. Returns whether nothing of what was here is left in the file
-        or its WAL; it is not emptied while another process reads.
+        keys: whether to drop keys as well. Returns whether the file and its WAL hold nothing of the
+        old contents; the WAL cannot be emptied while another process reads it.
         """
         self.keys.flush()
         with self._file.change() as connection:
@@ -142,73 +139,73 @@ class Journal:
         return self._rewrite()
 
     def _rewrite(self) -> bool:
-        """Write the file anew with nothing but its rows; return whether the WAL is empty, too."""
+        """Rewrite the file with its rows only; return whether the WAL is empty, too."""
         with sound(self.path):
             self._file.connection.execute("VACUUM")
             return emptied_wal(self._file.connection)
 
     def last_written(self, after: int) -> int:
-        """Return the number of the first delta after one that was written with the last one.
+        """Return the number of the first delta, later than ``after``, of the last write.
 
-        What is written together has the same time. 0 where there is no delta after that one.
+        Deltas written together have the same time. 0 if there is no delta later than ``after``.
         """
         newest = "SELECT time FROM deltas ORDER BY seq DESC LIMIT 1"
         query = f"SELECT coalesce(min(seq), 0) FROM deltas WHERE seq > ? AND time = ({newest})"
         return self._file.number(query, after)
 
     def size_after(self, seq: int) -> int:
-        """Return the bytes of the deltas after one."""
+        """Return the size of the deltas after ``seq``, in bytes."""
         query = "SELECT coalesce(sum(length(bytes)), 0) FROM deltas WHERE seq > ?"
         return self._file.number(query, seq)
 
     def batches_after(self, seq: int) -> Iterator[list[JournalEntry]]:
-        """Yield the deltas after one, in lists of those that were applied together.
+        """Yield the deltas after ``seq`` in their original batches.
 
-        They were written together, so all of a batch are there, or none.
+        A batch is written as a whole, so all of its deltas are there, or none.
         """
         for batch, entries in groupby(self.after(seq), key=attrgetter("batch")):
             if batch <= seq:
                 raise DataError(
-                    f"{self.path}: delta {seq + 1} belongs to batch {batch}, so nobody can go on "
-                    f"after delta {seq} alone"
+                    f"{self.path}: delta {seq + 1} belongs to batch {batch}, so a replay cannot "
+                    f"start after delta {seq}"
                 )
             yield list(entries)
 
     def after(self, seq: int) -> Iterator[JournalEntry]:
-        """Yield the deltas after one; raise where a number is missing."""
-        # One at a time: they may be large, and a longer look would keep the WAL from shrinking.
+        """Yield the deltas after ``seq``; raise if a number is missing."""
+        # One at a time: they may be large, and a long read would keep the WAL from shrinking.
         while (row := self._file.one(_NEXT, seq)) is not None:
             found, batch, key, data = row
             if found != seq + 1:
                 raise DataError(
                     f"{self.path}: delta {seq + 1} is missing, the next one is {found}: "
-                    "put the folder back from a backup"
+                    "restore the folder from a backup"
                 )
             seq = found
             yield JournalEntry(seq, batch, None if key is None else decoded(key), data)
-        if seq < self._start():  # emptied since: a snapshot holds what comes next
+        if seq < self._start():  # purged since: a snapshot includes the next deltas
             raise DataError(
                 f"{self.path}: delta {seq + 1} is missing, a snapshot up to {self._start()} has it"
             )
 
     def drop(self, until: int) -> bool:
-        """Drop a few of the deltas up to a number; return whether more are left to be dropped."""
+        """Drop a few of the deltas up to a number; return whether there are more to drop."""
         (enough,) = self._file.one(_UP_TO_A_STEP, until, STEP)
         last = until if enough is None else int(enough)
         with self._file.change() as connection:
             connection.execute("DELETE FROM deltas WHERE seq <= ?", (last,))
-        with sound(self.path):  # executescript, since execute frees a single page
+        with sound(self.path):  # executescript, since execute would free a single page only
             self._file.connection.executescript("PRAGMA incremental_vacuum")
         return last < until
 
     def tidy(self) -> None:
-        """Empty the file of the WAL, in which dropped deltas still lie; later if somebody reads."""
+        """Empty the WAL, which still holds dropped deltas; deferred while another process reads."""
         with sound(self.path):
             empty_wal(self._file.connection)
 
     def close(self) -> None:
-        """Write down what is noted and close the file."""
+        """Write pending results and close the file."""
         if not self.readonly:
-            with contextlib.suppress(DataError, ResourceError):  # a recovery would find it again
+            with contextlib.suppress(DataError, ResourceError):  # a recovery recomputes them
                 self.keys.flush()
         self._file.close()

@@ -1,4 +1,4 @@
-"""The rows of a journal: deltas, their keys with what came of these, and what was set aside."""
+"""The rows of a journal: deltas, keys with results, and deltas that were set aside."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from evergraph.online.codecs.delta_bytes import delta_to_bytes, digest_of, is_sa
 from evergraph.online.delta import Delta
 from evergraph.online.folder.sqlite_file import SqliteFile
 
-AT_A_TIME = 1000  # keys dropped, while others wait
-NOTHING = delta_to_bytes(Delta())  # what stands in the place of a delta that was skipped
+AT_A_TIME = 1000  # keys dropped in one transaction, while others wait
+NOTHING = delta_to_bytes(Delta())  # the empty delta, which replaces a skipped one
 _ADD = """INSERT INTO set_aside SELECT d.seq, k.key, d.bytes, ?, ? FROM deltas AS d
     LEFT JOIN keys AS k ON k.seq = d.seq WHERE"""
 
@@ -24,9 +24,9 @@ class JournalEntry:
 
     Attributes:
         seq: its number.
-        batch: the number of the first of the deltas that it was applied with: the bits of a learner
-            depend on which these were.
-        key: its key, None where it has none, or where that has been dropped.
+        batch: the number of the first delta that it was applied together with; the bits of a
+            learner depend on the batches.
+        key: its key, None if it has none or the key was dropped.
         data: its bytes.
 
     >>> JournalEntry(3, 3, None, b"...")
@@ -44,18 +44,18 @@ class JournalEntry:
 
 
 def batch_of(first: int, deltas: Iterable[tuple[bytes, str | None]]) -> list[JournalEntry]:
-    """Return deltas, bytes and key each, as the entries of one batch.
+    """Return deltas, given as bytes and key, as the entries of one batch.
 
     >>> batch_of(4, [(b"", None), (b"", "k")])
     [JournalEntry(delta 4, 0 bytes), JournalEntry(delta 5 of batch 4, 0 bytes)]
     """
     return [
-        JournalEntry(first + place, first, key, data) for place, (data, key) in enumerate(deltas)
+        JournalEntry(first + index, first, key, data) for index, (data, key) in enumerate(deltas)
     ]
 
 
 def named(entries: Sequence[JournalEntry]) -> str:
-    """Return which deltas these are, for a sentence.
+    """Return the numbers of entries, for messages.
 
     >>> named(batch_of(4, [(b"", None), (b"", "k")]))
     'deltas 4 to 5'
@@ -65,24 +65,20 @@ def named(entries: Sequence[JournalEntry]) -> str:
 
 
 class JournalKeys:
-    """Keys of deltas: one that is sent again is known again, until its key is dropped.
-
-    Args:
-        file: of the journal.
-    """
+    """Delta keys, by which a delta that is sent again is recognised until its key is dropped."""
 
     def __init__(self, file: SqliteFile) -> None:
         self._file = file
-        self._results: dict[str, tuple[int, str]] = {}  # noted, and not yet written
+        self._results: dict[str, tuple[int, str]] = {}  # not yet written
 
     def count(self) -> int:
         """Return how many keys are kept."""
         return self._file.number("SELECT count(*) FROM keys")
 
     def insert(self, connection: sqlite3.Connection, entries: Iterable[JournalEntry]) -> None:
-        """Keep the keys of deltas, within a transaction; also what is noted is written.
+        """Write the keys of deltas and pending results, within a transaction.
 
-        A key that was dropped elsewhere may come again with another delta: this one has it then.
+        A key that was dropped before may be used again by another delta.
         """
         now = time.time()
         rows = [
@@ -94,9 +90,9 @@ class JournalKeys:
         self._write_results(connection)
 
     def known(self, key: str, data: bytes) -> tuple[int, str | None] | None:
-        """Return the number of the delta that had a key before, and what came of it.
+        """Return the number and the result of the delta that used a key before.
 
-        That is None where nothing was noted yet. Raises if it was another delta than ``data``.
+        The result is None if it is not known yet. Raises if that delta differs from ``data``.
         """
         query = "SELECT seq, digest, result FROM keys WHERE key = ?"
         if (row := self._file.one(query, encoded(key))) is None:
@@ -104,26 +100,26 @@ class JournalKeys:
         seq, digest, result = row
         if not is_same(data, digest):
             raise key_reused(key, seq)
-        noted = self._results.get(key, (0, ""))
-        return seq, noted[1] if noted[0] == seq else result
+        pending = self._results.get(key, (0, ""))
+        return seq, pending[1] if pending[0] == seq else result
 
     def last(self, prefix: str) -> str | None:
-        """Return the key of the newest delta whose key begins so, None where there is none."""
+        """Return the newest delta key with this prefix, None if there is none."""
         first = encoded(prefix)
         query = "SELECT key FROM keys WHERE key >= ? AND key < ? ORDER BY seq DESC LIMIT 1"
         row = self._file.one(query, first, first + b"\xff")
         return None if row is None else decoded(row[0])
 
     def keep_result(self, key: str, seq: int, result: str) -> None:
-        """Note what came of a delta with a key.
+        """Record the result of a delta with a key.
 
-        It is written with the next delta. Until then a recovery finds it by applying the delta
-        again, so that nobody has to wait for the disk twice.
+        It is written with the next delta, to avoid a second wait for the disk. Until then a
+        recovery recomputes it by replaying the delta.
         """
         self._results[key] = seq, result
 
     def flush(self) -> None:
-        """Write down what is noted."""
+        """Write pending results."""
         if self._results:
             with self._file.change() as connection:
                 self._write_results(connection)
@@ -134,13 +130,13 @@ class JournalKeys:
         connection.executemany("UPDATE keys SET result = ? WHERE key = ? AND seq = ?", rows)
 
     def written(self) -> None:
-        """Take what was noted as written: the transaction is done."""
+        """Clear pending results, after the transaction that wrote them."""
         self._results.clear()
 
     def drop(self, before: float, *, keep: int) -> bool:
-        """Drop a few keys of deltas written before a time, but none of the newest ``keep``.
+        """Drop a few keys written before a time, but none of the newest ``keep``.
 
-        Returns whether more are left to be dropped.
+        Returns whether there are more to drop.
         """
         newest = "SELECT seq FROM keys ORDER BY seq DESC LIMIT 1 OFFSET ?"
         old = "SELECT key FROM keys WHERE seq <= ? AND time < ? ORDER BY seq LIMIT ?"
@@ -155,18 +151,15 @@ class JournalKeys:
 
 
 def key_reused(key: str, seq: int) -> KeyReusedError:
-    """Return what is said where a key belongs to another delta."""
+    """Return the error for a key that belongs to another delta."""
     return KeyReusedError(
         f"the key {key!r} belongs to delta {seq}, which had other contents: "
-        "give every delta a key of its own"
+        "give every delta its own key"
     )
 
 
 def encoded(key: str) -> bytes:
-    """Return a key as the journal holds it.
-
-    Bytes: SQLite's text cannot hold a lone surrogate, and a key from JSON may.
-    """
+    """Return a key as bytes, since SQLite's text cannot hold a lone surrogate and JSON can."""
     return key.encode("utf-8", "surrogatepass")
 
 
@@ -181,10 +174,10 @@ class SetAside:
 
     Attributes:
         seq: the number that it had.
-        key: its key, None where it has none.
+        key: its key, None if it has none.
         why: a sentence.
-        time: when, in Unix seconds.
-        size: its bytes.
+        time: in Unix seconds.
+        size: in bytes.
     """
 
     seq: int
@@ -195,17 +188,13 @@ class SetAside:
 
 
 class SetAsideDeltas:
-    """The deltas of a journal that were set aside, and the one that is being tried.
-
-    Args:
-        file: of the journal.
-    """
+    """The deltas of a journal that were set aside, and the batch that a recovery is applying."""
 
     def __init__(self, file: SqliteFile) -> None:
         self._file = file
 
     def listed(self) -> list[SetAside]:
-        """Return what was set aside, in that order."""
+        """Return the deltas set aside, in order."""
         query = "SELECT seq, key, why, time, length(bytes) FROM set_aside ORDER BY rowid"
         return [
             SetAside(seq, None if key is None else decoded(key), why, when, size)
@@ -217,43 +206,44 @@ class SetAsideDeltas:
         return self._file.number("SELECT count(*) FROM set_aside")
 
     def move(self, first: int, why: str) -> None:
-        """Set aside all deltas from a number on: these numbers are given to others later."""
+        """Set aside all deltas from a number on; later deltas reuse the numbers."""
         with self._file.change() as connection:
             connection.execute(f"{_ADD} d.seq >= ?", (why, time.time(), first))
             self._remove(connection, first)
 
     def take_back(self, first: int) -> None:
-        """Remove all deltas from a number on, which are going to be written anew, one by one."""
+        """Remove all deltas from a number on, which are then written again one by one."""
         with self._file.change() as connection:
             self._remove(connection, first)
 
     def _remove(self, connection: sqlite3.Connection, first: int) -> None:
         for table in ("deltas", "keys"):
             connection.execute(f"DELETE FROM {table} WHERE seq >= ?", (first,))
-        self._note(connection, first)
+        self._mark_rewritten(connection, first)
 
-    def _note(self, connection: sqlite3.Connection, first: int) -> None:
+    def _mark_rewritten(self, connection: sqlite3.Connection, first: int) -> None:
+        """Tell readers that deltas from a number on have changed."""
         connection.execute("INSERT INTO rewritten VALUES (?)", (first,))
         connection.execute("DELETE FROM trying")
 
     def skip(self, why: Mapping[int, str]) -> None:
-        """Set some deltas aside, number and why, and leave their numbers to deltas of nothing."""
+        """Set deltas aside, given by number and reason, and replace them by empty deltas."""
         with self._file.change() as connection:
             for seq, reason in why.items():
                 connection.execute(f"{_ADD} d.seq = ?", (reason, time.time(), seq))
                 connection.execute("UPDATE deltas SET bytes = ? WHERE seq = ?", (NOTHING, seq))
                 connection.execute("DELETE FROM keys WHERE seq = ?", (seq,))
-            self._note(connection, min(why))
+            self._mark_rewritten(connection, min(why))
 
     def rewritten(self, times: int) -> list[int]:
-        """Return from which numbers on the journal was changed, but for the first so many times."""
+        """Return the numbers from which the journal was rewritten, without the first ``times``."""
         query = "SELECT seq FROM rewritten ORDER BY rowid LIMIT -1 OFFSET ?"
         return [seq for (seq,) in self._file.rows(query, times)]
 
     def begin(self, seq: int) -> bool:
-        """Note that a batch is going to be applied; return whether that was noted before.
+        """Record that a batch is about to be applied; return whether it was recorded before.
 
-        Then the process that tried it last has not lived to see the end.
+        If so, the process that tried it last ended while applying it.
         """
         with self._file.change() as connection:
             found = connection.execute("SELECT seq FROM trying").fetchall()
@@ -262,6 +252,6 @@ class SetAsideDeltas:
         return (seq,) in found
 
     def end(self) -> None:
-        """Note that nothing is being tried any more."""
+        """Record that no batch is being applied."""
         with self._file.change() as connection:
             connection.execute("DELETE FROM trying")

@@ -1,10 +1,10 @@
-"""A learner that lives in a folder and survives whatever happens to its process.
+"""A learner that is kept in a folder and survives a crash of its process or machine.
 
-FOLDER/evergraph-learner.json  the format, and what the learner was made with
-FOLDER/columns.json            how columns of tables are read, where they are not plain numbers
-FOLDER/journal.sqlite          every delta since the older snapshot; -wal and -shm belong to it
+FOLDER/evergraph-learner.json  format version and the learner's parameters
+FOLDER/columns.json            how columns of tables are read, unless they are plain numbers
+FOLDER/journal.sqlite          every delta since the older snapshot; with its -wal and -shm files
 FOLDER/snapshot-120/           the learner after delta 120; the last two are kept
-FOLDER/acknowledged            the number of the last delta that somebody was told is safe
+FOLDER/acknowledged            number of the last acknowledged delta
 FOLDER/lock                    held by the one process that writes
 """
 
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from evergraph.core.checks import check_integer, check_number
+from evergraph.core.component import warn_renamed
 from evergraph.core.display import Shown
 from evergraph.core.errors import ConfigurationError, DataError, StoppedError, did_you_mean
 from evergraph.core.file_lock import Closing
@@ -44,29 +45,28 @@ DAY = 24 * 60 * 60.0  # seconds
 
 
 class LearnerFolder(Closing, Shown):
-    """A folder of one learner, opened to write, by one process at a time, or to read, by many.
+    """The folder of a learner, open for writing by one process or read-only by many.
 
-    A delta is acknowledged when ``submit`` returns: the disk has it, and the learner knows it.
-    Whoever opens the folder again, after a crash too, finds the learner as it was, bit for bit.
+    A delta is acknowledged when ``submit`` returns: it is on disk, and the learner has applied it.
+    Opening the folder again, even after a crash, restores the learner bit for bit.
 
     >>> import tempfile, torch
-    >>> from evergraph.online.learner import OnlineLearner
-    >>> place = tempfile.TemporaryDirectory()
+    >>> scratch = tempfile.TemporaryDirectory()
     >>> delta = Delta(nodes=("a",), features=torch.ones(1, 2), labels=("x",), key="first")
-    >>> with LearnerFolder.open(place.name, make=OnlineLearner) as folder:
-    ...     folder.submit(delta).seq, folder.submit(delta).seq  # the same key counts once
+    >>> with LearnerFolder.open(scratch.name) as folder:
+    ...     folder.submit(delta).seq, folder.submit(delta).seq  # the same key is applied once
     (1, 1)
-    >>> with LearnerFolder.open(place.name, make=OnlineLearner, readonly=True) as folder:
+    >>> with LearnerFolder.open(scratch.name, readonly=True) as folder:
     ...     folder.learner.predict(["a"])
     ['x']
-    >>> place.cleanup()
+    >>> scratch.cleanup()
     """
 
     def __init__(self, files: FolderWriter | FolderReader) -> None:
         if not isinstance(files, FolderWriter | FolderReader):
             raise ConfigurationError(
-                f"LearnerFolder({str(files)!r}) opens nothing: call LearnerFolder.of(path), or "
-                "LearnerFolder.open(path, make=...) for a learner made by your own function"
+                f"LearnerFolder({str(files)!r}) does not open a folder: call "
+                "LearnerFolder.open(path)"
             )
         self._files = files
         self._closed = False
@@ -83,9 +83,11 @@ class LearnerFolder(Closing, Shown):
     def open(
         cls,
         path: Path | str,
+        given: Mapping[str, Any] | None = None,
         *,
-        make: Callable[[], OnlineLearner],
+        make: Callable[[], OnlineLearner] | None = None,
         readonly: bool = False,
+        encoders: Iterable[Encoder] = (),
         snapshot_every: int = 1000,
         snapshot_bytes: int = 1 << 26,
         replay_seconds: float = 10.0,
@@ -102,29 +104,32 @@ class LearnerFolder(Closing, Shown):
         """Open a folder, and recover its learner.
 
         Args:
-            path: the folder; if there is none, it is made, unless it is only to be read.
-            make: returns a learner that has seen nothing, with the parameters of the folder's.
-            readonly: read what is there, which another process may be adding to; see ``refresh``.
-            snapshot_every: after how many deltas a snapshot is taken in the background.
-            snapshot_bytes: after how many bytes of deltas, if that comes first.
-            replay_seconds: after how many seconds of applying them, if that comes first: a restart
-                takes as long again. It is three times what the last snapshot took, at least.
-            close_seconds: closing takes a snapshot where a restart would take longer than that,
-                and longer than reading a snapshot does.
-            retry: seconds after which a snapshot that failed is tried again.
-            key_age: days for which the key of a delta is known; older ones go with the next
-                snapshot, and a delta that is sent again then counts as new.
-            keys_kept: how many keys are kept however old they are.
-            memory_limit: the most that the process is to hold, in bytes or as text such as
-                ``2GB``: what is wide lies in files then, see ``OnlineLearner``. Nothing that is
-                learned or stored depends on it.
-            scratch: where these files go.
-            progress: called with how far the recovery is, about twice a second, and at its begin
-                and end.
-            bounds: what a delta may ask for; memory alone unless given. It is for what is new:
-                what the folder holds already is taken in, whatever it asks for.
-            threads: of torch, for what is learned. The last digits depend on it: whoever opens the
-                folder with as many finds the same bits, with another number a warning says so.
+            path: the folder; created if it does not exist, unless ``readonly``.
+            given: parameters of a new learner, as in ``OnlineLearner.parameters``, or some of
+                them; they must match those of an existing folder.
+            make: instead of ``given``, returns an empty learner with the folder's parameters.
+            readonly: open for reading, while another process may write; see ``refresh``.
+            encoders: custom encoders for columns of its tables, not needed with ``readonly``.
+            snapshot_every: deltas after which a snapshot is taken in the background.
+            snapshot_bytes: bytes of deltas after which it is taken, if that comes first.
+            replay_seconds: seconds spent on applying deltas after which it is taken, if that comes
+                first; a restart would spend them again. At least three times the duration of the
+                last snapshot.
+            close_seconds: closing takes a snapshot if a restart would replay for longer than this,
+                and for longer than a snapshot takes to read.
+            retry: seconds until a failed snapshot is tried again.
+            key_age: days for which delta keys are kept. Older ones are dropped with the next
+                snapshot; a delta with a dropped key counts as new.
+            keys_kept: number of newest keys that are kept whatever their age.
+            memory_limit: of the process, in bytes or as text such as ``2GB``; wide arrays then lie
+                in files, see ``OnlineLearner``. Results do not depend on it.
+            scratch: folder for these files.
+            progress: called with the progress of the recovery, at its start and end and about
+                twice a second.
+            bounds: limits of new deltas; by default memory only. Deltas that the folder holds
+                already are applied whatever their size.
+            threads: of torch, for learning. The last digits of results depend on it: with the same
+                number the folder is restored bit for bit, with another one a warning is logged.
         """
         check_integer("snapshot_every", snapshot_every, least=1)
         check_integer("snapshot_bytes", snapshot_bytes, least=1)
@@ -134,9 +139,17 @@ class LearnerFolder(Closing, Shown):
         check_number("key_age", key_age, least=0)
         check_integer("keys_kept", keys_kept, least=0)
         check_integer("threads", threads, least=1)
+        if make is not None and given is not None:
+            raise ConfigurationError("only one of given and make can say how a learner is made")
+        needed = tuple(encoders)
+        if make is None:
+            make = maker_of(Path(path), given)
+            if not readonly:
+                stored_columns(Path(path), needed)  # refused before anything is opened
+        new_learner = make
 
         def made() -> OnlineLearner:  # with what is not among its parameters
-            learner = make()
+            learner = new_learner()
             if memory_limit is not None:
                 learner.keep_within(memory_limit, scratch)
             learner.threads = threads
@@ -144,10 +157,11 @@ class LearnerFolder(Closing, Shown):
                 learner.bounds = bounds
             return learner
 
+        files: FolderReader | FolderWriter
         if readonly:
-            return cls(FolderReader(Path(path), made, progress=progress))
-        return cls(
-            FolderWriter(
+            files = FolderReader(Path(path), made, progress=progress)
+        else:
+            files = FolderWriter(
                 Path(path),
                 made,
                 snapshot_every=snapshot_every,
@@ -159,31 +173,15 @@ class LearnerFolder(Closing, Shown):
                 keys_kept=keys_kept,
                 progress=progress,
             )
-        )
-
-    @classmethod
-    def of(
-        cls,
-        path: Path | str,
-        given: Mapping[str, Any] | None = None,
-        *,
-        readonly: bool = False,
-        encoders: Iterable[Encoder] = (),
-        **settings: Any,
-    ) -> LearnerFolder:
-        """Open a folder whose learner is as it was made, or as ``given`` says where it is new.
-
-        given: parameters as ``OnlineLearner.parameters`` has them, or some of them. Those of a
-        folder that is there already must be the same. encoders: of one's own, by which columns of
-        its tables are read; who only reads the folder needs none. settings: as those of ``open``,
-        which are all but ``make``.
-        """
-        make, needed = maker_of(Path(path), given), tuple(encoders)
-        if not readonly:
-            stored_columns(Path(path), needed)  # refused before anything is opened
-        opened = cls.open(path, make=make, readonly=readonly, **settings)
+        opened = cls(files)
         opened._encoders = needed
         return opened
+
+    @classmethod
+    def of(cls, path: Path | str, *given: Any, **settings: Any) -> LearnerFolder:
+        """Open a folder; the former name of ``open``."""
+        warn_renamed("LearnerFolder.of(...)", "LearnerFolder.open(...)")
+        return cls.open(path, *given, **settings)
 
     @property
     def path(self) -> Path:
@@ -192,15 +190,15 @@ class LearnerFolder(Closing, Shown):
 
     @property
     def columns(self) -> Scheme | None:
-        """How columns of tables are read; None where they are plain numbers, or none came yet."""
+        """How columns of tables are read; None for plain numbers, and before the first node."""
         if self._columns is None and (width := self.learner.status().features):
             found = stored_columns(self.path, self._encoders)
-            # What a killed process left before its first delta fits nothing that came since.
+            # A process killed before its first delta may have left a file that does not fit.
             self._columns = found if found is not None and found.width == width else None
         return self._columns
 
     def keep_columns(self, scheme: Scheme | None) -> None:
-        """Keep how columns are read, before the first nodes come; afterwards it must be the same.
+        """Store how columns are read, before the first nodes; later it must be the same.
 
         scheme: None for plain numbers.
         """
@@ -213,21 +211,21 @@ class LearnerFolder(Closing, Shown):
                 self._columns = scheme
 
     def check_columns(self, scheme: Scheme | None) -> None:
-        """Raise unless columns are read as those of the first nodes were, which have come."""
+        """Raise unless columns are read like those of the first nodes."""
         check_same_columns(self.path, self.columns, scheme)
 
     @property
     def learner(self) -> OnlineLearner:
-        """The learner, as the last delta left it; another object once it was recovered anew."""
+        """The learner after the last delta; a different object after it had to be recovered."""
         return self._files.learner
 
     def watch(
         self, *, on_change: Callable[[], None] | None, on_stop: Callable[[], None] | None = None
     ) -> None:
-        """Have somebody called, with the lock held, before who sent a delta is answered.
+        """Set callbacks, which run with the lock held, before the sender of a delta is answered.
 
-        on_change: when the learner has learned something, or is another object; on_stop: when no
-        more deltas are taken, see ``submit``. None: nobody.
+        on_change: when the learner has changed or is a different object; on_stop: when writes have
+        stopped, see ``submit``. None for no callback.
         """
         self._files.on_change = on_change
         if isinstance(self._files, FolderWriter):
@@ -235,28 +233,28 @@ class LearnerFolder(Closing, Shown):
 
     @property
     def lock(self) -> threading.RLock:
-        """Held while the learner changes; who holds it sees no half of a delta."""
+        """Held while the learner changes, so that its holder never sees half a delta."""
         return self._files.lock
 
     @property
     def seq(self) -> int:
-        """How many deltas the learner has been given."""
+        """How many deltas the learner has applied."""
         return self._files.seq
 
     @property
     def readonly(self) -> bool:
-        """Whether it was opened to read."""
+        """Whether it was opened read-only."""
         return isinstance(self._files, FolderReader)
 
     def submit(self, delta: Delta) -> DeltaResult:
-        """Take a delta in, whole and for good; return what it did.
+        """Apply a delta durably, all of it or nothing; return its result.
 
-        A delta whose key was used before is not applied again: what it did then is returned. What
-        the learner refuses changes nothing. If the disk is full, ``ResourceError`` says so, nothing
-        has changed, and the delta can be sent again. One that could not be applied is set aside,
-        and nothing has changed either. After any other error of the disk ``StoppedError`` says so,
-        now and later: whether the delta was taken in shows when the folder is opened again and it
-        is sent again with its key. Alarms that it raises are written to the log.
+        A delta whose key was used before is not applied again, and its first result is returned. A
+        delta that the learner rejects changes nothing. A full disk raises ``ResourceError``:
+        nothing has changed, and the delta can be sent again. A delta that fails to apply is set
+        aside, and nothing has changed either. After any other disk error this and all later calls
+        raise ``StoppedError``; to find out whether the delta was written, open the folder again and
+        send it again with its key. Alarms that it raises are logged.
         """
         (answer,) = self.submit_many([delta])
         if isinstance(answer, Exception):
@@ -264,29 +262,29 @@ class LearnerFolder(Closing, Shown):
         return answer
 
     def submit_many(self, deltas: Sequence[Delta]) -> list[DeltaResult | Exception]:
-        """Take deltas in, in order; return what each did, or why it was refused.
+        """Apply deltas in order; return the result of each, or the error that rejected it.
 
-        One that is refused is refused by itself. Those that can be are applied together and
-        written with one wait for the disk; see ``Batch``. So are deltas that several threads
-        ``submit`` at the same time.
+        A rejected delta does not affect the others. Where possible, deltas are applied together and
+        written with one wait for the disk; see ``Batch``. The same holds for deltas that several
+        threads ``submit`` at the same time.
         """
         return self._writer().waiting.submit(deltas)
 
     @property
     def waiting(self) -> DeltaQueue:
-        """Deltas that wait: ``offer`` one to it, which waits until somebody calls ``serve``."""
+        """The queue of deltas: ``offer`` adds one, and ``serve`` applies those that wait."""
         return self._writer(closed=True).waiting
 
     def upsert(self, delta: Delta) -> Upserted:
-        """Take in what is new of a delta and pass over what is known; see ``only_new``.
+        """Apply the new part of a delta and skip what is known; see ``only_new``.
 
-        It has no key: sent again it counts once, since nothing of it is new then.
+        It takes no key: repeating it changes nothing.
         """
         if delta.key is not None:
             raise ConfigurationError(
-                f"an upsert takes no key, since it counts once anyway, not {delta.key!r}"
+                f"an upsert takes no key, since repeating it changes nothing, not {delta.key!r}"
             )
-        with self.lock:  # nothing may come between the look and the change
+        with self.lock:  # nothing may change between the comparison and the delta
             self._writer()
             new, news = self.learner.only_new(delta)
             if is_empty(new):
@@ -295,66 +293,68 @@ class LearnerFolder(Closing, Shown):
             return Upserted(self.submit(new), news)
 
     def last_key(self, prefix: str) -> str | None:
-        """Return the key of the newest delta whose key begins so, None where there is none.
+        """Return the newest delta key with this prefix, None if there is none.
 
-        A stream that names its deltas by their places finds out how far it was taken in. Nobody
-        waits: it is read beside what is being written.
+        A stream with numbered keys learns from it how far it has been ingested. It does not wait
+        for writes.
         """
-        self._writer()  # refuses where there is none
+        self._writer()  # raises if the folder is read-only or closed
         with closing(Journal(self.path / JOURNAL_FILE, readonly=True)) as journal:
             return journal.keys.last(prefix)
 
     def compact(self) -> int:
-        """Take a snapshot now, drop deltas that are no longer needed, return its number."""
+        """Take a snapshot, trim the journal, and return the number of the snapshot."""
         return self._writer().compact()
 
     def compacted(self) -> Purged:
-        """Do the same; return how large the folder was and is, too."""
+        """Compact, and return the sizes of the folder before and after."""
         before = folder_bytes(self.path)
         return Purged(self.compact(), before, folder_bytes(self.path))
 
     def purge(self, *, keys: bool = False, names: bool = False) -> Purged:
-        """Leave the state of now and nothing older: one snapshot, and no delta in the journal.
+        """Keep only the current state: one snapshot, and no delta in the journal.
 
-        What was forgotten has left the folder then, but for what docs/online-durability.md lists
-        (its part in medians, scales and word counts of the first table among it), and its places
-        have left memory: ``learner`` is another object, which knows the same. A reader that is
-        behind begins anew with the snapshot.
+        Forgotten nodes are erased from the folder, with the exceptions that the documentation lists
+        (such as their part in medians, scales and word counts of the first table), and from memory:
+        ``learner`` becomes a different, equal object. Readers that are behind start over from the
+        snapshot.
 
-        keys: drop all keys of deltas too; one that is sent again then counts as new. names: call
-        classes that no node has any more ``dropped-3`` or the like; readers begin anew then.
+        keys: drop all delta keys too; a delta sent again then counts as new. names: rename classes
+        that no node has any more to ``dropped-3`` and the like; readers start over then.
         """
         return self._writer().purge(keys=keys, names=names)
 
     def refresh(self) -> int:
-        """Follow the writer: apply what was written since, return how many deltas that were."""
+        """Apply deltas that the writing process has added; return how many."""
         if isinstance(self._files, FolderWriter):
-            return 0  # nobody else writes
+            return 0  # there is no other writer
         return self._files.refresh()
 
     def status(self) -> FolderStatus:
-        """Return how the folder is doing."""
+        """Return the status of the folder."""
         return self._files.status()
 
     def close(self) -> None:
-        """Finish what is under way and let others write; a second time does nothing."""
+        """Finish and release the lock; closing twice does nothing."""
         if not self._closed:
             self._closed = True
             self._files.close()
 
     def _writer(self, *, closed: bool = False) -> FolderWriter:
-        """Return what takes changes; closed: also where it does so no more, and will say so."""
+        """Return the writer or raise; closed: return it even if the folder was closed."""
         if isinstance(self._files, FolderReader):
-            raise ConfigurationError(f"{self.path} was opened with readonly=True: it takes nothing")
+            raise ConfigurationError(
+                f"{self.path} was opened with readonly=True: it cannot be changed"
+            )
         if self._closed and not closed:
             raise StoppedError(f"{self.path} is closed: open it again")
         return self._files
 
 
 def maker_of(folder: Path, given: Mapping[str, Any] | None = None) -> Callable[[], OnlineLearner]:
-    """Return what makes the learner of a folder: as it was made, or where it is new as given.
+    """Return a function that makes the learner of a folder, with ``given`` for a new folder.
 
-    given: some of the parameters; those of a folder that is there must be the same.
+    given: some of the parameters; they must match those of an existing folder.
     """
     given, stored = given or {}, stored_parameters(folder)
     known = defaults(given)
@@ -364,20 +364,20 @@ def maker_of(folder: Path, given: Mapping[str, Any] | None = None) -> Callable[[
 
 
 def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a new learner: the f_topo is the choice of the head that is given.
+    """Return the parameters of a new learner, with the default f_topo of the given head.
 
-    Where only another number of hops is given, the last of them is kept beside the features.
+    If only another number of hops is given, the last hop is kept beside the features.
     """
     name = given.get("head", {}).get("name")
     known = OnlineLearner(head=None if name is None else heads.make(name)).parameters
-    topology, asked = known["topology"], given.get("topology", {})
-    if "keep" in topology and "hops" in asked:
-        topology["keep"] = sorted({0, asked["hops"]})
+    topology, wanted = known["topology"], given.get("topology", {})
+    if "kept_hops" in topology and "hops" in wanted:
+        topology["kept_hops"] = sorted({0, wanted["hops"]})
     return known
 
 
 def merged(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay what was given over what is known; a part of another name begins anew."""
+    """Return known parameters updated by given ones; a component of another name replaces all."""
     merged = dict(known)
     for key, value in given.items():
         if key not in known:
@@ -395,7 +395,7 @@ def merged(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]
 
 
 def made_with(folder: Path, parameters: Mapping[str, Any]) -> OnlineLearner:
-    """Return a learner that has seen nothing; say which file is wrong where none can be made."""
+    """Return an empty learner; if that fails, the error names the folder."""
     try:
         return OnlineLearner.from_parameters(parameters)
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError, RuntimeError) as error:

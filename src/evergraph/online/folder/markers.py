@@ -1,8 +1,7 @@
-"""The small files of a learner's folder: what it is, who may write, what was acknowledged.
+"""The small files of a learner's folder: format, lock, acknowledged number.
 
-JSON objects carry their own checksum: a small file that changed is told from a whole one. The field
-``sha256`` is that of the other fields, written without blanks and in the order of their names:
-blanks and the order of fields in the file are no matter.
+JSON objects carry their own checksum. The field ``sha256`` is computed from the other fields,
+written without spaces and sorted by name, so that spaces and the order of fields do not matter.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from evergraph.core.extras import own_version
 from evergraph.core.file_lock import LOCK_FILE, FileLock
 from evergraph.core.mapped import disk_is_enough
 from evergraph.core.written_aside import written_aside
+from evergraph.topology import topologies
 
 CHECK = "sha256"
 logger = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ def digest_of(content: Mapping[str, Any]) -> str:
 
 
 def with_check(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object with its checksum, as ``read_checked`` takes it.
+    """Return an object with its checksum, for ``read_checked``.
 
     >>> sorted(with_check({"seq": 3}))
     ['seq', 'sha256']
@@ -48,29 +48,28 @@ def with_check(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_checked(path: Path, *, checked: int | None = None) -> dict[str, Any]:
-    """Return the object in a file; raise ``DataError`` unless it is what was written.
+    """Return the object in a file; raise ``DataError`` if it is damaged.
 
-    checked: the format from which on files have a checksum. One without is returned as it is
-    otherwise: earlier versions wrote none.
+    checked: the format whose files must have a checksum; earlier versions wrote none.
     """
     try:
         content = json.loads(path.read_bytes())
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     except (ValueError, RecursionError) as error:
-        said = str(error).splitlines()[0][:200]
-        raise DataError(f"{path}: is not JSON ({said}): put it back from a backup") from None
+        reason = str(error).splitlines()[0][:200]
+        raise DataError(f"{path}: is not JSON ({reason}): restore it from a backup") from None
     if not isinstance(content, dict):
         raise DataError(f"{path}: must be a JSON object, not {type(content).__name__}")
     if CHECK in content and content[CHECK] != digest_of(content):
-        raise DataError(f"{path}: does not match its checksum: put it back from a backup")
+        raise DataError(f"{path}: does not match its checksum: restore it from a backup")
     if CHECK not in content and checked is not None and content.get("format") == checked:
-        raise DataError(f"{path}: has lost its checksum: put it back from a backup")
+        raise DataError(f"{path}: has lost its checksum: restore it from a backup")
     return content
 
 
 def sync(path: Path) -> None:
-    """Wait until the disk has a file, or the names in a folder."""
+    """Wait until a file, or the entries of a folder, are on disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -79,7 +78,7 @@ def sync(path: Path) -> None:
 
 
 def lock_folder(folder: Path) -> FileLock:
-    """Take the lock of a learner's folder, until it is closed; see ``FileLock``.
+    """Acquire the lock of a learner's folder; closing it releases the lock.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -91,7 +90,7 @@ def lock_folder(folder: Path) -> FileLock:
 
     def refusal(holder: str) -> LockedError:
         return LockedError(
-            f"{folder} is being written to by {holder}: stop that one, or open the folder with "
+            f"{folder} is being written to by {holder}: stop it, or open the folder with "
             "readonly=True"
         )
 
@@ -100,28 +99,28 @@ def lock_folder(folder: Path) -> FileLock:
     if not lock.holds:  # two writers would destroy what both have acknowledged
         lock.close()
         raise ResourceError(
-            f"{folder} can be written to only where fcntl.flock can lock it, which this system "
-            "or its file system cannot: open it with readonly=True"
+            f"{folder} cannot be locked: writing needs fcntl.flock, which this system or file "
+            "system lacks: open it with readonly=True"
         )
     return lock
 
 
 FORMAT_FILE = "evergraph-learner.json"
-FORMAT = 3  # 1: no deltas were applied together; 2: this file had no checksum
-# What learners were whose folders do not say: they counted all that moved, and solved at once.
+FORMAT = 3  # 1: deltas were never applied in batches; 2: this file had no checksum
+# Parameters that older folders do not name, and the values that were fixed then.
 BEFORE: dict[str, Any] = {"tolerance": 0.0, "patience": 1}
-PARTS_BEFORE: dict[str, Any] = {"objective": "balanced", "basis": "random"}  # and so of their heads
+PARTS_BEFORE: dict[str, Any] = {"objective": "balanced", "basis": "random"}  # of the head
 
 
 def stored_parameters(folder: Path) -> dict[str, Any] | None:
-    """Return what the learner of a folder was made with; None if there is no learner yet."""
+    """Return the parameters of a folder's learner; None if there is no learner yet."""
     return (read_format(folder) or (0, None))[1]
 
 
 def read_format(folder: Path) -> tuple[int, dict[str, Any]] | None:
-    """Return the format of a folder, and its learner's parameters; None where there is no file."""
+    """Return the format of a folder and its learner's parameters; None if there is no file."""
     path = folder / FORMAT_FILE
-    if not path.exists():  # nor is the folder, perhaps: whoever makes it will say so
+    if not path.exists():
         return None
     content = read_checked(path, checked=FORMAT)
     version, parameters = content.get("format"), content.get("parameters")
@@ -132,12 +131,16 @@ def read_format(folder: Path) -> tuple[int, dict[str, Any]] | None:
             f"{content.get('evergraph', '')} or newer, which wrote it"
         )
     if not isinstance(parameters, dict):
-        raise DataError(f"{path}: must hold the parameters of a learner: put it back from a backup")
+        raise DataError(f"{path}: must hold the parameters of a learner: restore it from a backup")
+    topology = parameters.get("topology")
+    if isinstance(topology, dict):  # its parameters may have older names
+        known = topologies.current(str(topology.get("name")), topology)
+        parameters = parameters | {"topology": known}
     return int(version), parameters
 
 
 def store_parameters(folder: Path, parameters: Mapping[str, Any]) -> None:
-    """Write down what the learner of a new folder is made with."""
+    """Write the format file, with the parameters of the learner."""
     content = {"format": FORMAT, "evergraph": own_version(), "parameters": dict(parameters)}
     with disk_is_enough(folder), written_aside(folder / FORMAT_FILE) as file:
         file.write(json.dumps(with_check(content), indent=1).encode())
@@ -145,10 +148,10 @@ def store_parameters(folder: Path, parameters: Mapping[str, Any]) -> None:
 
 
 def check_parameters(folder: Path, stored: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Raise, naming parameter and both values, unless a learner is made as the stored one was.
+    """Raise, naming parameter and both values, unless given and stored parameters match.
 
-    What an earlier version did not know is as it was then (``BEFORE`` and ``PARTS_BEFORE``), or
-    None.
+    Parameters that an earlier version did not store have the values of ``BEFORE`` and
+    ``PARTS_BEFORE``, or None.
     """
     ours = json.loads(json.dumps(dict(given)))
     for name in sorted(stored.keys() | ours.keys()):
@@ -165,18 +168,18 @@ def check_parameters(folder: Path, stored: Mapping[str, Any], given: Mapping[str
 ACKNOWLEDGED_FILE = "acknowledged"
 _DIGITS_ALONE = 21  # bytes
 _WITHOUT = (
-    "put it back from a backup, or remove it where the journal is known to be whole: the number in "
-    "it tells whether the journal has lost its end"
+    "restore it from a backup, or remove it if the journal is known to be complete: its number "
+    "shows whether the journal has lost its end"
 )
 
 
 class Acknowledged:
-    """The number of the last delta that a caller was told is safe.
+    """File with the number of the last acknowledged delta.
 
-    SQLite takes a damaged or missing end of its WAL for a transaction that was never finished, and
-    says nothing. This number is written after the disk has the delta, so it never runs ahead of the
-    journal; a journal that ends before it has lost something, and is refused. It does not wait for
-    the disk itself: after a power cut it may lag behind, and less is noticed.
+    SQLite silently takes a damaged or missing end of its WAL for an unfinished transaction. This
+    number is written after the delta is on disk, so it is never ahead of the journal: a journal
+    that ends before it has lost deltas and is rejected. The file itself is not flushed to disk:
+    after a power cut its number may be too low, and less is noticed.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -191,9 +194,9 @@ class Acknowledged:
         self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
     def note(self, seq: int) -> None:
-        """Note the number of a delta.
+        """Write the number of a delta.
 
-        One write of always as many bytes, in place: it needs no room on the disk, and is never
+        It is one write in place, always of the same length: it needs no disk space and is never
         seen half done.
         """
         try:
@@ -207,7 +210,7 @@ class Acknowledged:
 
 
 def acknowledgement(seq: int) -> bytes:
-    """Return what is written for a number: its digits, and a CRC-32 of them.
+    """Return the contents of the file for a number: its digits, and their CRC-32.
 
     >>> acknowledgement(12)
     b'00000000000000000012 3390124e\\n'
@@ -217,16 +220,16 @@ def acknowledgement(seq: int) -> bytes:
 
 
 def acknowledged_in(path: Path) -> int:
-    """Return the noted number, 0 where none was."""
+    """Return the number in the file, 0 if there is none."""
     try:
         text = path.read_bytes()
     except FileNotFoundError:
         return 0
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
-    if not text.strip(b"\0"):  # made, and the power was cut before its bytes were on the disk
+    if not text.strip(b"\0"):  # created, but the power failed before its bytes were on disk
         return 0
-    # Earlier versions wrote digits alone; so does a power cut while theirs was written over.
+    # Earlier versions wrote digits only; a power cut while upgrading may leave the same.
     found = re.fullmatch(rb"([0-9]{20})(?:[ \n]| [0-9a-f]{8}\n)", text)
     if found is None:
         raise DataError(f"{path}: must hold a number, not {text[:40]!r}: {_WITHOUT}")

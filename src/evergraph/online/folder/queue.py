@@ -1,4 +1,4 @@
-"""The one place where deltas wait: gathered, taken in together, and answered one by one."""
+"""The queue of deltas, which are applied in batches and answered one by one."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from evergraph.online.learner import OnlineLearner
 
 @dataclass(eq=False)
 class Waiting:
-    """A delta that somebody waits for.
+    """A delta in the queue.
 
     Attributes:
-        delta: as it was given; its edges in columns once it is encoded.
-        data: as it is written; empty before it was encoded.
-        future: who waits is answered through it.
-        came: when it began to wait, by the monotonic clock.
+        delta: as given; its edges in columns once it is encoded.
+        data: its bytes for the journal; empty before it is encoded.
+        future: of its result.
+        came: when it was queued, by the monotonic clock.
     """
 
     delta: Delta
@@ -38,7 +38,7 @@ class Waiting:
     came: float = field(default_factory=time.monotonic)
 
     def encode(self) -> None:
-        """Make its bytes; refuse it where it cannot be written."""
+        """Encode it; reject it if that fails."""
         try:
             self.delta = in_columns(self.delta)  # once, for the bytes and for the check
             self.data = delta_to_bytes(self.delta)
@@ -46,7 +46,7 @@ class Waiting:
             self.future.set_exception(error)
 
     def refuse(self, error: Exception) -> None:
-        """Answer that nothing was done, in an error of its own: whoever raises it adds to it."""
+        """Answer with an error, a copy where several deltas share it: raising adds a traceback."""
         if isinstance(error, ResourceError | StoppedError):
             cause, error = error.__cause__, type(error)(str(error))
             error.__cause__ = cause
@@ -54,17 +54,17 @@ class Waiting:
 
     @property
     def answered(self) -> bool:
-        """Whether it is known what became of it."""
+        """Whether it has a result or an error."""
         return self.future.done()
 
     def outcome(self) -> DeltaResult | Exception:
-        """Return what became of it."""
+        """Return its result or its error."""
         error = self.future.exception()
-        assert error is None or isinstance(error, Exception), "an interrupt is no answer"
+        assert error is None or isinstance(error, Exception), "interrupts are not answers"
         return self.future.result() if error is None else error
 
     def begin(self) -> bool:
-        """Whether it is to be taken in; from here on nobody can take it back."""
+        """Return whether it should be applied; from here on it cannot be cancelled."""
         if self.answered:
             return False
         if not self.future.running() and not self.future.set_running_or_notify_cancel():
@@ -75,15 +75,15 @@ class Waiting:
 
 
 class DeltaQueue:
-    """Deltas that wait to be taken in, and who takes them in for all.
+    """Group commit: one caller at a time applies its own deltas and all others that wait.
 
-    Nobody waits for more deltas to come: who finds nobody at work takes in its own deltas and all
-    that wait. Who comes meanwhile waits, and the first of these goes on with all that came. So
-    there are as few commits as the disk allows.
+    No caller waits for more deltas to arrive. One that finds the lock free leads: it applies its
+    own deltas and all in the queue. Callers that arrive meanwhile wait, and the first of them leads
+    next, with everything that has arrived. So there are as few commits as the disk allows.
 
     Args:
-        lock: held while deltas are taken in; who holds it already is served at once.
-        take: takes deltas in, and answers each of them.
+        lock: held while deltas are applied; a caller that holds it already is served at once.
+        take: applies deltas, and answers each of them.
 
     >>> def take(waiting):
     ...     for each in waiting:
@@ -96,48 +96,48 @@ class DeltaQueue:
         self._lock = lock
         self._take = take
         self._waiting: list[Waiting] = []
-        self._changed = threading.Condition()  # of what waits, and of who leads
-        self._led = False  # whether somebody has the lock, or is the next to have it
+        self._changed = threading.Condition()  # of the queue, and of who leads
+        self._led = False  # whether a caller has the lock, or is next to have it
 
     def __len__(self) -> int:
-        """How many deltas wait that nobody has begun with."""
+        """How many deltas are in the queue."""
         return len(self._waiting)
 
     @property
     def oldest(self) -> float | None:
-        """When the first of those that wait came, by the monotonic clock."""
+        """When the first delta in the queue came, by the monotonic clock."""
         with self._changed:
             return self._waiting[0].came if self._waiting else None
 
     def offer(self, delta: Delta) -> Future[DeltaResult]:
-        """Have a delta wait until somebody calls ``serve``; it can be cancelled until then."""
+        """Queue a delta until ``serve`` is called; it can be cancelled until then."""
         waiting = Waiting(delta)
         with self._changed:
             self._waiting.append(waiting)
         return waiting.future
 
     def serve(self) -> None:
-        """Take in all that waits."""
+        """Apply everything in the queue."""
         with self._lock:
             self._lead(())
 
     def submit(self, deltas: Sequence[Delta]) -> list[DeltaResult | Exception]:
-        """Return what became of each delta, once it is on the disk and known, or refused."""
+        """Queue deltas, and return the result or error of each once all are answered."""
         mine = [Waiting(delta) for delta in deltas]
         for each in mine:
-            each.encode()  # while another may be at work
+            each.encode()  # while another caller may be applying deltas
         with self._changed:
             self._waiting += mine
         try:
             self._get_served(mine)
-        except BaseException:  # an interrupt: nobody is to begin with these any more
+        except BaseException:  # an interrupt: nobody may begin with these any more
             with self._changed:
                 self._waiting = [each for each in self._waiting if each not in mine]
             raise
         return [each.outcome() for each in mine]
 
     def _get_served(self, mine: Sequence[Waiting]) -> None:
-        # Who holds the lock already must not wait for the one who leads, and who waits for it.
+        # A thread that holds the lock must not wait for the leader, which waits for the lock.
         if self._lock.acquire(blocking=False):
             try:
                 self._lead(mine)
@@ -158,14 +158,14 @@ class DeltaQueue:
                 self._changed.notify_all()
 
     def _lead(self, mine: Sequence[Waiting]) -> None:
-        """Take in what waits, first the caller's own: nothing may come between look and change."""
+        """Apply the queue, the caller's own deltas first: an upsert has compared them already."""
         with self._changed:
             own = set(mine)
             others, self._waiting = [each for each in self._waiting if each not in own], []
         try:
             self._take([each for each in (*mine, *others) if each.begin()])
         finally:
-            with self._changed:  # who is not answered, since this one was interrupted, leads next
+            with self._changed:  # after an interrupt, deltas without an answer go back to the queue
                 self._waiting = [each for each in others if not each.answered] + self._waiting
                 self._changed.notify_all()
 
@@ -175,19 +175,19 @@ def _all_answered(waiting: Sequence[Waiting]) -> bool:
 
 
 class Gathered:
-    """The first of the deltas that wait which can be taken in together.
+    """A batch: the longest run of queued deltas that can be applied together.
 
-    Each is checked against what the learner knows and what comes before it in the batch. One that
-    is refused is answered by itself, and so is one that was taken in before, by its key.
+    Each delta is checked against the learner and the deltas before it in the batch. A rejected
+    delta is answered at once, and so is one that was applied before, by its key.
 
     Args:
-        learner: knows what came before.
-        journal: knows the keys.
-        seq: how many deltas there were before.
+        learner: to check against.
+        journal: for the keys.
+        seq: number of the last delta before the batch.
 
     Attributes:
-        waiting: those of the batch, in order.
-        again: those that sent the same key once more, and the place of the first.
+        waiting: deltas of the batch, in order.
+        again: deltas that repeat the key of one in the batch, and the index of that one.
     """
 
     def __init__(self, learner: OnlineLearner, journal: Journal, seq: int) -> None:
@@ -197,7 +197,7 @@ class Gathered:
         self._learner = learner
         self._journal = journal
         self._batch = Batch()
-        self._keys: dict[str, int] = {}  # of these, and the place of each
+        self._keys: dict[str, int] = {}  # key -> index in the batch
 
     @property
     def deltas(self) -> list[CheckedDelta]:
@@ -206,23 +206,23 @@ class Gathered:
 
     @property
     def entries(self) -> list[JournalEntry]:
-        """The deltas as the journal takes them."""
+        """The deltas as journal entries."""
         return batch_of(self._seq + 1, ((each.data, each.delta.key) for each in self.waiting))
 
     def gather(self, left: deque[Waiting]) -> None:
-        """Take deltas from the left, as long as they fit into one batch."""
+        """Take deltas from the left of a queue, as long as they fit into one batch."""
         while left and not self._batch.full:
             try:
                 if not self._takes(left[0]):
                     return
             except Exception as error:
-                if is_of_disk(error):  # not the fault of that delta
+                if is_of_disk(error):  # not the fault of the delta
                     raise
                 left[0].refuse(error)
             left.popleft()
 
     def _takes(self, waiting: Waiting) -> bool:
-        """Answer a delta whose key is known, or put it into the batch; False where it must wait."""
+        """Answer a delta with a known key, or add it to the batch; False if it must wait."""
         if self._knows(waiting):
             return True
         if self.waiting and Batch.is_alone(waiting.delta):
@@ -230,7 +230,7 @@ class Gathered:
         checked = self._learner.check(waiting.delta, self._batch.ahead)
         if not self._batch.takes(checked):
             return False
-        # Its parts are those that its bytes would be read back as: a recovery applies the same.
+        # The checked parts equal those read back from its bytes, so a recovery applies the same.
         self._batch.add(checked)
         if waiting.delta.key is not None:
             self._keys[waiting.delta.key] = len(self.waiting)
@@ -241,10 +241,10 @@ class Gathered:
         key = waiting.delta.key
         if key is None:
             return False
-        if (place := self._keys.get(key)) is not None:
-            if not is_same(waiting.data, digest_of(self.waiting[place].data)):
-                raise key_reused(key, self._seq + place + 1)
-            self.again.append((waiting, place))
+        if (index := self._keys.get(key)) is not None:
+            if not is_same(waiting.data, digest_of(self.waiting[index].data)):
+                raise key_reused(key, self._seq + index + 1)
+            self.again.append((waiting, index))
             return True
         if (known := self._journal.keys.known(key, waiting.data)) is None:
             return False
@@ -255,17 +255,17 @@ class Gathered:
 
     @property
     def everyone(self) -> list[Waiting]:
-        """Who waits for an answer, in order; those that sent the same once more at the end."""
+        """All deltas to be answered, in order, repeated ones last."""
         return [*self.waiting, *(each for each, _ in self.again)]
 
     def answer(self, results: Sequence[DeltaResult]) -> None:
-        """Tell everybody what was done."""
+        """Answer all deltas."""
         for each, result in zip(self.waiting, results, strict=True):
             each.future.set_result(result)
-        for each, place in self.again:
-            each.future.set_result(results[place])
+        for each, index in self.again:
+            each.future.set_result(results[index])
 
 
 def is_of_disk(error: Exception) -> bool:
-    """Whether the journal could not be read."""
+    """Whether an error means that the journal could not be read."""
     return isinstance(error, DataError) and isinstance(error.__cause__, sqlite3.Error)

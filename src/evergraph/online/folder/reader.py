@@ -1,4 +1,4 @@
-"""A reader of a learner's folder, which another process may be writing to."""
+"""Reader of a learner's folder, which follows the process that writes to it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from evergraph.online.learner import OnlineLearner
 
 
 class FolderReader:
-    """The learner as of its last delta, without a lock and without writing anything.
+    """The learner of a folder, without locking or writing anything.
 
     Args:
         path: the folder.
-        make: returns a learner that has seen nothing.
-        progress: told how far the recovery is.
+        make: returns an empty learner.
+        progress: called with the progress of the recovery.
 
     Attributes:
-        on_change: called when the learner has changed or is another object, with the lock held.
+        on_change: called with the lock held when the learner has changed or is a different object.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class FolderReader:
         self.make = make
         self.lock = threading.RLock()
         self.on_change: Callable[[], None] | None = None
-        self._seen: int | None = None  # the version of the journal that was read
+        self._seen: int | None = None  # version of the journal at the last refresh
         self._journal = open_journal(path, make, readonly=True)
         try:
             self._recover(progress)
@@ -44,15 +44,15 @@ class FolderReader:
             raise
 
     def _recover(self, progress: Progress | None = None) -> None:
-        """Recover; begin again where the writer went on to newer snapshots meanwhile."""
+        """Recover; start over if the writer has replaced snapshots meanwhile."""
         while True:
             newest = self._newest()
-            # How often deltas had been set aside when the journal was read.
+            # How often the journal had been rewritten when it was read.
             self._rewritten = len(self._journal.aside.rewritten(0))
             try:
                 found = recover(self.path, self.make, self._journal, progress=progress)
             except DataError:
-                if self._newest() == newest:  # nobody took the files away: they are damaged
+                if self._newest() == newest:  # files were not replaced, so they are damaged
                     raise
                 continue
             if not self._journal.aside.rewritten(self._rewritten):
@@ -66,37 +66,37 @@ class FolderReader:
         return max((number for number, _ in snapshots_in(self.path)), default=0)
 
     def refresh(self) -> int:
-        """Apply the deltas that were written since, whole batches; return how many.
+        """Apply whole batches that were written since; return how many deltas.
 
-        Where nothing was written this costs microseconds, so it may be asked often.
+        If nothing was written this costs microseconds, so it can be called often.
 
-        Where the writer has dropped some of them, the learner begins anew with a snapshot that
-        holds them: it is another object then. So it is where the writer has set aside what was
-        applied here, and where something cannot be applied that was not acknowledged.
+        If the writer has dropped some of them, the learner starts over from a snapshot that
+        includes them, as a different object. So it does if the writer has set aside deltas that
+        were applied here, or if an unacknowledged delta cannot be applied.
         """
         with self.lock:
             before, version = self.seq, self._journal.version()
             outdated = self._journal.is_outdated()
-            # What could not be applied here may have been acknowledged since.
+            # A delta that could not be applied here may have been acknowledged since.
             late = self._short and acknowledged_in(self.path / ACKNOWLEDGED_FILE) > before
             if version == self._seen and not late and not outdated:
                 return 0
             if outdated:
                 self._journal.close()
                 self._journal = Journal(self._journal.path, readonly=True)
-            # Asked for twice: before, so that what is gone is not built upon, and after, since the
-            # writer may have set aside meanwhile what was just applied.
+            # Checked twice: before, so as not to build on deltas that were set aside, and after, as
+            # the writer may meanwhile have set aside what was just applied.
             other = outdated or self._is_set_aside() or not self._replay() or self._is_set_aside()
             if anew := other or self._is_packed():
                 self._recover()
-            # What came since it was asked for is seen the next time.
+            # The version from before, so that later writes are seen by the next refresh.
             self._seen = None if outdated else version
             if self.on_change is not None and (anew or self.seq != before):
                 self.on_change()
             return max(self.seq - before, 0)
 
     def _replay(self) -> bool:
-        """Apply what was written since; return whether that can be done from here."""
+        """Apply deltas written since; return False if the learner must be recovered instead."""
         before, began = self.seq, time.thread_time()
         try:
             self.seq = replay(self.learner, self._journal, before)
@@ -110,25 +110,25 @@ class FolderReader:
         return True
 
     def _is_packed(self) -> bool:
-        """Whether the writer has let places of forgotten nodes go since: then they go here too."""
+        """Whether the writer has purged positions of forgotten nodes, which must go here too."""
         first = self._journal.first()
-        if first == self._first:  # else deltas were dropped, as they are then
+        if first == self._first:  # a purge drops deltas, and none were dropped
             return False
         self._first, newest = first, self._newest()
         try:
             there = read_about(self.path / f"snapshot-{newest}") if newest else {}
-        except DataError:  # it has just been replaced: it is looked at again when deltas go
+        except DataError:  # just replaced: checked again when deltas are dropped
             return False
         return int(there.get("base", 0)) > int(self.learner.about().get("base", 0))
 
     def _is_set_aside(self) -> bool:
-        """Whether something that is known here has been set aside since the journal was read."""
+        """Whether a delta that was applied here has been set aside since the last check."""
         new = self._journal.aside.rewritten(self._rewritten)
         self._rewritten += len(new)
         return any(first <= self.seq for first in new)
 
     def status(self) -> FolderStatus:
-        """Return how the folder looks from here."""
+        """Return the status of the folder, as this reader sees it."""
         with self.lock:
             return FolderStatus(
                 path=str(self.path),
@@ -144,6 +144,6 @@ class FolderReader:
             )
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         with self.lock:
             self._journal.close()

@@ -1,4 +1,4 @@
-"""From the files of a folder to the learner: the last good snapshot, then the journal."""
+"""Recovery of a learner from its folder: the newest intact snapshot, then the journal."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from evergraph.online.folder.snapshot import read_about, read_snapshot, snapshot
 from evergraph.online.folder.status import Progress, Replaying
 from evergraph.online.learner import OnlineLearner
 
-TOLD = 0.5  # seconds between two calls of who is told how far it is
+REPORTED = 0.5  # seconds between two progress reports
 LOGGED = 5.0  # seconds between two lines of the log
-RENAMED = "renamed"  # in a snapshot: the number that stands for its renaming, not for a delta
-# What a process may leave that was killed while it made the folder.
+RENAMED = "renamed"  # in a snapshot: the number used for renaming classes, not for a delta
+# Files that a process killed while creating the folder may leave.
 _BEGUN = (LOCK_FILE, JOURNAL_FILE, ACKNOWLEDGED_FILE, f".{FORMAT_FILE}-")
 logger = logging.getLogger(__name__)
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder for a learner; refuse one that holds anything else, before it is written to."""
+    """Create a folder for a learner; reject one that holds anything else."""
     if path.exists() and not path.is_dir():
         raise ConfigurationError(f"{path} must be a folder, but is a file")
     with disk_is_enough(path):
@@ -57,11 +57,11 @@ def make_folder(path: Path) -> None:
 def open_journal(
     path: Path, make: Callable[[], OnlineLearner], *, readonly: bool = False
 ) -> Journal:
-    """Return the journal of a folder whose learner is made as ``make`` does.
+    """Return the journal of a folder, whose parameters must match those of ``make``.
 
-    The journal of a new folder is made before its format file: from then on a folder without a
-    journal is one that has lost it. A folder of an earlier format is brought up to date by whoever
-    writes to it, the format first: earlier versions would not apply together what was.
+    The journal of a new folder is created before its format file, so that a folder with a format
+    file but no journal has lost it. A folder of an earlier format is upgraded by the writer, the
+    format file first: earlier versions would not replay batches together.
     """
     found = read_format(path)
     if found is None and readonly:
@@ -71,15 +71,15 @@ def open_journal(
         if made.last():
             made.close()
             raise DataError(
-                f"{path / FORMAT_FILE}: is missing, but the journal holds deltas: put the folder "
-                "back from a backup"
+                f"{path / FORMAT_FILE}: is missing, but the journal holds deltas: restore the "
+                "folder from a backup"
             )
         store_parameters(path, make().parameters)
         return made
     version, stored = found
     check_parameters(path, stored, make().parameters)
     if not (path / JOURNAL_FILE).exists():
-        raise DataError(f"{path / JOURNAL_FILE}: is missing: put the folder back from a backup")
+        raise DataError(f"{path / JOURNAL_FILE}: is missing: restore the folder from a backup")
     if version < FORMAT and not readonly:
         store_parameters(path, stored)
     return Journal(path / JOURNAL_FILE, readonly=readonly)
@@ -87,13 +87,13 @@ def open_journal(
 
 @dataclass(frozen=True, eq=False)
 class Recovered:
-    """A learner as its last delta left it.
+    """A recovered learner.
 
     Attributes:
-        learner: the same, bit for bit, as if it had never stopped.
-        seq: how many deltas it has been given.
-        snapshot: how many of these the snapshot held that recovery began with; 0 if none did.
-        seconds: of the processor, that the deltas after the snapshot took.
+        learner: bit for bit as if it had never stopped.
+        seq: how many deltas it has applied.
+        snapshot: the number of the snapshot that recovery began with; 0 if there was none.
+        seconds: processor time that the deltas after the snapshot took.
         reading: seconds that reading the snapshot took.
     """
 
@@ -105,63 +105,61 @@ class Recovered:
 
 
 class UnappliedError(DataError):
-    """A batch of a journal cannot be applied; the learner may hold half of it.
+    """A batch of a journal cannot be applied; the learner may hold a part of it.
 
     Attributes:
         first: the number of its first delta.
-        name: which deltas these are.
-        why: what went wrong.
+        name: the deltas of the batch, for messages.
+        why: the cause.
     """
 
     def __init__(self, path: Path, batch: Sequence[JournalEntry], why: str) -> None:
         self.first, self.name, self.why = batch[0].seq, named(batch), why
         super().__init__(
-            f"{path}: {self.name} cannot be applied ({why}): another version of evergraph may be "
-            f"able to, evergraph check {path.parent} --skip {self.first} leaves it out, or put the "
-            "folder back from a backup"
+            f"{path}: {self.name} cannot be applied ({why}): try another version of evergraph, "
+            f"leave it out with evergraph check {path.parent} --skip {self.first}, or restore the "
+            "folder from a backup"
         )
 
 
 class _Replay:
-    """Tells how far a recovery has come, at the begin, about twice a second, and at the end."""
+    """Reports the progress of a recovery: at its start and end and about twice a second."""
 
     def __init__(self, journal: Journal, seq: int, progress: Progress | None) -> None:
         self._folder = journal.path.parent
         self._progress = progress or (lambda _: None)
         self._done, self._of = 0, max(journal.last() - seq, 0)
         self._bytes, self._size = 0, journal.size_after(seq)
-        self._began = self._told = self._logged = time.monotonic()
-        self._tell()
+        self._began = self._reported = self._logged = time.monotonic()
+        self._report()
 
     def count(self, batch: Sequence[JournalEntry]) -> None:
-        """Count a batch that was applied."""
+        """Count an applied batch."""
         self._done += len(batch)
         self._bytes += sum(len(entry.data) for entry in batch)
         now = time.monotonic()
-        if now - self._told >= TOLD:
-            self._told = now
-            self._tell()
+        if now - self._reported >= REPORTED:
+            self._reported = now
+            self._report()
         if now - self._logged >= LOGGED:
             self._logged = now
             logger.info(
-                "%s: %d of %d deltas are applied again, about %.0f s are left",
+                "%s: %d of %d deltas replayed, about %.0f s left",
                 *(self._folder, self._done, self._of, self._left()),
             )
 
     def end(self) -> None:
-        """Tell that all is applied."""
+        """Report that all deltas are applied."""
         self._bytes, self._of = self._size, self._done
-        self._tell()
+        self._report()
         if (passed := time.monotonic() - self._began) >= LOGGED:
-            logger.info(
-                "%s: %d deltas were applied again in %.0f s", self._folder, self._done, passed
-            )
+            logger.info("%s: %d deltas replayed in %.0f s", self._folder, self._done, passed)
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         self._progress(Replaying(self._done, self._of, round(self._left(), 1)))
 
     def _left(self) -> float:
-        """Return the seconds that are left at the pace so far, by bytes; 0 before the first."""
+        """Return the estimated seconds left, by bytes at the pace so far; 0 before the first."""
         left = max(self._size - self._bytes, 0)
         return left * (time.monotonic() - self._began) / self._bytes if self._bytes else 0.0
 
@@ -176,16 +174,15 @@ def recover(
 ) -> Recovered:
     """Return the learner of a folder.
 
-    A snapshot that is not what was written is passed over for the one before, with a warning that
-    names the file: the journal still has all deltas since. A journal that is not what was written
-    is refused: nothing else has them.
+    A damaged snapshot is skipped for the previous one, with a warning that names the file: the
+    journal still has all deltas since. A damaged journal raises an error: nothing else has them.
 
-    What was written last, cannot be applied and was not acknowledged is set aside with a warning.
-    Whoever only reads leaves it where it is, and goes no further.
+    Deltas at the end that were not acknowledged and cannot be applied are set aside with a warning.
+    A read-only process leaves them and stops before them.
 
-    known: the number of a delta up to which all were acknowledged, whatever the files say.
+    known: number of a delta up to which all were acknowledged, whatever the files say.
     """
-    # First: another process may go on.
+    # Read before the journal, which another process may extend meanwhile.
     acknowledged = max(acknowledged_in(folder / ACKNOWLEDGED_FILE), known)
     found: Recovered | None = None
     until: int | None = None
@@ -199,33 +196,33 @@ def recover(
             if not journal.readonly:
                 set_aside(journal, error.first, error.name, error.why)
     noted = max(acknowledged, *(number for number, _ in snapshots_in(folder)), 0)
-    # A renaming of classes has a number that no journal holds, see ``LearnerFolder.purge``.
+    # Renaming classes uses a number that is not in the journal, see ``LearnerFolder.purge``.
     renamed = noted == found.snapshot == journal.last() + 1 and noted == read_about(
         folder / f"snapshot-{noted}"
     ).get(RENAMED)
     if journal.last() < noted and not renamed:
         raise DataError(
             f"{journal.path}: ends with delta {journal.last()}, but {noted} were acknowledged: its "
-            "end is damaged or its -wal file is gone, put the folder back from a backup"
+            "end is damaged or its -wal file is missing, restore the folder from a backup"
         )
     return found
 
 
 def set_aside(journal: Journal, first: int, name: str, why: str) -> None:
-    """Set aside what a journal holds from a delta on, and say so."""
+    """Set aside all deltas of a journal from ``first`` on, with a warning."""
     journal.aside.move(first, why)
     logger.warning(
-        "%s: set aside %s, which could not be applied (%s) and nobody was told is safe; "
+        "%s: set aside %s, which could not be applied (%s) and was not acknowledged; "
         "'evergraph check %s' lists what was set aside",
         *(journal.path, name, why, journal.path.parent),
     )
 
 
 def _is_unacknowledged(journal: Journal, first: int, acknowledged: int) -> bool:
-    """Whether nobody was told that a batch is safe, nor of anything that was written after it.
+    """Whether neither a batch nor anything after it was acknowledged.
 
-    After a power cut the number that is noted may lag behind. But what was written before something
-    else had been applied.
+    After a power cut the acknowledged number on disk may be too low. But a batch is written only
+    after the previous one was applied, so all but the last one had been.
     """
     return first > acknowledged and first >= journal.last_written(acknowledged)
 
@@ -238,7 +235,10 @@ def _recovered(
     until: int | None,
     progress: Progress | None,
 ) -> Recovered:
-    """Return a learner as of the newest whole snapshot and the deltas since, up to one at most."""
+    """Return the learner from the newest intact snapshot and the deltas since.
+
+    until: the number of the last delta to apply, None for all.
+    """
     learner, reads = make(), time.monotonic()
     snapshot = seq = _restore(folder, learner, journal)
     reading = time.monotonic() - reads
@@ -256,10 +256,10 @@ def _recovered(
 
 @contextmanager
 def _tried(journal: Journal, batch: Sequence[JournalEntry], acknowledged: int) -> Iterator[None]:
-    """Have it noted that a batch is tried which nobody was told is safe, until that has ended.
+    """Record in the journal that an unacknowledged batch is being applied, until that has ended.
 
-    Nothing can be caught where the system kills a process that takes too much memory. So what was
-    tried before, and that has not ended, counts as something that cannot be applied.
+    If the system kills the process for its memory, nothing can be caught. So a batch that was being
+    applied when the last process ended counts as one that cannot be applied.
     """
     if journal.readonly or not _is_unacknowledged(journal, batch[0].seq, acknowledged):
         yield
@@ -269,24 +269,24 @@ def _tried(journal: Journal, batch: Sequence[JournalEntry], acknowledged: int) -
     try:
         yield
     except UnappliedError:
-        raise  # it is noted until it is set aside
-    except BaseException:  # an interrupt, which is not the fault of the batch
+        raise  # stays recorded until it is set aside
+    except BaseException:  # an interrupt, which is not the batch's fault
         journal.aside.end()
         raise
     journal.aside.end()
 
 
 def _restore(folder: Path, learner: OnlineLearner, journal: Journal) -> int:
-    """Restore the newest snapshot that is whole; return its number, 0 if there is none."""
+    """Restore the newest intact snapshot; return its number, 0 if there is none."""
     damaged: list[DataError] = []
     seq = restore_newest(folder, learner, damaged=damaged)
     for error in damaged:
-        logger.warning("%s: going back to the snapshot before", error)
+        logger.warning("%s: using the previous snapshot", error)
     if not seq and journal.first() > 1:
         wrong = f" ({damaged[0]})" if damaged else ""
         raise DataError(
-            f"{folder}: there is no whole snapshot{wrong}, and the journal begins with delta "
-            f"{journal.first()}: put the folder back from a backup"
+            f"{folder}: there is no intact snapshot{wrong}, and the journal begins with delta "
+            f"{journal.first()}: restore the folder from a backup"
         )
     return seq
 
@@ -294,9 +294,9 @@ def _restore(folder: Path, learner: OnlineLearner, journal: Journal) -> int:
 def restore_newest(
     folder: Path, learner: OnlineLearner, *, before: int | None = None, damaged: list[DataError]
 ) -> int:
-    """Restore the newest whole snapshot; return its number, 0 where there is none.
+    """Restore the newest intact snapshot; return its number, 0 if there is none.
 
-    before: a delta that it must not hold; damaged: is given what is wrong with newer ones.
+    before: a delta that it must not include; damaged: receives the errors of newer ones.
     """
     for seq, path in snapshots_in(folder):
         if before is not None and seq >= before:
@@ -312,7 +312,7 @@ def restore_newest(
 
 
 def replay(learner: OnlineLearner, journal: Journal, seq: int) -> int:
-    """Apply the deltas after one, batch by batch as they were; return the number of the last."""
+    """Apply the deltas after ``seq`` in their original batches; return the number of the last."""
     for batch in journal.batches_after(seq):
         apply_entries(learner, journal, batch)
         seq = batch[-1].seq
@@ -320,7 +320,7 @@ def replay(learner: OnlineLearner, journal: Journal, seq: int) -> int:
 
 
 def apply_entries(learner: OnlineLearner, journal: Journal, batch: Sequence[JournalEntry]) -> None:
-    """Apply the deltas of a batch that are in the journal; note what came of those with keys."""
+    """Apply a batch from the journal, and record the results of deltas with keys."""
     deltas = []
     for entry in batch:
         try:
@@ -336,7 +336,7 @@ def apply_entries(learner: OnlineLearner, journal: Journal, batch: Sequence[Jour
 
 
 def note_results(journal: Journal, deltas: Sequence[Delta], results: Sequence[DeltaResult]) -> None:
-    """Note beside the keys of deltas what came of these."""
+    """Record the results of deltas with keys."""
     for delta, result in zip(deltas, results, strict=True):
         if delta.key is not None:
             text = json.dumps(asdict(result), sort_keys=True)
@@ -344,7 +344,7 @@ def note_results(journal: Journal, deltas: Sequence[Delta], results: Sequence[De
 
 
 def result_of(text: str) -> DeltaResult:
-    """Return what was written beside a delta's key.
+    """Return the result that was recorded with a delta's key.
 
     >>> result_of('{"seq": 3, "new_nodes": 1}')
     DeltaResult(seq=3, new_nodes=1, classes=0, recomputed=0, predicted=0, right=0, counted=0)
@@ -353,7 +353,7 @@ def result_of(text: str) -> DeltaResult:
 
 
 def reason(error: Exception) -> str:
-    """Return what went wrong, in one line.
+    """Return an error as one line.
 
     >>> reason(MemoryError()), reason(KeyError("a"))
     ('MemoryError', "KeyError: 'a'")

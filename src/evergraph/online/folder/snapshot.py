@@ -1,8 +1,7 @@
-"""Snapshots of a learner: a folder each, either whole or not there, and which of them are kept."""
+"""Snapshots of a learner: a folder each, which exists completely or not at all."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
@@ -45,17 +44,17 @@ _NAMES = {
     torch.bool: "BOOL",
 }
 _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
-_LENGTH = 8  # bytes that tell how long the header is
+_LENGTH = 8  # bytes of the header's length
 
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """The state of a learner after so many deltas.
+    """The state of a learner after a delta.
 
     Attributes:
-        seq: how many deltas.
+        seq: number of the delta.
         state: its arrays.
-        about: the rest of it, as JSON holds it.
+        about: the rest of it, from JSON.
     """
 
     seq: int
@@ -64,13 +63,13 @@ class Snapshot:
 
 
 def snapshots_in(folder: Path) -> list[tuple[int, Path]]:
-    """Return number and place of every snapshot, whole or damaged, the newest first."""
+    """Return number and path of every snapshot, intact or damaged, the newest first."""
     found = [(_NAME.fullmatch(path.name), path) for path in folder.iterdir() if path.is_dir()]
     return sorted(((int(name[1]), path) for name, path in found if name), reverse=True)
 
 
 def taken_at(folder: Path, seq: int) -> float | None:
-    """Return when a snapshot was written, in Unix seconds; None where there is none."""
+    """Return when a snapshot was written, in Unix seconds; None if there is none."""
     try:
         return (folder / f"snapshot-{seq}" / MANIFEST).stat().st_mtime if seq else None
     except OSError:  # a newer one has just replaced it
@@ -79,59 +78,57 @@ def taken_at(folder: Path, seq: int) -> float | None:
 
 @dataclass(frozen=True)
 class WrittenAside:
-    """A snapshot that is written, and not yet on the disk for good.
+    """A snapshot whose arrays are written to a temporary folder, but not yet flushed to disk.
 
     Attributes:
-        seq: how many deltas it holds.
-        path: the folder aside.
-        about: JSON, yet to be written.
-        digest: SHA-256 of the arrays.
+        seq: number of its last delta.
+        path: the temporary folder.
+        about: JSON, not written yet.
     """
 
     seq: int
     path: Path
     about: bytes
-    digest: str
 
 
 def write_aside(
     folder: Path, seq: int, state: Mapping[str, Tensor | Pieces], about: bytes
 ) -> WrittenAside:
-    """Write a snapshot's arrays aside, a piece at a time, without waiting for the disk.
+    """Write a snapshot's arrays to a temporary folder in pieces, without waiting for the disk.
 
-    They must not change meanwhile. about: JSON.
-    Raises ``ResourceError`` if they do not fit on the disk; nothing is left of them then.
+    They must not change meanwhile, so deltas wait: work that ``publish`` can do is left to it.
+    about: JSON.
+    Raises ``ResourceError`` if they do not fit on the disk; nothing is left behind then.
     """
     aside = folder / f"{ASIDE}{seq}"
     shutil.rmtree(aside, ignore_errors=True)
     with _all_or_nothing(aside):
         aside.mkdir()
-        digest = write_arrays(aside / STATE, state)
-    return WrittenAside(seq, aside, about, digest)
+        write_arrays(aside / STATE, state)
+    return WrittenAside(seq, aside, about)
 
 
 def publish(written: WrittenAside) -> Path:
-    """Give a snapshot its name once the disk has all of it.
+    """Rename a snapshot to its final name once it is on disk.
 
-    The files are synced, then the folder that names them, and only then it is renamed: whatever has
-    the name of a snapshot is whole, also after a power cut. The last sync makes the name itself
-    last, before anything older is dropped for it.
+    The files are synced, then their folder, and only then it is renamed: a folder with the name of
+    a snapshot is complete, even after a power cut. The last sync makes the name itself durable,
+    before anything older is dropped.
     """
     aside = written.path
     path = aside.with_name(f"snapshot-{written.seq}")
     with _all_or_nothing(aside):
         (aside / ABOUT).write_bytes(written.about)
-        digests = {STATE: written.digest, ABOUT: checksum(aside / ABOUT)}
         files = {
-            name: {"bytes": (aside / name).stat().st_size, "sha256": digest}
-            for name, digest in digests.items()
+            name: {"bytes": (aside / name).stat().st_size, "sha256": checksum(aside / name)}
+            for name in (STATE, ABOUT)
         }
         manifest = {"format": FORMAT, "seq": written.seq, "files": files}
         (aside / MANIFEST).write_text(json.dumps(with_check(manifest), indent=1), "utf-8")
         for each in (aside / STATE, aside / ABOUT, aside / MANIFEST, aside):
             sync(each)
-        # A damaged one, which a recovery went past to come back to its delta; or one with places of
-        # forgotten nodes, where a recovery that finds neither begins with the one before.
+        # Replaces a damaged snapshot of the same number, or one with positions of forgotten nodes;
+        # killed in between, a recovery starts from the previous snapshot.
         if path.exists():
             remove_snapshot(path)
         aside.rename(path)
@@ -141,7 +138,7 @@ def publish(written: WrittenAside) -> Path:
 
 @contextmanager
 def _all_or_nothing(aside: Path) -> Iterator[None]:
-    """Remove what was written aside if it cannot be finished."""
+    """Remove a temporary folder if it cannot be finished."""
     try:
         with disk_is_enough(aside.parent):
             yield
@@ -151,9 +148,9 @@ def _all_or_nothing(aside: Path) -> Iterator[None]:
 
 
 def read_snapshot(path: Path) -> Snapshot:
-    """Return a snapshot; raise ``DataError``, naming the file, if it is not what was written.
+    """Return a snapshot; raise ``DataError``, naming the file, if it is damaged.
 
-    Its large arrays lie in the file and are read as they are looked at: copy what you keep.
+    Large arrays are mapped from the file and paged in on demand: copy what you keep.
     """
     manifest = read_manifest(path)
     for name in (STATE, ABOUT):
@@ -169,7 +166,7 @@ def read_snapshot(path: Path) -> Snapshot:
 
 
 def is_whole(folder: Path, seq: int) -> bool:
-    """Whether a snapshot is there and what was written."""
+    """Whether a snapshot exists and is intact."""
     try:
         return read_snapshot(folder / f"snapshot-{seq}").seq == seq
     except DataError:
@@ -177,7 +174,7 @@ def is_whole(folder: Path, seq: int) -> bool:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """Return what a snapshot says of itself; raise ``DataError`` unless it is what was written."""
+    """Return the manifest of a snapshot; raise ``DataError`` if it is damaged."""
     place = path / MANIFEST
     manifest = read_checked(place, checked=FORMAT)
     if manifest.get("format") not in (1, FORMAT):
@@ -190,24 +187,24 @@ def read_manifest(path: Path) -> dict[str, Any]:
     files = manifest.get("files")
     for name in (STATE, ABOUT):
         if not isinstance(files, dict) or not isinstance(files.get(name), dict):
-            raise DataError(f"{place}: must tell size and checksum of {name}")
+            raise DataError(f"{place}: must have the size and checksum of {name}")
     return manifest
 
 
 def read_about(path: Path) -> dict[str, Any]:
-    """Return what a snapshot holds besides arrays."""
+    """Return the part of a snapshot that is not arrays."""
     return read_checked(path / ABOUT)
 
 
 def remove_snapshot(path: Path) -> None:
-    """Remove a snapshot: first its name, so that no half of it is ever taken for one."""
+    """Remove a snapshot; it is renamed first, so that half of it is never taken for one."""
     gone = path.with_name(f"{ASIDE}gone-{path.name}")
     path.rename(gone)
     shutil.rmtree(gone, ignore_errors=True)
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what a process that was killed left aside."""
+    """Remove temporary folders left by a killed process."""
     for path in folder.glob(f"{ASIDE}*"):
         shutil.rmtree(path, ignore_errors=True)
 
@@ -215,12 +212,12 @@ def remove_leftovers(folder: Path) -> None:
 class SnapshotShelf:
     """The last two good snapshots of a folder.
 
-    Good is what this process wrote itself, or read and found whole. All others go when a new one
-    has been written.
+    A snapshot is good if this process wrote it, or read it and found it intact. All others are
+    removed when a new one has been written.
 
     Args:
-        folder: where they are.
-        good: number of the snapshot that recovery found whole, 0 if none.
+        folder: of the learner.
+        good: number of the snapshot that recovery used, 0 if none.
     """
 
     def __init__(self, folder: Path, good: int) -> None:
@@ -234,11 +231,11 @@ class SnapshotShelf:
 
     @property
     def safe_to_drop(self) -> int:
-        """Up to which number no recovery needs a delta, even if the newest snapshot is damaged."""
+        """Number up to which deltas can be dropped, even if the newest snapshot gets damaged."""
         return self._good[0] if len(self._good) == KEPT else 0
 
     def publish(self, written: WrittenAside) -> None:
-        """Wait until the disk has a snapshot, then remove all but the last two good ones."""
+        """Wait until a snapshot is on disk, then remove all but the last two good ones."""
         publish(written)
         others = [number for number in self._good if number != written.seq]
         self._good = [*others, written.seq][-KEPT:]
@@ -256,11 +253,11 @@ class SnapshotShelf:
         return first == 1 or any(is_whole(self.folder, number) for number in older)
 
     def keep_only(self, seq: int) -> None:
-        """Remove all snapshots but one that is whole, and what lies aside; raise if any stays."""
+        """Remove all other snapshots and temporary folders; raise if this one is not intact."""
         if not is_whole(self.folder, seq):
             raise ResourceError(
-                f"{self.folder / f'snapshot-{seq}'}: was not found as it was written: nothing "
-                "older is removed"
+                f"{self.folder / f'snapshot-{seq}'}: is missing or damaged, so nothing older is "
+                "removed"
             )
         for number, path in snapshots_in(self.folder):
             if number != seq:
@@ -273,11 +270,11 @@ class SnapshotShelf:
         self._good = [seq]
 
 
-def write_arrays(path: Path, arrays: Mapping[str, Tensor | Pieces]) -> str:
-    """Write arrays a piece at a time; return the SHA-256 of the file.
+def write_arrays(path: Path, arrays: Mapping[str, Tensor | Pieces]) -> None:
+    """Write arrays in pieces.
 
-    The file is what ``safetensors`` writes and reads: the length of a header, the header (JSON:
-    dtype, shape and place of each array), and all values. Nothing waits for the disk.
+    The format is that of ``safetensors``: the length of a header, the header (JSON: dtype, shape
+    and offsets of each array), and all values. It does not wait for the disk.
     """
     order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
     header, place = {}, 0
@@ -288,26 +285,23 @@ def write_arrays(path: Path, arrays: Mapping[str, Tensor | Pieces]) -> str:
         header[name] = about | {"data_offsets": [place, place + size]}
         place += size
     text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % _LENGTH)  # what follows is aligned, widest values first
-    digest = hashlib.sha256()
+    text += b" " * (-len(text) % _LENGTH)  # so that values are aligned, widest types first
     with path.open("wb", buffering=0) as file:
         for head in (len(text).to_bytes(_LENGTH, "little"), text):
-            _write(file, digest, memoryview(head))
+            _write(file, memoryview(head))
         for name in order:
             for piece in split(arrays[name]):
-                _write(file, digest, _bytes(piece))
-        assert file.tell() == _LENGTH + len(text) + place, "pieces are as long as they said"
-    return digest.hexdigest()
+                _write(file, _bytes(piece))
+        assert file.tell() == _LENGTH + len(text) + place, "pieces have the announced length"
 
 
 def _bytes(piece: Tensor) -> memoryview:
     values = piece.as_subclass(Tensor).contiguous()
-    flat = values.as_strided((values.numel(),), (1,))  # whatever the stride of none or one value is
+    flat = values.as_strided((values.numel(),), (1,))  # strides of 0 or 1 values are arbitrary
     return memoryview(flat.view(torch.uint8).numpy())  # type: ignore[arg-type]
 
 
-def _write(file: Any, digest: Any, data: memoryview) -> None:
-    digest.update(data)
+def _write(file: Any, data: memoryview) -> None:
     while len(data):
         data = data[file.write(data) :]
 
@@ -315,12 +309,12 @@ def _write(file: Any, digest: Any, data: memoryview) -> None:
 def read_arrays(path: Path) -> dict[str, Tensor]:
     """Return the arrays of a file by name: small ones in memory, others mapped.
 
-    What is written to a mapped one stays in this process. A file that is removed stays readable
-    until nothing of it is looked at any more.
+    Writing to a mapped array does not change the file. A removed file stays readable as long as its
+    arrays are in use.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = write_arrays(Path(folder, "a"), {"ones": torch.ones(2)})
+    ...     write_arrays(Path(folder, "a"), {"ones": torch.ones(2)})
     ...     read_arrays(Path(folder, "a"))
     {'ones': tensor([1., 1.])}
     """
@@ -333,7 +327,7 @@ def read_arrays(path: Path) -> dict[str, Tensor]:
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     except (ValueError, KeyError, TypeError, RuntimeError) as error:
-        raise DataError(f"{path}: is no safetensors file ({error})") from error
+        raise DataError(f"{path}: is not a safetensors file ({error})") from error
 
 
 def _read(path: Path, begin: int, facts: Mapping[str, Any]) -> Tensor:

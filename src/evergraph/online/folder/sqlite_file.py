@@ -1,13 +1,13 @@
-"""A journal as a SQLite file: its tables, opening it, changing it whole or not at all.
+"""The SQLite file of a journal: its tables, opening it, and transactions.
 
-``deltas`` has a row a delta, with ``batch``, the number of the first of the deltas that it was
-applied with. ``keys`` has their keys, what came of them, and when each was written. ``start`` holds
-a number where the journal began with a snapshot: that of the last delta of this. ``set_aside`` has
-deltas that could not be applied. ``rewritten`` has numbers from which on the journal is not what it
-was, for readers that know them already; ``trying`` the batch that a recovery is applying.
+``deltas`` has a row per delta, with ``batch``, the number of the first delta that it was applied
+together with. ``keys`` has delta keys, results and times of writing. ``start`` holds the number of
+the last delta before the journal, if it began after a snapshot. ``set_aside`` has deltas that could
+not be applied. ``rewritten`` has numbers from which on the journal was rewritten, for readers that
+have applied them; ``trying`` the batch that a recovery is applying.
 
-This is layout 4, a number that SQLite keeps (``user_version``). Earlier ones lack tables and
-columns: who writes adds them, who reads does so in a copy. So all other code knows one layout.
+This is layout 4, which SQLite stores as ``user_version``. Earlier layouts lack tables and columns:
+a writer adds them, a reader does so in a copy. So all other code knows one layout only.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from typing import Any
 from evergraph.core.errors import DataError, ResourceError
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-MOST_TRIED = 1 << 26  # bytes, to find out whether there is room
+MOST_TRIED = 1 << 26  # bytes written to find out whether there is space
 _FULL = "database or disk is full"  # SQLite's sentence for SQLITE_FULL
-_WAIT = 10.0  # seconds to wait for another process, which may be looking through the WAL
+_WAIT = 10.0  # seconds to wait for another process, which may be reading the WAL
 _COPY = "copy-of-a-journal.sqlite"
 LAYOUT = 4
 _SCHEMA = (
@@ -40,7 +40,7 @@ _SCHEMA = (
         WITHOUT ROWID""",
     "CREATE TABLE IF NOT EXISTS start (seq INTEGER NOT NULL)",
     "CREATE INDEX IF NOT EXISTS keys_by_seq ON keys (seq)",
-    # Nobody writes it any more; the version before, which has the same layout, expects it.
+    # No longer written; the previous version, which has the same layout, expects it.
     "CREATE TABLE IF NOT EXISTS costs (seq INTEGER PRIMARY KEY, seconds REAL NOT NULL)",
     """CREATE TABLE IF NOT EXISTS set_aside (
         seq INTEGER NOT NULL, key BLOB, bytes BLOB NOT NULL, why TEXT NOT NULL,
@@ -52,13 +52,13 @@ _LATER = {"deltas": "batch INTEGER", "keys": "time REAL"}
 
 
 class SqliteFile:
-    """A file of one process, or one that is read while another process writes to it.
+    """A SQLite file with one writer, and readers in other processes.
 
-    Whatever SQLite finds wrong is raised as an error of ours; see ``sound``.
+    Errors of SQLite are raised as errors of this library; see ``sound``.
 
     Args:
         path: the file.
-        readonly: read what another process writes.
+        readonly: open for reading, while another process may write.
 
     Attributes:
         connection: to the file, or to a copy of it.
@@ -73,7 +73,7 @@ class SqliteFile:
         self._is_copy = Path(opened).name == _COPY
 
     def one(self, query: str, *values: object) -> Any:
-        """Return the first row of an answer, None where there is none."""
+        """Return the first row of a result, None if there is none."""
         with sound(self.path):
             return self.connection.execute(query, values).fetchone()
 
@@ -82,13 +82,13 @@ class SqliteFile:
         return int(self.one(query, *values)[0])
 
     def rows(self, query: str, *values: object) -> list[Any]:
-        """Return all rows of an answer."""
+        """Return all rows of a result."""
         with sound(self.path):
             return self.connection.execute(query, values).fetchall()
 
     @contextmanager
     def change(self) -> Iterator[sqlite3.Connection]:
-        """Commit what is done inside, or nothing of it."""
+        """Run a transaction: commit everything done inside, or nothing."""
         with sound(self.path), transaction(self.connection):
             yield self.connection
 
@@ -97,42 +97,42 @@ class SqliteFile:
         return self._is_copy and self._seen != _stamps(self.path)
 
     def close(self) -> None:
-        """Close the file, also on a disk that is gone."""
+        """Close the file, even if the disk has failed."""
         with contextlib.suppress(sqlite3.Error):
             self.connection.close()
 
 
 def _stamps(path: Path) -> list[tuple[int, int]]:
-    """Return what changes with a file and its WAL."""
+    """Return times and sizes of a file and its WAL, to detect changes."""
     files = (path, path.with_name(f"{path.name}-wal"))
     found = [file.stat() for file in files if file.exists()]
     return [(each.st_mtime_ns, each.st_size) for each in found if each.st_size]
 
 
 def open_for_writing(path: Path) -> sqlite3.Connection:
-    """Open a file whose commits wait for the disk; make it if there is none.
+    """Open a file whose commits wait for the disk; create it if necessary.
 
-    Room of dropped rows can be given back, and is overwritten: what was forgotten may lie in it.
+    The space of deleted rows is overwritten, as it may hold forgotten nodes, and can be released.
     """
     connection = _connection(f"{path.absolute().as_uri()}?mode=rwc")
-    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # works only before there is anything
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only has an effect on an empty file
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA secure_delete = ON")
     bring_up_to_date(connection)
-    # After a flush that failed, what a process before us left in the WAL may be in the system's
-    # memory alone: it is written anew. A disk that is full or fails says so with the next delta.
+    # If an earlier process left data in the WAL after a failed flush, it may only be in the
+    # system's cache: it is written again. A full or failing disk will show with the next delta.
     with contextlib.suppress(sqlite3.OperationalError):
         empty_wal(connection)
     return connection
 
 
 def open_for_reading(path: Path) -> sqlite3.Connection:
-    """Open a file that another process may be writing, also where we may not write at all.
+    """Open a file for reading that another process may write to, even on a read-only disk.
 
-    There the files that belong to the WAL cannot be made. Nobody writes while they are missing, so
-    the file may then be taken as it is; or a copy, where it has a WAL and the rest is missing. A
-    file of an earlier layout is copied too, and the copy is brought up to date.
+    There the helper files of the WAL cannot be created. While they are missing nobody writes, so
+    the file can be opened as immutable; or a copy of it, if it has a WAL but no index. A file of an
+    earlier layout is copied too, and the copy is upgraded.
     """
     address = path.absolute().as_uri()
     wal, index = (path.with_name(f"{path.name}-{each}") for each in ("wal", "shm"))
@@ -154,30 +154,30 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
 
 
 def _copied(source: Path | sqlite3.Connection) -> sqlite3.Connection:
-    """Open a copy that is up to date, and has no name any more when this returns.
+    """Open an upgraded copy, whose file is already unlinked when this returns.
 
     source: a file that nobody writes to, with its WAL; or a connection to one that may be written.
     """
     try:
-        with tempfile.TemporaryDirectory(prefix="evergraph-") as place:
-            path = Path(place, _COPY)
+        with tempfile.TemporaryDirectory(prefix="evergraph-") as scratch:
+            path = Path(scratch, _COPY)
             if isinstance(source, Path):
                 for end in ("", "-wal"):
                     shutil.copyfile(f"{source}{end}", f"{path}{end}")
             with closing(_connection(f"{path.as_uri()}?mode=rwc")) as own:
                 if isinstance(source, sqlite3.Connection):
                     source.backup(own)
-                own.execute("PRAGMA journal_mode = DELETE")  # takes in what is in the WAL
+                own.execute("PRAGMA journal_mode = DELETE")  # merges the WAL into the file
                 bring_up_to_date(own)
             connection = _connection(f"{path.as_uri()}?mode=ro&immutable=1")
             layout_of(connection)  # opens the file
             return connection
     except OSError as error:
-        raise sqlite3.OperationalError(f"it needs a copy elsewhere: {error}") from error
+        raise sqlite3.OperationalError(f"it needs a temporary copy: {error}") from error
 
 
 def _connection(address: str) -> sqlite3.Connection:
-    # Transactions are ours to begin. Whoever shares a file between threads does so under a lock.
+    # No implicit transactions. Callers that share a file between threads hold a lock.
     return sqlite3.connect(
         address, uri=True, isolation_level=None, check_same_thread=False, timeout=_WAIT
     )
@@ -185,7 +185,7 @@ def _connection(address: str) -> sqlite3.Connection:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Commit what is done inside, or nothing of it.
+    """Commit everything done inside, or nothing.
 
     >>> connection = sqlite3.connect(":memory:", isolation_level=None)
     >>> with transaction(connection):
@@ -196,20 +196,21 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         yield
         connection.execute("COMMIT")
     finally:
-        if connection.in_transaction:  # after some failures SQLite has left it already
+        if connection.in_transaction:  # after some failures SQLite has rolled back already
             connection.execute("ROLLBACK")
 
 
 def empty_wal(connection: sqlite3.Connection) -> None:
-    """Move all that is in the WAL to the file proper, unless another process is just reading it."""
+    """Move the contents of the WAL to the main file, unless another process is reading it."""
     connection.execute("PRAGMA busy_timeout = 0")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     connection.execute(f"PRAGMA busy_timeout = {1000 * _WAIT:.0f}")
 
 
 def emptied_wal(connection: sqlite3.Connection) -> bool:
-    """Empty the WAL; wait for others that read, and return whether they ended in time."""
-    # With nothing in it, who reads the file proper would not be noticed, and be in the way later.
+    """Empty the WAL, waiting for readers; return whether they finished in time."""
+    # Write something first: with an empty WAL, readers of the main file would go unnoticed here
+    # and block later.
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     connection.execute(f"PRAGMA user_version = {version}")
     busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -218,23 +219,23 @@ def emptied_wal(connection: sqlite3.Connection) -> bool:
 
 @contextmanager
 def sound(path: Path) -> Iterator[None]:
-    """Say in one sentence of ours what is wrong with a file."""
+    """Raise errors of SQLite as errors of this library, in one sentence."""
     try:
         yield
     except sqlite3.Error as error:
         if str(error) == _FULL:
             raise ResourceError(f"{path}: the disk is full") from error
-        # An operational error is of the machine (rights, another process), others are of the file.
+        # Operational errors concern the machine (permissions, other processes), others the file.
         damaged = not isinstance(error, sqlite3.OperationalError)
-        advice = ": put it back from a backup" if damaged else ""
+        advice = ": restore it from a backup" if damaged else ""
         raise DataError(f"{path}: cannot be used ({error}){advice}") from error
 
 
 def has_no_room(path: Path, size: int, error: sqlite3.Error) -> bool:
-    """Whether the WAL of a file could not grow by so many bytes, after an error.
+    """Whether an error came from a lack of space for so many more bytes in the WAL.
 
-    SQLite says "disk I/O error" where a quota or the largest size of a file is reached, as it does
-    where the disk is broken. So the same is tried with a file beside, which is removed again.
+    SQLite reports "disk I/O error" both for a quota or file size limit and for a broken disk. So
+    the same write is tried on a temporary file beside it.
     """
     if str(error) == _FULL:
         return True
@@ -243,14 +244,14 @@ def has_no_room(path: Path, size: int, error: sqlite3.Error) -> bool:
     try:
         end = wal.stat().st_size if wal.exists() else 0
         with tempfile.TemporaryFile(dir=path.parent) as file:
-            # What lies before the end takes no room: nothing is written there.
+            # Sparse before ``end``, so only ``tried`` takes space.
             return os.pwrite(file.fileno(), tried, end) < len(tried)
     except OSError as failure:
         return failure.errno in NO_ROOM
 
 
 def layout_of(connection: sqlite3.Connection) -> int:
-    """Return the layout of a journal, 0 for those that have no number; refuse later ones."""
+    """Return the layout of a journal, 0 if it has no number; reject later layouts."""
     layout = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if layout > LAYOUT:
         raise DataError(
@@ -261,9 +262,9 @@ def layout_of(connection: sqlite3.Connection) -> int:
 
 
 def bring_up_to_date(connection: sqlite3.Connection) -> None:
-    """Make the tables, or add what those of earlier versions lack.
+    """Create the tables, or add what earlier versions lack.
 
-    When the deltas of keys there were written is not known: they count as written now.
+    Keys of earlier versions have no time; they count as written now.
     """
     if layout_of(connection) == LAYOUT:
         return

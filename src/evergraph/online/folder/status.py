@@ -1,4 +1,4 @@
-"""What a learner's folder tells of itself: how it does, how far a recovery is, what a purge did."""
+"""Records about a learner's folder: its status, progress of a recovery, result of a purge."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class FolderStatus:
-    """What an operator wants to know of a folder.
+    """Status of a folder, for its operator.
 
     Attributes:
         path: the folder.
-        readonly: whether it was opened for reading.
-        seq: how many deltas the learner has been given.
-        snapshot: how many deltas the newest snapshot holds.
-        deltas_since: how many deltas came after it; a recovery applies these again.
+        readonly: whether it was opened read-only.
+        seq: deltas applied.
+        snapshot: number of the newest snapshot: the last delta it includes.
+        deltas_since: deltas after it, which a recovery replays.
         bytes_since: their size in the journal.
-        keys: how many keys of deltas are kept.
-        stopped: why no more deltas are taken; None while they are.
-        snapshot_error: why the last attempt at a snapshot failed; None if it did not.
-        replay_seconds: what a restart would spend on the deltas since the newest snapshot, going by
-            what they took.
-        snapshot_time: when the newest snapshot was taken, in Unix seconds; None if none was.
-        snapshot_seconds: how long that took, if it was taken since the folder was opened.
-        stopped_since: since when no more deltas are taken; None while they are.
-        set_aside: how many deltas were set aside so far.
+        keys: delta keys kept.
+        stopped: why writes have stopped; None while they are accepted.
+        snapshot_error: why the last snapshot failed; None if it did not.
+        replay_seconds: estimated time that a restart would spend on replaying.
+        snapshot_time: when the newest snapshot was taken, in Unix seconds; None if there is none.
+        snapshot_seconds: how long it took, if it was taken since the folder was opened.
+        stopped_since: when writes stopped, in Unix seconds; None while they are accepted.
+        set_aside: deltas set aside so far.
     """
 
     path: str
@@ -47,12 +46,12 @@ class FolderStatus:
 
 @dataclass(frozen=True)
 class Replaying:
-    """How far the deltas since the newest snapshot have been applied.
+    """Progress of a recovery.
 
     Attributes:
-        done: how many of them.
-        of: how many there are.
-        seconds: what is left at the pace so far; 0 before the first, and at the end.
+        done: deltas replayed.
+        of: deltas to replay.
+        seconds: estimated time left; 0 before the first delta, and at the end.
     """
 
     done: int
@@ -65,13 +64,13 @@ Progress = Callable[[Replaying], None]
 
 @dataclass(frozen=True)
 class Purged:
-    """What a purge did.
+    """Result of a compaction or purge.
 
     Attributes:
-        seq: the number of the snapshot that is left.
-        bytes_before: how large the folder was.
-        bytes_after: how large it is now.
-        places: how many places of forgotten nodes are gone, from memory too.
+        seq: the number of the newest snapshot.
+        bytes_before: size of the folder before.
+        bytes_after: size of the folder now.
+        places: positions of forgotten nodes that were dropped, from memory too.
     """
 
     seq: int
@@ -81,7 +80,7 @@ class Purged:
 
 
 def folder_bytes(folder: Path) -> int:
-    """Return how many bytes the files of a folder have."""
+    """Return the total size of the files in a folder."""
     total = 0
     for path in folder.rglob("*"):
         try:

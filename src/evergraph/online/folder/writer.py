@@ -1,8 +1,8 @@
-"""The one process that takes deltas into a learner's folder, snapshots them, and purges it.
+"""The one writer of a learner's folder: applies deltas, takes snapshots, and purges.
 
-The way of a delta: it waits in the queue (``DeltaQueue``), is checked together with those that wait
-beside it (``Gathered``), written to the journal with them (``_write``), applied (``_apply``), noted
-as acknowledged, and answered (``_take``). Snapshots follow in the background (``compact``).
+A delta waits in the queue (``DeltaQueue``), is checked together with others that wait
+(``Gathered``), written to the journal with them (``_write``), applied (``_apply``), recorded as
+acknowledged, and answered (``_take``). Snapshots follow in the background (``compact``).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from evergraph.online.folder.snapshot import (
 )
 from evergraph.online.folder.status import FolderStatus, Progress, Purged, folder_bytes
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.monitor import tell, warn
+from evergraph.online.monitor import report, warn
 from evergraph.online.pieces import PackedState, pieces_of
 
 logger = logging.getLogger(__name__)
@@ -60,16 +60,16 @@ logger = logging.getLogger(__name__)
 class FolderWriter:
     """A learner, its journal and its snapshots, in a folder that is open for writing.
 
-    Args: as those of ``LearnerFolder.open``; key_age in seconds.
+    Args: as in ``LearnerFolder.open``; key_age in seconds.
 
     Attributes:
-        learner: as the last delta left it; another object after a delta could not be applied.
-        seq: how many deltas it has been given.
+        learner: after the last delta; a different object after a delta failed to apply.
+        seq: how many deltas it has applied.
         lock: held while the learner changes.
-        waiting: deltas are given to it, and those that wait are taken in together.
-        on_change: called when the learner has changed, or is another object, before anybody is
-            told, with the lock held.
-        on_stop: called when the folder has stopped: whoever wants to go on opens it again.
+        waiting: the queue of deltas.
+        on_change: called with the lock held, before senders are answered, when the learner has
+            changed or is a different object.
+        on_stop: called when writes have stopped; the folder must be opened again.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class FolderWriter:
         self._stopped: str | None = None
         self._stopped_since: float | None = None
         make_folder(path)
-        with ExitStack() as opened:  # closed again where the learner cannot be recovered
+        with ExitStack() as opened:  # closed again if the learner cannot be recovered
             opened.enter_context(lock_folder(path))
             remove_leftovers(path)
             self._journal = open_journal(path, make)
@@ -124,11 +124,11 @@ class FolderWriter:
             self._opened = opened.pop_all()
 
     def _adopt(self, found: Recovered) -> None:
-        """Go on with a learner that was recovered."""
+        """Continue with a recovered learner."""
         self.learner, self.seq = found.learner, found.seq
-        if self.seq > self._journal.last():  # killed after a renaming, before this
+        if self.seq > self._journal.last():  # killed after renaming classes, before this
             self._journal.begin_anew(self.seq, keys=False)
-        if found.snapshot < self._shelf.newest:  # a newer one has been found damaged
+        if found.snapshot < self._shelf.newest:  # a newer one is damaged
             self._shelf = SnapshotShelf(self.path, found.snapshot)
         self._keys, self._set_aside = self._journal.keys.count(), self._journal.aside.count()
         self._acknowledged.note(self.seq)
@@ -138,9 +138,9 @@ class FolderWriter:
         self._compactor.count(Counted(deltas, size, found.seconds))
 
     def _renew_learner(self) -> None:
-        """Recover the learner anew, from the newest snapshot and the journal."""
-        # What this process has acknowledged is known here, even if the file of it could not be
-        # written: none of it may be set aside.
+        """Recover the learner from the newest snapshot and the journal."""
+        # This process knows what it has acknowledged, even if the file could not be written: none
+        # of it may be set aside.
         self._adopt(recover(self.path, self._make, self._journal, known=self.seq))
         self._changed()
 
@@ -149,9 +149,9 @@ class FolderWriter:
             self.on_change()
 
     def _stop(self, why: str, cause: BaseException) -> StoppedError:
-        """Take no deltas from now on, since nobody can say what the disk holds; return the error.
+        """Stop all writes, since the contents of the disk are uncertain; return the error.
 
-        Whoever opens the folder again recovers what it holds.
+        Opening the folder again recovers what is on disk.
         """
         self._stopped, self._stopped_since = f"{self.path}: {why}", time.time()
         logger.error("%s", self._stopped)
@@ -162,24 +162,24 @@ class FolderWriter:
         return stopped
 
     def _stop_at(self, deltas: str, error: BaseException) -> StoppedError:
-        said = f"{type(error).__name__}: {error}"
+        cause = f"{type(error).__name__}: {error}"
         return self._stop(
-            f"{deltas} could not be taken in whole ({said}): no more are taken, open the folder "
-            "again",
+            f"{deltas} could not be written completely ({cause}): writes have stopped, open the "
+            "folder again",
             error,
         )
 
     def _check_taking(self) -> None:
-        if os.getpid() != self._process:  # the lock, SQLite's connection and threads stayed there
+        if os.getpid() != self._process:  # a fork has neither the lock nor the threads
             raise StoppedError(
-                f"{self.path} was opened by process {self._process}, and takes nothing from "
-                f"process {os.getpid()}, which that one started: open it there"
+                f"{self.path} was opened by process {self._process} and cannot be used in process "
+                f"{os.getpid()}, which that one started: open it there"
             )
         if self._stopped is not None:
             raise StoppedError(self._stopped)
 
     def _take_all(self, waiting: Sequence[Waiting]) -> None:
-        """Take deltas in, batch by batch; the lock is held."""
+        """Apply deltas, batch by batch; the lock is held."""
         left = deque(waiting)
         try:
             while left:
@@ -189,14 +189,14 @@ class FolderWriter:
                 batch.gather(left)
                 if batch.waiting:
                     self._take(batch, began)
-        except Exception as error:  # what stops one stops all
-            said = self._stop_at("what waits", error) if is_of_disk(error) else error
+        except Exception as error:  # concerns all deltas, not just one
+            refusal = self._stop_at("queued deltas", error) if is_of_disk(error) else error
             for each in waiting:
                 if not each.answered:
-                    each.refuse(said)
+                    each.refuse(refusal)
 
     def _take(self, batch: Gathered, began: float) -> None:
-        """Write a batch down, apply it, and answer who waits; what is applied a recovery would."""
+        """Write a batch to the journal, apply it as a recovery would, and answer the senders."""
         entries, before = batch.entries, self.seq
         try:
             self._write(entries)
@@ -205,28 +205,27 @@ class FolderWriter:
             for each in batch.everyone:
                 each.refuse(error)
             return
-        if results is None:  # the batch was taken back: one of it is at fault, and is found out
+        if results is None:  # the batch was withdrawn: its deltas are tried one by one
             for each in batch.everyone:
                 self._take_all([each])
             return
-        # A delta is acknowledged once the disk has it and the learner knows it. The note comes
-        # before anybody is told: what somebody may count on is never set aside.
+        # A delta is acknowledged once it is on disk and applied. The number is recorded before any
+        # sender is answered, so that an acknowledged delta is never set aside.
         self._acknowledged.note(self.seq)
         self._keys += sum(entry.key is not None for entry in entries)
         size, seconds = sum(len(entry.data) for entry in entries), time.thread_time() - began
         self._compactor.count(Counted(len(entries), size, seconds))
-        tell(self.learner.alarms(), warn, after=before)
+        report(self.learner.alarms(), warn, after=before)
         self._changed()
         batch.answer(results)
 
     def _write(self, entries: Sequence[JournalEntry]) -> None:
-        """Write a batch down; where it may be in the journal after an error, stop the folder."""
+        """Write a batch to the journal; stop writes if it may be there despite an error."""
         try:
             self._journal.write(entries)
         except BaseException as error:
             try:
-                # After an error of SQLite other than a full disk, what the next one to open the
-                # file will find is not certain.
+                # After an SQLite error other than a full disk, it is uncertain what is in the file.
                 held = isinstance(error, sqlite3.Error) or self._journal.last() >= entries[0].seq
             except EvergraphError:
                 held = True
@@ -238,9 +237,9 @@ class FolderWriter:
     def _apply(
         self, entries: Sequence[JournalEntry], deltas: Sequence[Delta]
     ) -> list[DeltaResult] | None:
-        """Have the learner apply what is written; where it cannot, set that aside and renew it.
+        """Apply a written batch; if that fails, set it aside and recover the learner.
 
-        None where a batch of several was removed again: they are to be tried one by one.
+        None if a batch of several was withdrawn, whose deltas must be tried one by one.
         """
         try:
             results = self.learner.apply_batch(deltas)
@@ -249,13 +248,13 @@ class FolderWriter:
             return results
         except Exception as error:
             why, refusal = reason(error), self._refusal(named(entries), error)
-        except BaseException as error:  # an interrupt too may leave a delta half applied
+        except BaseException as error:  # an interrupt may leave a delta half applied
             try:
-                self._renew_learner()  # with what was written, which counts
+                self._renew_learner()  # with the batch, which is in the journal
             except BaseException:
                 self._stop_at(named(entries), error)
             raise
-        # Not while the error is held: its frames hold what applying needed so much memory for.
+        # Outside the except block: the error's frames hold the memory that applying needed.
         try:
             if len(entries) > 1:
                 self._journal.aside.take_back(entries[0].seq)
@@ -269,8 +268,8 @@ class FolderWriter:
         raise refusal
 
     def _refusal(self, deltas: str, error: Exception) -> EvergraphError:
-        """Return what senders are told of deltas that cannot be applied; log what none foresaw."""
-        # torch says in its own words that memory did not suffice.
+        """Return the error for senders of deltas that cannot be applied; log unexpected causes."""
+        # torch raises a RuntimeError when memory runs out.
         lacking = isinstance(error, MemoryError | OSError | ResourceError)
         lacking = lacking or "DefaultCPUAllocator" in str(error)
         if not lacking and not isinstance(error, EvergraphError):
@@ -281,10 +280,10 @@ class FolderWriter:
         )
 
     def compact(self) -> int:
-        """Take a snapshot of what is known now and drop what no recovery needs; return its number.
+        """Take a snapshot and trim the journal; return the number of the snapshot.
 
-        Deltas wait while the state is written, not until the disk has it, and while a few rows at a
-        time are dropped.
+        Deltas wait while the state is written, but not while it is flushed to disk, and briefly
+        while rows are dropped a few at a time.
         """
         with self._one_snapshot:
             began = time.monotonic()
@@ -300,7 +299,7 @@ class FolderWriter:
 
     def _snapshot(self) -> None:
         with self.lock:
-            self._check_taking()  # a learner that stopped may hold half a delta
+            self._check_taking()  # after a stop the learner may hold half a delta
             if self.seq == self._shelf.newest:
                 self._compactor.restart()
                 return
@@ -313,22 +312,22 @@ class FolderWriter:
             raise
 
     def _written(self, packed: PackedState | None = None, **more: int) -> WrittenAside:
-        """Write the state aside, a piece at a time: it is not held twice.
+        """Write the state to temporary files, a piece at a time, so that it is not held twice.
 
-        packed: what to write in its place.
+        packed: a state to write instead of the learner's.
         """
-        self._journal.keys.flush()  # a recovery will not apply these deltas to find what they did
-        threads = getattr(self.learner, "threads", None)  # no part of the state, but it shows in it
-        told = self.learner.about() if packed is None else packed.about
+        self._journal.keys.flush()  # a recovery will no longer recompute these results
+        threads = getattr(self.learner, "threads", None)  # the last digits depend on it
+        content = self.learner.about() if packed is None else packed.about
         arrays = pieces_of(self.learner) if packed is None else packed.arrays
-        about = json.dumps(told | {"threads": threads} | more).encode()
+        about = json.dumps(content | {"threads": threads} | more).encode()
         return write_aside(self.path, self.seq, arrays, about)
 
     def _drop(self) -> None:
-        """Drop deltas and keys that nobody needs, a few at a time: others take their turns.
+        """Drop deltas and keys that are no longer needed, a few at a time, so that writes go on.
 
-        The names of both snapshots are on the disk by now, so a power cut brings no older state
-        back that would miss these deltas.
+        Both snapshots are on disk by now, so a power cut cannot bring back an older state that
+        would need these deltas.
         """
         steps: tuple[Callable[[], bool], ...] = (
             lambda: self._journal.drop(self._shelf.safe_to_drop),
@@ -346,14 +345,14 @@ class FolderWriter:
             self._journal.tidy()
 
     def purge(self, *, keys: bool, names: bool) -> Purged:
-        """Leave one snapshot of what is known now, and nothing older; see ``LearnerFolder``.
+        """Keep one snapshot of the current state, and nothing older; see ``LearnerFolder``.
 
-        Deltas wait until it is done. Where it has fewer places, the learner is read back from it.
+        Deltas wait until it is done. If positions were dropped, the learner is read back from it.
 
-        It is done whole or not at all, although a process may be killed between any two steps.
-        Nothing that a recovery needs goes before the snapshot of now is on the disk and was read
-        back. From then on a recovery begins with that one, and finds after it no delta, or deltas
-        that it holds already: what is left of the purge is done by the next.
+        The process may be killed between any two steps. Nothing that a recovery needs is removed
+        before the new snapshot is on disk and was read back. From then on a recovery starts from
+        it, and finds no later delta, or deltas that it includes already: the next purge completes
+        what is left.
         """
         with self._one_snapshot, self.lock:
             self._check_taking()
@@ -361,7 +360,7 @@ class FolderWriter:
             before = folder_bytes(self.path)
             places = self._snapshot_for_good(self.learner.unused_names() if names else {})
             try:
-                if self.seq:  # else there is nothing
+                if self.seq:
                     self._remove_older()
                 self._compactor.restart()
                 emptied = self._journal.begin_anew(self.seq, keys=keys)
@@ -372,37 +371,37 @@ class FolderWriter:
                 if places:
                     self._renew_learner()
                 else:
-                    self._changed()  # names may be others
-            except BaseException as error:  # the snapshot may be another one than the learner
+                    self._changed()  # names may have changed
+            except BaseException as error:  # snapshot and learner may differ now
                 self._stop(
-                    f"could not be purged whole ({error}): open the folder again, and purge again",
+                    f"the purge is incomplete ({error}): open the folder again, and purge again",
                     error,
                 )
                 raise
             if not emptied:
                 raise ResourceError(
-                    f"{self._journal.path}-wal: another process reads it since the purge began, so "
-                    "what is to go is still in this file alone: end that process, and purge again"
+                    f"{self._journal.path}-wal: another process has read it since the purge began, "
+                    "so it still holds erased data: end that process, and purge again"
                 )
             return Purged(self.seq, before, folder_bytes(self.path), places)
 
     def _snapshot_for_good(self, names: Mapping[Label, Label]) -> int:
-        """Take a snapshot unless there is a whole one of now that has no place to spare.
+        """Take a packed snapshot, unless there is an intact one of the current state already.
 
-        names: of classes, to be replaced. Return how many places of forgotten nodes have gone.
+        names: of classes, to be replaced. Returns how many positions were dropped.
         """
         if not names:
             there = not self.seq or is_whole(self.path, self.seq)
-            # Replacing the snapshot of now by one of the same number takes it away for a moment: it
-            # is not done where a process that is killed then would leave none. So a folder that
-            # holds nothing else, as one just restored, is packed by the first purge after a delta.
+            # Replacing a snapshot by one of the same number removes it for a moment. That is not
+            # done if a process killed then would leave none: a folder that holds nothing else, such
+            # as one just restored, is packed by the first purge after a delta.
             first = self._journal.first()
             replaceable = not there or self._shelf.has_before(self.seq, first)
             packed = self.learner.packed() if self.seq and replaceable else None
             if packed is not None or not there:
                 self._shelf.publish(self._written(packed))
             return 0 if packed is None else packed.places
-        # Other names count as a change with a number of its own, which only the snapshot tells.
+        # Renaming classes counts as a change with its own number, recorded in the snapshot only.
         self.learner.rename(names, seq=self.seq + 1)
         self.seq += 1
         try:
@@ -415,16 +414,16 @@ class FolderWriter:
         return 0 if packed is None else packed.places
 
     def _remove_older(self) -> None:
-        """Leave no file but those of now; names of categories that earlier versions kept go too."""
+        """Remove older files, and names of categories that earlier versions stored."""
         self._shelf.keep_only(self.seq)
         for name in (FORMAT_FILE, COLUMNS_FILE):
-            for path in self.path.glob(f".{name}-*"):  # what a killed process was writing
+            for path in self.path.glob(f".{name}-*"):  # left by a killed process
                 path.unlink(missing_ok=True)
         drop_names(self.path)
         sync(self.path)
 
     def status(self) -> FolderStatus:
-        """Return how the folder is doing."""
+        """Return the status of the folder."""
         counted = self._compactor.counted
         return FolderStatus(
             path=str(self.path),
@@ -444,14 +443,14 @@ class FolderWriter:
         )
 
     def close(self) -> None:
-        """Finish what is under way and let others write; where it saves time, take a snapshot."""
+        """Finish and release the lock, after a snapshot if that shortens the next start."""
         self._compactor.close()
-        worth = max(self.close_seconds, self._compactor.took)  # it must save more than it takes
+        worth = max(self.close_seconds, self._compactor.took)  # must save more time than it takes
         if self._stopped is None and self._compactor.counted.seconds > worth:
             try:
                 self.compact()
             except Exception as error:
-                logger.warning("no snapshot could be taken at the end: %s", error)
+                logger.warning("the snapshot on closing failed: %s", error)
         with self._one_snapshot, self.lock:
             self._stopped = f"{self.path} is closed: open it again"
             self._opened.close()

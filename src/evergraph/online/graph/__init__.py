@@ -1,1 +1,1 @@
-"""A graph that grows, its normalised adjacency and its embeddings, changed in place."""
+"""A growing graph, its normalised adjacency and its embeddings, updated in place."""

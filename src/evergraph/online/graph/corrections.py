@@ -1,14 +1,14 @@
-"""Smoothed rows corrected by differences, as long as rounding leaves no trace.
+"""Correction of smoothed rows by differences, with a bound on the rounding error.
 
-Z_v = l_v P_v with P_v = Σ_u w_vu r_u m_u. What u gives has changed by d_u = r'_u m'_u - r_u m_u,
-an entry by w'_vu - w_vu; so
+Z_v = l_v P_v with P_v = Σ_u w_vu r_u m_u. If the message of u changes by d_u = r'_u m'_u - r_u m_u
+and an entry by w'_vu - w_vu, then
 
     P'_v - P_v = Σ_u w'_vu d_u + Σ_u (w'_vu - w_vu) r_u m_u
     Z'_v = (l'_v / l_v) Z_v + l'_v (P'_v - P_v)
 
-Sums are made in float64, or carry along what is rounded away. Beside each row stands a bound of
-what rounding may have added up to since it was last summed anew: a correction adds one rounding of
-the row, one more where l changed, and six of all that is pushed (in d, in the sum, and in l).
+Sums are computed in float64, or compensated. For each row a bound on the rounding error since it
+was last recomputed is kept: a correction adds one rounding of the row, one more if l changed, and
+six of everything that is pushed (in d, in the sum, and in l).
 """
 
 from __future__ import annotations
@@ -24,68 +24,59 @@ import torch
 from torch import Tensor
 
 from evergraph.graphs.kernels.row_ranges import in_parts
+from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.live_smoother import LiveSmoother
 from evergraph.online.graph.neighbour_lists import Entries
 
 Array = npt.NDArray[Any]
 
-ROUNDING = 2.0**-24  # the most that rounding to float32 moves a value, relative to it
-# Of a row's largest value: past it a row is summed anew. Rounding that always goes the same way
-# takes 64 corrections to get there.
+ROUNDING = 2.0**-24  # largest relative error of rounding to float32
+# Relative to a row's largest value; above it a row is recomputed. Errors that all have the same
+# sign need 64 corrections to reach it.
 DRIFT = 64 * ROUNDING
 
 
 class Moved(NamedTuple):
-    """Rows that are others now.
+    """Rows that changed.
 
     Attributes:
         nodes: positions, ascending.  int64 [n]
-        before: what the rows were.  float32 [n, width]
-        after: what they are.  float32 [n, width]
+        before: old rows.  float32 [n, width]; [0, width] if they are not needed
     """
 
     nodes: Tensor
     before: Tensor
-    after: Tensor
 
 
 class LaterMoved:
-    """The same, where what rows were and are is made when somebody asks: mostly nobody does.
+    """Rows that changed, with old rows computed on demand, which is rare.
 
     Args:
         nodes: positions, ascending.  int64 [n]
-        before: makes what the rows were.
-        after: makes what they are; both are good until the next change.
+        before: returns the old rows; valid until the next change.
     """
 
-    def __init__(
-        self, nodes: Tensor, before: Callable[[], Tensor], after: Callable[[], Tensor]
-    ) -> None:
+    def __init__(self, nodes: Tensor, before: Callable[[], Tensor]) -> None:
         self.nodes = nodes
-        self._before, self._after = before, after
+        self._before = before
 
     @cached_property
     def before(self) -> Tensor:
-        """What the rows were.  float32 [n, width]"""
+        """Old rows.  float32 [n, width]"""
         return self._before()
-
-    @cached_property
-    def after(self) -> Tensor:
-        """What they are.  float32 [n, width]"""
-        return self._after()
 
 
 Changed = Moved | LaterMoved
 
 
 class Differences(NamedTuple):
-    """What is pushed, one row each, and whom it reaches.
+    """Differences, one row each, and the rows they affect.
 
     Attributes:
-        rows: d_u of all that give something else, then r_u m_u of the columns whose entries
+        rows: d_u of all nodes whose message changed, then r_u m_u of the columns whose entries
             changed.  float32 [differences, width]
-        sizes: the largest value of each, without sign.  float32 [differences]
+        sizes: the largest absolute value of each.  float32 [differences]
         pushed: which of them reach which nodes.
     """
 
@@ -101,29 +92,35 @@ def differences(
     values: Tensor,
     touched: Tensor,
     entries: Entries,
+    states: GrowingArray,
 ) -> Differences:
-    """Return by what the sums of which rows change.
+    """Return the differences of the sums of affected rows.
 
-    sent: who gives something else; values: what all give now, [positions, width]; touched: who
-    gathers otherwise, int64 [n]; entries: in what
+    sent: nodes whose message changed; values: all current messages, [positions, width]; touched:
+    nodes whose in-neighbours changed, int64 [n]; entries: of these; states: the rows to correct
     """
     nodes, others = sent.nodes.numpy(), touched.numpy()
-    if smoother.scheme == "symmetric":  # their own factor is in what they give
+    if smoother.scheme == "symmetric":  # the factor of a touched node is part of its message
         nodes = graph.distinct(np.concatenate([nodes, others]))
     columns, places = np.unique(entries.columns, return_inverse=True)
     direct = Direct(entries.rows, len(nodes) + places.reshape(-1), entries.differences)
     pushed = push(graph, nodes, direct=direct, others=others, loops=smoother.self_loops)
     (now, was), (_, gave) = smoother.right(nodes), smoother.right(columns)
-    # 0 · now + r_u · before: what columns gave
-    factors = np.concatenate([now, np.zeros(len(columns))]), np.concatenate([was, -gave])
+    # 0 · now + r_u · before: the old messages of the columns
+    new, old = np.concatenate([now, np.zeros(len(columns))]), np.concatenate([was, -gave])
     both = np.concatenate([nodes, columns])
     compiled = graph.compiled
     make = _subtract_compiled if compiled else _subtract
-    return Differences(*make(both, values.numpy(), sent, *factors), pushed)
+    rows, sizes = states.room(len(both)).numpy(), np.empty(len(both), np.float32)
+    where = _places(both, sent)
+    for part in states.blocks(len(both), max(len(both), 1)):
+        given = (both[part], where[part], values.numpy(), sent, new[part], old[part])
+        make(*given, rows[part], sizes[part])
+    return Differences(rows, sizes, pushed)
 
 
 def _places(nodes: Array, sent: Changed) -> Array:
-    """Return where nodes stand among those that were sent, below 0 where they do not."""
+    """Return the index of nodes among those that sent, -1 for others."""
     known = sent.nodes.numpy()
     if not len(known):
         return np.full(len(nodes), -1)
@@ -132,30 +129,41 @@ def _places(nodes: Array, sent: Changed) -> Array:
 
 
 def _subtract(
-    nodes: Array, values: Array, sent: Changed, new: Array, old: Array
-) -> tuple[Array, Array]:
+    nodes: Array,
+    places: Array,
+    values: Array,
+    sent: Changed,
+    new: Array,
+    old: Array,
+    rows: Array,
+    sizes: Array,
+) -> None:
+    """Fill in new · now - old · before of some nodes, and the largest value of each row."""
     now = values[nodes].astype(np.float64)
-    before, places = now.copy(), _places(nodes, sent)
-    before[places >= 0] = sent.before.numpy()[places[places >= 0]]  # ``after`` is what they are
-    rows = (new[:, None] * now - old[:, None] * before).astype(np.float32)
-    return rows, np.abs(rows).max(1, initial=0)
+    before = now.copy()
+    before[places >= 0] = sent.before.numpy()[places[places >= 0]]
+    rows[:] = new[:, None] * now - old[:, None] * before
+    sizes[:] = np.abs(rows).max(1, initial=0)
 
 
 def _subtract_compiled(
-    nodes: Array, values: Array, sent: Changed, new: Array, old: Array
-) -> tuple[Array, Array]:
+    nodes: Array,
+    places: Array,
+    values: Array,
+    sent: Changed,
+    new: Array,
+    old: Array,
+    rows: Array,
+    sizes: Array,
+) -> None:
     from evergraph.online.graph.live_kernels import subtract
 
-    rows = np.empty((len(nodes), values.shape[1]), np.float32)
-    sizes = np.empty(len(nodes), np.float32)
-    moved = sent.before.numpy(), sent.after.numpy()
-    given = (nodes, _places(nodes, sent), values, *moved, new, old, rows, sizes)
+    given = (nodes, places, values, sent.before.numpy(), new, old, rows, sizes)
     in_parts(
         lambda part: subtract(*given, part.start, part.stop),
         np.ones(len(nodes), np.int64),
         each=2 * values.shape[1],
     )
-    return rows, sizes
 
 
 def correct(
@@ -163,16 +171,18 @@ def correct(
     smoother: LiveSmoother,
     found: Differences,
     new: Tensor,
-    values: Tensor,
+    states: GrowingArray,
     drift: Array,
+    *,
+    keep: bool,
 ) -> tuple[Moved, Tensor, Tensor]:
-    """Correct rows of ``values`` in place; return them, which are due, and their largest values.
+    """Correct rows of ``states`` in place; return them, which are due, and their largest values.
 
-    Due are rows that are left to be summed anew, because correcting them would cost as much or
-    because nothing stood there.
+    Due rows are left to be recomputed, because correcting them would cost as much or because they
+    are new.
 
-    new: nodes that came, int64 [new]; drift: the bound of what rounding has added up to in each
-    row, float32 [positions] -> rows, bool [rows], float32 [rows]
+    new: added nodes, int64 [new]; drift: the bound on the rounding error of each row, float32
+    [positions]; keep: whether old rows are needed -> rows, bool [rows], float32 [rows]
     """
     rows = found.pushed.rows
     left, were = smoother.left(rows)
@@ -183,70 +193,97 @@ def correct(
     ratios = left / np.where(were == 0, 1, were)
     compiled = graph.compiled
     make = _correct_compiled if compiled else _correct
-    made = make(found, ratios, left, anew, values.numpy(), drift)
-    before, after, tops = map(torch.from_numpy, made)
-    return Moved(torch.from_numpy(rows), before, after), torch.from_numpy(anew), tops
+    before, tops = states.room(len(rows) if keep else 0), np.empty(len(rows), np.float32)
+    for part in states.blocks(len(rows), max(len(rows), 1)):
+        make(found, part, ratios, left, anew, states.array, drift, before.numpy(), tops)
+    moved = Moved(torch.from_numpy(rows), before)
+    return moved, torch.from_numpy(anew), torch.from_numpy(tops)
 
 
 def _correct(
-    found: Differences, ratios: Array, left: Array, anew: Array, values: Array, drift: Array
-) -> tuple[Array, Array, Array]:
+    found: Differences,
+    part: slice,
+    ratios: Array,
+    left: Array,
+    anew: Array,
+    values: Array,
+    drift: Array,
+    before: Array,
+    tops: Array,
+) -> None:
+    """Correct some of the rows found; ``before``, unless empty, and ``tops`` are of all of them."""
     nodes, indptr, places, weights = found.pushed
-    shape = (len(nodes), len(found.rows))
-    matrix = scipy.sparse.csr_matrix((weights.astype(np.float64), places, indptr), shape=shape)
-    before = values[nodes]
-    sums = left[:, None] * (matrix @ found.rows.astype(np.float64))
-    after = (ratios[:, None] * before + sums).astype(np.float32)
-    reached = left * (abs(matrix) @ found.sizes.astype(np.float64))
-    tops = np.abs(after).max(1, initial=0)
-    rounded = np.where(ratios == 1, tops, 2 * tops) + 6 * reached
-    bounds = ratios * drift[nodes] + ROUNDING * rounded
-    kept = ~anew
+    nodes, starts = nodes[part], indptr[part.start : part.stop + 1]
+    pairs = slice(starts[0], starts[-1])
+    used, columns = np.unique(places[pairs], return_inverse=True)
+    given = (weights[pairs].astype(np.float64), columns.reshape(-1), starts - starts[0])
+    matrix = scipy.sparse.csr_matrix(given, shape=(len(nodes), len(used)))
+    rows = values[nodes]
+    if len(before):
+        before[part] = rows
+    sums = left[part, None] * (matrix @ found.rows[used].astype(np.float64))
+    after = (ratios[part, None] * rows + sums).astype(np.float32)
+    reached = left[part] * (abs(matrix) @ found.sizes[used].astype(np.float64))
+    tops[part] = np.abs(after).max(1, initial=0)
+    rounded = np.where(ratios[part] == 1, tops[part], 2 * tops[part]) + 6 * reached
+    bounds = ratios[part] * drift[nodes] + ROUNDING * rounded
+    kept = ~anew[part]
     values[nodes[kept]], drift[nodes[kept]] = after[kept], bounds[kept]
-    return before, after, tops
 
 
 def _correct_compiled(
-    found: Differences, ratios: Array, left: Array, anew: Array, values: Array, drift: Array
-) -> tuple[Array, Array, Array]:
+    found: Differences,
+    part: slice,
+    ratios: Array,
+    left: Array,
+    anew: Array,
+    values: Array,
+    drift: Array,
+    before: Array,
+    tops: Array,
+) -> None:
     from evergraph.graphs.kernels.numba_sum import Flat
     from evergraph.online.graph import live_kernels
 
-    width = values.shape[1]
-    before, after = (np.empty((len(found.pushed.rows), width), np.float32) for _ in range(2))
-    tops = np.empty(len(before), np.float32)
+    width, first = values.shape[1], part.start
     given = (*found.pushed, Flat(found.rows.reshape(-1), width), found.sizes, ratios, left, anew)
-    flat = (values.reshape(-1), drift, before.reshape(-1), after.reshape(-1), tops)
+    flat = (values.reshape(-1), drift, before.reshape(-1), tops)
     in_parts(
-        lambda part: live_kernels.correct(*given, ROUNDING, width, *flat, part.start, part.stop),
-        np.diff(found.pushed.indptr) + 3,
+        lambda rows: live_kernels.correct(
+            *given, ROUNDING, width, *flat, first + rows.start, first + rows.stop
+        ),
+        np.diff(found.pushed.indptr[first : part.stop + 1]) + 3,
         each=width,
     )
-    return before, after, tops
 
 
 def differ(rows: Array, others: Array) -> Array:
-    """Return which rows are not the same, bit for bit.  2 x float32 [n, width] -> bool [n]
+    """Return which rows differ in any bit.  2 x float32 [n, width] -> bool [n]
 
     >>> differ(np.array([[1, 2], [3, 4]], np.float32), np.array([[1, 2], [3, 5]], np.float32))
     array([False,  True])
     """
-    word = np.uint64 if rows.shape[1] % 2 == 0 else np.uint32  # fewer comparisons of wider words
-    found: Array = (rows.view(word) != others.view(word)).any(1)
+    word = np.uint64 if rows.shape[1] % 2 == 0 else np.uint32  # fewer, wider comparisons
+    one, other = rows.view(word), others.view(word)
+    found: Array = one[:, 0] != other[:, 0]  # the first word decides for most rows
+    same = np.flatnonzero(~found)
+    if 2 * len(same) > len(found):
+        return np.asarray((one != other).any(1))
+    found[same] = (one[same] != other[same]).any(1)
     return found
 
 
-SORTED = 64  # how many positions are looked through in the time that it takes to sort one more
+SORTED = 64  # positions that can be scanned in the time that sorting one more takes
 
 
 class Pushed(NamedTuple):
-    """For every row that feels a change, the differences that reach it, as CSR.
+    """For every affected row the differences that reach it, as CSR.
 
     Attributes:
         rows: positions, ascending, each once.  int64 [rows]
-        indptr: where each row's differences begin.  int64 [rows + 1]
-        places: which differences.  int64 [pairs]
-        weights: how much each counts.  float32 [pairs]
+        indptr: start of each row's differences.  int64 [rows + 1]
+        places: indices of differences.  int64 [pairs]
+        weights: of the differences.  float32 [pairs]
     """
 
     rows: Array
@@ -259,9 +296,9 @@ class Direct(NamedTuple):
     """Differences that reach a single row each.
 
     Attributes:
-        rows: which.  int64 [pairs]
-        places: which differences.  int64 [pairs]
-        weights: how much each counts.  float32 [pairs]
+        rows: positions.  int64 [pairs]
+        places: indices of differences.  int64 [pairs]
+        weights: of the differences.  float32 [pairs]
     """
 
     rows: Array
@@ -272,13 +309,12 @@ class Direct(NamedTuple):
 def push(
     graph: GrowingGraph, nodes: Array, *, direct: Direct, others: Array, loops: bool
 ) -> Pushed:
-    """Push the differences of some nodes, the first of which is number 0, along their edges.
+    """Push the differences of nodes, numbered from 0, along their edges.
 
-    A row's differences stand in a fixed order, whichever code puts them there.
+    The order of a row's differences is the same with and without compiled code.
 
-    nodes: who gives something else, ascending, each once, int64 [n]; direct: differences beside
-    these; others: rows that are to be among those found, int64 [m]; loops: whether nodes gather
-    from themselves
+    nodes: whose messages changed, ascending, each once, int64 [n]; direct: further differences;
+    others: rows to include in the result, int64 [m]; loops: whether nodes have self-loops
 
     >>> import torch
     >>> path = GrowingGraph(num_features=1)

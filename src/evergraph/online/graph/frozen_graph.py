@@ -1,4 +1,4 @@
-"""A growing graph as it was after a delta, for readers, while the next one changes it."""
+"""A growing graph after one delta, readable while later deltas change it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Ego:
-    """A node's surroundings.
+    """The ego-subnetwork of a node.
 
     Attributes:
-        nodes: positions, the nearest first, the node itself at the head.  int64 [nodes]
-        distances: how many hops away each is.  int64 [nodes]
-        edges: sources and targets among them; an edge that runs both ways once.  int64 [2, edges]
-        whole: whether these are all within reach, so that none was left out for the limit.
-        weights: of these edges, None where all weigh 1.  float32 [edges]
+        nodes: positions, the node itself first, then the nearest.  int64 [nodes]
+        distances: in hops.  int64 [nodes]
+        edges: sources and targets among them; an undirected edge once.  int64 [2, edges]
+        whole: whether no node was left out because of the limit.
+        weights: of these edges, None if all weigh 1.  float32 [edges]
     """
 
     nodes: Tensor
@@ -38,11 +38,11 @@ class Ego:
 
 @dataclass(frozen=True, eq=False)
 class FrozenLists:
-    """Lists of neighbours as they were; those that change later are written elsewhere.
+    """Neighbour lists at one moment; lists that change later are written elsewhere.
 
     Attributes:
-        lists: as they lay.
-        link: the last change of where they begin and how long they are.
+        lists: their storage.
+        link: the last saved location at that moment.
     """
 
     lists: Lists
@@ -71,13 +71,13 @@ class FrozenLists:
 
 @dataclass(frozen=True, eq=False)
 class FrozenGraph:
-    """Nodes and whom each gathers from, as they were; see ``GrowingGraph``.
+    """Nodes and their in-neighbours at one moment; see ``GrowingGraph``.
 
     Attributes:
-        lists: whom each row gathers from.
+        lists: in-neighbours.
         features: of all positions.
-        alive: which of them hold a node.
-        undirected: whether every edge runs both ways.
+        alive: which positions hold a node.
+        undirected: whether edges are undirected.
 
     >>> from evergraph.online.graph.growing_graph import GrowingGraph
     >>> path = GrowingGraph(num_features=1)
@@ -96,7 +96,7 @@ class FrozenGraph:
 
     @property
     def num_nodes(self) -> int:
-        """How many positions were given out, holes among them."""
+        """How many positions there are, including those of removed nodes."""
         return self.alive.length
 
     @property
@@ -105,7 +105,7 @@ class FrozenGraph:
         return self.lists.weighted
 
     def rows(self, nodes: Tensor) -> tuple[Array, Array]:
-        """Return whom some nodes gather from, as CSR.  -> int64 [nodes + 1], int32 [entries]"""
+        """Return in-neighbours of nodes as CSR.  -> int64 [nodes + 1], int32 [entries]"""
         return self.lists.rows(nodes.numpy())[:2]
 
     def weights(self, nodes: Tensor) -> Array:
@@ -113,9 +113,9 @@ class FrozenGraph:
         return self.lists.rows(nodes.numpy())[2]
 
     def ego(self, node: int, *, hops: int, limit: int) -> Ego:
-        """Return the nodes that features flow to a node from within ``hops``, at most ``limit``.
+        """Return at most ``limit`` nodes whose features reach a node within ``hops``.
 
-        Nearer ones are taken first, of equally near ones those that came first.
+        Nearer nodes are taken first, and among equally near ones those that came first.
         """
         check_integer("hops", hops, least=0)
         check_integer("limit", limit, least=1)

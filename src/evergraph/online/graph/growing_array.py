@@ -1,4 +1,4 @@
-"""An array that grows at its end."""
+"""Growable arrays, and consistent reads of them while they change."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from evergraph.online.array_storage import ArrayStorage, RoomFile, paged
 
 Array = npt.NDArray[Any]
 BLOCK = 1 << 24  # bytes that are copied at a time
-STEP = 1 << 20  # bytes by which a file grows at the least
+STEP = 1 << 20  # bytes by which a file grows at least
+PAGED = 1 << 11  # rows that are processed between two checks of memory
 
 
 class GrowingArray:
-    """Rows that are added at the end, at a cost that does not grow with how many there are.
+    """An array to which rows are appended in amortised constant time.
 
-    Room is doubled whenever it runs out: over its life a row is copied about once. Rows are zero
-    when they come.
+    Capacity is doubled whenever it runs out, so that over its life a row is copied about once. New
+    rows are zero.
 
-    With ``map_to`` the rows lie in a file and come into memory as they are looked at; nothing that
-    is computed from them changes.
+    After ``map_to`` the rows lie in a file and are paged in as they are read; results computed from
+    them do not change.
 
     Args:
-        shape: of a row; none for single values.
+        shape: of a row; empty for scalars.
         dtype: of the values.
 
     >>> ages = GrowingArray(dtype=np.int64)
@@ -44,7 +45,7 @@ class GrowingArray:
     def __init__(self, *shape: int, dtype: npt.DTypeLike = np.float32) -> None:
         self._room: Array = np.zeros((0, *shape), dtype)
         self._length = 0
-        self._storage: ArrayStorage | None = None  # where the room lies in a file
+        self._storage: ArrayStorage | None = None  # of the file, if the rows lie in one
         self._file: RoomFile | None = None
 
     def __len__(self) -> int:
@@ -52,9 +53,9 @@ class GrowingArray:
 
     @property
     def array(self) -> Array:
-        """The rows, in a view that is good until the array grows.  [length, *shape]"""
+        """The rows, as a view that is valid until the array grows.  [length, *shape]"""
         if self._storage is not None:
-            self._storage.tidy()  # whoever asks is about to look at pages
+            self._storage.tidy()  # the caller is about to page rows in
         return self._room[: self._length]
 
     @property
@@ -71,7 +72,7 @@ class GrowingArray:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes the rows take, the room for more left out."""
+        """How many bytes the rows take, without spare capacity."""
         return self._length * self.row_bytes
 
     @property
@@ -80,7 +81,7 @@ class GrowingArray:
         return self._storage is not None
 
     def map_to(self, storage: ArrayStorage) -> None:
-        """Let the rows lie in a file from now on, with what is there and what comes."""
+        """Move the rows to a file, where later ones go too."""
         rows = self.array
         self._storage = storage
         self._begin(len(rows))
@@ -89,30 +90,30 @@ class GrowingArray:
             storage.tidy()
 
     def _begin(self, length: int) -> None:
-        """Make room for so many rows, whatever was there."""
+        """Allocate so many rows anew."""
         if self._storage is None:
             self._room = np.empty((length, *self._room.shape[1:]), self._room.dtype)
         else:
-            self._file = RoomFile(self._storage)  # not the old one: somebody may be reading it
+            self._file = RoomFile(self._storage)  # a new one: a reader may still use the old one
             self._room = self._mapped(length)
         self._length = length
 
     def _mapped(self, rows: int) -> Array:
-        """Return room for so many rows in the file; those that are there stay."""
+        """Return capacity for so many rows in the file; existing rows stay."""
         assert self._file is not None
         size = rows * self.row_bytes
         room = self._file.grow(size).view(self._room.dtype)
         return room.reshape(rows, *self._room.shape[1:])
 
     def reserve(self, rows: int) -> None:
-        """See to it that so many rows can be added without claiming more of a disk."""
+        """Claim disk space so that adding so many rows cannot fail."""
         length = self._length + rows
         if self._storage is not None and length > len(self._room):
-            # Nothing is copied, so there is no need to double; what is claimed is the disk's.
+            # A file grows without copying, so a quarter more is enough and spares the disk.
             self._room = self._mapped(length + length // 4 + STEP // max(self.row_bytes, 1))
 
     def moves(self, rows: int) -> int:
-        """Return how many bytes are copied into other room where so many rows are added.
+        """Return how many bytes adding so many rows would copy to a larger allocation.
 
         >>> ages = GrowingArray(dtype=np.int64)
         >>> ages.extend(2)  # which makes room for four
@@ -127,17 +128,50 @@ class GrowingArray:
         self.reserve(rows)
         length = self._length + rows
         if length > len(self._room):
-            room: Array = np.zeros((2 * length, *self._room.shape[1:]), self._room.dtype)
+            room: Array = np.empty((2 * length, *self._room.shape[1:]), self._room.dtype)
             room[: self._length] = self.array
             self._room = room
+        if self._storage is None:  # what a file grows by is zero
+            self._room[self._length : length] = 0
         self._length = length
 
+    def replace(self) -> Tensor:
+        """Take other room for the rows, all of which are to be written; return those that were."""
+        former, room = self.tensor, len(self._room)
+        if self._storage is None:
+            self._room = np.empty(self._room.shape, self._room.dtype)
+        else:
+            self._file = RoomFile(self._storage)
+            self._room = self._mapped(room)
+        return former
+
+    def room(self, rows: int) -> Tensor:
+        """Return room for so many rows like these: where these are in a file, many are as well."""
+        shape = (rows, *self._room.shape[1:])
+        if self._storage is None:  # by numpy, which takes larger pages
+            return torch.from_numpy(np.empty(shape, self._room.dtype))
+        return self._storage.empty(*shape)
+
+    def blocks(self, rows: int, most: int) -> Iterator[slice]:
+        """Yield ranges of so many rows of anything that are worked on one after the other.
+
+        Of an array in a file they are small, and what they brought into memory may go after each.
+
+        most: how many rows a range has where all is in memory
+        """
+        if self._storage is not None:
+            most = min(most, PAGED, self._storage.span // max(self.row_bytes, 1))
+        for start in range(0, rows, max(most, 1)):
+            yield slice(start, min(start + max(most, 1), rows))
+            if self._storage is not None:
+                self._storage.tidy()
+
     def state(self) -> Tensor:
-        """Return the rows: a view, in which what happens later shows; copy what you keep."""
+        """Return the rows as a view, in which later changes show."""
         return self.tensor
 
     def restore(self, state: Tensor) -> None:
-        """Take back a copy of what ``state`` returned, a block at a time."""
+        """Copy what ``state`` returned, a block at a time."""
         assert state.shape[1:] == self._room.shape[1:]
         self._begin(len(state))
         for part in _blocks(len(state), self.row_bytes):
@@ -154,7 +188,7 @@ def _blocks(rows: int, row_bytes: int) -> Iterator[slice]:
 
 
 class Link:
-    """One change: which rows it was of, what they were, and the link of the change after it.
+    """One change: its rows, their old values, and the link of the next change.
 
     The last link is empty until the next change comes.
     """
@@ -168,11 +202,11 @@ class Link:
 
 
 class FormerRows:
-    """A chain of what rows were, noted before they are changed.
+    """A chain of old rows, saved before they are overwritten.
 
-    Whoever holds a link sees all that was noted since; links that nobody holds are gone. One thread
-    notes, any number read without a lock: a row is copied first, and then looked for among those
-    that were noted, so a row that was changed meanwhile is found there.
+    The holder of a link can reach everything saved since; links that nobody holds are garbage
+    collected. One thread writes, any number read without a lock: a reader copies a row first and
+    then looks for it in the chain, where it finds the old row if it was overwritten meanwhile.
 
     >>> ages, former = np.array([30, 40]), FormerRows()
     >>> then = former.now
@@ -186,40 +220,42 @@ class FormerRows:
         self.now = Link()
 
     def note(self, positions: Array, rows: Array) -> None:
-        """Note what rows are, before they are changed.  int64 [n], [n, ...]"""
+        """Save a copy of rows, before they are overwritten.  int64 [n], [n, ...]"""
         if not len(positions):
             return
-        order = np.argsort(positions, kind="stable")
         link, following = self.now, Link()
-        link.positions, link.rows = positions[order], rows[order]
-        link.following = following  # the last step: who reads meanwhile sees all of it or nothing
+        if bool((positions[1:] < positions[:-1]).any()):
+            order = np.argsort(positions, kind="stable")
+            positions, rows = positions[order], rows[order]
+        link.positions, link.rows = positions, rows
+        link.following = following  # last, so that a reader sees all of the link or nothing
         self.now = following
 
 
 def as_of(link: Link, positions: Array, rows: Array) -> Array:
-    """Put back what has changed since a link was the last, in a copy of rows; return it.
+    """Undo in a copy of rows everything that was saved since ``link``; return the copy.
 
     positions: of the rows.  int64 [n], [n, ...]
     """
     left = np.ones(len(positions), dtype=bool)
     while (following := link.following) is not None:
-        places = np.minimum(np.searchsorted(link.positions, positions), len(link.positions) - 1)
-        found = left & (link.positions[places] == positions)
+        where = np.minimum(np.searchsorted(link.positions, positions), len(link.positions) - 1)
+        found = left & (link.positions[where] == positions)
         if found.any():
-            rows[found] = link.rows[places[found]]
-            left &= ~found  # what was noted first is what it was then
+            rows[found] = link.rows[where[found]]
+            left &= ~found  # the oldest saved row is the one of that time
         link = following
     return rows
 
 
 @dataclass(frozen=True, eq=False)
 class FrozenRows:
-    """An array as it was when this was made; new rows may come meanwhile, and rows change.
+    """An array at one moment, readable while rows are added and changed.
 
     Attributes:
-        array: the array, whose changes are noted.
-        link: the last one then.
-        length: how many rows there were.
+        array: the array, whose old rows are saved.
+        link: the last one at that moment.
+        length: the number of rows at that moment.
 
     >>> ages, former = GrowingArray(dtype=np.int64), FormerRows()
     >>> ages.extend(2)
@@ -235,9 +271,9 @@ class FrozenRows:
     length: int
 
     def of(self, positions: Array) -> Array:
-        """Return some rows as they were: a copy.  int64 [n] -> [n, ...]"""
+        """Return a copy of some rows at that moment.  int64 [n] -> [n, ...]"""
         return as_of(self.link, positions, self.array.array[positions])
 
     def every(self) -> Array:
-        """Return all rows as they were: a copy."""
+        """Return a copy of all rows at that moment."""
         return self.of(np.arange(self.length))

@@ -1,4 +1,4 @@
-"""A graph that nodes and edges come to and go from."""
+"""A graph to which nodes and edges are added and from which they are removed."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from evergraph.online.graph.neighbour_lists import (
     NeighbourLists,
     last_of_each,
     no_entries,
-    turned,
+    transposed,
 )
 from evergraph.online.pieces import Pieces, whole
 
 Array = npt.NDArray[Any]
 
-_SOURCE = 32  # bits that an edge's source is shifted by, so that both ends make one number
+_SOURCE = 32  # bits by which an edge's source is shifted, so that both ends make one sortable key
 
 
 def no_nodes() -> Tensor:
@@ -39,17 +39,16 @@ def no_nodes() -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class GraphChange:
-    """Positions that a change concerns, each list ascending.
+    """What a change of the graph affected; positions ascend.
 
     Attributes:
-        new: nodes that came.  int64 [new]
-        touched: nodes that were there before and gather from more or fewer now, or with other
-            weights.  int64 [touched]
-        removed: nodes that went.  int64 [removed]
-        renewed: nodes that were there before and have other features now.  int64 [renewed]
-        entries: in what the rows of touched nodes differ, entries of new nodes left out; None
-            where that is not known.
-        former: what the features of renewed nodes were.  float32 [renewed, d]; None: there are none
+        new: added nodes.  int64 [new]
+        touched: older nodes whose in-neighbours or their weights changed.  int64 [touched]
+        removed: removed nodes.  int64 [removed]
+        renewed: older nodes whose features changed.  int64 [renewed]
+        entries: changed entries in the rows of touched nodes, without those of new nodes; None if
+            not known.
+        former: old features of renewed nodes, None if there are none.  float32 [renewed, d]
     """
 
     new: Tensor = field(default_factory=no_nodes)
@@ -67,14 +66,14 @@ class GraphChange:
         )
 
     def then(self, later: GraphChange) -> GraphChange:
-        """Return this change and one that came right after it, which brought no nodes, as one."""
+        """Return this change and the next, which added no nodes, as one."""
         assert not len(later.new) + len(self.removed) + len(later.removed)
         known, others = self.known_entries, later.known_entries
         assert known is not None
         assert others is not None
         first = int(self.new[0]) if len(self.new) else np.iinfo(np.int64).max
         touched = torch.cat([self.touched, later.touched]).unique()
-        # Who was renewed by either, and what features were before both.
+        # Nodes renewed by either, with their features before both: the first of each counts.
         renewed = torch.cat([self.renewed, later.renewed]).numpy()
         nodes, places = np.unique(renewed, return_index=True)
         old = nodes < first
@@ -89,23 +88,23 @@ class GraphChange:
 
     @property
     def known_entries(self) -> Entries | None:
-        """In what the rows of touched nodes differ, if that is known or there are none."""
+        """Changed entries of touched nodes, if they are known; empty if no node was touched."""
         return self.entries if self.entries is not None or len(self.touched) else no_entries()
 
 
 class GrowingGraph:
-    """Nodes at positions 0, 1, 2, ... in order of arrival, and whom each gathers from.
+    """Nodes at positions 0, 1, 2, ... in order of arrival, and their in-neighbours.
 
-    A node that is removed leaves a hole: its position is never given out again. As in ``Graph``,
-    an edge (source, target) stands in the row of its target. A change costs what the rows that it
-    changes hold, whatever the size of the graph (now and then arrays are copied to larger room,
-    which over many changes costs a constant share of them).
+    A removed node leaves a hole: its position is never used again. As in ``Graph``, an edge
+    (source, target) stands in the row of its target. A change costs the length of the rows that it
+    changes, whatever the size of the graph (arrays are copied to larger allocations now and then,
+    at an amortised constant cost).
 
-    Edges weigh 1 unless they are given a weight; as long as all do, no weights are kept.
+    Edges weigh 1 unless they are given a weight; weights are kept only if one differs from 1.
 
     Args:
-        num_features: how wide a node's features are.
-        undirected: whether every edge runs both ways.
+        num_features: width of the features.
+        undirected: whether edges are undirected.
 
     >>> graph = GrowingGraph(num_features=1)
     >>> graph.add(torch.tensor([[1.], [2.], [4.]]), torch.tensor([[0, 1], [1, 2]]))
@@ -125,18 +124,18 @@ class GrowingGraph:
         self._features = GrowingArray(num_features)
         self._alive = GrowingArray(dtype=np.bool_)
         self._marks = GrowingArray(dtype=np.int64)
-        self._tally = GrowingArray(dtype=np.int32)  # zeros between changes
+        self._tally = GrowingArray(dtype=np.int32)  # all zero between changes
         self._former_features = FormerRows()
         self._former_alive = FormerRows()
-        self._into = NeighbourLists()  # whom each row gathers from
-        self._out_of = self._into if undirected else NeighbourLists()  # who gathers from each row
+        self._into = NeighbourLists()  # in-neighbours
+        self._out_of = self._into if undirected else NeighbourLists()  # out-neighbours
 
     def __repr__(self) -> str:
         return f"GrowingGraph(nodes={int(self.alive.sum())}, edges={self.num_edges})"
 
     @property
     def num_nodes(self) -> int:
-        """How many positions were given out, holes among them."""
+        """How many positions there are, including those of removed nodes."""
         return len(self._alive)
 
     @property
@@ -146,12 +145,12 @@ class GrowingGraph:
 
     @property
     def compiled(self) -> bool:
-        """Whether what follows the graph is compiled; see ``neighbour_lists.is_compiled``."""
+        """Whether updates use compiled code; see ``neighbour_lists.is_compiled``."""
         return neighbour_lists.is_compiled(self.num_edges)
 
     @property
     def entry_bytes(self) -> int:
-        """How many bytes the entries of the adjacency take, whatever lists them."""
+        """How many bytes the entries of the adjacency take, in both directions."""
         return (1 if self.undirected else 2) * self._into.entry_bytes
 
     @property
@@ -161,7 +160,7 @@ class GrowingGraph:
 
     @property
     def features(self) -> Tensor:
-        """Of all positions, zero in holes.  float32 [num_nodes, d], a view until the graph grows"""
+        """Of all positions, 0 for removed.  float32 [num_nodes, d], a view until the graph grows"""
         return self._features.tensor
 
     @property
@@ -172,12 +171,11 @@ class GrowingGraph:
     def add(self, features: Tensor, edges: Tensor, weights: Tensor | None = None) -> GraphChange:
         """Add nodes, and edges between any nodes, new or old.
 
-        Doubles, self-loops and edges that are known are passed over. With weights, a known edge
-        gets the weight it is given, one given twice the last; an edge of weight 0 goes.
+        Duplicates, self-loops and known edges are skipped. With weights, a known edge gets its new
+        weight, the last of a repeated edge counts, and an edge of weight 0 is removed.
 
-        features: [new, d], none where only edges come; edges: integer [2, m] of sources and
-        targets; weights: float32 [m], at least 0. Whoever calls has seen to it that they fit: see
-        ``check_delta``.
+        features: [new, d], empty to add edges only; edges: integer [2, m] of sources and targets;
+        weights: float32 [m], at least 0. The caller has validated them, see ``check_delta``.
         """
         assert features.shape[1] == self.num_features, "features are as wide as those of the graph"
         old = self.num_nodes
@@ -193,19 +191,19 @@ class GrowingGraph:
         return GraphChange(new, touched, entries=changed.below(old))
 
     def _both_ways(self, edges: Tensor) -> Array:
-        """Return edges and, where every edge runs both ways, behind them all ways back.  [2, n]"""
+        """Return edges, followed by all reversed edges if the graph is undirected.  [2, n]"""
         pairs: Array = edges.numpy()
         return np.concatenate([pairs, pairs[::-1]], axis=1) if self.undirected else pairs
 
     def _join(self, pairs: Array, weights: Array | None = None) -> Entries:
-        """List edges, and return what is other now."""
+        """Insert edges, and return what has changed."""
         if not self.undirected:
             self._out_of.insert(pairs[0], pairs[1], weights)
         return self._into.insert(pairs[1], pairs[0], weights)
 
     def _weigh(self, pairs: Array, weights: Array) -> Entries:
-        """List edges with their weights, or no longer; return what is other now."""
-        if self.undirected:  # each edge beside its way back, as the last counts
+        """Set the weights of edges, removing those of weight 0; return what has changed."""
+        if self.undirected:  # each edge next to its reverse, so that the last of both counts
             pairs = pairs.reshape(2, 2, -1).swapaxes(1, 2).reshape(2, -1)
             weights = np.repeat(weights, 2)
         keys, weights = last_of_each((pairs[0] << _SOURCE) | pairs[1], weights)
@@ -215,13 +213,13 @@ class GrowingGraph:
         return joined.and_(self._part(pairs[:, ~stays]))
 
     def _part(self, pairs: Array) -> Entries:
-        """List edges no longer, and return what is other now."""
+        """Delete edges, and return what has changed."""
         if not self.undirected:
             self._out_of.delete(pairs[0], pairs[1])
         return self._into.delete(pairs[1], pairs[0])
 
     def disconnect(self, edges: Tensor) -> GraphChange:
-        """Remove edges; those that are not there are passed over.  int64 [2, m]
+        """Remove edges; missing ones are skipped.  int64 [2, m]
 
         >>> path = GrowingGraph(num_features=1)
         >>> _ = path.add(torch.zeros(3, 1), torch.tensor([[0, 1], [1, 2]]))
@@ -234,7 +232,7 @@ class GrowingGraph:
         return GraphChange(touched=torch.from_numpy(entries.owners), entries=entries)
 
     def renew(self, nodes: Tensor, features: Tensor) -> GraphChange:
-        """Give nodes other features.  int64 [n], each once; [n, d]"""
+        """Replace the features of nodes.  int64 [n], each once; [n, d]"""
         nodes, order = nodes.sort()
         former, features = self.features[nodes], features[order]
         other = (former != features).any(1)
@@ -253,7 +251,7 @@ class GrowingGraph:
         self._alive.array[start:] = True
 
     def remove(self, nodes: Tensor) -> GraphChange:
-        """Remove nodes with all their edges, and wipe their features."""
+        """Remove nodes with all their edges, and erase their features."""
         gone = torch.unique(nodes).numpy()
         changed = self._cut(self._out_of, self._into, gone)
         if not self.undirected:
@@ -269,17 +267,17 @@ class GrowingGraph:
 
     @staticmethod
     def _cut(listed: NeighbourLists, other: NeighbourLists, gone: Array) -> Array:
-        """Delete from the other direction's lists what some rows list, and return from whose."""
+        """Delete the edges of some rows from the other direction; return their other ends."""
         indptr, near = listed.rows(gone)
         other.delete(near, np.repeat(gone, np.diff(indptr)))
         return near.astype(np.int64)
 
     def neighbours(self, node: int) -> Array:
-        """Return whom a node gathers from, ascending.  int32 [degree]"""
+        """Return the in-neighbours of a node, ascending.  int32 [degree]"""
         return self.rows(torch.tensor([node]))[1]
 
     def rows(self, nodes: Tensor) -> tuple[Array, Array]:
-        """Return whom some nodes gather from, as CSR.  -> int64 [nodes + 1], int32 [entries]"""
+        """Return in-neighbours of nodes as CSR.  -> int64 [nodes + 1], int32 [entries]"""
         return self._into.rows(nodes.numpy())
 
     def weights(self, nodes: Tensor) -> Array:
@@ -287,7 +285,7 @@ class GrowingGraph:
         return self._into.weights(nodes.numpy())
 
     def weights_of(self, sources: Tensor, targets: Tensor) -> Tensor:
-        """Return what edges weigh, 0 where there is none.  [m], [m] -> float32 [m]
+        """Return the weights of edges, 0 for missing ones.  [m], [m] -> float32 [m]
 
         >>> pair = GrowingGraph(num_features=1)
         >>> _ = pair.add(torch.zeros(3, 1), torch.tensor([[0], [1]]), torch.tensor([2.5]))
@@ -301,7 +299,7 @@ class GrowingGraph:
         return found
 
     def lists(self, sources: Tensor, targets: Tensor) -> Tensor:
-        """Return which edges are there; a negative position is no node.  [m], [m] -> bool [m]
+        """Return which edges exist; a negative position is no node.  [m], [m] -> bool [m]
 
         >>> path = GrowingGraph(num_features=1, undirected=False)
         >>> _ = path.add(torch.zeros(3, 1), torch.tensor([[0, 1], [1, 2]]))
@@ -320,13 +318,14 @@ class GrowingGraph:
         return torch.from_numpy(np.stack([sources, targets]).astype(np.int64))
 
     def degrees(self, nodes: Tensor) -> Tensor:
-        """Return from how many each of some nodes gathers.  int64 [nodes]"""
+        """Return the in-degrees of nodes.  int64 [nodes]"""
         return torch.from_numpy(self._into.lengths(nodes.numpy()))
 
     def strengths(self, nodes: Tensor) -> Tensor:
-        """Return the sum of the weights in each of some rows.  float64 [nodes]
+        """Return the weighted in-degrees of nodes.  float64 [nodes]
 
-        Added one by one in the order of the entries: the same bits whatever the other rows.
+        Weights are added one by one in the order of the entries, so that bits do not depend on the
+        other rows.
         """
         indptr, _ = self.rows(nodes)
         owners = np.repeat(np.arange(len(nodes)), np.diff(indptr))
@@ -334,7 +333,7 @@ class GrowingGraph:
         return torch.from_numpy(sums)
 
     def gatherers(self, nodes: Tensor) -> Tensor:
-        """Return some nodes and all that gather from them, ascending, each once.  int64 [found]
+        """Return nodes and their out-neighbours, ascending, each once.  int64 [found]
 
         >>> arrows = GrowingGraph(num_features=1, undirected=False)
         >>> _ = arrows.add(torch.zeros(3, 1), torch.tensor([[0, 1], [1, 2]]))
@@ -346,40 +345,41 @@ class GrowingGraph:
 
     def distinct(self, met: Array) -> Array:
         """Return positions ascending, each once.  int64 [n] -> int64 [distinct]"""
-        # Marked with the place where it stands last, a node counts there only: no sort of doubles.
-        turns = np.arange(len(met))
-        self._marks.array[met] = turns
-        found: Array = np.sort(met[self._marks.array[met] == turns])
+        # Each position is marked with the index of its last occurrence and kept only there, so that
+        # duplicates need not be sorted.
+        indices = np.arange(len(met))
+        self._marks.array[met] = indices
+        found: Array = np.sort(met[self._marks.array[met] == indices])
         return found
 
     def giving(self, nodes: Array) -> tuple[Array, Array, Array]:
-        """Return who gathers from some nodes, and with what weights, as CSR.
+        """Return out-neighbours of nodes with weights, as CSR.
 
         -> int64 [nodes + 1], int32 [entries], float32 [entries]
         """
         return *self._out_of.rows(nodes), self._out_of.weights(nodes)
 
     def num_gatherers(self, nodes: Tensor) -> int:
-        """Return how many gather from some nodes, those of several counted as often."""
+        """Return the sum of the out-degrees of nodes."""
         return int(self._out_of.lengths(nodes.numpy()).sum())
 
     @property
     def gathering(self) -> Lists:
-        """Whom each row gathers from, as it lies; for compiled code."""
+        """Storage of the in-neighbours, for compiled code."""
         return self._into.lying()
 
     @property
     def gathered(self) -> Lists:
-        """Who gathers from each row, as it lies; for compiled code."""
+        """Storage of the out-neighbours, for compiled code."""
         return self._out_of.lying()
 
     @property
     def tally(self) -> Array:
-        """Zeros, one a position, for whoever counts and sets them back.  int32 [num_nodes]"""
+        """A zero per position, as scratch for code that resets it to zero.  int32 [num_nodes]"""
         return self._tally.array
 
     def frozen(self) -> FrozenGraph:
-        """Return the graph as it is now, for those who read it while it changes."""
+        """Return the current graph, readable while it changes."""
         return FrozenGraph(
             FrozenLists(self._into.shared(), self._into.former.now),
             FrozenRows(self._features, self._former_features.now, self.num_nodes),
@@ -419,11 +419,11 @@ class GrowingGraph:
         return self.induced(nodes), nodes
 
     def state(self) -> dict[str, Tensor]:
-        """Return everything kept, by name; the same for the same graph."""
+        """Return everything kept, by name; equal graphs have equal states."""
         return whole(self.pieces())
 
     def pieces(self) -> dict[str, Tensor | Pieces]:
-        """Return the same, lists of neighbours in pieces."""
+        """Return the same, neighbour lists in pieces."""
         return {
             "features": self._features.state(),
             "alive": self._alive.state(),
@@ -438,11 +438,11 @@ class GrowingGraph:
             yield from self._out_of.arrays()
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take back what ``state`` returned."""
+        """Restore what ``state`` returned."""
         self._features.restore(state["features"])
         self._alive.restore(state["alive"])
         self._marks.restore(torch.zeros(len(state["alive"]), dtype=torch.int64))
         self._tally.restore(torch.zeros(len(state["alive"]), dtype=torch.int32))
         self._into.restore(state)
         if not self.undirected:
-            self._out_of.restore(turned(state))
+            self._out_of.restore(transposed(state))

@@ -1,4 +1,4 @@
-"""Class codes that follow a growing graph and its labels."""
+"""Class codes around every node of a growing graph, updated with its labels."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from evergraph.online.delta import Label
 from evergraph.online.graph.corrections import ROUNDING
 from evergraph.online.graph.growing_array import FormerRows, FrozenRows, GrowingArray
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
-from evergraph.online.graph.live_embeddings import HopStates
+from evergraph.online.graph.live_embeddings import ROWS, HopStates
 from evergraph.online.graph.live_relations import LiveRelations
 from evergraph.online.graph.live_smoother import LiveSmoother
 from evergraph.topology import MixHop
 from evergraph.topology.rowwise import unit_rows
 
 NEAR, FAR = 1, 2  # hops of N
-# Nearer than elsewhere: what is left when a node's own code is taken out may be small.
+# Tighter than elsewhere: little may be left after a node's own code is subtracted.
 DRIFT = 8 * ROUNDING
 
 
 class LiveCodes:
     """[N C, N² C - diag(N²) C] of every node, each hop of unit length: see ``ClassCodes``.
 
-    Row v of C is the code of v's class where v's label is shown, else 0. A label that is shown,
-    hidden or changed moves what lies within two hops, as new edges do: see ``HopStates``. The code
-    of a class depends on the seed and its name alone, not on when it came.
+    Row v of C is the code of v's class if v's label is visible, else 0. A label that is shown,
+    hidden or changed affects the nodes within two hops, like new edges: see ``HopStates``. The code
+    of a class depends only on the seed and the name of the class, not on the order of arrival.
 
-    Where there are relations, a third part tells the classes of neighbours by relation, B₁C: see
+    With relations, a third part holds the classes of neighbours by relation, B₁C: see
     ``RelationCodes``.
 
     dims = 2 x width, or 3 x width with relations.
@@ -42,7 +42,7 @@ class LiveCodes:
     Args:
         width: of a code.
         seed: of the codes.
-        relations: of the graph, followed by whoever owns them before this is.
+        relations: of the graph, updated by the caller before this is.
 
     >>> graph, codes = GrowingGraph(num_features=1), LiveCodes(width=4)
     >>> codes.name(["x"])
@@ -51,7 +51,7 @@ class LiveCodes:
     tensor([0, 1])
     >>> torch.allclose(codes.of(torch.tensor([1]))[0, :4], class_codes(["x"], width=4)[0])
     True
-    >>> bool(codes.of(torch.tensor([0])).any())  # its own label it does not see
+    >>> bool(codes.of(torch.tensor([0])).any())  # a node does not see its own label
     False
     """
 
@@ -62,13 +62,13 @@ class LiveCodes:
         self.seed = seed
         self.relations = relations
         self.dims = (FAR + (relations is not None)) * width
-        self._along = GrowingArray(width)  # B₁C, of unit length; none without relations
+        self._along = GrowingArray(width)  # B₁C, of unit length; empty without relations
         self.smoother = LiveSmoother(self_loops=False)
         self._table = GrowingArray(width)  # the code of every class
         self._shown = GrowingArray(width)  # C
         self._former = FormerRows()  # of C
         self._own = GrowingArray()  # the diagonal of N²
-        topology = MixHop(hops=FAR, self_loops=False, keep=(NEAR, FAR), unit=True)
+        topology = MixHop(hops=FAR, self_loops=False, kept_hops=(NEAR, FAR), unit=True)
         self._topology = topology
         self._hops = HopStates(topology, self.smoother, width, inputs=self._shown, drift=DRIFT)
 
@@ -80,7 +80,7 @@ class LiveCodes:
             self._table.tensor[start:] = class_codes(labels, width=self.width, seed=self.seed)
 
     def rename(self, number: int, label: Label) -> None:
-        """Give a class that no node has another name, and the code of that name."""
+        """Rename a class that no node has, which changes its code."""
         self._table.tensor[number] = class_codes([label], width=self.width, seed=self.seed)[0]
 
     def update(
@@ -88,8 +88,8 @@ class LiveCodes:
     ) -> Tensor:
         """Follow a change of the graph, right after it was made, and of labels.
 
-        nodes: whose labels are shown or hidden or others now, int64 [n]; classes: their numbers,
-        ``UNLABELLED`` where hidden, int64 [n] -> whose codes are others now, int64 [m], ascending
+        nodes: whose visible labels changed, int64 [n]; classes: their new numbers, ``UNLABELLED``
+        if hidden, int64 [n] -> nodes whose codes changed, int64 [m], ascending
         """
         removed = change.removed.numpy()
         self._shown.extend(graph.num_nodes - len(self._shown))
@@ -104,26 +104,28 @@ class LiveCodes:
         alive = graph.alive[nodes]
         nodes = nodes[alive]
         moved = self._hops.update(graph, change, nodes, former[alive])
-        along = self._along_felt(change, nodes)
-        near = graph.gatherers(torch.cat([change.new, change.touched]))  # have other own shares
-        told = [moved, nodes, near] if along is None else [moved, nodes, near, along]
-        felt = torch.from_numpy(graph.distinct(torch.cat(told).numpy()))
+        along = self._along_changed(change, nodes)
+        near = graph.gatherers(torch.cat([change.new, change.touched]))  # diag(N²) changed
+        affected = [moved, nodes, near] if along is None else [moved, nodes, near, along]
+        felt = torch.from_numpy(graph.distinct(torch.cat(affected).numpy()))
         self._own.tensor[near] = self._own_share(graph, near)
         self._settle(graph, felt)
         if along is not None and self.relations is not None:
-            sums = self.relations.product(along, self._shown.tensor, hop=1)
-            self._along.tensor[along] = unit_rows(sums)
+            for rows in self._along.blocks(len(along), ROWS):
+                sums = self.relations.product(along[rows], self._shown.tensor, hop=1)
+                self._along.tensor[along[rows]] = unit_rows(sums)
         return felt
 
     def _settle(self, graph: GrowingGraph, felt: Tensor) -> None:
-        """Sum anew what rounding would show in once a node's own code is taken out."""
-        labelled = felt[self.shown(felt).any(1)]
-        own = self._own.tensor[labelled]
-        far = self._others(self._hops.of(labelled), self.shown(labelled), own)[1]
-        self._hops.settle(graph, labelled, far.abs().amax(1))
+        """Recompute sums in which rounding would show after subtracting a node's own code."""
+        for rows in self._shown.blocks(len(felt), ROWS):
+            labelled = felt[rows][self.shown(felt[rows]).any(1)]
+            own = self._own.tensor[labelled]
+            far = self._others(self._hops.of(labelled), self.shown(labelled), own)[1]
+            self._hops.settle(graph, labelled, far.abs().amax(1))
 
-    def _along_felt(self, change: GraphChange, relabelled: Tensor) -> Tensor | None:
-        """Return whose neighbours along relations, or their labels, are others now."""
+    def _along_changed(self, change: GraphChange, relabelled: Tensor) -> Tensor | None:
+        """Return nodes whose neighbours along relations, or the labels of these, changed."""
         if self.relations is None:
             return None
         self._along.extend(len(self._shown) - len(self._along))
@@ -138,7 +140,7 @@ class LiveCodes:
         self._shown.tensor[nodes] = self.codes(classes)
 
     def codes(self, classes: Tensor) -> Tensor:
-        """Return the codes of classes, 0 of ``UNLABELLED``.  int64 [n] -> float32 [n, width]"""
+        """Return the codes of classes, 0 for ``UNLABELLED``.  int64 [n] -> float32 [n, width]"""
         if not len(self._table):
             return torch.zeros(len(classes), self.width)
         hidden = classes == UNLABELLED
@@ -149,7 +151,7 @@ class LiveCodes:
         return self._shown.tensor[nodes]
 
     def _others(self, hops: Tensor, shown: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
-        """Return both hops without nodes' own codes."""
+        """Return both hops without the nodes' own codes."""
         near, far = hops.split(self.width, dim=1)
         return near, others_alone(far, own, shown)
 
@@ -158,9 +160,9 @@ class LiveCodes:
         if graph.compiled:
             return self._own_share_compiled(graph, nodes)
         indptr, columns, weights = self.smoother.rows(graph, nodes)
-        squares = weights.double().square().numpy()  # both ways N_vu = N_uv
+        squares = weights.double().square().numpy()  # N_vu N_uv, as N is symmetric if undirected
         owners = np.repeat(np.arange(len(nodes)), indptr.diff().numpy())
-        if not graph.undirected:  # N_vu N_uv: as N_vu², with the weight of the way back once
+        if not graph.undirected:  # N_vu N_uv = N_vu² (w_uv / w_vu)
             squares = squares * self._ways_back(graph, nodes[owners], columns.long())
         sums = np.bincount(owners, weights=squares, minlength=len(nodes))
         return torch.from_numpy(sums.astype(np.float32))
@@ -177,7 +179,7 @@ class LiveCodes:
 
     @staticmethod
     def _ways_back(graph: GrowingGraph, targets: Tensor, sources: Tensor) -> NDArray[Any]:
-        """Return how edges back compare to those there: w_uv / w_vu, 0 where there is none."""
+        """Return w_uv / w_vu, 0 if there is no edge back."""
         if not graph.weighted:
             return graph.lists(targets, sources).numpy()
         there, back = graph.weights_of(sources, targets), graph.weights_of(targets, sources)
@@ -192,15 +194,15 @@ class LiveCodes:
         return torch.cat([scaled, self._along.tensor[nodes]], dim=1)
 
     def attach(self, graph: GrowingGraph) -> None:
-        """Look at the graph again, once both were restored and before it changes."""
+        """Attach the graph, once both were restored and before it changes."""
         self._hops.attach(graph)
-        if not len(self._own):  # an old snapshot
+        if not len(self._own):  # a snapshot of an earlier version
             self._own.extend(graph.num_nodes)
             every = graph.alive.nonzero().flatten()
             self._own.tensor[every] = self._own_share(graph, every)
 
     def frozen(self) -> FrozenRows:
-        """Return C as it is now, for those who read it while it changes."""
+        """Return the current C, readable while it changes."""
         return FrozenRows(self._shown, self._former.now, len(self._shown))
 
     def arrays(self) -> Iterator[GrowingArray]:
@@ -212,12 +214,12 @@ class LiveCodes:
         yield from self._hops.arrays()
 
     def state(self) -> dict[str, Tensor]:
-        """Return what labels and names of classes do not tell, by name."""
+        """Return what does not follow from labels and names of classes, by name."""
         kept = {"own": self._own.state()} | self.smoother.state() | self._hops.state()
         return kept if self.relations is None else kept | {"along": self._along.state()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take back what ``state`` returned; ``name``, ``show`` and ``attach`` bring the rest."""
+        """Restore what ``state`` returned; ``name``, ``show`` and ``attach`` restore the rest."""
         if "own" in state:
             self._own.restore(state["own"])
         if self.relations is not None:

@@ -1,4 +1,4 @@
-"""Embeddings that follow a growing graph: hop by hop, or from their surroundings."""
+"""Embeddings of a growing graph, updated where a change affects them."""
 
 from __future__ import annotations
 
@@ -28,34 +28,34 @@ from evergraph.topology import Stepwise, TopologyEncoder
 from evergraph.topology.cached import Scaling
 
 ROWS = 1 << 15  # computed at a time
-# From such a share of the work on, all rows are summed anew. An entry that is added up is 1, and so
-# is a difference that is pushed; a row, corrected or summed, is as much as so many: it is read,
-# kept, compared and written (measured at 32 and 128 columns). Where rows are not corrected, a share
-# of the positions: then most rows are reached.
+# From this share of the work on, all rows are recomputed. Adding an entry costs 1, and so does
+# pushing a difference; a row costs ROW in addition, corrected or recomputed, as it is read, kept,
+# compared and written (measured at 32 and 128 columns). If rows are not corrected, WHOLE is a share
+# of the positions instead: then most rows are affected.
 WHOLE, ROW = 0.3, 4
-AT_ONCE = 1 << 25  # values of a hop that are computed at once where all are
 
 
 class HopStates:
-    """H_1, ..., H_L of an f_topo told hop by hop, kept for all nodes.
+    """H_1, ..., H_L of an f_topo that is a recursion over hops, kept for all nodes.
 
-    H_{l+1} of a node changes where H_l changed of the node or of one it gathers from; H_1 also
-    where one it gathers from has another degree, which is in Â. So a change costs its frontier. A
-    row of it is corrected by the differences that reach it, or summed anew from all it gathers
-    from, whichever is the less: see ``corrections``, also for why nothing drifts. Where nodes go,
-    all that feel it are summed anew, so that nothing of them stays. Where a change reaches most of
-    the graph, all rows are summed anew, and nobody looks for a frontier.
+    H_{l+1} of a node changes if H_l of the node or of an in-neighbour changed; H_1 also if the
+    degree of an in-neighbour changed, as degrees are part of Â. So a change costs its frontier. A
+    row of the frontier is corrected by the differences that reach it, or recomputed from all its
+    in-neighbours, whichever is cheaper; ``corrections`` explains why rounding does not accumulate.
+    If nodes are removed, all affected rows are recomputed, so that no trace of them stays. If a
+    change affects most of the graph, all rows are recomputed without looking for a frontier.
 
-    H_0 is the graph's own features, or ``inputs`` in their place. Where a hop smooths something
-    else than its state, that is kept as well.
+    H_0 is the graph's features, or ``inputs`` instead. If a hop smooths something other than its
+    state, that is kept as well.
 
     Args:
         topology: the f_topo.
         smoother: Â of the graph.
-        num_features: how wide H_0 is.
-        inputs: H_0 of every position, kept up to date by whoever owns it; the graph's features
-            unless given.
-        drift: how much of a row's largest value rounding may come to before it is summed anew.
+        num_features: width of H_0.
+        inputs: H_0 of every position, kept up to date by its owner; by default the graph's
+            features.
+        drift: bound on the rounding error, relative to a row's largest value, above which the row
+            is recomputed.
     """
 
     def __init__(
@@ -73,14 +73,14 @@ class HopStates:
         self._inputs = inputs
         self._width = num_features
         self._most = drift
-        self._states: list[GrowingArray] = []  # from hop 1 on
-        self._messages: list[GrowingArray | None] = []  # from hop 0 on; None: the state itself
+        self._states: list[GrowingArray] = []  # starting at hop 1
+        self._messages: list[GrowingArray | None] = []  # starting at hop 0; None: the state itself
         self.dims = self._lay_out(torch.empty(0, num_features))
         self._drifts = [GrowingArray() for _ in self._states]
-        self._complete = True  # whether the last hop is there; old snapshots have it not
+        self._complete = True  # whether the last hop is there; snapshots of 0.1.0 lack it
 
     def _lay_out(self, features: Tensor) -> int:
-        """Make an array as wide as each hop is, and return how wide embeddings are."""
+        """Create the array of each hop, and return the width of embeddings."""
         states = [features]  # no rows, but columns
         for hop in range(self.topology.hops):
             message = self.topology.message(states[-1], hop=hop)
@@ -92,7 +92,7 @@ class HopStates:
 
     @property
     def _corrects(self) -> bool:
-        """Whether a state is what was smoothed, and so can be corrected by differences."""
+        """Whether a state is just the smoothed message, so that differences can correct it."""
         return type(self.topology).advance is Stepwise.advance
 
     def update(
@@ -102,26 +102,28 @@ class HopStates:
         renewed: Tensor | None = None,
         former: Tensor | None = None,
     ) -> Tensor:
-        """Follow a change; return whose embeddings are others now.  int64 [n], ascending
+        """Follow a change; return the nodes whose embeddings changed.  int64 [n], ascending
 
-        renewed: nodes whose H_0 is another now, new ones among them or not, ascending, int64
-        [renewed]; former: what it was.  float32 [renewed, width]
+        renewed: nodes whose H_0 changed, with or without new ones, ascending, int64 [renewed];
+        former: their old H_0.  float32 [renewed, width]
         """
         assert self._complete, "a graph is attached after restoring, before it changes"
         self._graph = graph
         for array in self._arrays().values():
             array.extend(graph.num_nodes - len(array))
             array.array[change.removed.numpy()] = 0
-        moved = self._inputs_moved(graph, change, renewed, former)
+        moved: Changed = self._inputs_moved(graph, change, renewed, former)
         if not len(moved.nodes) + len(change.touched):
             return change.new
         entries = None if len(change.removed) or not self._corrects else change.known_entries
-        hops: list[Changed] = [moved]
+        hops = [moved.nodes]  # not what rows were: that may be as large as the state
         for hop in range(self.topology.hops):
-            sent = self._send(graph, hops[-1], hop)
-            hops.append(self._step(graph, change, sent, entries, hop))
-        used = [hops[hop].nodes for hop in self.topology.assembled]
-        return used[0] if len(used) == 1 else torch.cat(used).unique()
+            moved = self._step(graph, change, self._send(graph, moved, hop), entries, hop)
+            hops.append(moved.nodes)
+        used = [hops[hop] for hop in self.topology.assembled]
+        if len(used) == 1:
+            return used[0]
+        return torch.from_numpy(graph.distinct(torch.cat(used).numpy()))
 
     def _inputs_moved(
         self,
@@ -130,21 +132,19 @@ class HopStates:
         renewed: Tensor | None,
         former: Tensor | None,
     ) -> Moved:
-        """Return whose H_0 is another now, and what it was: zeros of new nodes."""
+        """Return the nodes whose H_0 changed, with the old values: zeros for new nodes."""
         inputs = self._state(graph, 0)
         width = inputs.shape[1]
         if renewed is None:
-            none = torch.zeros(len(change.new), width)
-            return Moved(change.new, none, inputs[change.new])
+            return Moved(change.new, torch.zeros(len(change.new), width))
         first = int(change.new[0]) if len(change.new) else graph.num_nodes
         old = renewed[renewed < first]
-        assert former is not None, "what H_0 was is told with who has another"
+        assert former is not None, "renewed nodes come with their old H_0"
         before = torch.cat([former[renewed < first], torch.zeros(len(change.new), width)])
-        nodes = torch.cat([old, change.new])
-        return Moved(nodes, before, inputs[nodes])
+        return Moved(torch.cat([old, change.new]), before)
 
     def _send(self, graph: GrowingGraph, moved: Changed, hop: int) -> Changed:
-        """Compute anew what nodes give to the next hop, and return what they gave."""
+        """Recompute the messages of nodes to the next hop, and return old and new ones."""
         messages = self._messages[hop]
         if messages is None:
             return moved
@@ -152,7 +152,7 @@ class HopStates:
         for part in moved.nodes.split(ROWS):
             state = self._state(graph, hop)[part]
             messages.tensor[part] = self.topology.message(state, hop=hop)
-        return Moved(moved.nodes, before, messages.tensor[moved.nodes])
+        return Moved(moved.nodes, before)
 
     def _step(
         self,
@@ -162,21 +162,21 @@ class HopStates:
         entries: Entries | None,
         hop: int,
     ) -> Changed:
-        """Compute hop + 1 wherever it may be another, and return where it was what."""
+        """Update hop + 1 wherever it may have changed, and return old and new rows."""
         seeds = torch.from_numpy(graph.distinct(torch.cat([sent.nodes, change.touched]).numpy()))
         if self._reaches_most(graph, graph.num_gatherers(seeds), entries is None):
             return self._sum_all(graph, change.new, hop)
         if entries is None:
             nodes = graph.gatherers(seeds)
-            before = self._states[hop].tensor[nodes]
-            return Moved(nodes, before, self._sum_anew(graph, nodes, hop))
+            self._sum_anew(graph, nodes, hop)
+            return Moved(nodes, self._states[hop].room(0))  # nobody corrects what comes after
         return self._correct(graph, change, sent, entries, hop)
 
     @staticmethod
     def _reaches_most(graph: GrowingGraph, pairs: int, anew: bool) -> bool:
-        """Whether to compute a hop of all nodes is the less; anew: rows would be summed anew.
+        """Whether computing a hop of all nodes is cheaper; anew: affected rows are recomputed.
 
-        pairs: how often somebody feels a difference; nobody has looked yet who that is.
+        pairs: number of (difference, affected row) pairs, whose rows are not known yet.
         """
         if anew:
             return pairs > WHOLE * graph.num_nodes
@@ -186,55 +186,68 @@ class HopStates:
     def _correct(
         self, graph: GrowingGraph, change: GraphChange, sent: Changed, entries: Entries, hop: int
     ) -> Moved:
-        """Correct hop + 1 by differences, and sum anew what is not worth it."""
+        """Correct hop + 1 by differences, and recompute rows for which that does not pay."""
         values, drift = self._source(graph, hop), self._drifts[hop].array
-        found = differences(graph, self.smoother, sent, values, change.touched, entries)
-        state = self._states[hop].tensor
-        moved, due, tops = correct(graph, self.smoother, found, change.new, state, drift)
+        states = self._states[hop]
+        found = differences(graph, self.smoother, sent, values, change.touched, entries, states)
+        keep = hop + 1 < self.topology.hops
+        given = (graph, self.smoother, found, change.new, states, drift)
+        moved, due, tops = correct(*given, keep=keep)
         due |= self._drifts[hop].tensor[moved.nodes] > self._most * tops
-        moved.after[due] = self._sum_anew(graph, moved.nodes[due], hop)
+        self._sum_anew(graph, moved.nodes[due], hop)
         return moved
 
-    def _sum_anew(self, graph: GrowingGraph, nodes: Tensor, hop: int) -> Tensor:
-        """Compute hop + 1 of some nodes from all they gather from, and return it."""
-        rows = torch.cat([self._next(graph, part, hop) for part in nodes.split(ROWS)])
-        self._states[hop].tensor[nodes] = rows
+    def _sum_anew(self, graph: GrowingGraph, nodes: Tensor, hop: int) -> None:
+        """Recompute hop + 1 of some nodes from all their in-neighbours."""
+        states = self._states[hop]
+        for rows in states.blocks(len(nodes), ROWS):
+            states.tensor[nodes[rows]] = self._next(graph, nodes[rows], hop)
         self._drifts[hop].array[nodes.numpy()] = 0
-        return rows
 
     def settle(self, graph: GrowingGraph, nodes: Tensor, tops: Tensor) -> None:
-        """Sum the last hop of nodes anew where rounding shows beside values of some size.
+        """Recompute the last hop of nodes whose rounding error is large relative to some size.
 
-        nodes: int64 [n]; tops: the size of what is to be exact of each, float32 [n]
+        nodes: int64 [n]; tops: these sizes, float32 [n]
         """
         due = self._drifts[-1].tensor[nodes] > self._most * tops
         self._sum_anew(graph, nodes[due], len(self._states) - 1)
 
     def _sum_all(self, graph: GrowingGraph, new: Tensor, hop: int) -> Changed:
-        """Compute hop + 1 of all nodes, and return whose is another, new nodes among them."""
-        state, alive = self._states[hop].tensor, graph.alive.nonzero().flatten()
-        earlier, other = state.clone(), torch.zeros(len(state), dtype=torch.bool)
-        step = len(alive) if len(alive) * state.shape[1] <= AT_ONCE else ROWS
-        for part in alive.split(max(step, 1)):
-            state[part] = self._next(graph, part, hop)
-        for start in range(0, len(state), ROWS):
-            rows = slice(start, start + ROWS)
-            other[rows] = torch.from_numpy(differ(state[rows].numpy(), earlier[rows].numpy()))
+        """Recompute hop + 1 of all nodes, and return those that changed, including new nodes."""
+        states, alive = self._states[hop], graph.alive.nonzero().flatten()
+        other, full = torch.zeros(len(states), dtype=torch.bool), len(alive) == len(states)
+        earlier = states.replace()  # no copy is needed, since every row is written again
+        state = states.tensor
+        if not full:
+            state[~graph.alive] = 0
+        for rows in states.blocks(len(alive), ROWS):
+            part = alive[rows]
+            if full and self._corrects:
+                now, were = self._next(graph, part, hop, state[rows]), earlier[rows]
+            else:
+                now, were = self._next(graph, part, hop), earlier[part]
+                state[part] = now
+            other[part] = torch.from_numpy(differ(now.numpy(), were.numpy()))
         other[new] = True
         self._drifts[hop].array[:] = 0
         nodes = other.nonzero().flatten()
-        return LaterMoved(nodes, lambda: earlier[nodes], lambda: state[nodes])
+        return LaterMoved(nodes, lambda: earlier[nodes])
 
-    def _next(self, graph: GrowingGraph, nodes: Tensor, hop: int) -> Tensor:
-        """Return hop + 1 of some nodes.  [nodes, width]"""
-        smoothed = self.smoother.product(graph, nodes, self._source(graph, hop))
-        if self._corrects:  # asks for nothing else
+    def _next(
+        self, graph: GrowingGraph, nodes: Tensor, hop: int, out: Tensor | None = None
+    ) -> Tensor:
+        """Return hop + 1 of some nodes; out: where it is written if it is only smoothed.
+
+        -> [nodes, width]
+        """
+        smoothed = self.smoother.product(graph, nodes, self._source(graph, hop), out)
+        if self._corrects:  # ``advance`` would return it unchanged
             return smoothed
         state, inputs = self._state(graph, hop), self._state(graph, 0)
         return self.topology.advance(smoothed, state[nodes], inputs[nodes], hop=hop)
 
     def _source(self, graph: GrowingGraph, hop: int) -> Tensor:
-        """Return what is smoothed to make hop + 1."""
+        """Return the values that are smoothed to hop + 1."""
         messages = self._messages[hop]
         return self._state(graph, hop) if messages is None else messages.tensor
 
@@ -257,14 +270,11 @@ class HopStates:
         if self._inputs is not None:
             return self._inputs.tensor[nodes]
         if self._graph is None:
-            return torch.zeros(len(nodes), self._width)  # nobody has come yet
+            return torch.zeros(len(nodes), self._width)  # before the first node
         return self._graph.features[nodes]
 
     def attach(self, graph: GrowingGraph) -> None:
-        """Look at a graph, whose hops were restored or are to come.
-
-        In snapshots of version 0.1.0 the last hop is not there: it is computed.
-        """
+        """Attach a graph; in snapshots of version 0.1.0 the last hop is missing and is computed."""
         self._graph = graph
         if not self._complete:
             self._complete = True
@@ -280,7 +290,7 @@ class HopStates:
         return named | {name: array for name, array in sent.items() if array is not None}
 
     def arrays(self) -> Iterator[GrowingArray]:
-        """Yield the arrays that are as long as the graph, inputs left out: they are another's."""
+        """Yield the arrays that are as long as the graph, except inputs, which it does not own."""
         yield from self._arrays().values()
 
     def state(self) -> dict[str, Tensor]:
@@ -288,41 +298,41 @@ class HopStates:
         return {name: array.state() for name, array in self._arrays().items()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take back what ``state`` returned."""
+        """Restore what ``state`` returned."""
         positions = len(state["scalings"])
         for name, array in self._arrays().items():
             if name in state:
                 array.restore(state[name])
-            elif name.startswith("drift"):  # an old snapshot: all rows were summed anew
+            elif name.startswith("drift"):  # an old snapshot, in which rows had no drift
                 array.restore(torch.zeros(positions))
         self._complete = not self._states or f"state_{len(self._states)}" in state
 
 
 def check_whole_rows(topology: TopologyEncoder) -> None:
     """Raise unless an f_topo sums rows of float32."""
-    if topology.rows != "float32":
+    if topology.dtype != "float32":
         raise ConfigurationError(
-            "rows must be 'float32' for embeddings of a growing graph, which are corrected to the "
-            f"last digit, not {topology.rows!r}"
+            "dtype must be 'float32' for embeddings of a growing graph, which are corrected by "
+            f"small differences, not {topology.dtype!r}"
         )
 
 
 class LiveEmbeddings:
-    """f_topo of every node of a growing graph, computed only where a change can be felt.
+    """f_topo of every node of a growing graph, updated only where a change affects it.
 
-    A change is felt by new nodes, by those with other features, by those that gather from more or
-    fewer than before or with other weights, and by all that look at any of these within L hops.
-    For an f_topo that is a recursion over hops every hop of every node is kept, and rows are
-    corrected by what has changed of the hop before, or summed anew from it, before rounding could
-    leave a trace (see ``HopStates``). Others are computed from what lies around. Embeddings are
-    kept unscaled, and scaled when they are asked for.
+    A change affects new nodes, nodes with new features, nodes whose in-neighbours or weights
+    changed, and all nodes within L hops of these. For an f_topo that is a recursion over hops,
+    every hop of every node is kept, and rows are corrected by the differences of the previous hop,
+    or recomputed before rounding errors could show (see ``HopStates``). Any other f_topo is
+    computed from the neighbourhood (see ``Surroundings``). Embeddings are kept unscaled, and scaled
+    when they are read.
 
     Args:
         topology: the f_topo.
-        num_features: how wide a node's features are.
-        scaling: ``unit`` divides every embedding by its length, ``none`` leaves it.
-        scheme: how Â is normalised, see ``LiveSmoother``; whole graphs are encoded symmetrically.
-        drift: how much of a row's largest value rounding may come to, see ``HopStates``.
+        num_features: width of the features.
+        scaling: ``unit`` divides every embedding by its length, ``none`` does not.
+        scheme: normalisation of Â, see ``LiveSmoother``; whole graphs are encoded symmetrically.
+        drift: bound on the rounding error, see ``HopStates``.
 
     >>> from evergraph.topology import SGC
     >>> graph, live = GrowingGraph(num_features=1), LiveEmbeddings(SGC(hops=1), num_features=1,
@@ -361,12 +371,12 @@ class LiveEmbeddings:
 
     @property
     def dims(self) -> int:
-        """How long an embedding is."""
+        """Width of an embedding."""
         return self._source.dims
 
     def update(self, graph: GrowingGraph, change: GraphChange) -> Tensor:
-        """Follow a change of the graph, right after it was made; return whose embeddings are
-        others now, new nodes among them, removed ones not.  int64 [n], ascending
+        """Follow a change of the graph, right after it was made; return the nodes whose embeddings
+        changed, including new nodes but not removed ones.  int64 [n], ascending
         """
         self._smoother.refresh(graph, torch.cat([change.new, change.touched, change.removed]))
         renewed = change.renewed if len(change.renewed) else None
@@ -380,11 +390,11 @@ class LiveEmbeddings:
         return self._scaled(self._source.of(nodes))
 
     def attach(self, graph: GrowingGraph) -> None:
-        """Look at the graph again, once both were restored and before it changes."""
+        """Attach the graph, once both were restored and before it changes."""
         self._source.attach(graph)
 
     def smoother(self) -> FrozenSmoother:
-        """Return the normalised adjacency as it is now, for those who read while it changes."""
+        """Return the current normalised adjacency, readable while it changes."""
         return self._smoother.frozen()
 
     def arrays(self) -> Iterator[GrowingArray]:
@@ -397,6 +407,6 @@ class LiveEmbeddings:
         return self._smoother.state() | self._source.state()
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take back what ``state`` returned; ``attach`` comes next."""
+        """Restore what ``state`` returned; call ``attach`` next."""
         self._smoother.restore(state)
         self._source.restore(state)

@@ -1,6 +1,6 @@
-"""Sorted lists searched and changed in place, differences pushed along edges, in compiled code.
+"""Compiled code for neighbour lists and for pushing differences along edges.
 
-Imported only where numba is.
+Imported only if numba is installed.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from evergraph.graphs.kernels.numba_sum import Flat
 from evergraph.graphs.kernels.row_ranges import compiled
 
 Code = Callable[..., Any]
-AHEAD = 4  # rows that are asked for before they are needed
+AHEAD = 4  # rows prefetched ahead of use
 
 
 @compiled
 def count_pushed(nodes, starts, counts, pool, direct, others, loops, tally, rows):  # type: ignore[no-untyped-def]
-    """Find the rows that feel something, in no order, and return how many they are.
+    """Fill in the affected rows, in no order, and return their number.
 
-    In ``tally`` each has one more than the number of differences that reach it.
+    ``tally`` of each becomes one more than the number of differences that reach it.
     """
     found = 0
     for other in others:
@@ -81,7 +81,10 @@ def fill_pushed(  # type: ignore[no-untyped-def]
     places,
     given,
 ):
-    """List for every row what reaches it, in the order of edges, own, direct; clear ``tally``."""
+    """List for every row the differences that reach it: along edges, its own, direct ones.
+
+    Clears ``tally``.
+    """
     end = 0
     for i in range(len(rows)):
         indptr[i] = end
@@ -115,8 +118,8 @@ def there_and_back(  # type: ignore[no-untyped-def]
 ):
     """Fill in s_v² Σ_u w_vu w_uv s_u² over the u that v gathers from and that gather from v.
 
-    starts, counts, pool, weights: whom each gathers from; backs, numbers, home, returns: who
-    gathers from each. Both lists ascend: the one is searched for what stands in the other.
+    starts, counts, pool, weights: in-neighbours; backs, numbers, home, returns: out-neighbours.
+    Both lists ascend, so that one can be searched for the entries of the other in one pass.
     """
     for i in range(len(nodes)):
         node, total = nodes[i], 0.0
@@ -125,7 +128,7 @@ def there_and_back(  # type: ignore[no-untyped-def]
             high = end
             if low < end and home[low] == pool[entry]:
                 high = low
-            while low < high:  # all that comes is larger than what was found
+            while low < high:  # binary search; later entries are larger, so ``low`` only grows
                 middle = (low + high) // 2
                 if home[middle] < pool[entry]:
                     low = middle + 1
@@ -144,21 +147,21 @@ def there_and_back(  # type: ignore[no-untyped-def]
 
 @compiled
 def subtract(  # type: ignore[no-untyped-def]
-    nodes, places, now, before, after, new, old, differences, sizes, start, stop
+    nodes, places, now, before, new, old, differences, sizes, start, stop
 ):
-    """Fill in new · after - old · before of some nodes, and the largest value of each row.
+    """Fill in new · now - old · before of some nodes, and the largest value of each row.
 
-    places: where a node stands in ``before`` and ``after``, below 0 where it is as ``now`` has it.
+    places: row of a node in ``before``, negative if its value is the one in ``now``.
     """
     width = now.shape[1]
     for i in range(start, stop):
-        place, top = places[i], np.float32(0)
+        place, row, top = places[i], now[nodes[i]], np.float32(0)
         if place < 0:
-            row, factor = now[nodes[i]], new[i] - old[i]
+            factor = new[i] - old[i]
             for c in range(width):
                 differences[i, c] = np.float32(factor * row[c])
         else:
-            row, was, one, other = after[place], before[place], new[i], old[i]
+            was, one, other = before[place], new[i], old[i]
             for c in range(width):
                 differences[i, c] = np.float32(one * row[c] - other * was[c])
         for c in range(width):
@@ -167,14 +170,15 @@ def subtract(  # type: ignore[no-untyped-def]
 
 
 def _tile(half: int) -> Code:
-    """Return code that corrects the columns from ``low`` and from ``high`` on, ``half`` of each.
+    """Return code that corrects ``half`` columns from ``low`` on and ``half`` from ``high`` on.
 
-    The two may overlap. What each addition rounds away is carried along (Kahan 1965): the sums are
-    off by about two roundings, however many differences are added.
+    The two ranges may overlap, so that any width is covered by full vectors: both are read before
+    either is written. Sums are compensated (Kahan 1965): the error is about two roundings, however
+    many differences are added.
     """
 
     def tile(  # type: ignore[no-untyped-def]
-        places, weights, differences, ratio, left, before, after, values, low, high, start, stop
+        places, weights, differences, ratio, left, values, low, high, start, stop
     ):
         a, b, lost_a, lost_b = zeros(half), zeros(half), zeros(half), zeros(half)
         for pair in range(start, stop):
@@ -186,11 +190,10 @@ def _tile(half: int) -> Code:
             more = times_plus(weight, load(differences.values, place + high, half), lost_b)
             total = plus(b, more)
             lost_b, b = minus(more, minus(total, b)), total
-        a = times_plus(ratio, load(before.values, before.stride + low, half), times(left, a))
-        b = times_plus(ratio, load(before.values, before.stride + high, half), times(left, b))
-        for rows in (after, values):
-            store(rows.values, rows.stride + low, a)
-            store(rows.values, rows.stride + high, b)
+        a = times_plus(ratio, load(values.values, values.stride + low, half), times(left, a))
+        b = times_plus(ratio, load(values.values, values.stride + high, half), times(left, b))
+        store(values.values, values.stride + low, a)
+        store(values.values, values.stride + high, b)
         return max(peak(a), peak(b))
 
     code: Code = njit(tile)
@@ -202,14 +205,14 @@ _16, _8, _4, _2, _1 = (_tile(half) for half in (16, 8, 4, 2, 1))
 
 @njit
 def _columns(  # type: ignore[no-untyped-def]
-    places, weights, differences, ratio, left, before, after, values, width, start, stop
+    places, weights, differences, ratio, left, values, width, start, stop
 ):
-    """Correct one row: ``stride`` of before, after and values says where it begins."""
+    """Correct one row, which begins at ``stride`` of values."""
     top = np.float32(0)
     for low in range(0, width, 32):
         count = min(width - low, 32)
         end = low + count
-        given = (places, weights, differences, ratio, left, before, after, values, low)
+        given = (places, weights, differences, ratio, left, values, low)
         if count > 16:
             found = _16(*given, end - 16, start, stop)
         elif count > 8:
@@ -240,14 +243,14 @@ def correct(  # type: ignore[no-untyped-def]
     values,
     drift,
     before,
-    after,
     tops,
     start,
     stop,
 ):
-    """Correct rows of ``values`` that are not to be summed anew; keep what all were and are.
+    """Correct rows of ``values`` except those to be recomputed (``anew``).
 
-    differences: ``Flat``; values, before, after: flat; tops: the largest value of each row.
+    differences: ``Flat``; values: flat; before: what all rows were, flat, or empty; tops: the
+    largest value of each row.
     """
     for i in range(start, stop):
         row, begin = rows[i] * width, i * width
@@ -255,28 +258,18 @@ def correct(  # type: ignore[no-untyped-def]
             soon = rows[i + AHEAD] * width
             for c in range(0, width, 16):
                 prefetch(values, soon + c, 16)
-        for c in range(width):
-            before[begin + c] = values[row + c]
+        if len(before):
+            for c in range(width):
+                before[begin + c] = values[row + c]
         if anew[i]:
             continue
         reached = 0.0
         for pair in range(indptr[i], indptr[i + 1]):
             reached += abs(weights[pair]) * sizes[places[pair]]
-        was, now, then = Flat(before, begin), Flat(after, begin), Flat(values, row)
         ratio, factor = np.float32(ratios[i]), np.float32(left[i])
-        top = _columns(
-            places,
-            weights,
-            differences,
-            ratio,
-            factor,
-            was,
-            now,
-            then,
-            width,
-            indptr[i],
-            indptr[i + 1],
-        )
+        there = Flat(values, row)
+        first, last = indptr[i], indptr[i + 1]
+        top = _columns(places, weights, differences, ratio, factor, there, width, first, last)
         tops[i] = top
         rounded = top if ratio == 1 else 2 * top
         drift[rows[i]] = ratio * drift[rows[i]] + rounding * (rounded + 6 * factor * reached)
@@ -284,9 +277,9 @@ def correct(  # type: ignore[no-untyped-def]
 
 @compiled
 def locate(starts, counts, pool, rows, columns, places, there):  # type: ignore[no-untyped-def]
-    """Find where each column stands in the list of its row, or would stand.
+    """Find the index of each column in the list of its row, or where to insert it.
 
-    places, there: are filled.  int64 [pairs], bool [pairs]
+    places, there: output.  int64 [pairs], bool [pairs]
     """
     for i in range(len(rows)):
         start, low, high = starts[rows[i]], 0, counts[rows[i]]
@@ -303,7 +296,7 @@ def locate(starts, counts, pool, rows, columns, places, there):  # type: ignore[
 
 @compiled
 def merge(starts, counts, pool, rows, columns, places):  # type: ignore[no-untyped-def]
-    """Put columns where they belong; lists have the room. rows, columns: ascending as pairs."""
+    """Insert columns into lists that have the capacity. rows, columns: ascending as pairs."""
     stop = len(rows)
     while stop > 0:
         row, first = rows[stop - 1], stop - 1
@@ -322,7 +315,7 @@ def merge(starts, counts, pool, rows, columns, places):  # type: ignore[no-untyp
 
 @compiled
 def drop(starts, counts, pool, rows, places):  # type: ignore[no-untyped-def]
-    """Close the gaps at some places of lists. rows, places: ascending as pairs."""
+    """Delete the entries at some indices of lists. rows, places: ascending as pairs."""
     first = 0
     while first < len(rows):
         row, stop = rows[first], first + 1

@@ -1,4 +1,4 @@
-"""What comes along relations to the nodes of a growing graph, and of what type they are."""
+"""Features along typed edges, and node types, of a growing graph."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from evergraph.graphs.propagation import ordered_product
 from evergraph.online.graph.frozen_graph import FrozenLists
 from evergraph.online.graph.growing_array import FormerRows, FrozenRows, GrowingArray
 from evergraph.online.graph.growing_graph import no_nodes
+from evergraph.online.graph.live_embeddings import ROWS
 from evergraph.online.graph.neighbour_lists import Entries, NeighbourLists, last_of_each
 from evergraph.online.identifiers import IdTable
 from evergraph.online.pieces import Pieces, whole
@@ -27,20 +28,20 @@ from evergraph.training.learner import part_of
 Array = NDArray[Any]
 UNTYPED = -1
 PARTS = 3  # types, one hop, two hops
-PLAIN = "edge"  # the relation of edges that are given none
+PLAIN = "edge"  # the relation of edges without one
 
 
 class LiveRelations:
     """[T, B₁X, B₂B₁X] of every node, each part of unit length: see ``RelationHops``.
 
-    Changes are told as they come (``extend``, ``connect``, ``disconnect``, ``renew``, ``forget``);
-    ``update`` computes anew what they can be felt in. Relations and types are known by their
-    names: new ones may come at any time and change nothing that is there.
+    Changes are recorded as they come (``extend``, ``connect``, ``disconnect``, ``renew``,
+    ``forget``); ``update`` recomputes the vectors they affect. Relations and types are identified
+    by name: new ones may come at any time and do not change existing vectors.
 
     dims = 3 x width.
 
     Args:
-        num_features: how wide a node's features are.
+        num_features: width of the features.
         width: of a part.
 
     >>> live = LiveRelations(num_features=2, width=2)
@@ -76,9 +77,9 @@ class LiveRelations:
         return matrix.mul_(self.width**-0.5)
 
     def clear(self) -> None:
-        """Forget what has changed: all has been followed."""
-        self.touched = no_nodes()  # whose rows are others
-        self._other = no_nodes()  # who sends something else
+        """Clear the record of changes, once they have been followed."""
+        self.touched = no_nodes()  # nodes whose rows changed
+        self._other = no_nodes()  # nodes whose row of X changed
 
     @property
     def entry_bytes(self) -> int:
@@ -86,7 +87,7 @@ class LiveRelations:
         return sum(part.entry_bytes for pair in self._lists for part in pair)
 
     def extend(self, features: Tensor, types: Sequence[str | None]) -> None:
-        """Add nodes.  features: [new, d]; types: one a node, None where it is not known, or none"""
+        """Add nodes.  features: [new, d]; types: one per node, None if unknown; or empty"""
         start, count = len(self._typed), len(features)
         for array in (self._typed, self._sent, self._near, self._vectors):
             array.extend(count)
@@ -117,25 +118,26 @@ class LiveRelations:
         return codes[numbers]
 
     def renew(self, nodes: Tensor, features: Tensor) -> None:
-        """Give nodes other features."""
+        """Replace the features of nodes."""
         self._send(nodes, features)
 
     def connect(
         self, ends: Tensor, relations: Sequence[str], weights: Tensor | None = None
     ) -> None:
-        """Add edges.  ends: int64 [2, edges]; relations: one an edge; weights: float32 [edges]
+        """Add edges.  ends: int64 [2, edges]; relations: one per edge; weights: float32 [edges]
 
-        Of an edge given twice the last weight counts; one of weight 0 goes.
+        The last weight of a repeated edge counts; an edge of weight 0 is removed.
         """
-        places = self._places(relations)
+        numbers = self._relation_numbers(relations)
         apart = (ends[0] != ends[1]).numpy()
         sources, targets = (side.numpy() for side in ends)
-        for number in np.unique(places[apart]).tolist():
-            chosen = apart & (places == number)
+        for number in np.unique(numbers[apart]).tolist():
+            chosen = apart & (numbers == number)
             given = None if weights is None else weights.numpy()[chosen]
             self._join(number, sources[chosen], targets[chosen], given)
 
-    def _places(self, relations: Sequence[str]) -> Array:
+    def _relation_numbers(self, relations: Sequence[str]) -> Array:
+        """Return the number of each relation; new relations get lists."""
         for name in dict.fromkeys(relations):
             if name not in self.names:
                 self.names.add([name])
@@ -161,16 +163,16 @@ class LiveRelations:
         self._touch(*changed)
 
     def disconnect(self, ends: Tensor, *, both_ways: bool) -> None:
-        """Remove all relations from sources to targets; and back, where edges run both ways."""
+        """Remove all relations from sources to targets, and back if ``both_ways``."""
         ends = torch.cat([ends, ends.flip(0)], dim=1) if both_ways else ends
         sources, targets = (side.numpy() for side in ends)
         for along, against in self._lists:
             self._touch(along.delete(targets, sources), against.delete(sources, targets))
 
     def weights_of(self, ends: Tensor, relations: Sequence[str]) -> Tensor:
-        """Return what edges weigh, 0 where there is none; a negative position is no node.
+        """Return the weights of edges, 0 for missing ones; a negative position is no node.
 
-        ends: int64 [2, edges]; relations: one an edge -> float32 [edges]
+        ends: int64 [2, edges]; relations: one per edge -> float32 [edges]
 
         >>> live = LiveRelations(num_features=1, width=2)
         >>> live.extend(torch.ones(2, 1), [])
@@ -181,14 +183,14 @@ class LiveRelations:
         found = torch.zeros(ends.shape[1])
         known = [name in self.names for name in relations]
         there = torch.tensor(known, dtype=torch.bool) & (ends >= 0).all(0)
-        for place in there.nonzero().flatten().tolist():
-            along = self._lists[self.names.position(relations[place])][0]
-            source, target = ends[:, place].numpy()
-            found[place] = float(along.weigh(np.array([target]), np.array([source]))[0])
+        for edge in there.nonzero().flatten().tolist():
+            along = self._lists[self.names.position(relations[edge])][0]
+            source, target = ends[:, edge].numpy()
+            found[edge] = float(along.weigh(np.array([target]), np.array([source]))[0])
         return found
 
     def forget(self, nodes: Tensor) -> None:
-        """Remove nodes with all their edges, and wipe what is known of them."""
+        """Remove nodes with all their edges, and erase their rows."""
         gone = nodes.unique().numpy()
         for pair in self._lists:
             for one, other in (pair, pair[::-1]):
@@ -208,33 +210,36 @@ class LiveRelations:
         self.touched = torch.cat([self.touched, *found]).unique()
 
     def gatherers(self, nodes: Tensor) -> Tensor:
-        """Return all that are joined to some nodes, ascending, each once; these left out."""
+        """Return the neighbours of nodes along all relations, ascending, each once."""
         near = [part.rows(nodes.numpy())[1] for pair in self._lists for part in pair]
         met = np.concatenate([np.empty(0, np.int32), *near]).astype(np.int64)
         return torch.from_numpy(np.unique(met))
 
     def update(self) -> Tensor:
-        """Compute anew what the changes since the last can be felt in; ``clear`` comes after.
+        """Recompute the vectors that changes since ``clear`` affect; call ``clear`` afterwards.
 
-        -> whose vectors these are, int64 [n], ascending
+        -> nodes of these vectors, int64 [n], ascending
         """
         first = torch.cat([self.touched, self.gatherers(self._other)]).unique()
-        self._near.tensor[first] = self.product(first, self._sent.tensor, hop=1)
+        for rows in self._near.blocks(len(first), ROWS):
+            self._near.tensor[first[rows]] = self.product(first[rows], self._sent.tensor, hop=1)
         second = torch.cat([self.touched, self.gatherers(first)]).unique()
         nodes: Tensor = torch.cat([self._other, first, second]).unique()
-        parts = (
-            self._codes(nodes),
-            unit_rows(self._near.tensor[nodes]),
-            unit_rows(self.product(nodes, self._near.tensor, hop=2)),
-        )
-        self._vectors.tensor[nodes] = torch.cat(parts, dim=1)
+        for rows in self._near.blocks(len(nodes), ROWS):
+            some = nodes[rows]
+            parts = (
+                self._codes(some),
+                unit_rows(self._near.tensor[some]),
+                unit_rows(self.product(some, self._near.tensor, hop=2)),
+            )
+            self._vectors.tensor[some] = torch.cat(parts, dim=1)
         return nodes
 
     def product(self, nodes: Tensor, values: Tensor, *, hop: int) -> Tensor:
         """Return some rows of B V.  values: float32 [positions, any] -> [nodes, any]
 
-        Kinds are added in the order of their names, entries in that of their positions: bits do
-        not depend on which other rows are there, nor on when a relation came.
+        Kinds are added in the order of their names and entries in that of their positions, so that
+        bits depend neither on the other rows nor on the order in which relations came.
         """
         out = torch.zeros(len(nodes), values.shape[1])
         for kind, lists in self._kinds():
@@ -258,7 +263,7 @@ class LiveRelations:
         return self._signs[key]
 
     def frozen(self) -> FrozenRelations:
-        """Return relations and what is sent along them now, for who reads while they change."""
+        """Return the current relations and X, readable while they change."""
         kinds = {kind: FrozenLists(ls.shared(), ls.former.now) for kind, ls in self._kinds()}
         return FrozenRelations(kinds, FrozenRows(self._sent, self._former.now, len(self._sent)))
 
@@ -278,26 +283,26 @@ class LiveRelations:
         return whole(self.pieces())
 
     def pieces(self) -> dict[str, Tensor | Pieces]:
-        """Return the same, lists of neighbours in pieces."""
+        """Return the same, neighbour lists in pieces."""
         kept: dict[str, Tensor | Pieces] = {}
         kept |= {f"names.{name}": value for name, value in self.names.state().items()}
         kept |= {f"types.{name}": value for name, value in self.types.state().items()}
-        for place, pair in enumerate(self._lists):
+        for number, pair in enumerate(self._lists):
             for way, part in zip(("along", "against"), pair, strict=True):
-                kept |= {f"{place}.{way}.{name}": v for name, v in part.pieces().items()}
+                kept |= {f"{number}.{way}.{name}": v for name, v in part.pieces().items()}
         arrays = {"typed": self._typed, "sent": self._sent}
         arrays |= {"near": self._near, "vectors": self._vectors}
         return kept | {name: array.state() for name, array in arrays.items()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take back what ``state`` returned."""
+        """Restore what ``state`` returned."""
         self.names.restore(part_of(state, "names."))
         self.types.restore(part_of(state, "types."))
         self._lists = []
-        for place in range(len(self.names)):
+        for number in range(len(self.names)):
             pair = NeighbourLists(), NeighbourLists()
             for way, part in zip(("along", "against"), pair, strict=True):
-                part.restore(part_of(state, f"{place}.{way}."))
+                part.restore(part_of(state, f"{number}.{way}."))
             self._lists.append(pair)
         self._typed.restore(state["typed"])
         for name, array in (("sent", self._sent), ("near", self._near)):
@@ -307,21 +312,21 @@ class LiveRelations:
 
 @dataclass(frozen=True, eq=False)
 class FrozenRelations:
-    """Who is joined by which relation, and what each node sends, as they were.
+    """Relations and X at one moment.
 
     Attributes:
-        kinds: whom each row gathers from, by kind.
-        sent: X, one row a position.
+        kinds: in-neighbours by kind: a relation and a direction.
+        sent: X, one row per position.
     """
 
     kinds: Mapping[str, FrozenLists]
     sent: FrozenRows
 
     def flows(self, node: int, *, hops: int, width: int) -> tuple[Tensor, Tensor]:
-        """Return positions u and what values are multiplied by in B₁V or B₂B₁V, column by column.
+        """Return positions u and the factors f_u of their values in B₁V or B₂B₁V.
 
-        (B V)_v = Σ_u f_u ⊙ V_u, where f_u adds up the ways from u to v: on each the signs of its
-        kinds times its shares in the means. One row goes through the graph, starting at the node.
+        (B V)_v = Σ_u f_u ⊙ V_u, where f_u sums over the paths from u to v the signs of their kinds
+        times their shares in the means. One row is pushed through the graph, starting at the node.
 
         -> int64 [nodes], float64 [nodes, width]
 
@@ -346,26 +351,26 @@ class FrozenRelations:
             if not len(columns):
                 continue
             owners, shares = _shares(indptr, weights)
-            places = torch.from_numpy(np.stack([np.searchsorted(near, columns), owners]))
-            ways = torch.sparse_coo_tensor(
-                places,
+            indices = torch.from_numpy(np.stack([np.searchsorted(near, columns), owners]))
+            paths = torch.sparse_coo_tensor(
+                indices,
                 torch.from_numpy(shares),
                 (len(near), len(nodes)),
-                check_invariants=False,  # said, or torch warns that nobody has said
+                check_invariants=False,  # given explicitly to silence a warning of torch
             )
-            found += ways @ (factors * kind_signs([kind], hop=hop, width=factors.shape[1]))
+            found += paths @ (factors * kind_signs([kind], hop=hop, width=factors.shape[1]))
         return torch.from_numpy(near), found
 
 
 def _shares(indptr: Array, weights: Array) -> tuple[Array, Array]:
-    """Return which row each entry is in, and its share of the row.  int64, float64 [entries]"""
+    """Return the row of each entry, and its share of the row's weight.  int64, float64 [entries]"""
     owners = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     weights = weights.astype(np.float64)
     return owners, weights / np.bincount(owners, weights=weights)[owners]
 
 
 def _means(lists: NeighbourLists, rows: Array, values: Tensor) -> Tensor:
-    """Return the mean of values over the columns of some rows, none empty.  -> [rows, any]"""
+    """Return the mean of values over the columns of rows that are not empty.  -> [rows, any]"""
     indptr, columns = lists.rows(rows)
     shares = _shares(indptr, lists.weights(rows))[1].astype(np.float32)
     starts, near, weighed = map(torch.from_numpy, (indptr, columns, shares))

@@ -1,4 +1,4 @@
-"""Rows of the normalised adjacency of a growing graph."""
+"""The normalised adjacency of a growing graph, row by row."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class LiveSmoother:
     A holds the weights of edges, D the sums of the rows of A + sI. symmetric: L and R are D^-1/2;
     row: L is D^-1 and R is I, a mean; none: both are I, a sum.
 
-    A row's sum is made in the order of its neighbours' positions: its bits depend neither on how
-    the graph is stored nor on the rows it is computed with. Which kernel makes the sums depends on
-    the size of the whole graph, for the same reason.
+    A row is summed in the order of its neighbours' positions, so that its bits depend neither on
+    the storage of the graph nor on the rows it is computed with. For the same reason the choice of
+    the kernel depends on the size of the whole graph only.
 
     Args:
         self_loops: whether s is 1, else 0.
@@ -50,12 +50,13 @@ class LiveSmoother:
         self.self_loops = self_loops
         self.scheme = scheme
         self._scalings = GrowingArray()  # the diagonal of L
-        self._ones = GrowingArray()  # that of R, where it is another; empty else
-        self._refreshed = (np.empty(0, np.int64), np.empty(0, np.float32))  # and what they were
-        self._former = FormerRows()  # scalings
+        self._ones = GrowingArray()  # the diagonal of R if it is not L; else empty
+        # Nodes of the last refresh, and their scalings before it.
+        self._refreshed = (np.empty(0, np.int64), np.empty(0, np.float32))
+        self._former = FormerRows()  # of the scalings
 
     def refresh(self, graph: GrowingGraph, nodes: Tensor) -> None:
-        """Look at the degrees of nodes that are new or gather otherwise than before."""
+        """Update the scalings of nodes that are new or whose in-neighbours changed."""
         self._scalings.extend(graph.num_nodes - len(self._scalings))
         if self.scheme != "symmetric":
             self._ones.extend(graph.num_nodes - len(self._ones))
@@ -71,7 +72,7 @@ class LiveSmoother:
         there = degrees > 0
         if self.scheme == "none":
             return np.ones(len(degrees))
-        # In float64 and by a root, which is rounded correctly: a power need not be.
+        # In float64 and by sqrt, which rounds correctly on every machine; a power need not.
         some = np.where(there, degrees, 1)
         inverse = 1 / (np.sqrt(some) if self.scheme == "symmetric" else some)
         return np.where(there, inverse, 0.0)
@@ -82,7 +83,7 @@ class LiveSmoother:
         return self._scalings.array
 
     def left(self, nodes: Array) -> tuple[Array, Array]:
-        """Return rows' factors as they are and as they were before the last refresh.
+        """Return the factors of rows now and before the last refresh.
 
         int64 [n], ascending -> 2 x float64 [n]
         """
@@ -90,13 +91,13 @@ class LiveSmoother:
         before = now.copy()
         known, were = self._refreshed
         if len(known):
-            places = np.minimum(np.searchsorted(known, nodes), len(known) - 1)
-            found = known[places] == nodes
-            before[found] = were[places[found]]
+            where = np.minimum(np.searchsorted(known, nodes), len(known) - 1)
+            found = known[where] == nodes
+            before[found] = were[where[found]]
         return now, before
 
     def right(self, nodes: Array) -> tuple[Array, Array]:
-        """Return columns' factors as they are and as they were, like ``left``."""
+        """Return the factors of columns now and before the last refresh, like ``left``."""
         if self.scheme == "symmetric":
             return self.left(nodes)
         return np.ones(len(nodes)), np.ones(len(nodes))
@@ -113,19 +114,27 @@ class LiveSmoother:
         )
 
     def frozen(self) -> FrozenSmoother:
-        """Return Â as it is now, for those who read it while it changes."""
+        """Return the current Â, readable while it changes."""
         scalings = FrozenRows(self._scalings, self._former.now, len(self._scalings))
         return FrozenSmoother(scalings, self.self_loops, self.scheme == "symmetric")
 
-    def product(self, graph: GrowingGraph, nodes: Tensor, values: Tensor) -> Tensor:
-        """Return some rows of Â V.  values: float32 [graph's positions, dims] -> [nodes, dims]"""
-        if not len(nodes):
-            return values[:0]
-        if not graph.compiled:
-            return ordered_product(*self.rows(graph, nodes), values)
-        return self._compiled_product(graph, nodes.numpy(), values)
+    def product(
+        self, graph: GrowingGraph, nodes: Tensor, values: Tensor, out: Tensor | None = None
+    ) -> Tensor:
+        """Return some rows of Â V, in ``out`` if it is given.
 
-    def _compiled_product(self, graph: GrowingGraph, nodes: Array, values: Tensor) -> Tensor:
+        values: float32 [graph's positions, dims] -> [nodes, dims]
+        """
+        if len(nodes) and graph.compiled:
+            out = room(len(nodes), like=values) if out is None else out
+            self._compiled_product(graph, nodes.numpy(), values, out)
+            return out
+        found = ordered_product(*self.rows(graph, nodes), values) if len(nodes) else values[:0]
+        return found if out is None else out.copy_(found)
+
+    def _compiled_product(
+        self, graph: GrowingGraph, nodes: Array, values: Tensor, out: Tensor
+    ) -> None:
         from evergraph.graphs.kernels.numba_sum import ListedRows, WeightedListedRows
 
         lists = graph.gathering
@@ -138,14 +147,12 @@ class LiveSmoother:
             self._rights.array,
             nodes if self.self_loops else nodes[:0],
         )
-        out = room(len(nodes), like=values)
         weights = lists.weights
         given = rows if weights is None else WeightedListedRows(*rows, weights)
         listed_product(given, values, out)
-        return out
 
     def state(self) -> dict[str, Tensor]:
-        """Return what is kept."""
+        """Return the scalings."""
         return {"scalings": self._scalings.state()}
 
     def arrays(self) -> Iterator[GrowingArray]:
@@ -153,7 +160,7 @@ class LiveSmoother:
         yield self._scalings
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take back what ``state`` returned."""
+        """Restore what ``state`` returned."""
         self._scalings.restore(state["scalings"])
         if self.scheme != "symmetric":
             self._ones.restore(torch.ones(len(self._scalings)))
@@ -161,7 +168,7 @@ class LiveSmoother:
 
 @dataclass(frozen=True, eq=False)
 class FrozenSmoother:
-    """Rows of Â as they were; see ``LiveSmoother``.
+    """Rows of Â at one moment; see ``LiveSmoother``.
 
     Attributes:
         scalings: the diagonal of L.

@@ -1,4 +1,4 @@
-"""Sorted lists of neighbours, one per node, that can be changed in place."""
+"""Sorted neighbour lists, one per node, changed in place."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from evergraph.online.pieces import Pieces, whole
 
 Array = npt.NDArray[Any]
 
-_ROW = 32  # bits that an entry's row is shifted by, so that row and column make one number
+_ROW = 32  # bits by which an entry's row is shifted, so that row and column make one sortable key
 _COLUMN = 2**_ROW - 1
 _LEAST_POOL = 64
-_ENTRIES = 1 << 20  # that are looked at together where all are
+_ENTRIES = 1 << 20  # processed at a time in passes over all lists
 
 
-# From so many entries on, a list of changes is followed by compiled code. Below, numpy takes about
-# as long, less the second or so that numba takes to be imported.
+# From so many entries on, compiled code is used. Below, numpy is about as fast, without the second
+# or so that importing numba takes.
 NUMBA_FOLLOWS_FROM = 100_000
 
 
 def is_compiled(entries: int) -> bool:
-    """Whether changes beside so many entries of a growing adjacency are followed by compiled code.
+    """Whether compiled code is used for a growing adjacency with so many entries.
 
-    The width of what is summed and the size of a change are not asked for: how a row is summed
-    depends on the graph alone.
+    This must not depend on the width of values or the size of a change: the bits of a row's sum
+    depend on the graph alone.
 
     >>> is_compiled(1000)
     False
@@ -40,13 +40,12 @@ def is_compiled(entries: int) -> bool:
 
 
 class Entries(NamedTuple):
-    """Entries of an adjacency that weigh more or less than before.
+    """Changed entries of an adjacency.
 
     Attributes:
-        rows: who gathers.  int64 [entries]
-        columns: from whom.  int64 [entries]
-        differences: by how much more; an entry that came weighed 0 before, one that went weighs 0
-            now.  float32 [entries]
+        rows: targets of the edges.  int64 [entries]
+        columns: sources of the edges.  int64 [entries]
+        differences: new weight minus old weight; absent entries weigh 0.  float32 [entries]
     """
 
     rows: Array
@@ -55,33 +54,33 @@ class Entries(NamedTuple):
 
     @property
     def owners(self) -> Array:
-        """The rows that are others now, ascending, each once.  int64 [owners]"""
+        """The changed rows, ascending, each once.  int64 [owners]"""
         distinct: Array = np.unique(self.rows)
         return distinct
 
     def and_(self, *later: Entries) -> Entries:
-        """Return these and others: differences of an entry that stands twice add up."""
+        """Return these and further changes; differences of an entry that comes twice add up."""
         return Entries(*(np.concatenate(parts) for parts in zip(self, *later, strict=True)))
 
     def below(self, position: int) -> Entries:
-        """Return those of rows and columns before a position."""
+        """Return the entries whose row and column are below a position."""
         kept = (self.rows < position) & (self.columns < position)
         return Entries(*(part[kept] for part in self))
 
 
 def no_entries() -> Entries:
-    """Return none."""
-    nobody = np.empty(0, np.int64)
-    return Entries(nobody, nobody, np.empty(0, np.float32))
+    """Return an empty ``Entries``."""
+    none = np.empty(0, np.int64)
+    return Entries(none, none, np.empty(0, np.float32))
 
 
 class Lists(NamedTuple):
-    """Lists as they lie, in views that are good until one changes.
+    """The storage of neighbour lists, as views that are valid until a list changes.
 
     Attributes:
-        starts, counts: where each begins in the pool, and how long it is.  int64 [rows]
-        pool: columns, and room between.  int32 [room]
-        weights: beside the pool, None where all are 1.  float32 [room]
+        starts, counts: start in the pool and length of each list.  int64 [rows]
+        pool: columns, with gaps between lists.  int32 [room]
+        weights: parallel to the pool, None if all are 1.  float32 [room]
     """
 
     starts: Array
@@ -91,18 +90,18 @@ class Lists(NamedTuple):
 
 
 class NeighbourLists:
-    """For every row the columns listed in it, ascending, none twice.
+    """For every row its columns, ascending and distinct.
 
-    Lists lie in one pool, each with room to spare. One that outgrows its room moves to the end of
-    the pool; what it leaves is lost until the pool itself is full, and all lists are packed into a
-    new one of twice the size. So a change costs what the lists it changes hold, and over many
-    changes an entry is moved a constant number of times.
+    Lists lie in one pool, each with spare capacity. A list that outgrows its capacity moves to the
+    end of the pool. The gap it leaves is lost until the pool is full; then all lists are packed
+    into a new pool of twice the size. So a change costs the length of the lists it changes, and
+    over many changes an entry is moved a constant number of times.
 
-    An entry weighs 1. From the first weight on that is another, all weights lie in a second pool
-    beside the first; before, there is none.
+    Entries weigh 1. Weights are kept, in a second pool parallel to the first, from the first weight
+    that differs.
 
-    Whoever has asked how the lists lie (``shared``) may go on reading them: a list that changes
-    after that moves to the end of the pool first, and where it was is noted in ``former``.
+    Storage that was handed to readers (``shared``) stays readable: a list that changes afterwards
+    moves to the end of the pool first, and its old location is saved in ``former``.
 
     >>> lists = NeighbourLists()
     >>> lists.extend(3)
@@ -123,9 +122,9 @@ class NeighbourLists:
         self._rooms = GrowingArray(dtype=np.int64)
         self._pool: Array = np.empty(0, np.int32)
         self._weights: Array | None = None  # float32, as long as the pool
-        self._end = 0  # of what the pool has given out
-        self._kept = 0  # what lies before this is not overwritten: somebody may be reading it
-        self.former = FormerRows()  # where lists began, and how long they were.  int64 [rows, 2]
+        self._end = 0  # of the used part of the pool
+        self._kept = 0  # nothing before this is overwritten: readers may use it
+        self.former = FormerRows()  # old starts and counts.  int64 [rows, 2]
         self.num_entries = 0
 
     def __len__(self) -> int:
@@ -133,7 +132,7 @@ class NeighbourLists:
 
     @property
     def entry_bytes(self) -> int:
-        """How many bytes the columns in all lists take, the room for more left out."""
+        """How many bytes all entries take, without spare capacity."""
         return (4 if self._weights is None else 8) * self.num_entries
 
     @property
@@ -142,11 +141,11 @@ class NeighbourLists:
         return self._weights is not None
 
     def lying(self) -> Lists:
-        """Return all lists as they lie, for compiled code."""
+        """Return the storage of all lists, for compiled code."""
         return Lists(self._starts.array, self._counts.array, self._pool, self._weights)
 
     def shared(self) -> Lists:
-        """Return all lists as they lie, for those who read them while they change."""
+        """Return the storage of all lists, for readers that use it while lists change."""
         self._kept = self._end
         return self.lying()
 
@@ -156,7 +155,7 @@ class NeighbourLists:
             column.extend(rows)
 
     def lengths(self, rows: Array) -> Array:
-        """Return how many columns some rows list.  int64 [rows]"""
+        """Return the lengths of some rows.  int64 [rows]"""
         lengths: Array = self._counts.array[rows]
         return lengths
 
@@ -167,7 +166,7 @@ class NeighbourLists:
         return indptr, self._pool[places_of(self._starts.array[rows], counts)]
 
     def weights(self, rows: Array) -> Array:
-        """Return what the entries of some rows weigh, in their order.  float32 [entries]"""
+        """Return the weights of the entries of some rows, in their order.  float32 [entries]"""
         counts = self.lengths(rows)
         if self._weights is None:
             return np.ones(int(counts.sum()), np.float32)
@@ -182,7 +181,7 @@ class NeighbourLists:
         return _among(wanted, known, np.searchsorted(known, wanted))
 
     def weigh(self, rows: Array, columns: Array) -> Array:
-        """Return what columns weigh in rows, 0 where they are not listed.  -> float32 [pairs]"""
+        """Return the weights of columns in rows, 0 for absent entries.  -> float32 [pairs]"""
         owners = np.unique(rows)
         known, wanted = self._listed(owners), _keys(rows, columns)
         places = np.searchsorted(known, wanted)
@@ -192,10 +191,10 @@ class NeighbourLists:
         return found
 
     def insert(self, rows: Array, columns: Array, weights: Array | None = None) -> Entries:
-        """List columns in rows, and return what is other now.
+        """Insert columns into rows, and return what has changed.
 
-        weights: of the entries, the last counting of one that comes twice; unless given, new ones
-        weigh 1 and known ones what they did.  float32 [pairs]
+        weights: of the entries, where the last of a repeated entry counts. If None, new entries
+        weigh 1 and known ones keep their weight.  float32 [pairs]
         """
         if weights is not None or self._weights is not None:
             return self._insert_weighted(_keys(rows, columns), weights)
@@ -213,11 +212,11 @@ class NeighbourLists:
 
     @property
     def _compiled(self) -> bool:
-        """Whether lists are changed in place by compiled code; the same lists either way."""
+        """Whether lists are changed by compiled code, with the same result."""
         return self._weights is None and is_compiled(self.num_entries)
 
     def _merged(self, wanted: Array) -> Array:
-        """List entries where they are not yet, and return which were not.  ascending keys"""
+        """Insert those entries that are absent, and return them.  wanted: ascending keys"""
         from evergraph.online.graph.live_kernels import merge
 
         places, there = self._located(wanted)
@@ -230,7 +229,7 @@ class NeighbourLists:
         return fresh
 
     def _located(self, keys: Array) -> tuple[Array, Array]:
-        """Return where entries stand in their lists, or would, and whether they do."""
+        """Return the indices of entries in their lists (or where to insert), and which exist."""
         from evergraph.online.graph.live_kernels import locate
 
         places, there = np.empty(len(keys), np.int64), np.empty(len(keys), np.bool_)
@@ -239,7 +238,7 @@ class NeighbourLists:
         return places, there
 
     def _insert_weighted(self, keys: Array, weights: Array | None) -> Entries:
-        """Do the same of entries that weigh something, given by their keys."""
+        """Insert entries with weights, given by their keys."""
         wanted, given = last_of_each(keys, weights)
         owners = np.unique(wanted >> _ROW)
         known, weighs = self._listed(owners), self.weights(owners)
@@ -250,18 +249,16 @@ class NeighbourLists:
         differences = given.copy()
         differences[other] -= weighs[places[other]]
         weighs[places[other]] = given[other]
-        self._begin_weights(weighs, given[fresh])
+        if self._weights is None and ((weighs != 1).any() or (given[fresh] != 1).any()):
+            self._weights = np.ones(
+                len(self._pool), np.float32
+            )  # kept from the first that is not 1
         merged = np.insert(weighs, places[fresh], given[fresh])
         self._rewrite(owners, np.insert(known, places[fresh], wanted[fresh]), merged)
         return _entries(wanted[fresh | other], differences[fresh | other])
 
-    def _begin_weights(self, *given: Array) -> None:
-        """Keep weights from the first one on that is not 1."""
-        if self._weights is None and any((part != 1).any() for part in given):
-            self._weights = np.ones(len(self._pool), np.float32)
-
     def delete(self, rows: Array, columns: Array) -> Entries:
-        """Take columns off the lists of rows, and return what is other now."""
+        """Delete columns from rows, and return what has changed."""
         gone = np.unique(_keys(rows, columns))
         if self._compiled:
             return self._dropped(gone)
@@ -273,7 +270,7 @@ class NeighbourLists:
         return _entries(known[~kept], -weights[~kept])
 
     def _dropped(self, keys: Array) -> Entries:
-        """Do the same by compiled code, of ascending keys."""
+        """Delete entries by compiled code.  keys: ascending"""
         from evergraph.online.graph.live_kernels import drop
 
         places, there = self._located(keys)
@@ -298,7 +295,7 @@ class NeighbourLists:
         return _keys(np.repeat(owners, np.diff(indptr)), columns)
 
     def _rewrite(self, owners: Array, keys: Array, weights: Array | None = None) -> None:
-        """Put entries in the place of all that the owners list; owners and keys ascend."""
+        """Replace all entries of the owners; owners and keys ascend."""
         counts = np.bincount(np.searchsorted(owners, keys >> _ROW), minlength=len(owners))
         self.num_entries += len(keys) - int(self.lengths(owners).sum())
         self._make_room(owners, counts)
@@ -309,16 +306,13 @@ class NeighbourLists:
             self._weights[places] = weights
 
     def _make_room(self, rows: Array, counts: Array) -> None:
-        """Move rows to the end of the pool where they have no room for so many columns.
-
-        And where somebody may be reading them.
-        """
+        """Move rows to the end of the pool that lack capacity, or that readers may be using."""
         self._note(rows)
         tight = self._tight(rows, counts)
         rooms = _roomy(counts)
         if self._end + int(rooms[tight].sum()) > len(self._pool):
             self._repack(int(rooms.sum()))
-            tight = self._tight(rows, counts)  # lists that had shrunk have lost room
+            tight = self._tight(rows, counts)  # packing takes spare capacity from shrunk lists
         moved, rooms = rows[tight], rooms[tight]
         lengths, old = self.lengths(moved), self._starts.array[moved]
         self._starts.array[moved] = self._end + np.cumsum(rooms) - rooms
@@ -334,7 +328,7 @@ class NeighbourLists:
         return kept | (counts > self._rooms.array[rows])
 
     def _note(self, rows: Array) -> None:
-        """Note where lists lie, before that changes."""
+        """Save the location of lists, before it changes."""
         if self._kept:
             lying = np.stack([self._starts.array[rows], self._counts.array[rows]], axis=1)
             self.former.note(rows, lying)
@@ -353,21 +347,21 @@ class NeighbourLists:
             if weights is not None:
                 weights[places] = self.weights(rows)
         self._pool, self._weights = pool, weights
-        # In other room: who reads the old pool reads where lists lay in it, and nothing newer.
+        # ``restore`` allocates anew, so that readers of the old pool keep its starts and counts.
         self._counts.restore(torch.from_numpy(counts))
         self._starts.restore(torch.from_numpy(starts))
         self._rooms.array[:] = rooms
         self.former, self._kept = FormerRows(), 0
 
     def state(self) -> dict[str, Tensor]:
-        """Return all rows as CSR, the same however they lie.  int64 [rows + 1], int32 [entries]
+        """Return all rows as CSR, whatever their storage.  int64 [rows + 1], int32 [entries]
 
-        Where some weigh anything but 1, also what each weighs.  float32 [entries]
+        With weights, if one is not 1.  float32 [entries]
         """
         return whole(self.pieces())
 
     def pieces(self) -> dict[str, Tensor | Pieces]:
-        """Return the same, entries of some rows at a time: lists are not held twice."""
+        """Return the same in pieces of some rows, so that lists are not held twice."""
         indptr = np.concatenate([[0], np.cumsum(self._counts.array)])
 
         def entries(dtype: torch.dtype, of: Callable[[Array], Array]) -> Pieces:
@@ -388,7 +382,7 @@ class NeighbourLists:
         yield from (self._starts, self._counts, self._rooms)
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take back what ``state`` returned."""
+        """Restore what ``state`` returned."""
         counts = state["indptr"].diff()
         self._starts.restore(state["indptr"][:-1])
         self._counts.restore(counts)
@@ -400,8 +394,8 @@ class NeighbourLists:
         self.former, self._kept = FormerRows(), 0
 
 
-def turned(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the state of the lists that tell who lists each row."""
+def transposed(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the state of the transposed lists."""
     rows = len(state["indptr"]) - 1
     owners = np.repeat(np.arange(rows, dtype=np.int32), state["indptr"].diff().numpy())
     order = state["indices"].argsort(stable=True)
@@ -412,7 +406,7 @@ def turned(state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def last_of_each(keys: Array, values: Array | None) -> tuple[Array, Array]:
-    """Return keys once each, ascending, and the value that each was given last; 1 unless given.
+    """Return distinct keys, ascending, with the last value of each; 1 if there are no values.
 
     >>> last_of_each(np.array([7, 5, 7]), np.array([1, 2, 3], np.float32))
     (array([5, 7]), array([2., 3.], dtype=float32))
@@ -420,12 +414,12 @@ def last_of_each(keys: Array, values: Array | None) -> tuple[Array, Array]:
     if values is None:
         distinct = np.unique(keys)
         return distinct, np.ones(len(distinct), np.float32)
-    distinct, places = np.unique(keys[::-1], return_index=True)
-    return distinct, values[::-1][places]
+    distinct, last = np.unique(keys[::-1], return_index=True)
+    return distinct, values[::-1][last]
 
 
 def _blocks(indptr: Array) -> Iterator[Array]:
-    """Yield all rows in order, those of about ``_ENTRIES`` entries at a time."""
+    """Yield all rows in order, in blocks of about ``_ENTRIES`` entries."""
     ends = np.searchsorted(indptr, np.arange(_ENTRIES, indptr[-1], _ENTRIES), side="right")
     yield from np.split(np.arange(len(indptr) - 1), np.unique(ends))
 
@@ -440,14 +434,14 @@ def _keys(rows: Array, columns: Array) -> Array:
 
 
 def places_of(starts: Array, counts: Array) -> Array:
-    """Return where every entry of some lists lies, list by list."""
+    """Return the index in the pool of every entry of some lists, list by list."""
     before = np.cumsum(counts) - counts
     places: Array = np.arange(int(counts.sum())) + np.repeat(starts - before, counts)
     return places
 
 
 def _among(keys: Array, others: Array, places: Array) -> Array:
-    """Return which keys stand among ascending others.  places: where they would be put there."""
+    """Return which keys are among ascending others.  places: their insertion points there"""
     if not len(others):
         return np.zeros(len(keys), dtype=bool)
     found: Array = others[np.minimum(places, len(others) - 1)] == keys
@@ -455,6 +449,6 @@ def _among(keys: Array, others: Array, places: Array) -> Array:
 
 
 def _roomy(counts: Array) -> Array:
-    """Return how much room lists of such lengths get: half as much again, and a little."""
+    """Return the capacity for lists of these lengths: half as much again, and two."""
     rooms: Array = counts + counts // 2 + 2
     return rooms

@@ -1,4 +1,4 @@
-"""Embeddings of an f_topo that is no recursion over hops, computed from all that they look at."""
+"""Live embeddings of an f_topo that is not a recursion over hops."""
 
 from __future__ import annotations
 
@@ -14,25 +14,27 @@ from evergraph.topology import TopologyEncoder
 
 
 class Surroundings:
-    """Any f_topo at the nodes that feel a change, encoded with all they look at.
+    """Any f_topo, encoded again for the nodes that a change affects.
 
-    Nothing but embeddings is kept between changes. Who feels a change is encoded together with the
-    nodes within L + 1 hops (degrees of the outermost count), so a change costs its surroundings of
-    2L + 1 hops; an f_topo that is a recursion over hops costs L (see ``HopStates``). The same
-    changes give the same bits, but a row's last bits may depend on the rows it is computed with.
+    Only embeddings are kept between changes. Affected nodes are encoded together with all nodes
+    within L + 1 hops (the degrees of the outermost matter), so a change costs its neighbourhood of
+    2L + 1 hops; an f_topo that is a recursion over hops costs L (see ``HopStates``). Equal changes
+    give equal bits, but the last bits of a row may depend on the rows it is computed with.
 
     Args:
         topology: the f_topo.
-        num_features: how wide a node's features are.
+        num_features: width of the features.
     """
 
     def __init__(self, topology: TopologyEncoder, num_features: int) -> None:
         self.topology = topology
-        one = torch.zeros(1, num_features)
-        lonely = Graph.from_edges(
-            torch.empty(2, 0, dtype=torch.int64), features=one, labels=torch.zeros(1).long()
+        # The width is found by encoding a graph of one node.
+        single = Graph.from_edges(
+            torch.empty(2, 0, dtype=torch.int64),
+            features=torch.zeros(1, num_features),
+            labels=torch.zeros(1).long(),
         )
-        self.dims = topology.encode(lonely).shape[1]
+        self.dims = topology.encode(single).shape[1]
         self._embeddings = GrowingArray(self.dims)  # unscaled
 
     def update(
@@ -42,7 +44,7 @@ class Surroundings:
         renewed: Tensor | None = None,
         former: Tensor | None = None,
     ) -> Tensor:
-        """Follow a change; return who feels it.  int64 [n], ascending"""
+        """Follow a change; return the affected nodes.  int64 [n], ascending"""
         self._embeddings.extend(graph.num_nodes - len(self._embeddings))
         self._embeddings.array[change.removed.numpy()] = 0
         changed, embeddings = self._encoded(graph, change, renewed)
@@ -52,7 +54,7 @@ class Surroundings:
     def _encoded(
         self, graph: GrowingGraph, change: GraphChange, renewed: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Return who feels a change, and their embeddings.  [k], [k, dims]"""
+        """Return the nodes that a change affects, and their embeddings.  [k], [k, dims]"""
         changed = change.new
         if renewed is not None:
             changed = torch.cat([changed, renewed]).unique()
@@ -73,7 +75,7 @@ class Surroundings:
         return self._embeddings.tensor[nodes]
 
     def attach(self, graph: GrowingGraph) -> None:
-        """Look at a graph that was restored; of old snapshots all is encoded once more."""
+        """Attach a restored graph; after an old snapshot all nodes are encoded again."""
         if not len(self._embeddings) and graph.num_nodes:
             self.update(graph, GraphChange(new=graph.alive.nonzero().flatten()))
 
@@ -82,10 +84,10 @@ class Surroundings:
         yield self._embeddings
 
     def state(self) -> dict[str, Tensor]:
-        """Return copies of everything kept, by name."""
+        """Return everything kept, by name."""
         return {"unscaled": self._embeddings.state()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take back what ``state`` returned."""
+        """Restore what ``state`` returned."""
         if "unscaled" in state:
             self._embeddings.restore(state["unscaled"])

@@ -1,4 +1,4 @@
-"""What learns from embeddings that come one delta at a time."""
+"""Heads: classifiers that learn from embeddings, one delta at a time."""
 
 from evergraph.online.heads.analytic import AnalyticHead
 from evergraph.online.heads.base import OnlineHead, Scorer, heads

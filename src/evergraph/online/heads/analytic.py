@@ -1,4 +1,4 @@
-"""A head in closed form: learning is adding to sums, and forgetting is taking away from them."""
+"""Head in closed form: learning adds to sums, and forgetting subtracts from them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from evergraph.training.learner import part_of
 class AnalyticHead(OnlineHead):
     """Ridge regression on random features of the embedding, from sums over all labelled nodes.
 
-    V = (A + λI)⁻¹ M, see method ``analytic``; here every node weighs the same, so that a node that
-    comes, moves or goes changes the sums by itself alone. V is that of a learner which was given
-    all labelled nodes at once, with the embeddings they have now, in whatever order they came.
-    A delta costs m² for each labelled node that came or moved, and m³/3 once.
+    V = (A + λI)⁻¹ M, see method ``analytic``. Here every node has the same weight, so a node that
+    comes, moves or goes changes only its own terms of the sums. Whatever the order of arrival, V
+    equals that of a learner given all labelled nodes at once with their current embeddings. A delta
+    costs m² for each labelled node that came or moved, and m³/3 once.
 
     Args:
-        width: m, how many random features; memory is 4 m² bytes.
+        width: m, the number of random features; memory is 4 m² bytes.
         regularisation: λ as a share of A's mean diagonal.
         activation: of the features, ``relu`` or ``fourier``.
 
@@ -74,7 +74,7 @@ class AnalyticHead(OnlineHead):
         self._exact = self._in_float64()
 
     def _in_float64(self) -> Expansion:
-        """Return φ for the sums: a node must leave with the very features it came with."""
+        """Return φ for the sums, in float64 so that subtracting a node removes what was added."""
         drawn = self._features.expansion()
         return replace(drawn, matrix=drawn.matrix.double(), phases=drawn.phases.double())
 
@@ -95,22 +95,21 @@ class AnalyticHead(OnlineHead):
             self._settled = False
 
     def move(self, ids: Tensor, before: Tensor, after: Tensor, labels: Tensor) -> None:
-        """Take nodes out of the sums as they were, and add them as they are."""
+        """Subtract nodes from the sums with their old vectors, and add them with the new ones."""
         if len(ids):
-            rows = (len(part) for part in self._exact.blocks(after))
-            told = labels.split(list(rows))
+            parts = labels.split([len(part) for part in self._exact.blocks(after)])
             for was, now, part in zip(
-                self._expanded(before), self._expanded(after), told, strict=True
+                self._expanded(before), self._expanded(after), parts, strict=True
             ):
                 self.statistics_.exchange(was, now, part)
             self._settled = False
 
     def forget(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
-        """Take nodes out of the sums."""
+        """Subtract nodes from the sums."""
         if not len(ids):
             return
         self.statistics_.remove(self._expanded(vectors), labels, torch.ones(len(ids)))
-        # Where nothing is left, what rounding has left is no knowledge.
+        # The sums of a class without nodes hold rounding only: clear them.
         self.statistics_.sums_[self.statistics_.counts_ == 0] = 0.0
         if not bool(self.statistics_.counts_.any()):
             self.statistics_.gram_.zero_()
@@ -132,33 +131,33 @@ class AnalyticHead(OnlineHead):
             self._settled = True
 
     def scorer(self) -> AnalyticScorer:
-        """Return φ and V; V is never written to, only replaced."""
+        """Return φ and V; V is only ever replaced, not written to."""
         return AnalyticScorer(self._features.expansion(), self.weights_)
 
     def _expanded(self, vectors: Tensor) -> Iterator[Tensor]:
         return (self._exact(part.double()) for part in self._exact.blocks(vectors))
 
     def bytes_for(self, *, nodes: int, counted: int, classes: int, new: int) -> int:
-        """Return what sums and V take, a copy of each, and features of a block of nodes."""
+        """Return the bytes of sums and V, a copy of each, and features of a block of nodes."""
         kept = 8 + 4
-        held = 4 * 8  # sums that grow, means, V in float64, and a block
+        held = 4 * 8  # growing sums, means, V in float64, and a block
         block = min(counted * self.width, FEATURE_VALUES)
         return self.width * (kept * new + held * classes + 3 * 8 * self.width) + 5 * 8 * block
 
     @property
     def nbytes(self) -> int:
-        """How many bytes it keeps: half of G counts, as ``state`` has it."""
+        """How many bytes it keeps; of the symmetric G only half, as in ``state``."""
         statistics = self.statistics_
         return statistics.gram_.nbytes // 2 + statistics.sums_.nbytes + self.weights_.nbytes
 
     def state(self) -> dict[str, Tensor]:
-        """Return the seed of φ, the sums, V and whether it is that of the sums."""
+        """Return the seed of φ, the sums, V, and whether V is up to date."""
         kept = {f"statistics.{name}": value for name, value in self.statistics_.state().items()}
         kept |= {"seed": self._features.seed, "weights": self.weights_}
         return kept | {"settled": torch.tensor(self._settled)}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take back what ``state`` returned."""
+        """Restore what ``state`` returned."""
         self._features.seed = state["seed"]
         self._exact = self._in_float64()
         self.statistics_.restore(part_of(state, "statistics."))
@@ -168,7 +167,7 @@ class AnalyticHead(OnlineHead):
 
 @dataclass(frozen=True, eq=False)
 class AnalyticScorer(Scorer):
-    """s(e) = Vᵀφ(e), as sharp as a softmax needs it."""
+    """s(e) = Vᵀφ(e), scaled so that a softmax gives useful probabilities."""
 
     quick = True
 

@@ -1,4 +1,4 @@
-"""What learns from embeddings while nodes come, move and go."""
+"""Base classes of heads and of their scorers."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from evergraph.topology import SGC, TopologyEncoder
 
 
 class Scorer(ABC):
-    """Class scores as they were when it was made: it never changes, so anyone may ask it.
+    """Immutable class scores of a head, safe to use from any thread.
 
     Attributes:
-        quick: whether a few rows take well under a millisecond; a service then answers for them
+        quick: whether a few rows take well under a millisecond, so that a service computes them
             without handing them to a thread.
     """
 
@@ -31,15 +31,16 @@ class Scorer(ABC):
 
     @abstractmethod
     def __call__(self, ids: Tensor, vectors: Tensor) -> Tensor:
-        """Return log-probabilities up to a constant a row.
+        """Return log-probabilities up to a constant per row.
 
-        ids: which nodes, int64 [n]; vectors: their embeddings, float32 [n, dims] -> [n, classes]
+        ids: positions of nodes, int64 [n]; vectors: their embeddings, float32 [n, dims]
+        -> [n, classes]
         """
 
     def few(self, ids: Sequence[int], vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Return the same scores for a handful of nodes, where calls cost more than arithmetic.
+        """Return the same scores for a few nodes, where calls cost more than arithmetic.
 
-        Up to rounding: what must come out the same bit for bit asks the scorer itself.
+        They are equal up to rounding. Where bits matter, call the scorer itself.
 
         [n, dims] -> [n, classes]
         """
@@ -48,7 +49,7 @@ class Scorer(ABC):
         return found
 
     def slopes(self, vector: Tensor) -> Tensor | None:
-        """Return ∂s_c/∂e at an embedding, where scores are piecewise linear in it, else None.
+        """Return ∂s_c/∂e at an embedding if scores are piecewise linear in it, else None.
 
         [dims] -> [classes, dims]
         """
@@ -56,21 +57,21 @@ class Scorer(ABC):
 
 
 class OnlineHead(ABC):
-    """Learns classes from embeddings, one delta at a time.
+    """A classifier that learns from embeddings, one delta at a time.
 
-    The calls of a delta: ``grow``, then ``forget``, ``move`` and ``learn`` as it has them, then
-    ``settle``; ``scorer`` at any time after. Nodes are named by their positions in the graph. A
-    node whose label changes is forgotten and learned. Vectors given to ``move`` and ``forget`` are
-    those that were last learned or moved to, so a head may keep sums instead of nodes. It does not
-    hear of nodes that have moved less than a tolerance since.
+    A delta calls ``grow``, then ``forget``, ``move`` and ``learn`` as needed, then ``settle``;
+    ``scorer`` may be called at any time after that. Nodes are given by their positions in the
+    graph. A node whose label changes is forgotten and learned again. ``move`` and ``forget``
+    receive the vectors that were last learned or moved to, so that a head may keep sums instead of
+    nodes. Moves smaller than a tolerance are not reported to the head.
 
     Attributes:
-        kind: what nodes are said to be: one ``class``, several ``labels``, or ``numbers``.
-        exact_forgetting: whether after ``forget`` nothing of a node is left.
-        holds_back: whether it weighs what it has learned by nodes left out in turn, see ``weigh``.
-        lazy: whether ``settle`` may come deltas after what it is for; ``state`` then keeps what is
-            to be settled. Others settle with every delta.
-        balanced: whether every class is to count alike among nodes left out, or every node.
+        kind: of the targets: one ``class`` per node, several ``labels``, or ``numbers``.
+        exact_forgetting: whether ``forget`` leaves no trace of a node.
+        holds_back: whether it tunes itself on nodes left out in turn, see ``weigh``.
+        lazy: whether ``settle`` may be delayed for some deltas; ``state`` then includes what is not
+            settled yet. Other heads settle with every delta.
+        balanced: whether nodes left out are weighted so that every class counts alike.
     """
 
     name: ClassVar[str]
@@ -81,12 +82,12 @@ class OnlineHead(ABC):
     balanced: bool = True
 
     def default_topology(self) -> TopologyEncoder:
-        """Return the f_topo whose embeddings it learns from unless another is given."""
+        """Return the f_topo to use unless another is given."""
         return SGC()
 
     @property
     def code_width(self) -> int:
-        """How wide class codes are that stand beside each embedding, two hops; 0: there are none.
+        """Width of the class codes beside each embedding, for each of two hops; 0 for none.
 
         Known after ``begin``.
         """
@@ -94,13 +95,13 @@ class OnlineHead(ABC):
 
     @property
     def takes_relations(self) -> bool:
-        """Whether it looks at what comes along relations, beside each embedding."""
+        """Whether it uses features that come along relations, beside each embedding."""
         return False
 
     def parts(self, dims: int) -> tuple[int, ...]:
-        """Return how wide the parts of a vector are whose movements are looked at apart.
+        """Return the widths of the parts of a vector whose moves are measured separately.
 
-        One part unless a head has several, see ``Counted``. Known after ``begin``.
+        One part by default; see ``Counted``. Known after ``begin``.
         """
         return (dims,)
 
@@ -114,10 +115,9 @@ class OnlineHead(ABC):
         generator: torch.Generator,
         related: bool = False,
     ) -> None:
-        """Make what depends on the width of embeddings, before the first delta.
+        """Create what depends on the width of embeddings, before the first delta.
 
-        topology, scaling: how embeddings are made; related: whether there are relations, for heads
-        that take them.
+        topology, scaling: how embeddings are made; related: whether there are relations.
         """
 
     @property
@@ -130,35 +130,35 @@ class OnlineHead(ABC):
         """Make room for classes."""
 
     def meet(self, answers: Sequence[Label]) -> None:  # noqa: B027  (classes need no meaning)
-        """Learn what classes are called that are new, in the order in which they are numbered."""
+        """Register the names of new classes, in the order of their numbers."""
 
     def values(self, answers: Tensor) -> Tensor:
-        """Return what numbered answers stand for, where they are no classes.  -> [n, targets]"""
+        """Return the targets that class numbers encode, for labels and numbers.  -> [n, targets]"""
         raise NotImplementedError
 
     @property
     def names(self) -> Collection[Label]:
-        """What labels are called, in order; nothing where nodes have classes or numbers."""
+        """Names of labels, in order; empty for classes and numbers."""
         return ()
 
     def labels_of(self, answers: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the labels that numbered answers stand for, and which answer each is of.
+        """Return the labels that class numbers encode, and the row of ``answers`` each belongs to.
 
-        int64 [n] -> places among the answers, columns of labels: int64 [m] each
+        int64 [n] -> rows, columns of labels: int64 [m] each
         """
         raise NotImplementedError
 
     @abstractmethod
     def learn(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
-        """Take in nodes with known classes.  int64 [n]; float32 [n, dims]; int64 [n]"""
+        """Learn labelled nodes.  int64 [n]; float32 [n, dims]; int64 [n]"""
 
     @abstractmethod
     def move(self, ids: Tensor, before: Tensor, after: Tensor, labels: Tensor) -> None:
-        """Follow learned nodes whose embeddings have changed.  before, after: float32 [n, dims]"""
+        """Update learned nodes whose embeddings have changed.  before, after: float32 [n, dims]"""
 
     @abstractmethod
     def forget(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
-        """Let go of learned nodes."""
+        """Forget learned nodes."""
 
     @property
     def most_weighed(self) -> int:
@@ -166,59 +166,60 @@ class OnlineHead(ABC):
         return 0
 
     def sizes(self) -> Tensor | None:
-        """Return how large its sums are, as sums of squares, for ``Wear``; None without sums.
+        """Return the size of its sums, as sums of squares, for ``Wear``; None without sums.
 
-        Where they have lost digits it is told to ``restart``, and all it had learned again.
+        If they have lost digits, ``restart`` is called and everything is learned again.
         """
         return None
 
-    def restart(self) -> None:  # noqa: B027  (heads without sums are never told to)
+    def restart(self) -> None:  # noqa: B027  (never called for heads without sums)
         """Empty the sums; nothing else changes."""
 
     def landmarks_wanted(self, labelled: int, classes: int, *, changed: bool) -> int:
-        """Return how many labelled nodes it wants to stand on anew; 0: it stays on those it has.
+        """Return how many new landmarks it wants to choose now; 0 to keep those it has.
 
-        labelled, classes: how many there are now; changed: whether this delta counted anything.
-        After ``stand_on`` it is told to ``restart``, and all it had learned again.
+        labelled, classes: how many there are now; changed: whether this delta changed the sums.
+        After ``stand_on``, ``restart`` is called and everything is learned again.
         """
         return 0
 
     def stand_on(  # noqa: B027  (few heads have landmarks)
         self, nodes: Tensor, vectors: Tensor, *, labelled: int, classes: int
     ) -> None:
-        """Take nodes as landmarks, as they are counted.  int64 [n]; float32 [n, dims]"""
+        """Use nodes as landmarks, with the vectors they are counted as.  [n]; [n, dims]"""
 
     def let_go(self, nodes: Tensor) -> bool:
-        """Wipe landmarks that are among some nodes; return whether there were any.
+        """Erase landmarks that are among some nodes; return whether there were any.
 
-        Told before anything is counted out, of all that a forgotten node may have a part in, and of
-        all around edges that go: a copy might hold something of a node that is forgotten later.
+        Called before anything is subtracted, with all nodes that a forgotten node may have
+        influenced and all around removed edges: the copy of a landmark might hold a trace of a node
+        that is forgotten later.
         """
         return False
 
     def weigh(self, vectors: Tensor, labels: Tensor) -> None:  # noqa: B027  (few heads are weighed)
-        """Look at learned nodes, as they were counted, right before it settles.
+        """Receive the learned nodes to leave out in turn, right before ``settle``.
 
         vectors: float32 [n, dims]; labels: int64 [n]
         """
 
     @abstractmethod
     def settle(self) -> None:
-        """Bring the scores up to date with all that was learned, moved and forgotten."""
+        """Update the scores to all that was learned, moved and forgotten."""
 
     @abstractmethod
     def scorer(self) -> Scorer:
-        """Return the scores as of the last ``settle``."""
+        """Return the scores of the last ``settle``."""
 
     def scores(self, ids: Tensor, vectors: Tensor) -> Tensor:
         """Return the scores of some nodes, see ``Scorer``.  -> [n, classes]"""
         return self.scorer()(ids, vectors)
 
     def bytes_for(self, *, nodes: int, counted: int, classes: int, new: int) -> int:
-        """Return how many more bytes it takes while it follows a delta, at most about.
+        """Return about how many more bytes a delta needs at most.
 
-        nodes: labelled ones, with those of the delta; counted: how many of these it is told of;
-        classes: with those of the delta; new: how many of these are.
+        nodes: labelled ones, including those of the delta; counted: how many of these it learns or
+        moves; classes: including those of the delta; new: how many of these are new.
         """
         return CLASS_BYTES * (classes + new)
 
@@ -229,26 +230,26 @@ class OnlineHead(ABC):
 
     @abstractmethod
     def state(self) -> dict[str, Tensor]:
-        """Return all that later deltas and scores depend on."""
+        """Return everything that later deltas and scores depend on."""
 
     def packed(self, state: dict[str, Tensor], packing: Packing) -> dict[str, Tensor]:
-        """Return what ``state`` returned once nodes have other positions.
+        """Return a state with nodes renumbered.
 
-        Heads that keep positions, or a row for each, renumber them here; most keep neither.
+        For heads that keep positions, or a row for each; most keep neither.
         """
         return state
 
     @abstractmethod
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take back what ``state`` returned, after ``begin``."""
+        """Restore what ``state`` returned, after ``begin``."""
 
 
 class _Heads(Resolver[OnlineHead]):
     def resolve(self, name: str) -> type[OnlineHead]:
-        """Return the class called ``name``; say of one that is gone what to use."""
+        """Return the class called ``name``; suggest a replacement for one that was removed."""
         if name == "method":
             raise ConfigurationError(
-                "the head 'method' is gone, and learners made with it cannot be opened: use "
+                "the head 'method' was removed, and learners made with it cannot be opened: use "
                 "'auto', 'analytic' or 'replay', and give a new learner the nodes again"
             )
         return super().resolve(name)
@@ -256,15 +257,15 @@ class _Heads(Resolver[OnlineHead]):
 
 heads = _Heads("head")
 
-CLASS_BYTES = 1 << 14  # of a class, in a head that does not say how many
-BLOCK_VALUES = 1 << 20  # computed at a time where there is a value for every node and class
+CLASS_BYTES = 1 << 14  # estimate per class, for heads without an estimate of their own
+BLOCK_VALUES = 1 << 20  # of a matrix with a value for every node and class, computed at a time
 
 
 def row_blocks(rows: int, columns: int) -> Iterator[slice]:
-    """Yield slices of so many rows that a matrix of each has at most ``BLOCK_VALUES`` values.
+    """Yield slices of rows such that a matrix of each has at most ``BLOCK_VALUES`` values.
 
-    What has a value for every node and every class is never held whole: a delta of as many classes
-    as nodes would need their square.
+    A matrix of all nodes and classes is never held whole: a delta with as many classes as nodes
+    would need their square.
 
     >>> list(row_blocks(3, 1 << 19))
     [slice(0, 2, None), slice(2, 3, None)]
@@ -289,13 +290,13 @@ def likeliest_classes(scorer: Scorer, met: Tensor, ids: Tensor, vectors: Tensor)
     found = torch.zeros(len(ids), dtype=torch.int64)
     for rows in row_blocks(len(ids), len(met)):
         known = scorer(ids[rows], vectors[rows])[:, : len(met)]
-        if known.shape[1]:  # classes that are too new for the scorer are no choice
+        if known.shape[1]:  # classes newer than the scorer cannot be predicted yet
             found[rows] = known.masked_fill(~met[: known.shape[1]], -torch.inf).argmax(1)
     return found
 
 
 def class_scores(scorer: Scorer, met: Tensor, ids: Tensor, vectors: Tensor) -> Tensor:
-    """Return the scores of all classes, -inf for those that have no node (any more).
+    """Return the scores of all classes, -inf for those without nodes.
 
     met: bool [classes]; ids, vectors: see ``Scorer``; -> float32 [n, classes]
 

@@ -1,4 +1,4 @@
-"""Closed-form heads on several views of a node, mixed as nodes tell that are left out in turn."""
+"""Head ``auto``: ridge regression on several views of a node, mixed by leave-one-out scores."""
 
 from __future__ import annotations
 
@@ -35,45 +35,45 @@ from evergraph.training.learner import part_of
 from evergraph.training.trainer import Objective
 
 RELATION_DIMS = PARTS * WIDTH
-# Nodes that the weights of views are fitted to, and their scores, one a class and view: a thousand
-# nodes tell three weights, and with very many classes these would need more than there is.
+# Nodes to which the weights of views are fitted: a thousand suffice for three weights. And the most
+# scores of these, one per node, class and view: very many classes would need too much memory.
 NODES = 1 << 10
 WEIGHED = 1 << 23
-VIEWS = 3  # unless others are given
-# Labelled nodes that are all landmarks, chosen anew with every change; and the share of landmarks
-# that must be left of those chosen.
+VIEWS = 3  # by default
+# Up to FEW labelled nodes are all landmarks, chosen anew with every change. Landmarks are also
+# chosen anew when less than LEFT of the chosen ones are left.
 FEW, LEFT = 1 << 8, 0.75
 Basis = Literal["random", "landmarks"]
 
 
 @heads.register
 class FusedHead(OnlineHead):
-    """Ridge regression on every view of a node, scores mixed with weights fitted on nodes left out.
+    """Ridge regression on every view of a node, with scores mixed by weights fitted leave-one-out.
 
     The live form of method ``auto``: s = Σ_v a_v V_vᵀφ_v with V_v = (A_v + λI)⁻¹ M_v from sums over
-    all labelled nodes (see ``AnalyticHead``), and a fitted by class-balanced log-loss (see
-    ``fused_weights``) to what V_v would say of a thousand of these, each left out by itself (see
-    ``BalancedSolution``). A view may have class codes: the labels of nodes nearby, never a node's
-    own (see ``LiveCodes``).
+    all labelled nodes (see ``AnalyticHead``). The weights a minimise the class-balanced log-loss
+    (see ``fused_weights``) of a thousand of these nodes, each predicted as if it had been left out
+    (see ``BalancedSolution``). A view may have class codes: the labels of nodes nearby, never a
+    node's own (see ``LiveCodes``).
 
-    Sums know no order, and V and a are functions of these and of the nodes asked about: after any
-    deltas the head is that of a learner which was given what is left at once.
+    Sums do not depend on order, and V and a are functions of the sums and of the left-out nodes. So
+    after any deltas the head equals that of a learner given what is left at once.
 
     Args:
-        views: what heads see, such as ``2``, ``0|2`` and ``0|2+y``, see ``View``; hops must be
-            those of the f_topo. Unless given the furthest hop, all hops side by side, and all with
-            class codes; with relations in the last two, where there are any.
-        width: m, how many random features a view has; memory is 4 m² bytes a view.
+        views: inputs of the regressions, such as ``2``, ``0|2`` and ``0|2+y``, see ``View``; hops
+            must be those of the f_topo. By default the furthest hop, all hops side by side, and all
+            with class codes; the last two with relations, if there are any.
+        width: m, the number of random features per view; memory is 4 m² bytes per view.
         regularisation: λ as a share of A's mean diagonal.
-        codes: how wide the code of a class is.
-        basis: what features are made with: ``random`` directions, or ``landmarks``, kernel values
-            to so many labelled nodes as ``width`` says, see ``KernelMap``. Up to 256 labelled
-            nodes are all landmarks. Of more the landmarks are copies of what nodes were when
-            labels, or classes, had last doubled, when everything is counted again on others. Those
-            around what is forgotten, or around edges that go, are wiped at once.
-        objective: what should be right, ``balanced``: of every class as many in a hundred;
-            ``plain``: of all nodes. Decides what V and a are fitted to, so probabilities are those
-            of a node of any class alike, or of any node of the graph.
+        codes: width of the code of a class.
+        basis: of the features: ``random`` directions, or ``landmarks``, kernel values to ``width``
+            labelled nodes, see ``KernelMap``. Up to 256 labelled nodes are all landmarks. Beyond
+            that, landmarks are copies of nodes, chosen anew (and everything learned again) when the
+            number of labels or classes has doubled. Landmarks near forgotten nodes or removed edges
+            are erased at once.
+        objective: ``balanced`` accuracy, in which every class counts alike, or ``plain`` accuracy
+            over nodes. V and a are fitted to it, so probabilities are those for classes that are
+            equally frequent, or as frequent as in the graph.
 
     >>> head = FusedHead(width=64)
     >>> topology = head.default_topology()
@@ -119,26 +119,26 @@ class FusedHead(OnlineHead):
         self._held = torch.zeros(0, 0), torch.zeros(0, dtype=torch.int64)
         self._seen: tuple[Tensor, list[Tensor]] = torch.zeros(0, 0), []  # vectors weighed, φ
         self._settled = True
-        self._landmarks = torch.zeros(0, dtype=torch.int64)  # which nodes; -1 of those wiped
-        self._chosen = 0, 0, 0  # of how many labels and classes, and how many
+        self._landmarks = torch.zeros(0, dtype=torch.int64)  # positions; -1 for erased ones
+        self._chosen = 0, 0, 0  # labels and classes when landmarks were chosen, and their number
         self._penalties: dict[View, Tensor] = {}
 
     def default_topology(self) -> TopologyEncoder:
-        """Return a node's own features beside those two hops away, each of unit length."""
-        return MixHop(hops=2, keep=(0, 2), unit=True)
+        """Return a node's own features and those two hops away, each of unit length."""
+        return MixHop(hops=2, kept_hops=(0, 2), unit=True)
 
     @property
     def code_width(self) -> int:
-        """How wide class codes are; 0 where no view has them."""
+        """Width of class codes; 0 if no view has them."""
         return self.codes if any(view.codes for view in self.parsed) else 0
 
     def parts(self, dims: int) -> tuple[int, ...]:
-        """Return how wide hops, relations and class codes are."""
+        """Return the widths of hops, relations and class codes."""
         return tuple(self._map.sizes.values())
 
     @property
     def takes_relations(self) -> bool:
-        """Views may have them."""
+        """True: views may have relations."""
         return True
 
     def begin(
@@ -165,7 +165,7 @@ class FusedHead(OnlineHead):
             if not set(view.hops) <= set(self._hops):
                 raise ConfigurationError(
                     f"views must be of the hops that the topology keeps, {list(self._hops)}, not "
-                    f"{str(view)!r}: use topology mixhop with keep"
+                    f"{str(view)!r}: use topology mixhop with kept_hops"
                 )
 
     def _draw(self) -> None:
@@ -196,12 +196,12 @@ class FusedHead(OnlineHead):
         self._count(vectors, labels, sign=1)
 
     def forget(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
-        """Take nodes out of the sums of every view."""
+        """Subtract nodes from the sums of every view."""
         self._count(vectors, labels, sign=-1)
         self._tidy()
 
     def landmarks_wanted(self, labelled: int, classes: int, *, changed: bool) -> int:
-        """Return ``width`` where labels or classes have doubled, or a quarter of them is gone."""
+        """Return ``width`` if labels or classes have doubled, or a quarter of landmarks is gone."""
         if self.basis == "random" or not labelled:
             return 0
         known, met, most = self._chosen
@@ -211,7 +211,7 @@ class FusedHead(OnlineHead):
         return self.width if doubled or few or left < LEFT * min(most, labelled) else 0
 
     def stand_on(self, nodes: Tensor, vectors: Tensor, *, labelled: int, classes: int) -> None:
-        """Take nodes as landmarks, as they are counted; sums are empty then."""
+        """Use nodes as landmarks, with the vectors they are counted as; empties the sums."""
         self._chosen = labelled, classes, len(nodes)
         self._stand(nodes, vectors)
 
@@ -226,13 +226,13 @@ class FusedHead(OnlineHead):
         self._changed_map()
 
     def stand_as(self, other: FusedHead) -> None:
-        """Stand on the landmarks of another head, with empty sums."""
+        """Use the landmarks of another head, with empty sums."""
         if isinstance(other._map, KernelMap):
             self._chosen = other._chosen
             self._stand(other._landmarks, other._landmark_vectors())
 
     def let_go(self, nodes: Tensor) -> bool:
-        """Wipe landmarks from the map, and their rows and columns from all sums."""
+        """Erase landmarks from the map, and their rows and columns from all sums."""
         places = torch.isin(self._landmarks, nodes).nonzero().flatten()
         if not len(places) or not isinstance(self._map, KernelMap):
             return False
@@ -266,7 +266,7 @@ class FusedHead(OnlineHead):
         self._settled &= not len(labels)
 
     def _features(self, vectors: Tensor) -> Iterator[Tensor]:
-        """Yield φ_v of every view; the bits of a row do not depend on which others are there."""
+        """Yield φ_v of every view; the bits of a row do not depend on the other rows."""
         projected = self._map.projected(self._map.cut(vectors), block_product)
         return (self._map.features(view, projected) for view in self.parsed)
 
@@ -275,7 +275,7 @@ class FusedHead(OnlineHead):
         return (slice(start, start + step) for start in range(0, rows, step))
 
     def move(self, ids: Tensor, before: Tensor, after: Tensor, labels: Tensor) -> None:
-        """Take nodes out of the sums as they were, and add them as they are, where views differ."""
+        """Replace nodes in the sums of the views in which their vectors differ."""
         for rows in self._blocks(len(labels)):
             was, now = self._map.cut(before[rows]), self._map.cut(after[rows])
             self._move(was, now, labels[rows])
@@ -286,7 +286,7 @@ class FusedHead(OnlineHead):
         earlier = self._map.projected(before, block_product)
         later = dict(earlier)
         for part, rows in other.items():
-            if bool(rows.any()):  # of the others nothing is computed again
+            if bool(rows.any()):  # only changed rows are projected again
                 again = self._map.projected({part: after[part][rows]}, block_product)
                 later[part] = earlier[part].clone()
                 later[part][rows] = again[part]
@@ -302,7 +302,7 @@ class FusedHead(OnlineHead):
                 statistics.exchange(was, now, labels[some])
 
     def _tidy(self) -> None:
-        """Where nothing is left, what rounding has left is no knowledge."""
+        """Clear the sums of classes without nodes, which hold rounding errors only."""
         for statistics in self.statistics_:
             statistics.sums_[statistics.counts_ == 0] = 0.0
             if not bool(statistics.counts_.any()):
@@ -320,11 +320,11 @@ class FusedHead(OnlineHead):
 
     @property
     def most_weighed(self) -> int:
-        """``NODES``, or so many that what all views say of them has at most ``WEIGHED`` values."""
+        """``NODES``, or fewer so that their scores in all views have at most ``WEIGHED`` values."""
         return max(min(NODES, WEIGHED // (max(self.num_classes, 1) * len(self.parsed))), 1)
 
     def weigh(self, vectors: Tensor, labels: Tensor) -> None:
-        """Look at learned nodes, as they were counted, that are to be left out in turn."""
+        """Set the learned nodes to be left out in turn."""
         self._held = vectors, labels
 
     def settle(self) -> None:
@@ -356,7 +356,7 @@ class FusedHead(OnlineHead):
         self._settled = True
 
     def solution(self, view: View, statistics: ClassStatistics) -> BalancedSolution:
-        """Return V of a view, with what tells how it would be without any one node."""
+        """Return V of a view, with what leave-one-out needs."""
         penalty = None
         if isinstance(self._map, KernelMap):
             if view not in self._penalties:
@@ -367,7 +367,7 @@ class FusedHead(OnlineHead):
         )
 
     def _held_features(self, vectors: Tensor) -> list[Tensor]:
-        """Return φ of those weighed; rows that are as they were are not computed again."""
+        """Return φ of the nodes to leave out; unchanged rows are not computed again."""
         known, features = self._seen
         if not features or known.shape != vectors.shape:
             features = [torch.empty(len(vectors), self._map.width) for _ in self.parsed]
@@ -381,20 +381,20 @@ class FusedHead(OnlineHead):
         return features
 
     def scorer(self) -> FusedScorer:
-        """Return φ and a_v V_v; these are never written to, only replaced."""
+        """Return φ and a_v V_v, which are only ever replaced, not written to."""
         return FusedScorer(self._map, tuple(self._weights))
 
     def bytes_for(self, *, nodes: int, counted: int, classes: int, new: int) -> int:
-        """Return what sums, V and a_v V_v take, copies, and what is made of a block of nodes."""
+        """Return the bytes of sums, V and a_v V_v, of copies, and of a block of nodes."""
         views = max(len(self.parsed), VIEWS)
         kept = views * (8 + 4 + 4)
-        # a_v V_v of readers and V; of a view sums, means, and what they say of each other
+        # per view a_v V_v of readers, a_v V_v and V; for one view sums, means and their products
         held = views * (4 + 4 + 8) + 4 * 8
         rows = self.width * (kept * new + held * classes + 3 * 8 * self.width)
-        if self.basis == "landmarks":  # other ones, and their kernel values to each other
+        if self.basis == "landmarks":  # a new set, and its kernel matrix
             rows += self.width * (views * 2 * 4 * self.width + 3 * 4 * self._vector_width)
         block = min(counted * self.width, BLOCK_VALUES)
-        alone = max(classes - nodes // LEAST, 0)  # at least so many are of classes without a say
+        alone = max(classes - nodes // LEAST, 0)  # at least so many classes are too small for it
         weighed = min(min(max(nodes - alone, 0), NODES) * classes * views, WEIGHED)
         return rows + 5 * 8 * block + 3 * 8 * weighed + 8 * self.codes * new
 
@@ -404,17 +404,17 @@ class FusedHead(OnlineHead):
 
     @property
     def nbytes(self) -> int:
-        """How many bytes it keeps: half of every G counts, as ``state`` has it."""
+        """How many bytes it keeps; of every symmetric G only half, as in ``state``."""
         sums = sum(s.gram_.nbytes // 2 + s.sums_.nbytes for s in self.statistics_)
         landmarks = 0
         if len(self._landmarks) and isinstance(self._map, KernelMap):
-            # and what they are to each other, made when it is needed
+            # with their kernel matrix, computed when it is needed
             landmarks = sum(rows.nbytes for rows in self._map.landmarks.values())
             landmarks += 4 * len(self.parsed) * self._map.width**2
         return sums + landmarks + sum(weights.nbytes for weights in self._weights)
 
     def state(self) -> dict[str, Tensor]:
-        """Return the seed of φ, the sums, a, a_v V_v and whether V is that of the sums."""
+        """Return the seed of φ, the sums, a, a_v V_v, and whether V is up to date."""
         kept = {"seed": self.seed, "mixture": self.mixture_, "solved": torch.tensor(self._settled)}
         for place, statistics in enumerate(self.statistics_):
             for name, value in statistics.state().items():
@@ -433,7 +433,7 @@ class FusedHead(OnlineHead):
         return state | {"landmark_nodes": packing.places[nodes].where(nodes >= 0, -1)}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take back what ``state`` returned."""
+        """Restore what ``state`` returned."""
         self.seed, self.mixture_ = state["seed"], state["mixture"]
         self._draw()
         if "landmarks" in state:
@@ -444,23 +444,23 @@ class FusedHead(OnlineHead):
             part = part_of(state, f"view_{place}.")
             self._weights[place] = part.pop("weights")
             statistics.restore(part)
-        self._seen = torch.zeros(0, 0), []  # made when they are needed
+        self._seen = torch.zeros(0, 0), []  # computed when needed
         self._settled = bool(state.get("solved", True))
 
 
 def hops_in(topology: TopologyEncoder) -> tuple[int, ...]:
-    """Return the hops that stand side by side in an embedding; one where they are mixed.
+    """Return the hops that are kept side by side in an embedding; one if they are mixed.
 
-    >>> hops_in(MixHop(hops=2, keep=(0, 2)))
+    >>> hops_in(MixHop(hops=2, kept_hops=(0, 2)))
     (0, 2)
     """
     return tuple(topology.kept) if isinstance(topology, MixHop) else (topology.hops,)
 
 
 def default_views(hops: Sequence[int], *, related: bool = False) -> tuple[View, ...]:
-    """Return all hops side by side, and these with class codes, and the furthest hop alone.
+    """Return the furthest hop alone, all hops side by side, and these with class codes.
 
-    related: whether what comes along relations stands beside all hops.
+    related: whether the last two include features along relations.
 
     >>> [str(view) for view in default_views((0, 2))]
     ['2', '0|2', '0|2+y']

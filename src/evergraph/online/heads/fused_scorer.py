@@ -1,4 +1,4 @@
-"""The scores of several views, mixed, as readers ask for them."""
+"""Scorer of the head ``auto``: a mixture of the scores of several views."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ class FusedScorer(Scorer):
         for start in range(0, len(vectors), step):
             rows = slice(start, start + step)
             projected = self.map.projected(self.map.cut(vectors[rows]), torch.matmul)
-            said = [
+            per_view = [
                 self.map.features(view, projected) @ weights
                 for view, weights in zip(self.map.views, self.weights, strict=True)
             ]
-            scores[rows] = torch.stack(said).sum(0)
+            scores[rows] = torch.stack(per_view).sum(0)
         return scores
 
     def few(self, ids: Sequence[int], vectors: Matrix) -> Matrix:
-        """Return the scores in a few calls of numpy.  [n, dims] -> [n, classes]"""
+        """Return the scores by a few numpy calls.  [n, dims] -> [n, classes]"""
         return super().few(ids, vectors) if self._few is None else self._few(vectors)
 
     @cached_property

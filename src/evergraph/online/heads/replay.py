@@ -1,4 +1,4 @@
-"""TEM's online form: an MLP trained on what is new together with stored embeddings."""
+"""Online form of TEM: an MLP trained on new embeddings together with stored ones."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from evergraph.topology import Identity, TopologyEncoder
 from evergraph.training import Trainer
 from evergraph.training.learner import part_of
 
-BATCH = 512  # nodes that are trained on at a time
+BATCH = 512  # nodes in a training batch
 
 
 @heads.register
 class ReplayHead(OnlineHead):
-    """Method ``tem``, a task for every delta: new embeddings are trained on beside stored ones.
+    """Method ``tem`` with a task for every delta: trains on new embeddings and stored ones.
 
-    A stored embedding follows its node when it moves and goes when it is forgotten; what the MLP
-    took from it before stays, so forgetting is not exact.
+    A stored embedding is updated when its node moves and dropped when its node is forgotten. What
+    the MLP has learned from it stays, so forgetting is not exact.
 
     Args:
         width: of the MLP's hidden layer.
@@ -67,7 +67,7 @@ class ReplayHead(OnlineHead):
         self._empty(0)
 
     def _empty(self, dims: int) -> None:
-        """Begin a list of what is to be learned."""
+        """Start an empty list of nodes to learn."""
         self._ids = torch.empty(0, dtype=torch.int64)
         self._labels = torch.empty(0, dtype=torch.int64)
         self._vectors = torch.empty(0, dims)
@@ -81,7 +81,7 @@ class ReplayHead(OnlineHead):
         generator: torch.Generator,
         related: bool = False,
     ) -> None:
-        """Make a learner of vectors: to it they are nodes without neighbours."""
+        """Create TEM, for which vectors are nodes without neighbours."""
         self._tem = TEM(
             memory=EmbeddingMemory(budget=self.budget, sampler=UniformSampler()),
             backbone=PDGNN(topology=Identity(), hidden=(self.width,), scaling="none"),
@@ -92,7 +92,7 @@ class ReplayHead(OnlineHead):
 
     @property
     def tem(self) -> TEM:
-        """The learner behind it."""
+        """The learner inside."""
         assert self._tem is not None, "begin comes first"
         return self._tem
 
@@ -106,19 +106,19 @@ class ReplayHead(OnlineHead):
         self._classes = max(self._classes, classes)
 
     def learn(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
-        """Put nodes down to be learned."""
+        """Queue nodes to be learned by ``settle``."""
         self._ids = torch.cat([self._ids, ids])
         self._vectors = torch.cat([self._vectors, vectors])
         self._labels = torch.cat([self._labels, labels])
 
     def move(self, ids: Tensor, before: Tensor, after: Tensor, labels: Tensor) -> None:
-        """Replace those of the vectors that are stored or still to be learned."""
+        """Replace vectors that are stored or queued."""
         self._vectors = _replaced(self._vectors, self._ids, ids, after)
         memory = self.tem.memory
         memory.embeddings_ = _replaced(memory.embeddings_, memory.nodes_, ids, after)
 
     def forget(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
-        """Drop those of the nodes that are stored or still to be learned."""
+        """Drop nodes that are stored or queued."""
         kept = ~torch.isin(self._ids, ids)
         self._ids, self._vectors = self._ids[kept], self._vectors[kept]
         self._labels = self._labels[kept]
@@ -128,11 +128,17 @@ class ReplayHead(OnlineHead):
             setattr(memory, name, getattr(memory, name)[kept])
 
     def settle(self) -> None:
-        """Train on what was put down and what is stored, then store some of it."""
+        """Train on queued and stored nodes, then store some of the queued ones."""
         if not len(self._ids):
             return
         order = self._ids.argsort()
-        graph = _lone(self._vectors[order])
+        # A graph without edges whose features are the vectors.
+        graph = Graph.from_edges(
+            torch.empty(2, 0, dtype=torch.int64),
+            features=self._vectors[order],
+            labels=torch.full((len(order),), UNLABELLED),
+            undirected=True,
+        )
         self.tem.fit_task(
             _task_of(graph, self._ids[order], self._labels[order], classes=self._classes)
         )
@@ -145,7 +151,7 @@ class ReplayHead(OnlineHead):
         return ReplayScorer(deepcopy(backbone.head).eval() if backbone.head else None)
 
     def bytes_for(self, *, nodes: int, counted: int, classes: int, new: int) -> int:
-        """Return what the MLP takes with its moments, gradients and copies, and a batch."""
+        """Return the bytes of the MLP with moments, gradients and copies, and of a batch."""
         dims = self._vectors.shape[1] or self.width
         stored = min(nodes, self.budget * classes) * dims
         return 4 * (8 * self.width * classes + 4 * stored + 6 * BATCH * classes)
@@ -169,12 +175,12 @@ class ReplayHead(OnlineHead):
         return 0 if self.tem.label_space_ is None else self.tem.label_space_.num_classes
 
     def packed(self, state: dict[str, Tensor], packing: Packing) -> dict[str, Tensor]:
-        """Return the same once nodes have other positions: stored ones are known by theirs."""
+        """Return a state with the positions of stored nodes renumbered."""
         named = ("tem.memory.nodes", "tem.memory.coverage.coverers")
         return state | {name: packing.places[state[name]] for name in named if name in state}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take back what ``state`` returned."""
+        """Restore what ``state`` returned."""
         self._classes = int(state["classes"])
         self.tem.generator.set_state(state["generator"])
         if "learned" in state:
@@ -184,7 +190,7 @@ class ReplayHead(OnlineHead):
 
 @dataclass(frozen=True, eq=False)
 class ReplayScorer(Scorer):
-    """What a copy of the MLP says."""
+    """Scores of a copy of the MLP."""
 
     quick = True
 
@@ -200,11 +206,11 @@ class ReplayScorer(Scorer):
 
 
 def _task_of(graph: Graph, ids: Tensor, labels: Tensor, *, classes: int) -> Task:
-    """Return one task that teaches all nodes of a graph.
+    """Return a task that trains on all nodes of a graph.
 
-    ids: which node each is, ascending; classes: how many are known.
+    ids: position of each, ascending; classes: how many are known.
     """
-    nodes, nobody = torch.arange(len(ids)), torch.empty(0, dtype=torch.int64)
+    nodes, empty = torch.arange(len(ids)), torch.empty(0, dtype=torch.int64)
     sizes = {label: count for label, count in enumerate(labels.bincount().tolist()) if count}
     return Task(
         index=0,
@@ -212,8 +218,8 @@ def _task_of(graph: Graph, ids: Tensor, labels: Tensor, *, classes: int) -> Task
         ids=ids,
         train=nodes,
         train_labels=labels,
-        validation=nobody,
-        validation_labels=nobody,
+        validation=empty,
+        validation_labels=empty,
         own=nodes,
         class_sizes=sizes,
         met_sizes=sizes,
@@ -222,19 +228,12 @@ def _task_of(graph: Graph, ids: Tensor, labels: Tensor, *, classes: int) -> Task
 
 
 def _replaced(vectors: Tensor, nodes: Tensor, ids: Tensor, after: Tensor) -> Tensor:
-    """Return vectors of nodes with those of some ids exchanged.  [nodes, dims]"""
+    """Return the vectors of nodes with those of some ids replaced.  [nodes, dims]"""
     if not len(ids) or not len(nodes):
         return vectors
     order = ids.argsort()
-    places = torch.searchsorted(ids[order], nodes).clamp_max(len(ids) - 1)
-    found = ids[order][places] == nodes
+    where = torch.searchsorted(ids[order], nodes).clamp_max(len(ids) - 1)
+    found = ids[order][where] == nodes
     vectors = vectors.clone()
-    vectors[found] = after[order[places[found]]]
+    vectors[found] = after[order[where[found]]]
     return vectors
-
-
-def _lone(vectors: Tensor) -> Graph:
-    """Return a graph without edges whose features these are."""
-    none = torch.full((len(vectors),), UNLABELLED)
-    edges = torch.empty(2, 0, dtype=torch.int64)
-    return Graph.from_edges(edges, features=vectors, labels=none, undirected=True)

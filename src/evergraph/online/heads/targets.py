@@ -1,4 +1,4 @@
-"""A head for several labels or for a number, in closed form, from the same sums as classes have."""
+"""Head for several labels per node, or for a number: ridge regression in closed form."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Count = Callable[[Iterator[Tensor], Tensor, Tensor], None]
 class TargetHead(AnalyticHead):
     """Ridge regression of every label, or of a number, on random features of the embedding.
 
-    V = (G + λI)⁻¹ M with G = Σ φφᵀ and M = Σ φyᵀ over all nodes that were said to be something, see
-    ``target_ridge``; numbers are centred, so that they have an intercept. A node that comes, moves
-    or goes changes the sums by itself alone, as in ``AnalyticHead``. A node is said to have all of
-    its labels at once: one that is met later was none of the earlier nodes'.
+    V = (G + λI)⁻¹ M with G = Σ φφᵀ and M = Σ φyᵀ over all labelled nodes, see ``target_ridge``;
+    numbers are centred, which gives them an intercept. A node that comes, moves or goes changes
+    only its own terms of the sums, as in ``AnalyticHead``. The labels of a node are complete: a
+    label that is first seen later does not apply to earlier nodes.
 
     Args:
         kind: ``labels`` or ``numbers``.
@@ -49,36 +49,36 @@ class TargetHead(AnalyticHead):
         super().__init__(width=width, regularisation=regularisation, activation=activation)
         check_choice("kind", kind, ("labels", "numbers"))
         self.kind: Kind = kind
-        # Of labels the first column is one that no node has: a node without labels counts as well.
+        # For labels the first column is one that no node has, so that nodes without labels count.
         self.sums_ = TargetStatistics(width, targets=1, precise=True)
         self.offsets_ = torch.zeros(int(kind == "numbers"))
-        self.names_: dict[Label, int] = {}  # of labels, and which column each has
-        self._met: list[list[int]] = []  # of each answer the columns of its labels
-        self._numbers: list[float] = []  # or its number
+        self.names_: dict[Label, int] = {}  # label -> column
+        self._met: list[list[int]] = []  # class number -> columns of its labels
+        self._numbers: list[float] = []  # class number -> number
 
     @property
     def num_classes(self) -> int:
-        """How many answers have been met."""
+        """How many distinct targets there are."""
         return len(self._met) + len(self._numbers)
 
     def grow(self, classes: int) -> None:
-        """Make room for labels that have been met."""
+        """Make room for all known labels."""
         columns = 1 if self.kind == "numbers" else 1 + len(self.names_)
         self._settled &= columns == self.sums_.targets
         self.sums_ = self.sums_.widened(columns)
 
     def meet(self, answers: Sequence[Label]) -> None:
-        """Learn what the next answers stand for, in the order in which they are numbered."""
+        """Register the next targets, in the order of their numbers."""
         for answer in answers:
-            told = meant_by(self.kind, answer)
-            if isinstance(told, float):
-                self._numbers.append(told)
-            elif isinstance(told, tuple):
-                columns = [self.names_.setdefault(label, len(self.names_)) for label in told]
+            target = meant_by(self.kind, answer)
+            if isinstance(target, float):
+                self._numbers.append(target)
+            elif isinstance(target, tuple):
+                columns = [self.names_.setdefault(label, len(self.names_)) for label in target]
                 self._met.append(columns)
 
     def values(self, answers: Tensor) -> Tensor:
-        """Return what numbered answers stand for.  int64 [n] -> float32 [n, targets]"""
+        """Return the targets that class numbers encode.  int64 [n] -> float32 [n, targets]"""
         if self.kind == "numbers":
             found = [self._numbers[answer] for answer in answers.tolist()]
             return torch.tensor(found, dtype=torch.float32)[:, None]
@@ -89,11 +89,11 @@ class TargetHead(AnalyticHead):
 
     @property
     def names(self) -> Collection[Label]:
-        """What labels are called."""
+        """Names of labels."""
         return self.names_.keys()
 
     def labels_of(self, answers: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the labels that numbered answers stand for, and which answer each is of."""
+        """Return the labels that class numbers encode, and the row each belongs to."""
         met = [self._met[answer] for answer in answers.tolist()]
         counts = torch.tensor([len(columns) for columns in met], dtype=torch.int64)
         owners = torch.arange(len(met)).repeat_interleave(counts)
@@ -104,27 +104,25 @@ class TargetHead(AnalyticHead):
         self._count(vectors, labels, self.sums_.add)
 
     def _count(self, vectors: Tensor, labels: Tensor, count: Count) -> None:
-        """Add to the sums or take from them, a few nodes at a time: each has a value a label."""
+        """Add to or subtract from the sums in blocks of nodes, as each has a value per label."""
         for rows in row_blocks(len(labels), self.sums_.targets):
-            values = self._counted(labels[rows])
+            values = self.values(labels[rows])
+            if self.kind == "labels":  # the column that no node has, see ``__init__``
+                values = torch.nn.functional.pad(values, (1, 0))
             count(self._expanded(vectors[rows]), values, torch.ones(len(values)))
         self._settled &= not len(labels)
 
     def move(self, ids: Tensor, before: Tensor, after: Tensor, labels: Tensor) -> None:
-        """Take nodes out of the sums as they were, and add them as they are."""
+        """Subtract nodes from the sums with their old vectors, and add them with the new ones."""
         self.forget(ids, before, labels)
         self.learn(ids, after, labels)
 
     def forget(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
-        """Take nodes out of the sums."""
+        """Subtract nodes from the sums."""
         self._count(vectors, labels, self.sums_.remove)
 
-    def _counted(self, answers: Tensor) -> Tensor:
-        values = self.values(answers)
-        return values if self.kind == "numbers" else torch.nn.functional.pad(values, (1, 0))
-
     def sizes(self) -> Tensor | None:
-        """Return Σ ‖φ‖², and Σ y² of a number."""
+        """Return Σ ‖φ‖², and Σ y² for numbers."""
         sizes = [each.gram_.diagonal().sum() for each in self.sums_.patterns_.values()]
         if self.kind == "numbers":
             sizes += [cross[-1, 0] for cross in self.sums_.cross_.values()]
@@ -137,7 +135,7 @@ class TargetHead(AnalyticHead):
         self._settled = False
 
     def settle(self) -> None:
-        """Solve for V, and for the intercept of a number."""
+        """Solve for V, and for the intercept of numbers."""
         if not self._settled:
             centred = self.kind == "numbers"
             head = target_ridge(self.sums_, self.regularisation, centred=centred)
@@ -147,14 +145,14 @@ class TargetHead(AnalyticHead):
             self._settled = True
 
     def scorer(self) -> TargetScorer:  # type: ignore[override]
-        """Return φ, V and what becomes of scores; none is ever written to, only replaced."""
+        """Return φ, V and the scaling of scores; tensors are only ever replaced, not written to."""
         features = self._features.expansion()
         if self.kind == "numbers":
             return TargetScorer(features, self.weights_, 1.0, self.offsets_)
         return TargetScorer(features, self.weights_, STEEPNESS, self.offsets_ - STEEPNESS / 2)
 
     def bytes_for(self, *, nodes: int, counted: int, classes: int, new: int) -> int:
-        """Return the same; of several labels values of a block of nodes as well."""
+        """Return the estimate of ``AnalyticHead``, plus the values of a block of nodes."""
         values = min(counted * classes, VALUES)
         own = super().bytes_for(nodes=nodes, counted=counted, classes=classes, new=new)
         return own + 6 * 8 * values + 4 * 8 * self.width * classes
@@ -165,7 +163,7 @@ class TargetHead(AnalyticHead):
         return self.sums_.usage.bytes + self.weights_.nbytes
 
     def state(self) -> dict[str, Tensor]:
-        """Return the seed of φ, the sums, V and whether it is that of the sums."""
+        """Return the seed of φ, the sums, V, and whether V is up to date."""
         kept = {f"sums.{name}": value for name, value in self.sums_.state().items()}
         return kept | {
             "seed": self._features.seed, "weights": self.weights_, "offsets": self.offsets_,
@@ -173,7 +171,7 @@ class TargetHead(AnalyticHead):
         }  # fmt: skip
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take back what ``state`` returned; what answers stand for comes after (``meet``)."""
+        """Restore what ``state`` returned; targets are registered afterwards (``meet``)."""
         self._features.seed = state["seed"]
         self._exact = self._in_float64()
         self.sums_.restore(part_of(state, "sums."))

@@ -1,25 +1,24 @@
-"""When sums have lost digits to what was taken out of them again."""
+"""Detection of sums that have lost digits to large terms which were subtracted again."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-# So many times what is left may have been in the sums: of the 16 digits of float64, 4 are lost.
+# Sums may shrink by this factor before they are recomputed: 4 of the 16 digits of float64 are lost.
 LOSS = 1e4
 
 
 class Wear:
-    """Remembers how large sums have ever been, for what rounding has left in them.
+    """Tracks the peak size of sums, which bounds the rounding error left in them.
 
-    A sum that has held a term t is off by about 1e-16 t when that term is gone. With vectors of
-    unit length no term is large. With others a node far out may be a hundred million times as long
-    as the rest, and its square takes all the digits: what is left after it was counted out is more
-    rounding than it is the others. Sums that are less than 1 / ``LOSS`` of what they have been are
-    to be counted anew.
+    A sum that has held a term t is off by about 1e-16 t after t is subtracted. Vectors of unit
+    length have no large terms. But without normalisation an outlier may be 1e8 times as long as the
+    rest, and its square takes all digits: after it is subtracted, more rounding than signal is
+    left. Sums below 1 / ``LOSS`` of their peak must therefore be recomputed.
 
     Attributes:
-        peak_: the largest size since sums were last counted anew.  float64 [sums]
+        peak_: the largest size since sums were last recomputed.  float64 [sums]
 
     >>> wear = Wear()
     >>> [wear.worn(torch.tensor([size])) for size in (5.0, 1e6, 10.0)]
@@ -33,28 +32,28 @@ class Wear:
         self.peak_ = torch.zeros(0, dtype=torch.float64)
 
     def worn(self, sizes: Tensor) -> bool:
-        """Note how large sums are; return whether they are to be counted anew.  [sums]
+        """Record the size of sums; return whether they must be recomputed.  [sums]
 
-        sizes: sums of squares of what was counted, never 0 where something was.
+        sizes: sums of squares, above 0 for any sum that is not empty.
         """
         sizes = sizes.double()
         if len(self.peak_) != len(sizes):  # other sums than before
             self.renew(sizes)
             return not bool(sizes.isfinite().all())
-        # So are sizes that are no numbers any more, or that rounding has left below 0.
+        # Written so that NaN, and sizes that rounding has made negative, count as worn.
         if not bool((sizes * LOSS >= self.peak_).all()):
             return True
         self.peak_ = torch.maximum(self.peak_, sizes)
         return False
 
     def renew(self, sizes: Tensor) -> None:
-        """Begin again with sums that were counted anew."""
+        """Start over with recomputed sums."""
         self.peak_ = sizes.double().clone()
 
     def state(self) -> dict[str, Tensor]:
-        """Return what is remembered."""
+        """Return the peaks."""
         return {"peak": self.peak_}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Take back what ``state`` returned."""
+        """Restore what ``state`` returned."""
         self.peak_ = state["peak"]

@@ -1,4 +1,4 @@
-"""What readers see of a learner: predictions, look-ups, suggestions and how it is doing."""
+"""The readers' view of a learner: predictions, explanations, suggestions, status."""
 
 from evergraph.online.view.explanation import Explanation, Voice
 from evergraph.online.view.learner_view import LearnerView, Neighbourhood

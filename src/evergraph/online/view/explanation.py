@@ -1,9 +1,9 @@
-"""Taking a prediction apart: which nodes speak for which class."""
+"""Explanations: the contribution of each node to the scores of a prediction."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -24,15 +24,15 @@ from evergraph.topology.base import coefficients
 
 @dataclass(frozen=True)
 class Voice:
-    """What one node adds to the scores of another.
+    """The contribution of one node to the scores of another.
 
     Attributes:
         node: its id.
         label: its class, if known.
-        weight: w_u, how much of its features flows into the embedding before it is scaled; summed
-            over hops where these are kept apart. What comes along relations is not in it.
-        says: what it adds to the score of each class asked for.
-        by_label: how much of that it adds by its label; nothing where the head sees no labels.
+        weight: w_u, the weight of its features in the embedding before normalisation; summed over
+            hops if these are kept apart. Relations are not included.
+        says: its contribution to the score of each explained class.
+        by_label: the part of it that is due to its label; empty if the head uses no class codes.
     """
 
     node: NodeId
@@ -44,29 +44,28 @@ class Voice:
 
 @dataclass(frozen=True)
 class Explanation(ShownRecord):
-    """A prediction taken apart: scores[c] = Σ says[c] over voices + others[c] + rest[c].
+    """A prediction as a sum: scores[c] = Σ says[c] over voices + others[c] + rest[c].
 
-    Where f_topo is linear, e = Σ_u w_u x_u / ‖Σ_u w_u x_u‖. A ReLU head is piecewise linear,
-    s_c(e) = g_c·e + b_c with slopes g_c that hold around e, so node u adds w_u g_c·x_u / ‖...‖,
-    exactly. b_c, ``rest``, is 0 for heads ``analytic`` and ``auto`` but for rounding.
+    If f_topo is linear, e = Σ_u w_u x_u / ‖Σ_u w_u x_u‖. A ReLU head is piecewise linear,
+    s_c(e) = g_c·e + b_c with slopes g_c that hold around e. So node u contributes exactly
+    w_u g_c·x_u / ‖...‖. b_c, ``rest``, is 0 for heads ``analytic`` and ``auto`` up to rounding.
 
-    Where hops are kept apart, each is such a sum with slopes and a length of its own, and so are
-    the class codes near and far that ``auto`` sees: Σ_u n_u c_u / ‖...‖ with c_u the code of u's
-    label. So is what comes along relations, Σ_u f_u ⊙ x_u / ‖...‖ over one and over two of them,
-    where f_u adds up the ways from u (see ``FrozenRelations.flows``), and class codes along them.
-    The node's own type is said by the node itself. What u adds by its features and type in all of
-    these, and by its label, is added up.
+    Hops that are kept apart are such sums, each with its own slopes and length. So are the class
+    codes near and far of ``auto``, Σ_u n_u c_u / ‖...‖ with c_u the code of u's label; the features
+    that come along one and two relations, Σ_u f_u ⊙ x_u / ‖...‖, where f_u sums the paths from u
+    (see ``FrozenRelations.flows``); and class codes along relations. The node's own type counts as
+    its own contribution. The contributions of u in all of these are added up.
 
     Attributes:
         node: its id.
         label: its class, if known.
         classes: the likeliest classes, the prediction first.
-        probabilities: of these.
-        scores: of these; probabilities are their softmax over all classes.
-        voices: the nodes that add most to any of these scores, loudest first; None where f_topo is
-            not linear or the head has no slopes.
-        others: what all other nodes add.
-        rest: what no node adds: rounding.
+        probabilities: of these classes.
+        scores: of these classes; probabilities are the softmax over the scores of all classes.
+        voices: the nodes that contribute most to any of these scores, largest first; None if f_topo
+            is not linear or the head has no slopes.
+        others: the contribution of all other nodes.
+        rest: what no node contributes: rounding.
     """
 
     node: NodeId
@@ -80,7 +79,7 @@ class Explanation(ShownRecord):
 
 
 def said(weights: Tensor, features: Tensor, slopes: Tensor, *, unit: bool) -> Tensor:
-    """Return what each node adds to each score.  -> [nodes, classes]
+    """Return the contribution of each node to each score.  -> [nodes, classes]
 
     weights: w, [nodes]; features: X, [nodes, dims]; slopes: g, [classes, dims]; unit: whether the
     embedding is divided by its length.
@@ -120,29 +119,29 @@ def contributions(
 
 def _summed(nodes: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
     """Return each node once, ascending, with the sum of its values."""
-    distinct, places = np.unique(nodes.numpy(), return_inverse=True)
-    sums = np.bincount(places.reshape(-1), weights=values.numpy(), minlength=len(distinct))
+    distinct, where = np.unique(nodes.numpy(), return_inverse=True)
+    sums = np.bincount(where.reshape(-1), weights=values.numpy(), minlength=len(distinct))
     return torch.from_numpy(distinct.astype(np.int64)), torch.from_numpy(sums)
 
 
 def powers_of(embeddings: LiveEmbeddings) -> list[list[float]] | None:
-    """Return c_0, ..., c_L of each part of an embedding that is of a length of its own.
+    """Return c_0, ..., c_L of each part of an embedding that is normalised by itself.
 
-    Hops that are kept apart are such parts; None where the f_topo is no such sum.
+    Hops that are kept apart are such parts. None if the f_topo is not such a sum.
     """
     topology = embeddings.topology
     if isinstance(topology, MixHop):
         if embeddings.scaling == "unit" and not topology.unit:
-            return None  # all by one length
+            return None  # all parts share one length
         return [[0.0] * hop + [1.0] for hop in topology.kept]
     powers = coefficients(topology) if isinstance(topology, Stepwise) else None
     return None if powers is None else [powers]
 
 
 def explain(pinned: Pinned, node: NodeId, *, top: int, limit: int) -> Explanation:
-    """Return why the one node that is pinned is classified as it is; see ``Explanation``.
+    """Explain the prediction for the one pinned node; see ``Explanation``.
 
-    top: how many classes; limit: how many voices at most.
+    top: how many classes; limit: how many contributions at most.
     """
     page, published = pinned.page, pinned.published
     vectors = pinned.vectors(pinned.positions)
@@ -153,53 +152,51 @@ def explain(pinned: Pinned, node: NodeId, *, top: int, limit: int) -> Explanatio
         node=node,
         label=published.named_labels(pinned.positions)[0],
         classes=tuple(page.classes[number] for number in best.tolist()),
-        probabilities=_numbers(shares[0]),
-        scores=_numbers(scores[best]),
+        probabilities=tuple(shares[0].tolist()),
+        scores=tuple(scores[best].tolist()),
     )
     slopes = None if page.scorer is None else page.scorer.slopes(vectors[0])
     flows = None if slopes is None else _flows(pinned, vectors[0])
     if slopes is None or flows is None:
         return plain
-    heard = _heard(flows, slopes[best])
-    order = heard.says.abs().amax(1).argsort(descending=True, stable=True)
-    loud, silent = order[:limit], order[limit:]
+    sums = _summed_contributions(flows, slopes[best])
+    order = sums.says.abs().amax(1).argsort(descending=True, stable=True)
+    largest, others = order[:limit], order[limit:]
     coded = published.codes is not None
-    loudest = heard.nodes[loud]
-    told = zip(
-        pinned.names(loudest.tolist()),
-        published.named_labels(loudest),
-        heard.weights[loud].tolist(),
-        heard.says[loud].tolist(),
-        heard.by_label[loud].tolist(),
+    nodes = sums.nodes[largest]
+    voices = zip(
+        pinned.names(nodes.tolist()),
+        published.named_labels(nodes),
+        sums.weights[largest].tolist(),
+        sums.says[largest].tolist(),
+        sums.by_label[largest].tolist(),
         strict=True,
     )
-    return Explanation(
-        **vars(plain)
-        | {
-            "voices": tuple(
-                Voice(name, label, weight, tuple(says), tuple(by_label) if coded else ())
-                for name, label, weight, says, by_label in told
-            ),
-            "others": _numbers(heard.says[silent].sum(0)),
-            "rest": _numbers(scores[best] - heard.says.sum(0)),
-        }
+    return replace(
+        plain,
+        voices=tuple(
+            Voice(name, label, weight, tuple(says), tuple(by_label) if coded else ())
+            for name, label, weight, says, by_label in voices
+        ),
+        others=tuple(sums.says[others].sum(0).tolist()),
+        rest=tuple((scores[best] - sums.says.sum(0)).tolist()),
     )
 
 
 @dataclass(frozen=True, eq=False)
 class _Flow:
-    """A part of a vector as a sum over nodes: positions, weights, rows, whether it is scaled."""
+    """A part of a vector as a sum Σ weights · rows over nodes."""
 
-    nodes: Tensor
+    nodes: Tensor  # positions
     weights: Tensor
     rows: Tensor
-    unit: bool
+    unit: bool  # whether the sum is divided by its length
     of_labels: bool = False
     weighs: bool = True  # whether its weights are those of features in the embedding
 
 
 @dataclass(frozen=True, eq=False)
-class _Heard:
+class _Contributions:
     nodes: Tensor  # [n]
     weights: Tensor  # [n]
     says: Tensor  # [n, classes]
@@ -207,7 +204,7 @@ class _Heard:
 
 
 def _flows(pinned: Pinned, vector: Tensor) -> list[_Flow] | None:
-    """Return the parts of the pinned node's vector in order, or None where one is no such sum."""
+    """Return the parts of the pinned node's vector in order, or None if one is not such a sum."""
     published, node = pinned.published, int(pinned.positions[0])
     graph, embeddings = published.graph, published.embeddings
     powers, unit = powers_of(embeddings), embeddings.scaling == "unit"
@@ -222,7 +219,7 @@ def _flows(pinned: Pinned, vector: Tensor) -> list[_Flow] | None:
         smoother, shown = published.codes
         for power in ([0.0, 1.0], [0.0, 0.0, 1.0]):  # near and far
             nodes, weights = contributions(graph, smoother, node, power)
-            if len(power) > 2:  # its own label it does not see
+            if len(power) > 2:  # a node does not see its own label
                 weights = weights.where(nodes != node, 0.0)
             rows = torch.from_numpy(shown.of(nodes.numpy()))
             flows.append(_Flow(nodes, weights, rows, True, True))
@@ -234,9 +231,9 @@ def _flows(pinned: Pinned, vector: Tensor) -> list[_Flow] | None:
 
 
 def _related(relations: FrozenRelations, node: int, vector: Tensor) -> list[_Flow]:
-    """Return the node's type, and what comes to it along one relation and along two.
+    """Return the node's type, and the features that reach it along one relation and along two.
 
-    vector: what stands beside its embedding
+    vector: the part of its vector after the embedding
     """
     width = relations.sent.array.array.shape[1]
     flows = [_Flow(torch.tensor([node]), torch.ones(1), vector[None, :width], False, weighs=False)]
@@ -247,23 +244,19 @@ def _related(relations: FrozenRelations, node: int, vector: Tensor) -> list[_Flo
     return flows
 
 
-def _heard(flows: Sequence[_Flow], slopes: Tensor) -> _Heard:
-    """Add up what each node says in all parts.  slopes: [classes, dims]"""
-    nodes, places = torch.cat([flow.nodes for flow in flows]).unique(return_inverse=True)
+def _summed_contributions(flows: Sequence[_Flow], slopes: Tensor) -> _Contributions:
+    """Add up the contributions of each node in all parts.  slopes: [classes, dims]"""
+    nodes, where = torch.cat([flow.nodes for flow in flows]).unique(return_inverse=True)
     weights = torch.zeros(len(nodes), dtype=torch.float64)
     says = torch.zeros(len(nodes), len(slopes))
     by_label = torch.zeros_like(says)
     parts = slopes.split([flow.rows.shape[1] for flow in flows], dim=1)
-    met = places.split([len(flow.nodes) for flow in flows])
-    for flow, part, rows in zip(flows, parts, met, strict=True):
-        spoken = said(flow.weights, flow.rows, part, unit=flow.unit)
-        says[rows] += spoken
+    rows_of = where.split([len(flow.nodes) for flow in flows])
+    for flow, part, rows in zip(flows, parts, rows_of, strict=True):
+        added = said(flow.weights, flow.rows, part, unit=flow.unit)
+        says[rows] += added
         if flow.of_labels:
-            by_label[rows] += spoken
+            by_label[rows] += added
         elif flow.weighs:
             weights[rows] += flow.weights
-    return _Heard(nodes, weights, says, by_label)
-
-
-def _numbers(values: Tensor) -> tuple[float, ...]:
-    return tuple(values.tolist())
+    return _Contributions(nodes, weights, says, by_label)

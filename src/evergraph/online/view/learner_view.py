@@ -1,4 +1,4 @@
-"""What readers see of a learner while it learns: predictions, look-ups and how it is doing."""
+"""The view of a learner that readers share while it learns."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ from evergraph.online.view.suggestions import Suggestion, suggest
 
 
 class LearnerView(Shown):
-    """The learner as it was after the last whole delta, for any number of readers and one writer.
+    """The learner after the last whole delta, for any number of readers and one writer.
 
-    A delta is worked on elsewhere. At its end, under a lock, the writer turns the page: the ids
-    that came or went, the embeddings that moved, the new scorer. A reader holds the same lock only
-    while it looks up ids and copies their embeddings, and scores them after. So no reader waits
-    while something is learned, and none sees half a delta.
+    A delta is applied elsewhere. At its end the writer, under a lock, turns the page: new and
+    removed ids, changed embeddings, the new scorer. A reader holds the lock only while it looks up
+    ids and copies their embeddings, and computes scores afterwards. So no reader waits for learning
+    and none sees half a delta.
 
-    For that the view keeps a copy of all embeddings, made when it is first shared (``share``). A
-    learner that is used by one thread alone does without; who looks up more than predictions then
-    waits for the writer (``pinned``).
+    To this end the view keeps a copy of all embeddings, made when it is first shared (``share``).
+    A learner used by one thread alone does without it; explanations and suggestions then wait for
+    the writer (``pinned``).
 
-    Nothing here changes what was learned. Scores are solved by whoever learns, see ``Solving``.
+    Reading never changes the learner. Scores are solved by the writer, see ``Solving``.
 
     Args:
         ids: of nodes; written under the lock only.
@@ -61,19 +61,19 @@ class LearnerView(Shown):
     def __init__(self, ids: IdTable, prequential: Prequential, page: Page) -> None:
         self._ids = ids
         self._prequential = prequential
-        self.page = page  # what the last whole delta left
+        self.page = page  # after the last whole delta
         self._lock = Lock()
         self._writing = RLock()  # held while a delta is applied
-        self._shared = False  # whether what is published stays while deltas come
+        self._shared = False  # whether published graphs stay readable while deltas come
         self._copied: GrowingArray | None = None
-        self._former = FormerRows()  # of the copy, noted while somebody reads it without the lock
+        self._former = FormerRows()  # old rows of the copy, saved while it is read without the lock
         self._pins = 0
 
     def turn(self, write: Callable[[], Page], moved: Sequence[tuple[Tensor, Tensor]]) -> None:
-        """Show what a delta has done.
+        """Make a delta visible to readers.
 
-        write: brings ids and record up to date and returns the new page; moved: positions and
-        their embeddings now, in the order in which they changed.
+        write: updates ids and record and returns the new page; moved: positions and their new
+        embeddings, in the order in which they changed.
         """
         with self._lock:
             self.page = write()
@@ -84,8 +84,7 @@ class LearnerView(Shown):
         if self._copied is not None and len(positions):
             self._copied.extend(max(int(positions.max()) + 1 - len(self._copied), 0))
             if self._pins:
-                places = positions.numpy()
-                self._former.note(places, self._copied.array[places])
+                self._former.note(positions.numpy(), self._copied.tensor[positions].numpy())
             self._copied.tensor[positions] = vectors
 
     def share(
@@ -94,10 +93,10 @@ class LearnerView(Shown):
         positions: int,
         storage: ArrayStorage | None = None,
     ) -> None:
-        """Keep a copy of embeddings from now on.
+        """Keep a copy of the embeddings from now on.
 
-        vectors: of some positions, int64 [n] -> [n, dims]; positions: how many there are; storage:
-        where the copy lies unless in memory
+        vectors: returns those of positions, int64 [n] -> [n, dims]; positions: how many there are;
+        storage: for the copy, None for memory
         """
         copied = GrowingArray(vectors(torch.empty(0, dtype=torch.int64)).shape[1])
         if storage is not None:
@@ -109,7 +108,7 @@ class LearnerView(Shown):
             self._copied, self._former = copied, FormerRows()
 
     def map_to(self, storage: ArrayStorage) -> None:
-        """Let the copy, if there is one, lie in a file from now on."""
+        """Move the copy, if there is one, to a file."""
         with self._lock:
             if self._copied is not None:
                 self._copied.map_to(storage)
@@ -120,7 +119,7 @@ class LearnerView(Shown):
             yield self._copied
 
     def status(self) -> Status:
-        """Return what is known, in numbers."""
+        """Return the status in numbers."""
         return self.page.status
 
     @property
@@ -134,7 +133,7 @@ class LearnerView(Shown):
         return self.page.classes
 
     def alarms(self) -> tuple[Alarm, ...]:
-        """Return the alarm that predictions are worse than they were, while they are."""
+        """Return the accuracy alarm while it is raised."""
         return self.page.alarms
 
     def embed(self, ids: Sequence[NodeId]) -> Tensor:
@@ -156,12 +155,13 @@ class LearnerView(Shown):
         if (few := self._few(ids)) is not None:
             page, shares = few
             every = shares.tolist() if every_class else None
-            return page.tell(ids, shares.argmax(1).tolist(), shares.max(1).tolist(), every)
+            best = shares.argmax(1).tolist()
+            return page.class_answer(ids, best, shares.max(1).tolist(), every)
         page, positions, vectors = self.taken(ids)
         return page.answer(ids, positions, vectors, every=every_class)
 
     def _few(self, ids: Sequence[NodeId]) -> tuple[Page, npt.NDArray[np.float32]] | None:
-        """Return all probabilities by numpy, for a handful; None where there are no classes."""
+        """Return all probabilities of a few nodes by numpy; None if ``Page.few`` cannot be used."""
         if len(ids) > FEW:
             return None
         for value in ids:
@@ -171,20 +171,16 @@ class LearnerView(Shown):
             if not page.answers_few:
                 return None
             positions = [self._ids.position(value) for value in ids]
-            vectors = self._rows(page, positions)
+            vectors: npt.NDArray[np.float32]
+            if self._copied is not None:
+                vectors = self._copied.array[positions]
+            else:
+                assert page.vectors is not None, "there are classes, so there are nodes"
+                vectors = page.vectors(torch.tensor(positions, dtype=torch.int64)).numpy()
         scores = page.few(positions, vectors)
-        shares = np.exp(scores - scores.max(1, keepdims=True))
+        shares = np.exp(scores - scores.max(1, keepdims=True))  # softmax
         shares /= shares.sum(1, keepdims=True)
         return page, shares
-
-    def _rows(self, page: Page, positions: list[int]) -> npt.NDArray[np.float32]:
-        found: npt.NDArray[np.float32]
-        if self._copied is not None:
-            found = self._copied.array[positions]
-        else:
-            assert page.vectors is not None, "there are classes, so there are nodes"
-            found = page.vectors(torch.tensor(positions, dtype=torch.int64)).numpy()
-        return found
 
     def predict_proba(self, ids: Sequence[NodeId]) -> tuple[tuple[Label, ...], Tensor]:
         """Return the classes and the probability of each.  -> float32 [ids, classes]"""
@@ -196,7 +192,7 @@ class LearnerView(Shown):
         return page.classes, page.scores(positions, vectors).softmax(1)
 
     def taken(self, ids: Sequence[NodeId]) -> tuple[Page, Tensor, Tensor]:
-        """Return the page, and where nodes are with their vectors on it.  [n], [n, dims]"""
+        """Return the page, and the positions and vectors of nodes on it.  [n], [n, dims]"""
         for value in ids:
             check_id("id of a node", value)
         with self._lock:
@@ -209,13 +205,13 @@ class LearnerView(Shown):
 
     @contextmanager
     def pinned(self, ids: Sequence[NodeId] = ()) -> Iterator[Pinned]:
-        """Give what is published, and where nodes are in it, to be read for as long as it takes.
+        """Hold on to the current state while the ``with`` lasts.
 
-        Where the view is shared, deltas come meanwhile, and neither waits for the other. Nothing of
-        them is seen. Where it is not, one that is being applied is waited for.
+        If the view is shared, deltas are applied meanwhile without being seen, and neither side
+        waits for the other. Otherwise this waits for a delta that is being applied.
         """
-        waits: AbstractContextManager[Any] = nullcontext() if self._shared else self._writing
-        with waits:
+        exclusion: AbstractContextManager[Any] = nullcontext() if self._shared else self._writing
+        with exclusion:
             with self._lock:
                 page, copied = self.page, self._copied
                 for node in ids:
@@ -232,14 +228,14 @@ class LearnerView(Shown):
                     self._pins -= 1
 
     def ids_from(self, start: int, limit: int) -> tuple[list[NodeId], int | None]:
-        """Return some ids, and where to go on; see ``IdTable.page``."""
+        """Return a page of ids, and where the next starts; see ``IdTable.page``."""
         with self._lock:
             return self._ids.page(start, limit)
 
     def explain(self, node: NodeId, *, top: int = 3, limit: int = 20) -> Explanation:
-        """Return why a node is classified as it is.
+        """Explain the prediction for a node by the contributions of the nodes around it.
 
-        top: how many classes; limit: how many nodes are named at most.
+        top: how many classes; limit: how many nodes at most.
         """
         with self.pinned([node]) as pinned:
             return self._explained(pinned, node, top, limit)
@@ -248,34 +244,34 @@ class LearnerView(Shown):
     def _explained(pinned: Pinned, node: NodeId, top: int, limit: int) -> Explanation:
         kind = pinned.page.kind
         if kind != "class":
-            raise DataError(f"explain tells of classes, and this learner has {kind}")
+            raise DataError(f"explain needs a learner of classes, not of {kind}")
         return explain(pinned, node, top=top, limit=limit)
 
     def neighbourhood(
         self, node: NodeId, *, hops: int | None = None, limit: int = 60
     ) -> Neighbourhood:
-        """Return what lies around a node, to be drawn.
+        """Return the neighbourhood of a node, to be drawn.
 
-        hops: how far; as far as an embedding looks unless given. limit: how many nodes at most.
+        hops: how far, by default as far as an embedding reaches; limit: how many nodes at most.
         """
         with self.pinned([node]) as pinned:
             return neighbourhood(pinned, hops=hops, limit=limit)
 
     def looked_up(self, node: NodeId, *, top: int, limit: int) -> tuple[Neighbourhood, Explanation]:
-        """Return what lies around a node and why it is classified as it is, both as of one delta.
+        """Return the neighbourhood and the explanation of a node, both from the same delta.
 
-        limit: how many nodes and voices at most.
+        limit: how many neighbours and how many contributions at most.
         """
         with self.pinned([node]) as pinned:
             around = neighbourhood(pinned, hops=None, limit=limit)
             return around, self._explained(pinned, node, top, limit)
 
     def suggest(self, n: int, *, among: Sequence[NodeId] | None = None) -> tuple[Suggestion, ...]:
-        """Return unlabelled nodes worth asking a person about, the first one first.
+        """Return unlabelled nodes that are worth labelling next, the best first.
 
-        Of what is known after the last whole delta. The same learner always gives the same answer.
+        Computed from the last whole delta; equal learners give equal answers.
 
-        n: how many at most; among: which nodes may be asked about, all unless given.
+        n: how many at most; among: candidates, by default all unlabelled nodes.
 
         >>> import torch
         >>> from evergraph.online import Delta, OnlineLearner
@@ -290,17 +286,17 @@ class LearnerView(Shown):
     def suggestions(
         self, n: int, *, among: Sequence[NodeId] | None = None
     ) -> tuple[int, tuple[Suggestion, ...]]:
-        """Return the same, and after which delta."""
+        """Return the number of the last delta, and the same as ``suggest``."""
         check_integer("n", n, least=1)
         with self.pinned(() if among is None else among) as pinned:
             seq = pinned.page.status.seq
             if pinned.page.publish is None:
                 return seq, ()
-            places = None if among is None else pinned.positions.numpy()
-            return seq, suggest(pinned, n, among=places)
+            candidates = None if among is None else pinned.positions.numpy()
+            return seq, suggest(pinned, n, among=candidates)
 
     def history(self) -> History:
-        """Return the prequential curve and the confusion of the newest classes, for JSON."""
+        """Return the prequential curve and the confusion of the newest classes."""
         with self._lock:
             classes = self.page.classes if self.page.kind == "class" else ()
             newest = range(max(len(classes) - NEWEST, 0), len(classes))
@@ -327,15 +323,15 @@ class LearnerView(Shown):
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """A node's surroundings; see ``Ego``.
+    """The nodes and edges around a node; see ``Ego``.
 
     Attributes:
         nodes: ids, the node itself first, then the nearest.
-        distances: how many hops away each is.
-        labels: their classes, None where not known.
-        edges: pairs of places in ``nodes``, source and target.
-        whole: whether none was left out.
-        weights: of these edges, None where all weigh 1.
+        distances: in hops.
+        labels: their classes, None for unlabelled nodes.
+        edges: source and target as indices into ``nodes``.
+        whole: whether no node was left out.
+        weights: of these edges, None if all weigh 1.
     """
 
     nodes: tuple[NodeId, ...]
@@ -347,39 +343,40 @@ class Neighbourhood:
 
 
 def neighbourhood(pinned: Pinned, *, hops: int | None, limit: int) -> Neighbourhood:
-    """Return at most ``limit`` nodes within ``hops`` of the one node that is pinned."""
+    """Return at most ``limit`` nodes within ``hops`` of the one pinned node."""
     published = pinned.published
     reach = published.embeddings.topology.hops if hops is None else hops
     near = published.graph.ego(int(pinned.positions[0]), hops=reach, limit=limit)
     positions = near.nodes.tolist()
-    places = {position: place for place, position in enumerate(positions)}
+    index = {position: i for i, position in enumerate(positions)}
     numbers = published.labels.of(near.nodes.numpy()).tolist()
     return Neighbourhood(
         nodes=tuple(pinned.names(positions)),
         distances=tuple(near.distances.tolist()),
-        labels=tuple(None if n < 0 else _shown(published, n) for n in numbers),
-        edges=tuple((places[a], places[b]) for a, b in near.edges.t().tolist()),
+        labels=tuple(None if n < 0 else _display_name(published, n) for n in numbers),
+        edges=tuple((index[a], index[b]) for a, b in near.edges.t().tolist()),
         whole=near.whole,
         weights=None if near.weights is None else tuple(near.weights.tolist()),
     )
 
 
-def _shown(published: Published, number: int) -> Label:
-    """Return a class as it is called; several labels as one text."""
+def _display_name(published: Published, number: int) -> Label:
+    """Return the name of a class; several labels joined to one text."""
     name = published.classes.at(number)
     if published.kind != "labels":
         return name
-    told = meant_by("labels", name)
-    return "; ".join(map(str, told)) if isinstance(told, tuple) else name
+    labels = meant_by("labels", name)
+    return "; ".join(map(str, labels)) if isinstance(labels, tuple) else name
 
 
-LEAST, MOST = 20, 40  # predictions a point, and points: single deltas bring a few labels each
+# Least predictions in a point of the chart, and most points: single deltas bring few labels each.
+LEAST, MOST = 20, 40
 
 
 def history_chart(history: History, status: Status) -> str:
-    """Return how good predictions were before their labels came, as SVG; nothing before the first.
+    """Return the prequential curve as SVG; "" before the first label, and for numbers.
 
-    Numbers have errors of any size, which such a chart does not show.
+    The chart spans 0 to 1, and the errors of numbers can have any size.
     """
     if not history["curve"] or status.metric == "mean absolute error":
         return ""
@@ -388,9 +385,9 @@ def history_chart(history: History, status: Status) -> str:
 
 
 def joined(curve: Sequence[Point]) -> list[tuple[int, float]]:
-    """Return the share that was right, and after which delta, of stretches that tell something.
+    """Return points of the chart: delta and share of correct predictions since the last point.
 
-    What is left at the end is too little for a point, unless it is all there is.
+    A remainder too small for a point is dropped, unless it is all there is.
 
     >>> few = Point(seq=1, nodes=9, classes=2, asked=12, right=9)
     >>> joined([few, few | {"seq": 2}, few | {"seq": 3}]), joined([few])

@@ -1,6 +1,6 @@
-"""What is told of a learner after a delta, and the page that holds it until the next delta is done.
+"""The state that readers see after a delta (``Page``), and the records they are given.
 
-A reader holds on to a page, and to all that belongs to it (``Pinned``), while deltas come.
+A reader can hold on to a page and all that belongs to it (``Pinned``) while further deltas come.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ from evergraph.online.monitor import Alarm, Point
 
 @dataclass(frozen=True)
 class Status(ShownRecord):
-    """What a learner knows, in numbers.
+    """Status of a learner, in numbers.
 
     Attributes:
-        seq: how many deltas were applied.
-        nodes: in the graph now.
-        edges: entries of the adjacency: an edge that runs both ways counts twice.
-        classes: that have been met.
+        seq: deltas applied.
+        nodes: in the graph.
+        edges: entries of the adjacency: an undirected edge counts twice.
+        classes: known classes.
         labelled: nodes whose class is known.
-        features: how wide features are, 0 before the first node.
+        features: width of the features, 0 before the first node.
         memory: bytes of graph, embeddings and head.
         predicted: labels that were predicted before they were learned.
-        accuracy: the share of these predictions that was right; None before the first.
-        exact_forgetting: whether nothing is left of what was learned from a forgotten node; how
+        accuracy: the share of these predictions that was correct; None before the first.
+        exact_forgetting: whether forgetting a node leaves no trace of it in the learner. How
             columns are read, fitted on the first table, stays in any case.
-        metric: what ``accuracy`` is: itself, or micro F1 of several labels, or the mean absolute
-            error of numbers; ``predicted`` are then labels that were given or there, or numbers.
-        relations: whether it looks at relations of edges and types of nodes, or would from the
-            first nodes on.
-        solved: after how many deltas the scores in use were solved: fewer than ``seq`` while what
-            was counted since waits for more.
-        undirected: whether edges run both ways, so that there are half as many as entries.
+        metric: what ``accuracy`` measures: accuracy, micro F1 of several labels, or the mean
+            absolute error of numbers; ``predicted`` then counts labels given or predicted, or
+            numbers.
+        relations: whether relations of edges and types of nodes are used.
+        solved: deltas included in the scores in use; fewer than ``seq`` while recent deltas wait to
+            be solved together.
+        undirected: whether edges are undirected, so that there are half as many as entries.
     """
 
     seq: int
@@ -79,7 +79,7 @@ class Prediction:
         id: of the node.
         label: the likeliest class.
         probability: of that class.
-        probabilities: of all classes, in the order of ``classes``, if they were asked for.
+        probabilities: of all classes, in the order of ``classes``, if requested.
     """
 
     id: NodeId
@@ -94,9 +94,8 @@ class LabelsPrediction:
 
     Attributes:
         id: of the node.
-        labels: those that are more likely than not.
-        probabilities: of these labels, or of all, in the order of ``classes``, if they were asked
-            for.
+        labels: those with a probability above one half.
+        probabilities: of these labels; or of all, in the order of ``classes``, if requested.
     """
 
     id: NodeId
@@ -110,7 +109,7 @@ class NumberPrediction:
 
     Attributes:
         id: of the node.
-        value: the number predicted.
+        value: the predicted number.
     """
 
     id: NodeId
@@ -119,12 +118,12 @@ class NumberPrediction:
 
 @dataclass(frozen=True)
 class Answer:
-    """Classes of nodes, in the order in which they were asked for.
+    """Predictions for nodes, in the order of the request.
 
     Attributes:
-        seq: after how many deltas this was predicted.
+        seq: deltas that the predictions include.
         predictions: one for each node.
-        classes: all classes, if they were asked for.
+        classes: all classes, if their probabilities were requested.
     """
 
     seq: int
@@ -133,12 +132,13 @@ class Answer:
 
 
 class History(TypedDict):
-    """How good predictions were before their labels came: predict, then learn.
+    """Prequential record: how good predictions were before their labels came.
 
     Attributes:
-        curve: how often predictions were right, delta after delta.
+        curve: how many predictions were correct, delta by delta.
         newest: the newest classes, newest last.
-        confusion: how nodes of each were classified lately: as each of these, then as any other.
+        confusion: recent predictions for nodes of each of these classes: as each of them, then as
+            any other.
     """
 
     curve: list[Point]
@@ -148,21 +148,21 @@ class History(TypedDict):
 
 @dataclass(frozen=True, eq=False)
 class Published:
-    """A graph, its normalised adjacency, labels and shown codes as they were after a delta.
+    """Graph, normalised adjacency, labels and class codes, frozen after a delta.
 
-    Nothing is copied. What the next deltas change is noted before they change it (``FormerRows``),
-    and lists of neighbours that change move elsewhere; so this can be read from any thread, without
-    a lock, for as long as somebody holds it.
+    Nothing is copied up front. Later deltas save the old rows before they overwrite them
+    (``FormerRows``) and move changed neighbour lists elsewhere. So any thread can read this without
+    a lock, for as long as it holds it.
 
     Attributes:
         graph: the graph.
-        smoother: its Â, by which embeddings were made.
-        labels: the number of the class of every position.
-        codes: the adjacency of class codes, and which codes are shown; None where there are none.
-        embeddings: tell how parts of an embedding are weighted; nothing of their state is read.
-        relations: who is joined by which, and what each node sends; None where there are none.
-        classes: what they are called; names only come.
-        kind: what nodes are said to be.
+        smoother: its Â, from which the embeddings were made.
+        labels: class number of every position.
+        codes: the adjacency for class codes, and the visible codes; None without class codes.
+        embeddings: how parts of an embedding are weighted; their state is not read.
+        relations: edges by relation, and what each node sends along them; None without relations.
+        classes: names of classes, which are only ever added.
+        kind: of the targets: class, labels or numbers.
     """
 
     graph: FrozenGraph
@@ -175,7 +175,7 @@ class Published:
     kind: Kind
 
     def named_labels(self, nodes: Tensor) -> list[Label | None]:
-        """Return the classes of nodes, None where one is not known.  int64 [n]"""
+        """Return the classes of nodes, None for an unlabelled one.  int64 [n]"""
         numbers = self.labels.of(nodes.numpy()).tolist()
         return [None if number < 0 else self.classes.at(number) for number in numbers]
 
@@ -184,24 +184,24 @@ class Published:
         return torch.from_numpy(self.graph.features.of(nodes.numpy()))
 
 
-NEWEST = 10  # classes in the confusion
-FEW = 64  # nodes up to which calls cost more than arithmetic
+NEWEST = 10  # classes in the confusion matrix
+FEW = 64  # up to so many nodes, calls into torch cost more than the arithmetic
 
 
 @dataclass(frozen=True, eq=False)
 class Page:
-    """What changes at once when a delta is done.
+    """The readable state of a learner, replaced as a whole when a delta is done.
 
     Attributes:
         status: numbers.
-        classes: the user's names of all classes, in order of arrival.
+        classes: names of all classes, in order of arrival.
         met: which of them have nodes.  bool [classes]
-        scorer: scores of vectors; None before the first node.
-        vectors: looks vectors up where the view keeps no copy; None before the first node.
-        dims: of an embedding, which is what a vector begins with.
-        kind: what nodes are said to be.
-        alarms: the one that predictions are worse than they were, while they are.
-        publish: returns what look-ups read; None before the first node.
+        scorer: scores vectors; None before the first node.
+        vectors: returns vectors by position if the view keeps no copy; None before the first node.
+        dims: of an embedding, which is the first part of a vector.
+        kind: of the targets: class, labels or numbers.
+        alarms: the accuracy alarm while it is raised.
+        publish: returns the frozen graph for look-ups; None before the first node.
     """
 
     status: Status
@@ -216,29 +216,27 @@ class Page:
 
     def values(self, positions: Tensor, vectors: Tensor) -> Tensor:
         """Return probabilities of labels, or numbers.  -> [n, targets]"""
-        if self.scorer is None or not bool(self.met.any()):
-            raise NothingLearnedError(
-                f"no {self.kind} are known yet: tell some nodes' before asking for predictions"
-            )
-        return target_values(self.scorer(positions, vectors), self.kind)
+        return target_values(self._learned_scorer()(positions, vectors), self.kind)
 
     def scores(self, positions: Tensor, vectors: Tensor) -> Tensor:
         """Return the scores of all classes, -inf for those without nodes.  -> [n, classes]"""
+        return class_scores(self._learned_scorer(), self.met, positions, vectors)
+
+    def _learned_scorer(self) -> Scorer:
         if self.scorer is None or not bool(self.met.any()):
-            raise NothingLearnedError(
-                "no class is known yet: give some nodes labels before asking for predictions"
-            )
-        return class_scores(self.scorer, self.met, positions, vectors)
+            raise NothingLearnedError("nothing is labelled yet: label some nodes before predicting")
+        return self.scorer
 
     def few(
         self, positions: Sequence[int], vectors: npt.NDArray[np.float32]
     ) -> npt.NDArray[np.float32]:
-        """Return the same for a handful of nodes, up to rounding; some class has nodes."""
+        """Return ``scores`` for a few nodes by numpy, equal up to rounding; needs a known class."""
         assert self.scorer is not None
-        met, known = self._met, self.scorer.few(positions, vectors)
+        met, known = self.met.numpy(), self.scorer.few(positions, vectors)
         if known.shape[1] == len(met) and met.all():
             return known
-        known = known[:, : len(met)]  # a class may be too new for the scorer, or have no nodes
+        # The scorer may not know the newest classes yet, and classes without nodes are masked.
+        known = known[:, : len(met)]
         scores = np.full((len(positions), len(met)), -np.inf, np.float32)
         np.copyto(scores[:, : known.shape[1]], known, where=met[: known.shape[1]])
         return scores
@@ -246,31 +244,32 @@ class Page:
     def answer(
         self, ids: Sequence[NodeId], positions: Tensor, vectors: Tensor, *, every: bool
     ) -> Answer:
-        """Return what is predicted for some nodes; every: with all probabilities."""
+        """Return the predictions for some nodes; every: with the probabilities of all classes."""
         if self.kind == "class":
             scores = self.scores(positions, vectors)
             best, shares = (part.flatten().tolist() for part in likeliest(scores))
-            return self.tell(ids, best, shares, scores.softmax(1).tolist() if every else None)
+            every_share = scores.softmax(1).tolist() if every else None
+            return self.class_answer(ids, best, shares, every_share)
         found: list[LabelsPrediction | NumberPrediction] = []
         for node, row in zip(ids, self.values(positions, vectors).tolist(), strict=True):
             if self.kind == "numbers":
                 found.append(NumberPrediction(node, row[0]))
                 continue
-            likely = [place for place, share in enumerate(row) if share > THRESHOLD]
-            labels = [self.classes[place] for place in likely]
+            likely = [number for number, share in enumerate(row) if share > THRESHOLD]
+            labels = [self.classes[number] for number in likely]
             found.append(
-                LabelsPrediction(node, labels, row if every else [row[place] for place in likely])
+                LabelsPrediction(node, labels, row if every else [row[number] for number in likely])
             )
         return Answer(self.status.seq, tuple(found), self.classes if every else None)
 
-    def tell(
+    def class_answer(
         self,
         ids: Sequence[NodeId],
         best: list[int],
         shares: list[float],
         every: list[list[float]] | None,
     ) -> Answer:
-        """Return the likeliest classes; every: the probabilities of all, if they were asked for."""
+        """Return the likeliest classes; every: the probabilities of all classes, if requested."""
         rows: Sequence[list[float] | None] = [None] * len(best) if every is None else every
         found = (
             Prediction(node, self.classes[number], share, row)
@@ -280,25 +279,20 @@ class Page:
 
     @cached_property
     def answers_few(self) -> bool:
-        """Whether there are classes to be told, and some of them have nodes."""
+        """Whether ``few`` can be used: targets are classes, and one has nodes."""
         return self.kind == "class" and self.scorer is not None and bool(self.met.any())
-
-    @cached_property
-    def _met(self) -> npt.NDArray[np.bool_]:
-        found: npt.NDArray[np.bool_] = self.met.numpy()
-        return found
 
 
 @dataclass(frozen=True, eq=False)
 class Pinned:
-    """A page with vectors, names and graph as they were when it was the last.
+    """A page with the vectors, names and graph that belong to it.
 
     Attributes:
         page: the page.
-        positions: of the nodes that were asked for.  int64 [n]
-        copied: the vectors of all positions; None where only one thread reads, which asks the page.
+        positions: of the requested nodes.  int64 [n]
+        copied: the vectors of all positions; None if only one thread reads, from the page itself.
         ids: names of all positions.
-        gone: the last link of names that went.
+        gone: newest link in the chain of removed names.
     """
 
     page: Page
@@ -310,7 +304,7 @@ class Pinned:
     @cached_property
     def published(self) -> Published:
         """The graph, labels and codes."""
-        assert self.page.publish is not None, "a node is known, so something is published"
+        assert self.page.publish is not None, "a node exists, so a graph is published"
         return self.page.publish()
 
     def vectors(self, positions: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Which unlabelled nodes are worth asking a person about."""
+"""Active learning: which unlabelled nodes are worth labelling next."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.view.page import Pinned
 
 Array = npt.NDArray[Any]
-BLOCK = 512  # candidates whose surroundings are scored together
+BLOCK = 512  # candidates whose neighbourhoods are scored together
 ROWS = 4096  # nodes that are scored at once
-COVERED = 0.5  # of a node's doubt that counts no more once one of those around it is chosen
-SPREAD = 2_654_435_761  # spreads positions, so that equals are taken from everywhere
+COVERED = 0.5  # share of a node's doubt that is settled once a neighbour is chosen
+SPREAD = 2_654_435_761  # hashes positions (Knuth's constant), so that ties spread over the graph
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A node worth asking a person about, and why.
+    """A node that is worth labelling next, and why.
 
     Attributes:
         id: of the node.
         gain: how much uncertainty its label is expected to reach: 𝑔 in ``chosen``.
-        reach: how many other nodes gather from it directly.
-        uncertainty: of its own prediction, from 0 to 1: one minus the difference between the two
-            likeliest classes, or of the most doubtful of several labels. None where nothing tells:
-            before the first label, and of numbers.
+        reach: how many other nodes aggregate its features directly.
+        uncertainty: of its own prediction, from 0 to 1: one minus the margin between the two
+            likeliest classes, or that of the most doubtful of several labels. None before the first
+            label, and for numbers.
         classes: the two likeliest, or one if only one is known; none before the first label.
-        probabilities: of these.
+        probabilities: of these classes.
     """
 
     id: NodeId
@@ -51,10 +51,10 @@ class Suggestion:
 
 
 def uncertainty(shares: Tensor, kind: Kind) -> Tensor:
-    """Return how little predictions say.  probabilities [n, classes] -> float32 [n], 0 to 1
+    """Return how uncertain predictions are.  probabilities [n, classes] -> float32 [n], 0 to 1
 
-    One minus the margin between the two likeliest classes; of several labels, each with a
-    probability of its own, that of the most doubtful one; 1 where nothing can be compared.
+    One minus the margin between the two likeliest classes; for several labels, each with its own
+    probability, that of the most doubtful one; 1 if there is nothing to compare.
 
     >>> uncertainty(torch.tensor([[0.7, 0.2, 0.1], [0.4, 0.4, 0.2]]), "class")
     tensor([0.5000, 1.0000])
@@ -71,7 +71,7 @@ def uncertainty(shares: Tensor, kind: Kind) -> Tensor:
 
 
 def shares_of(graph: GrowingGraph | FrozenGraph) -> scipy.sparse.csr_matrix:
-    """Return in row v how large a share v has of what each node gathers, itself included.
+    """Return in row v the share of v in what each node aggregates, itself included.
 
     S[v, u] = w_vu / (1 + Σ_x w_xu) for the edges v -> u, and S[v, v] = 1 / (1 + Σ_x w_xv).
 
@@ -98,23 +98,23 @@ def chosen(
     *,
     known: Array,
 ) -> list[tuple[int, float]]:
-    """Return the nodes whose labels reach most doubt, with their gains, one after the other.
+    """Return the nodes whose labels reach most doubt, with their gains, chosen greedily.
 
-    A node u has doubt d_u: how uncertain its prediction is, 0 where its class is known. The label
-    of v reaches a share S[v, u] of it. The next node is that of the largest gain
+    Node u has doubt d_u: the uncertainty of its prediction, 0 if it is labelled. The label of v
+    reaches a share S[v, u] of it. The next node is the one with the largest gain
 
-        g_v = Σ_u S[v, u] d_u,    and then    d_u <- d_u (1 - max(S[v, u], 1/2)) where S[v, u] > 0:
+        g_v = Σ_u S[v, u] d_u,    and then    d_u <- d_u (1 - max(S[v, u], 1/2)) where S[v, u] > 0.
 
-    uncertainty times reach, spread out, since who gathers from a chosen node counts for half at
-    most: in a dense graph no share is large, and all would come from one place otherwise. A gain
-    never rises, and none is above Σ_u S[v, u] over the u that are not known; so doubts are asked
-    for only where a node may still be chosen.
+    This is uncertainty times reach, spread out: a neighbour of a chosen node keeps at most half of
+    its doubt. In a dense graph all shares are small, and without the half all choices would lie
+    close together. Gains only fall, and are at most Σ_u S[v, u] over unlabelled u, so a lazy greedy
+    search computes doubts only around nodes that may still be chosen.
 
     shares: S; candidates: positions; doubts: returns d of positions, float [n], at most 1; known:
-    which positions have a class.  bool [positions]
+    which positions are labelled.  bool [positions]
 
-    One leaf of a star of three is known. The centre reaches half of the others and comes first;
-    then either of them, which of two equals depends on their positions alone.
+    One leaf of a star of three is labelled. The centre reaches half of the others and comes first;
+    then one of the two other leaves, a tie that their positions break.
 
     >>> star = scipy.sparse.csr_matrix(np.array([[.25, .5, .5, .5], [.25, .5, 0, 0],
     ...                                          [.25, 0, .5, 0], [.25, 0, 0, .5]]))
@@ -127,7 +127,7 @@ def chosen(
     ties = candidates.astype(np.uint64) * np.uint64(SPREAD) % np.uint64(2**32)
     order = np.lexsort((ties, -bounds))
     waiting = [(-float(bounds[i]), int(ties[i]), int(candidates[i])) for i in order]
-    ranks = {node: place for place, (_, _, node) in enumerate(waiting)}
+    ranks = {node: rank for rank, (_, _, node) in enumerate(waiting)}
     ranked, ready = [node for _, _, node in waiting], 0
     found: list[tuple[int, float]] = []
     while waiting and len(found) < count:
@@ -145,40 +145,40 @@ def chosen(
 
 
 class _Covering:
-    """Doubts of nodes, looked up when they are needed, and how much of them is reached."""
+    """The remaining doubts of nodes, computed when they are first needed."""
 
     def __init__(
         self, shares: scipy.sparse.csr_matrix, doubts: Callable[[Array], Array], known: Array
     ) -> None:
         self._shares = shares
-        self._ask = doubts
-        self._left = np.where(known, 0.0, np.nan)
+        self._doubts = doubts
+        self._left = np.where(known, 0.0, np.nan)  # NaN: not computed yet
 
     def _row(self, node: int) -> tuple[Array, Array]:
         start, stop = self._shares.indptr[node : node + 2]
         return self._shares.indices[start:stop], self._shares.data[start:stop]
 
     def look(self, nodes: Array) -> None:
-        """Ask for the doubts of all that some nodes reach, each once."""
+        """Compute the doubts of all nodes that these reach."""
         near = np.unique(self._shares[nodes].indices)
         fresh = near[np.isnan(self._left[near])]
-        self._left[fresh] = self._ask(fresh)
+        self._left[fresh] = self._doubts(fresh)
 
     def gain(self, node: int) -> float:
-        """Return what is left to be reached."""
+        """Return g of a node."""
         near, shares = self._row(node)
         return float(shares @ self._left[near])
 
     def take(self, node: int) -> None:
-        """Reach it."""
+        """Choose a node, which lowers the doubts around it."""
         near, shares = self._row(node)
         self._left[near] *= 1 - np.maximum(shares, COVERED)
 
 
 def suggest(pinned: Pinned, n: int, *, among: Array | None = None) -> tuple[Suggestion, ...]:
-    """Return unlabelled nodes worth asking about; see ``chosen`` for which.
+    """Return at most n unlabelled nodes as ``chosen`` ranks them.
 
-    among: positions that may be asked about, all unless given.  int64 [any]
+    among: positions of candidates, by default all.  int64 [any]
     """
     published = pinned.published
     known = published.labels.every() != UNLABELLED
@@ -189,11 +189,11 @@ def suggest(pinned: Pinned, n: int, *, among: Array | None = None) -> tuple[Sugg
         open_ &= wanted
     shares = shares_of(published.graph)
     found = chosen(shares, np.flatnonzero(open_), _doubts(pinned), n, known=known)
-    return _told(pinned, shares, found)
+    return _suggestions(pinned, shares, found)
 
 
 def _predicted(pinned: Pinned, nodes: Tensor) -> Tensor | None:
-    """Return probabilities of classes, or labels; None where nothing tells.  [n, classes]"""
+    """Return probabilities of classes or labels; None if there are none yet.  [n, classes]"""
     page = pinned.page
     if page.scorer is None or page.kind == "numbers" or not bool(page.met.any()):
         return None
@@ -217,23 +217,23 @@ def _doubts(pinned: Pinned) -> Callable[[Array], Array]:
     return doubts
 
 
-def _told(
+def _suggestions(
     pinned: Pinned, shares: scipy.sparse.csr_matrix, found: list[tuple[int, float]]
 ) -> tuple[Suggestion, ...]:
-    """Return chosen nodes with the user's names, and why each was chosen."""
+    """Return chosen nodes with their ids and the reasons."""
     page, positions = pinned.page, [node for node, _ in found]
     nodes = torch.tensor(positions, dtype=torch.int64)
     given = _predicted(pinned, nodes) if len(nodes) else None
     names = pinned.names(positions)
     suggestions = []
-    for place, (node, gain) in enumerate(found):
+    for row, (node, gain) in enumerate(found):
         reach = int(shares.indptr[node + 1] - shares.indptr[node]) - 1
-        plain = Suggestion(names[place], gain, reach)
+        plain = Suggestion(names[row], gain, reach)
         if given is not None:
-            best = given[place].topk(min(2, int(page.met.sum())))
+            best = given[row].topk(min(2, int(page.met.sum())))
             plain = replace(
                 plain,
-                uncertainty=float(uncertainty(given[place : place + 1], page.kind)),
+                uncertainty=float(uncertainty(given[row : row + 1], page.kind)),
                 classes=tuple(page.classes[number] for number in best.indices.tolist()),
                 probabilities=tuple(best.values.tolist()),
             )

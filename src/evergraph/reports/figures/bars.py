@@ -1,4 +1,4 @@
-"""Bars: seconds by phase, and local beside global testing."""
+"""Bar charts: seconds by phase, and local beside global testing."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ ROW = 0.2  # inches
 
 
 def rows_frame(entries: Sequence[Entry]) -> Frame:
-    """Return a frame with room for the names at the left and for a number at the right."""
+    """Return a frame with space for names on the left and numbers on the right."""
     longest = max(len(shortened(entry.name)) for entry in entries)
     height = 1.08 + ROW * max(3, len(entries))
     return Frame(4.6, height, left=0.25 + 0.07 * longest, right=0.6, top=0.58)
 
 
 def name_rows(axes: Any, entries: Sequence[Entry], title: str) -> None:
-    """Name the rows, the first at the top."""
+    """Label the rows, the first at the top."""
     axes.set_title(title, pad=24)
     axes.set_ylim(max(3, len(entries)) - 0.4, -0.6)
     axes.set_yticks(range(len(entries)), [shortened(entry.name) for entry in entries])
@@ -39,7 +39,7 @@ def number_rows(axes: Any, heading: str, texts: Sequence[str]) -> None:
 
 
 def key_above(axes: Any, handles: Sequence[Any], names: Sequence[str]) -> None:
-    """Explain the signs between title and axes."""
+    """Put the legend between title and axes."""
     axes.legend(
         handles, names, loc="lower left", bbox_to_anchor=(0, 1), ncols=len(names), frameon=False,
         borderaxespad=0.1, borderpad=0.2, handletextpad=0.4, columnspacing=1.2, fontsize=8,
@@ -50,7 +50,7 @@ COLOURS = dict(zip(PHASES, ("#E69F00", "#0072B2", "#56B4E9"), strict=True))
 
 
 def time_phases(group: Group) -> Picture:
-    """Draw the seconds of each phase, the mean over seeds, and write their sum."""
+    """Draw the seconds of each phase, the mean over seeds, with their sum."""
 
     def draw(figure: Any, axes: Any) -> None:
         name_rows(axes, group.entries, group.title)
@@ -73,7 +73,7 @@ LOCAL, GLOBAL = "#0072B2", "#E69F00"
 
 
 def local_global(group: Group) -> Picture:
-    """Draw both ends with their deviations, and write how much global testing costs."""
+    """Draw local and global AA with their deviations, and the cost of global testing."""
 
     def draw(figure: Any, axes: Any) -> None:
         name_rows(axes, group.entries, group.title)

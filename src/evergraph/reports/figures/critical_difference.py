@@ -1,4 +1,4 @@
-"""Mean ranks over datasets on one line, methods that are not told apart joined by a bar."""
+"""Critical difference diagram: mean ranks over datasets, with bars joining similar methods."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from evergraph.reports.comparing import Standing, p_text
 from evergraph.reports.figures.picture import INK, Frame, Picture, drawn, shortened
 from evergraph.reports.runs import slugs_of
 
-ROW, BAR, WIDTH = 0.2, 0.1, 5.6  # inches: a name, a bar of a clique, the figure
-LETTER, NAME = 0.066, 18  # inches that a letter takes, letters of a name
-TICK = 0.25  # inches between ticks at least
+ROW, BAR, WIDTH = 0.2, 0.1, 5.6  # inches: a name, the bar of a clique, the figure
+LETTER, NAME = 0.066, 18  # width of a letter in inches, letters of a name
+TICK = 0.25  # least distance between ticks in inches
 QUIET = "#9ca3af"
 
 
 def critical_difference(standing: Standing) -> Picture:
-    """Draw the diagram of Demšar (2006), the best method at the left.
+    """Draw the diagram of Demšar (2006), with the best method on the left.
 
     Bars join methods whose mean ranks are within the critical difference of each other.
     """
@@ -44,7 +44,7 @@ def _ranked(standing: Standing) -> list[tuple[str, float]]:
 
 
 def _axis(axes: Any, methods: int, below: float) -> None:
-    """Draw ranks along the top; downwards the axes measure inches."""
+    """Draw ranks along the top; the vertical unit is inches downwards."""
     axes.set(xlim=(1, methods), ylim=(below, 0))
     axes.grid(visible=False)
     axes.spines[["left", "right", "bottom"]].set_visible(False)
@@ -58,7 +58,7 @@ def _axis(axes: Any, methods: int, below: float) -> None:
 
 
 def _key(figure: Any, axes: Any, standing: Standing) -> None:
-    """Write the title, what was tested, and how long the critical difference is."""
+    """Write the title, the test, and the length of the critical difference."""
     inch = 1 / figure.get_figheight()
     head = {"ha": "left", "va": "top"}
     title = f"{standing.setting}, {standing.testing}"
@@ -87,7 +87,7 @@ def _cliques(axes: Any, standing: Standing) -> None:
 
 
 def _method(axes: Any, standing: Standing, place: int, name: str, half: int) -> None:
-    """Lead from a rank down and out to the name: the outermost ranks to the topmost names."""
+    """Draw a line from a rank to its name; the outermost ranks get the topmost names."""
     count, rank = len(standing.methods), standing.ranks.mean_ranks[place]
     at_left = place < half
     row = place if at_left else count - 1 - place

@@ -1,4 +1,4 @@
-"""What is reached for what is kept, and for how long one learns."""
+"""Accuracy against memory and learning time."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ FONT = 7.5
 def memory_accuracy(group: Group, looks: Mapping[str, Look], testing: str) -> Picture:
     """Draw AA over the bytes kept between tasks, on a log scale.
 
-    Who keeps nothing stands at the left, who keeps all data at the right.
+    Runs that keep nothing are at the left, those that keep all data at the right.
 
-    Runs of a family look alike, and the best of them is named.
+    Runs of a family share a look, and the best of them is labelled.
     """
     kept = [bytes_kept(entry) for entry in group.entries]
     accuracies = [entry.accuracy(testing) for entry in group.entries]
@@ -58,14 +58,14 @@ def memory_accuracy(group: Group, looks: Mapping[str, Look], testing: str) -> Pi
 
 
 def _names(group: Group, testing: str) -> list[str]:
-    """Return what is written beside each run: its family at the best run, else nothing."""
+    """Return the label of each run: its family at the best run, else empty."""
     kin = families(group).items()
     best = {max(runs, key=lambda run: run.accuracy(testing)).name: name for name, runs in kin}
     return [shortened(best.get(entry.name, "")) for entry in group.entries]
 
 
 def _decades(kept: Sequence[float]) -> tuple[float, list[float]]:
-    """Return where "nothing" stands and where each run does, in powers of ten.
+    """Return the position of "nothing" and of each run, in powers of ten.
 
     >>> _decades([0, 1000, 100_000, math.inf])
     (2.0, [2.0, 3.0, 5.0, 6.5])
@@ -81,7 +81,7 @@ def _decades(kept: Sequence[float]) -> tuple[float, list[float]]:
 def _ticks(axes: Any, nothing: float, places: Sequence[float], *, everything: bool) -> None:
     last = max(places)
     span = last - nothing + 0.5
-    low = math.floor(nothing + 0.17 * span) + 1  # off "nothing"
+    low = math.floor(nothing + 0.17 * span) + 1  # keeps its distance from "nothing"
     high = math.floor(last - 0.17 * span) if everything else max(math.ceil(last), low)
     decades = list(range(low, high + 1))
     ticks: dict[float, str] = {nothing: "nothing"}
@@ -95,7 +95,7 @@ def _ticks(axes: Any, nothing: float, places: Sequence[float], *, everything: bo
 
 
 def _name_points(axes: Any, names: Sequence[str], xs: Sequence[float], ys: Sequence[float]) -> None:
-    """Write each name beside its point, with a lead where it had to stand further off."""
+    """Write each name beside its point, with a leader line if it is far away."""
     scale = 72 / axes.figure.dpi
     points = [tuple(scale * axes.transData.transform(p)) for p in zip(xs, ys, strict=True)]
     area = axes.get_window_extent()
@@ -126,27 +126,27 @@ def _name_points(axes: Any, names: Sequence[str], xs: Sequence[float], ys: Seque
 
 TESTINGS = ("local", "global")
 
-PANEL, KEY = 2.5, 0.16  # inches that a panel and a line of the legend take
+PANEL, KEY = 2.5, 0.16  # height in inches of a panel and of a legend line
 
 Line = Literal["-", "--", ":", "none"]
 
 Points = list[tuple[float, float]]
 
-ROOM = 1.6  # between the outermost amount and the end of the axis: a tick of 1, 2, 5 always fits
+ROOM = 1.6  # factor from the outermost amount to the end of the axis: a tick of 1, 2, 5 always fits
 
 MOST_TICKS = 7
 
 
 @dataclass(frozen=True)
 class Price:
-    """What accuracy is paid with.
+    """A cost of accuracy.
 
     Attributes:
-        name: of the figure.
-        label: under the axis.
-        of: what a run costs.
-        told: an amount as people write it.
-        shown: the amounts that the axis shows at least.
+        name: name in the figure's file.
+        label: label of the axis.
+        of: returns the cost of a run.
+        told: formats an amount.
+        shown: amounts that the axis always covers.
     """
 
     name: str
@@ -173,11 +173,11 @@ SECONDS = Price(
 
 
 def frontier(group: Group, looks: Mapping[str, Look], price: Price) -> Picture:
-    """Draw AA over its price, on a log scale: a run a point, a family's best so far a line.
+    """Draw AA over its cost on a log scale: a point per run, a line for a family's best so far.
 
-    A point is hollow where a cheaper run of its family is as good. Who pays nothing, or keeps all
-    data, is a dotted line across: on a log scale it has no place. Single runs far below all
-    families are named at the foot instead.
+    A point is hollow if a cheaper run of its family is as good. Runs that cost nothing or keep all
+    data have no position on a log scale and are dotted horizontal lines. Single runs far below all
+    families are listed at the bottom instead.
     """
     named = families(group)
     lines = _lines(named, looks, price)
@@ -203,7 +203,7 @@ def frontier(group: Group, looks: Mapping[str, Look], price: Price) -> Picture:
 def _lines(
     named: Mapping[str, Sequence[Entry]], looks: Mapping[str, Look], price: Price
 ) -> dict[str, Line]:
-    """Return how a family's line is drawn: dashed where an earlier one has the same colour."""
+    """Return the line style of each family: dashed if an earlier one has the same colour."""
     met: set[str] = set()
     lines: dict[str, Line] = {}
     for name, runs in named.items():
@@ -216,7 +216,7 @@ def _lines(
 
 
 def _has_place(cost: float) -> bool:
-    """Whether a cost has a place on a log scale."""
+    """Whether a cost has a position on a log scale."""
     return 0 < cost < math.inf
 
 
@@ -225,7 +225,7 @@ def _points(runs: Sequence[Entry], price: Price, testing: str) -> Points:
 
 
 def _height(named: Mapping[str, Sequence[Entry]], testing: str) -> tuple[float, float]:
-    """Return the ends of the axis: those of families, so that a floor does not flatten them."""
+    """Return the limits of the axis, from families only, so that a low run does not flatten it."""
     several = [run for runs in named.values() if len(runs) > 1 for run in runs]
     return percent_limits([run.accuracy(testing) for run in several])
 
@@ -264,7 +264,7 @@ def _name_below(axes: Any, named: Mapping[str, Sequence[Entry]], testing: str) -
 
 
 def _key(figure: Any, signs: Mapping[str, tuple[Look, Line]]) -> None:
-    """Name the families at the foot, in two columns."""
+    """Put the legend of families at the bottom, in two columns."""
     from matplotlib.lines import Line2D
 
     handles = [
@@ -279,7 +279,7 @@ def _key(figure: Any, signs: Mapping[str, tuple[Look, Line]]) -> None:
 
 
 def log_span(amounts: Sequence[float], shown: Sequence[float] = ()) -> tuple[float, float]:
-    """Return the ends of an axis with all amounts inside; zero is on no log scale.
+    """Return the limits of an axis around all positive amounts.
 
     >>> log_span([0, 16, 100]), log_span([16], shown=[1, 1000])
     ((10.0, 160.0), (1.0, 1000.0))
@@ -290,7 +290,7 @@ def log_span(amounts: Sequence[float], shown: Sequence[float] = ()) -> tuple[flo
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Return 1, 2 and 5 of every decade in between, the decades alone where that is many.
+    """Return 1, 2 and 5 of every decade in between, or the decades alone if these are too many.
 
     >>> log_ticks(3, 60), log_ticks(1e5, 5e8)
     ([5.0, 10.0, 20.0, 50.0], [100000.0, 1000000.0, 10000000.0, 100000000.0])

@@ -1,4 +1,4 @@
-"""Learning, task by task: AA after each, and the accuracy matrix."""
+"""Learning curves task by task, and the accuracy matrix."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from evergraph.reports.figures.picture import (
 from evergraph.reports.runs import Entry, Finished, Group
 
 LINES = {"local": "-", "global": (0, (3, 1.6))}
-LABEL = 0.155  # inches a label takes, one below the other
+LABEL = 0.155  # height of a label in inches
 
 
 def learning_curves(group: Group, looks: Mapping[str, Look]) -> Picture:
-    """Draw local AA as full lines and global AA as dashed ones, each named at its end."""
+    """Draw local AA as solid lines and global AA as dashed ones, labelled at their ends."""
     longest = max(len(shortened(entry.name)) for entry in group.entries)
     right = 0.68 + 0.072 * longest
     height = max(3.8, 1.2 + LABEL * len(group.entries))
@@ -75,7 +75,7 @@ def _lines(axes: Any, entry: Entry, look: Look) -> None:
 
 
 def _name_ends(axes: Any, group: Group, looks: Mapping[str, Look], *, gap: float) -> None:
-    """Write each name beside the end of its local line, one below the other, with a thin lead."""
+    """Write each name beside the end of its local line, with a thin leader line."""
     ends = [_curve(entry, "local")[-1] for entry in group.entries]
     edge = axes.get_xlim()[1]
     low, high = axes.get_ylim()
@@ -100,11 +100,11 @@ def _tasks(entry: Entry) -> int:
     return entry.run.tested_after[-1]
 
 
-WRITTEN = 8  # tasks, up to which the numbers fit into their cells
+WRITTEN = 8  # most tasks for which numbers fit into the cells
 
 
 def accuracy_matrix(group: Group, entry: Entry) -> Picture:
-    """Draw a run's matrices, local and global, class-balanced, the mean over its seeds."""
+    """Draw a run's local and global matrices, class-balanced, the mean over its seeds."""
 
     def draw(figure: Any, axes: Any) -> None:
         for place, testing in zip(axes, ("local", "global"), strict=True):
@@ -127,7 +127,7 @@ def accuracy_matrix(group: Group, entry: Entry) -> Picture:
 
 
 def mean_matrix(entry: Entry, testing: str) -> npt.NDArray[np.float64]:
-    """Return the accuracies in percent, NaN where a task had not begun.  [tests, tasks]"""
+    """Return the accuracies in percent, NaN for tasks not yet begun.  [tests, tasks]"""
     key = main_key(entry.run.result)
     seeds = [seed[testing][key] for seed in entry.run.result["accuracy_matrix"]]
     matrix = np.full((len(seeds[0]), len(seeds[0][-1])), np.nan)
@@ -148,7 +148,7 @@ def _dress(axes: Any, testing: str, tasks: int, run: Finished) -> None:
 
 
 def _write(axes: Any, matrix: npt.NDArray[np.float64]) -> None:
-    """Write the numbers, white on the dark half of the colours."""
+    """Write the numbers, white on dark colours."""
     for i, j in zip(*np.nonzero(~np.isnan(matrix)), strict=True):
         value = matrix[i, j]
         colour = "white" if value < 60 else "black"

@@ -1,4 +1,4 @@
-"""A figure, drawn without a screen and without global state."""
+"""Figures drawn without a display and without global state."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 from evergraph.core.extras import require
 
-# Okabe and Ito's colours stay apart under every common colour blindness; their yellow is too pale
-# for lines on white. Seven colours and eight markers: the first 56 looks all differ.
+# Okabe and Ito's colours can be distinguished with every common colour blindness; their yellow is
+# too pale for lines on white. Seven colours and eight markers: the first 56 looks all differ.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
-# Set on top of matplotlib's own defaults, whatever the user's settings are.
+# Set on top of matplotlib's defaults, whatever the user's settings.
 STYLE = {
     "font.family": "DejaVu Sans",  # comes with matplotlib
     "font.size": 8.5,
@@ -56,7 +56,7 @@ class Look:
 
 
 def looks_of(names: Sequence[str]) -> dict[str, Look]:
-    """Return a look a name, the first 56 all different.
+    """Return a look for each name, the first 56 all different.
 
     >>> looks_of(["ewc", "tem"])["tem"]
     Look(colour='#D55E00', marker='s')
@@ -68,9 +68,9 @@ def looks_of(names: Sequence[str]) -> dict[str, Look]:
 
 
 def percent_limits(values: Sequence[float]) -> tuple[float, float]:
-    """Return the ends of an axis of accuracies: from 0 where any is low, else nearer to them.
+    """Return the limits of an axis of accuracies: from 0 if any is low, else closer to them.
 
-    R2 may be below 0: the axis then begins lower, but no lower than where twice the spread is lost.
+    R2 may be negative: the axis then starts lower, but not below -100 percent.
 
     >>> percent_limits([19.5, 96.5]), percent_limits([60.8, 98.3])
     ((-2.0, 102.0), (49.0, 101.0))
@@ -82,7 +82,7 @@ def percent_limits(values: Sequence[float]) -> tuple[float, float]:
 
 
 def shortened(name: str, length: int = 24) -> str:
-    """Return a name that fits beside a figure.
+    """Return a name short enough for a figure.
 
     >>> shortened("tem (a/very/long/folder/of/runs)")
     'tem (a/very/…der/of/runs)'
@@ -100,8 +100,8 @@ class Picture:
     """A drawn figure.
 
     Attributes:
-        name: of its files, without an ending.
-        title: what it shows, for a caption.
+        name: name of its files, without suffix.
+        title: title for a caption.
         svg, png: the same figure in two formats.
     """
 
@@ -113,7 +113,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Frame:
-    """The size of a figure and the room around its axes, in inches."""
+    """The size of a figure and the margins around its axes, in inches."""
 
     width: float
     height: float
@@ -144,7 +144,7 @@ def drawn(
     rows: int = 1,
     columns: int = 1,
 ) -> Picture:
-    """Return the picture that ``draw(figure, axes)`` makes; the same input gives the same bytes."""
+    """Return the picture drawn by ``draw(figure, axes)``; the same input gives the same bytes."""
     require("matplotlib", extra="report", why=f"drawing {name}")
     from matplotlib import style
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -176,10 +176,10 @@ LETTER, LINE = 0.56, 1.25  # width and height of a letter, in font sizes
 
 
 def spread_apart(wanted: Sequence[float], *, gap: float, low: float, high: float) -> list[float]:
-    """Return places as near to the wanted ones as a gap between any two allows.
+    """Return positions as close to the wanted ones as a gap between any two allows.
 
-    Least squares: with the gaps taken out, it is isotonic regression. Where all do not fit between
-    ``low`` and ``high``, they stand closer.
+    Least squares: without the gaps, it is isotonic regression. If they do not fit between ``low``
+    and ``high``, the gap shrinks.
 
     >>> spread_apart([5.0, 5.0, 9.0], gap=2.0, low=0.0, high=10.0)
     [4.0, 6.0, 9.0]
@@ -209,19 +209,19 @@ class Box:
     height: float
 
     def overlap(self, other: Box) -> float:
-        """Return the area two rectangles share."""
+        """Return the area shared by two rectangles."""
         across = (self.width + other.width) / 2 - abs(self.x - other.x)
         along = (self.height + other.height) / 2 - abs(self.y - other.y)
         return max(0.0, across) * max(0.0, along)
 
     def distance(self, point: Point) -> float:
-        """Return how far a point is from the nearest edge, and a little more off the middle."""
+        """Return the distance of a point to the nearest edge, plus a little off the centre."""
         across, along = abs(self.x - point[0]), abs(self.y - point[1])
         gap = math.hypot(max(0.0, across - self.width / 2), max(0.0, along - self.height / 2))
         return gap + 0.1 * math.hypot(across, along)
 
     def outside(self, room: Box) -> float:
-        """Return how far the rectangle sticks out of another."""
+        """Return how far the rectangle extends beyond another."""
         across = abs(self.x - room.x) - (room.width - self.width) / 2
         along = abs(self.y - room.y) - (room.height - self.height) / 2
         return max(0.0, across) + max(0.0, along)
@@ -230,9 +230,9 @@ class Box:
 def place_labels(
     points: Sequence[Point], texts: Sequence[str], room: Box, size: float
 ) -> list[Box]:
-    """Return a rectangle a label near its point, off the other points and labels; all in points.
+    """Return a rectangle for each label near its point, away from other points and labels.
 
-    Greedy, in the given order: each label takes the place that costs least around its point.
+    All in points. Greedy, in the given order: each label takes the cheapest position.
     """
     dots = [Box(x, y, 1.2 * size, 1.2 * size) for x, y in points]
     placed: list[Box] = []
@@ -248,7 +248,7 @@ def place_labels(
 
 
 def _around(x: float, y: float, width: float, height: float) -> list[Box]:
-    """Return places for a label, beside, above and below a point, near ones first."""
+    """Return positions for a label around a point, near ones first."""
     turns = [math.pi * eighth / 8 for eighth in range(16)]
     return [
         Box(

@@ -1,5 +1,5 @@
 "use strict";
-// Tables sort by the column whose heading is clicked: up, then down.
+// Clicking a heading sorts the table by that column, ascending, then descending.
 
 function key(row, place) {
   const cell = row.cells[place];
@@ -28,7 +28,7 @@ for (const button of document.querySelectorAll("table.sortable th button")) {
   button.addEventListener("click", () => sort(button.parentElement));
 }
 
-// Tables that are wider than their box say that they can be scrolled, and where there is more.
+// Marks tables that are wider than their box as scrollable, and the side with more columns.
 for (const box of document.querySelectorAll(".scroll")) {
   const look = () => {
     const beyond = box.scrollWidth - box.clientWidth;

@@ -1,4 +1,4 @@
-"""What stands on the page, in its order."""
+"""The sections of the page, in order."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from evergraph.reports.units import seeds_of
 
 
 @dataclass(frozen=True)
-class Section:
-    """A section.
+class PageSection:
+    """A section of the page.
 
     Attributes:
-        anchor: its address in the page.
+        anchor: its anchor.
         heading, lead: plain text above it.
         content: HTML.
     """
@@ -36,7 +36,7 @@ class Section:
     content: str
 
 
-def section_html(section: Section) -> str:
+def section_html(section: PageSection) -> str:
     """Return the section as HTML."""
     lead = f'<p class="soft">{escape(section.lead)}</p>\n' if section.lead else ""
     return (
@@ -46,9 +46,9 @@ def section_html(section: Section) -> str:
 
 
 def figures_html(pictures: Sequence[Picture], prefix: str, *, small: bool = False) -> str:
-    """Return pictures side by side, as many as fit, nothing where there are none.
+    """Return pictures side by side, as many as fit; empty if there are none.
 
-    prefix: theirs alone on the page.
+    prefix: unique prefix for ids on the page.
     """
     if not pictures:
         return ""
@@ -60,7 +60,7 @@ def figures_html(pictures: Sequence[Picture], prefix: str, *, small: bool = Fals
 
 
 REFERENCE = re.compile(r'(href="#|url\(#)([^")]+)')
-# What only a file of its own needs; the page says the same once, for all.
+# Parts that only a separate SVG file needs; the page has them once.
 DROPPED = re.compile(
     r"<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>|<style[^>]*>.*?</style>|<!--.*?-->"
     r'| xmlns(?::xlink)?="[^"]*"',
@@ -69,7 +69,7 @@ DROPPED = re.compile(
 
 
 def inline_svg(picture: Picture, prefix: str) -> str:
-    """Return the ``<svg>`` alone, as wide as its box, its ids beginning with its own prefix."""
+    """Return the bare ``<svg>``, as wide as its box, with prefixed ids."""
     text = DROPPED.sub("", picture.svg)
     text = re.sub(r"(<svg)([^>]*)(>)", lambda found: _root(found, picture), text, count=1)
     used = {name for _, name in REFERENCE.findall(text)}
@@ -89,12 +89,12 @@ def _id(name: str | None) -> str:
     return "" if name is None else f' id="{name}"'
 
 
-# Nothing is fetched, whatever stands in the page: the browser is told so too.
+# The page loads nothing, and this policy makes the browser enforce it.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 
-def page(title: str, groups: Sequence[Group], sections: Sequence[Section]) -> str:
-    """Return the page as HTML that needs no other file."""
+def page(title: str, groups: Sequence[Group], sections: Sequence[PageSection]) -> str:
+    """Return the page as self-contained HTML."""
     links = "".join(f'<li><a href="#{s.anchor}">{escape(s.heading)}</a></li>' for s in sections)
     body = "\n".join(section_html(section) for section in sections)
     return f"""<!DOCTYPE html>
@@ -131,7 +131,7 @@ def page(title: str, groups: Sequence[Group], sections: Sequence[Section]) -> st
 
 
 def counted(groups: Sequence[Group]) -> str:
-    """Return what the page is about in one line."""
+    """Return a one-line summary of the runs."""
     runs = [entry.run for group in groups for entry in group.entries]
     seeds = sorted({len(run.result["accuracy_matrix"]) for run in runs})
     repeats = "–".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))  # noqa: RUF001
@@ -151,50 +151,50 @@ def _part(name: str) -> str:
 
 LEAD = (
     "Each run learned a graph as a stream of tasks, one after another; every task brings new "
-    "classes. After each task the run was tested on all tasks met so far. A method is good if it "
-    "learns the new without forgetting the old."
+    "classes. After each task the run was tested on all tasks so far. A good method learns new "
+    "tasks without forgetting old ones."
 )
 
 TERMS = {
-    "AA, average accuracy": "The mean accuracy over all tasks once the last one is learned. Higher "
-    "is better.",
-    "AF, average forgetting": "How much accuracy on a task changed from just after it was learned "
-    "to the end, on average. Negative means forgotten; nearer to 0, or above, is better.",
-    "AAA, anytime accuracy": "The mean of AA over all tests, not the last one only: how good a "
+    "AA, average accuracy": "The mean accuracy over all tasks after the last one is learned. "
+    "Higher is better.",
+    "AF, average forgetting": "The mean change in a task's accuracy from just after it was learned "
+    "to the end. Negative values mean forgetting; higher is better.",
+    "AAA, anytime accuracy": "The mean of AA over all tests, not only the last one: how good a "
     "run was along the way.",
-    "ECE, expected calibration error": "How far the confidence of answers is from their accuracy. "
-    "0 means that answers given with 80 % confidence are right in 80 of 100 cases.",
-    "AUROC of rejection": "How often a node of a class still to come looks more novel than a node "
-    "of a class already learned. 50 % is guessing.",
-    "FWT, forward transfer": "Accuracy on nodes of the next task whose class is known, before that "
-    "task is learned, less that of guessing. Where every task brings new classes only, there is "
-    "none.",
-    "local": "A test node is seen inside the subgraph of its own task, as in the paper. This gives "
-    "away which task it belongs to.",
-    "global": "A test node is seen inside the graph of everything met so far, as it would be in "
-    "use.",
-    "class-il": "The run chooses between all classes met so far.",
-    "task-il": "The run is told the task and chooses between the classes of that task only.",
-    "balanced": "Every class counts the same, however many nodes it has. All accuracies here are "
-    "balanced, in percent, the mean over seeds, ± their standard deviation where there are "
+    "ECE, expected calibration error": "The gap between the confidence and the accuracy of "
+    "predictions. 0 means that predictions with 80 % confidence are right in 80 of 100 cases.",
+    "AUROC of rejection": "How often a node of a future class looks more novel than a node of a "
+    "class already learned. 50 % is chance.",
+    "FWT, forward transfer": "Accuracy on nodes of the next task whose class is already known, "
+    "before that task is learned, minus that of guessing. It is not defined if every task brings "
+    "only new classes.",
+    "local": "A test node is seen inside the subgraph of its own task, as in the paper. This "
+    "reveals its task.",
+    "global": "A test node is seen inside the graph of all tasks so far, as it would be in "
+    "practice.",
+    "class-il": "The run chooses among all classes so far.",
+    "task-il": "The run knows the task and chooses only among the classes of that task.",
+    "balanced": "Every class has the same weight, however many nodes it has. All accuracies here "
+    "are balanced, in percent, the mean over seeds, ± their standard deviation if there are "
     "several.",
-    "memory": "What a run keeps between tasks. Methods that go over all earlier data again, such "
+    "memory": "What a run keeps between tasks. Methods that use all earlier data again, such "
     "as joint, keep all data.",
-    "seconds per seed": "The mean over the seeds of a run: with more seeds it does not grow.",
+    "seconds per seed": "The mean over the seeds of a run, so it does not grow with their number.",
 }
 
 
 OF_TARGETS = {
-    "micro F1": "Twice the labels rightly given over all labels given and all that are there, of "
-    "all nodes together. It stands where nodes have several labels, in the place of accuracy: AA "
-    "and AF are of it.",
-    "R2": "The share of a number's variance that answers explain: 100 is without fault, 0 is as "
-    "good as the mean, and below is worse. It stands where nodes have numbers to predict, in the "
-    "place of accuracy: AA and AF are of it.",
+    "micro F1": "Twice the number of correct labels, divided by the number of predicted labels "
+    "plus the number of true labels, over all nodes. It replaces accuracy if nodes have several "
+    "labels; AA and AF are computed from it.",
+    "R2": "The share of a target's variance that predictions explain: 100 is perfect, 0 is as good "
+    "as predicting the mean, and below is worse. It replaces accuracy if the targets are numbers; "
+    "AA and AF are computed from it.",
 }
 
 
-# Sections in their order, with what is said above each; one without content is left out.
+# Sections in order, with their introductions; one without content is left out.
 LEADS = {
     "glance": (
         "At a glance",
@@ -202,25 +202,25 @@ LEADS = {
     ),
     "headline": (
         "By protocol",
-        "The one number of each run that its protocol's paper reports; all others follow below.",
+        "The number of each run that its protocol's paper reports; all others follow below.",
     ),
     "summary": (
         "Summary",
-        "All runs. Click a heading to sort by it, once more to turn the order round.",
+        "All runs. Click a heading to sort by it; click again to reverse the order.",
     ),
     "differences": (
         "Which differences hold",
-        "What is more than chance: a method is called better or worse only where tests show it.",
+        "A method is called better or worse only if a test shows more than chance.",
     ),
     "curves": (
         "Learning curves",
-        "Average {metric} over the tasks learned so far: local as full lines, global dashed, the "
-        "local end value beside each name.",
+        "Average {metric} over the tasks learned so far: local as solid lines, global as dashed "
+        "lines, with the final local value beside each name.",
     ),
     "local-global": (
         "Local against global",
-        "The price of testing in the whole graph instead of inside each task's own subgraph. Thin "
-        "lines are standard deviations over seeds, where there are several.",
+        "The cost of testing in the whole graph instead of inside each task's own subgraph. Thin "
+        "lines are standard deviations over seeds, if there are several.",
     ),
     "frontier": (
         "Accuracy against cost",
@@ -230,28 +230,30 @@ LEADS = {
     ),
     "memory-accuracy": (
         "Memory against accuracy",
-        "Bytes kept between tasks, on a log scale, and the accuracy they buy: up and to the left "
-        "is better.",
+        "Accuracy over the bytes kept between tasks, on a log scale: up and to the left is better.",
     ),
-    "beyond": ("Beyond accuracy", "Along the way, how sure, what is new, what carries over."),
+    "beyond": (
+        "Beyond accuracy",
+        "Anytime accuracy, calibration, detection of new classes, and forward transfer.",
+    ),
     "budgets": ("At equal cost", "The best of each method's runs within the same budget."),
-    "memory": ("Memory", "What the memory is made of."),
+    "memory": ("Memory", "The contents of the memory."),
     "time": (
         "Time",
-        "Where the time went. Runs that shared a machine slowed each other down.",
+        "Seconds by phase. Runs that shared a machine slowed each other down.",
     ),
     "matrices": (
         "Accuracy matrices",
         "{Metric} on each task (across) after learning each task (down), in percent, the mean over "
-        "seeds. A column that darkens on its way down is a task being forgotten.",
+        "seeds. A column that darkens downwards is a task being forgotten.",
     ),
 }
 
 
 def sections_of(
     groups: Sequence[Group], tables: Mapping[str, Table], gallery: Gallery
-) -> list[Section]:
-    """Return all sections; the first ones are what most readers came for."""
+) -> list[PageSection]:
+    """Return all sections, the most important first."""
     metric = metric_of(entry.run for group in groups for entry in group.entries)
     shown = {name: html_table(table) for name, table in tables.items()}
     tiles = "\n".join(_tile(group) for group in groups)
@@ -273,13 +275,13 @@ def sections_of(
     made_with = f"{shown['versions']}\n<h3>Machine</h3>\n{shown['machine']}"
     return [
         *(
-            Section(name, heading, lead.format(**called), content[name])
+            PageSection(name, heading, lead.format(**called), content[name])
             for name, (heading, lead) in LEADS.items()
             if content.get(name)
         ),
         terms(metric),
         _configurations(groups),
-        Section("versions", "Versions and machine", "", made_with),
+        PageSection("versions", "Versions and machine", "", made_with),
     ]
 
 
@@ -296,7 +298,7 @@ def _tile(group: Group) -> str:
 
 
 def _differences(groups: Sequence[Group], shown: Mapping[str, str], gallery: Gallery) -> str:
-    """Return what may be claimed; nothing where no run has another one beside it."""
+    """Return the section on differences; empty if no run can be compared with another."""
     if "differences" not in shown:
         return ""
     parts = [f"<p>{escape(text)}</p>" for text in _shortages(groups, ranked="ranks" in shown)]
@@ -307,35 +309,35 @@ def _differences(groups: Sequence[Group], shown: Mapping[str, str], gallery: Gal
 
 
 def _shortages(groups: Sequence[Group], *, ranked: bool) -> list[str]:
-    """Return what there is not enough of, a sentence each."""
+    """Return a sentence for each thing that is missing for a test."""
     runs = [entry.run for group in groups for entry in group.entries]
     told = []
     if single := sum(seeds_of(run) < 2 for run in runs):
         told.append(
             f"Not enough seeds: {single} of {len(runs)} runs have a single one, which shows no "
-            "spread; at least 2 are needed, and 5 tell more."
+            "spread; at least 2 are needed, and 5 are better."
         )
     if not ranked:
         most = max(Counter(group.setting for group in groups).values())
         told.append(
-            f"Not enough datasets to rank methods over them: {LEAST_DATASETS} of one setting are "
-            f"needed on which the same methods were run, and here are {most}."
+            f"Not enough datasets to rank methods: {LEAST_DATASETS} of one setting are needed on "
+            f"which the same methods were run, and there are {most}."
         )
     return told
 
 
-TOLD = "Everything a run was told, as TOML: saved to a file, evergraph run --preset repeats it."
+TOLD = "The full configuration of each run as TOML; evergraph run --preset FILE repeats it."
 
 
-def _configurations(groups: Sequence[Group]) -> Section:
-    """Return a fold a group that holds a fold a run."""
+def _configurations(groups: Sequence[Group]) -> PageSection:
+    """Return a fold per group with a fold per run."""
     folds = "\n".join(
         f'<details><summary>{escape(group.title)}</summary><div class="inside">\n'
         + "\n".join(_fold(entry) for entry in group.entries)
         + "\n</div></details>"
         for group in groups
     )
-    return Section("configurations", "Configurations", TOLD, folds)
+    return PageSection("configurations", "Configurations", TOLD, folds)
 
 
 def _fold(entry: Entry) -> str:
@@ -347,7 +349,7 @@ def _fold(entry: Entry) -> str:
 
 
 def _said(value: Any) -> Any:
-    """Return a configuration without what was left open, which TOML cannot say.
+    """Return a configuration without None values, which TOML cannot express.
 
     >>> _said({"a": None, "b": {"c": 1, "d": None}})
     {'b': {'c': 1}}
@@ -357,8 +359,8 @@ def _said(value: Any) -> Any:
     return value
 
 
-def terms(metric: str = "accuracy") -> Section:
-    """Return the definitions, folded away; metric: what runs were measured by."""
+def terms(metric: str = "accuracy") -> PageSection:
+    """Return the definitions, folded; metric: the metric of the runs."""
     further = {name: text for name, text in OF_TARGETS.items() if name in metric}
     told = (TERMS | further).items()
     items = "\n".join(f"<div><dt>{term}</dt><dd>{text}</dd></div>" for term, text in told)
@@ -366,4 +368,4 @@ def terms(metric: str = "accuracy") -> Section:
         '<details class="definitions"><summary>What the words and numbers mean</summary>\n'
         f'<dl class="terms">\n{items}\n</dl></details>'
     )
-    return Section("terms", "How to read this page", LEAD, fold)
+    return PageSection("terms", "How to read this page", LEAD, fold)

@@ -1,1 +1,1 @@
-"""The tables of a report, as records that every format is written from."""
+"""The tables of a report, independent of their formats."""

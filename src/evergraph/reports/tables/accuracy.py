@@ -1,4 +1,4 @@
-"""How well runs do: the number that a protocol reports, all of them side by side, and beyond."""
+"""Tables of accuracy: the protocol's number, the summary of all runs, and further measures."""
 
 from __future__ import annotations
 
@@ -7,18 +7,26 @@ from typing import Any
 
 from evergraph.reports.runs import Entry, Finished, Group, metric_of
 from evergraph.reports.tables.costs import kept_cell
-from evergraph.reports.tables.record import NAMED, Cell, Column, Table, named, own_names, ranked
+from evergraph.reports.tables.record import (
+    NAMED,
+    Cell,
+    Table,
+    TableColumn,
+    named,
+    own_names,
+    ranked,
+)
 from evergraph.reports.units import deviations, percent, seconds_a_seed
 
 HEADLINE_COLUMNS = (
     *NAMED,
-    Column("tested"),
-    *(Column(short, (f"{short} mean", f"{short} std")) for short in ("AA", "AF")),
+    TableColumn("tested"),
+    *(TableColumn(short, (f"{short} mean", f"{short} std")) for short in ("AA", "AF")),
 )
 
 
 def headline_table(groups: Sequence[Group]) -> Table | None:
-    """Return a row for each run under a protocol; None where there is none."""
+    """Return a row for each run under a protocol; None if there are none."""
     entries = [(group, entry) for group in groups for entry in group.entries]
     rows = [
         (*named(group, entry), *_cells(entry.run))
@@ -29,7 +37,7 @@ def headline_table(groups: Sequence[Group]) -> Table | None:
 
 
 def headlines(runs: Sequence[Finished]) -> Table | None:
-    """Return the same for runs that are in no report, in their order."""
+    """Return the same for runs outside a report, in their order."""
     rows = [(*own_names(run), *_cells(run)) for run in runs if run.protocol is not None]
     return _table(rows, runs)
 
@@ -61,15 +69,15 @@ SUMMARY_METRICS = tuple(
 )
 SUMMARY_COLUMNS = (
     *NAMED,
-    *(Column(f"{m} {t}", (f"{m} {t} mean", f"{m} {t} std")) for m, _, t in SUMMARY_METRICS),
-    Column("memory", ("memory bytes",)),
-    Column("covered", ("coverage ratio",)),
-    Column("seconds per seed", ("seconds per seed",)),
+    *(TableColumn(f"{m} {t}", (f"{m} {t} mean", f"{m} {t} std")) for m, _, t in SUMMARY_METRICS),
+    TableColumn("memory", ("memory bytes",)),
+    TableColumn("covered", ("coverage ratio",)),
+    TableColumn("seconds per seed", ("seconds per seed",)),
 )
 
 
 def summary_table(groups: Sequence[Group]) -> Table:
-    """Return a row a run; accuracies are class-balanced, percent in text and fractions in CSV."""
+    """Return a row per run; accuracies are class-balanced, percent in text and fractions in CSV."""
     runs = [entry.run for group in groups for entry in group.entries]
     caption = (
         f"Average {metric_of(runs)} (AA) and average forgetting (AF) after the last task"
@@ -92,7 +100,7 @@ def _summary_block(group: Group) -> tuple[tuple[Cell, ...], ...]:
 
 
 def comparison(runs: Sequence[Finished]) -> Table:
-    """Return the same for runs that are in no report, in their order and without ranks."""
+    """Return the same for runs outside a report, in their order and without ranks."""
     said = metric_of(runs)
     said = "class-balanced accuracy" if said == "accuracy" else f"{said}{balanced(runs)}"
     caption = f"{said} in percent{deviations(runs)}{labels_shown(runs)}"
@@ -101,7 +109,7 @@ def comparison(runs: Sequence[Finished]) -> Table:
 
 
 def balanced(runs: Sequence[Finished]) -> str:
-    """Return what is to be said of accuracies, where any run was measured by these."""
+    """Return the caption's words on balanced accuracies, if any run is measured by accuracy."""
     every = {run.metric for run in runs}
     if "accuracy" not in every:
         return ""
@@ -109,7 +117,7 @@ def balanced(runs: Sequence[Finished]) -> str:
 
 
 def labels_shown(runs: Sequence[Finished]) -> str:
-    """Return a sentence on runs whose local test graphs show labels, which give the task away."""
+    """Return a sentence on runs whose local test graphs show labels, which reveal the task."""
     streams = [run.result["config"]["stream"] for run in runs]
     if not any(stream.get("known_labels") == "everywhere" for stream in streams):
         return ""
@@ -117,7 +125,7 @@ def labels_shown(runs: Sequence[Finished]) -> str:
 
 
 def failed(method: str, dataset: str, setting: str) -> list[str]:
-    """Return what a row says of a run without a result."""
+    """Return the row of a run without a result."""
     known = (method, dataset, setting, "failed")
     return [*known, *("-" for _ in SUMMARY_COLUMNS[len(known) :])]
 
@@ -149,12 +157,12 @@ def beyond_table(groups: Sequence[Group]) -> Table:
     told = [metric for metric in BEYOND if any(_spread(e, *metric[1:]) for e in entries)]
     caption = (
         f"AAA: average {metric_of(e.run for e in entries)}, mean over all tests; ECE: expected "
-        "calibration error, lower is better; AUROC: unknown nodes told from known ones, 50 is "
+        "calibration error, lower is better; AUROC: unknown nodes against known ones, 50 is "
         "guessing; FWT: accuracy on known classes of the next task, above guessing"
         f"{_of_targets(told)}. In percent{deviations(e.run for e in entries)}"
-        "; - where not measured or without meaning."
+        "; - if not measured or not defined."
     )
-    columns = [Column(f"{m} {t}", (f"{m} {t} mean", f"{m} {t} std")) for m, _, t in told]
+    columns = [TableColumn(f"{m} {t}", (f"{m} {t} mean", f"{m} {t} std")) for m, _, t in told]
     blocks = tuple(
         tuple(
             (*named(group, entry), *(_cell(_spread(entry, n, t), n) for _, n, t in told))
@@ -166,7 +174,7 @@ def beyond_table(groups: Sequence[Group]) -> Table:
 
 
 def _spread(entry: Entry, name: str, testing: str) -> dict[str, Any] | None:
-    """Return a measure's mean and deviation; runs of earlier versions know accuracies alone."""
+    """Return a measure's mean and deviation; earlier versions have accuracies only."""
     if name == "anytime_accuracy":
         return entry.run.anytime(testing)
     result: dict[str, Any] = entry.run.result

@@ -1,4 +1,4 @@
-"""Which differences between runs are more than chance, and how methods rank over datasets."""
+"""Tables of significant differences between runs, and of mean ranks over datasets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from evergraph.evaluation.statistics import LEAST_PAIRS
 from evergraph.reports.comparing import (
-    Differences,
+    GroupDifferences,
     Standing,
     differences_in,
     listed,
@@ -15,7 +15,7 @@ from evergraph.reports.comparing import (
     standings,
 )
 from evergraph.reports.runs import Entry, Group
-from evergraph.reports.tables.record import NAMED, Cell, Column, Table, named
+from evergraph.reports.tables.record import NAMED, Cell, Table, TableColumn, named
 from evergraph.reports.trials import TESTINGS
 
 DIFFERENCE_COLUMNS = (
@@ -24,19 +24,19 @@ DIFFERENCE_COLUMNS = (
         column
         for way in TESTINGS
         for column in (
-            Column(f"difference {way}", (f"difference {way}", f"low {way}", f"high {way}")),
-            Column(f"p {way}", (f"p {way}", f"corrected p {way}")),
-            Column(f"verdict {way}"),
+            TableColumn(f"difference {way}", (f"difference {way}", f"low {way}", f"high {way}")),
+            TableColumn(f"p {way}", (f"p {way}", f"corrected p {way}")),
+            TableColumn(f"verdict {way}"),
         )
     ),
 )
 
 
 def differences_table(groups: Sequence[Group], against: str | None = None) -> Table | None:
-    """Return a row a run; None where no run has another one beside it.
+    """Return a row per run; None if no group has several runs.
 
-    against: the name of the run to compare with; the best of each group unless given, and where
-    it was not run.
+    against: the name of the run to compare with; by default, and in groups without it, the best of
+    the group.
     """
     shown = [group for group in groups if len(group.entries) > 1]
     if not shown:
@@ -44,10 +44,10 @@ def differences_table(groups: Sequence[Group], against: str | None = None) -> Ta
     best = "the best of its dataset and setting"
     pairs = "all pairs of a dataset and setting"
     caption = (
-        f"How far the average of a run is from that of {against or best}, in percentage points, "
-        "with its 95 % confidence interval over seeds (Student's t; paired where seeds are the "
-        f"same) and p, both corrected by Holm for {'these comparisons' if against else pairs}. "
-        "Better and worse are said where p is below 0.05. One seed shows no spread, and identical "
+        f"Difference between the average of a run and that of {against or best}, in percentage "
+        "points, with its 95 % confidence interval over seeds (Student's t; paired if seeds are "
+        f"shared) and p, both corrected by Holm for {'these comparisons' if against else pairs}. "
+        "Better and worse require p below 0.05. One seed shows no spread, and identical "
         "repeats count as one; runs on other streams, splits or whole test sets are not comparable."
     )
     return Table(
@@ -66,7 +66,7 @@ def _differences_block(group: Group, against: str | None) -> tuple[tuple[Cell, .
     )
 
 
-def _difference_cells(differences: Differences, entry: Entry) -> tuple[Cell, Cell, Cell]:
+def _difference_cells(differences: GroupDifferences, entry: Entry) -> tuple[Cell, Cell, Cell]:
     if entry.name == differences.reference:
         best = differences.means[entry.name] == max(differences.means.values())
         return Cell("-"), Cell("-"), Cell("best" if best else "reference")
@@ -86,26 +86,26 @@ def _difference_cells(differences: Differences, entry: Entry) -> tuple[Cell, Cel
 
 
 RANK_COLUMNS = (
-    Column("method"),
-    Column("setting"),
-    Column("testing"),
-    Column("datasets", ("datasets",)),
-    Column("mean rank", ("mean rank",)),
-    Column("critical difference", ("critical difference",)),
-    Column("Friedman p", ("Friedman p",)),
-    Column("from the best"),
+    TableColumn("method"),
+    TableColumn("setting"),
+    TableColumn("testing"),
+    TableColumn("datasets", ("datasets",)),
+    TableColumn("mean rank", ("mean rank",)),
+    TableColumn("critical difference", ("critical difference",)),
+    TableColumn("Friedman p", ("Friedman p",)),
+    TableColumn("from the best"),
 )
 
 
 def ranks_table(groups: Sequence[Group]) -> Table | None:
-    """Return a row a method, setting and way of testing; None where there are too few datasets."""
+    """Return a row per method, setting and way of testing; None if there are too few datasets."""
     found = standings(groups)
     if not found:
         return None
     caption = (
-        "Mean ranks over datasets, 1 being the best. Methods differ at all where Friedman's p is "
-        f"below 0.05 over at least {LEAST_PAIRS} datasets; then two of them differ where their "
-        f"mean ranks are farther apart than Nemenyi's critical difference.{_left_out(found)}"
+        "Mean ranks over datasets, 1 being the best. Methods differ if Friedman's p is below 0.05 "
+        f"over at least {LEAST_PAIRS} datasets; then two of them differ if their mean ranks are "
+        f"farther apart than Nemenyi's critical difference.{_left_out(found)}"
     )
     return Table("ranks", caption, RANK_COLUMNS, tuple(map(_ranks_block, found)))
 

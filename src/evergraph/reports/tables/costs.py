@@ -1,4 +1,4 @@
-"""What the runs cost: memory, time, what they ran on; and what is reached within a budget."""
+"""Tables of costs: memory, time and machine, and the best accuracy within a budget."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from evergraph.reports.runs import Entry, Finished, Group, metric_of
-from evergraph.reports.tables.record import NAMED, Cell, Column, Table, named, numbers, own_names
+from evergraph.reports.tables.record import (
+    NAMED,
+    Cell,
+    Table,
+    TableColumn,
+    named,
+    numbers,
+    own_names,
+)
 from evergraph.reports.units import (
     ALL,
     best_within,
@@ -28,10 +36,9 @@ MEMORY_COLUMNS = (*NAMED, *numbers((*COUNTED, "bytes")))
 def memory_table(groups: Sequence[Group]) -> Table:
     """Return one row per run: values of each kind, their sum, edges and bytes."""
     caption = (
-        "What is kept between tasks: samples, gradients and importance are float32 values as the "
-        "paper counts them, floats is their sum, edges are adjacency entries, bytes are what is "
-        "really held. A method that is given all earlier tasks again keeps all data, which is not "
-        "counted."
+        "Kept between tasks: samples, gradients and importance are float32 values as the paper "
+        "counts them, floats is their sum, edges are adjacency entries, bytes are the actual size. "
+        "A method that receives all earlier tasks again keeps all data, which is not counted."
     )
     blocks = tuple(
         tuple((*named(group, entry), *_kept(entry.run)) for entry in group.entries)
@@ -41,7 +48,7 @@ def memory_table(groups: Sequence[Group]) -> Table:
 
 
 def memory_comparison(runs: Sequence[Finished]) -> Table:
-    """Return the same for runs that are in no report, in their order."""
+    """Return the same for runs outside a report, in their order."""
     caption = "kept between tasks: float32 values as the paper counts them, edges, bytes"
     rows = tuple((*own_names(run), *_kept(run)) for run in runs)
     return Table("memory", caption, MEMORY_COLUMNS, (rows,))
@@ -53,7 +60,7 @@ def _kept(run: Finished) -> tuple[Cell, ...]:
 
 
 def kept_cell(run: Finished) -> Cell:
-    """Return the bytes that a run keeps."""
+    """Return the number of bytes a run keeps."""
     if run.keeps_everything:
         return Cell(ALL, most=True)
     return Cell(kept_bytes(run), (run.result["memory"]["bytes"],))
@@ -63,10 +70,10 @@ PHASES = ("embed", "train", "evaluate")
 
 
 def time_table(groups: Sequence[Group]) -> Table:
-    """Return a row a run: seconds a phase and from start to end, the mean over seeds."""
+    """Return a row per run: seconds by phase and in total, the mean over seeds."""
     caption = (
-        "Seconds per seed, the mean over seeds, spent to embed, to train and to evaluate; total is "
-        "from start to end, loading included where one process did it all."
+        "Seconds per seed, the mean over seeds, for embedding, training and evaluation; total is "
+        "from start to end, including loading if one process did it all."
     )
     blocks = tuple(
         tuple((*named(group, entry), *_seconds(entry)) for entry in group.entries)
@@ -84,13 +91,13 @@ UNTOLD = "-"
 
 
 def machine_table(groups: Sequence[Group]) -> Table:
-    """Return one row per run: the machine if it is known, the device asked for, the peak memory."""
+    """Return one row per run: the machine if known, the requested device, the peak memory."""
     caption = (
-        "Where the runs ran: the machine as far as their results tell, the device they asked for "
-        "and the largest resident memory of a process that took part."
+        "The machine as far as it is recorded, the requested device, and the largest resident "
+        "memory of a participating process."
     )
     columns = (
-        *NAMED, Column("machine"), Column("device"), *numbers(("peak bytes",)),
+        *NAMED, TableColumn("machine"), TableColumn("device"), *numbers(("peak bytes",)),
     )  # fmt: skip
     blocks = tuple(
         tuple((*named(group, entry), *_ran_on(entry)) for entry in group.entries)
@@ -119,7 +126,7 @@ def _told(machine: Any) -> str:
 
 
 def versions_table(groups: Sequence[Group]) -> Table:
-    """Return a row for each combination of versions, and how many runs were made with it."""
+    """Return a row for each combination of versions, with its number of runs."""
     made = [entry.run.result["versions"] for group in groups for entry in group.entries]
     names = list(dict.fromkeys(name for versions in made for name in versions))
     times = Counter(tuple(versions.get(name, "-") for name in names) for versions in made)
@@ -127,8 +134,8 @@ def versions_table(groups: Sequence[Group]) -> Table:
         (*map(Cell, versions), Cell(str(count), (count,)))
         for versions, count in sorted(times.items())
     )
-    columns = (*map(Column, names), *numbers(("runs",)))
-    caption = "Versions the runs were made with."
+    columns = (*map(TableColumn, names), *numbers(("runs",)))
+    caption = "Versions of the software that made the runs."
     return Table("versions", caption, columns, (rows,) if rows else ())
 
 
@@ -136,21 +143,21 @@ SIZES = {"1 MB": 1e6, "10 MB": 1e7, "100 MB": 1e8}
 TIMES = {"fastest": 1.0, "10 x fastest": 10.0}
 TESTINGS = ("local", "global")
 _BUDGETS = tuple(
-    Column(f"{limit} {testing}", (f"{limit} {testing}",))
+    TableColumn(f"{limit} {testing}", (f"{limit} {testing}",))
     for testing in TESTINGS
     for limit in (*SIZES, *TIMES)
 )
 
 
 def budgets_table(groups: Sequence[Group]) -> Table | None:
-    """Return a row a family; None where every family is a single run, with nothing to choose."""
+    """Return a row per family; None if every family is a single run."""
     if not any(map(has_family, groups)):
         return None
     caption = (
-        f"The best average {_measured(groups)} in percent, of a family of runs within so "
-        "many bytes kept, and within the learning time (embed and train, one seed) of the group's "
-        "fastest run and ten times that; - where no run is so small or so fast. Methods that are "
-        "given earlier data again keep all of it, more than any budget here."
+        f"The best average {_measured(groups)} in percent, of a family of runs within a limit of "
+        "bytes kept, and within the learning time (embed and train, one seed) of the group's "
+        "fastest run and ten times that; - if no run is within the limit. Methods that receive "
+        "earlier data again keep all of it, more than any limit here."
     )
     blocks = tuple(_budget_block(group) for group in groups)
     return Table("budgets", caption, (*NAMED, *_BUDGETS), blocks)

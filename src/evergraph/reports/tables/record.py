@@ -1,4 +1,4 @@
-"""A table before it has a format, and the best of a column."""
+"""Tables independent of a format, their formats, and the ranks within a column."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from evergraph.reports.runs import Entry, Finished, Group
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """A column.
 
     Attributes:
         name: its heading.
-        numbers: what the numbers of its cells are called in CSV; none, and it holds text.
+        numbers: names of its cells' numbers in CSV; empty for a text column.
     """
 
     name: str
@@ -30,11 +30,11 @@ class Cell:
     """A cell.
 
     Attributes:
-        text: as people read it.
-        numbers: as ``result.json`` has them, one each of ``Column.numbers``; the first one sorts.
-            None at all where there is nothing to tell, and None for one that was not measured.
+        text: the displayed text.
+        numbers: values as in ``result.json``, one for each of ``TableColumn.numbers``; the first
+            is the sort key. Empty if there are none, None for one that was not measured.
         rank: 1 if it is the best of its group, 2 if it is the second best, else 0.
-        most: whether it is more than any number, and sorts so.
+        most: whether it sorts above all numbers.
     """
 
     text: str
@@ -48,20 +48,20 @@ class Table:
     """A table.
 
     Attributes:
-        name: of its files.
-        caption: one sentence on what it shows.
-        columns: one each of the cells of a row.
-        blocks: rows that belong together, ruled off from the next.
+        name: name of its files.
+        caption: one sentence on its content.
+        columns: the columns.
+        blocks: groups of rows, separated by a rule.
     """
 
     name: str
     caption: str
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     blocks: tuple[tuple[tuple[Cell, ...], ...], ...]
 
     @property
     def constants(self) -> tuple[int, ...]:
-        """The places of columns that say the same in every row, the first column never."""
+        """The indices of columns with the same text in every row, except the first column."""
         texts = [[row[place].text for row in self.rows] for place in range(len(self.columns))]
         several = len(self.rows) > 1
         return tuple(
@@ -77,37 +77,37 @@ class Table:
 
     @property
     def texts(self) -> list[list[str]]:
-        """All rows as people read them."""
+        """The displayed text of all rows."""
         return [[cell.text for cell in row] for row in self.rows]
 
     @property
     def rows(self) -> list[tuple[Cell, ...]]:
-        """All rows, whatever they belong to."""
+        """All rows of all blocks."""
         return [row for block in self.blocks for row in block]
 
 
-NAMED = (Column("method"), Column("dataset"), Column("setting"))
+NAMED = (TableColumn("method"), TableColumn("dataset"), TableColumn("setting"))
 
 
 def named(group: Group, entry: Entry) -> tuple[Cell, ...]:
-    """Return the cells of a run under ``NAMED``, as a report calls it."""
+    """Return the cells of a run under ``NAMED``, with its name in the report."""
     return Cell(entry.name), Cell(group.dataset), Cell(group.setting)
 
 
 def own_names(run: Finished) -> tuple[Cell, ...]:
-    """Return the cells of a run under ``NAMED``, as it calls itself."""
+    """Return the cells of a run under ``NAMED``, with its own name."""
     return Cell(run.method), Cell(run.dataset), Cell(run.setting)
 
 
-def numbers(columns: Sequence[str]) -> tuple[Column, ...]:
-    """Return columns of one number a cell, under the same name in CSV."""
-    return tuple(Column(name, (name,)) for name in columns)
+def numbers(columns: Sequence[str]) -> tuple[TableColumn, ...]:
+    """Return columns of one number per cell, with the same name in CSV."""
+    return tuple(TableColumn(name, (name,)) for name in columns)
 
 
 def ranked(cells: Sequence[Cell]) -> list[Cell]:
-    """Return the cells with the highest first numbers marked; a single cell beats nobody.
+    """Return the cells with ranks for the two highest first numbers; a single cell has none.
 
-    What looks equal in percent with one decimal shares its rank.
+    Values that are equal in percent with one decimal share a rank.
 
     >>> [cell.rank for cell in ranked([Cell("", (x,)) for x in (0.5, 0.9, 0.9001, 0.7)])]
     [0, 1, 1, 2]
@@ -123,7 +123,7 @@ def ranked(cells: Sequence[Cell]) -> list[Cell]:
 
 
 def csv_text(table: Table) -> str:
-    """Return the table as CSV; a mean and its deviation have a column each."""
+    """Return the table as CSV; a mean and its deviation have separate columns."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([name for column in table.columns for name in column.numbers or (column.name,)])
@@ -138,7 +138,7 @@ def csv_text(table: Table) -> str:
     return text.getvalue()
 
 
-def _values(column: Column, cell: Cell) -> list[str]:
+def _values(column: TableColumn, cell: Cell) -> list[str]:
     if not column.numbers:
         return [cell.text]
     told = ["" if number is None else repr(number) for number in cell.numbers]
@@ -149,7 +149,7 @@ _MARKDOWN_MARKS = {0: "{}", 1: "**{}**", 2: "<u>{}</u>"}
 
 
 def markdown(table: Table) -> str:
-    """Return the table as Markdown, its caption below."""
+    """Return the table as Markdown, followed by its caption."""
     head = [escaped_markdown(column.name) for column in table.columns]
     rules = ["--:" if column.numbers else "---" for column in table.columns]
     rows = [[_markdown_cell(cell) for cell in row] for row in table.rows]
@@ -162,7 +162,7 @@ def _markdown_cell(cell: Cell) -> str:
 
 
 def escaped_markdown(text: str) -> str:
-    r"""Return text that Markdown shows as it is.
+    r"""Return text escaped for Markdown.
 
     >>> print(escaped_markdown("a|b <c> *d*"))
     a\|b \<c> \*d\*
@@ -205,7 +205,7 @@ def _latex_cell(cell: Cell) -> str:
 
 
 def escaped_latex(text: str) -> str:
-    r"""Return text that LaTeX sets as it is.
+    r"""Return text escaped for LaTeX.
 
     >>> print(escaped_latex("a_b & 5 % ± {x}"))
     a\_b \& 5 \% $\pm$ \{x\}
@@ -213,14 +213,14 @@ def escaped_latex(text: str) -> str:
     return "".join(ESCAPES.get(sign, sign) for sign in " ".join(text.split()))
 
 
-LONG = 18  # letters, beyond which a cell may take several lines
+LONG = 18  # characters from which a cell may be wrapped
 _HTML_MARKS = {0: "{}", 1: "<b>{}</b>", 2: "<u>{}</u>"}
 
 
 def html_table(table: Table) -> str:
-    """Return the table in a box of its own, which scrolls sideways where it is too wide.
+    """Return the table in a box that scrolls sideways if it is too wide.
 
-    What is the same in every row is said once, above: narrow windows have room for what differs.
+    Columns with the same value in every row are listed once above, to save width.
     """
     places = [place for place in range(len(table.columns)) if place not in table.constants]
     head = "".join(_heading(table.columns[place]) for place in places)
@@ -238,13 +238,13 @@ def html_table(table: Table) -> str:
     )
 
 
-def _heading(column: Column) -> str:
+def _heading(column: TableColumn) -> str:
     kind = ' class="number"' if column.numbers else ""
     return f'<th scope="col"{kind}><button type="button">{escape(column.name)}</button></th>'
 
 
 def _in_all_rows(table: Table) -> str:
-    """Return what every row says, as a line of its own."""
+    """Return the values shared by all rows as a line."""
     if not table.constants:
         return ""
     said = [(table.columns[place].name, table.rows[0][place].text) for place in table.constants]
@@ -254,17 +254,17 @@ def _in_all_rows(table: Table) -> str:
     return f'<p class="same">In every row: {items}</p>\n'
 
 
-def _html_row(cells: Sequence[tuple[Column, Cell]], *, first: bool) -> str:
+def _html_row(cells: Sequence[tuple[TableColumn, Cell]], *, first: bool) -> str:
     text = "".join(_html_cell(column, cell) for column, cell in cells)
     return f'<tr class="first">{text}</tr>' if first else f"<tr>{text}</tr>"
 
 
-def _html_cell(column: Column, cell: Cell) -> str:
+def _html_cell(column: TableColumn, cell: Cell) -> str:
     shown = _HTML_MARKS[cell.rank].format(escape(cell.text))
     if not column.numbers:
-        # Others keep to one line: a browser would break class-il after its hyphen.
+        # Other cells stay on one line: a browser would break class-il after its hyphen.
         wraps = ' class="long"' if len(cell.text) > LONG and " " in cell.text else ""
         return f"<td{wraps}>{shown}</td>"
-    missing = "Infinity" if cell.most else "-Infinity"  # below all, if it is not above all
+    missing = "Infinity" if cell.most else "-Infinity"  # sorts last unless it is the most
     value = repr(cell.numbers[0]) if cell.numbers else missing
     return f'<td class="number" data-value="{value}">{shown}</td>'

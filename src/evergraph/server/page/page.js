@@ -2,7 +2,7 @@
 
 // Everything on the page comes from the service it was loaded from, and is put there as text.
 
-const EVERY = 2000;  // milliseconds between two questions
+const EVERY = 2000;  // milliseconds between two updates
 const COLOURS = 7;   // classes with a colour of their own in a drawing
 const SVG = "http://www.w3.org/2000/svg";
 const byId = id => document.getElementById(id);
@@ -72,17 +72,17 @@ const titled = text => `${text[0].toUpperCase()}${text.slice(1)}`;
 
 function measured(status) {
   if (status.metric === "accuracy")
-    return ["Right before told", percent(status.accuracy), `of ${whole(status.predicted)} predictions`];
+    return ["Prequential accuracy", percent(status.accuracy), `of ${whole(status.predicted)} predictions`];
   const error = status.metric === "mean absolute error";
   const value = status.accuracy === null ? "–" : error ? `${+status.accuracy.toPrecision(4)}` : percent(status.accuracy);
-  return [`${titled(status.metric)} before told`, value,
+  return [`Prequential ${status.metric}`, value,
     error ? `of ${whole(status.predicted)} numbers` : `of ${whole(status.predicted)} labels`];
 }
 
 function showStatus(status) {
   const tiles = [
     ["Nodes", whole(status.nodes), `${whole(status.labelled)} with a label`],
-    ["Edges", whole(status.undirected ? status.edges / 2 : status.edges), status.undirected ? "running both ways" : "running one way"],
+    ["Edges", whole(status.undirected ? status.edges / 2 : status.edges), status.undirected ? "undirected" : "directed"],
     ["Classes", whole(status.classes), status.names.length ? `newest: ${short(status.names.at(-1))}` : "none yet"],
     measured(status),
     ["Memory", bytes(status.memory), "graph, embeddings, head"],
@@ -97,7 +97,7 @@ function showStatus(status) {
 function showAlarms(alarms) {
   byId("raised").hidden = !alarms.length;
   byId("raised").replaceChildren(...alarms.map(alarm => element("li", {},
-    element("strong", {}, "Predictions are worse than they were"), `${titled(alarm.message)}. `,
+    element("strong", {}, "Predictions have become worse"), `${titled(alarm.message)}. `,
     element("span", { class: "soft" }, `Since delta ${whole(alarm.seq)}`))));
 }
 
@@ -113,7 +113,7 @@ function list(place, columns, rows) {
 }
 
 function showReplicas(replicas) {
-  byId("replicas").hidden = !replicas || replicas.length < 2;  // one alone is this page's own
+  byId("replicas").hidden = !replicas || replicas.length < 2;  // a single process needs no table
   if (replicas) list(byId("replica-list"), ["Role", "Process", "Deltas", "Behind by", "State"], replicas.map(one =>
     [String(one.role), String(one.pid ?? "–"), one.seq ?? "–",
       `${whole(one.lag ?? 0)} deltas${one.seconds === undefined || one.seconds === null ? "" : `, ${(+one.seconds).toFixed(1)} s`}`,
@@ -125,7 +125,7 @@ async function suggest() {
   try {
     const { suggestions } = await ask("/v1/suggestions?n=10");
     byId("suggested").hidden = !suggestions.length;
-    list(byId("suggestions"), ["Node", "Likeliest", "Next", "Uncertainty", "Nodes that look at it", "Gain"], suggestions.map(one =>
+    list(byId("suggestions"), ["Node", "Likeliest", "Next", "Uncertainty", "Nodes it influences", "Gain"], suggestions.map(one =>
       [opener(one.id), likely(one, 0), likely(one, 1), one.uncertainty === undefined ? "–" : percent(one.uncertainty),
         one.reach, +one.gain.toPrecision(3)]));
     byId("suggest-said").textContent = suggestions.length ? "" : "Every node has a label.";
@@ -211,15 +211,15 @@ function showCurves(curve, metric) {
     right += point.right;
     return { ...point, now: point.right / point.asked, ever: right / asked };
   });
-  byId("measured").textContent = metric === "accuracy" ? "Right predictions" : titled(metric);
+  byId("measured").textContent = metric === "accuracy" ? "Correct predictions" : titled(metric);
   const error = metric === "mean absolute error";
   const most = error ? Math.max(...points.map(p => Math.max(p.now, p.ever)), 1e-9) : 1;
-  const told = value => error ? `${+value.toPrecision(3)}` : percent(value);
+  const shownAs = value => error ? `${+value.toPrecision(3)}` : percent(value);
   const share = scale(0, most, HEIGHT - BOTTOM, TOP);
   chart(byId("accuracy"), points,
     [{ kind: "one", y: p => share(p.now) }, { kind: "two", y: p => share(p.ever) }],
-    [0, .25, .5, .75, 1].map(part => ({ y: share(most * part), text: error ? told(most * part) : `${100 * part} %` })), [],
-    p => `${told(p.now)} · all ${told(p.ever)}`);
+    [0, .25, .5, .75, 1].map(part => ({ y: share(most * part), text: error ? shownAs(most * part) : `${100 * part} %` })), [],
+    p => `${shownAs(p.now)} · overall ${shownAs(p.ever)}`);
   const [classes, nodes] = ["classes", "nodes"].map(name => Math.max(1, ...points.map(p => p[name])));
   const [left, rightAxis] = [classes, nodes].map(most => scale(0, most, HEIGHT - BOTTOM, TOP));
   chart(byId("growth"), points,
@@ -371,15 +371,15 @@ function fitted(spots) {
 // ---------------------------------------------------------------- why
 
 function showWhy(found, hues) {
-  const told = found.known === null ? "Its class was never told." :
-    key(found.known) === key(found.label) ? "That is the class it was told to have." : `It was told to be ${found.known}.`;
+  const label = found.known === null ? "It is not labelled." :
+    key(found.known) === key(found.label) ? "That is its label." : `Its label is ${found.known}.`;
   const parts = [
     element("p", { class: "verdict" }, `${short(found.id, 40)} is classified as ${found.label}`),
-    element("p", { class: "soft" }, `With probability ${percent(found.probability)}. ${told}`),
+    element("p", { class: "soft" }, `With probability ${percent(found.probability)}. ${label}`),
     bars(found.classes.map((label, i) => ({ name: label, share: found.probabilities[i], text: percent(found.probabilities[i]), hue: hues(label) }))),
   ];
   byId("why").replaceChildren(...parts, ...(found.voices ? voices(found, hues) : [element("p", { class: "soft" },
-    "Which neighbours speak for it cannot be told exactly: that takes a linear f_topo and a head with slopes.")]));
+    "Contributions of neighbours are available for a linear f_topo and a linear head only.")]));
 }
 
 function voices(found, hues) {
@@ -400,11 +400,11 @@ function voices(found, hues) {
   const groups = [...sums.values()].sort((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0, 5);
   const loudest = Math.max(...groups.map(g => Math.abs(g.value)), 1e-9);
   return [
-    element("h3", {}, `What speaks for ${short(found.label, 24)}, by class of the neighbour`),
+    element("h3", {}, `Contributions to ${short(found.label, 24)}, by class of the neighbour`),
     bars(groups.map(g => ({ name: g.name, share: Math.abs(g.value) / loudest, text: signed(g.value), hue: hues(g.label) }))),
-    element("h3", {}, "The nodes that say most"),
+    element("h3", {}, "The nodes that contribute most"),
     bars(lines),
-    element("p", { class: "soft" }, `Points of its score of ${found.scores[0].toFixed(2)}; all other nodes add ${signed(others)}. A hollow bar speaks against it. Together they make up the whole score.`),
+    element("p", { class: "soft" }, `Points of its score of ${found.scores[0].toFixed(2)}; all other nodes add ${signed(others)}. A hollow bar counts against the class. All contributions add up to the score.`),
   ];
 }
 
@@ -436,13 +436,13 @@ async function keepUp() {
         showConfusion(history.newest, history.confusion);
         shown = status.seq;
       }
-      say("live", status.stopped ? `the learner takes nothing more: ${status.stopped}` : `live, after ${whole(status.seq)} deltas`);
+      say("live", status.stopped ? `writes are suspended: ${status.stopped}` : `live, ${whole(status.seq)} deltas applied`);
       byId("token-form").hidden = true;
     }
   } catch (error) {
     const locked = error.status === 401;
     byId("token-form").hidden = !locked;
-    say("lost", locked ? "the service asks for a token" : error.status ? error.message : "the service does not answer; asking again");
+    say("lost", locked ? "a token is needed" : error.status ? error.message : "the service does not answer; trying again");
   }
   setTimeout(keepUp, EVERY);
 }
@@ -468,7 +468,7 @@ byId("lookup").addEventListener("submit", event => {
 });
 keepUp();
 
-// Tables that are wider than their box say that they can be scrolled, and where there is more.
+// Mark tables that are wider than their box, and whether there is more to the right.
 for (const box of document.querySelectorAll(".scroll")) {
   const look = () => {
     const beyond = box.scrollWidth - box.clientWidth;

@@ -1,0 +1,67 @@
+"""Seeds of a run, given as ``seed``, ``seeds`` or ``repeats``.
+
+Importing this module loads neither torch nor pydantic.
+"""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from evergraph.core.checks import check_integer
+from evergraph.core.errors import ConfigurationError
+from evergraph.core.notices import say_once
+
+SEEDING = ("seed", "seeds", "repeats")
+
+
+def with_seeds(
+    values: Mapping[str, Any], *, where: object = None, stacklevel: int = 3
+) -> dict[str, Any]:
+    """Return values with ``seed`` or ``repeats`` replaced by ``seeds``.
+
+    where: the file of the values, to name in a warning.
+
+    >>> with_seeds({"seed": 5}), with_seeds({"repeats": 3}), with_seeds({"seeds": (7, 8)})
+    ({'seeds': [5]}, {'seeds': [0, 1, 2]}, {'seeds': [7, 8]})
+    >>> with_seeds({"seed": 5, "repeats": 3})
+    Traceback (most recent call last):
+    evergraph.core.errors.ConfigurationError: only one of seed, seeds and repeats can be given, \
+not seed and repeats
+    """
+    given = [key for key in SEEDING if values.get(key) is not None]
+    rest = {name: value for name, value in values.items() if name not in SEEDING}
+    if not given:
+        return rest
+    if len(given) > 1:
+        raise ConfigurationError(
+            f"only one of seed, seeds and repeats can be given, not {' and '.join(given)}"
+        )
+    [key] = given
+    value = values[key]
+    if key == "repeats":
+        check_integer("repeats", value, least=1)
+        return rest | {"seeds": list(range(operator.index(value)))}
+    if key == "seed":
+        check_integer("seed", value, least=0)
+        return rest | {"seeds": [operator.index(value)]}
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = _counted(value, where, stacklevel)
+    elif isinstance(value, Iterable) and not isinstance(value, str):
+        value = list(value)
+    return rest | {"seeds": value}
+
+
+def _counted(count: int, where: object, stacklevel: int) -> list[int]:
+    """Return the seeds for a single number, which was the number of repeats until 0.1."""
+    rule = f"write repeats = {count} for seeds 0 to {count - 1}, or seed = {count} for that seed"
+    if count < 1:
+        raise ConfigurationError(f"seeds must be a list such as [0], not {count}: write seed = 0")
+    if where is None:
+        said = f"seeds={count} is read as {count} repeats for one more version: {rule}"
+        warnings.warn(said, DeprecationWarning, stacklevel=stacklevel + 1)
+    else:
+        say_once(where, f"seeds = {count} is read as {count} repeats: {rule}")
+    return list(range(count))
