@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling
 
 from evergraph.cli.app import main
 from evergraph.cluster.ray_engine import RayEngine
@@ -42,6 +45,48 @@ CHROMIUM = (
     "--hide-scrollbars",
 )
 Call = Callable[..., tuple[str, str]]
+# What takes seconds to start or to compile, in each process that needs it: the files that name it
+# are given to one worker.
+COSTLY = {
+    "ray_engine": "ray", "chromium": "browser", "seen_as": "browser", "kernel": "numba",
+    "numba": "numba",
+}  # fmt: skip
+
+
+class TogetherWhereCostly(LoadFileScheduling):  # type: ignore[misc]
+    """Gives the tests of a file to one worker, and so all files with the same costly fixture."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.split("::", 1)[0]
+        if file not in _together:
+            text = Path(self.config.rootpath, file).read_text("utf-8")
+            used = (name for name in COSTLY if f"{name}: " in text or f'"{name}"' in text)
+            _together[file] = COSTLY.get(next(used, ""), file)
+        return _together[file]
+
+
+_together: dict[str, str] = {}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
+    """Hand out files as ``--dist loadfile`` does, but for costly fixtures."""
+    return TogetherWhereCostly(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, list[Any], list[Any]]:
+    """Look for examples only in files that have one: looking through all of them takes seconds."""
+    found = yield
+    if file_path.suffix != ".py" or ">>> " in file_path.read_text("utf-8"):
+        return found
+    return [each for each in found if not isinstance(each, DoctestModule)]
+
+
+def pytest_collection_finish() -> None:
+    """Leave modules and tests out of what the garbage collector looks through again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
@@ -118,6 +163,22 @@ def learned_here(monkeypatch: pytest.MonkeyPatch) -> None:
             on_event(Event(kind, unit, far, ending.failure, ending.notes))
 
     monkeypatch.setattr(benchmark, "run_work", run_here)
+
+
+@pytest.fixture(scope="module")
+def narrow_heads() -> Iterator[None]:
+    """Let learners that commands make have narrow heads, unless told: wide ones take seconds."""
+    from evergraph.online.heads import FusedHead
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(FusedHead.__init__.__kwdefaults__, "width", 32)
+        yield
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the pixels of a report's figures out, where nobody looks at them: they take seconds."""
+    monkeypatch.setattr("evergraph.reports.figures.picture._png", lambda figure: b"")
 
 
 @pytest.fixture(scope="session")

@@ -88,7 +88,7 @@ def test_greedy_coverage_is_ahead_of_all_on_arxiv(real: Real) -> None:
     assert ratios["greedy-coverage"] > ratios["coverage"]
 
 
-BASELINES = {  # docs/baselines.md: what three seeds give, with some slack for one
+BASELINES = {  # docs/results: what three seeds give, with some slack for one
     ("amazon_computers", "class-il", "joint"): 95.0,
     ("amazon_computers", "class-il", "ssm"): 94.0,
     ("amazon_computers", "class-il", "sem"): 94.0,

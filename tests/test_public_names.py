@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections import Counter
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
@@ -88,3 +89,14 @@ def test_a_name_is_imported_on_first_use_and_entry_points_for_what_nothing_has()
         "methods.make('finetune', generator=eg.seeded(0)); assert not plugins._installed_loaded"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+SHARED = {"Batch", "Counted", "Moved", "Part"}  # two ideas each, in online; no more may come
+
+
+def test_a_class_has_a_name_of_its_own() -> None:
+    package = Path(eg.__file__).parent
+    trees = [ast.parse(file.read_text("utf-8")) for file in package.rglob("*.py")]
+    names = [node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
+    counts = Counter(name for name in names if not name.startswith("_"))
+    assert {name for name, count in counts.items() if count > 1} <= SHARED

@@ -23,7 +23,7 @@ def test_a_strangers_ten_lines(
     x, y = small_graph.features, small_graph.labels
 
     data = Data(x=x, edge_index=edges, y=y)
-    result = eg.run(data, method="auto", method__keep="2MB", device="cpu")
+    result = eg.run(data, method="auto", memory="2MB", device="cpu")
     frame = result.to_frame()
     axes = result.plot()
     assert result.learner is not None

@@ -171,7 +171,7 @@ def test_a_damaged_graph_is_drawn_again(tmp_path: Path, caplog: pytest.LogCaptur
     file.write_bytes(file.read_bytes()[:-4])
     with caplog.at_level(logging.WARNING):
         assert twin.load(tmp_path).num_edges == entries
-    assert "is made again" in caplog.text
+    assert "is rebuilt" in caplog.text
 
 
 def test_progress_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

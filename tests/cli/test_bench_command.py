@@ -15,11 +15,11 @@ import psutil
 import pytest
 from rich.console import Console
 
-from evergraph.cli.progress import BenchProgress, Line
+from evergraph.cli.progress import BenchLine, BenchProgress
 from evergraph.experiments.bench.benchmark import Bench, BenchEvent
 from evergraph.experiments.bench.config import BenchConfig, SearchConfig
 from evergraph.experiments.bench.jobs import expand
-from evergraph.experiments.bench.worker import Failure, Progress
+from evergraph.experiments.bench.worker import Failure, SeedProgress
 from waiting import until
 
 SMALL = """
@@ -32,6 +32,7 @@ common = { training = { epochs = 60 } }
 ON_CPU = ["--device", "cpu", "--workers", "1"]
 
 
+@pytest.mark.usefixtures("learned_here", "undrawn")
 def test_an_interrupted_bench_says_how_to_go_on_and_does(tmp_path: Path, call: Any) -> None:
     (tmp_path / "small.toml").write_text(SMALL)
     asked = ["bench", "small.toml", *ON_CPU, "--out", "out"]
@@ -52,12 +53,12 @@ def test_an_interrupted_bench_says_how_to_go_on_and_does(tmp_path: Path, call: A
     bench.send_signal(signal.SIGINT)
     _, said = bench.communicate(timeout=20)
     assert bench.returncode == 130
-    assert "go on with --resume --out out" in said
+    assert "continue with --resume --out out" in said
     assert "Traceback" not in said
     assert not psutil.wait_procs(workers, timeout=5)[1]
 
     refused = call(*asked, expect=2)
-    assert "out holds results already: use --resume" in refused[1]
+    assert "out already holds results: use --resume" in refused[1]
     out, err = call(*asked, "--resume", "--json")
     told = json.loads(out)
     assert (told["folder"], len(told["rows"])) == ("out", 2)
@@ -112,9 +113,9 @@ def test_failures_and_searches_are_told_and_the_exit_code_is_1(tmp_path: Path, c
     out, err = call("bench", "mine.toml", expect=1)
     assert "lr=0.2" in out
     assert out.count("chosen") == 2  # the column's name, and one of the two
-    assert "the search stopped at lr=0.1: broken.npz: is not a whole .npz file" in out
+    assert "the search stopped at lr=0.1: broken.npz: is not a complete .npz file" in out
     assert "note: class 6 is left over alone and is dropped" in err
-    assert err.endswith("1 of 2 runs failed: --resume --out runs/bench-mine tries them again\n")
+    assert err.endswith("1 of 2 runs failed: --resume --out runs/bench-mine retries them\n")
     told, _ = call("bench", "mine.toml", "--resume", "--json", expect=1)
     first, second = json.loads(told)["rows"]
     assert first["chosen"].keys() == {"training.lr"}
@@ -131,7 +132,7 @@ def test_the_live_table_follows(monkeypatch: pytest.MonkeyPatch) -> None:
     values = {"datasets": ["synthetic"], "methods": ["tem", "joint"], "seeds": [0, 1]}
     bench = Bench(expand(BenchConfig.of(values)), {}, SearchConfig())
     progress = BenchProgress(bench)
-    half = Progress(2, 4, False, accuracy=0.5, forgetting=-0.25, seconds=90.0)
+    half = SeedProgress(2, 4, False, accuracy=0.5, forgetting=-0.25, seconds=90.0)
     progress.on_event(event(bench, "started"))
     progress.on_event(event(bench, "task", progress=half))
     shown = render(progress)
@@ -141,7 +142,7 @@ def test_the_live_table_follows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "2 min" in shown
     assert "waiting" in shown
     assert "left" in shown
-    whole = Progress(4, 4, True, accuracy=0.7, forgetting=-0.1, seconds=120.0)
+    whole = SeedProgress(4, 4, True, accuracy=0.7, forgetting=-0.1, seconds=120.0)
     progress.on_event(event(bench, "done", progress=whole))
     assert "1/2" in render(progress)
     failure = Failure("out of luck", "LuckError")
@@ -175,7 +176,7 @@ def test_a_search_is_followed_too() -> None:
         "methods": [{"name": "tem", "grid": {"memory.budget": [1, 2]}}],
     }
     bench = Bench(expand(BenchConfig.of(values)), {}, SearchConfig())
-    line = Line(seeds=1, trials=2)
+    line = BenchLine(seeds=1, trials=2)
     assert line.state == "waiting"
     line.follow(event(bench, "done", trial="budget=1"))
     assert line.state == "searching 1 of 2"

@@ -75,7 +75,7 @@ def test_every_option_reaches_the_configuration(tmp_path: Path, evergraph: Everg
         "run", *SMALL, "--method", "tem", "--setting", "task-il", "--edges", "all",
         "--topology", "ppr", "--hops", "3", "--sampler", "degree", "--budget", "2%",
         "--classes-per-task", "3", "--epochs", "1", "--lr", "0.01", "--weight-decay", "0.1",
-        "--batch-size", "full", "--seeds", "5,", "--directed", "--set", "topology.alpha=0.3",
+        "--batch-size", "full", "--seed", "5", "--directed", "--set", "topology.alpha=0.3",
         "--preset", "paper", "--json"
     )  # fmt: skip
     config = json.loads(done.stdout)["config"]
@@ -83,7 +83,7 @@ def test_every_option_reaches_the_configuration(tmp_path: Path, evergraph: Everg
     assert config["stream"]["edges"] == "all"
     assert config["stream"]["classes_per_task"] == 3
     assert config["topology"] == {
-        "name": "ppr", "hops": 3, "alpha": 0.3, "self_loops": True, "rows": "float32",
+        "name": "ppr", "hops": 3, "alpha": 0.3, "self_loops": True, "dtype": "float32",
     }  # fmt: skip
     assert config["memory"] == {"budget": 0.02, "sampler": {"name": "degree"}}
     assert config["training"]["epochs"] == 1  # an option wins over the preset
@@ -100,7 +100,7 @@ def test_several_methods_learn_side_by_side(tmp_path: Path, evergraph: Evergraph
         assert f'name = "{method}"' in config
         assert (tmp_path / "both" / method / "result.json").exists()
     assert re.search("finetune.*│\n.*tem ", done.stdout)  # a row each, in the order given
-    assert "results in both; evergraph report both draws them" in done.stdout
+    assert "results in both; evergraph report both draws figures" in done.stdout
     first, last = (line for line in done.stderr.splitlines() if "AA" in line)
     assert re.search(
         r"synthetic  seed 0  task 1/3  AA local, global: finetune [\d., ]+ about", first
@@ -176,7 +176,7 @@ def test_a_killed_or_interrupted_run_resumes_to_the_bit_identical_result(
     assert progress.exists()
     if blow is signal.SIGINT:
         assert process.returncode == 130
-        assert "go on with --resume --out killed" in said
+        assert "continue with --resume --out killed" in said
     assert not (tmp_path / "killed" / "result.json").exists(), "it was done before the kill"
     resumed = json.loads(evergraph(*options, "--out", "killed", "--resume").stdout)
     for key in ("average_accuracy", "average_forgetting", "accuracy_matrix", "coverage_ratio"):
@@ -290,11 +290,12 @@ def test_bad_files_are_one_sentence_and_exit_code_2(
         (["--dataset", "absent.npz"], "no such file or folder: absent.npz"),
         (["--dataset", "cut.npz"], "cut.npz"),
         (["--budget", "lots"], "budget must be"),
+        (["--seeds", "a"], "--seeds must be comma-separated integers, such as 0,1,2, not 'a'"),
         (
-            ["--seeds", "a"],
-            "a number of repeats, or integers between commas, not 'a'",
+            ["--seed", "5", "--repeats", "2"],
+            "only one of seed, seeds and repeats can be given",
         ),
-        (["--seeds", "0"], "at least 1, not 0: seed 0 alone is written '0,'"),
+        (["--repeats", "0"], "repeats must be an integer of at least 1, not 0"),
         (["--batch-size", "half"], "batch_size"),
         (["--classes-per-task", "0"], "classes_per_task must be an integer of at least 1"),
         (["--set", "epohcs=1"], "unknown key 'epohcs': did you mean 'training.epochs'? the conf"),
@@ -306,7 +307,7 @@ def test_bad_files_are_one_sentence_and_exit_code_2(
         (["mine.py"], "did you mean --plugin mine.py? "),
         (["--metod", "tem"], "no such option '--metod': did you mean '--method'? evergraph run "),
         (["--hops", "two"], "invalid value for '--hops': "),
-        (["--set", "method.refresh=embeddings"], "so edges='all', not 'within'"),
+        (["--set", "method.refresh=embeddings"], "edges must be 'all', not 'within'"),
     ],
 )
 def test_bad_options_are_one_sentence_and_exit_code_2(

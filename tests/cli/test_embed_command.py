@@ -35,17 +35,17 @@ def graph_file(tmp_path: Path) -> str:
 
 def embedded(source: str, **parameters: Any) -> torch.Tensor:
     topology = topologies.make("sgc", **parameters)
-    return encode_within(topology, load(source), resources=Resources(memory=10**12))
+    return encode_within(topology, load(source), resources=Resources(memory_limit=10**12))
 
 
 def test_embed_then_run(call: Any, graph_file: str) -> None:
     command = ("embed", graph_file, "--out", "e", "--nodes", "labelled")
     assert "48 embeddings of width 5 in e" in call(*command)[0]
-    assert "which was there already" in call(*command)[0]
+    assert "which already existed" in call(*command)[0]
     found, known = load("e"), load(graph_file).labels >= 0
     assert torch.equal(found.features, embedded(graph_file)[known])
     out, err = call("run", "--dataset", "e", "--method", "analytic", "--json")
-    assert "embeddings already" not in err  # without edges nothing is smoothed again
+    assert "already embeddings" not in err  # without edges nothing is smoothed again
     assert len(json.loads(out)["accuracy_matrix"][0]["local"]["plain"]) == 2  # tasks
 
 
@@ -54,7 +54,7 @@ def test_embeddings_are_not_embedded_again_in_silence(call: Any, graph_file: str
     assert torch.equal(load("e").features, embedded(graph_file))
     twice = ("run", "--dataset", "e", "--json", "--budget", "5", "--epochs", "1")
     out, err = call(*twice, "--method", "tem")
-    told = "its features are embeddings already, by sgc over 2 hops"
+    told = "its features are already embeddings, by sgc over 2 hops"
     assert f"e: {told}: topology identity in place of sgc" in err
     assert json.loads(out)["config"]["topology"]["name"] == "identity"
     out, err = call(*twice, "--method", "tem", "--topology", "ppr", "--out", "again")
@@ -63,8 +63,8 @@ def test_embeddings_are_not_embedded_again_in_silence(call: Any, graph_file: str
 
 
 def test_options_reach_the_f_topo(call: Any, graph_file: str) -> None:
-    call("embed", graph_file, "--out", "a", "--hops", "1", "--rows", "bfloat16")
-    assert torch.equal(load("a").features, embedded(graph_file, hops=1, rows="bfloat16"))
+    call("embed", graph_file, "--out", "a", "--hops", "1", "--dtype", "bfloat16")
+    assert torch.equal(load("a").features, embedded(graph_file, hops=1, dtype="bfloat16"))
     call("embed", graph_file, "--out", "b", "--topology", "ppr", "--set", "topology.alpha=1.0")
     assert torch.equal(load("b").features, load(graph_file).features)
 
@@ -74,8 +74,11 @@ def test_options_reach_the_f_topo(call: Any, graph_file: str) -> None:
     [
         (("--topology", "reservoir"), "topology must be one whose columns do not mix"),
         (("--nodes", "few"), "unknown nodes 'few': choose one of all, labelled"),
-        (("--set", "stream.by=time"), "--set must begin with topology. here, not with 'stream'"),
-        (("--rows", "int8"), "unknown rows 'int8'"),
+        (
+            ("--set", "stream.by=time"),
+            "--set must begin with topology. for embed, not with 'stream'",
+        ),
+        (("--dtype", "int8"), "unknown dtype 'int8'"),
         (("--memory-limit", "1KB"), "encoding a single column of the features takes"),
     ],
 )
@@ -96,7 +99,7 @@ def test_interrupted_it_says_how_to_go_on(
     with monkeypatch.context() as patch:
         patch.setattr(embedding_folder, "encoded_blocks", interrupted)
         _, err = call("embed", graph_file, "--out", "e", expect=130)
-    assert "interrupted: give the same command again to go on" in err
+    assert "interrupted: run the same command again to continue" in err
     call("embed", graph_file, "--out", "e")
     assert torch.equal(load("e").features, embedded(graph_file))
 

@@ -23,6 +23,7 @@ def parameters() -> list[Any]:
                 parameter, parameter.get_help_record(inner)[1], id=f"{name} {parameter.name}"
             )
             for parameter in command.params
+            if not getattr(parameter, "hidden", False)  # a former name
         ]
     return found
 

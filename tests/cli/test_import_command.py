@@ -42,14 +42,14 @@ def test_the_table_has_counts_and_the_checksum(call: Any, tables: tuple[str, str
     for word in ("nodes", "60", "edges", "150", "entries", facts["sha256"], "evergraph info g"):
         assert word in out
     out, err = call("import", *tables, "--out", "g", "--directed")
-    assert "g, which was there already" in out
-    assert "g: holds the graph of these tables already" in err
+    assert "g, which already existed" in out
+    assert "g: already holds the graph of these tables" in err
 
 
 def test_overwrite(call: Any, tables: tuple[str, str]) -> None:
     call("import", *tables, "--out", "g")
     _, err = call("import", *tables, "--out", "g", "--directed", expect=2)
-    assert err.startswith("error: g: is there already")
+    assert err.startswith("error: g: exists and is not")
     assert "--overwrite" in err
     call("import", *tables, "--out", "g", "--directed", "--overwrite")
     assert not json.loads(Path("g", "graph.json").read_text())["undirected"]
@@ -69,7 +69,7 @@ def test_a_bad_last_line_is_one_sentence(call: Any, tables: tuple[str, str], lis
     ("options", "said"),
     [
         (["--memory-limit", "much"], "memory limit must be a size such as 4GB"),
-        (["--memory-limit", "1MB"], "an import takes 32 MB at the least"),
+        (["--memory-limit", "1MB"], "an import takes at least 32 MB"),
     ],
 )
 def test_bad_limits(call: Any, tables: tuple[str, str], options: list[str], said: str) -> None:
@@ -87,10 +87,10 @@ def test_interrupted_it_says_how_to_go_on(
     with monkeypatch.context() as patch:
         patch.setattr(EdgeTable, "write", stop)
         _, err = call("import", *tables, "--out", "g", expect=130)
-    assert "interrupted: give the same command again to go on" in err
+    assert "interrupted: run the same command again to continue" in err
     assert not Path("g").exists()
     _, err = call("import", *tables, "--out", "g")
-    assert "g.partial: goes on with an import that was begun" in err
+    assert "g.partial: resuming an earlier import" in err
 
 
 def test_info_refuses_what_is_not_whole(call: Any, tables: tuple[str, str]) -> None:

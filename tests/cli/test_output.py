@@ -78,6 +78,7 @@ def write_run(folder: Path) -> None:
     (folder / "result.json").write_text(json.dumps(result))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_report_on_an_ascii_terminal_in_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,6 +92,7 @@ def test_a_report_on_an_ascii_terminal_in_full(
     assert (tmp_path / "runs" / "report.html").exists()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_report_is_written_before_anything_is_printed(
     call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,6 +173,7 @@ def test_lists_are_readable_in_80_columns(narrow: Any, call: Any) -> None:
             assert f"│ {name} " in out
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_reports_are_readable_in_80_columns(narrow: Any, tmp_path: Path) -> None:
     for method, dataset in (("tem", "rings"), LONG):
         folder = tmp_path / "runs" / dataset / "class-il" / method
@@ -189,7 +192,7 @@ def test_reports_are_readable_in_80_columns(narrow: Any, tmp_path: Path) -> None
 def test_benchmarks_are_readable_in_80_columns(narrow: Any, tmp_path: Path) -> None:
     (tmp_path / "small.toml").write_text(
         'datasets = [{name = "synthetic", label = "wordnet-relations", nodes = 60, classes = 4}]\n'
-        'seeds = 1\nmethods = [{ name = "slda", label = "analytic-with-a-long-name" }]\n'
+        'seed = 0\nmethods = [{ name = "slda", label = "analytic-with-a-long-name" }]\n'
     )
     out = narrow("bench", "small.toml", "--device", "cpu", "--workers", "1", "--out", "out")
     assert f"│ {LONG[0]} │ {LONG[1]} │ class-il │" in out
@@ -201,7 +204,7 @@ def test_without_an_edge_a_table_is_as_wide_as_it_needs_to_be(
     monkeypatch.delenv("COLUMNS")
     out, _ = call("list", "datasets")
     (line,) = [line for line in out.splitlines() if line.startswith("│ synthetic ")]
-    assert "A random graph whose size, degrees, homophily and feature noise are knobs" in line
+    assert "A random graph with adjustable size, degrees, homophily and feature noise" in line
 
 
 @pytest.mark.parametrize("width", [20, 40, 64, 100])

@@ -31,7 +31,7 @@ def costs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("costs")
 def test_a_plan_is_a_table_for_people_and_one_object_for_programs(call: Any) -> None:
-    out, err = call("plan", *GRAPH, "--seconds", "0", "--seeds", "3")
+    out, err = call("plan", *GRAPH, "--seconds", "0", "--repeats", "3")
     assert "learning a copy of 100 nodes" in err
     assert "400 (estimated)" in out
     assert "3 seeds, one after another" in out
@@ -88,5 +88,5 @@ def test_an_interrupted_plan_is_one_sentence(tmp_path: Path) -> None:
         with suppress(subprocess.TimeoutExpired):
             said = running.communicate(timeout=10)[1]
     assert running.returncode == 130
-    assert "interrupted: a plan keeps nothing" in said
+    assert "interrupted: nothing is kept" in said
     assert "Traceback" not in said

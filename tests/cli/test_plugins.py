@@ -34,7 +34,7 @@ TINY = [
 BENCH = """\
 plugins = ["parts/my_parts.py"]
 datasets = [{ name = "synthetic", nodes = 60, classes = 4 }]
-seeds = 2
+repeats = 2
 common = { device = "cpu", training = { epochs = 1 }, topology = "residual" }
 methods = ["anchored", { name = "tem", run = { memory = { sampler = "low-degree", budget = 3 } } }]
 """
@@ -120,7 +120,9 @@ def test_a_run_takes_parts_of_several_plugins_and_goes_on_with_them(
 def test_methods_of_a_plugin_learn_beside_others_over_several_seeds(
     call: Call, files: Path
 ) -> None:
-    told = call("run", *TINY, "--plugin", str(FILE), "--method", "anchored,tem", "--seeds", "3")[0]
+    told = call("run", *TINY, "--plugin", str(FILE), "--method", "anchored,tem", "--repeats", "3")[
+        0
+    ]
     runs = json.loads(told)["runs"]
     assert list(runs) == ["anchored", "tem"]
     assert [runs[name]["config"]["seeds"] for name in runs] == [[0, 1, 2]] * 2
@@ -177,7 +179,16 @@ def test_a_benchmarks_workers_import_its_plugins(call: Call, files: Path) -> Non
 
 @pytest.mark.usefixtures("learned_here")
 def test_a_bench_takes_further_plugins(call: Call, files: Path) -> None:
-    options = ["--plugin", "village.py", "--datasets", "village", "--seeds", "1", "--workers", "1"]
+    options = [
+        "--plugin",
+        "village.py",
+        "--datasets",
+        "village",
+        "--repeats",
+        "1",
+        "--workers",
+        "1",
+    ]
     told = json.loads(call("bench", "mine.toml", *options, "--json", "--out", "out")[0])
     assert {(row["dataset"], row["state"]) for row in told["rows"]} == {("village", "done")}
     stored = read_toml(files / "out" / "bench.toml")
@@ -238,7 +249,7 @@ def test_a_learner_that_lives_on_takes_parts_too(call: Call, files: Path) -> Non
     from evergraph.online import LearnerFolder
 
     load_plugin(FILE)
-    LearnerFolder.of("learner", {"topology": {"name": "residual"}}).close()
+    LearnerFolder.open("learner", {"topology": {"name": "residual"}}).close()
     forget()
     (files / "nodes.csv").write_text("id,label,f\na,x,0\nb,y,1\nc,x,0\nd,y,1\n")
     (files / "ids").write_text("a\nd\n")

@@ -59,8 +59,11 @@ def test_a_wrong_dataset_is_one_sentence_before_any_work(
     for datasets, message in (
         ("wordnett", "unknown dataset, and no file or folder, called 'wordnett'"),
         ("absent.npz", "no such file or folder: absent.npz"),
-        (" , ", "datasets must be names or paths between commas"),
-        (f"{graph},rings.npz", "datasets must differ, not have 'rings' twice: results go by"),
+        (" , ", "datasets must be comma-separated names or paths"),
+        (
+            f"{graph},rings.npz",
+            "datasets must differ, not have 'rings' twice: results are stored by name",
+        ),
     ):
         out, err = call("reproduce", "table1", "--datasets", datasets, "--out", "out", expect=2)
         assert (out, err.count("\n")) == ("", 1)
@@ -113,6 +116,6 @@ def test_a_full_disk_is_one_sentence(
     monkeypatch.setattr(base, "written_aside", full)
     _, err = call("reproduce", "homophily", "--datasets", graph, "--out", "out", expect=2)
     assert err == (
-        "error: out/homophily cannot be written: No space left on device: the same command goes on "
-        "from what is there\n"
+        "error: out/homophily cannot be written: No space left on device: the same command resumes "
+        "the study\n"
     )

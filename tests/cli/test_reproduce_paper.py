@@ -54,7 +54,7 @@ def test_fetched_checked_learned_and_set_beside_the_paper(
         assert points == pytest.approx(ours - theirs, abs=0.06)
         assert rows[1][6] == f"{'yes' if abs(points) <= 5 else 'no'} (5.0)"
         assert (tmp_path / f"out/quick/paper/table3-{name}.tex").exists()
-    assert "cora.npz.wrong, and fetched once more" in err
+    assert "cora.npz.wrong, and it is fetched once more" in err
     page = (tmp_path / "out/quick/paper/paper.md").read_text()
     assert "| table3-products | 1 |" in page
     requests = len(server.requests)
@@ -83,8 +83,8 @@ def test_what_cannot_be_had_or_fails_is_a_row_and_exit_code_1(
     assert "failed: ValueError: no luck" in out
     assert "dataset 'arxiv' could not be fetched from https://ogb.stanford.edu" in out
     assert err.endswith(
-        "1 of 1 runs failed, and arxiv could not be had: the same command tries them again and "
-        "goes on with the rest\n"
+        "1 of 1 runs failed, and arxiv could not be loaded: run the same command again to retry "
+        "them and continue\n"
     )
     server.files["/arxiv.zip"] = kept
     out, _ = call(*command)
@@ -98,7 +98,7 @@ def test_what_is_wrong_is_one_sentence_before_any_work(
     for given, message in (
         (("--tables", "table4"), "unknown name in --tables 'table4'"),
         (("--methods", "tme"), "unknown name in --methods 'tme': did you mean 'tem'?"),
-        (("--methods", " ,"), "methods must be names between commas, not ' ,'"),
+        (("--methods", " ,"), "methods must be comma-separated names, not ' ,'"),
         (("--checksums", "absent"), "absent: cannot be read as a list of checksums"),
         (("--checksums", "sums"), "sums, line 1: must be a SHA-256"),
     ):
@@ -109,7 +109,7 @@ def test_what_is_wrong_is_one_sentence_before_any_work(
     _, err = call(*COMMAND, expect=2)
     assert err == (
         f"error: {tmp_path}/cache: fetching corafull, arxiv, reddit, products takes about 0 MB of "
-        "disk, but only 0 MB are free, 0 MB too few: make room, or let EVERGRAPH_CACHE name a "
+        "disk, but only 0 MB are free, 0 MB too few: free some space, or set EVERGRAPH_CACHE to a "
         "folder on another disk\n"
     )
     assert server.requests == []
@@ -139,7 +139,7 @@ def test_runs_whose_processes_were_killed_are_tried_again_alone(
     monkeypatch.setattr(benchmark, "run_work", kill)
     _, err = call(*COMMAND, "--datasets", "corafull", "--methods", "tem", "--tables", "table3",
                   "--workers", "2")  # fmt: skip
-    assert "1 run was killed and tried again, one at a time" in err
+    assert "1 run was killed; retrying one at a time" in err
     assert seen == [2, 1]
 
 

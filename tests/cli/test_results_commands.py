@@ -89,7 +89,7 @@ def test_names_are_found_on_every_dataset(call: Call, runs: Path) -> None:
     assert "by Holm" in lines[0]
     out, err = call("compare", "tem", "late", "--in", "runs")
     assert out.startswith("cannot tell tem from late on rings, class-il: 81.0 against 81.0")
-    assert err == "left out, since only tem was run there: trees, class-il\n"
+    assert err == "left out, because only tem has results: trees, class-il\n"
 
 
 def test_one_name_twice_is_told_apart_by_its_place(call: Call, runs: Path) -> None:
@@ -113,7 +113,7 @@ def test_json_has_every_number(call: Call, runs: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["tem", "runs"], "error: tem must be a results folder, or the name of a method"),
+        (["tem", "runs"], "error: tem must be a results folder, or a method with --in"),
         (["runs", "runs"], "error: runs holds more than one run on rings, class-il, "),
         (["tmp", "tem", "--in", "runs"], "unknown method in runs 'tmp': did you mean 'tem'?"),
         (["tem", "late", "--in", "runs", "--testing", "here"], "unknown testing 'here'"),
@@ -152,10 +152,10 @@ def test_rows_of_a_book_are_compared(call: Call, tmp_path: Path) -> None:
     [
         (
             ["reproduce", "paper", "--from", "nowhere"],
-            "error: --from must be a folder",
+            "error: --from must be an existing folder",
         ),
-        (["submit", "nowhere"], "error: nowhere is no results folder: it has no config.toml"),
-        (["submit", "nowhere", "--check"], "error: nowhere is no book: there is no such folder"),
+        (["submit", "nowhere"], "error: nowhere is not a results folder: it has no config.toml"),
+        (["submit", "nowhere", "--check"], "error: nowhere is not a book: there is no such folder"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(call: Any, arguments: list[str], sentence: str) -> None:
@@ -165,12 +165,12 @@ def test_what_is_wrong_is_one_sentence(call: Any, arguments: list[str], sentence
 
 def test_a_run_is_submitted_once(call: Any) -> None:
     run = ["run", "--dataset", "synthetic", "--set", "dataset.homophily=0.7", "--method", "slda"]
-    run += ["--set", "stream.split_seed=run", "--seeds", "3", "--device", "cpu", "--out", "mine"]
+    run += ["--set", "stream.split_seed=run", "--repeats", "3", "--device", "cpu", "--out", "mine"]
     call(*run)
     out, _ = call("submit", "mine", "--check", "--commit", "abc")
-    assert out == "mine: sound: it would be book/homophily-0.7/class-il/slda.json\n"
+    assert out == "mine: valid; its row would be book/homophily-0.7/class-il/slda.json\n"
     call("submit", "mine", "--commit", "abc")
     out, _ = call("submit", "--check", "book")
-    assert out == "book: 1 rows are sound, 0 of them say why they failed\n"
+    assert out == "book: 1 rows are valid, 0 of them record a failure\n"
     _, err = call("submit", "mine", expect=2)
-    assert "is there already" in err
+    assert "exists: choose another --label" in err

@@ -28,14 +28,17 @@ def test_the_trained_learner_is_written(call: Call, tmp_path: Path) -> None:
     assert learner.predict_proba(graph).equal(here.predict_proba(graph))  # of the last seed
     said = call(*TINY, "--method", "ewc", "--seeds", "0,1", "--resume", "--save", tmp_path / "b",
                 "--out", tmp_path / "a", expect=2)[1]  # fmt: skip
-    assert "the run was finished before, and its learner is not kept" in " ".join(said.split())
+    assert "the run had already finished, and its learner was not kept" in " ".join(said.split())
 
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (("--method", "ewc,mas", "--save", "m.eg"), "--save takes one learner, but 2 methods"),
-        (("--save", "."), "--save must name a file, but . is a folder"),
+        (
+            ("--method", "ewc,mas", "--save", "m.eg"),
+            "--save needs a single method, and 2 are given",
+        ),
+        (("--save", "."), "--save must be a file, and . is a folder"),
     ],
 )
 def test_what_cannot_be_saved_is_said_before_anything_is_learned(

@@ -25,7 +25,7 @@ def called(*words: object, code: int = 0) -> str:
 def begun(path: Path) -> Path:
     """Make the folder of a learner that has been given four deltas."""
     given = {"head": {"name": "analytic", "width": 16}}
-    with LearnerFolder.of(path, given) as folder:
+    with LearnerFolder.open(path, given) as folder:
         folder.submit(Delta(nodes="ab", features=torch.eye(2), labels="xy", edges=(("a", "b"),)))
         folder.submit(Delta(nodes=("secret",), features=torch.ones(1, 2), key="secret-key"))
         folder.compact()
@@ -50,7 +50,7 @@ def test_compact_makes_no_folder_and_refuses_what_it_would_not_do(tmp_path: Path
     with pytest.raises(DataError, match="holds no learner"):
         called("compact", tmp_path / "none")
     assert not (tmp_path / "none").exists()
-    with pytest.raises(ConfigurationError, match="--keys goes with --now"):
+    with pytest.raises(ConfigurationError, match="--keys needs --now"):
         called("compact", begun(tmp_path / "learner"), "--keys")
 
 
@@ -70,14 +70,14 @@ def test_a_backup_is_restored_elsewhere(tmp_path: Path) -> None:
 
 def test_check_tells_what_it_finds(tmp_path: Path) -> None:
     folder = begun(tmp_path / "learner")
-    assert called("check", folder) == f"{folder} is sound\n"
+    assert called("check", folder) == f"{folder}: no findings\n"
     assert json.loads(called("check", folder, "--quick", "--json")) == {
         "sound": True,
         "findings": [],
         "set_aside": [],
     }
     (folder / "notes.txt").write_text("")
-    said = "is no file of a learner's folder"
+    said = "does not belong to a learner's folder"
     assert called("check", folder, code=1) == f"notes.txt: {said}\n"
     told = json.loads(called("check", folder, "--json", code=1))
     found = [{"file": "notes.txt", "what": said}]
@@ -88,7 +88,7 @@ def test_check_tells_what_it_finds(tmp_path: Path) -> None:
 
 def test_check_leaves_a_delta_out_that_keeps_a_folder_from_opening(tmp_path: Path) -> None:
     path = tmp_path / "learner"
-    with LearnerFolder.of(path, {"head": {"name": "analytic", "width": 8}}) as folder:
+    with LearnerFolder.open(path, {"head": {"name": "analytic", "width": 8}}) as folder:
         for number, name in enumerate("abc"):
             delta = Delta(nodes=(name,), features=torch.eye(3)[[number]], labels=("x",), key=name)
             folder.submit(delta)
@@ -96,15 +96,15 @@ def test_check_leaves_a_delta_out_that_keeps_a_folder_from_opening(tmp_path: Pat
     journal._file.connection.execute("UPDATE deltas SET bytes = x'00' WHERE seq = 2")
     journal.close()
     with pytest.raises(DataError, match="delta 2 cannot be read"):
-        LearnerFolder.of(path)
+        LearnerFolder.open(path)
     assert "delta 2 cannot be read" in called("check", path, code=1)
     assert "a bad sector" in called("check", path, "--skip", 2, "--why", "a bad sector")
     (kept,) = json.loads(called("check", path, "--json"))["set_aside"]
     assert (kept["seq"], kept["key"], kept["why"], kept["size"]) == (2, "b", "a bad sector", 1)
     said = called("check", path)
-    assert said.startswith(f"{path} is sound\n")
+    assert said.startswith(f"{path}: no findings\n")
     assert "a bad sector" in said
-    with LearnerFolder.of(path) as folder:
+    with LearnerFolder.open(path) as folder:
         assert (folder.seq, folder.learner.every_id()) == (3, ["a", "c"])
 
 

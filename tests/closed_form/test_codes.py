@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.closed_form import ClassCodes
 from evergraph.closed_form.codes import class_codes, meets_others, own_share
-from evergraph.core.engine import Columns, LocalEngine
+from evergraph.core.engine import ColumnSlice, LocalEngine
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.resources import Resources
 from evergraph.graphs import UNLABELLED, Graph
@@ -112,7 +112,6 @@ def test_edges_of_one_way_by_hand() -> None:
 # ------------------------------------------------------------------ for any graph
 
 
-@settings(max_examples=60, deadline=None)
 @given(pairs=any_pairs, labels=labels_of_six, undirected=st.booleans())
 def test_codes_are_what_dense_matrices_give(
     pairs: Pairs, labels: list[int], undirected: bool
@@ -122,7 +121,6 @@ def test_codes_are_what_dense_matrices_give(
     torch.testing.assert_close(found, by_numpy(graph), rtol=1e-5, atol=1e-6)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     pairs=any_pairs, labels=labels_of_six, undirected=st.booleans(),
     node=st.integers(0, NODES - 1), other=st.integers(UNLABELLED, 3),
@@ -150,7 +148,6 @@ def test_a_node_that_alone_is_labelled_sees_nothing(undirected: bool) -> None:
             assert bool((scaled(shown) != 0).any()) == seen
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     pairs=any_pairs, labels=labels_of_six, undirected=st.booleans(),
     node=st.integers(0, NODES - 1), other=st.integers(UNLABELLED, 3),
@@ -188,7 +185,6 @@ def test_codes_of_two_classes_are_nearly_orthogonal() -> None:
     assert float(products.std()) == pytest.approx(1 / 8, rel=0.05)
 
 
-@settings(max_examples=40, deadline=None)
 @given(pairs=any_pairs, undirected=st.booleans(), coded=st.lists(st.booleans(), min_size=6))
 def test_who_meets_others(pairs: Pairs, undirected: bool, coded: list[bool]) -> None:
     graph = Graph.from_edges(
@@ -222,7 +218,7 @@ def test_within_a_memory_limit_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -
     blocks: list[tuple[int, int]] = []
     whole = column_blocks.encode_columns
 
-    def watched(columns: Columns, **shared: object) -> Tensor:
+    def watched(columns: ColumnSlice, **shared: object) -> Tensor:
         blocks.append((columns.start, columns.stop))
         return whole(columns, **shared)  # type: ignore[arg-type]
 

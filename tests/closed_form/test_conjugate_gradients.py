@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -27,7 +27,6 @@ def test_two_steps_solve_two_unknowns() -> None:
     assert len(products) == 3  # that of the start, and one a step
 
 
-@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10_000), width=st.integers(1, 40), columns=st.integers(1, 5))
 def test_a_rough_factor_is_enough(seed: int, width: int, columns: int) -> None:
     generator = torch.Generator().manual_seed(seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.closed_form import ClassStatistics, counting
@@ -62,7 +62,6 @@ def test_what_fits_one_block_is_not_given_out(monkeypatch: pytest.MonkeyPatch) -
     assert engine.blocks == [(0, 4), (4, 8)]
 
 
-@settings(deadline=None, max_examples=25)
 @given(rows=st.integers(1, 40), block=st.integers(1, 16), seed=st.integers(0, 9))
 def test_one_process_counts_to_the_bit_what_several_do(rows: int, block: int, seed: int) -> None:
     draw = torch.Generator().manual_seed(seed)

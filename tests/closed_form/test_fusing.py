@@ -82,14 +82,12 @@ def test_two_heads_by_hand() -> None:
     assert_best(weights, scores, labels)
 
 
-@settings(max_examples=40, deadline=None)
 @given(seed=seeds, heads=st.integers(1, 7), strength=st.floats(-0.5, 2.0))
 def test_there_is_no_way_down(seed: int, heads: int, strength: float) -> None:
     scores, labels = problem(seed, heads=heads, strength=strength)
     assert_best(fused_weights(scores, labels), scores, labels)
 
 
-@settings(max_examples=25, deadline=None)
 @given(seed=seeds)
 def test_within_a_task_other_classes_do_not_count(seed: int) -> None:
     scores, labels = problem(seed, classes=4)
@@ -100,7 +98,6 @@ def test_within_a_task_other_classes_do_not_count(seed: int) -> None:
     torch.testing.assert_close(fused_weights(wild, labels, allowed=allowed), weights)
 
 
-@settings(max_examples=25, deadline=None)
 @given(seed=seeds, data=st.data())
 def test_the_order_of_nodes_heads_and_classes_does_not_matter(
     seed: int, data: st.DataObject
@@ -124,7 +121,10 @@ def test_from_anywhere_the_way_leads_to_the_same(seed: int, start: list[float]) 
     told = fusing._Problem(scores.double(), labels, None, prior)
     other = torch.tensor(start, dtype=torch.float64)
     for _ in range(200):
-        other = other + told.step(other)
+        step = told.step(other)
+        other = other + step
+        if float(step.abs().max()) < 1e-9:
+            break
     torch.testing.assert_close(other, weights, atol=1e-4, rtol=1e-4)
 
 
@@ -152,7 +152,6 @@ def test_a_harmful_head_has_none() -> None:
     assert float(weights[0]) > 0
 
 
-@settings(max_examples=20, deadline=None)
 @given(seed=seeds)
 def test_the_mixture_explains_probes_better_than_any_head_at_its_best(seed: int) -> None:
     """Whatever the sharpness of that one."""
@@ -162,7 +161,7 @@ def test_the_mixture_explains_probes_better_than_any_head_at_its_best(seed: int)
         alone = scores[:, :, head : head + 1]
         every = [
             log_loss(torch.tensor([s], dtype=torch.float64), alone, labels)
-            for s in torch.linspace(0.1, 40, 120).tolist()
+            for s in torch.logspace(-1, 1.6, 25).tolist()
         ]
         assert mixed < min(every) + 1e-3
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -66,7 +66,6 @@ def test_random_features_estimate_it() -> None:
     assert torch.allclose(drawn @ drawn.t(), exact, atol=0.01)
 
 
-@settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 1000), nodes=st.integers(1, 20))
 def test_features_of_landmarks_have_the_kernel_as_inner_products(seed: int, nodes: int) -> None:
     """Among landmarks φφᵀ = K; of others it is less than k(x, x), never more."""
@@ -95,7 +94,6 @@ def test_all_nodes_as_landmarks_are_kernel_ridge_regression() -> None:
     assert torch.allclose(said, by_hand, atol=1e-4)
 
 
-@settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 1000), classes=st.integers(1, 6), most=st.integers(1, 30))
 def test_landmarks_depend_on_ids_and_classes_alone(seed: int, classes: int, most: int) -> None:
     """The order of nodes does not matter, and no class has two more than another could have."""

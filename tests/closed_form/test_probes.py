@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -52,14 +52,12 @@ def test_of_every_class_those_that_are_first() -> None:
         assert probes.nodes_[probes.labels_ == label].tolist() == first.tolist()
 
 
-@settings(max_examples=40, deadline=None)
 @given(order=st.permutations(range(COUNT)), cuts=st.lists(st.integers(0, COUNT), max_size=5))
 def test_neither_order_nor_batches_matter(order: list[int], cuts: list[int]) -> None:
     parts = torch.tensor(order).tensor_split(sorted(cuts))
     assert_same(kept(*parts), kept(torch.arange(COUNT)))
 
 
-@settings(max_examples=30, deadline=None)
 @given(mine=st.lists(st.booleans(), min_size=COUNT, max_size=COUNT), both=st.integers(0, COUNT))
 def test_those_of_two_are_those_of_one_that_met_all(mine: list[bool], both: int) -> None:
     ours = torch.tensor(mine)
@@ -79,7 +77,6 @@ def test_classes_may_be_called_otherwise_there() -> None:
     assert_same(here, kept(torch.arange(COUNT)))
 
 
-@settings(max_examples=30, deadline=None)
 @given(gone=st.lists(st.integers(0, COUNT - 1), max_size=12))
 def test_what_was_dropped_comes_back_where_it_was(gone: list[int]) -> None:
     probes, some = kept(torch.arange(COUNT)), torch.tensor(sorted(set(gone)), dtype=torch.int64)

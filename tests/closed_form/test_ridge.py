@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -56,7 +56,6 @@ def least_squares(features: Array, labels: Array, weights: Array, penalty: float
     return solution
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     seed=seeds,
     sizes=st.lists(st.integers(1, 12), min_size=2, max_size=4),
@@ -215,7 +214,6 @@ def wide_statistics(seed: int, *, balanced_classes: bool = False) -> ClassStatis
     return statistics_of(features.relu(), labels, weights)
 
 
-@settings(max_examples=15, deadline=None)
 @given(seed=seeds, alike=st.booleans(), rows=st.sampled_from([7, 128, 512]))
 def test_products_with_the_matrix_need_no_copy_of_it(seed: int, alike: bool, rows: int) -> None:
     statistics = wide_statistics(seed, balanced_classes=alike)
@@ -277,7 +275,6 @@ def test_narrow_problems_of_many_classes_are_not_refined(monkeypatch: pytest.Mon
     assert tried == [torch.float64, torch.float64, torch.float32]
 
 
-@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 999), classes=st.integers(1, 4), width=st.integers(1, 6))
 def test_a_node_left_out_is_one_that_was_never_counted(seed: int, classes: int, width: int) -> None:
     generator = torch.Generator().manual_seed(seed)

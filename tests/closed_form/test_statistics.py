@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -54,7 +54,6 @@ def assert_same(one: ClassStatistics, other: ClassStatistics) -> None:
 
 
 @given(seed=seeds, sizes=st.lists(st.integers(0, 5), min_size=1, max_size=5))
-@settings(max_examples=25, deadline=None)
 def test_blocks_of_rows_count_as_the_whole(seed: int, sizes: list[int]) -> None:
     features, labels, weights = nodes_of(seed, sum(sizes))
     blocks = statistics_of()
@@ -95,7 +94,6 @@ def test_panels_and_rows_are_cut_without_a_trace(monkeypatch: pytest.MonkeyPatch
     assert_same(statistics_of(nodes), whole)
 
 
-@settings(max_examples=40, deadline=None)
 @given(seed=seeds, cuts=st.lists(st.integers(0, 12), max_size=4))
 def test_any_split_in_any_order_gives_the_same(seed: int, cuts: list[int]) -> None:
     nodes = nodes_of(seed)
@@ -104,7 +102,6 @@ def test_any_split_in_any_order_gives_the_same(seed: int, cuts: list[int]) -> No
     assert_same(statistics_of(*parts), statistics_of(nodes))
 
 
-@settings(max_examples=25, deadline=None)
 @given(seed=seeds, turn=st.none() | st.permutations(range(CLASSES)))
 def test_merged_statistics_are_those_of_both(seed: int, turn: list[int] | None) -> None:
     ours, theirs = nodes_of(seed), nodes_of(seed + 1, count=7)
@@ -131,7 +128,6 @@ def test_statistics_of_other_features_are_not_merged() -> None:
         ClassStatistics(5).merged(ClassStatistics(4))
 
 
-@settings(max_examples=25, deadline=None)
 @given(seed=seeds, count=st.integers(0, 12))
 def test_what_is_removed_after_it_was_added_is_gone(seed: int, count: int) -> None:
     stays, goes = nodes_of(seed), nodes_of(seed + 1, count=count)
@@ -149,7 +145,6 @@ def test_a_class_removed_whole_leaves_no_mass_behind() -> None:
     assert statistics.mass_[1] == statistics.counts_[1] == 0
 
 
-@settings(max_examples=15, deadline=None)
 @given(seed=seeds, width=st.integers(1, WIDTH))
 def test_narrowed_statistics_are_those_of_the_first_features(seed: int, width: int) -> None:
     features, labels, weights = nodes_of(seed)
@@ -195,7 +190,6 @@ def test_compression_keeps_the_diagonal_and_stores_less(rank: int) -> None:
     assert thin.usage.statistics == WIDTH * (rank + 1) + CLASSES * WIDTH
 
 
-@settings(max_examples=20, deadline=None)
 @given(seed=seeds, rank=st.integers(1, 4))
 def test_compression_is_exact_where_the_rank_suffices(seed: int, rank: int) -> None:
     nodes = nodes_of(seed, count=rank)  # so many nodes span no more directions
@@ -252,7 +246,6 @@ def test_precise_statistics_stay_precise_whatever_is_made_of_them() -> None:
     assert both.gram_.dtype == both.state()["factor"].dtype == torch.float64
 
 
-@settings(max_examples=15, deadline=None)
 @given(seed=seeds, classes=st.sampled_from([1, 3, 200]))
 def test_sums_are_right_to_the_digits_of_float64(seed: int, classes: int) -> None:
     generator = torch.Generator().manual_seed(seed)
@@ -268,7 +261,6 @@ def test_sums_are_right_to_the_digits_of_float64(seed: int, classes: int) -> Non
 
 
 @given(width=st.integers(0, 9), dtype=st.sampled_from([torch.float32, torch.float64]))
-@settings(max_examples=20, deadline=None)
 def test_a_triangle_is_packed_and_unpacked_bit_for_bit(width: int, dtype: torch.dtype) -> None:
     matrix = torch.randn(width, width, dtype=dtype)
     triangle = packed(matrix)
@@ -289,7 +281,6 @@ def test_usage_is_counted_without_packing_anything(monkeypatch: pytest.MonkeyPat
                 assert statistics.usage.bytes == size
 
 
-@settings(max_examples=15, deadline=None)
 @given(seeds, st.integers(1, 7))
 def test_exchanged_is_counted_out_and_in(seed: int, panel: int) -> None:
     """However wide the panels are that G is multiplied in."""

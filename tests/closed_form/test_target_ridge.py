@@ -7,15 +7,15 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.closed_form import ClassStatistics
 from evergraph.closed_form.ridge import balanced_ridge
 from evergraph.closed_form.targets import (
-    TargetHead,
     TargetStatistics,
+    TargetWeights,
     choose_target_regularisation,
     fitted_sigmoid,
     quadratic,
@@ -55,7 +55,6 @@ def test_a_missing_value_is_as_good_as_no_node() -> None:
     assert torch.allclose(head.offsets[:1], alone.offsets)
 
 
-@settings(max_examples=15, deadline=None)
 @given(st.integers(0, 10**6), st.booleans(), st.booleans())
 def test_it_is_the_ridge_of_scikit_learn(seed: int, centred: bool, gaps: bool) -> None:
     linear = pytest.importorskip("sklearn.linear_model")
@@ -76,7 +75,6 @@ def test_it_is_the_ridge_of_scikit_learn(seed: int, centred: bool, gaps: bool) -
         assert np.allclose(ours, theirs.predict(phi), rtol=1e-4)
 
 
-@settings(max_examples=15, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 4), st.integers(1, 6), st.booleans())
 def test_one_label_a_node_gives_the_head_of_classes(
     seed: int, classes: int, each: int, weighed: bool
@@ -110,8 +108,8 @@ def test_the_error_in_closed_form_is_that_of_the_answers() -> None:
     features = torch.randn(20, 4, generator=generator)
     values = torch.randn(20, 2, generator=generator)
     values[3, 0] = NAN
-    head = TargetHead(torch.randn(4, 2, generator=generator).double(), torch.tensor([0.5, -1.0]))
-    head = TargetHead(head.weights, head.offsets.double())
+    head = TargetWeights(torch.randn(4, 2, generator=generator).double(), torch.tensor([0.5, -1.0]))
+    head = TargetWeights(head.weights, head.offsets.double())
     answers = features.double() @ head.weights + head.offsets
     expected = (answers - values).square().nansum(0)
     assert torch.allclose(squared_errors(counted(features, values), head), expected)
@@ -139,13 +137,13 @@ def test_how_sure_a_label_is_by_hand() -> None:
     # Scores 1 and 3 with the label, 0 and -2 and -1 without: means 2 and -1, variance (2 + 2) / 5
     features = torch.tensor([[1.0], [3.0], [0.0], [-2.0], [-1.0]])
     labels = torch.tensor([[1.0], [1.0], [0.0], [0.0], [0.0]])
-    head = TargetHead(torch.ones(1, 1).double(), torch.zeros(1).double())
+    head = TargetWeights(torch.ones(1, 1).double(), torch.zeros(1).double())
     slope, shift = fitted_sigmoid(counted(features, labels), head)
     assert slope.item() == pytest.approx(3 / 0.8)
     assert shift.item() == pytest.approx(math.log(2 / 3) - 3 / 0.8 * 0.5)
 
 
 def test_a_label_that_nobody_lacks_gets_the_fixed_sigmoid() -> None:
-    head = TargetHead(torch.ones(1, 1).double(), torch.zeros(1).double())
+    head = TargetWeights(torch.ones(1, 1).double(), torch.zeros(1).double())
     slope, shift = fitted_sigmoid(counted(torch.ones(3, 1), torch.ones(3, 1)), head)
     assert (slope.item(), shift.item()) == (10.0, -5.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -58,7 +58,6 @@ def test_sums_by_hand() -> None:
     assert statistics.mass_.tolist() == [2.0, 1.0]
 
 
-@settings(max_examples=15, deadline=None)
 @given(st.integers(0, 10**6), st.integers(0, 12))
 def test_sums_add_up_in_parts_and_go_as_they_came(seed: int, cut: int) -> None:
     features, values, weights = drawn(seed)
@@ -101,7 +100,7 @@ def test_too_many_patterns_are_refused_before_anything_is_counted() -> None:
     for row in range(len(values)):
         values[row, [t for t in range(7) if row >> t & 1]] = NAN
     statistics = TargetStatistics(1, targets=7)
-    with pytest.raises(DataError, match=f"in 127 combinations.*at most {MOST_PATTERNS}"):
+    with pytest.raises(DataError, match=f"at most {MOST_PATTERNS} combinations.*not 127"):
         statistics.add(torch.ones(len(values), 1), values, torch.ones(len(values)))
     assert not statistics.patterns_
 

@@ -33,7 +33,9 @@ def graph(*, shown: bool = True) -> Graph:
 
 def test_hops_and_codes_are_those_of_the_encoders() -> None:
     seen, shown = model().prepare(graph()), graph()
-    torch.testing.assert_close(seen.hops, EmbeddingCache(ViewHops(keep=(0, 1, 2))).encode(shown))
+    torch.testing.assert_close(
+        seen.hops, EmbeddingCache(ViewHops(kept_hops=(0, 1, 2))).encode(shown)
+    )
     assert seen.codes is not None
     torch.testing.assert_close(seen.codes, EmbeddingCache(ClassCodes(width=4)).encode(shown))
     assert model().width_of(seen) == 3
@@ -153,7 +155,7 @@ def test_nobody_asked_is_no_answer() -> None:
     [
         ({"views": ["2", "2"]}, "views"),
         ({"views": "2"}, "views must be a list of at least one view, not '2'"),
-        ({"views": ["two"]}, "a view must be hops side by side"),
+        ({"views": ["two"]}, "a view must be hops joined by"),
         ({"width": 0}, "width must be an integer of at least 1, not 0"),
         ({"code_width": 0}, "width must be an integer of at least 1, not 0"),
         ({"dropout": 1.0}, "dropout must be a number"),

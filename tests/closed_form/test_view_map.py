@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -103,7 +103,6 @@ def test_rows_are_not_changed() -> None:
     assert given_rows.codes.equal(before[1])
 
 
-@settings(max_examples=20, deadline=None)
 @given(nodes=st.lists(st.integers(0, 6), max_size=12), size=st.integers(1, 5))
 def test_rows_are_looked_up_in_parts(nodes: list[int], size: int) -> None:
     seen = rows()

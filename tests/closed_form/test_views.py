@@ -39,7 +39,7 @@ def test_a_view_is_read_from_what_it_is_written_as(view: View) -> None:
     "name", ["", "+y", "0+", "0|", "|2", "0+2", "0|y", "y+y", "-1", "0 | 2", "x", "1.0", 2, None]
 )
 def test_what_is_no_view_is_refused(name: Any) -> None:
-    with pytest.raises(ConfigurationError, match="a view must be hops side by side") as refused:
+    with pytest.raises(ConfigurationError, match="a view must be hops joined by") as refused:
         View.parse(name)
     assert repr(name) in str(refused.value)
 

@@ -52,7 +52,7 @@ def test_a_first_machine_that_stays_silent_ends_the_wait(listening: socket.socke
     listening.close()
     patience.look()
     patience.look()
-    with pytest.raises(ClusterError, match=f"127.0.0.1:{ray.port}, does not answer any more"):
+    with pytest.raises(ClusterError, match=f"127.0.0.1:{ray.port}, no longer responds"):
         patience.look()
 
 

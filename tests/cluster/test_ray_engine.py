@@ -22,7 +22,7 @@ from torch import Tensor
 
 from evergraph.cluster.engines import make_engine
 from evergraph.cluster.ray_engine import IN_FLIGHT, RayEngine, pack, unpack
-from evergraph.core.engine import Columns, LocalEngine
+from evergraph.core.engine import ColumnSlice, LocalEngine
 from evergraph.core.errors import (
     ConfigurationError,
     ResourceError,
@@ -191,7 +191,7 @@ def test_work_that_always_kills_is_one_sentence(
     def work(item: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    with pytest.raises(ResourceError, match="ended the Ray worker that did it 1 times"):
+    with pytest.raises(ResourceError, match="the Ray worker of an item died 1 times"):
         list(ray_engine.map(work, [0]))
 
 
@@ -216,9 +216,11 @@ def test_engines_by_name() -> None:
     assert type(make_engine("local")) is LocalEngine
     with pytest.raises(UnknownNameError, match="unknown engine 'rya': did you mean 'ray'"):
         make_engine("rya")
-    with pytest.raises(ConfigurationError, match="address 'auto' was given with engine 'local'"):
+    with pytest.raises(ConfigurationError, match="address 'auto' needs engine 'ray', not 'local'"):
         make_engine("local", address="auto")
-    with pytest.raises(ConfigurationError, match="worker threads 4 was given with engine 'local'"):
+    with pytest.raises(
+        ConfigurationError, match="worker threads 4 needs engine 'ray', not 'local'"
+    ):
         make_engine("local", threads=4)
 
 
@@ -232,12 +234,12 @@ def test_plain_values_survive_packing(value: Any) -> None:
 
 def test_of_columns_only_these_travel(tmp_path: Path) -> None:
     whole = torch.arange(12.0).reshape(3, 4)
-    sent = unpack(pack(Columns(whole, 1, 3, 1)))
+    sent = unpack(pack(ColumnSlice(whole, 1, 3, 1)))
     assert (sent.array.tolist(), sent.start, sent.stop) == ([[1, 2], [5, 6], [9, 10]], 0, 2)
     assert sent.first == 1
     np.save(tmp_path / "a.npy", whole.numpy())
-    opened = unpack(pack(Columns(map_array(tmp_path / "a.npy"), 1, 3, 1)))
+    opened = unpack(pack(ColumnSlice(map_array(tmp_path / "a.npy"), 1, 3, 1)))
     assert isinstance(opened.array, MappedTensor)
     assert (opened.start, opened.stop) == (1, 3)
-    sparse = unpack(pack(Columns(whole.to_sparse_csr(), 1, 3, 1)))
+    sparse = unpack(pack(ColumnSlice(whole.to_sparse_csr(), 1, 3, 1)))
     assert (sparse.array.layout, sparse.start) == (torch.sparse_csr, 1)

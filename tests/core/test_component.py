@@ -46,7 +46,7 @@ OTHERS = [
     eg.SimpleConvolution(hidden=8, hops=3),
     eg.PDGNN(topology=eg.PPR(alpha=0.2), hidden=()),
     eg.GCN(fanout=[3, -1]),
-    eg.MixHop(hops=4, keep=(2, 4), unit=True),
+    eg.MixHop(hops=4, kept_hops=(2, 4), unit=True),
     eg.RandomFeatures(width=32, topology=eg.Reservoir(dims=4)),
     eg.RunConfig.of({"method": "ewc", "topology": {"name": "ppr", "alpha": 0.2}, "seeds": [1, 2]}),
     eg.RunConfig.of({"stream": {"setting": "task-il"}, "memory": {"sampler": "uniform"}}),
@@ -120,7 +120,7 @@ def test_a_part_that_hides_a_parameter_can_still_be_looked_at() -> None:
 
 def test_a_notebook_shows_a_table_of_all_parameters_with_nothing_to_run_in_it() -> None:
     text = eg.PPR(alpha=0.2)._repr_html_()
-    assert text.startswith("<table><caption><b>PPR</b> S3: E = ")
+    assert text.startswith("<table><caption><b>PPR</b> Smooths by a lazy walk")
     assert "<tr><th>hops</th><td>2</td></tr><tr><th>alpha</th><td>0.2</td></tr>" in text
     config = eg.RunConfig.of({"dataset": "<script>"})
     assert "&lt;script&gt;" in config._repr_html_()

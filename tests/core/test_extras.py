@@ -115,7 +115,7 @@ def test_a_service_without_pyarrow_refuses_arrow(
 
     body = sent(tmp_path)
     without("pyarrow")
-    with pytest.raises(RefusedError, match="reads JSON alone") as refused:
+    with pytest.raises(RefusedError, match="reads JSON only") as refused:
         delta_from_arrow(body)
     assert refused.value.status == 415
 

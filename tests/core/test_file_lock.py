@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from evergraph.core.file_lock import FileLock, is_held, is_running
+from forked import begun
 
-HOLD = """
-import sys
-from pathlib import Path
-from evergraph.core.file_lock import FileLock
-lock = FileLock(Path(sys.argv[1]), RuntimeError)
-print("held", flush=True)
-sys.stdin.read()
-"""
+
+def said_by_a_child(work: Callable[[], object]) -> tuple[int, int]:
+    """Return the number of a process that does some work, and the number that it says."""
+    receive, send = os.pipe()
+    child = begun(work, out=send)
+    os.close(send)
+    with os.fdopen(receive) as said:
+        return child, int(said.readline())
+
+
+def say(number: int) -> None:
+    sys.stdout.write(f"{number}\n")
+    sys.stdout.flush()
 
 
 def test_a_second_one_is_told_who_has_it_until_it_is_released(tmp_path: Path) -> None:
@@ -35,15 +43,18 @@ def test_a_second_one_is_told_who_has_it_until_it_is_released(tmp_path: Path) ->
 
 
 def test_a_killed_process_gives_it_back(tmp_path: Path) -> None:
-    path, pipe = tmp_path / "lock", subprocess.PIPE
-    command = [sys.executable, "-c", HOLD, str(path)]
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "held\n"
-        with pytest.raises(RuntimeError, match=f"^process {other.pid}$"):
-            FileLock(path, RuntimeError)
-        other.kill()
-        other.wait()
+    path = tmp_path / "lock"
+
+    def hold() -> None:
+        with FileLock(path, RuntimeError):
+            say(0)
+            signal.pause()
+
+    child, _ = said_by_a_child(hold)
+    with pytest.raises(RuntimeError, match=f"^process {child}$"):
+        FileLock(path, RuntimeError)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
     FileLock(path, RuntimeError).close()
 
 
@@ -96,53 +107,39 @@ def test_a_disk_without_room_for_the_number_locks_all_the_same(
             FileLock(tmp_path / "lock", RuntimeError)
 
 
-FORK = """
-import os, sys, time
-from pathlib import Path
-from evergraph.core.file_lock import FileLock
-lock = FileLock(Path(sys.argv[1]), RuntimeError)
-child = os.fork()
-if child:
-    print(child, flush=True)
-    os._exit(0)
-sys.stdin.read()
-"""
-
-
 def test_a_child_that_was_forked_keeps_no_lock(tmp_path: Path) -> None:
-    path, pipe = tmp_path / "lock", subprocess.PIPE
-    command = [sys.executable, "-c", FORK, str(path)]
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as other:
-        assert other.stdout is not None
-        child = int(other.stdout.readline())
-        assert other.wait() == 0
-        assert is_running(child)
-        FileLock(path, RuntimeError).close()  # was refused: process N, which was dead
+    path = tmp_path / "lock"
 
+    def fork() -> None:
+        lock = FileLock(path, RuntimeError)
+        if child := os.fork():
+            say(child)
+            assert lock.holds
+        else:
+            signal.pause()
 
-INHERIT = """
-import subprocess, sys
-from pathlib import Path
-from evergraph.core.file_lock import FileLock
-lock = FileLock(Path(sys.argv[1]), RuntimeError)
-number = lock._file.fileno()
-child = subprocess.Popen(["cat"], pass_fds=[number])
-print(child.pid, flush=True)
-"""
+    parent, child = said_by_a_child(fork)
+    os.waitpid(parent, 0)
+    assert is_running(child)
+    FileLock(path, RuntimeError).close()  # was refused: process N, which was dead
+    os.kill(child, signal.SIGKILL)
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="who has a file open, Linux tells")
 def test_who_inherited_it_from_a_dead_process_is_named(tmp_path: Path) -> None:
-    path, pipe = tmp_path / "lock", subprocess.PIPE
-    command = [sys.executable, "-c", INHERIT, str(path)]
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as other:
-        assert other.stdout is not None
-        child = int(other.stdout.readline())
-        assert other.wait() == 0
-        said = rf"^process {child}, started by process {other.pid}, which has ended$"
-        with pytest.raises(RuntimeError, match=said):
-            FileLock(path, RuntimeError)
-        assert is_held(path)
+    path = tmp_path / "lock"
+
+    def hand_on() -> None:
+        lock = FileLock(path, RuntimeError)
+        say(subprocess.Popen(["sleep", "60"], pass_fds=[lock._file.fileno()]).pid)
+
+    parent, heir = said_by_a_child(hand_on)
+    os.waitpid(parent, 0)
+    said = rf"^process {heir}, started by process {parent}, which has ended$"
+    with pytest.raises(RuntimeError, match=said):
+        FileLock(path, RuntimeError)
+    assert is_held(path)
+    os.kill(heir, signal.SIGKILL)
     until_free(path)
 
 

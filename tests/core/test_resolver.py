@@ -68,7 +68,7 @@ def test_one_name_twice_is_refused() -> None:
     with pytest.raises(ConfigurationError) as caught:
         resolver.register(point)
     assert str(caught.value).startswith("two shapes are called 'dot', ")
-    assert str(caught.value).endswith(f"Dot and {__name__}.Point: give one another name")
+    assert str(caught.value).endswith(f"Dot and {__name__}.Point: rename one of them")
     with pytest.raises(ConfigurationError, match="two shapes are called 'box'"):
         resolver.register(type("Crate", (Shape,), {"name": "crate", "aliases": ("box",)}))
     assert resolver.names() == ["dot", "square"]

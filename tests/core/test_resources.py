@@ -24,15 +24,15 @@ def test_what_is_held_counts_against_the_limit() -> None:
     limit = held() + 4 * GB
 
     def taken() -> int:
-        before = Resources(memory=limit).left
+        before = Resources(memory_limit=limit).left
         kept = torch.ones(50_000_000)  # 200 MB
-        after = Resources(memory=limit).left
+        after = Resources(memory_limit=limit).left
         assert len(kept) == 50_000_000
         return before - after
 
     # The system may take idle pages of this process back in the meantime, but not each time.
     assert any(taken() > 150_000_000 for _ in range(5))
-    assert Resources(memory=1).left == 0
+    assert Resources(memory_limit=1).left == 0
 
 
 def test_without_a_limit_what_is_free_counts() -> None:
@@ -41,7 +41,7 @@ def test_without_a_limit_what_is_free_counts() -> None:
 
 
 def test_only_arrays_that_leave_room_stay_in_memory() -> None:
-    resources = Resources(memory=3 * held() + 4 * GB)
+    resources = Resources(memory_limit=3 * held() + 4 * GB)
     assert resources.fits(int(0.5 * ARRAY_SHARE * resources.left))
     assert not resources.fits(int(2 * ARRAY_SHARE * resources.left))
 
@@ -58,7 +58,7 @@ def test_arrays_that_stay_leave_half_of_a_limit_to_work_in() -> None:
 
 
 def test_an_array_that_does_not_fit_lies_on_disk_without_a_name(tmp_path: Path) -> None:
-    array = Resources(memory=1, scratch=tmp_path).array((3, 2), torch.int32)
+    array = Resources(memory_limit=1, scratch=tmp_path).array((3, 2), torch.int32)
     assert array.shape == (3, 2)
     assert array.dtype == torch.int32
     array[:] = 7
@@ -67,9 +67,9 @@ def test_an_array_that_does_not_fit_lies_on_disk_without_a_name(tmp_path: Path) 
 
 
 def test_too_little_memory_is_one_sentence() -> None:
-    resources = Resources(memory=held() + 100_000_000)
+    resources = Resources(memory_limit=held() + 100_000_000)
     resources.check(1000, "a block")
-    with pytest.raises(ResourceError, match=r"^a block takes 5\.0 GB at the least, but only \d+"):
+    with pytest.raises(ResourceError, match=r"^a block takes at least 5\.0 GB, but only \d+"):
         resources.check(5 * GB, "a block")
 
 

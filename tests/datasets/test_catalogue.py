@@ -21,9 +21,9 @@ def test_every_published_dataset_has_facts() -> None:
     for module in ("published", "ogb"):
         importlib.import_module(f"evergraph.datasets.{module}")
     from evergraph.datasets.base import datasets
-    from evergraph.datasets.published import Published
+    from evergraph.datasets.published import PublishedDataset
 
-    published = {n for n in datasets.names() if issubclass(datasets.resolve(n), Published)}
+    published = {n for n in datasets.names() if issubclass(datasets.resolve(n), PublishedDataset)}
     bundled = {name for name in catalogue() if name.startswith("wordnet")}
     assert published == set(catalogue()) - bundled
 

@@ -37,14 +37,14 @@ def test_recorded_in_the_format_of_sha256sum(root: Path) -> None:
 def test_a_changed_file_is_named(root: Path) -> None:
     record(root, FILES)
     (root / "raw" / "a.bin").write_bytes(b"abd")
-    with pytest.raises(WrongFileError, match=r"a\.bin: its SHA-256 is .*, but .* was expected"):
+    with pytest.raises(WrongFileError, match=r"a\.bin: the SHA-256 is .*, but .* was expected"):
         verify(root, FILES, {})
 
 
 def test_a_pinned_checksum_holds_before_anything_is_recorded(root: Path) -> None:
     verify(root, FILES, {})
     verify(root, FILES, {"raw/a.bin": sha256(root / "raw" / "a.bin")})
-    with pytest.raises(DataError, match=r"b\.bin: its SHA-256"):
+    with pytest.raises(DataError, match=r"b\.bin: the SHA-256"):
         verify(root, FILES, {"raw/b.bin": "0" * 64})
 
 

@@ -61,16 +61,16 @@ def test_parts_are_loaded_by_path_or_name(
 
 def test_other_widths_are_refused(tiny: Graph) -> None:
     wide = tiny.with_features(torch.ones(4, 3))
-    message = "graph 1 has 3 features and graph 0 has 2: joined graphs need the same"
+    message = "graph 1 has 3 features and graph 0 has 2: they must be equal"
     with pytest.raises(DataError, match=message):
         join([tiny, wide])
 
 
 def test_nothing_to_join_is_refused() -> None:
-    with pytest.raises(DataError, match="no graph was given to join"):
+    with pytest.raises(DataError, match="graphs must not be empty"):
         join([])
     for parts in ([], "a.npz", [1]):
-        with pytest.raises(ConfigurationError, match="parts must be one name or path"):
+        with pytest.raises(ConfigurationError, match="parts must be a non-empty list"):
             load("joined", parts=parts)
-    with pytest.raises(ConfigurationError, match="parts must be one name or path"):
+    with pytest.raises(ConfigurationError, match="parts must be a non-empty list"):
         load("joined")

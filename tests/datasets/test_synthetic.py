@@ -139,5 +139,5 @@ def test_every_knob_has_a_rule(knobs: dict[str, Any], message: str) -> None:
 
 
 def test_more_edges_than_pairs() -> None:
-    with pytest.raises(ConfigurationError, match="ask for 400 edges within classes, but only 50 "):
+    with pytest.raises(ConfigurationError, match="require 400 edges within classes"):
         drawn(nodes=100, mean_degree=10.0, classes=50, homophily=0.8)

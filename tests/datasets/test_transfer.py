@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.core.errors import DownloadError, EvergraphError, ResourceError
@@ -94,7 +94,6 @@ def test_progress_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert told[-1] == ("a.bin", 2048, 2048)
 
 
-@settings(max_examples=15, deadline=None)
 @given(script=st.lists(st.sampled_from(FAULTS), max_size=6), length=st.sampled_from([0, 1, 700]))
 def test_whatever_a_server_does_it_is_the_right_file_or_our_error_and_a_rerun_finishes(
     tmp_path_factory: pytest.TempPathFactory, script: list[str], length: int

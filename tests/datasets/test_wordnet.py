@@ -301,7 +301,7 @@ def test_unwritable_cache_is_tolerated(
     blocked = tmp_path / "small.npz" / "cache"
     with caplog.at_level(logging.WARNING):
         assert torch.equal(wordnet.WordNet(dims=2).load(blocked).features, expected)
-    assert "cannot be kept" in caplog.text
+    assert "cannot be cached" in caplog.text
 
 
 def test_failed_write_leaves_nothing_behind(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:

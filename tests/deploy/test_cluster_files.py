@@ -13,7 +13,7 @@ yaml = pytest.importorskip("yaml")
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text("utf-8")
-PAGE = (ROOT / "docs" / "cluster.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "large-graphs.md").read_text("utf-8")
 USER = 10001
 
 

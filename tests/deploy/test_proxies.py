@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import time
 from collections.abc import Iterator
@@ -107,6 +108,27 @@ def test_nginx(service: int, tmp_path: Path) -> None:
         assert all(line.recv(12) == b"HTTP/1.1 503" for line in held[-5:])
         for line in held:
             line.close()
+
+
+@pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+def test_the_page_shows_how_to_try_nginx(service: int, tmp_path: Path) -> None:
+    page = (DEPLOY.parent / "docs" / "service.md").read_text("utf-8")
+    block = re.split(r"^    (?=mkdir proxy$)", page, flags=re.MULTILINE)[1].split("\n\n")[0]
+    began, stopped = block.replace("8443", str(port := free_port())).split("    evergraph predict")
+    (tmp_path / "deploy").mkdir()
+    text = (DEPLOY / "nginx.conf").read_text("utf-8")
+    (tmp_path / "deploy" / "nginx.conf").write_text(text.replace(":8000", f":{service}"))
+    try:
+        subprocess.run(["bash", "-e", "-c", began], cwd=tmp_path, check=True, capture_output=True)
+        believed = ssl.create_default_context(cafile=str(tmp_path / "proxy" / "cert.pem"))
+        line = http.client.HTTPSConnection("localhost", port, timeout=30, context=believed)
+        line.request("GET", "/v1/status", headers={"Authorization": f"Bearer {WRITE}"})
+        assert line.getresponse().status == 200
+        line.close()
+    finally:
+        stop = stopped.split("\n", 1)[1]
+        subprocess.run(["bash", "-e", "-c", stop], cwd=tmp_path, check=True, capture_output=True)
 
 
 @pytest.mark.skipif(shutil.which("caddy") is None, reason="Caddy is not installed")

@@ -123,9 +123,7 @@ def test_it_starts_is_killed_starts_again_and_stops(tmp_path: Path) -> None:
         manager.wait_for("STOPPING=1")
         assert process.wait(60) == 0  # which is no failure: it stays stopped
         assert process.stderr is not None
-        assert '"message":"stopped: everything acknowledged is on the disk"' in (
-            process.stderr.read()
-        )
+        assert '"message":"stopped: everything acknowledged is on disk"' in (process.stderr.read())
 
 
 def test_a_long_recovery_is_waited_for(tmp_path: Path) -> None:

@@ -96,7 +96,10 @@ def rows_of(entry: dict[str, Any]) -> list[str]:
     lines = re.sub(r",\n    ", ", ", text).splitlines()  # a sentence on two lines
     found = [[line for line in lines if row in line] for row in entry["rows"]]
     assert all(found), f"{page}: not all of these are there: {entry['rows']}"
-    return [line for lines in found for line in lines]
+    beside = [line for lines in found for line in lines]
+    if "cells" not in entry:
+        return beside
+    return [" | ".join(line.split("|")[cell] for cell in entry["cells"]) for line in beside]
 
 
 @pytest.mark.parametrize("entry", BESIDE, ids=lambda entry: entry["command"])

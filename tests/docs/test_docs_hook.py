@@ -1,8 +1,9 @@
-"""The site's copy button gives code that runs when it is pasted."""
+"""Copied code runs when it is pasted, and generated parts of pages are there."""
 
 from __future__ import annotations
 
 import importlib.util
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -60,8 +61,7 @@ class Copies(HTMLParser):
 
 
 def test_a_session_is_copied_without_prompts_and_output(hook: ModuleType) -> None:
-    page = SimpleNamespace(file=SimpleNamespace(src_uri="start.md"))
-    text = hook.on_page_markdown(PAGE, page)
+    text = hook.on_page_markdown(PAGE, page("start.md"))
     html = markdown.markdown(text, extensions=["pymdownx.highlight", "pymdownx.superfences"])
     copies = Copies()
     copies.feed(hook.on_page_content(html))
@@ -74,25 +74,45 @@ def test_a_session_is_copied_without_prompts_and_output(hook: ModuleType) -> Non
 
 
 def test_sessions_are_highlighted_as_such(hook: ModuleType) -> None:
-    page = SimpleNamespace(file=SimpleNamespace(src_uri="start.md"))
-    text = hook.on_page_markdown(PAGE, page)
+    text = hook.on_page_markdown(PAGE, page("start.md"))
     assert "```pycon\n>>> def twice" in text
     assert "```python\nplain = 1" in text
 
 
-def test_the_page_of_the_book_is_made_of_the_committed_rows(
+def page(name: str) -> SimpleNamespace:
+    return SimpleNamespace(file=SimpleNamespace(src_uri=name))
+
+
+def test_the_results_are_made_of_the_committed_rows(
     hook: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = f"<p>before</p>{hook.BOOK_PLACE}<p>after</p>"
-    page = SimpleNamespace(file=SimpleNamespace(src_uri="book.md"))
-    html = hook.on_page_content(place, page=page)
+    slot = hook.SLOT.format("the-book")
+    place = f"<p>before</p>{slot}<p>after</p>"
+    html = hook.on_page_content(place, page=page("results.md"))
     assert html.count("<td><details>") == len(list(hook.BOOK.glob("*/*/*.json"))) > 0
     assert html.startswith("<p>before</p><div class=")
-    assert hook.BOOK_PLACE in (hook.DOCS / "book.md").read_text()
-    other = SimpleNamespace(file=SimpleNamespace(src_uri="start.md"))
-    assert hook.on_page_content(place, page=other) == place
+    assert slot in (hook.DOCS / "results.md").read_text()
+    assert hook.on_page_content(place, page=page("start.md")) == place
     monkeypatch.setattr(hook, "BOOK", tmp_path)
     (tmp_path / "d" / "class-il").mkdir(parents=True)
     (tmp_path / "d" / "class-il" / "m.json").write_text("{}")
     with pytest.raises(ResultsError, match="has no 'dataset'"):  # a wrong row stops the build
-        hook.on_page_content(place, page=page)
+        hook.on_page_content(place, page=page("results.md"))
+
+
+@pytest.mark.parametrize("name", ["methods.md", "protocols.md", "results.md"])
+def test_every_place_of_a_page_is_filled(hook: ModuleType, name: str) -> None:
+    text = (hook.DOCS / name).read_text("utf-8")
+    for place in hook.TEXTS[name]:
+        assert hook.SLOT.format(place) in text
+    filled = hook.on_page_markdown(text, page(name))
+    assert re.findall(r'<div id="(?!the-book)', filled) == []
+
+
+def test_every_study_is_on_the_page_and_shows_its_pictures(hook: ModuleType) -> None:
+    filled = hook.studies()
+    for path in hook.STUDIES.glob("*.md"):
+        assert f"### {hook.STUDY_TITLES[path.stem]}\n" in filled
+    pictures = re.findall(r"!\[[^]]*\]\(([^)]+)\)", filled)
+    assert pictures
+    assert all((hook.DOCS / each).exists() for each in pictures)

@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reference_pages import names_page, parts_page
 
+import evergraph as eg
+from evergraph.cli.app import COMMANDS
 from evergraph.core.resolver import Resolver
 from evergraph.memory import samplers
 from evergraph.methods import methods
@@ -17,19 +20,39 @@ from evergraph.topology import topologies
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def test_the_first_page_lists_every_page() -> None:
+def test_the_first_page_lists_every_page_of_the_menu() -> None:
     index = (DOCS / "index.md").read_text("utf-8")
-    pages = [*DOCS.glob("*.md"), *DOCS.glob("reference/*.md")]
-    names = {path.relative_to(DOCS).as_posix() for path in pages} - {"index.md"}
+    menu = (DOCS.parent / "mkdocs.yml").read_text("utf-8")
+    pages = set(re.findall(r"^      - ([\w-]+\.md)$", menu, re.MULTILINE)) - {"index.md"}
+    assert len(pages) > 10
+    assert {name for name in pages if f"({name})" not in index} == set()
+
+
+def test_the_menu_lists_every_page() -> None:
+    menu = (DOCS.parent / "mkdocs.yml").read_text("utf-8")
+    pages = [*DOCS.glob("*.md"), *DOCS.glob("reference/*.md"), *DOCS.glob("notebooks/*.md")]
+    names = {path.relative_to(DOCS).as_posix() for path in pages}
     assert len(names) > 25
+    assert {name for name in names if f"- {name}" not in menu} == set()
+
+
+def test_the_index_lists_every_decision() -> None:
+    index = (DOCS / "decisions" / "index.md").read_text("utf-8")
+    pages = (DOCS / "decisions").rglob("[0-9]*.md")
+    names = {path.relative_to(DOCS / "decisions").as_posix() for path in pages}
     assert {name for name in names if f"({name})" not in index} == set()
 
 
-@pytest.mark.parametrize("folder", ["results", "decisions", "notebooks"])
-def test_a_folders_index_lists_its_pages(folder: str) -> None:
-    index = (DOCS / folder / "index.md").read_text("utf-8")
-    names = {path.name for path in (DOCS / folder).glob("*.md")} - {"index.md"}
-    assert {name for name in names if f"({name})" not in index} == set()
+def test_a_decision_says_what_it_is_and_when_it_was_made() -> None:
+    for path in (DOCS / "decisions").rglob("[0-9]*.md"):
+        title, blank, status, *_ = path.read_text("utf-8").splitlines()
+        assert title.startswith(f"# {int(path.name[:4])}. ")
+        assert blank == ""
+        found = re.fullmatch(r"\*(.*)\* · 2\d{3}-\d\d-\d\d", status)
+        assert found is not None, path.name
+        living = r"Accepted(, amended by \d+)?"
+        allowed = living if path.parent.name == "decisions" else r"Superseded by \d+|Archived: .+"
+        assert re.fullmatch(allowed, found[1]), path.name
 
 
 @pytest.mark.parametrize(
@@ -49,26 +72,26 @@ def test_every_registered_part_has_a_heading_of_its_own(page: str, resolver: Res
     assert wanted - set(lines) == set()
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "parts.md"
-EVERY_METHOD = {"backbone", "trainer", "generator"}
+def test_the_generated_pages_have_every_part_name_command_and_route() -> None:
+    names = names_page()
+    parts = {part.split("\n")[0]: part for part in parts_page().split("\n## ")}
+    kinds = {"Topologies": topologies, "Samplers": samplers, "Backbones": backbones}
+    for title, resolver in {**kinds, "Methods": methods}.items():
+        lines = parts[title].splitlines()
+        for name in resolver.names():
+            row = next(line for line in lines if line.startswith(f"| [`{name}`]"))
+            given = set(resolver.parameters(name)) - {"backbone", "trainer", "generator"}
+            assert {each for each in given if f"`{each}` " not in row} == set()
+    for name in set(eg.__all__):
+        assert f"`{name}`" in names or f"`evergraph.{name}`" in names
+    for command in COMMANDS:
+        assert f"### `evergraph {command}`" in names
+    assert "| `POST /v1/predictions` |" in names
 
 
-@pytest.mark.parametrize(
-    ("title", "resolver"),
-    [
-        ("Topologies", topologies),
-        ("Samplers", samplers),
-        ("Backbones", backbones),
-        ("Methods", methods),
-    ],
-)
-def test_the_page_lists_every_part_with_its_parameters(title: str, resolver: Resolver[Any]) -> None:
-    section = PAGE.read_text("utf-8").split(f"\n## {title}\n")[1].split("\n## ")[0]
-    rows = {line.split("`")[1]: line for line in section.splitlines() if line.startswith("| [`")}
-    assert set(rows) == set(resolver.names())
-    for name, row in rows.items():
-        for parameter in set(resolver.parameters(name)) - EVERY_METHOD:
-            assert f"`{parameter}`" in row, (name, parameter)
+def test_the_page_of_methods_has_a_row_for_each() -> None:
+    text = (DOCS / "methods.md").read_text("utf-8")
+    assert [name for name in methods.names() if f"| [`{name}`](" not in text] == []
 
 
 README = Path(__file__).parents[2] / "README.md"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.evaluation import (
@@ -77,7 +77,6 @@ triangles = st.integers(2, 5).flatmap(
 )
 
 
-@settings(max_examples=25, deadline=None)
 @given(rows=triangles)
 def test_curves_equal_their_sums_and_leave_the_matrix_alone(rows: tuple[list[float], ...]) -> None:
     matrix = matrix_of(rows)

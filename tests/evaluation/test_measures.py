@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.evaluation import (
@@ -47,7 +47,6 @@ def test_a_class_that_is_only_predicted_does_not_count() -> None:
     assert both([7, 0], [0, 0])[1] == pytest.approx(0.5)
 
 
-@settings(max_examples=25, deadline=None)
 @given(pairs=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=20))
 def test_equal_to_counting(pairs: list[tuple[int, int]]) -> None:
     plain, balanced = both(*(list(side) for side in zip(*pairs, strict=True)))

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.core.label_space import LabelSpace
@@ -51,7 +51,6 @@ answers = st.lists(
 )
 
 
-@settings(max_examples=50, deadline=None)
 @given(answers=answers, bins=st.integers(1, 20))
 def test_equal_to_going_through_the_bins(answers: list[tuple[float, bool]], bins: int) -> None:
     edges = [float(torch.tensor(b / bins)) for b in range(bins + 1)]
@@ -91,7 +90,6 @@ def test_no_nodes_or_no_numbers_give_none() -> None:
 scores = st.lists(st.integers(-3, 3).map(float), min_size=1, max_size=12)
 
 
-@settings(max_examples=50, deadline=None)
 @given(known=scores, unknown=scores)
 def test_equal_to_counting_pairs_and_turned_round(known: list[float], unknown: list[float]) -> None:
     pairs = [(k, u) for k in known for u in unknown]

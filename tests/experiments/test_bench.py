@@ -101,7 +101,7 @@ def test_resuming_a_finished_bench_does_nothing_again(learned: Any) -> None:
 
 
 def test_results_are_never_overwritten(learned: Any) -> None:
-    with pytest.raises(ResultsError, match="holds results already: use --resume"):
+    with pytest.raises(ResultsError, match="already holds results: use --resume"):
         open_bench(learned.config, out=learned.out)
     other = learned.config.model_copy(update={"seeds": (0, 1, 2)})
     with pytest.raises(ResultsError, match="holds another configuration: seeds"):
@@ -114,7 +114,7 @@ def test_broken_data_and_a_killed_worker_are_rows_and_the_rest_goes_on(
     broken = tmp_path / "broken.npz"
     broken.write_bytes(b"PK")
     synthetic = {"name": "synthetic", "nodes": 300, "classes": 6, "features": 8}
-    long = {"name": "finetune", "label": "victim", "run": {"training": {"epochs": 1500}}}
+    long = {"name": "finetune", "label": "victim", "run": {"training": {"epochs": 600}}}
     values = {
         "datasets": [str(broken), synthetic],
         "common": {"device": "cpu", "training": {"epochs": 2}},
@@ -133,7 +133,7 @@ def test_broken_data_and_a_killed_worker_are_rows_and_the_rest_goes_on(
         "tem on broken, class-il",
         "victim on synthetic, class-il",
     }
-    assert "broken.npz: is not a whole .npz file" in said["tem on broken, class-il"]
+    assert "broken.npz: is not a complete .npz file" in said["tem on broken, class-il"]
     assert "was killed (SIGKILL)" in said["victim on synthetic, class-il"]
     assert rows[-1].result is not None
     folder = tmp_path / "out" / "synthetic" / "class-il" / "victim"

@@ -91,7 +91,7 @@ def test_a_sweep_is_a_method_a_value_and_what_is_swept_is_not_searched() -> None
 
 
 def test_a_run_is_what_its_name_says() -> None:
-    with pytest.raises(ConfigurationError, match=r"small@5: memory\.budget must be left to"):
+    with pytest.raises(ConfigurationError, match=r"small@5: memory\.budget is swept"):
         expand(bench(methods=[SWEPT]), over={"memory": {"budget": 7}})
 
 
@@ -112,7 +112,7 @@ def test_every_shipped_bench_can_begin(name: str) -> None:
 
 
 def test_the_bench_of_the_documentation_is_one() -> None:
-    page = Path(__file__).parents[2] / "docs" / "benchmarks.md"
+    page = Path(__file__).parents[2] / "docs" / "comparing.md"
     text = page.read_text("utf-8")
     snippet = text.split("```toml\n")[1].split("```")[0]
     jobs = expand(BenchConfig.of(tomllib.loads(snippet)))
@@ -134,7 +134,10 @@ def _by_path(job: Job) -> bool:
         ({"seeds": [1, 1]}, "seeds must differ, not have 1 twice"),
         ({"settings": ["class"]}, "settings.0: input should be 'class-il' or 'task-il'"),
         ({"methods": []}, "methods: "),
-        ({"methods": [{"name": "tem", "label": "a/b"}]}, "fit for a folder.* not 'a/b'"),
+        (
+            {"methods": [{"name": "tem", "label": "a/b"}]},
+            "a label must be a folder name.* not 'a/b'",
+        ),
         ({"methods": [{"name": "tem", "label": "search"}]}, "not 'search'"),
         ({"methods": [{"name": "tem", "grid": {"training.lr": []}}]}, "methods.0.grid.training.lr"),
         ({"methods": [{"name": "tem", "sweep": {"memory.budget": []}}]}, "0.sweep.memory.budget"),
@@ -168,9 +171,9 @@ TEM_ON_GCN = {"name": "tem", "run": {"backbone": "gcn"}}
         ({"methods": [{"name": "tem", "grid": {"training.lrr": [1, 2]}}]}, "tem: grid: .*lrr"),
         ({"methods": [{"name": "tem", "grid": {"training.lr": [1, -1]}}]}, "lr must be"),
         ({"methods": [{"name": "tem", "grid": {"memory.budget": [1, 1]}}]}, "'budget=1' twice"),
-        ({"methods": [{"name": "tem", "grid": {"seeds": [[1], [2]]}}]}, "seeds must be left"),
-        ({"methods": [{"name": "tem", "run": {"part": "validation"}}]}, "part must be left"),
-        ({"methods": [{"name": "tem", "sweep": {"seeds": [[1], [2]]}}]}, "seeds must be left"),
+        ({"methods": [{"name": "tem", "grid": {"seeds": [[1], [2]]}}]}, "seeds must be set by"),
+        ({"methods": [{"name": "tem", "run": {"part": "validation"}}]}, "part must be set by"),
+        ({"methods": [{"name": "tem", "sweep": {"seeds": [[1], [2]]}}]}, "seeds must be set by"),
         ({"common": {"method": {"weighting": "plain"}}}, "common.method|method must be left"),
         (
             {"common": {"training": {"epoch": 3}}},
@@ -199,7 +202,7 @@ def test_a_strangers_folder_is_refused(tmp_path: Path) -> None:
     check_folder(tmp_path, resume=False)  # empty
     (tmp_path / "thesis.txt").write_text("precious")
     for resume in (False, True):
-        with pytest.raises(ResultsError, match="not an empty folder nor one of our results"):
+        with pytest.raises(ResultsError, match="neither empty nor a results folder of evergraph"):
             open_bench(bench(), out=tmp_path, resume=resume)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 

@@ -83,12 +83,12 @@ GRAPH = (
     ("values", "unseen"),
     [
         ({"method": "auto"}, ""),
-        ({"method": "tem"}, "relations and types of nodes"),
-        ({"method": "tem", "topology": "h2gcn"}, "weights of edges and relations and types"),
-        ({"method": "joint", "backbone": "gat"}, "weights of edges and relations and types"),
+        ({"method": "tem"}, "relations and node types"),
+        ({"method": "tem", "topology": "h2gcn"}, "edge weights and relations and node types"),
+        ({"method": "joint", "backbone": "gat"}, "edge weights and relations and node types"),
         (
             {"method": "auto", "backbone": {"name": "view-features", "views": ["2"]}},
-            "relations and types of nodes are not looked at by auto on backbone view-features",
+            "relations and node types are not used by auto on backbone view-features",
         ),
     ],
 )

@@ -16,7 +16,7 @@ from evergraph.core.resources import Resources
 from evergraph.experiments import runner
 from evergraph.experiments.bench import pool
 from evergraph.experiments.bench import worker as less
-from evergraph.experiments.bench.pool import TIME_LIMIT, Event, Limits, run_work
+from evergraph.experiments.bench.pool import TIME_LIMIT, Event, TimeLimits, run_work
 from evergraph.experiments.bench.worker import (
     Ending,
     Work,
@@ -33,7 +33,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let work in a folder "slow" never end, and all other be done at once, without processes."""
 
     def start(self: Any, work: Work) -> Event:
-        self._watch, self.future = pool.Watch(work), Future()
+        self._watch, self.future = pool.ProgressWatch(work), Future()
         if work.folder.name != "slow":
             self.future.set_result(Ending(None, ()))
         return Event("started", work)
@@ -45,7 +45,7 @@ def work(*names: str) -> Iterator[Work]:
     return (Work({}, seed, Path("nowhere", name)) for seed, name in enumerate(names))
 
 
-def told(limits: Limits, *names: str) -> list[tuple[str, int]]:
+def told(limits: TimeLimits, *names: str) -> list[tuple[str, int]]:
     events: list[Event] = []
     run_work([*work(*names)], workers=1, on_event=events.append, limits=limits)
     for event in events:
@@ -55,17 +55,17 @@ def told(limits: Limits, *names: str) -> list[tuple[str, int]]:
 
 @pytest.mark.usefixtures("slow")
 def test_work_that_is_late_takes_its_like_along_and_no_other() -> None:
-    assert told(Limits(each=0.01), "slow", "quick", "slow") == [
+    assert told(TimeLimits(each=0.01), "slow", "quick", "slow") == [
         ("started", 0), ("failed", 0), ("failed", 2), ("started", 1), ("done", 1),
     ]  # fmt: skip
 
 
 @pytest.mark.usefixtures("slow")
 def test_what_is_left_when_time_is_up_neither_fails_nor_is_done() -> None:
-    assert told(Limits(until=time.monotonic() + 0.1), "quick", "slow", "quick") == [
+    assert told(TimeLimits(until=time.monotonic() + 0.1), "quick", "slow", "quick") == [
         ("started", 0), ("done", 0), ("started", 1),
     ]  # fmt: skip
-    assert told(Limits(until=time.monotonic()), "quick") == []
+    assert told(TimeLimits(until=time.monotonic()), "quick") == []
 
 
 CONFIG = RunConfig.of(
@@ -93,7 +93,7 @@ def test_a_gpu_that_is_too_small_gives_way_to_main_memory_and_then_to_the_cpu() 
     ways = list(ever_less(CONFIG.model_copy(update={"device": "auto"})))
     assert [way.config.device for way in ways] == ["auto", "auto", "cpu", "cpu"]
     assert [way.resources.on_gpu for way in ways] == [None, 0, None, None]
-    assert [way.resources.memory is None for way in ways] == [True, True, True, False]
+    assert [way.resources.memory_limit is None for way in ways] == [True, True, True, False]
     assert len(list(ever_less(CONFIG))) == 2
 
 
@@ -113,9 +113,9 @@ def test_it_goes_on_until_it_fits_and_says_so_once_each(caplog: pytest.LogCaptur
     with_less(CONFIG.model_copy(update={"device": "auto"}), do)
     assert tried == ["auto", "auto", "cpu"]
     assert [record.getMessage() for record in caplog.records] == [
-        "finetune on synthetic: the GPU has too little memory: it goes on with the graph in main "
+        "finetune on synthetic: the GPU has too little memory: continuing with the graph in main "
         "memory",
-        "finetune on synthetic: the GPU still has too little memory: it goes on on the CPU",
+        "finetune on synthetic: the GPU still has too little memory: continuing on the CPU",
     ]
 
 
@@ -141,7 +141,7 @@ def test_a_run_that_lacks_memory_after_a_task_ends_in_the_same_bits(
     real, calls = runner.learn_seed, []
 
     def once(opened: Any, seed: int) -> Any:
-        calls.append(opened.resources.memory)
+        calls.append(opened.resources.memory_limit)
         if len(calls) > 1:
             return real(opened, seed)
         next(runner.learn_seed_by_task(opened, seed))

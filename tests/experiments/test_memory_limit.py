@@ -76,7 +76,7 @@ def test_embeddings_and_subgraphs_lie_in_files_then() -> None:
 def test_a_limit_too_small_for_one_column_is_one_sentence() -> None:
     graph = load("synthetic", nodes=NODES, classes=4, features=10)
     with pytest.raises(ResourceError, match=r"a single column of .* left within"):
-        EmbeddingCache(SGC(), resources=Resources(memory=1)).encode(graph)
+        EmbeddingCache(SGC(), resources=Resources(memory_limit=1)).encode(graph)
 
 
 @pytest.mark.parametrize("resources", [Resources(), Tight()])

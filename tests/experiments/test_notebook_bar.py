@@ -9,7 +9,7 @@ import pytest
 
 import evergraph as eg
 from evergraph.experiments import progress as notebook_bar
-from evergraph.experiments.progress import Line, in_notebook
+from evergraph.experiments.progress import ProgressLine, in_notebook
 
 SETTINGS = {"epochs": 10, "device": "cpu"}
 
@@ -25,15 +25,15 @@ class Display:
     """Stands for a notebook's page: what is shown now, and how often it was changed."""
 
     def __init__(self) -> None:
-        self.lines: list[Line] = []
-        self.updates: list[Line] = []
+        self.lines: list[ProgressLine] = []
+        self.updates: list[ProgressLine] = []
 
-    def __call__(self, line: Line, *, display_id: bool) -> Display:
+    def __call__(self, line: ProgressLine, *, display_id: bool) -> Display:
         assert display_id
         self.lines.append(line)
         return self
 
-    def update(self, line: Line) -> None:
+    def update(self, line: ProgressLine) -> None:
         self.lines[-1] = line
         self.updates.append(line)
 

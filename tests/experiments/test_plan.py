@@ -81,7 +81,7 @@ def test_costs_lie_on_a_line_and_never_fall() -> None:
 
 def test_a_plan_runs_the_method_on_growing_copies() -> None:
     graph = load("synthetic", nodes=400, classes=4, features=8)
-    config = RunConfig.of({"method": "slda", "seeds": 2, "device": "cpu"})
+    config = RunConfig.of({"method": "slda", "repeats": 2, "device": "cpu"})
     seen: list[int] = []
     plan = plan_run(config, seconds=0.0, load=lambda _: graph, on_copy=seen.append)
     assert seen == [100, 200]

@@ -105,7 +105,7 @@ def test_test_sets_are_answered_where_the_method_can(
     with caplog.at_level(logging.WARNING):
         alone = quick(graph, "finetune", protocol="tpp")
     assert alone.config.method.name == "finetune"
-    assert said(caplog)[0].startswith("finetune under protocol tpp: it answers node by node")
+    assert said(caplog)[0].startswith("finetune under protocol tpp: it predicts node by node")
     asked = RunConfig.of({"method": "tpp", "protocol": "cglb"})
     assert resolved(asked).method.name == "tpp", "only where test sets are asked for"
 

@@ -20,9 +20,9 @@ SYNTHETIC = {"name": "synthetic", "nodes": 360, "classes": 6, "features": 16, "n
 
 
 def test_a_graph_in_hand_gives_what_the_same_dataset_gives(small_graph: eg.Graph) -> None:
-    here = eg.run(small_graph, "finetune", setting="task-il", seeds=2, **QUICK)
+    here = eg.run(small_graph, "finetune", setting="task-il", repeats=2, **QUICK)
     dataset = {**SYNTHETIC, "seed": 1}
-    named = eg.run(method="finetune", dataset=dataset, setting="task-il", seeds=2, **QUICK)
+    named = eg.run(method="finetune", dataset=dataset, setting="task-il", repeats=2, **QUICK)
     assert [s.rows for s in here.seeds] == [s.rows for s in named.seeds]
     assert here.dataset == named.dataset
     assert here.config.dataset.parameters == {
@@ -56,7 +56,7 @@ def test_a_name_or_a_path_is_taken(tmp_path: Path, small_graph: eg.Graph) -> Non
 def test_the_method_is_auto_unless_told(small_graph: eg.Graph) -> None:
     opened: list[str] = []
     observer = Observer(on_task=lambda seed, report: opened.append("task"))
-    result = eg.run(small_graph, method__keep="500kB", observer=observer, epochs=1, device="cpu")
+    result = eg.run(small_graph, memory="500kB", observer=observer, epochs=1, device="cpu")
     assert result.config.method.name == "auto"
     assert opened == ["task"] * 3
     config = RunConfig.of({"dataset": SYNTHETIC, "method": "finetune"})
@@ -80,7 +80,7 @@ def test_the_last_seeds_learner_is_kept_unless_told(small_graph: eg.Graph) -> No
     exam = eg.GraphStream(small_graph).exams(2, "local")[2]
     right = result.learner.answer(exam.graph, exam.nodes, exam.tasks).classes == exam.labels
     assert float(right.float().mean()) == result.seeds[1].rows[2]["local"]["plain"][2]
-    assert eg.run(small_graph, "finetune", keep=False, **QUICK).learner is None
+    assert eg.run(small_graph, "finetune", keep_learner=False, **QUICK).learner is None
     assert "learner" not in result.to_dict()
 
 
@@ -122,7 +122,7 @@ def test_an_unknown_setting_or_source_is_met_with_what_there_is(small_graph: eg.
         eg.run(small_graph, epoch=3)
     with pytest.raises(ConfigurationError, match=r"a graph must be a Graph, .* not list"):
         eg.run([1, 2])  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="dataset was given twice"):
+    with pytest.raises(ConfigurationError, match="dataset must be given once"):
         eg.run(small_graph, dataset="wordnet")
 
 
@@ -139,21 +139,25 @@ def test_progress_is_shown_where_it_is_asked_for(
 
 
 def test_a_size_to_keep_is_for_the_method(small_graph: eg.Graph) -> None:
-    result = eg.run(small_graph, "auto", keep="200KB", device="cpu", progress=False)
-    assert result.config.method.parameters["keep"] == "200KB"
+    result = eg.run(small_graph, "auto", memory="200KB", device="cpu", progress=False)
+    assert result.config.method.parameters["memory"] == "200KB"
     assert 0 < result.to_dict()["memory"]["bytes"] <= 200_000
     assert result.learner is not None
 
 
 @pytest.mark.parametrize(
-    ("method", "keep", "message"),
-    [("auto", None, "keep must be True or False"), ("tem", "2MB", "'tem' has no parameter 'keep'")],
+    ("method", "memory", "message"),
+    [
+        ("auto", "lots", "such as 4GB or 512MiB, above 0, not 'lots'"),
+        ("tem", "2MB", "memory in bytes needs method auto; tem keeps nodes: set a budget"),
+        ("finetune", "2MB", "'finetune' has no parameter 'memory'"),
+    ],
 )
 def test_what_nobody_can_keep_is_refused(
-    method: str, keep: Any, message: str, small_graph: eg.Graph
+    method: str, memory: Any, message: str, small_graph: eg.Graph
 ) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        eg.run(small_graph, method, keep=keep, device="cpu", progress=False)
+        eg.run(small_graph, method, memory=memory, device="cpu", progress=False)
 
 
 @pytest.fixture

@@ -116,10 +116,10 @@ def test_a_finished_run_has_its_arrays_and_learns_nothing_again(
 def test_results_are_never_overwritten(finished: tuple[RunResult, Path], tmp_path: Path) -> None:
     with pytest.raises(ResultsError, match=r"memory\.budget is 3 there and 11 here"):
         run(small(memory={"budget": 11}), out=finished[1], resume=True)
-    with pytest.raises(ResultsError, match="holds results already: use --resume"):
+    with pytest.raises(ResultsError, match="already holds results: use --resume"):
         run(small(), out=finished[1])
     (tmp_path / "thesis.txt").write_text("precious")
-    with pytest.raises(ResultsError, match="not an empty folder"):
+    with pytest.raises(ResultsError, match="neither empty nor a results folder"):
         run(small(), out=tmp_path, resume=True)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
     with pytest.raises(ResultsError):
@@ -131,7 +131,7 @@ def test_a_damaged_checkpoint_is_said_not_guessed_around(tmp_path: Path) -> None
         run(small(), out=tmp_path / "out", observer=stop_after(2))
     state = next((tmp_path / "out").rglob("*.safetensors"))
     state.write_bytes(state.read_bytes()[:100])
-    with pytest.raises(ResultsError, match="cannot be read to go on from"):
+    with pytest.raises(ResultsError, match="cannot be read to resume"):
         run(small(), out=tmp_path / "out", resume=True)
     progress = tmp_path / "out" / "seed-0" / "progress.json"
     progress.write_text("{")

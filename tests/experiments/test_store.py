@@ -113,9 +113,7 @@ def test_a_full_disk_is_one_sentence_and_nothing_is_lost(
         with pytest.raises(ResultsError) as said:
             run(small(), out=out)
     assert str(said.value).startswith(str(out))
-    assert "cannot be written: No space left on device: what was finished is kept" in str(
-        said.value
-    )
+    assert "cannot be written: No space left on device: finished work is kept" in str(said.value)
     assert comparable(run(small(), out=out, resume=True).to_dict()) == whole
 
 
@@ -137,7 +135,7 @@ def test_a_second_run_into_the_same_folder_is_refused_in_one_sentence(tmp_path: 
     # Also while the second seed is learned: else the two would take turns.
     assert set(said) == {
         f"{out / 'seed-0'}: seed 0 is being learned by process {os.getpid()} (this one): wait for "
-        "it or end it, then --resume goes on, or choose another --out"
+        "it or stop it, then use --resume, or choose another --out"
     }
     assert len(said) == 6
     again = run(small(seeds=[0, 1]), out=out, resume=True).to_dict()
@@ -195,7 +193,7 @@ def test_of_two_that_claim_a_folder_at_once_the_first_has_it(
     for thread in threads:
         thread.join()
     (said,) = refused
-    assert "holds results already" in said
+    assert "already holds results" in said
     winner = "0.5" if said.startswith("0.25") else "0.25"
     assert f"lr = {winner}\n" in (out / "config.toml").read_text()
 
@@ -221,7 +219,9 @@ def test_a_benchmark_killed_while_it_claimed_its_folder_begins_again(tmp_path: P
 def test_progress_that_is_not_ours_is_said(content: str, tmp_path: Path) -> None:
     (tmp_path / "seed-0").mkdir()
     (tmp_path / "seed-0" / "progress.json").write_text(content)
-    with pytest.raises(ResultsError, match=r"progress\.json (cannot be read|is not progress)"):
+    with pytest.raises(
+        ResultsError, match=r"progress\.json (cannot be read|is not a progress file)"
+    ):
         ResultStore(tmp_path).seed(0).progress()
 
 
@@ -289,8 +289,8 @@ def test_a_run_from_before_rows_could_be_chosen_goes_on(tmp_path: Path) -> None:
     config = resolved(small())
     ResultStore(tmp_path).open(config, resume=False)
     path = tmp_path / "config.toml"
-    path.write_text(path.read_text("utf-8").replace('rows = "float32"\n', ""), "utf-8")
+    path.write_text(path.read_text("utf-8").replace('dtype = "float32"\n', ""), "utf-8")
     ResultStore(tmp_path).open(config, resume=True)
-    other = resolved(small(topology={"name": "sgc", "rows": "float16"}))
-    with pytest.raises(ResultsError, match=r"topology.rows is None there and 'float16' here"):
+    other = resolved(small(topology={"name": "sgc", "dtype": "float16"}))
+    with pytest.raises(ResultsError, match=r"topology.dtype is None there and 'float16' here"):
         ResultStore(tmp_path).open(other, resume=True)

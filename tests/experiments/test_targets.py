@@ -73,7 +73,9 @@ def test_the_default_method_gives_way_in_one_line(
 
 @pytest.mark.parametrize("method", ["tem", {"name": "auto", "probes": 5}])
 def test_other_methods_refuse_before_anything_is_written(method: Any, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"learns one class a node.*use method 'analytic'"):
+    with pytest.raises(
+        ConfigurationError, match=r"learns one class per node.*use method 'analytic'"
+    ):
         run(graph_of("numbers"), method, out=tmp_path / "a", device="cpu", progress=False)
     assert not (tmp_path / "a").exists()
 
@@ -95,6 +97,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_result(tmp_path: Path) -> No
     assert again.seeds[0].rows == whole.seeds[0].rows
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_reports_name_the_measure(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     from evergraph.reports import collect, comparison, write_report

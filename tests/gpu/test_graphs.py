@@ -21,7 +21,7 @@ from evergraph.graphs.propagation import propagate, sparse_product
 from evergraph.streams import GraphStream
 from evergraph.topology import EmbeddingCache, topologies
 
-SUMMING = [name for name in topologies.names() if "rows" in topologies.parameters(name)]
+SUMMING = [name for name in topologies.names() if "dtype" in topologies.parameters(name)]
 
 
 def sparse(graph: Graph) -> Graph:
@@ -75,7 +75,7 @@ def test_embeddings_that_do_not_fit_the_device(
 def test_every_topology_with_half_rows(
     name: str, rows: str, small_graph: Graph, on_gpu: Graph, little_room: Callable[[], None]
 ) -> None:
-    topology = topologies.make(name, rows=rows)
+    topology = topologies.make(name, dtype=rows)
     expected = topology.encode(small_graph)
     digits = 2e-3 if rows == "float16" else 2e-2  # a sum that ends otherwise may be rounded so
     assert topology.encode(on_gpu).cpu().allclose(expected, rtol=digits, atol=digits)

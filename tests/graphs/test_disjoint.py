@@ -58,7 +58,7 @@ edges = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=6)
 
 
 @pytest.mark.parametrize("name", topologies.names())
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(
     parts=st.lists(edges, min_size=1, max_size=3), seed=st.integers(0, 100), sparse=st.booleans()
 )

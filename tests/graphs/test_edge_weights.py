@@ -184,7 +184,7 @@ def mapped(graph: Graph, folder: Path) -> Graph:
 def test_what_lies_in_files_is_cut_and_brought_to_memory(tmp_path: Path) -> None:
     graph, nodes = weighted_at_random(3), torch.arange(1, 9)
     in_files = mapped(graph, tmp_path)
-    found = in_files.subgraph(nodes, resources=Resources(memory=1, scratch=tmp_path))
+    found = in_files.subgraph(nodes, resources=Resources(memory_limit=1, scratch=tmp_path))
     assert found.weights is not None
     assert is_mapped(found.weights)
     assert dense(found).equal(dense(graph)[nodes][:, nodes])

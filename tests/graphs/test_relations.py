@@ -109,8 +109,8 @@ def test_types_go_where_their_nodes_go() -> None:
     ("numbers", "names", "sentence"),
     [
         ([0, 2, 0], NAMES, "numbers of 2 names, from 0 on, not 0 to 2"),
-        ([0, 1], NAMES, r"shape \(2,\): expected one an edge"),
-        ([0, 0, 0], ("a", "a"), "names of their own"),
+        ([0, 1], NAMES, r"shape \(2,\): expected one per edge"),
+        ([0, 0, 0], ("a", "a"), "different names"),
     ],
 )
 def test_what_cannot_be_is_said(numbers: list[int], names: tuple[str, ...], sentence: str) -> None:

@@ -137,7 +137,7 @@ def test_lists_of_labels_in_parquet(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("nodes", "said"),
     [
-        ("id,labels,target\nu,a,1\nv,b,2\nw,c,3\n", "several labels a node or numbers, not both"),
+        ("id,labels,target\nu,a,1\nv,b,2\nw,c,3\n", "several labels per node or numbers, not both"),
         ("id,target\nu,a\nv,b\nw,c\n", "column 'target' holds string: expected numbers"),
         ("id,age\nu,1\nv,2\nw,3\n", "has no column 'label'"),
     ],

@@ -190,7 +190,7 @@ def test_every_row_of_the_folder_is_read_within_a_limit(wide: Graph, folder: Pat
     ones = wide.with_features(torch.ones(wide.num_nodes, 1))
     sums = smoother(ones, scheme="none").product(ones.features)
     assert sums.flatten().equal(wide.degrees + 1.0)  # sums of ones, which float32 has all of
-    resources = Resources(memory=3 << 30)
+    resources = Resources(memory_limit=3 << 30)
     embeddings = encode_within(SGC(hops=1), wide, resources=resources)
     expected = SGC(hops=1).encode(light_graph())
     torch.testing.assert_close(embeddings[LIGHT], expected[LIGHT])  # by another kernel

@@ -230,11 +230,11 @@ def test_merging_and_forgetting_without_what_they_need_is_refused() -> None:
         learner.merge(fresh)
     with pytest.raises(ConfigurationError, match="the same topology, seed, width"):
         learner.merge(stranger)
-    with pytest.raises(ConfigurationError, match="set ledger=true"):
+    with pytest.raises(ConfigurationError, match="needs ledger=True"):
         learner.forget(torch.tensor([0]), task.graph)
     keeping = learner_of(ledger=True)
     keeping.fit_task(task)
-    with pytest.raises(ConfigurationError, match="node 36 is not there"):
+    with pytest.raises(ConfigurationError, match="node 36 is missing"):
         keeping.forget(torch.tensor([*task.train.tolist(), 36]), task.graph)
     assert int(keeping.statistics_.counts_.sum()) == len(task.train)
     assert len(keeping.ledger_.part("train")) == len(task.train)
@@ -302,7 +302,7 @@ def test_forgetting_follows_what_was_refreshed() -> None:
 
 def test_without_the_graph_nothing_can_be_refreshed(small_graph: Graph) -> None:
     stream = GraphStream(small_graph, edges="within")
-    with pytest.raises(ConfigurationError, match="edges='all', not 'within'"):
+    with pytest.raises(ConfigurationError, match="edges must be 'all', not 'within'"):
         learned(stream, refresh="embeddings")
 
 
@@ -431,5 +431,5 @@ def test_learners_that_centre_on_their_own_first_graph_are_not_merged(small_grap
         learner = Analytic(backbone=backbone, trainer=trainer, generator=seeded(0, "learner"))
         learner.fit_task(stream.open(index))
         learners.append(learner)
-    with pytest.raises(ConfigurationError, match="not centred"):
+    with pytest.raises(ConfigurationError, match="do not centre"):
         learners[0].merge(learners[1])

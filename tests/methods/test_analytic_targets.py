@@ -153,7 +153,7 @@ def test_a_saved_learner_answers_the_same_and_goes_on(kind: str, tmp_path: Path)
 def test_every_other_method_refuses_in_one_sentence(name: str) -> None:
     task = GraphStream(graph_of("labels"), by="random", tasks=2).open(0)
     made = methods.make(name, generator=torch.Generator())
-    with pytest.raises(ConfigurationError, match=f"method '{name}' learns one class a node"):
+    with pytest.raises(ConfigurationError, match=f"method '{name}' learns one class per node"):
         made.fit_task(task)
 
 
@@ -161,5 +161,5 @@ def test_numbers_have_no_probabilities_and_no_novelty() -> None:
     made, stream = learned(graph_of("numbers"))
     with pytest.raises(ConfigurationError, match="call predict"):
         made.predict_proba(stream.union_graph(2))
-    with pytest.raises(ConfigurationError, match="novelty is of classes"):
+    with pytest.raises(ConfigurationError, match="novelty needs nodes with classes"):
         made.novelty(stream.union_graph(2), torch.arange(3))

@@ -238,12 +238,12 @@ def test_forgetting_without_what_it_needs_is_refused(small_graph: Graph) -> None
         auto(ledger=True).forget(torch.tensor([0]), task.graph)
     learner = auto()
     learner.fit_task(task)
-    with pytest.raises(ConfigurationError, match="set ledger=true"):
+    with pytest.raises(ConfigurationError, match="needs ledger=True"):
         learner.forget(torch.tensor([0]), task.graph)
     keeping = auto(ledger=True)
     keeping.fit_task(task)
     before = scores_of(keeping, task.graph)
-    with pytest.raises(ConfigurationError, match="node 100000 is not there"):
+    with pytest.raises(ConfigurationError, match="node 100000 is missing"):
         keeping.forget(torch.tensor([100_000]), task.graph, known_as=task.ids)
     assert scores_of(keeping, task.graph).equal(before)
 
@@ -513,8 +513,17 @@ def test_classes_that_come_back(by: Any, small_graph: Graph) -> None:
         assert accuracy(learned(stream, refresh=refresh), stream) > 0.8
 
 
+def test_refreshed_all_at_once_is_what_task_by_task_is(small_graph: Graph) -> None:
+    stream = GraphStream(small_graph, edges="all")
+    once = auto(refresh="embeddings")
+    once.fit_task(stream.open(len(stream) - 1, cumulative=True))
+    graph = final_graph(stream)
+    steps = learned(stream, refresh="embeddings")
+    torch.testing.assert_close(scores_of(once, graph), scores_of(steps, graph), atol=1e-3, rtol=0)
+
+
 def test_without_the_graph_nothing_can_be_refreshed(small_graph: Graph) -> None:
-    with pytest.raises(ConfigurationError, match="edges='all', not 'within'"):
+    with pytest.raises(ConfigurationError, match="edges must be 'all', not 'within'"):
         learned(GraphStream(small_graph), refresh="embeddings")
 
 
@@ -593,7 +602,7 @@ def test_usage_counts_statistics_probes_and_ledger(small_graph: Graph) -> None:
 def test_no_more_is_kept_than_may_be(keep: str, classes: int, features: int) -> None:
     graph = load("synthetic", nodes=40 * classes, classes=classes, features=features)
     stream = GraphStream(graph, edges="all", classes_per_task=classes // 2, split=(0.2, 0.7, 0.1))
-    learner = Auto(keep=keep, trainer=Trainer(device="cpu"), generator=seeded(0))
+    learner = Auto(memory=keep, trainer=Trainer(device="cpu"), generator=seeded(0))
     limit = int(float(keep.removesuffix("MB")) * 1e6)
     for task in stream:
         learner.fit_task(task)
@@ -607,7 +616,7 @@ def test_what_may_be_kept_does_not_depend_on_the_order() -> None:
     kept = []
     for order in ORDERS:
         stream = GraphStream(graph, order=order, split=(0.2, 0.7, 0.1))
-        learner = Auto(keep="1MB", trainer=Trainer(device="cpu"), generator=seeded(0))
+        learner = Auto(memory="1MB", trainer=Trainer(device="cpu"), generator=seeded(0))
         for task in stream:
             learner.fit_task(task)
         kept.append(learner.probes_.nodes_.sort().values)
@@ -618,10 +627,10 @@ def test_what_may_be_kept_does_not_depend_on_the_order() -> None:
 
 def test_more_room_is_for_more_and_wider_views() -> None:
     def made(keep: str | int) -> ViewFeatures:
-        return Auto(keep=keep, trainer=Trainer(device="cpu"), generator=seeded(0)).backbone
+        return Auto(memory=keep, trainer=Trainer(device="cpu"), generator=seeded(0)).backbone
 
     small, middle, large = made("500kB"), made(2_000_000), made("150MB")
-    assert len(small.views) < len(middle.views) < len(large.views) == 7
+    assert len(small.views) < len(middle.views) < len(large.views) == 5
     assert not small.parsed[0].codes  # a single view must answer where no label is shown
     assert middle.width >= 512
     assert large.width > made("50MB").width
@@ -630,7 +639,7 @@ def test_more_room_is_for_more_and_wider_views() -> None:
 def test_a_learner_with_a_limit_is_saved_and_loaded(small_graph: Graph, tmp_path: Path) -> None:
     stream = GraphStream(small_graph, edges="all")
     backbone = ViewFeatures(views=VIEWS, code_width=8)
-    learner = auto(keep="300kB", backbone=backbone, ledger=True, weights="equal")
+    learner = auto(memory="300kB", backbone=backbone, ledger=True, weights="equal")
     learner.fit_task(stream.open(0))
     learner.save(tmp_path / "learner.eg")
     loaded = load_learner(tmp_path / "learner.eg")
@@ -705,13 +714,13 @@ def test_what_is_not_learned_yet_is_newer(small_graph: Graph) -> None:
         ({"fusing": "some"}, "fusing"),
         ({"backbone": GCN()}, "use backbone 'landmark-features', not 'gcn'"),
         (
-            {"backbone": RandomFeatures(), "keep": "5MB"},
+            {"backbone": RandomFeatures(), "memory": "5MB"},
             "not 'random-features'",
         ),
-        ({"keep": "a lot"}, "such as 4GB or 512MiB, above 0, not 'a lot'"),
-        ({"keep": "-5MB"}, "above 0, not '-5MB'"),
-        ({"keep": 0}, "above 0, not 0"),
-        ({"keep": "10kB"}, "keep must leave room for a view of width 64, 11,702 bytes"),
+        ({"memory": "a lot"}, "such as 4GB or 512MiB, above 0, not 'a lot'"),
+        ({"memory": "-5MB"}, "above 0, not '-5MB'"),
+        ({"memory": 0}, "above 0, not 0"),
+        ({"memory": "10kB"}, "memory must leave room for a view of width 64, 11,702 bytes"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:

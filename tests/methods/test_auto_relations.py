@@ -79,7 +79,7 @@ def test_without_relations_r_is_nothing() -> None:
     plain, stream = learned(graph_of(related=False), "0|1|2+y", "0|1|2")
     same, _ = learned(graph_of(related=False), "0|1|2|r+y", "0|1|2|r")
     assert every_score(plain, stream).equal(every_score(same, stream))
-    with pytest.raises(ConfigurationError, match="need a graph with relations or types"):
+    with pytest.raises(ConfigurationError, match="need a graph with relations or node types"):
         learned(graph_of(related=False), "r")
 
 

@@ -213,7 +213,7 @@ def test_a_graph_without_old_nodes_is_refused(name: str, mixing: Graph, make: Ma
     stream = GraphStream(mixing, edges="within")
     learner = make(name, backbone=make_backbone(name), refresh="corrected")
     learner.fit_task(stream.open(0))
-    with pytest.raises(ConfigurationError, match="edges='all'"):
+    with pytest.raises(ConfigurationError, match="edges must be 'all'"):
         learner.fit_task(stream.open(1))
 
 

@@ -56,7 +56,7 @@ def test_the_network_on_a_pair_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(model.prepare(pair), expected)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(seed=st.integers(0, 1000), size=st.integers(1, 20), data=st.randoms())
 def test_neither_batches_nor_their_order_matter(seed: int, size: int, data: Any) -> None:
     task = task_of(seed)

@@ -49,7 +49,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "refresh": "none",
     },
     "auto": {
-        "keep": None, "probes": 100, "fusing": "fitted", "weights": "class-sizes",
+        "probes": 100, "fusing": "fitted", "weights": "class-sizes",
         "objective": "balanced", "ledger": False, "refresh": "none", "self_training": True,
     },
     "ewc": {"strength": 1e5, "anchors": "task", "decay": 0.9, "fisher": "samples", "probes": 32},

@@ -171,5 +171,5 @@ def test_other_backbones_and_other_methods_are_refused() -> None:
     for learner in (ours, near, ridge):
         learner.fit_task(task)
     for one, other in ((ours, near), (ours, ridge), (ridge, ours)):
-        with pytest.raises(ConfigurationError, match="learners of one method can be merged"):
+        with pytest.raises(ConfigurationError, match="needs a learner of the same method"):
             one.merge(other)

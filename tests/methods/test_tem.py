@@ -249,13 +249,13 @@ def test_without_refresh_stored_embeddings_stay_as_they_were(small_graph: Graph)
 
 def test_what_cannot_be_refreshed_is_refused(small_graph: Graph) -> None:
     memory = EmbeddingMemory(sampler=DistributionMatchingSampler())
-    with pytest.raises(ConfigurationError, match="stores vectors of no node: use another"):
+    with pytest.raises(ConfigurationError, match="stores synthetic vectors: use another"):
         make(memory=memory, refresh="embeddings")
     with pytest.raises(ConfigurationError, match="unknown refresh 'all'"):
         make(refresh="all")
     learner, stream = make(refresh="embeddings"), GraphStream(small_graph, edges="within")
     learner.fit_task(stream.open(0))
-    with pytest.raises(ConfigurationError, match="edges='all', not 'within'"):
+    with pytest.raises(ConfigurationError, match="edges must be 'all', not 'within'"):
         learner.fit_task(stream.open(1))
 
 
@@ -328,7 +328,7 @@ def test_a_model_that_restarts_forgets_where_it_was(small_graph: Graph) -> None:
 
 
 def test_pseudo_labels_need_a_learner_that_knows_the_task() -> None:
-    with pytest.raises(ConfigurationError, match="pseudo_labels needs a learner that knows"):
+    with pytest.raises(ConfigurationError, match="pseudo_labels needs a learner trained"):
         make(pseudo_labels=0.9, store="before")
     with pytest.raises(ConfigurationError, match="pseudo_labels must be"):
         make(pseudo_labels=1.5)

@@ -85,7 +85,7 @@ def test_training_from_stored_embeddings_equals_training_from_ego_subnetworks(
 
 
 @pytest.mark.parametrize("encoder", [SGC(), S2GC(), PPR(), APPNP()], ids=lambda e: e.name)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(seed=st.integers(0, 1000))
 def test_theorem_1_1_training_on_an_embedding_trains_every_node_of_its_ego(
     encoder: TopologyEncoder, seed: int
@@ -119,7 +119,7 @@ def test_theorem_1_1_training_on_an_embedding_trains_every_node_of_its_ego(
 
 
 @pytest.mark.parametrize("encoder", [SGC(), S2GC(), PPR(), APPNP()], ids=lambda e: e.name)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(seed=st.integers(0, 1000))
 def test_theorem_1_2_training_on_an_embedding_is_weighted_training_on_its_ego(
     encoder: TopologyEncoder, seed: int

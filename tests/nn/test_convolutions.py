@@ -220,7 +220,7 @@ def test_edge_scores_are_read_where_the_edges_are(seed: int) -> None:
 
 
 @pytest.mark.parametrize("outputs", [3, 9])  # fewer and more than the 5 inputs
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(seed=seeds)
 def test_the_order_of_the_products_changes_nothing(outputs: int, seed: int) -> None:
     graph = sparse_graph(seed, undirected=True)

@@ -12,7 +12,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph, normalised, reach
 from evergraph.graphs.disjoint import disjoint_union
 from evergraph.nn import Backbone, backbones
-from evergraph.nn.gnn import ALL, Neighbourhood, sample_neighbourhood
+from evergraph.nn.gnn import ALL, SampledNeighbourhood, sample_neighbourhood
 from graphs_to_draw import graph_of, star_pairs
 
 GNNS = [name for name in backbones.names() if "fanout" in backbones.parameters(name)]
@@ -34,7 +34,7 @@ STAR = graph_of(star_pairs(5), features=X)
 
 def drawn(
     graph: Graph, rows: list[int], fanouts: list[int], *, seed: int = 0, self_loops: bool = False
-) -> Neighbourhood:
+) -> SampledNeighbourhood:
     adjacency = normalised(graph, self_loops=self_loops, scheme="none")
     return sample_neighbourhood(
         adjacency, torch.tensor(rows), fanouts=fanouts, generator=generator(seed)
@@ -175,6 +175,6 @@ def test_neighbours_are_drawn_for_rows_in_training_alone(name: str) -> None:
     "fanout", [(), (5,), (5, 5, 5), (5, 0), (-2, 5), (2.5, 1), (True, 1), ("5", "5"), "55", 5]
 )
 def test_fan_outs_that_make_no_sense_are_refused(fanout: object) -> None:
-    message = "fanout must be 2 integers, one a layer, each at least 1 or -1 for all, not "
+    message = "fanout must be 2 integers, one per layer, each at least 1 or -1 for all, not "
     with pytest.raises(ConfigurationError, match=message):
         backbones.make("gcn", fanout=fanout)

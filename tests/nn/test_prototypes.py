@@ -126,6 +126,6 @@ def test_no_level_outgrows_its_capacity() -> None:
 
 def test_the_widths_of_all_levels_must_be_given() -> None:
     with pytest.raises(
-        ConfigurationError, match=r"widths must be 3 integers, one a level, not \[16\]"
+        ConfigurationError, match=r"widths must be 3 integers, one per level, not \[16\]"
     ):
         PrototypeNetwork(widths=(16,))

@@ -120,5 +120,7 @@ def test_what_makes_no_sense_is_refused() -> None:
         Residual(kind="gat", heads=3)
     with pytest.raises(ConfigurationError, match="use backbone 'residual'"):
         Tuned(fanout=(5, 5)).candidates()
-    with pytest.raises(ConfigurationError, match="finetune chooses none: use backbone 'residual'"):
+    with pytest.raises(
+        ConfigurationError, match="finetune does not support: use backbone 'residual'"
+    ):
         methods.make("finetune", backbone=Tuned(), generator=seeded(0))

@@ -80,7 +80,7 @@ def test_what_is_merged_and_whose_labels_are_whose():
     assert whole.ends.tolist() == [[0, 2, 3], [1, 3, 0]]
     assert whole.weighed.tolist() == [0.5, 2, 3]
     assert whole.features.flatten().tolist() == [2, 3, 4]
-    assert whole.told.tolist() == [2]
+    assert whole.labelled.tolist() == [2]
     assert owners(batch.deltas).tolist() == [0, 2, 2]  # y, z, then the late 7
 
 

@@ -151,7 +151,7 @@ def test_parameters_in_scikit_learns_manner():
     assert "seed=5" in repr(model)
     with pytest.raises(ConfigurationError, match="no parameter 'sead': did you mean 'seed'"):
         model.set_params(sead=1)
-    with pytest.raises(ConfigurationError, match="seed cannot change once data has come"):
+    with pytest.raises(ConfigurationError, match="seed cannot change after the first data"):
         started().set_params(seed=1)
 
 
@@ -198,7 +198,7 @@ READ = {
         ("ids", np.array([True]), "not True"),
         ("ids", torch.tensor([0.5]), "not 0.5"),
         ("ids", torch.tensor(3), "not a single 3"),
-        ("features", None, "features must be given with 2 new nodes"),
+        ("features", None, "features must be given for 2 new nodes"),
         ("features", np.zeros((3, 2)), r"shape \(3, 2\)"),
         ("features", np.zeros(2), r"shape \(2,\)"),
         ("features", [["a"], ["b"]], "features must be a matrix of numbers"),
@@ -335,16 +335,16 @@ def test_a_label_that_is_missing(none):
 
 
 def test_a_folder_takes_some_parameters_and_keeps_the_rest(tmp_path: Path) -> None:
-    with LearnerFolder.of(tmp_path / "f", {"head": {"width": 8}, "seed": 3}) as folder:
+    with LearnerFolder.open(tmp_path / "f", {"head": {"width": 8}, "seed": 3}) as folder:
         made = folder.learner.parameters
     assert (made["head"]["name"], made["head"]["width"], made["seed"]) == ("auto", 8, 3)
-    with LearnerFolder.of(tmp_path / "f", {"seed": 3}) as folder:
+    with LearnerFolder.open(tmp_path / "f", {"seed": 3}) as folder:
         assert folder.learner.parameters == made
     with ContinualNodeClassifier.open(tmp_path / "f") as model:
         assert model.learner_.parameters == made
     for other in ({"seed": 4}, {"head": {"name": "replay"}}):
         with pytest.raises(ConfigurationError):
-            LearnerFolder.of(tmp_path / "f", other)
+            LearnerFolder.open(tmp_path / "f", other)
 
 
 def test_fit_says_what_to_call():

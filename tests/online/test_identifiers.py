@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.core.errors import DataError
@@ -14,7 +14,6 @@ TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=6)
 IDS = TEXT | st.integers(-(2**63), 2**63 - 1)
 
 
-@settings(max_examples=40)
 @given(st.lists(IDS, unique_by=lambda value: (type(value), value)), st.data())
 def test_round_trip(names, data):
     table, twin = IdTable(), IdTable()

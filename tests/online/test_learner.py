@@ -118,7 +118,7 @@ def test_a_class_whose_nodes_are_all_forgotten_is_predicted_no_more():
     assert one.classes == ("x", "y")
     assert one.predict_proba(["d"])[1].tolist() == [[1.0, 0.0]]
     one.apply(Delta(forgotten=("a", "b")))
-    with pytest.raises(NothingLearnedError, match="no class is known yet"):
+    with pytest.raises(NothingLearnedError, match="nothing is labelled yet"):
         one.predict(["d"])
     one.apply(Delta(late=(("d", "z"),)))
     assert one.predict(["d"]) == ["z"]

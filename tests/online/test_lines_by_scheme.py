@@ -73,7 +73,7 @@ def test_lines_are_read_as_the_first_table_was(begun: Any, call: Any, tmp_path: 
     ids = [f"n{node}" for node in range(END)]
     found = []
     for name in ("learner", "tables"):
-        with LearnerFolder.of(name, readonly=True) as folder:
+        with LearnerFolder.open(name, readonly=True) as folder:
             found.append(folder.learner.embed(ids))
     torch.testing.assert_close(*found, atol=1e-5, rtol=0)
 
@@ -83,7 +83,7 @@ def test_lines_are_read_as_the_first_table_was(begun: Any, call: Any, tmp_path: 
     [
         ({"score": "high"}, "line 2: row 2 has 'high' in column 'score': expected a number"),
         ({"venue": "else"}, "line 2: row 2 has 'else' in column 'venue': expected a category"),
-        ({"scores": 1}, "line 2: has a column 'scores' that the first table had not"),
+        ({"scores": 1}, "line 2: has a column 'scores' that the first table did not have"),
     ],
 )
 def test_a_mistake_names_its_line(begun: Any, change: dict[str, Any], said: str) -> None:
@@ -92,14 +92,14 @@ def test_a_mistake_names_its_line(begun: Any, change: dict[str, Any], said: str)
     err = begun("learner", lines, expect=2)
     assert err.startswith(f"error: {said}")
     assert err.count("\n") == 1
-    with LearnerFolder.of("learner", readonly=True) as folder:
+    with LearnerFolder.open("learner", readonly=True) as folder:
         assert folder.learner.status().nodes == BEGIN + 1  # the line before it
 
 
 def test_a_stream_settles_how_its_columns_are_read(begun: Any) -> None:
     lines = [{"node": row.pop("id"), **row} for row in mixed_rows(0, 40)]
     begun("fresh", lines, "--column", "venue=category")
-    with LearnerFolder.of("fresh", readonly=True) as folder:
+    with LearnerFolder.open("fresh", readonly=True) as folder:
         assert folder.columns is not None
         assert folder.columns.kinds["venue"] == "category"
         assert folder.columns.kinds["score"] == "number"
@@ -136,7 +136,7 @@ def test_batches_of_relations_give_one_outcome(batch: int) -> None:
     one, other = (learner.predict_proba(["a", "b", "c"])[1] for learner in learners)
     torch.testing.assert_close(one, other, atol=1e-4, rtol=0)
     plain = [{k: v for k, v in line.items() if k != "type"} for line in TYPED]
-    with pytest.raises(DataError, match=r"line 4: .*began without any"):
+    with pytest.raises(DataError, match=r"line 4: .*began without them"):
         LineStream(Kept(OnlineLearner()), batch=batch).take_in(written(plain))
 
 

@@ -87,9 +87,10 @@ def test_half_a_delta_is_never_looked_up(
     knowledge: Any = one._knowledge
     settle = knowledge.settle
 
-    def look_and_settle() -> Any:  # graph, embeddings, labels and codes have changed by now
+    def look_and_settle(**given: bool) -> Any:
+        # Graph, embeddings, labels and codes have changed by now.
         meanwhile.append(everything(view))
-        return settle()
+        return settle(**given)
 
     monkeypatch.setattr(knowledge, "settle", look_and_settle)
     for delta in changes(generator, 8):

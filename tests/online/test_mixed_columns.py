@@ -76,13 +76,13 @@ def test_rows_that_come_later_have_the_embeddings_of_one_graph(
     call: Any, tmp_path: Path, door: str
 ) -> None:
     if door == "files":
-        LearnerFolder.of(
+        LearnerFolder.open(
             "learner", {"topology": {"name": "sgc"}, "head": {"name": "analytic", "width": 32}}
         ).close()
         for part, (start, stop) in enumerate([(0, NODES), (NODES, MORE)]):
             nodes, edges = write_mixed(tmp_path, start, stop, f"{part}")
             call("ingest", "learner", "--nodes", str(nodes), "--edges", str(edges), "--batch", "7")
-        with LearnerFolder.of("learner", readonly=True) as folder:
+        with LearnerFolder.open("learner", readonly=True) as folder:
             found, scheme = folder.learner.embed(IDS), folder.columns
     else:
         one = fitted(model(), 0, NODES)
@@ -115,16 +115,16 @@ def test_each_mistake_is_one_sentence_and_changes_nothing(call: Any, tmp_path: P
         assert err.startswith(f"error: wrong.csv: {said}")
         assert err.count("\n") == 1
     assert Path("learner", "columns.json").read_bytes() == kept
-    with LearnerFolder.of("learner", readonly=True) as folder:
+    with LearnerFolder.open("learner", readonly=True) as folder:
         assert folder.learner.status().nodes == NODES
 
 
 def test_what_a_killed_process_left_does_not_count(call: Any, tmp_path: Path) -> None:
     nodes, _ = write_mixed(tmp_path, 0, 6)
-    LearnerFolder.of("learner").close()
+    LearnerFolder.open("learner").close()
     store_columns(Path("learner"), Scheme((Column("f", BooleanEncoder(flag=True)),)))
     call("ingest", "learner", "--nodes", str(nodes))  # would have no column f
-    LearnerFolder.of("plain").close()
+    LearnerFolder.open("plain").close()
     store_columns(Path("plain"), Scheme((Column("f", BooleanEncoder(flag=True)),)))
     Path("plain.csv").write_text("id,f\na,7\n")
     call("ingest", "plain", "--nodes", "plain.csv")
@@ -150,14 +150,14 @@ def test_a_learner_that_began_plain_stays_plain(call: Any, tmp_path: Path) -> No
         one.partial_fit(["a", "b"], torch.tensor([[1.0], [2.0]]), ["x", "y"])
     out, err = call("ingest", "learner", "--nodes", "plain.csv", "--json")
     assert json.loads(out)["columns"] == []
-    assert "columns are matched by position, and taken as they are" in err
+    assert "columns are matched by position and not encoded" in err
     assert not Path("learner", "columns.json").exists()
     Path("gap.csv").write_text("id,label,f\nc,x,\n")
     _, err = call("ingest", "learner", "--nodes", "gap.csv", expect=2)
     assert "gap.csv: feature column 'f' holds null: expected numbers" in err
     _, err = call("ingest", "learner", "--nodes", "plain.csv", "--column", "f=text", expect=2)
     assert err == (
-        "error: learner: column 'f' cannot be read as 'text': it is a plain number since the "
+        "error: learner: column 'f' cannot be read as 'text': it has been a plain number since the "
         "first table\n"
     )
 
@@ -168,12 +168,12 @@ def test_columns_that_the_first_table_had_not_are_refused(call: Any, tmp_path: P
     more = pd.DataFrame(mixed_rows(NODES, NODES + 1)).assign(venue="afar", open=None)
     more.assign(mood="good").to_csv("more.csv", index=False)
     _, err = call("ingest", "learner", "--nodes", "more.csv", expect=2)
-    assert "has a column 'mood' that the first table had not: expected title, venue" in err
+    assert "has a column 'mood' that the first table did not have: expected title, venue" in err
     more.to_csv("more.csv", index=False)
     out, err = call("ingest", "learner", "--nodes", "more.csv", "--json")
     assert json.loads(out)["new_nodes"] == 1
-    assert "column 'venue' has 1 new category in 1 row ('afar'): each is known by its hash" in err
-    assert "column 'open' has 1 gap, and had none at first: filled without a flag" in err
+    assert "column 'venue' has 1 new category in 1 row ('afar'): each is encoded by its hash" in err
+    assert "column 'open' has 1 gap but had none at first: filled without a flag" in err
 
 
 def test_an_import_reads_as_a_folder_of_tables_does(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_an_import_reads_as_a_folder_of_tables_does(tmp_path: Path) -> None:
     kept = json.loads((tmp_path / "graph" / "graph.json").read_text())["about"]["columns"]
     assert [column["kind"] for column in kept["columns"]][:2] == ["text", "category"]
     assert import_graph(edges, nodes, tmp_path / "graph").columns == report.columns
-    with pytest.raises(DataError, match="is no graph of these tables"):
+    with pytest.raises(DataError, match="is not a graph of these tables"):
         import_graph(edges, nodes, tmp_path / "graph", columns=Columns(kinds={"score": "skip"}))
     with pytest.raises(ConfigurationError, match="fill must be 'median' for an import"):
         import_graph(edges, nodes, tmp_path / "other", columns=Columns(fill="neighbours"))
@@ -211,14 +211,14 @@ def test_a_folder_asks_for_the_encoder_that_it_was_made_with(tmp_path: Path) -> 
     lengths = Encoder.named("length", version="1", of=lambda texts: [[len(t)] for t in texts])
     with ContinualNodeClassifier.open(tmp_path / "l", columns={"title": lengths}) as one:
         fitted(one, 0, 6)
-    said = "read by the encoder 'length' of version '1', which was not given: no encoder was"
+    said = "need the encoder 'length' of version '1', which is missing: given no encoder"
     with pytest.raises(ConfigurationError, match=said):
         ContinualNodeClassifier.open(tmp_path / "l")
     ContinualNodeClassifier.open(tmp_path / "l", readonly=True).predict(["n1"])
     with ContinualNodeClassifier.open(tmp_path / "l", columns={"title": lengths}) as one:
         fitted(one, 6, 7)
         assert one.reading_[0]["how"] == "by length 1"
-    with pytest.raises(ConfigurationError, match="'venue' cannot be read as 'text': it is categ"):
+    with pytest.raises(ConfigurationError, match="cannot be read as 'text': it has been"):
         ContinualNodeClassifier.open(tmp_path / "l", columns={"title": lengths, "venue": "text"})
 
 
@@ -239,7 +239,8 @@ def test_an_encoder_of_a_plugin_is_found_by_its_name(
         assert done["columns"][0]["how"] == "by vowels 1"
         assert (done["new_nodes"], done["other_features"]) == (new, 0)
     _, err = call("ingest", "learner", "--nodes", str(nodes), "--gaps", "refuse", expect=2)
-    assert err == "error: learner: gaps cannot be 'refuse': it is 'flag' since the first table\n"
+    said = "error: learner: gaps cannot be 'refuse': it has been 'flag' since the first table\n"
+    assert err == said
 
 
 def test_frames_without_names_are_arrays() -> None:
@@ -284,8 +285,8 @@ def test_arrays_are_taken_by_position_and_that_is_said_once(
     assert features[40].tolist() == numbers(40, 41).iloc[0].tolist()  # not scaled
     assert features[:40].abs().max() <= 5
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
-        "features: an array has no names: it is matched by position and taken as it is, not scaled "
-        "as the columns of a table are"
+        "features: an array has no column names: its columns are matched by position and not "
+        "scaled, unlike the columns of a table"
     ]
 
 
@@ -298,7 +299,7 @@ def test_a_graph_that_its_own_table_scaled_is_refused_later() -> None:
     graph = load(first)
     one = model().partial_fit(graph, ids=first[0]["id"])
     assert [row["column"] for row in one.reading_] == ["age", "income"]
-    with pytest.raises(DataError, match="scaled by its own table: expected those of the first"):
+    with pytest.raises(DataError, match="scaled by its own table: expected the scale of the first"):
         one.partial_fit(load(more), ids=more[0]["id"])
     one.partial_fit(load(more, columns=graph.columns), ids=more[0]["id"])
     two = model().partial_fit(first).partial_fit(more)
@@ -311,10 +312,10 @@ def test_a_kind_for_all_columns(call: Any) -> None:
     numbers(0, 40).assign(id=[*range(40)]).to_csv("nodes.csv", index=False)
     out, _ = call("ingest", "learner", "--nodes", "nodes.csv", "--column", "*=raw")
     assert out.count("as it is") == 2  # the table of columns is printed
-    with LearnerFolder.of("learner", readonly=True) as folder:
+    with LearnerFolder.open("learner", readonly=True) as folder:
         knowledge = folder.learner._knowledge
         assert knowledge is not None
         assert knowledge.graph.features[3].tolist() == [41, 3_093]
     call("ingest", "learner", "--nodes", "nodes.csv", "--column", "*=raw")  # said again
     _, err = call("ingest", "learner", "--nodes", "nodes.csv", "--column", "age=number", expect=2)
-    assert "column 'age' cannot be read as 'number': it is raw since the first table" in err
+    assert "column 'age' cannot be read as 'number': it has been raw since the first table" in err

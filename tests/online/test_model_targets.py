@@ -88,7 +88,7 @@ def test_a_folder_keeps_its_kind(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "labels", "message"),
     [
-        ("labels", ["x", "y", "z", None], "must be a list of them, not 'x'"),
+        ("labels", ["x", "y", "z", None], "must be a list, not 'x'"),
         ("labels", np.eye(4, dtype=int), "expected a list of labels a node"),
         ("labels", [["x"]], "as many as nodes, not 1 for 4"),
         ("labels", [[1.5], None, None, None], "label must be"),
@@ -107,7 +107,7 @@ def test_what_a_kind_is_not(kind: Any, labels: Any, message: str) -> None:
 
 def test_what_does_not_apply_is_said() -> None:
     numbers = model("numbers").partial_fit(IDS, X, NUMBERS)
-    with pytest.raises(ConfigurationError, match="predict_proba is for classes and labels"):
+    with pytest.raises(ConfigurationError, match="predict_proba needs classes or labels"):
         numbers.predict_proba(["a"])
     with pytest.raises(ConfigurationError, match="balanced is for classes and labels"):
         numbers.score(["a"], [1.0], balanced=True)

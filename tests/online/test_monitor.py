@@ -8,7 +8,7 @@ from math import sqrt
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.online import ContinualNodeClassifier, Delta
@@ -29,7 +29,6 @@ def recorded(counts, **parameters) -> Prequential:
 COUNTS = st.lists(st.integers(1, 5).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))))
 
 
-@settings(max_examples=30)
 @given(COUNTS, st.integers(2, 7))
 def test_a_curve_is_short_adds_up_and_goes_on_after_a_restore(counts, points):
     record, twin = recorded(counts, points=points, latest=4), Prequential(points=points, latest=4)

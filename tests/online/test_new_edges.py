@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.online.delta import Delta
@@ -29,7 +29,6 @@ def learner(undirected: bool) -> tuple[OnlineLearner, dict[Any, float]]:
 
 
 @given(PAIRS, PAIRS, st.data(), st.booleans())
-@settings(max_examples=20, deadline=None)
 def test_the_same_as_one_by_one(edges: Any, removed: Any, data: Any, undirected: bool) -> None:
     made, known = learner(undirected)
     weights: Any = ()

@@ -20,7 +20,7 @@ HEADS = {
 
 
 def made(name):
-    topology = MixHop(hops=2, keep=(0, 2)) if name == "auto" else None
+    topology = MixHop(hops=2, kept_hops=(0, 2)) if name == "auto" else None
     options = {"scaling": "none", "tolerance": 0.0, "patience": 1}
     return OnlineLearner(head=HEADS[name](), topology=topology, **options)
 

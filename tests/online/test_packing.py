@@ -116,17 +116,17 @@ def test_who_lists_ids_meanwhile_must_begin_again():
     learner = path()
     assert learner.ids_from(0, 2) == (["a"], 2)
     other = repacked(learner)
-    with pytest.raises(DataError, match="start must be 0, since nodes have other places"):
+    with pytest.raises(DataError, match="start must be 0, not 2: nodes were renumbered"):
         other.ids_from(2, 2)
     assert other.ids_from(0, 2) == (["a", "c"], 6)
     assert other.ids_from(6, 2) == (["d"], None)
     other.apply(Delta(forgotten=("a",)))
     third = repacked(other)
-    with pytest.raises(DataError, match="when 6 was told"):
+    with pytest.raises(DataError, match="not 6: nodes were renumbered"):
         third.ids_from(6, 2)
     assert third.ids_from(0, 1) == (["c"], 8)
 
 
 def test_an_array_that_nobody_has_told_of_is_a_mistake():
-    with pytest.raises(AssertionError, match=r"graph\.colours must be told"):
+    with pytest.raises(AssertionError, match=r"graph\.colours must be listed"):
         packed({"graph.colours": torch.zeros(3)}, Packing.of(torch.ones(3, dtype=torch.bool)))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
@@ -38,8 +37,7 @@ ARRAYS = {
 
 def test_the_file_is_one_that_safetensors_reads(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(pieces, "PIECE", 16)
-    digest = write_arrays(tmp_path / "a", ARRAYS)
-    assert digest == hashlib.sha256((tmp_path / "a").read_bytes()).hexdigest()
+    write_arrays(tmp_path / "a", ARRAYS)
     found = load_file(tmp_path / "a")
     assert found.keys() == ARRAYS.keys()
     for name, value in ARRAYS.items():
@@ -72,7 +70,7 @@ def test_a_mapped_array_outlives_its_file(tmp_path: Path, monkeypatch) -> None:
 
 def test_what_is_no_such_file_is_said(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes((5).to_bytes(8, "little") + b"[1,2]")
-    with pytest.raises(DataError, match="a: is no safetensors file"):
+    with pytest.raises(DataError, match="a: is not a safetensors file"):
         read_arrays(tmp_path / "a")
     with pytest.raises(DataError, match="b: cannot be read"):
         read_arrays(tmp_path / "b")
@@ -98,7 +96,6 @@ entries = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.sampled_fr
 
 
 @given(entries=entries, step=st.integers(1, 5))
-@settings(max_examples=20, deadline=None)
 def test_lists_in_pieces_are_the_lists(entries, step) -> None:
     lists = NeighbourLists()
     lists.extend(10)

@@ -80,7 +80,7 @@ def test_a_folder_brings_relations_back(tmp_path: Path) -> None:
         (
             Delta(nodes=("a", "b"), features=torch.eye(2)),
             Delta(edges=(("a", "b"),), relations=("cites",)),
-            "the learner began without any",
+            "the learner began without them",
         ),
     ],
 )
@@ -93,7 +93,7 @@ def test_what_cannot_be_is_one_sentence(first: Delta, then: Delta, said: str) ->
 
 def test_a_head_that_does_not_look_refuses_them() -> None:
     learner = OnlineLearner(head=AnalyticHead(width=16))
-    with pytest.raises(DataError, match="head 'analytic' does not look at them"):
+    with pytest.raises(DataError, match="head 'analytic', which does not use them"):
         learner.apply(FIRST)
 
 
@@ -219,5 +219,5 @@ def test_a_learner_that_does_not_look_ignores_columns_aloud(tmp_path: Path, call
     tables = ("--nodes", str(tmp_path / "nodes.csv"), "--edges", str(tmp_path / "edges.csv"))
     said = " ".join(call("ingest", str(tmp_path / "numbers"), *tables)[1].split())
     for column in ("relation", "type"):
-        assert f"column '{column}' is ignored: this learner does not look at it" in said
+        assert f"column '{column}' is ignored: this learner does not use it" in said
     assert call("predict", str(tmp_path / "numbers"), "--all")[0].startswith("id,target\na,")

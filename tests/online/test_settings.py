@@ -102,7 +102,7 @@ def test_folders_and_published_numbers_rest_on_these_defaults(
 def test_a_learner_is_the_live_form_of_auto_unless_told() -> None:
     learner = OnlineLearner()
     assert learner.parameters["topology"] == {
-        "name": "mixhop", "hops": 2, "self_loops": True, "keep": [0, 2], "unit": True,
+        "name": "mixhop", "hops": 2, "self_loops": True, "kept_hops": [0, 2], "unit": True,
     }  # fmt: skip
     assert learner.head.name == "auto"
 
@@ -129,9 +129,9 @@ def test_a_folder_of_the_head_that_was_the_default_still_opens(tmp_path: Path) -
 
 @pytest.mark.parametrize(("hops", "kept"), [(0, [0]), (1, [0, 1]), (3, [0, 3])])
 def test_with_other_hops_the_last_is_kept(hops: int, kept: list[int], tmp_path: Path) -> None:
-    with LearnerFolder.of(tmp_path / "new", {"topology": {"hops": hops}}) as folder:
+    with LearnerFolder.open(tmp_path / "new", {"topology": {"hops": hops}}) as folder:
         topology = folder.learner.parameters["topology"]
-    assert (topology["name"], topology["hops"], topology["keep"]) == ("mixhop", hops, kept)
+    assert (topology["name"], topology["hops"], topology["kept_hops"]) == ("mixhop", hops, kept)
 
 
 def test_a_classifier_hands_all_its_settings_on() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.core.errors import ConfigurationError, UnknownNodeError
@@ -107,7 +107,6 @@ def greedy(shares, candidates, doubts, count):
     return found
 
 
-@settings(max_examples=20, deadline=None)
 @given(st.data(), st.integers(2, 10))
 def test_the_lazy_choice_is_the_greedy_one(data, nodes):
     pairs = data.draw(st.lists(st.tuples(*[st.integers(0, nodes - 1)] * 2), min_size=1))

@@ -186,7 +186,7 @@ def test_a_state_that_does_not_tell_what_was_counted_counted_all_as_it_is() -> N
 
 
 def test_folders_that_do_not_tell_count_all_that_moved(tmp_path: Path) -> None:
-    with LearnerFolder.of(tmp_path) as folder:
+    with LearnerFolder.open(tmp_path) as folder:
         assert folder.learner.tolerance == TOLERANCE
         folder.submit(deltas(0, 1)[0])
     path = tmp_path / FORMAT_FILE
@@ -194,8 +194,8 @@ def test_folders_that_do_not_tell_count_all_that_moved(tmp_path: Path) -> None:
     for name in ("tolerance", "patience"):
         del content["parameters"][name]
     path.write_text(json.dumps(with_check(content)))
-    with LearnerFolder.of(tmp_path) as folder:
+    with LearnerFolder.open(tmp_path) as folder:
         assert (folder.learner.tolerance, folder.learner.patience) == (0.0, 1)
         assert folder.learner.status().nodes == 3
     with pytest.raises(ConfigurationError, match=r"tolerance=0\.0, which cannot be opened with"):
-        LearnerFolder.of(tmp_path, {"tolerance": 0.1})
+        LearnerFolder.open(tmp_path, {"tolerance": 0.1})

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.reports import collect
@@ -31,7 +31,6 @@ def test_by_hand() -> None:
 points = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=10)
 
 
-@settings(max_examples=50, deadline=None)
 @given(points=points, budget=st.integers(-1, 7))
 def test_the_envelope_rises_and_says_what_all_points_say(
     points: list[tuple[float, float]], budget: int

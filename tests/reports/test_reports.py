@@ -68,6 +68,7 @@ def test_the_memory_table_counts_floats_edges_and_bytes(runs: Path) -> None:
             assert row["bytes"] == f"{kept['bytes'] / 1e3:.1f} kB"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_real_results_and_a_single_one_make_a_report(runs: Path) -> None:
     for folder in (runs, runs / "tem-task-il"):
         page = write_report(collect(folder), folder)
@@ -141,7 +142,7 @@ def test_folders_without_results_are_said(tmp_path: Path) -> None:
         collect(tmp_path / "file")
     (tmp_path / "half" / "seed-0").mkdir(parents=True)
     (tmp_path / "half" / "seed-0" / "progress.json").write_text("{}")
-    with pytest.raises(ResultsError, match=r"no finished run \(1 begun: --resume goes on"):
+    with pytest.raises(ResultsError, match=r"no finished run \(1 unfinished: --resume continues"):
         collect(tmp_path / "half")
     (tmp_path / "odd" / "result.json").mkdir(parents=True)
     with pytest.raises(ResultsError, match="is not a result of evergraph"):

@@ -51,7 +51,7 @@ def test_every_token_is_compared_whatever_is_found(monkeypatch: pytest.MonkeyPat
         (f"admin {READ}\n", "line 1 must be 'read TOKEN', 'follow TOKEN' or 'write TOKEN'"),
         ("\nread\n", "line 2"),
         ("read short\n", "at least 16 ASCII characters, not 5"),
-        (f"read {READ}\nwrite {READ}\n", "one is there twice"),
+        (f"read {READ}\nwrite {READ}\n", "every token must be listed once"),
     ],
 )
 def test_what_is_no_token_file_is_refused_without_telling_secrets(
@@ -80,7 +80,7 @@ def test_a_group_may_read_what_root_hands_to_a_service(
         assert len(read_tokens(path).listed) == 1
     for mode in (0o460, 0o444):
         path.chmod(mode)
-        with pytest.raises(ConfigurationError, match="must be open to its owner alone"):
+        with pytest.raises(ConfigurationError, match="must be readable by its owner only"):
             read_tokens(path)
 
 

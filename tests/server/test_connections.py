@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import resource
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +16,8 @@ import pytest
 import uvicorn
 
 from evergraph.server.limits import Limits
+from evergraph.server.running import _allow_files
+from forked import in_a_child
 from served import served
 from waiting import until
 
@@ -168,15 +171,13 @@ def test_what_is_forwarded_is_believed_of_proxies_alone(serve: Serve) -> None:
 
 
 def test_files_are_asked_for_and_a_warning_says_where_they_are_too_few() -> None:
-    code = (
-        "import logging, resource\n"
-        "from evergraph.server.running import _allow_files\n"
-        "resource.setrlimit(resource.RLIMIT_NOFILE, (50, 400))\n"
-        "_allow_files(300)\n"
-        "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])\n"
-        "_allow_files(1_000)\n"
-        "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["300", "400"]
-    assert "lets this process open 400 files" in done.stderr
+    def ask() -> None:
+        logging.getLogger().addHandler(logging.StreamHandler())
+        resource.setrlimit(resource.RLIMIT_NOFILE, (50, 400))
+        for files in (300, 1_000):
+            _allow_files(files)
+            sys.stdout.write(f"{resource.getrlimit(resource.RLIMIT_NOFILE)[0]}\n")
+
+    done = in_a_child(ask)
+    assert done.out.split() == ["300", "400"]
+    assert "allows this process 400 open files" in done.err

@@ -101,7 +101,7 @@ def test_numbers_curves_and_confusion_are_those_of_the_learner(
     tiles = dict(zip(texts(browser, "#tiles dt"), texts(browser, "#tiles dd"), strict=True))
     assert tiles["Nodes"].startswith(f"{status.nodes}\n")
     assert tiles["Classes"].startswith("5\nnewest: ")
-    assert tiles["Right before told"].startswith(f"{100 * status.accuracy:.1f} %")
+    assert tiles["Prequential accuracy"].startswith(f"{100 * status.accuracy:.1f} %")
     paths = browser.find_elements("css selector", "#accuracy path")
     assert [p.get_attribute("d").count("L") + 1 for p in paths] == [len(history["curve"])] * 2
     cells = [int(text) if text != "·" else 0 for text in texts(browser, "#confusion td")]
@@ -163,7 +163,7 @@ def test_alarms_and_replicas_are_shown(width: int, scheme: str, show: Any, wait:
     browser = show(width=width, scheme=scheme)
     browser.execute_script("showAlarms(arguments[0]); showReplicas(arguments[1])", ALARMS, REPLICAS)
     assert texts(browser, "#raised li") == [
-        "Predictions are worse than they were\nAccuracy of <b>all</b> is low. Since delta 7"
+        "Predictions have become worse\nAccuracy of <b>all</b> is low. Since delta 7"
     ]
     rows = [text.split() for text in texts(browser, "#replica-list tbody tr")]
     assert rows[0] == ["writer", "11", "1,200", "0", "deltas,", "0.0", "s", "answers"]

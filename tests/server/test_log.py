@@ -6,8 +6,7 @@ import io
 import json
 import logging
 import os
-import subprocess
-import sys
+import socket
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -19,6 +18,9 @@ from evergraph.core.errors import ConfigurationError, StoppedError
 from evergraph.server.app import create_app
 from evergraph.server.http import REQUEST_ID
 from evergraph.server.log import AsideHandler, JsonLines, Sparing, TextLines, written_log
+from evergraph.server.running import bind, listen
+from evergraph.server.startup import Starting
+from forked import begun, in_a_child
 
 NAMED = {"X-Request-Id": "proxy-7"}
 
@@ -156,17 +158,17 @@ def test_a_pipe_that_nobody_empties_holds_up_nobody() -> None:
 
 
 def test_a_process_ends_though_nobody_reads_its_log() -> None:
-    code = (
-        "import logging\n"
-        "from evergraph.server.log import written_log\n"
-        "with written_log('text'):\n"
-        "    for _ in range(5000):\n"
-        "        logging.getLogger('evergraph.audit').info('x' * 100)\n"
-    )
-    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE)
-    assert process.wait(60) == 0
-    assert process.stderr is not None
-    assert process.stderr.read().startswith(b"20")
+    def write() -> None:
+        with written_log("text"):
+            for _ in range(5000):
+                logging.getLogger("evergraph.audit").info("x" * 100)
+
+    read, unread = os.pipe()
+    child = begun(write, err=unread)
+    os.close(unread)
+    assert os.waitpid(child, 0)[1] == 0
+    assert os.read(read, 2) == b"20"
+    os.close(read)
 
 
 def test_a_format_that_is_not_known_is_one_sentence() -> None:
@@ -175,24 +177,24 @@ def test_a_format_that_is_not_known_is_one_sentence() -> None:
         pass
 
 
-def test_the_servers_own_errors_are_lines_like_any_other(tmp_path: Any) -> None:
-    code = (
-        "from evergraph.server.log import written_log\n"
-        "log = written_log('json'); log.__enter__()\n"
-        "import socket, threading, uvicorn\n"
-        "from evergraph.server.running import bind, listen\n"
-        "from evergraph.server.startup import Starting\n"
-        "bound = bind('127.0.0.1', 0); port = bound.getsockname()[1]\n"
-        "async def fail(*_):\n"
-        "    raise ValueError('on purpose')\n"
-        "Starting._answer = fail\n"
-        "def make(progress):\n"
-        "    with socket.create_connection(('127.0.0.1', port)) as line:\n"
-        "        line.sendall(b'GET / HTTP/1.1\\r\\nHost: h\\r\\n\\r\\n'); line.recv(1000)\n"
-        "    raise SystemExit\n"
-        "listen(Starting(make), bound)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    told = [json.loads(line) for line in done.stderr.splitlines()]
+def test_the_servers_own_errors_are_lines_like_any_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fail(*_: object) -> None:
+        raise ValueError("on purpose")
+
+    def make(progress: object) -> None:
+        with socket.create_connection(("127.0.0.1", bound.getsockname()[1])) as line:
+            line.sendall(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+            line.recv(1000)
+        raise SystemExit
+
+    def serve() -> None:
+        with written_log("json"):
+            listen(Starting(make), bound)
+
+    bound = bind("127.0.0.1", 0)
+    monkeypatch.setattr(Starting, "_answer", fail)
+    told = [json.loads(line) for line in in_a_child(serve).err.splitlines()]
     assert [(line["logger"], line["level"]) for line in told] == [("uvicorn.error", "ERROR")]
     assert "ValueError: on purpose" in told[0]["exception"]

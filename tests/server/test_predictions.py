@@ -126,7 +126,7 @@ def test_an_answer_of_too_many_numbers_is_refused(serve: Any, first: Any) -> Non
     more = client.post("/v1/predictions", json={"ids": ["a"] * 51, "all": True})
     assert (more.status_code, more.json()["error"]) == (
         413,
-        "an answer must hold at most 100 probabilities, not 51 of 2 classes: ask for at most 50 "
+        "an answer must hold at most 100 probabilities, not 51 of 2 classes: request at most 50 "
         "nodes at a time",
     )
     assert client.post("/v1/predictions", json={"ids": ["a"] * 51}).status_code == 200

@@ -23,7 +23,7 @@ JSON = {"Content-Type": "application/json"}
 READ, WRITE = "r" * 20, "w" * 20
 
 
-TWICE = " must come once in an object, and comes twice"
+TWICE = " must come once in an object, not twice"
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ TWICE = " must come once in an object, and comes twice"
         ),
         ("/v1/deltas", {"edges": [["b", "c"]], "weights": [1, 2]}, 422, "not 2 for 1 edges"),
         ("/v1/deltas", {"edges": [["b", "c"]], "weights": ["1"]}, 422, "weights[0]"),
-        ("/v1/deltas", {"weights": [1]}, 422, "a delta must bring"),
+        ("/v1/deltas", {"weights": [1]}, 422, "a delta must add, change or remove"),
         ("/v1/deltas", {"updated": ["nobody"], "updated_features": [[1, 2]]}, 404, "'nobody'"),
         ("/v1/deltas", {"updated": ["a"]}, 422, "updated_features have shape (0, 0)"),
         ("/v1/deltas", {"updated": ["a"], "updated_features": [[1]]}, 422, "1 columns"),
@@ -87,10 +87,10 @@ TWICE = " must come once in an object, and comes twice"
             409,
             "comes twice",
         ),
-        ("/v1/deltas", {}, 422, "a delta must bring"),
+        ("/v1/deltas", {}, 422, "a delta must add, change or remove"),
         ("/v1/deltas", [], 422, "body: input should be an object"),
-        ("/v1/compact", {"keys": True}, 422, "keys: goes with"),
-        ("/v1/compact", {"names": True}, 422, "names: goes with"),
+        ("/v1/compact", {"keys": True}, 422, "keys: requires"),
+        ("/v1/compact", {"names": True}, 422, "names: requires"),
         ("/v1/compact", {"now": 1}, 422, "now: "),
         ("/v1/compact", {"other": True}, 422, "other: extra inputs"),
         ("/v1/compact", [], 422, "body: "),
@@ -103,7 +103,7 @@ TWICE = " must come once in an object, and comes twice"
         ("/v1/deltas", None, 405, "/v1/deltas does not take GET"),
         ("/v1/ids?limt=3", None, 400, "there is no parameter 'limt' here: did you mean 'limit'"),
         ("/v1/ids?x=3", None, 400, "there is no parameter 'x' here: it takes start, limit, after"),
-        ("/v1/ids?start=1&start=2", None, 400, "parameter 'start' must come once, and comes twice"),
+        ("/v1/ids?start=1&start=2", None, 400, "parameter 'start' must be given once, not twice"),
         ("/v1/predictions/a?integr=1", None, 400, "did you mean 'integer'"),
         ("/v1/predictions?aftr=1", {"ids": ["a"]}, 400, "did you mean 'after'"),
         ("/v1/deltas?key=a", {}, 400, "there is no parameter 'key' here: it takes none"),
@@ -146,8 +146,8 @@ def test_what_is_refused_has_its_status_and_changes_nothing(
         (b'{"nodes": ["n"], "features": [[1e999, 1]]}', JSON, 422, "features[0][0]: "),
         (json.dumps(NEW).encode(), {"Content-Type": "text/plain"}, 415, "not 'text/plain'"),
         (json.dumps(NEW).encode(), {}, 415, "content-type must be application/json or "),
-        (b"nonsense", {"Content-Type": ARROW}, 422, "no Arrow IPC stream"),
-        (b"", {"Content-Type": ARROW}, 422, "a delta must bring"),
+        (b"nonsense", {"Content-Type": ARROW}, 422, "not an Arrow IPC stream"),
+        (b"", {"Content-Type": ARROW}, 422, "a delta must add, change or remove"),
         (json.dumps(NEW).encode(), JSON | {"Idempotency-Key": "k" * 201}, 422, "1 to 200"),
         (json.dumps(NEW).encode(), JSON | {"Idempotency-Key": "a b"}, 422, "not 'a b'"),
         (json.dumps(NEW | {"key": "a"}).encode(), JSON | {"Idempotency-Key": "b"}, 422, "key must"),
@@ -170,8 +170,8 @@ def test_nothing_is_predicted_before_anything_is_learned(serve: Any) -> None:
     empty = serve()
     refused(empty.post("/v1/predictions", json={"ids": ["a"]}), 404, "'a'")
     empty.post("/v1/deltas", json=NEW)
-    refused(empty.post("/v1/predictions", json={"ids": ["n"]}), 409, "no class is known yet")
-    refused(empty.get("/v1/nodes/n"), 409, "no class is known yet")
+    refused(empty.post("/v1/predictions", json={"ids": ["n"]}), 409, "nothing is labelled yet")
+    refused(empty.get("/v1/nodes/n"), 409, "nothing is labelled yet")
 
 
 def test_large_bodies_are_refused_unread(serve: Any, first: Any) -> None:
@@ -184,7 +184,7 @@ def test_large_bodies_are_refused_unread(serve: Any, first: Any) -> None:
             sent.append(1000)
             yield b" " * 1000
 
-    said = "a body of JSON must have at most 1000 bytes"
+    said = "a JSON body must have at most 1000 bytes"
     refused(service.post("/v1/deltas", content=endless(), headers=JSON), 413, said)
     declared = JSON | {"Content-Length": str(100_000_000)}
     refused(
@@ -202,7 +202,7 @@ def test_tokens(serve: Any, first: Any) -> None:
     refused(service.post("/v1/deltas", json=first), 401, "a token is needed")
     wrong = {"Authorization": f"Bearer {READ}x"}
     answer = service.post("/v1/deltas", json=first, headers=wrong)
-    refused(answer, 401, "not one of this service")
+    refused(answer, 401, "not valid for this service")
     assert answer.headers["www-authenticate"] == "Bearer"
     refused(service.post("/v1/deltas", json=first, headers=read), 403, "may read")
     for path in ("/v1/labels", "/v1/forget"):
@@ -230,7 +230,7 @@ def test_too_many_requests(serve: Any) -> None:
     service = serve(rate=0.01, burst=3)
     assert [service.get("/v1/status").status_code for _ in range(3)] == [200] * 3
     answer = service.get("/v1/status")
-    refused(answer, 429, "at most 0.01 requests a second")
+    refused(answer, 429, "at most 0.01 a second")
     assert 90 <= int(answer.headers["retry-after"]) <= 100
     assert service.get("/healthz").status_code == 200
 
@@ -280,7 +280,7 @@ def test_a_full_disk_is_507(
 
     def full(waiting: Any) -> None:
         for each in waiting:
-            each.refuse(ResourceError("journal.sqlite: the disk is full: delta 2 was not taken in"))
+            each.refuse(ResourceError("journal.sqlite: the disk is full: delta 2 was not written"))
 
     with monkeypatch.context() as patch:
         patch.setattr(lasting.folder.waiting, "_take", full)
@@ -317,7 +317,7 @@ def test_a_full_queue_and_a_late_turn_are_503_and_change_nothing(
     gate.set()
     refused(answers["third"], 503, "1 changes are waiting already")
     refused(answers["waiting"], 503, "and nothing was changed")
-    refused(answers["running"], 503, "still going on: send it again with the same key")
+    refused(answers["running"], 503, "still running: send it again with the same key")
     assert all("retry-after" in answer.headers for answer in answers.values())
     until(lambda: not service.get("/v1/status").json()["waiting"])  # dropped at its turn
     send("running")
@@ -380,7 +380,7 @@ def test_what_should_not_happen_is_one_sentence_and_a_reference_in_the_log(
     monkeypatch.setattr(view, "looked_up", lambda *_, **__: 1 / 0)
     with caplog.at_level(logging.ERROR):
         answer = lasting.get("/v1/nodes/a")
-    refused(answer, 500, "its reference in the log is ")
+    refused(answer, 500, "the log has details under reference ")
     reference = answer.json()["error"].split()[-1]
     assert any(reference in record.message and record.exc_info for record in caplog.records)
     assert "division" not in answer.text
@@ -401,7 +401,7 @@ def test_more_new_classes_than_a_change_may_bring_are_413(client):
     many = {"nodes": [10, 11, 12], "features": [[1.0, 0.0]] * 3, "labels": ["p", "q", "r"]}
     refused = client.post("/v1/deltas", json=many)
     assert refused.status_code == 413
-    assert "brings 3: was a column of ids sent as labels?" in refused.json()["error"]
+    assert "not 3: was a column of ids sent as labels?" in refused.json()["error"]
     assert client.get("/v1/status").json()["seq"] == 1
     assert client.post("/v1/deltas", json=many | {"labels": ["p", "q", "x"]}).status_code == 200
 

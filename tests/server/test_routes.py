@@ -249,8 +249,8 @@ class Weighed:
 
 
 def test_a_field_of_a_record_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(schema.TOLD_AS, Weighed, {"node": "id"})
-    assert schema.told([Weighed("a", 1), Weighed("b", 2, "new")]) == [
+    monkeypatch.setitem(schema.JSON_NAMES, Weighed, {"node": "id"})
+    assert schema.to_json([Weighed("a", 1), Weighed("b", 2, "new")]) == [
         {"id": "a", "grams": 1},
         {"id": "b", "grams": 2, "note": "new"},
     ]
@@ -271,7 +271,7 @@ def test_a_field_of_a_record_is_written_once(monkeypatch: pytest.MonkeyPatch) ->
 def test_suggestions_and_alarms_are_those_of_the_learner(lasting: TestClient) -> None:
     told = lasting.get("/v1/suggestions?n=1").json()
     (found,) = lasting.folder.learner.suggest(1)  # type: ignore[attr-defined]
-    assert told == {"seq": 1, "suggestions": [schema.told(found)]}
+    assert told == {"seq": 1, "suggestions": [schema.to_json(found)]}
     assert told["suggestions"][0]["id"] in ("c", 3)
     assert len(lasting.get("/v1/suggestions").json()["suggestions"]) == 2
     assert lasting.get("/v1/suggestions?n=0").status_code == 422

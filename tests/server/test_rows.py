@@ -34,6 +34,17 @@ def test_rows_are_read_by_the_first_of_them(serve: Any, tmp_path: Path) -> None:
     assert torch.equal(features[:31], expected)
 
 
+def test_numbers_without_names_are_mentioned_once(serve: Any, caplog: Any) -> None:
+    client = serve()
+    client.post("/v1/deltas", json=sent(mixed_rows(0, 30)))
+    width = client.folder.columns.width
+    with caplog.at_level("WARNING"):
+        for name in ("raw", "raw too"):
+            body = {"nodes": [name], "features": [[0.5] * width], "labels": [None]}
+            assert client.post("/v1/deltas", json=body).status_code == 200
+    assert caplog.text.count("send rows to have them encoded") == 1
+
+
 MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"score": "high"}, "rows: row 1 has 'high' in column 'score': expected a number"),
     ({"published": "soon"}, "rows: row 1 has 'soon' in column 'published': expected a date"),
@@ -60,7 +71,7 @@ def test_rows_and_features_do_not_mix(serve: Any, first: dict[str, Any]) -> None
     both = first | sent(mixed_rows(0, 1))
     assert "not both" in client.post("/v1/deltas", json=both).json()["error"]
     assert (
-        "no column that can be used"
+        "no usable column"
         in (client.post("/v1/deltas", json={"rows": [{"id": "a"}]}).json()["error"])
     )
     assert client.get("/v1/columns").json() == {"columns": [], "scheme": None}

@@ -69,7 +69,7 @@ def test_a_service_from_start_to_stop(tmp_path: Path, learner: Any) -> None:
         assert process.wait(60) == 0
         said = process.stderr.read()
         assert "there is nothing to reload" in said
-        assert "stopped: everything acknowledged is on the disk" in said
+        assert "stopped: everything acknowledged is on disk" in said
     with LearnerFolder.open(folder, make=learner) as found:
         assert found.learner.status().nodes >= len(acknowledged)
         found.learner.embed(sorted(acknowledged))  # raises where one of them is not known
@@ -121,7 +121,7 @@ def stopped_while_learning(process: subprocess.Popen[str], port: int) -> set[str
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.1", "example.org", ""])
 def test_other_addresses_need_tokens(host: str) -> None:
-    with pytest.raises(ConfigurationError, match="unless --token-file"):
+    with pytest.raises(ConfigurationError, match="unless there is a --token-file"):
         check_address(host, has_tokens=False)
     check_address(host, has_tokens=True)
 
@@ -139,7 +139,7 @@ def test_small_answers_are_sent_at_once() -> None:
 def test_a_port_that_is_taken_is_one_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(ConfigurationError, match=f"must be free to listen on, not .*:{port} "):
+        with pytest.raises(ConfigurationError, match=f"must be free to listen on: .*:{port} "):
             bind("127.0.0.1", port)
 
 
@@ -186,7 +186,7 @@ def test_a_reader_answers_from_whole_deltas_and_refuses_changes(
             sent = body if body is not None else {"nodes": ["n"], "features": [[1.0] * 4]}
             answer = client.post(f"/v1/{path}", json=sent)
             assert answer.status_code == 403
-            assert answer.json()["error"].startswith("this process only reads")
+            assert answer.json()["error"].startswith("this process is read-only")
         assert client.get("/v1/keys?prefix=k").status_code == 403
     writer.close()
 

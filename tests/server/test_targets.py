@@ -27,7 +27,9 @@ TOLD: dict[str, list[Any]] = {
 
 def client(kind: str, folder: Path) -> TestClient:
     given = {"head": {"name": "targets", "kind": kind, "width": 32}}
-    return TestClient(create_app(LearnerFolder.of(folder, given)), base_url="http://127.0.0.1:8000")
+    return TestClient(
+        create_app(LearnerFolder.open(folder, given)), base_url="http://127.0.0.1:8000"
+    )
 
 
 @pytest.mark.parametrize("kind", ["labels", "numbers"])
@@ -72,7 +74,7 @@ def test_a_class_is_refused_in_one_sentence(tmp_path: Path) -> None:
         body = {"nodes": ["a"], "features": [[1.0, 0.0]], "labels": ["x"]}
         answer = asked.post("/v1/deltas", json=body)
         assert answer.status_code == 422
-        assert answer.json() == {"error": "labels of a node must be a list of them, not 'x'"}
+        assert answer.json() == {"error": "labels of a node must be a list, not 'x'"}
         assert asked.get("/v1/status").json()["nodes"] == 0
 
 
@@ -81,6 +83,6 @@ def test_minus_one_is_a_number_where_nodes_have_numbers(tmp_path: Path) -> None:
     found = read_delta(sent, model="delta", kind=ARROW, most=9)
     targets = {"head": {"name": "targets", "kind": "numbers"}}
     for given, label in ((targets, -1), (None, None)):
-        with LearnerFolder.of(tmp_path / str(label), given) as folder:
-            delta, scheme = with_names(found.delta, found.told, folder)
+        with LearnerFolder.open(tmp_path / str(label), given) as folder:
+            delta, scheme = with_names(found.delta, found.arrow, folder)
             assert (delta.labels, scheme is None) == ((label,), False)

@@ -88,7 +88,7 @@ class Way:
         """Return features and classes of nodes in the order of their coming, and the scheme."""
         if self.served is not None:
             return self._looked(self.served)
-        with LearnerFolder.of("learner", readonly=True) as folder:
+        with LearnerFolder.open("learner", readonly=True) as folder:
             return self._looked(folder)
 
     @staticmethod
@@ -132,7 +132,7 @@ class ToService(Csv):
 
     def begin(self) -> None:
         super().begin()
-        self.served = LearnerFolder.of("learner")
+        self.served = LearnerFolder.open("learner")
         self.target = self.live(create_app(self.served))
 
 
@@ -230,7 +230,7 @@ class Http(Way):
 
     def begin(self) -> None:
         super().begin()
-        self.served = LearnerFolder.of("learner")
+        self.served = LearnerFolder.open("learner")
         self.url = self.live(create_app(self.served))
 
     def body(self, nodes: pd.DataFrame, edges: pd.DataFrame) -> dict[str, Any]:

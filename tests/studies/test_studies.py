@@ -205,7 +205,7 @@ def test_a_deviation_is_told_only_where_it_was_measured(
     """One seed has none; of several the results keep only the mean of the coverage."""
     monkeypatch.setattr(table2, "RATIOS", {"1": 0.01})
     monkeypatch.setattr(table2, "SAMPLERS", ("uniform", "coverage"))
-    two = replace(options(tmp_path, small), quick=False, seeds=2)
+    two = replace(options(tmp_path, small), quick=False, seeds=(0, 1))
     accuracy, coverage = studies.make("table2").run(two)
     single = studies.make("table2").run(options(tmp_path / "one", small))
     assert all("±" in row[1].text for row in accuracy.table.rows)
@@ -240,7 +240,7 @@ def test_damaged_intermediate_results_are_said(
     else:
         studies.make(study).run(options(out, str(path)))
     next((out / study).rglob(file)).write_text("{")
-    with pytest.raises(ResultsError, match=r"remove it, and they are (measured|made) again"):
+    with pytest.raises(ResultsError, match=r"remove it to (measure|make) them again"):
         studies.make(study).run(options(out, str(path)))
 
 

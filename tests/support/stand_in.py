@@ -33,7 +33,7 @@ class StandIn:
         if "refused" in delta.nodes or any(node in known for node in delta.nodes):
             raise DataError(f"{delta.nodes[0]!r} is refused")
         none = torch.empty(0, dtype=torch.int64)
-        places = {"cut": none, "renewed": none, "told": none, "gone": none}
+        places = {"cut": none, "renewed": none, "labelled": none, "gone": none}
         ends = torch.empty(2, 0, dtype=torch.int64)
         return CheckedDelta(**vars(delta), first=len(known), ends=ends, weighed=None, **places)
 

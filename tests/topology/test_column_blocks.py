@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from evergraph.cluster.ray_engine import RayEngine
-from evergraph.core.engine import Columns
+from evergraph.core.engine import ColumnSlice
 from evergraph.core.errors import ResourceError
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph
@@ -41,7 +41,7 @@ def test_a_graph_in_files_is_opened_by_the_workers(
 
 def test_sparse_features_and_parts_go_where_they_belong(small_graph: Graph) -> None:
     graph = small_graph.with_features(as_csr(small_graph.features.clamp_min(0.5) - 0.5))
-    topology = MixHop(hops=2, keep=[0, 2])
+    topology = MixHop(hops=2, kept_hops=[0, 2])
     found = encode_within(topology, graph, resources=Resources(engine=Several()), shared=True)
     torch.testing.assert_close(found, topology.encode(graph), rtol=0, atol=1e-6)
 
@@ -51,7 +51,7 @@ def test_each_worker_has_a_block_of_columns(
 ) -> None:
     seen: list[tuple[int, int]] = []
 
-    def watched(columns: Columns, **shared: Any) -> Any:
+    def watched(columns: ColumnSlice, **shared: Any) -> Any:
         seen.append((columns.start, columns.stop))
         return encode_columns(columns, **shared)
 
@@ -112,7 +112,7 @@ class Asked(Several):
 
 def test_a_limit_below_one_column_is_one_sentence(small_graph: Graph) -> None:
     with pytest.raises(ResourceError, match="encoding a single column of the features takes"):
-        encode_within(SGC(), small_graph, resources=Resources(memory=1, engine=Several()))
+        encode_within(SGC(), small_graph, resources=Resources(memory_limit=1, engine=Several()))
 
 
 def test_columns_of_mapped_features(small_graph: Graph, tmp_path: Path) -> None:

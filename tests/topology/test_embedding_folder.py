@@ -24,10 +24,10 @@ from graphs_to_draw import graph_of, path_pairs, random_graph
 from several import Several
 
 HOPS = ("sgc", "s2gc", "appnp", "ppr", "mixhop", "identity")
-MANY = Resources(memory=10**12)  # the same however busy the machine is
+MANY = Resources(memory_limit=10**12)  # the same however busy the machine is
 
 
-THREE = Resources(memory=10**12, engine=Several())
+THREE = Resources(memory_limit=10**12, engine=Several())
 
 
 def drawn(seed: int, nodes: int, edges: int, *, undirected: bool, weighted: bool) -> Graph:
@@ -159,11 +159,11 @@ def test_a_folder_that_lost_its_files_begins_again(tmp_path: Path) -> None:
 
 def test_what_is_no_graph_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear")
-    with pytest.raises(DataError, match="is no graph folder, so it is not replaced"):
+    with pytest.raises(DataError, match="is not a graph folder, so it is not replaced"):
         embed(random_graph(1), tmp_path, topology=topologies.make("sgc"), overwrite=True)
 
 
 def test_workers_share_the_columns(ray_engine: RayEngine) -> None:
     graph, topology = random_graph(4, nodes=30, edges=90), topologies.make("appnp")
-    found = embedded(graph, topology, resources=Resources(memory=10**12, engine=ray_engine))
+    found = embedded(graph, topology, resources=Resources(memory_limit=10**12, engine=ray_engine))
     assert torch.equal(found.features, encode_within(topology, graph, resources=MANY))

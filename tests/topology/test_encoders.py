@@ -69,7 +69,9 @@ def test_embeddings_equal_the_hand_computed_ones(name: str) -> None:
     [(None, [X, ONE, TWO]), ((0, 2), [X, TWO]), ([2, 0], [TWO, X]), ((1,), [ONE])],
 )
 def test_mixhop_keeps_the_hops_it_is_told_to(keep: list[int], expected: list[list[float]]) -> None:
-    torch.testing.assert_close(MixHop(hops=2, keep=keep).encode(PATH), torch.tensor(expected).T)
+    torch.testing.assert_close(
+        MixHop(hops=2, kept_hops=keep).encode(PATH), torch.tensor(expected).T
+    )
 
 
 def test_mixhop_may_divide_each_hop_by_its_own_length() -> None:
@@ -79,7 +81,7 @@ def test_mixhop_may_divide_each_hop_by_its_own_length() -> None:
     for x, y in ((left, right), (hop(left), hop(right))):
         lengths = [max((a * a + b * b) ** 0.5, 1e-12) for a, b in zip(x, y, strict=True)]
         columns += [[a / n for a, n in zip(side, lengths, strict=True)] for side in (x, y)]
-    encoder = MixHop(hops=2, keep=(0, 1), unit=True)
+    encoder = MixHop(hops=2, kept_hops=(0, 1), unit=True)
     found = encoder.scaled(encoder.encode(graph))
     torch.testing.assert_close(found, torch.tensor(columns).T)
     torch.testing.assert_close(found[3], torch.tensor([0.8, 0.6, 0.8, 0.6]))  # alone: hops agree
@@ -89,8 +91,10 @@ def test_mixhop_may_divide_each_hop_by_its_own_length() -> None:
 
 @pytest.mark.parametrize("keep", [(), (3,), (0, -1)])
 def test_hops_that_mixhop_does_not_make_cannot_be_kept(keep: tuple[int, ...]) -> None:
-    with pytest.raises(ConfigurationError, match="keep must name hops between 0 and hops=2") as got:
-        MixHop(hops=2, keep=keep)
+    with pytest.raises(
+        ConfigurationError, match="kept_hops must name at least one hop between 0 and"
+    ) as got:
+        MixHop(hops=2, kept_hops=keep)
     assert str(got.value).endswith(f"not {list(keep)}")
 
 

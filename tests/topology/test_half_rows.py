@@ -25,7 +25,7 @@ from graphs_to_draw import graph_of, path_pairs, random_graph
 from several import Several
 
 HALVES: list[RowType] = ["float16", "bfloat16"]
-SUMMING = [name for name in topologies.names() if "rows" in topologies.parameters(name)]
+SUMMING = [name for name in topologies.names() if "dtype" in topologies.parameters(name)]
 # Half of the last digit, as a share of a number, and the same of the smallest numbers.
 UNIT = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 LEAST = {"float16": 2.0**-25, "bfloat16": 0.0}
@@ -65,7 +65,7 @@ def test_embeddings_change_by_their_last_digits(
 ) -> None:
     graph = random_graph(seed, nodes=30, edges=80, dims=7)
     topology = topologies.make(name, hops=hops)
-    found = topologies.make(name, hops=hops, rows=rows).encode(graph)
+    found = topologies.make(name, hops=hops, dtype=rows).encode(graph)
     assert found.dtype == torch.float32
     apart = (found - topology.encode(graph)).abs()
     if isinstance(topology, Reservoir):
@@ -79,31 +79,31 @@ def test_embeddings_change_by_their_last_digits(
 def test_they_do_change_and_whole_numbers_are_the_default(name: str, rows: RowType) -> None:
     graph = random_graph(1, nodes=30, edges=80, dims=7)
     plain = topologies.make(name).encode(graph)
-    assert not topologies.make(name, rows=rows).encode(graph).equal(plain)
-    assert topologies.make(name, rows="float32").encode(graph).equal(plain)
+    assert not topologies.make(name, dtype=rows).encode(graph).equal(plain)
+    assert topologies.make(name, dtype="float32").encode(graph).equal(plain)
 
 
 def test_a_hop_by_hand() -> None:
     #  0 - 1 with 2049 each: a hop halves the sum of what is held, 2049/√2 ≈ 1448.86 -> 1449
     pair = graph_of(path_pairs(2), features=torch.full((2, 1), 2049.0))
-    found = SGC(hops=1, rows="float16").encode(pair)
+    found = SGC(hops=1, dtype="float16").encode(pair)
     assert found.flatten().tolist() == pytest.approx([2 * 1449 / 2**0.5] * 2, rel=1e-6)
 
 
 @pytest.mark.parametrize("name", sorted(set(topologies.names()) - set(SUMMING)))
 def test_what_sums_no_rows_is_not_asked_how(name: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"topology '{name}' has no parameter 'rows'"):
-        topologies.make(name, rows="float16")
+    with pytest.raises(ConfigurationError, match=f"topology '{name}' has no parameter 'dtype'"):
+        topologies.make(name, dtype="float16")
 
 
 def test_other_numbers_are_refused() -> None:
     with pytest.raises(UnknownNameError, match="'float8'"):
-        SGC(rows="float8")  # type: ignore[arg-type]
+        SGC(dtype="float8")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", SUMMING)
 def test_workers_hold_the_same_rows(name: str, small_graph: Graph) -> None:
-    topology = topologies.make(name, rows="bfloat16")
+    topology = topologies.make(name, dtype="bfloat16")
     if not topology.separable:
         pytest.skip("its columns mix")
     found = encode_within(topology, small_graph, resources=Resources(engine=Several()), shared=True)
@@ -116,31 +116,31 @@ def test_memory_is_foretold(small_graph: Graph) -> None:
     size = column_blocks._size
     # features, a hop and the one before in float32, and the rows that are gathered
     assert size(SGC(), small_graph, 5) == nodes * 5 * 12
-    assert size(SGC(rows="float16"), small_graph, 5) == nodes * 5 * 14
+    assert size(SGC(dtype="float16"), small_graph, 5) == nodes * 5 * 14
     assert size(SGC(), small_graph, 5, "cuda") == nodes * 5 * 16
-    assert size(SGC(rows="bfloat16"), small_graph, 5, "cuda") == nodes * 5 * 14
+    assert size(SGC(dtype="bfloat16"), small_graph, 5, "cuda") == nodes * 5 * 14
 
 
 def test_sparse_features_are_not_rounded_while_they_stay_sparse() -> None:
     graph = random_graph(3, nodes=60, edges=80, dims=50)
     thin = graph.features * (torch.rand(60, 50, generator=torch.Generator().manual_seed(0)) > 0.99)
     sparse = graph.with_features(as_csr(thin))
-    assert SGC(hops=1, rows="float16").encode(sparse).equal(SGC(hops=1).encode(sparse))
+    assert SGC(hops=1, dtype="float16").encode(sparse).equal(SGC(hops=1).encode(sparse))
 
 
 def test_a_growing_graph_is_embedded_in_whole_numbers() -> None:
-    with pytest.raises(ConfigurationError, match="rows must be 'float32' for embeddings of a grow"):
-        LiveEmbeddings(SGC(rows="float16"), num_features=3)
+    with pytest.raises(ConfigurationError, match="dtype must be 'float32' for embeddings of"):
+        LiveEmbeddings(SGC(dtype="float16"), num_features=3)
     with pytest.raises(ConfigurationError, match="not 'bfloat16'"):  # before the first node
-        OnlineLearner(topology=SGC(rows="bfloat16"))
+        OnlineLearner(topology=SGC(dtype="bfloat16"))
 
 
 def test_a_configuration_says_which() -> None:
-    of_topology = RunConfig.of({"method": "tem", "topology": {"name": "sgc", "rows": "float16"}})
-    assert build_learner(of_topology, 0).backbone.topology.rows == "float16"  # type: ignore[attr-defined]
-    of_views = RunConfig.of({"backbone": {"name": "view-features", "rows": "bfloat16"}})
+    of_topology = RunConfig.of({"method": "tem", "topology": {"name": "sgc", "dtype": "float16"}})
+    assert build_learner(of_topology, 0).backbone.topology.dtype == "float16"  # type: ignore[attr-defined]
+    of_views = RunConfig.of({"backbone": {"name": "view-features", "dtype": "bfloat16"}})
     backbone = build_learner(of_views, 0).backbone
     assert isinstance(backbone, ViewFeatures)
     hops, codes, *_ = (cache.topology for cache in (backbone.hop_cache, backbone.code_cache))
     assert isinstance(hops, ViewHops)
-    assert (hops.rows, codes.rows) == ("bfloat16", "float32")
+    assert (hops.dtype, codes.dtype) == ("bfloat16", "float32")

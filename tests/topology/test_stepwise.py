@@ -24,7 +24,7 @@ STEPWISE = [name for name in topologies.names() if issubclass(topologies.resolve
 CASES: list[tuple[str, dict[str, Any]]] = [
     *((name, {}) for name in STEPWISE),
     ("reservoir", {"own_weights": False, "layers": "all", "self_loops": True}),
-    ("mixhop", {"keep": (0, 2), "unit": True}),
+    ("mixhop", {"kept_hops": (0, 2), "unit": True}),
     ("sgc", {"self_loops": False}),
     ("s2gc", {"alpha": 0.4}),
 ]
@@ -48,7 +48,7 @@ def test_all_but_exact_rings_are_recursions() -> None:
 def test_steps_lead_to_the_embeddings(
     name: str, parameters: dict[str, Any], seed: int, hops: int, undirected: bool
 ) -> None:
-    if "keep" in parameters:
+    if "kept_hops" in parameters:
         hops = 2
     topology = topologies.make(name, hops=hops, **parameters)
     graph = random_graph(seed, undirected=undirected)
@@ -109,7 +109,7 @@ def test_any_finite_row_comes_to_length_one(exponent: int, together: bool) -> No
 
 
 @pytest.mark.parametrize("factor", [2.0**66, 2.0**-60])  # 7e19 and 9e-19
-@pytest.mark.parametrize("topology", [SGC(), MixHop(keep=(0, 2), unit=True)])
+@pytest.mark.parametrize("topology", [SGC(), MixHop(kept_hops=(0, 2), unit=True)])
 def test_unit_embeddings_do_not_know_the_unit_of_the_features(
     topology: TopologyEncoder, factor: float
 ) -> None:

@@ -16,7 +16,7 @@ from graphs_to_draw import graph_of, path_pairs, random_graph
 def test_hops_by_hand() -> None:
     """On 0 - 1 the step is 1/2 everywhere: any hop but 0 is the mean of both."""
     graph = graph_of(path_pairs(2), features=torch.tensor([[3.0, 0.0], [0.0, 4.0]]))
-    found = EmbeddingCache(ViewHops(keep=(0, 2))).encode(graph)
+    found = EmbeddingCache(ViewHops(kept_hops=(0, 2))).encode(graph)
     mean = [0.6, 0.8]
     expected = torch.tensor([[1.0, 0.0, *mean], [0.0, 1.0, *mean]])
     torch.testing.assert_close(found, expected)
@@ -24,8 +24,8 @@ def test_hops_by_hand() -> None:
 
 def test_features_up_to_the_limit_stay_as_they_are() -> None:
     graph = random_graph(0, dims=5)
-    assert ViewHops(keep=(0,), widest=5).inputs(graph) is graph
-    narrower = ViewHops(keep=(0,), widest=4).inputs(graph)
+    assert ViewHops(kept_hops=(0,), widest=5).inputs(graph) is graph
+    narrower = ViewHops(kept_hops=(0,), widest=4).inputs(graph)
     assert narrower.num_features == 4
     assert narrower.indices is graph.indices
 
@@ -33,7 +33,7 @@ def test_features_up_to_the_limit_stay_as_they_are() -> None:
 def test_narrower_features_keep_inner_products() -> None:
     graph = random_graph(1, nodes=30, dims=3000)
     unit = graph.with_features(normalize(graph.features, dim=1))
-    few = ViewHops(keep=(0,), widest=1024).inputs(unit).features
+    few = ViewHops(kept_hops=(0,), widest=1024).inputs(unit).features
     errors = few @ few.t() - unit.features @ unit.features.t()
     # of standard deviation 1/√1024 = 0.03 between two nodes, √2 as much of a length
     assert float(errors.fill_diagonal_(0.0).std()) < 1.2 / 32
@@ -46,13 +46,13 @@ def test_sparse_features_give_the_same_numbers() -> None:
     sparse = graph.with_features(as_csr(graph.features))
     assert sparse.features.layout == torch.sparse_csr
     for widest in (8, 40):
-        cache = EmbeddingCache(ViewHops(keep=(0, 1, 3), widest=widest))
+        cache = EmbeddingCache(ViewHops(kept_hops=(0, 1, 3), widest=widest))
         torch.testing.assert_close(cache.encode(sparse), cache.encode(graph), rtol=1e-5, atol=1e-5)
 
 
 def test_the_matrix_depends_on_widths_alone() -> None:
     one, other = (random_graph(seed, dims=9) for seed in (0, 1))
-    hops = ViewHops(keep=(0,), widest=4)
+    hops = ViewHops(kept_hops=(0,), widest=4)
     both = torch.cat([one.features, other.features])
     together = hops.inputs(graph_of([], features=both)).features
     apart = torch.cat([hops.inputs(one).features, hops.inputs(other).features])
@@ -63,8 +63,8 @@ def test_the_matrix_depends_on_widths_alone() -> None:
 @pytest.mark.parametrize("keep", [(0,), (2, 4)])
 def test_only_hops_that_are_kept_are_there(keep: tuple[int, ...]) -> None:
     graph = random_graph(5)
-    every = ViewHops(keep=(0, 1, 2, 3, 4)).encode(graph).split(3, dim=1)
-    found = ViewHops(keep=keep).encode(graph)
+    every = ViewHops(kept_hops=(0, 1, 2, 3, 4)).encode(graph).split(3, dim=1)
+    found = ViewHops(kept_hops=keep).encode(graph)
     torch.testing.assert_close(found, torch.cat([every[hop] for hop in keep], dim=1))
 
 
@@ -73,6 +73,6 @@ def test_hops_in_float16_are_the_rounded_ones(small_graph: Graph, sparse: bool) 
     """Made one after the other they are the same as made at once and rounded."""
     features = small_graph.features.to_sparse_csr() if sparse else small_graph.features
     graph = small_graph.with_features(features)
-    hops = ViewHops(keep=(0, 1, 3))
+    hops = ViewHops(kept_hops=(0, 1, 3))
     whole = EmbeddingCache(hops)(graph)
     assert EmbeddingCache(hops, storage="float16")(graph).equal(whole.half())

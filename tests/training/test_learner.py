@@ -103,6 +103,6 @@ def test_nothing_is_said_before_learning_or_without_tasks_in_task_il() -> None:
         with pytest.raises(ConfigurationError, match="fit_task first"):
             asked(GRAPH, NODES)
     for asked in (told.predict, told.predict_proba, told.answer):
-        with pytest.raises(ConfigurationError, match="which task"):
+        with pytest.raises(ConfigurationError, match="task of each node"):
             asked(GRAPH, NODES)
     assert fresh.passes == told.passes == 0

@@ -168,10 +168,10 @@ def test_what_looks_like_an_id_or_a_label_is_said(caplog: pytest.LogCaptureFixtu
     scheme = fit_scheme(table, table.column_names, labels=labels, where="t.csv")
     assert [each.encoder.width for each in scheme.columns] == [0, 8, 8]
     assert [record.getMessage() for record in caplog.records] == [
-        "t.csv: column 'ticket' looks like an id, nearly every row has another: it is left out, "
-        "unless its kind is named",
-        "t.csv: column 'code' alone tells the label of 100% of the labelled rows: leave it out if "
-        "it is not known before the label",
+        "t.csv: column 'ticket' looks like an id, since nearly every row has another value: it is "
+        "left out unless its kind is named",
+        "t.csv: column 'code' alone determines the label of 100% of the labelled rows: leave it "
+        "out if it is not known before the label",
     ]
     named = fit_scheme(table, ["ticket"], Columns(kinds={"ticket": "category"}))
     assert named.width == 64
@@ -187,15 +187,15 @@ def test_numbers_that_are_suspicious_are_said(
     assert graph.features[4].tolist() == [0, 0]  # the medians
     said = [record.getMessage().split(": ")[1] for record in caplog.records]
     assert said == [
-        "column 'user_id' looks like an id, nearly every row has another",
-        "column 'code' alone tells the label of 100% of the labelled rows",
+        "column 'user_id' looks like an id, since nearly every row has another value",
+        "column 'code' alone determines the label of 100% of the labelled rows",
     ]
 
 
 def test_a_name_that_no_column_has(tmp_path: Path) -> None:
     (tmp_path / "nodes.csv").write_text("id,label,size\na,x,1\n")
     (tmp_path / "edges.csv").write_text("source,target\n")
-    said = "columns names 'sise', which is no feature column: did you mean 'size'"
+    said = "columns names 'sise', which is not a feature column: did you mean 'size'"
     with pytest.raises(ConfigurationError, match=said):
         read_table_folder(tmp_path, Columns(kinds={"sise": "number"}))
 
@@ -216,10 +216,10 @@ def test_an_encoder_of_ones_own() -> None:
     kept = scheme.to_json()
     assert type(scheme).from_json(kept, [lengths]) == scheme
     for given in ([], [Encoder.named("length", version="2", of=len)]):
-        with pytest.raises(ConfigurationError, match="encoder 'length' of version '1', which was"):
+        with pytest.raises(ConfigurationError, match="encoder 'length' of version '1', which is"):
             type(scheme).from_json(kept, given)
     wrong = Encoder.named("flat", version="1", of=lambda texts: [1.0 for _ in texts])
-    with pytest.raises(DataError, match=r"'flat' made an array of shape \(1,\) of 1 texts"):
+    with pytest.raises(DataError, match=r"'flat' returned an array of shape \(1,\) for 1 texts"):
         fit_scheme(pa.table({"f": ["ab"]}), ["f"], Columns(kinds={"f": wrong}))
 
 
@@ -229,7 +229,7 @@ def test_an_encoder_of_ones_own() -> None:
         ({"kinds": {"f": "colour"}}, "column 'f' cannot be read as 'colour': choose one of"),
         ({"gaps": "guess"}, "unknown gaps 'guess'"),
         ({"fill": "mean"}, "unknown fill 'mean'"),
-        ({"text_width": 100}, "text_width must be a multiple of 8 of at most 512, not 100"),
+        ({"text_width": 100}, "text_width must be a multiple of 8 and at most 512, not 100"),
     ],
 )
 def test_choices_that_are_none(given: dict[str, object], said: str) -> None:

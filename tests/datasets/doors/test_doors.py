@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 import scipy.sparse
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch_geometric.data import Data
 
@@ -142,7 +142,6 @@ def test_what_is_not_used_is_said(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
-@settings(max_examples=15, deadline=None)
 @given(
     st.integers(1, 6).flatmap(
         lambda n: st.tuples(
@@ -191,8 +190,8 @@ def test_a_stream_and_a_run_of_a_networkx_graph() -> None:
     ("source", "options", "error", "said"),
     [
         ([1, 2], {}, ConfigurationError, "a graph must be a Graph, .* not list"),
-        (pd.DataFrame({"id": [1]}), {}, ConfigurationError, "DataFrame of nodes needs its edges"),
-        (nx.Graph(), {"edges": []}, ConfigurationError, "Graph takes only features and labels"),
+        (pd.DataFrame({"id": [1]}), {}, ConfigurationError, "DataFrame of nodes needs edges"),
+        (nx.Graph(), {"edges": []}, ConfigurationError, "Graph accepts only features and labels"),
         (
             scipy.sparse.csr_array((2, 3)),
             {},

@@ -158,7 +158,7 @@ def test_later_tables_are_read_as_the_first_was() -> None:
 
 def test_columns_are_for_tables() -> None:
     graph = eg.load((NODES, EDGES))
-    with pytest.raises(ConfigurationError, match="takes nothing beside itself, not 'columns'"):
+    with pytest.raises(ConfigurationError, match="accepts nothing as options, not 'columns'"):
         eg.load(graph, columns={"age": "number"})
 
 
@@ -194,7 +194,7 @@ def test_edges_to_unknown_nodes_are_skipped_on_request(
     found = taken(unknown_edges="skip")
     said = [record.getMessage() for record in caplog.records]
     (line,) = [line for line in said if "skipped" in line]
-    assert line.endswith(": 2 edges join a node that is not there: skipped")
+    assert line.endswith(": 2 edges join an unknown node: skipped")
     if way == "model":
         assert found.status().edges == 4
         return

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.core.errors import DataError
@@ -111,7 +111,7 @@ def test_a_truncated_file_is_refused(tmp_path: Path, tiny: Graph) -> None:
     path = tmp_path / "graph.npz"
     write_npz(tiny, path)
     path.write_bytes(path.read_bytes()[:-30])
-    with pytest.raises(DataError, match=r"graph\.npz: is not a whole \.npz file"):
+    with pytest.raises(DataError, match=r"graph\.npz: is not a complete \.npz file"):
         read_npz(path)
 
 
@@ -134,7 +134,6 @@ def test_round_trip(tmp_path: Path, tiny: Graph, assert_same: Any, sparse: bool)
     assert [path.name for path in tmp_path.iterdir()] == ["graph.npz"]
 
 
-@settings(max_examples=20, deadline=None)
 @given(data=st.data())
 def test_any_graph_survives_the_round_trip(
     tmp_path_factory: pytest.TempPathFactory, assert_same: Any, data: st.DataObject

@@ -106,7 +106,7 @@ def test_a_sparse_matrix_that_points_outside_is_refused(tmp_path: Path, tiny: Gr
         ),
         (
             {"edge_index": torch.tensor([[0], [1]]), "y": torch.ones(2, 2, 1)},
-            r"y has shape \[2, 2, 1\]: expected one value a node",
+            r"y has shape \[2, 2, 1\]: expected one value per node",
         ),
     ],
 )

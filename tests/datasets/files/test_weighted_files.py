@@ -88,7 +88,7 @@ def test_a_folder_without_weights_is_what_it_was(tmp_path: Path) -> None:
     assert open_graph_folder(tmp_path / "g").weights is None
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(
     edges=st.lists(
         st.tuples(st.integers(0, 3), st.integers(0, 3), st.sampled_from(["0", "1", "2.5", "3e-2"])),

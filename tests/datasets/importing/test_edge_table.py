@@ -47,7 +47,7 @@ def test_hand_made(tmp_path: Path) -> None:
     assert arrays(tmp_path / "both" / "graph") == ([0, 3, 4, 5, 6], [1, 2, 3, 0, 0, 0])
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_same_as_in_memory(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     nodes = data.draw(st.sampled_from([1, 2, 5, 40]))
@@ -101,7 +101,7 @@ def test_more_pairs_than_fit_are_spilled(tmp_path: Path) -> None:
 
 def test_memory_that_is_too_little_is_said(tmp_path: Path) -> None:
     table = EdgeTable(tmp_path / "edges", nodes=10**6, undirected=True, memory=300_000)
-    with pytest.raises(ResourceError, match="sorting edges takes more memory than the limit"):
+    with pytest.raises(ResourceError, match="sorting edges needs more memory than the limit"):
         table.add(*np.random.default_rng(0).integers(10**6, size=(2, 10**6)))
     table.discard()
 

@@ -122,7 +122,7 @@ def test_a_table_that_changes_meanwhile_is_refused(tmp_path: Path) -> None:
         if stage == "sort":
             edges.write_text(EDGES + "ann,cid\n")
 
-    with pytest.raises(DataError, match="has changed while it was read"):
+    with pytest.raises(DataError, match="changed while it was read"):
         import_graph(edges, nodes, tmp_path / "g", on_progress=change)
     assert not (tmp_path / "g").exists()
     assert import_graph(edges, nodes, tmp_path / "g").edges == 5
@@ -199,7 +199,7 @@ def test_two_at_once_are_refused(tmp_path: Path) -> None:
     paths = tables(tmp_path)
     with (
         one_at_a_time(tmp_path / "g.partial"),
-        pytest.raises(DataError, match=r"g\.partial: another process is at work here"),
+        pytest.raises(DataError, match=r"g\.partial: another process is using it"),
     ):
         import_graph(*paths, tmp_path / "g")
     assert import_graph(*paths, tmp_path / "g").nodes == 3

@@ -64,7 +64,7 @@ TARGETS = {
 
 
 @pytest.mark.usefixtures("in_small_pieces")
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_same_as_in_memory(
     tmp_path_factory: pytest.TempPathFactory, assert_same: Any, data: st.DataObject
@@ -196,8 +196,8 @@ def test_other_tables_are_not_mixed_in(tmp_path: Path) -> None:
         ("id,label,type\n" + "".join(f"{n},0,t\n" for n in range(30)) + "30,0,\n", "",
          r"nodes\.csv: row 31 has no value in column 'type'"),
         ("id,target\n" + "".join(f"{n},\n" for n in range(30)) + "30,inf\n", "",
-         r"nodes\.csv: row 31 has inf in column 'target': expected a finite number, or none"),
-        ("id,labels\na,\nb,;\n", "", r"nodes\.csv: column 'labels' names no label"),
+         r"nodes\.csv: row 31 has inf in column 'target': expected a finite number, or no value"),
+        ("id,labels\na,\nb,;\n", "", r"nodes\.csv: column 'labels' holds no label"),
         ("id,labels,target_x\na,b,1\n", "", r"nodes\.csv: has columns 'labels' and 'target_x'"),
         ("id,f\na,1\n", "", r"nodes\.csv: has no column 'label'"),
     ],
@@ -215,9 +215,7 @@ def test_relations_that_do_not_fit_are_refused(
     paths = tables(tmp_path, NODES, EDGES)
     with monkeypatch.context() as patch:
         patch.setattr(importing, "_BYTES_A_RELATED_EDGE", 1 << 60)
-        with pytest.raises(
-            ResourceError, match=r"sorting 3 edges by relation takes .* at the least"
-        ):
+        with pytest.raises(ResourceError, match=r"sorting 3 edges by relation takes at least "):
             import_graph(*paths, tmp_path / "g")
     import_graph(*paths, tmp_path / "g")
     assert open_graph_folder(tmp_path / "g").relations is not None

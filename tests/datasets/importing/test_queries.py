@@ -56,12 +56,12 @@ def test_a_query_makes_the_graph_that_files_make(
     assert (json.loads(out)["nodes"], json.loads(out)["edges"]) == (20, 40)
     assert_same(load("other"), load(str(tmp_path / "one")))
     out, _ = call("import", "--from", f"sqlite:{database}", *queries, "--out", "other")
-    assert "which was there already" in out
+    assert "which already existed" in out
     with sqlite3.connect(database) as connection:
         connection.execute("insert into cites values ('n1', 'n2', 7)")
     connection.close()
     _, err = call("import", "--from", f"sqlite:{database}", *queries, "--out", "other", expect=2)
-    assert "is there already and is no graph of these tables" in err
+    assert "exists and is not a graph of these tables" in err
 
 
 def test_rows_come_in_batches_and_go_on_where_they_ended(database: Path) -> None:
@@ -91,9 +91,9 @@ def test_a_column_of_several_types_has_the_widest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "sql", "said"),
     [
-        ("sqlite:{}", "select absent", "SQLite says: no such column: absent"),
+        ("sqlite:{}", "select absent", "SQLite reports: no such column: absent"),
         ("sqlite:{}", "select id as a from papers", "has no column 'id': it has a"),
-        ("sqlite:{}", "delete from papers", "SQLite says: near"),
+        ("sqlite:{}", "delete from papers", "SQLite reports: near"),
         ("sqlite:gone.db", "select 1", "gone.db: no such file"),
     ],
 )
@@ -145,7 +145,7 @@ def test_adbc_for_real(database: Path, tmp_path: Path, assert_same: Any) -> None
     import_graph(Query.of(source, EDGES), Query.of(source, NODES), tmp_path / "one")
     import_graph(*as_files(tmp_path), tmp_path / "other")
     assert_same(load(str(tmp_path / "one")), load(str(tmp_path / "other")))
-    with pytest.raises(DataError, match=r"adbc_driver_sqlite says: .*no such table: gone"):
+    with pytest.raises(DataError, match=r"adbc_driver_sqlite reports: .*no such table: gone"):
         list(read_chunks(Query.of(source, "select * from gone"), (), size=99))
 
 
@@ -164,5 +164,5 @@ def test_duckdb_for_real(database: Path, tmp_path: Path, assert_same: Any) -> No
     assert_same(load(str(tmp_path / "one")), load(str(tmp_path / "other")))
     rest = read_chunks(Query.of(source, NODES), ("id",), size=64 * 9, position=12, before=12)
     assert sum(piece.table.num_rows for piece in rest) == 8
-    with pytest.raises(DataError, match=r"DuckDB says: .*gone"):
+    with pytest.raises(DataError, match=r"DuckDB reports: .*gone"):
         list(read_chunks(Query.of(source, "select * from gone"), (), size=99))

@@ -44,7 +44,7 @@ def test_files_that_are_no_tables(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"gone\.csv: no such file"):
         import_graph(tmp_path / "gone.csv", nodes, tmp_path / "g")
     (tmp_path / "edges.txt").write_text(EDGES)
-    with pytest.raises(DataError, match=r"edges\.txt: is no table .*\.csv or \.csv\.gz or"):
+    with pytest.raises(DataError, match=r"is not a supported table: .+\.csv or \.csv\.gz or"):
         import_graph(tmp_path / "edges.txt", nodes, tmp_path / "g")
     packed = gzip.compress(edges.read_bytes())
     for contents in (packed[:-9], b"no gzip"):
@@ -57,6 +57,6 @@ def test_files_that_are_no_tables(tmp_path: Path) -> None:
 
 
 def test_too_little_memory_is_said(tmp_path: Path) -> None:
-    with pytest.raises(ResourceError, match="an import takes 32 MB at the least, but only 0 MB"):
-        import_graph(*tables(tmp_path), tmp_path / "g", resources=Resources(memory=10**6))
+    with pytest.raises(ResourceError, match="an import takes at least 32 MB, but only 0 MB"):
+        import_graph(*tables(tmp_path), tmp_path / "g", resources=Resources(memory_limit=10**6))
     assert not (tmp_path / "g").exists()

@@ -32,7 +32,7 @@ def test_import_by_address_gives_the_graph_of_the_files(
     plain = json.loads(call("import", *files, "--out", "b", "--json")[0])
     assert stored["checksum"] == plain["checksum"]
     assert stored["entries"] == 8
-    assert "a, which was there already" in call("import", *addresses, "--out", "a")[0]
+    assert "a, which already existed" in call("import", *addresses, "--out", "a")[0]
 
 
 def test_what_cannot_be_read_is_one_sentence(call: Any, addresses: tuple[str, str]) -> None:

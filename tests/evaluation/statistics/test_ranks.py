@@ -7,7 +7,7 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -94,7 +94,6 @@ def test_nemenyi_does_not_speak_where_friedman_does_not() -> None:
     assert [set(clique) for clique in ranks.cliques] == [{0, 1, 2}]
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.integers(2, 4), st.data())
 def test_every_order_is_counted(methods: int, data: st.DataObject) -> None:
     row = st.lists(st.integers(0, 2), min_size=methods, max_size=methods)
@@ -108,7 +107,6 @@ def test_every_order_is_counted(methods: int, data: st.DataObject) -> None:
     assert nemenyi(scores).friedman_p == pytest.approx(by_count)
 
 
-@settings(deadline=None, max_examples=15)
 @given(st.lists(st.permutations([0, 0, 1, 2, 2, 2, 3, 4]), min_size=12, max_size=12))
 def test_beyond_what_can_be_counted_ties_are_corrected(scores: list[list[int]]) -> None:
     chi = stats.friedmanchisquare(*np.array(scores).T).statistic
@@ -130,7 +128,6 @@ def test_equal_methods_are_told_apart_in_five_of_a_hundred_cases_at_most(
     assert np.mean(claimed) <= (wrong if datasets >= 6 else 0)
 
 
-@settings(deadline=None, max_examples=40)
 @given(tables)
 def test_what_must_hold(scores: list[list[int]]) -> None:
     ranks = nemenyi(scores)

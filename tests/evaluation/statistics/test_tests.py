@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -56,7 +56,6 @@ def test_pairs_that_all_differ_by_the_same_make_a_point() -> None:
     assert (apart.low, apart.high, apart.p_value) == pytest.approx((0.3, 0.3, 0.0))
 
 
-@settings(deadline=None, max_examples=20)
 @given(pairs)
 def test_it_agrees_with_scipy(drawn: list[tuple[float, float]]) -> None:
     a, b = (np.array(side) for side in zip(*drawn, strict=True))
@@ -72,7 +71,6 @@ def test_it_agrees_with_scipy(drawn: list[tuple[float, float]]) -> None:
 
 
 @pytest.mark.parametrize("difference", [paired_difference, unpaired_difference])
-@settings(deadline=None, max_examples=40)
 @given(drawn=pairs, shift=st.integers(-5, 5))
 def test_swapping_turns_the_sign_and_shifting_changes_nothing(difference, drawn, shift) -> None:
     a, b = (np.array(side) for side in zip(*drawn, strict=True))
@@ -154,7 +152,6 @@ def test_demsars_example() -> None:
     assert found.p_value < 0.05
 
 
-@settings(deadline=None, max_examples=30)
 @given(st.lists(st.integers(-40, 40), min_size=1, max_size=7))
 def test_every_outcome_is_counted(change: list[int]) -> None:
     ranks = stats.rankdata(np.abs([d for d in change if d]))
@@ -164,7 +161,6 @@ def test_every_outcome_is_counted(change: list[int]) -> None:
     assert found.p_value == pytest.approx(np.mean([s <= found.statistic for s in sums]))
 
 
-@settings(deadline=None, max_examples=20)
 @given(st.lists(st.integers(-400, 400), min_size=10, max_size=60, unique_by=abs))
 def test_signed_ranks_agree_with_scipy(change: list[int]) -> None:
     change = [d for d in change if d]
@@ -175,7 +171,6 @@ def test_signed_ranks_agree_with_scipy(change: list[int]) -> None:
     assert ours.p_value == pytest.approx(theirs.pvalue)
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=12))
 def test_swapping_swaps_wins_and_losses(drawn: list[tuple[int, int]]) -> None:
     a, b = zip(*drawn, strict=True)

@@ -188,7 +188,7 @@ def test_too_little_memory_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Resources, "left", 100)
     with pytest.raises(ResourceError, match="estimating reach takes"):
         estimate_reach_sizes(
-            graph_of([(0, 1)], NODES), EVERYONE, hops=2, resources=Resources(memory=1)
+            graph_of([(0, 1)], NODES), EVERYONE, hops=2, resources=Resources(memory_limit=1)
         )
 
 

@@ -230,7 +230,7 @@ def test_the_choice_is_made_from_the_cost_and_said(
     first, second, third = caplog.messages
     assert "200 nodes within 2 hops: exact sizes, since exact ones are affordable" in first
     assert "estimated sizes, since exact ones would take more than 60 s" in second
-    assert "exact sizes, since as asked for" in third
+    assert "exact sizes, since as configured" in third
     assert reach_sizes(graph, nodes, hops=1).equal(graph.degrees + 1)  # always exact
     assert reach_sizes(graph, nodes, hops=2, method="estimated").dtype == torch.int64
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.core.errors import ConfigurationError, DataError
@@ -125,9 +125,9 @@ def test_what_is_not_used_is_said_once(
     nodes.write_text("id,label,time,f,g\na,None,2020-01-01,1,5000\nb,x,2020-01-02,2,4\n")
     deltas = read_deltas(nodes, edges)
     assert [record.getMessage() for record in caplog.records] == [
-        f"{nodes}: the learner began with numbers that had no names: columns are matched by "
-        "position, and taken as they are",
-        f"{nodes}: 1 label is missing, written as 'None': no class has such a name",
+        f"{nodes}: the learner started with unnamed features: columns are matched by "
+        "position and not encoded",
+        f"{nodes}: 1 label is missing, written as 'None': this is not a class name",
         f"{nodes}: column 'time' is ignored: a learner takes nodes in the order of their rows",
         f"{nodes}: feature column 'g' reaches 5000, 2,500 times what the median column reaches (2):"
         " it drowns the others, so standardise the features",
@@ -260,7 +260,6 @@ def told(learner: OnlineLearner) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("undirected", [True, False])
-@settings(max_examples=15, deadline=None)
 @given(first=DUMPS, second=DUMPS)
 def test_a_synced_learner_is_one_that_was_made_of_the_dump(
     first: dict[str, Any], second: dict[str, Any], undirected: bool
@@ -291,5 +290,5 @@ def test_edges_with_relations_are_not_synced() -> None:
     learner = OnlineLearner(head=FusedHead(width=8, codes=4))
     edges = {"edges": (("a", "b"), ("b", "a")), "relations": ("cites", "likes")}
     learner.apply(Delta(nodes="ab", features=torch.eye(2), types=(None, None), **edges))
-    with pytest.raises(ConfigurationError, match="--sync must not be given with --edges where"):
+    with pytest.raises(ConfigurationError, match="--sync must not be given with --edges if"):
         learner.edges_beyond((pa.array(["a"]), pa.array(["b"])), ())

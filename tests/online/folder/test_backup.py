@@ -42,7 +42,7 @@ def test_a_backup_under_load_is_a_twin_bit_for_bit(tmp_path: Path, kind: str) ->
     for place, (to, told) in enumerate(taken):
         made = tmp_path / f"made-{place}"
         assert restore(to, made).seq == told.seq
-        with LearnerFolder.of(made) as other:
+        with LearnerFolder.open(made) as other:
             assert other.seq == told.seq
             assert bits(other.learner) == twin(told.seq)
             assert other.submit(delta(1)).seq == 1  # its keys are known
@@ -70,7 +70,7 @@ def test_a_backup_holds_the_newest_snapshot_and_a_journal_without_a_wal(tmp_path
 def test_a_folder_without_a_snapshot_is_backed_up_too(tmp_path: Path, number: int) -> None:
     backup(filled(tmp_path / "learner", number), tmp_path / "copy.tar")
     assert restore(tmp_path / "copy.tar", tmp_path / "made").seq == number
-    with LearnerFolder.of(tmp_path / "made") as folder:
+    with LearnerFolder.open(tmp_path / "made") as folder:
         assert bits(folder.learner) == twin(number)
 
 
@@ -121,7 +121,7 @@ def test_a_damaged_snapshot_is_not_what_is_backed_up(tmp_path: Path) -> None:
     for name in ("copy", "copy.tar"):
         assert backup(source, tmp_path / name).snapshot == 2
     (source / "snapshot-2" / "manifest.json").unlink()
-    with pytest.raises(DataError, match=r"no whole snapshot|have changed"):
+    with pytest.raises(DataError, match=r"no intact snapshot|have changed"):
         backup(source, tmp_path / "none")
     assert not (tmp_path / "none").exists()
 
@@ -130,9 +130,9 @@ def test_a_damaged_snapshot_is_not_what_is_backed_up(tmp_path: Path) -> None:
 def test_a_backup_replaces_nothing(tmp_path: Path, name: str) -> None:
     source = filled(tmp_path / "learner", 1)
     backup(source, tmp_path / name)
-    with pytest.raises(ConfigurationError, match="is there already"):
+    with pytest.raises(ConfigurationError, match="exists already"):
         backup(source, tmp_path / name)
-    with pytest.raises(ConfigurationError, match="is there already"):
+    with pytest.raises(ConfigurationError, match="exists already"):
         restore(tmp_path / name, source)
     with pytest.raises(DataError, match="holds no learner"):
         backup(tmp_path / "nowhere", tmp_path / "other")
@@ -161,7 +161,7 @@ def _is_the_same_or_refused(source: Path, to: Path, *, same: bool = True) -> Non
     except DataError:
         assert not to.exists()
         return
-    with LearnerFolder.of(to, readonly=True) as folder:
+    with LearnerFolder.open(to, readonly=True) as folder:
         assert same
         assert bits(folder.learner) == twin(6)
     shutil.rmtree(to)

@@ -43,7 +43,7 @@ def numbered(number: int) -> Delta:
     )
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(
     sizes=st.lists(st.integers(1, 4), min_size=3, max_size=4),
     compact=st.sets(st.integers(0, 3)),

@@ -78,7 +78,7 @@ def is_sentence(text: str) -> bool:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    LearnerFolder.of(tmp_path / "learner", {"head": {"name": "analytic", "width": 16}}).close()
+    LearnerFolder.open(tmp_path / "learner", {"head": {"name": "analytic", "width": 16}}).close()
     return tmp_path / "learner"
 
 
@@ -107,13 +107,13 @@ def test_of_the_format_file(folder: Path) -> None:
 def test_what_is_no_format_file_is_refused_in_one_sentence(tmp_path: Path, content: bytes) -> None:
     (tmp_path / FORMAT_FILE).write_bytes(content)
     with pytest.raises(DataError, match=FORMAT_FILE):
-        LearnerFolder.of(tmp_path)
+        LearnerFolder.open(tmp_path)
 
 
 def test_a_checksum_that_is_lost_is_noticed(folder: Path) -> None:
     without_checksum(folder / FORMAT_FILE)
     with pytest.raises(DataError, match="lost its checksum"):
-        LearnerFolder.of(folder)
+        LearnerFolder.open(folder)
 
 
 def test_of_a_manifest(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ class Whole:
             return f"a raw error: {type(error).__name__}: {error}"
 
     def _opened(self, place: Path, readonly: bool, keys: bool) -> str:
-        with LearnerFolder.of(place, readonly=readonly) as folder:
+        with LearnerFolder.open(place, readonly=readonly) as folder:
             found = told(self.writer, folder)
             for name, was, now in zip(KNOWN, self.known, found, strict=True):
                 if was != now:

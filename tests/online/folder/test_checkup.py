@@ -36,7 +36,7 @@ def fill(path: Path) -> None:
     """Two snapshots, deltas before and after them, keys, and a node that was forgotten."""
     generator = torch.Generator().manual_seed(0)
     rows = torch.rand(12, 3, generator=generator)
-    with LearnerFolder.of(path, GIVEN) as folder:
+    with LearnerFolder.open(path, GIVEN) as folder:
         for place in range(6):
             two = (f"n{2 * place}", f"n{2 * place + 1}")
             edges = ((two[0], two[1]), (two[1], "n0")) if place else ((two[0], two[1]),)
@@ -61,7 +61,7 @@ def alone(sound: Path) -> Path:
     """The same after a purge: one snapshot, with nothing to replay it from."""
     path = sound.with_name("alone")
     shutil.copytree(sound, path)
-    with LearnerFolder.of(path) as folder:
+    with LearnerFolder.open(path) as folder:
         folder.learner.packed = lambda: None  # as an earlier version: a place of nobody stays
         folder.purge()
         folder.submit(Delta(nodes=("late",), features=torch.ones(1, 3)))
@@ -160,39 +160,39 @@ FAULTS = {
         "sound", sql("UPDATE keys SET seq = 5 WHERE seq = 6"), JOURNAL_FILE, "other contents",
     ),
     "a key's result": (
-        "sound", sql("UPDATE keys SET result = '{}' WHERE seq = 4"), JOURNAL_FILE, "what came of",
+        "sound", sql("UPDATE keys SET result = '{}' WHERE seq = 4"), JOURNAL_FILE, "the result of",
     ),
     "a manifest of another delta": ("sound", another_seq, "snapshot-5", "belongs to snapshot-6"),
     "acknowledged beyond": (
         "sound", write(ACKNOWLEDGED_FILE, acknowledgement(9)), JOURNAL_FILE, "9 were acknowledged",
     ),
     "acknowledged behind": (
-        "sound", write(ACKNOWLEDGED_FILE, acknowledgement(6)), ACKNOWLEDGED_FILE, "tells 6",
+        "sound", write(ACKNOWLEDGED_FILE, acknowledgement(6)), ACKNOWLEDGED_FILE, "holds 6",
     ),
     "no acknowledged": (
         "sound", lambda folder: (folder / ACKNOWLEDGED_FILE).unlink(), ACKNOWLEDGED_FILE, "missing",
     ),
     "leftovers": ("sound", lambda f: (f / ".aside-9").mkdir(), ".aside-9", "killed"),
-    "an unknown file": ("sound", write("notes.txt", b""), "notes.txt", "no file of"),
+    "an unknown file": ("sound", write("notes.txt", b""), "notes.txt", "not belong"),
     "rights": (
         "sound", lambda folder: (folder / JOURNAL_FILE).chmod(0o666), JOURNAL_FILE, "everybody",
     ),
-    "columns of another width": ("sound", wide_columns, "columns.json", "makes 2 features"),
+    "columns of another width": ("sound", wide_columns, "columns.json", "gives 2 features"),
     "history that is not replayed": (
-        "sound", state("prequential.curve", put((0, 1), 5), 5), "snapshot-5", "not what snapshot-3",
+        "sound", state("prequential.curve", put((0, 1), 5), 5), "snapshot-5", "from snapshot-3",
     ),
     "a feature": ("alone", state("graph.features", put((2, 1), 9.0)), "learner", "embeddings"),
     "a feature of nobody": ("alone", state("graph.features", put((3, 0), 1.0)), "learner", "forg"),
     "an embedding": ("alone", state("embeddings.state_2", put((2, 0), 3.0)), "learner", "embeddi"),
-    "a class count": ("alone", state("labels.counts", put(0, 9)), "learner", "class 0 is said"),
+    "a class count": ("alone", state("labels.counts", put(0, 9)), "learner", "class 0 is rec"),
     "a class": ("alone", state("labels.numbers", put(0, 1)), "learner", "class 0"),
     "a sum": ("alone", state("head.view_1.sums", put((0, 3), 2.0)), "learner", "view_1.sums"),
     "a product": ("alone", state("head.view_0.gram", put(5, 7.0)), "learner", "view_0.gram"),
     "a weight": ("alone", state("head.view_0.weights", put((0, 0), 7.0)), "learner", "scores"),
     "a vector counted": ("alone", state("counted.rows", put((0, 0), 5.0)), "learner", "counted"),
-    "a neighbour": ("alone", state("graph.indices", put(0, 6)), "learner", "both ways"),
+    "a neighbour": ("alone", state("graph.indices", put(0, 6)), "learner", "two directions"),
     "an id": ("alone", state("ids.bytes", put(1, ord("7"))), "learner", ""),
-    "an id of nobody": ("alone", state("ids.kinds", put(3, 1)), "learner", "others than those"),
+    "an id of nobody": ("alone", state("ids.kinds", put(3, 1)), "learner", "nodes with ids"),
     "a total": ("alone", state("prequential.totals", put(0, 99)), "learner", "history counts"),
 }  # fmt: skip
 
@@ -225,7 +225,7 @@ def test_a_folder_whose_first_deltas_after_a_purge_were_dropped_is_sound(
     alone: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(alone, tmp_path / "learner")
-    with LearnerFolder.of(tmp_path / "learner") as folder:
+    with LearnerFolder.open(tmp_path / "learner") as folder:
         for name in ("one", "two", "three"):
             folder.submit(Delta(nodes=(name,), features=torch.ones(1, 3)))
             folder.compact()
@@ -234,7 +234,7 @@ def test_a_folder_whose_first_deltas_after_a_purge_were_dropped_is_sound(
 
 def test_the_first_delta_after_a_purge_is_missed(alone: Path, tmp_path: Path) -> None:
     shutil.copytree(alone, tmp_path / "learner")
-    with LearnerFolder.of(tmp_path / "learner") as folder:
+    with LearnerFolder.open(tmp_path / "learner") as folder:
         folder.submit(Delta(nodes=("next",), features=torch.ones(1, 3)))
     sql("DELETE FROM deltas WHERE seq = 8")(tmp_path / "learner")
     found = checkup(tmp_path / "learner", quick=True)
@@ -243,7 +243,7 @@ def test_the_first_delta_after_a_purge_is_missed(alone: Path, tmp_path: Path) ->
 
 def test_a_folder_that_is_written_to_is_sound(sound: Path, tmp_path: Path) -> None:
     shutil.copytree(sound, tmp_path / "learner")
-    with LearnerFolder.of(tmp_path / "learner") as folder:
+    with LearnerFolder.open(tmp_path / "learner") as folder:
         (tmp_path / "learner" / ".aside-9").mkdir()  # a snapshot that is being written
         folder.submit(Delta(nodes=("new",), features=torch.ones(1, 3)))
         assert checkup(tmp_path / "learner") == []
@@ -265,4 +265,4 @@ def test_quick_looks_at_files_alone(alone: Path, tmp_path: Path) -> None:
     assert checkup(tmp_path / "learner", quick=True) == []
     write("notes.txt", b"")(tmp_path / "learner")
     found = checkup(tmp_path / "learner", quick=True)
-    assert found == [Finding("notes.txt", "is no file of a learner's folder")]
+    assert found == [Finding("notes.txt", "does not belong to a learner's folder")]

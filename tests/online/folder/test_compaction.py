@@ -168,7 +168,7 @@ def test_no_room_for_a_snapshot_is_said_and_tried_again(tmp_path, monkeypatch, c
             for seq in (2, 3, 4):
                 folder.submit(delta(seq))
             wait_for_snapshot(folder, after=1)
-        assert "no snapshot could be taken, trying again later" in caplog.text
+        assert "the snapshot failed and will be tried again" in caplog.text
         assert "the disk is full" in caplog.text
     assert not list(tmp_path.glob(".aside*"))
     with opened(tmp_path) as folder:
@@ -235,7 +235,7 @@ def test_a_snapshot_that_fails_at_the_end_is_said_and_nothing_is_lost(
         folder.submit(delta(1))
         patch.setattr(snapshot, "sync", lambda _: 1 / 0)
         folder.close()
-    assert "no snapshot could be taken at the end" in caplog.text
+    assert "the snapshot on closing failed" in caplog.text
     with opened(tmp_path) as folder:
         assert bits(folder.learner) == twin(1)
 
@@ -244,7 +244,7 @@ def test_a_recovery_tells_how_far_it_is(tmp_path, clock, monkeypatch, caplog):
     with opened(tmp_path, close_seconds=100.0) as folder:
         for seq in range(1, 5):
             folder.submit(delta(seq))
-    monkeypatch.setattr(recovery, "TOLD", 0.0)
+    monkeypatch.setattr(recovery, "REPORTED", 0.0)
     monkeypatch.setattr(recovery, "LOGGED", 0.0)
     for readonly in (True, False):
         told = []
@@ -254,7 +254,7 @@ def test_a_recovery_tells_how_far_it_is(tmp_path, clock, monkeypatch, caplog):
         assert {each.of for each in told} == {4}
         assert told[0] == Replaying(0, 4, 0.0)  # nobody knows yet
         assert told[-1] == Replaying(4, 4, 0.0)
-        assert "2 of 4 deltas are applied again, about 0 s are left" in caplog.text
+        assert "2 of 4 deltas replayed, about 0 s left" in caplog.text
 
 
 def test_it_is_not_told_more_than_twice_a_second(tmp_path):

@@ -85,9 +85,9 @@ CHANGED = (
 )
 # What is damaged of a folder of five deltas and some snapshots; and why it is refused.
 REFUSED = {
-    "no whole snapshot": (
+    "no intact snapshot": (
         (2, 4), gone("snapshot-2/about.json", "snapshot-4/about.json"),
-        r"no whole snapshot \(.*snapshot-4/about.json.*delta 3:",
+        r"no intact snapshot \(.*snapshot-4/about.json.*delta 3:",
     ),
     "a gap": (
         (), sql("DELETE FROM deltas WHERE seq = 3"),

@@ -42,7 +42,7 @@ def test_a_limit_to_the_size_of_files_is_a_full_disk(tmp_path):
         folder.submit(delta(1))
         with files_of_at_most(1 << 16):
             for number in (8, 9):
-                with pytest.raises(ResourceError, match="the disk is full: delta 2 was not taken"):
+                with pytest.raises(ResourceError, match="the disk is full: delta 2 was not"):
                     folder.submit(wide(number))
         assert (folder.status().stopped, bits(folder.learner)) == (None, twin(1))
         folder.submit(delta(2))
@@ -59,7 +59,7 @@ def test_a_quota_is_a_full_disk(tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(folder._files._journal, "keys", FailingKeys())
             patch.setattr(sqlite_file.os, "pwrite", reached)
-            with pytest.raises(ResourceError, match="the disk is full: delta 2 was not taken in"):
+            with pytest.raises(ResourceError, match="the disk is full: delta 2 was not"):
                 folder.submit(delta(2))
         assert folder.status().stopped is None
         folder.submit(delta(2))
@@ -140,7 +140,7 @@ def test_a_journal_that_cannot_be_read_stops_the_folder_too(tmp_path, monkeypatc
         folder.submit(delta(1, key="k1"))
         with monkeypatch.context() as patch:
             patch.setattr(JournalKeys, "known", broken)
-            with pytest.raises(StoppedError, match="what waits could not be taken in whole"):
+            with pytest.raises(StoppedError, match="queued deltas could not be written completely"):
                 folder.submit(delta(2, key="k2"))
         assert "disk I/O error" in caplog.text
     with opened(tmp_path) as folder:
@@ -180,7 +180,7 @@ def test_what_was_acknowledged_here_is_not_set_aside_where_memory_lacks(tmp_path
         folder.submit(delta(2))
         with monkeypatch.context() as patch:
             patch.setattr(StandIn, "apply_batch", lacking)
-            with pytest.raises(StoppedError, match="delta 3 could not be taken in whole"):
+            with pytest.raises(StoppedError, match="delta 3 could not be written completely"):
                 folder.submit(delta(3))
     with opened(tmp_path) as folder:
         assert (folder.seq, folder.status().set_aside) == (2, 1)

@@ -82,7 +82,7 @@ def test_a_full_disk_refuses_the_batch_and_tells_each(tmp_path):
         connection.execute(f"PRAGMA max_page_count = {pages}")
         answers = folder.submit_many([*large, large[0]])
         assert all(isinstance(answer, ResourceError) for answer in answers)
-        assert "the disk is full: deltas 2 to 3 were not taken in" in str(answers[2])
+        assert "the disk is full: deltas 2 to 3 were not written" in str(answers[2])
         assert len({id(answer) for answer in answers}) == 3
         assert (folder.status().stopped, folder.status().keys) == (None, 0)
         connection.execute("PRAGMA max_page_count = 100000")

@@ -176,7 +176,7 @@ def test_a_full_disk_refuses_and_leaves_everything_as_it_was(journal):
     journal.append(1, data(1), key="a")
     pages = journal._file.connection.execute("PRAGMA page_count").fetchone()[0]
     journal._file.connection.execute(f"PRAGMA max_page_count = {pages}")
-    with pytest.raises(ResourceError, match="the disk is full: delta 2 was not taken in"):
+    with pytest.raises(ResourceError, match="the disk is full: delta 2 was not written"):
         journal.append(2, data(2, 5000), key="b")
     assert journal.last() == 1
     assert journal.keys.known("b", data(2, 5000)) is None

@@ -105,7 +105,7 @@ def test_other_parameters_are_refused(tmp_path):
 
 
 def test_a_path_given_to_the_class_is_told_what_to_call(tmp_path):
-    with pytest.raises(ConfigurationError, match=r"opens nothing: call LearnerFolder.of\(path\)"):
+    with pytest.raises(ConfigurationError, match=r"call LearnerFolder.open\(path\)"):
         LearnerFolder(str(tmp_path))
 
 

@@ -68,7 +68,7 @@ def test_a_killed_process_gives_the_lock_back(tmp_path):
 
     with forked(hold) as (child, said):
         assert said == "held"
-        with pytest.raises(LockedError, match=f"by process {child}: stop that one, or open"):
+        with pytest.raises(LockedError, match=f"by process {child}: stop it, or open"):
             opened(tmp_path)
     opened(tmp_path).close()
 
@@ -92,7 +92,7 @@ def test_readers_need_no_lock_and_follow(tmp_path):
             assert bits(reader.learner) == twin(8)
             assert other.refresh() == 7
             assert reader.status().readonly
-            with pytest.raises(ConfigurationError, match="readonly=True: it takes nothing"):
+            with pytest.raises(ConfigurationError, match="readonly=True: it cannot be changed"):
                 reader.submit(delta(9))
 
 
@@ -114,7 +114,7 @@ def test_a_reader_of_nothing_is_told_so(tmp_path):
 
 def test_nothing_is_written_where_nothing_can_be_locked(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "fcntl", None)  # as on Windows
-    with pytest.raises(ResourceError, match=r"can be written to only where fcntl\.flock"):
+    with pytest.raises(ResourceError, match=r"cannot be locked: writing needs fcntl\.flock"):
         opened(tmp_path)
 
 

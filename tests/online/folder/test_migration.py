@@ -43,7 +43,7 @@ def is_as_expected(folder: LearnerFolder, path: Path) -> None:
 
 def test_an_old_folder_is_read_and_left_as_it_is(old: Path) -> None:
     kept = {path: path.read_bytes() for path in old.rglob("*") if path.is_file()}
-    with LearnerFolder.of(old, readonly=True) as folder:
+    with LearnerFolder.open(old, readonly=True) as folder:
         is_as_expected(folder, old)
     assert checkup(old) == []
     assert all(path.read_bytes() == data for path, data in kept.items())
@@ -52,7 +52,7 @@ def test_an_old_folder_is_read_and_left_as_it_is(old: Path) -> None:
 def test_an_old_folder_is_written_to_and_opened_again(old: Path) -> None:
     rows = torch.tensor([[0.5, 0.5, 0.5]])
     again = Delta(nodes=("e",), features=rows, labels=("x",), edges=(("e", "b"),), key="last")
-    with LearnerFolder.of(old) as folder:
+    with LearnerFolder.open(old) as folder:
         is_as_expected(folder, old)
         assert folder.submit(again).seq == 5  # its key is known
         with pytest.raises(KeyReusedError):
@@ -61,7 +61,7 @@ def test_an_old_folder_is_written_to_and_opened_again(old: Path) -> None:
         folder.compact()
         kept = {name: value.clone() for name, value in folder.learner.state().items()}
     assert json.loads((old / FORMAT_FILE).read_text())["format"] == FORMAT
-    with LearnerFolder.of(old) as folder:
+    with LearnerFolder.open(old) as folder:
         assert folder.seq == 6
         assert all(folder.learner.state()[name].equal(value) for name, value in kept.items())
         folder.purge(keys=True, names=True)
@@ -72,5 +72,5 @@ def test_an_old_folder_is_written_to_and_opened_again(old: Path) -> None:
 def test_an_old_folder_is_backed_up_and_restored(old: Path, tmp_path: Path) -> None:
     backup(old, tmp_path / "copy.tar")
     restore(tmp_path / "copy.tar", tmp_path / "made")
-    with LearnerFolder.of(tmp_path / "made") as folder:
+    with LearnerFolder.open(tmp_path / "made") as folder:
         is_as_expected(folder, old)

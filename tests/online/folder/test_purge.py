@@ -143,7 +143,7 @@ def mixed_folder(path: Path) -> LearnerFolder:
     model.partial_fit(ids, rows, ["x", "y"] * 20, list(pairwise(ids)))
     model.forget(["n7"])
     model.close()
-    return LearnerFolder.of(path)
+    return LearnerFolder.open(path)
 
 
 def columns_secrets(path: Path) -> set[bytes]:
@@ -156,7 +156,7 @@ def test_no_category_tag_or_word_of_a_forgotten_node_is_in_any_file(tmp_path):
     with mixed_folder(tmp_path) as folder:
         folder.purge(keys=True, names=True)
         assert columns_secrets(tmp_path) == set()
-    with LearnerFolder.of(tmp_path) as folder:  # and what is new is still noticed
+    with LearnerFolder.open(tmp_path) as folder:  # and what is new is still noticed
         block = folder.columns.read(pa.table(LATER)).blocks
         assert {name: list(block[name].new) for name in ("town", "tags")} == {
             "town": ["Oslo"],
@@ -177,12 +177,12 @@ def test_names_that_an_earlier_version_kept_go_with_a_purge(tmp_path):
             each["encoder"] = {k: v for k, v in each["encoder"].items() if k != "hashes"}
             each["encoder"]["known"] = names
     path.write_text(json.dumps(with_check(content)))
-    with LearnerFolder.of(tmp_path) as folder:
+    with LearnerFolder.open(tmp_path) as folder:
         assert folder.columns == fresh
         assert columns_secrets(tmp_path) >= {b"secretville", b"secrettag"}
         folder.purge()
         assert columns_secrets(tmp_path) == set()
-    with LearnerFolder.of(tmp_path) as folder:
+    with LearnerFolder.open(tmp_path) as folder:
         assert folder.columns == fresh
         assert stored_columns(tmp_path) == fresh
         written = path.stat().st_mtime_ns
@@ -365,7 +365,7 @@ def test_a_reader_that_begins_during_a_purge_keeps_only_its_wal(tmp_path, monkey
         fill(folder)
         with monkeypatch.context() as patch:
             patch.setattr(SnapshotShelf, "keep_only", keep_only)
-            with pytest.raises(ResourceError, match=r"another process reads .* purge again"):
+            with pytest.raises(ResourceError, match=r"another process has read .* purge again"):
                 folder.purge(names=True)
         assert folder.learner.knowledge.graph.num_nodes == 2
         with opened(place, readonly=True) as recovered:
@@ -390,7 +390,7 @@ def test_a_disk_that_fills_up_during_a_purge_stops_the_folder_until_it_is_opened
             patch.setattr(Journal, "begin_anew", full)
             with pytest.raises(ResourceError, match="the disk is full"):
                 folder.purge(names=True)
-            with pytest.raises(StoppedError, match="could not be purged whole"):
+            with pytest.raises(StoppedError, match="the purge is incomplete"):
                 more(folder)
     with opened(tmp_path) as folder:
         more(folder)
@@ -403,7 +403,7 @@ def test_names_of_labels_and_numbers_cannot_be_dropped(tmp_path):
     head = TargetHead(kind="labels", width=16)
     with LearnerFolder.open(tmp_path, make=lambda: OnlineLearner(head=head)) as folder:
         folder.submit(Delta(nodes="a", features=ROW, labels=(("x",),)))
-        with pytest.raises(ConfigurationError, match="one class"):
+        with pytest.raises(ConfigurationError, match="a learner of classes only"):
             folder.purge(names=True)
         assert folder.purge().seq == 1
 

@@ -56,7 +56,7 @@ def test_other_threads_than_those_of_a_snapshot_are_said(tmp_path, caplog):
         assert not caplog.records
     with LearnerFolder.open(tmp_path, make=OnlineLearner, threads=2) as folder:
         assert folder.learner.predict(["a"]) == ["x"]
-    assert "learned with 1 threads, and what comes is learned with 2" in caplog.text
+    assert "learned with 1 threads and this process uses 2" in caplog.text
 
 
 def test_threads_are_at_least_one(tmp_path):

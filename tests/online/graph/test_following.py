@@ -110,8 +110,9 @@ def test_a_push_on_a_path_of_four_by_hand() -> None:
     live = followed(graph)
     change = graph.renew(torch.tensor([0]), torch.tensor([[3.0]]))
     live._smoother.refresh(graph, change.touched)  # of nobody
-    sent = Moved(change.renewed, torch.tensor([[1.0]]), torch.tensor([[3.0]]))
-    found = differences(graph, live._smoother, sent, graph.features, change.touched, change.entries)
+    sent = Moved(change.renewed, torch.tensor([[1.0]]))
+    given = (graph, live._smoother, sent, graph.features, change.touched, change.entries)
+    found = differences(*given, live._source._states[0])
     assert found.rows.flatten().tolist() == pytest.approx([2 / 2**0.5])  # d_0 = (3 - 1) / √2
     assert found.pushed.rows.tolist() == [0, 1]
     before = [1 / 2 + 2 / 6**0.5, 1 / 6**0.5 + 2 / 3 + 4 / 3]
@@ -215,9 +216,11 @@ def test_what_is_read_does_not_grow_with_the_graph(monkeypatch: pytest.MonkeyPat
     read: list[int] = []
     product, push = LiveSmoother.product, corrections.push
 
-    def counted(self: LiveSmoother, graph: GrowingGraph, nodes: Tensor, values: Tensor) -> Tensor:
+    def counted(
+        self: LiveSmoother, graph: GrowingGraph, nodes: Tensor, *given: Tensor | None
+    ) -> Tensor:
         read.append(len(nodes))
-        return product(self, graph, nodes, values)
+        return product(self, graph, nodes, *given)
 
     def pushed(*given: Any, **named: Any) -> Pushed:
         found = push(*given, **named)
@@ -299,7 +302,7 @@ def test_other_embeddings_have_no_weights(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "topology", [SGC(), MixHop(keep=(0, 2), unit=True), topologies.make("h2gcn")]
+    "topology", [SGC(), MixHop(kept_hops=(0, 2), unit=True), topologies.make("h2gcn")]
 )
 def test_a_snapshot_of_an_older_version_is_completed(topology: Any) -> None:
     graph = path(1, 2, 4, 8, 16)

@@ -190,7 +190,6 @@ class Plain:
         return sorted(source for source, target in self.edges if target == node)
 
 
-@settings(max_examples=60)
 @given(steps=steps, undirected=st.booleans())
 def test_any_sequence_gives_what_plain_sets_give(steps: list, undirected: bool) -> None:
     graph = GrowingGraph(num_features=1, undirected=undirected)

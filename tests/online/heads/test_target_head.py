@@ -51,7 +51,7 @@ def values(made: OnlineLearner, nodes: list[int]) -> dict[Any, list[float]]:
     return dict(zip(nodes, found[:, order].tolist(), strict=True))
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.sampled_from(KINDS), st.permutations(range(12)), st.integers(1, 11), st.integers(0, 4))
 def test_any_history_ends_as_if_all_had_come_at_once(
     kind: str, order: list[int], cut: int, gone: int
@@ -139,11 +139,11 @@ def test_joined_points_keep_the_measure() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_folder_brings_everything_back(kind: str, tmp_path: Path) -> None:
     given = {"head": {"name": "targets", "kind": kind, "width": 16}}
-    with LearnerFolder.of(tmp_path / "learner", given) as folder:
+    with LearnerFolder.open(tmp_path / "learner", given) as folder:
         folder.submit(delta(kind, [0, 1, 2, 3]))
         folder.submit(delta(kind, [4, 5, 6]))
         before = values(folder.learner, list(range(7)))
-    with LearnerFolder.of(tmp_path / "learner") as folder:
+    with LearnerFolder.open(tmp_path / "learner") as folder:
         assert folder.learner.head.kind == kind
         assert values(folder.learner, list(range(7))) == before
         folder.submit(Delta(forgotten=(0,)))
@@ -172,9 +172,9 @@ def test_deltas_are_written_as_they_were_given() -> None:
 @pytest.mark.parametrize(
     ("kind", "label", "said"),
     [
-        ("labels", "a", "labels of a node must be a list of them, not 'a'"),
+        ("labels", "a", "labels of a node must be a list, not 'a'"),
         ("labels", (1.5,), "label must be text or an integer, not 1.5"),
-        ("numbers", "a", "what a node has must be a finite number, not 'a'"),
+        ("numbers", "a", "a target must be a finite number, not 'a'"),
         ("numbers", float("inf"), "must be a finite number, not inf"),
         ("class", ("a",), "label must be text or an integer"),
         ("class", 0.5, "label must be text or an integer, not 0.5"),
@@ -197,10 +197,10 @@ def test_what_a_learner_is_for_is_fixed_when_it_is_made() -> None:
 def test_nothing_is_predicted_before_anything_was_told() -> None:
     made = learner("numbers")
     made.apply(delta("numbers", [0, 1], told=False))
-    with pytest.raises(NothingLearnedError, match="no numbers are known yet"):
+    with pytest.raises(NothingLearnedError, match="nothing is labelled yet"):
         made.predict([0])
     made.apply(delta("numbers", [2, 3]))
-    with pytest.raises(DataError, match="explain tells of classes, and this learner has numbers"):
+    with pytest.raises(DataError, match="explain needs a learner of classes, not of numbers"):
         made.explain(2)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import evergraph as eg
@@ -116,7 +116,7 @@ def test_identical_repeats_count_as_one() -> None:
     assert found.verdict == "identical repeats"
     assert found.sentence == (
         "cannot tell a from b on rings, class-il: 85.0 against 80.0, +5.0 points (identical "
-        "repeats, which count as one: stream.split_seed=run gives every seed its split)."
+        "repeats, which count as one: stream.split_seed=run gives each seed its own split)."
     )
     # Nor is one of them surer beside a method that varies, paired or not.
     varied = trials("b", [0.5, 0.51, 0.52])
@@ -132,7 +132,6 @@ def test_identical_repeats_count_as_one() -> None:
 few_scores = st.integers(0, 6).map(lambda n: n / 6)
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.data(), st.lists(st.tuples(few_scores, few_scores), min_size=1, max_size=5))
 def test_repeating_a_run_never_makes_a_claim_stronger(
     data: st.DataObject, drawn: list[tuple[float, float]]
@@ -146,7 +145,6 @@ def test_repeating_a_run_never_makes_a_claim_stronger(
     assert often.p_value == pytest.approx(once.p_value)
 
 
-@settings(deadline=None, max_examples=30)
 @given(st.lists(scores, min_size=2, max_size=6), scores, st.integers(1, 6))
 def test_repeating_one_run_beside_others_claims_nothing(
     theirs: list[float], score: float, times: int
@@ -194,7 +192,6 @@ def test_another_graph_of_the_same_name_is_not_compared_if_it_is_known() -> None
     assert compare_trials(a, replace(b, facts={})).verdict == "cannot tell"
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.lists(st.tuples(scores, scores), min_size=2, max_size=5), st.booleans())
 def test_swapping_both_turns_the_verdict(drawn: list[tuple[float, float]], apart: bool) -> None:
     ours, theirs = zip(*drawn, strict=True)
@@ -227,7 +224,7 @@ def test_over_datasets_wilcoxon_decides() -> None:
     (few,) = over_datasets(on_datasets([0.1, 0.2, 0.3]))
     assert few.sentence == (
         "cannot tell a from b over 3 datasets, class-il: ahead on 3 and behind on 0 (too few "
-        "datasets for Wilcoxon's test, which takes 6)."
+        "datasets for Wilcoxon's test, which needs 6)."
     )
     assert over_datasets(on_datasets([0.1])) == []
 
@@ -245,7 +242,6 @@ def test_many_comparisons_are_corrected() -> None:
     assert corrected([lone, *alone]) == [lone, *together]
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.lists(st.lists(st.tuples(scores, scores), min_size=2, max_size=4), max_size=5))
 def test_an_interval_says_what_the_corrected_p_says(drawn: list[Any]) -> None:
     found = corrected(
@@ -276,7 +272,7 @@ def test_a_protocol_says_how_results_are_read() -> None:
 
 def test_results_in_memory_are_compared() -> None:
     small = {
-        "setting": "class-il", "seeds": 2, "epochs": 1, "device": "cpu",
+        "setting": "class-il", "repeats": 2, "epochs": 1, "device": "cpu",
         "dataset__nodes": 80, "dataset__classes": 4, "dataset__features": 8,
     }  # fmt: skip
     a, b = (eg.run("synthetic", method=method, **small) for method in ("slda", "finetune"))

@@ -19,9 +19,14 @@ def page(reported: Path) -> Path:
 
 @pytest.fixture
 def show(seen_as: Any, page: Path) -> Callable[..., Any]:
+    from selenium.webdriver.support.ui import WebDriverWait
+
     def opened(*, width: int = 1600, scheme: str = "light") -> Any:
         browser = seen_as(width, scheme)
         browser.get(page.as_uri())
+        # On a busy machine the driver may return before the page is parsed.
+        ready = "return document.readyState === 'complete'"
+        WebDriverWait(browser, 20).until(lambda driver: driver.execute_script(ready))
         return browser
 
     return opened

@@ -96,6 +96,7 @@ def test_the_same_runs_give_the_same_bytes(reported: Path) -> None:
     assert len(before) == 1 + 7 * 3 + 26 * 2  # page, tables, figures
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_files_of_an_earlier_report_go(tmp_path: Path, write_run: Callable[..., Path]) -> None:
     gone = write_run(tmp_path, "gone", [0.5])
     write_run(tmp_path, "stays", [0.5])
@@ -107,6 +108,7 @@ def test_files_of_an_earlier_report_go(tmp_path: Path, write_run: Callable[..., 
     assert not any("gone" in name for name in figures)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_machine_is_told_where_a_result_records_it(
     tmp_path: Path, write_run: Callable[..., Path]
 ) -> None:
@@ -117,6 +119,7 @@ def test_a_machine_is_told_where_a_result_records_it(
     assert "gpu H200 &lt;fast&gt;" in page
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_folder_that_cannot_be_written_is_said(
     tmp_path: Path, write_run: Callable[..., Path]
 ) -> None:

@@ -19,7 +19,7 @@ from evergraph.reports.comparing import Comparison, differences_in, standings
 from evergraph.reports.figures.critical_difference import critical_difference
 from evergraph.reports.figures.picture import Picture
 from evergraph.reports.gallery import Gallery
-from evergraph.reports.page.sections import Section, sections_of
+from evergraph.reports.page.sections import PageSection, sections_of
 from evergraph.reports.report import tables_of
 from evergraph.reports.runs import Group, grouped
 from evergraph.reports.tables.record import Table, csv_text, latex, markdown
@@ -54,7 +54,7 @@ def groups_of(folder: Path) -> tuple[Group, ...]:
     return grouped(collect(folder), folder)
 
 
-def shown(groups: Sequence[Group], pictures: tuple[Picture, ...] = ()) -> list[Section]:
+def shown(groups: Sequence[Group], pictures: tuple[Picture, ...] = ()) -> list[PageSection]:
     """Return the section, without drawing all the other figures of a report."""
     drawn = Gallery((), (), (), (), (), ((),) * len(groups), pictures)
     assert drawn.pictures == pictures
@@ -129,7 +129,7 @@ def test_one_seed_and_other_streams_make_no_claim(tmp_path: Path, write_run: Wri
     assert found["ordered"][2] == found["pooled"][2] == "not comparable"
     (section,) = shown(groups_of(tmp_path))
     assert "Not enough seeds: 1 of 6 runs have a single one" in section.content
-    assert "Not enough datasets to rank methods over them: 3 of one setting" in section.content
+    assert "Not enough datasets to rank methods: 3 of one setting" in section.content
 
 
 def test_a_run_alone_has_nothing_to_differ_from(tmp_path: Path, write_run: WriteRun) -> None:

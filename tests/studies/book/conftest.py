@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evergraph.experiments.bench.pool import Event, Watch
+from evergraph.experiments.bench.pool import Event, ProgressWatch
 from evergraph.experiments.bench.worker import learn
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.runner import run
@@ -65,6 +65,6 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     def work_here(work: Any, *, on_event: Callable[[Event], None], **_: Any) -> None:
         for unit in work:
             on_event(Event("started", unit))
-            on_event(Watch(unit).ended(learn(unit)))
+            on_event(ProgressWatch(unit).ended(learn(unit)))
 
     monkeypatch.setattr("build_book.run_work", work_here)

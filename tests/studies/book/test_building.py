@@ -184,7 +184,7 @@ def test_a_seed_that_takes_too_long_is_stopped_and_its_row_says_so(
     rows = opened().run(workers=1, limit=0.01)
     assert [row.failure.type for row in rows if row.failure] == ["TimeLimit"] * 2
     for row in check_book(tmp_path / "book", Rules.of(plan)):
-        assert row.failure == "stopped after 0.01 s, the most that one seed may take"
+        assert row.failure == "stopped after 0.01 s, the time limit for one seed"
     assert isinstance(rows[0].failure, Failure)
 
 
@@ -232,7 +232,7 @@ def test_what_is_missing_is_listed(capsys: pytest.CaptureFixture[str], tmp_path:
     ("arguments", "sentence"),
     [
         (["--only", "temm"], "error: unknown method, dataset or setting 'temm'"),
-        (["--data", "nowhere"], "error: --data must be a folder that is there"),
+        (["--data", "nowhere"], "error: --data must be an existing folder"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(

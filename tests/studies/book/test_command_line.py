@@ -6,10 +6,10 @@ import shlex
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from evergraph.cli.options import parse_seeds, parse_settings, several
+from evergraph.cli.options import parse_settings, seeds_of, several
 from evergraph.experiments.build import resolved
 from evergraph.experiments.config import RunConfig, merged
 from evergraph.studies.book_rows import read_plan
@@ -29,13 +29,17 @@ def typed(command: str) -> RunConfig:
     for option, value in pairs:
         if option in OPTIONS:
             given = merged(given, parse_settings([f"{OPTIONS[option]}={value}"]))
-    given["seeds"] = parse_seeds(dict(pairs)["--seeds"])
+    typed_seeds = dict(pairs)
+    given["seeds"] = seeds_of(
+        int(typed_seeds["--seed"]) if "--seed" in typed_seeds else None,
+        typed_seeds.get("--seeds"),
+        int(typed_seeds["--repeats"]) if "--repeats" in typed_seeds else None,
+    )
     settings = parse_settings([value for option, value in pairs if option == "--set"])
     (config,) = several(dict(pairs)["--method"], None, given, settings)
     return config
 
 
-@settings(max_examples=30)
 @given(
     values=st.fixed_dictionaries(
         {

@@ -1,4 +1,4 @@
-"""The sampler of docs/adding-a-sampler.md, as written there, keeps every sampler's promises."""
+"""The sampler of docs/extending.md, as written there, keeps every sampler's promises."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def test_the_sampler_of_the_page_keeps_every_promise(monkeypatch: pytest.MonkeyP
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
 
-    page = (ROOT / "docs" / "adding-a-sampler.md").read_text("utf-8")
+    page = (ROOT / "docs" / "extending.md").read_text("utf-8")
     code = re.search(r"^```python\n(# src/.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert code is not None
     monkeypatch.setattr(samplers, "_classes", dict(samplers._classes))
-    exec(compile(code.group(1), "adding-a-sampler.md", "exec"), {})
+    exec(compile(code.group(1), "extending.md", "exec"), {})
 
     for promise in PROMISES:
         getattr(module, promise)(name="powered-degree")

@@ -1,0 +1,132 @@
+"""Names of version 0.1 go on working, with a warning; what was saved with them is read without."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+import evergraph as eg
+from evergraph.closed_form import ViewFeatures
+from evergraph.core.component import Part
+from evergraph.core.errors import ConfigurationError
+from evergraph.core.resources import Resources
+from evergraph.core.seeding import seeded
+from evergraph.experiments.build import resolved
+from evergraph.experiments.store import ResultStore
+from evergraph.methods import Auto
+from evergraph.topology import APPNP, PPR, SGC, MixHop, Reservoir, topologies
+from evergraph.training import Trainer
+
+QUICK: dict[str, Any] = {"device": "cpu", "progress": False}
+
+
+@pytest.mark.parametrize(
+    ("make", "old", "new", "value"),
+    [
+        *((make, "rows", "dtype", "float16") for make in (SGC, PPR, APPNP, MixHop, Reservoir)),
+        (ViewFeatures, "rows", "dtype", "bfloat16"),
+        (MixHop, "keep", "kept_hops", (0, 2)),
+        (Resources, "memory", "memory_limit", 10**9),
+        (
+            lambda **given: Auto(trainer=Trainer(device="cpu"), generator=seeded(0), **given),
+            "keep",
+            "memory",
+            "1MB",
+        ),
+    ],
+)
+def test_a_part_takes_a_parameter_by_its_former_name(
+    make: Callable[..., Any], old: str, new: str, value: Any
+) -> None:
+    with pytest.warns(DeprecationWarning, match=rf"\({old}=...\) is now called {new}") as warned:
+        part = make(**{old: value})
+    assert [one.filename for one in warned] == [__file__]
+    assert getattr(part, new) == value
+    if isinstance(part, Part):
+        assert part.get_params()[new] == value
+        assert old not in part.get_params()
+
+
+def test_saved_parameters_are_read_without_a_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        part = topologies.make("mixhop", hops=2, keep=[0, 2], rows="float16")
+    assert isinstance(part, MixHop)
+    assert (part.kept_hops, part.dtype) == ([0, 2], "float16")
+
+
+def test_a_run_takes_keep_for_either_of_its_meanings(small_graph: eg.Graph) -> None:
+    with pytest.warns(
+        DeprecationWarning, match=r"run\(keep=...\) is now called keep_learner"
+    ) as said:
+        assert eg.run(small_graph, "slda", keep=False, **QUICK).learner is None
+    assert [one.filename for one in said] == [__file__]
+    with pytest.warns(DeprecationWarning, match=r"run\(keep=...\) is now called memory"):
+        result = eg.run(small_graph, "auto", keep="200KB", **QUICK)
+    assert result.config.method.parameters["memory"] == "200KB"
+    assert result.learner is not None
+
+
+def test_a_configuration_may_have_former_names(caplog: pytest.LogCaptureFixture) -> None:
+    config = eg.RunConfig.of(
+        {"topology": {"name": "sgc", "rows": "bfloat16"}, "method": {"name": "auto", "keep": "1MB"}}
+    )
+    found = resolved(config)
+    assert found.topology.parameters["dtype"] == "bfloat16"
+    assert found.method.parameters["memory"] == "1MB"
+    assert "rows" not in found.topology.parameters
+    assert caplog.text.count("topology sgc: rows is now called dtype") <= 1  # once in a process
+
+
+def test_a_results_folder_with_former_names_can_be_resumed(tmp_path: Path) -> None:
+    config = resolved(eg.RunConfig.of({"method": {"name": "auto", "memory": "1MB"}}))
+    old = (
+        config.to_toml().replace('dtype = "', 'rows = "').replace('memory = "1MB"', 'keep = "1MB"')
+    )
+    assert old.count("rows = ") == 2
+    assert 'keep = "1MB"' in old
+    (tmp_path / "config.toml").write_text(old)
+    ResultStore(tmp_path).open(config, resume=True)
+
+
+def test_a_saved_learner_with_former_names_is_loaded(small_graph: eg.Graph, tmp_path: Path) -> None:
+    learner = eg.run(small_graph, "auto", memory="200KB", **QUICK).learner
+    assert learner is not None
+    path = tmp_path / "learner"
+    learner.save(path)
+    with safe_open(path, framework="pt") as file:
+        about = json.loads(file.metadata()["evergraph"])
+    method = about["method"]
+    method["keep"] = method.pop("memory")
+    method["backbone"]["rows"] = method["backbone"].pop("dtype")
+    save_file(load_file(path), tmp_path / "old", metadata={"evergraph": json.dumps(about)})
+    loaded = eg.load_learner(tmp_path / "old")
+    assert loaded.get_params()["memory"] == "200KB"
+    assert loaded.predict(small_graph).equal(learner.predict(small_graph))
+
+
+def test_a_folder_has_one_opener(tmp_path: Path) -> None:
+    with pytest.warns(DeprecationWarning, match=r"LearnerFolder.of\(...\) is now called") as said:
+        eg.LearnerFolder.of(tmp_path / "one", {"seed": 3}).close()
+    assert [one.filename for one in said] == [__file__]
+    with eg.LearnerFolder.open(tmp_path / "one") as folder:  # as it was made
+        assert folder.learner.seed == 3
+    with pytest.raises(ConfigurationError, match="only one of given and make"):
+        eg.LearnerFolder.open(tmp_path / "two", {"seed": 3}, make=eg.OnlineLearner)
+
+
+def test_options_have_former_names_too(call: Any) -> None:
+    small = ("--dataset", "synthetic", "--set", "dataset.nodes=200", "--set", "dataset.classes=4")
+    out, err = call("run", *small, "--keep", "200KB", "--device", "cpu", "--json")
+    assert json.loads(out)["config"]["method"]["memory"] == "200KB"
+    assert "note: --keep is now called --memory; the old name works for one more version" in err
+    _, err = call("run", *small, "--keep", "1MB", "--memory", "1MB", expect=2)
+    assert "--keep is the former name of --memory: give only --memory" in err
+    assert "--keep" not in call("run", "--help")[0]
