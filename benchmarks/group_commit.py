@@ -24,7 +24,7 @@ from benchmarks.measure import Options, Table, run, times
 
 from evergraph.core.seeding import seeded
 from evergraph.online.delta import Delta
-from evergraph.online.folder.journal_rows import JournalEntry
+from evergraph.online.folder.journal import JournalEntry
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.writer import FolderWriter
 from evergraph.online.heads import AnalyticHead

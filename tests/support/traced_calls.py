@@ -6,12 +6,16 @@ what had ended when it began.
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from forked import begun
+from traced_writer import write
 
 CALLS = (
     "openat,close,write,pwrite64,fsync,fdatasync,ftruncate,lseek,renameat,renameat2,unlinkat,"
@@ -57,23 +61,27 @@ def trace(folder: Path, *careless: str) -> list[Step]:
     careless: what does not wait for the disk, see ``traced_writer``.
     """
     marks, noted = folder.with_name("marks"), folder.with_name("trace")
-    script = Path(__file__).with_name("traced_writer.py")
-    command = [sys.executable, str(script), str(folder), str(marks), *careless]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as one:
-        assert one.stdin is not None
-        assert one.stdout is not None
-        assert one.stdout.readline() == "ready\n"
-        watch = ["strace", "-f", "-p", str(one.pid), "-o", str(noted), "-xx", "-s", "100000000",
-                 "-e", f"trace={CALLS}", "-e", "signal=none"]  # fmt: skip
+    wait, go = os.pipe()
+
+    def work() -> None:
+        os.read(wait, 1)
+        write(folder, marks, careless)
+
+    child = begun(work)
+    watch = ["strace", "-f", "-p", str(child), "-o", str(noted), "-xx", "-s", "100000000",
+             "-e", f"trace={CALLS}", "-e", "signal=none"]  # fmt: skip
+    try:
         with subprocess.Popen(watch, stderr=subprocess.PIPE, text=True) as watching:
             assert watching.stderr is not None
             said = watching.stderr.readline()
             if "attached" not in said:
-                one.kill()
+                os.kill(child, signal.SIGKILL)
                 raise PermissionError(f"strace cannot watch here: {said.strip()}")
-            one.stdin.write("go\n")
-            one.stdin.flush()
-            assert one.wait(60) == 0
+            os.write(go, b".")
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    finally:
+        os.close(wait)
+        os.close(go)
     return steps(calls(noted.read_text()), folder, marks)
 
 

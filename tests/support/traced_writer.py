@@ -1,16 +1,14 @@
-"""A process that writes to a folder while somebody notes what it asks the system for.
+"""What a process does to a folder while somebody notes what it asks the system for.
 
-python traced_writer.py FOLDER MARKS [journal] [snapshots]
-
-It tells that it is ready, waits for a line, and marks in a file of its own what it has begun and
-what was acknowledged. What is named besides does not wait for the disk: the negative controls.
+It marks in a file of its own what it has begun and what was acknowledged. Parts that are named as
+careless do not wait for the disk: the negative controls.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from evergraph.online.folder import snapshot, sqlite_file
@@ -21,8 +19,11 @@ REOPENED = 10  # after this delta the folder is closed and opened again
 LAST = 13
 
 
-def write(folder: Path, marks: int) -> None:
+def write(folder: Path, marked: Path, careless: Sequence[str]) -> None:
     """Submit deltas, take snapshots, close and open again; end as if killed."""
+    for name in careless:
+        CARELESS[name]()
+    marks = os.open(marked, os.O_WRONLY | os.O_CREAT)
     opened_folder = opened(folder)
     for number in range(1, LAST + 1):
         os.write(marks, b"begun %d\n" % number)
@@ -54,12 +55,3 @@ def careless_snapshots() -> None:
 
 
 CARELESS = {"journal": careless_journal, "snapshots": careless_snapshots}
-
-
-if __name__ == "__main__":
-    for name in sys.argv[3:]:
-        CARELESS[name]()
-    marks = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT)
-    os.write(1, b"ready\n")
-    sys.stdin.readline()
-    write(Path(sys.argv[1]), marks)

@@ -18,7 +18,7 @@ from evergraph.core.plugins import load_plugins
 
 if TYPE_CHECKING:
     from evergraph.online.folder.backup import BackedUp
-    from evergraph.online.folder.journal_rows import SetAside
+    from evergraph.online.folder.journal import SetAside
 
 FOUND = 1  # exit code if there are findings; 2 means that no learner could be read
 ASIDE_COLUMNS = ("delta", "key", "bytes", "set aside", "why")

@@ -27,9 +27,9 @@ from evergraph.core.errors import (
 )
 from evergraph.core.label_space import Kind
 from evergraph.graphs.validation import LEAST_WEIGHT, MOST_WEIGHT, WEIGHT_RULE
-from evergraph.online.delta import Delta, EdgeColumns, NodeId, edge_columns, in_columns
+from evergraph.online.delta import Delta, NodeId, edge_columns, in_columns
 from evergraph.online.graph.growing_graph import GrowingGraph
-from evergraph.online.identifiers import IdTable, check_ids
+from evergraph.online.identifiers import IdTable, are_ids, check_ids
 from evergraph.online.labels import check_target
 
 # Squares of embeddings of larger values would overflow float32.
@@ -44,33 +44,41 @@ def check_parts(delta: Delta, *, num_features: int | None, kind: Kind = "class")
     _check_features("features", delta.features, len(delta.nodes), num_features)
     updated = delta.updated_features
     _check_features("updated_features", updated, len(delta.updated), num_features)
-    _check_labels(delta, kind)
-    edges = _paired("edge", delta.edges)
-    removed = _paired("removed edge", delta.removed_edges)
+    if len(delta.labels) not in (0, len(delta.nodes)):
+        raise DataError(
+            f"labels must be as many as nodes or none at all, not {len(delta.labels)} for "
+            f"{len(delta.nodes)} nodes"
+        )
+    _check_targets(kind, [label for label in delta.labels if label is not None])
+    sides = []
+    for what, edges in (("edge", delta.edges), ("removed edge", delta.removed_edges)):
+        columns = edge_columns(edges)
+        if columns is None:
+            number = next(number for number, edge in enumerate(edges) if len(edge) != 2)
+            raise DataError(f"{what} {number} must join two nodes, not {edges[number]!r}")
+        sides.append(columns.sides)
     check_weights(delta.weights, len(delta.edges))
     _check_names("relations", "edges", delta.relations, len(delta.edges))
     _check_names("types", "nodes", delta.types, len(delta.nodes), gaps=True)
     for pair in delta.late:
         if len(pair) != 2:
             raise DataError(f"a late label must be a node and its label, not {pair!r}")
-    late = [node for node, _ in delta.late]
     _check_targets(kind, [label for _, label in delta.late])
     for part in (delta.nodes, delta.updated, delta.forgotten):
         check_ids("id of a node", list(part))  # a list, since arrays are not allowed here
-    for sides in (edges.sides, removed.sides, (late,)):
-        check_ids("id of a node", *sides)
+    for columns in (*sides, ([node for node, _ in delta.late],)):
+        check_ids("id of a node", *columns)
     if delta.key is not None and type(delta.key) is not str:
         raise DataError(f"key must be text, not {delta.key!r}")
 
 
 def _check_lengths(delta: Delta, kind: Kind) -> None:
-    """Raise unless the ids, labels and key of a delta have an allowed length."""
-    targets: list[Any] = [label for label in delta.labels if label is not None]
-    targets += [label for _, label in delta.late]
-    labels: Iterable[Any] = chain.from_iterable(targets) if kind == "labels" else targets
+    targets: Iterable[Any] = chain(delta.labels, (label for _, label in delta.late))
+    targets = (target for target in targets if target is not None)
+    labels = () if kind == "numbers" else targets
     parts: list[tuple[str, Iterable[Any], int]] = [
         ("id of a node", delta.nodes, LONGEST_ID),
-        ("label", () if kind == "numbers" else labels, LONGEST_ID),
+        ("label", chain.from_iterable(labels) if kind == "labels" else labels, LONGEST_ID),
         ("key", () if delta.key is None else (delta.key,), LONGEST_KEY),
     ]
     for what, names, most in parts:
@@ -81,79 +89,40 @@ def _check_lengths(delta: Delta, kind: Kind) -> None:
             raise DataError(f"{what} must be a text of 1 to {most} characters, not {found}")
 
 
-def _paired(what: str, edges: Sequence[tuple[NodeId, NodeId]]) -> EdgeColumns:
-    found = edge_columns(edges)
-    if found is not None:
-        return found
-    for number, edge in enumerate(edges):
-        if len(edge) != 2:
-            raise DataError(f"{what} {number} must join two nodes, not {edge!r}")
-    raise AssertionError("an edge is not a pair")
-
-
 def _check_targets(kind: Kind, values: Sequence[Any]) -> None:
-    if not _are_targets(kind, values):
-        for value in values:
-            check_target(kind, value)
-
-
-def _are_targets(kind: Kind, values: Sequence[Any]) -> bool:
-    """Whether all values are valid targets; False if they must be checked one by one."""
     kinds = set(map(type, values))
     if kind == "numbers":
-        return kinds <= {int, float} and all(map(math.isfinite, values))
-    if kind == "labels":
-        return kinds <= {list, tuple} and _are_names(list(chain.from_iterable(values)))
-    return _are_names(values)
-
-
-def _are_names(values: Sequence[Any]) -> bool:
-    try:
-        check_ids("label", values)
-    except DataError:
-        return False
-    return True
-
-
-def _check_labels(delta: Delta, kind: Kind) -> None:
-    if len(delta.labels) not in (0, len(delta.nodes)):
-        raise DataError(
-            f"labels must be as many as nodes or none at all, not {len(delta.labels)} for "
-            f"{len(delta.nodes)} nodes"
-        )
-    _check_targets(kind, [label for label in delta.labels if label is not None])
+        sound = kinds <= {int, float} and all(map(math.isfinite, values))
+    elif kind == "labels":
+        sound = kinds <= {list, tuple} and are_ids(list(chain.from_iterable(values)))
+    else:
+        sound = are_ids(values)
+    if not sound:  # for an error that names the first mistake
+        for value in values:
+            check_target(kind, value)
 
 
 def _check_names(
     what: str, of: str, names: Sequence[str | None], count: int, *, gaps: bool = False
 ) -> None:
     """Raise unless there is a valid name for each, or none at all; gaps: whether None is valid."""
+
+    def is_name(name: object) -> bool:
+        if name is None:
+            return gaps
+        return isinstance(name, str) and 0 < len(name) <= LONGEST_NAME
+
     if len(names) not in (0, count):
         raise DataError(
             f"{what} must be as many as {of} or none at all, not {len(names)} for {count} {of}"
         )
-    plain = {str, type(None)} if gaps else {str}
-    if set(map(type, names)) <= plain and all(_is_name(name, gaps) for name in set(names)):
-        return
-    for number, name in enumerate(names):
-        if not _is_name(name, gaps):
-            raise DataError(
-                f"{what} must be names of 1 to {LONGEST_NAME} characters, but number {number} is "
-                f"{name!r}"
-            )
-
-
-def _is_name(name: object, gaps: bool) -> bool:
-    if name is None:
-        return gaps
-    return isinstance(name, str) and 0 < len(name) <= LONGEST_NAME
-
-
-def plain_names(names: Sequence[str | None]) -> Sequence[str | None]:
-    """Return names as plain Python strings; NumPy's would not be accepted by ``IdTable``."""
-    if set(map(type, names)) <= {str, type(None)}:
-        return names
-    return [None if name is None else str(name) for name in names]
+    plain = set(map(type, names)) <= {str, type(None)}  # others may not be hashable
+    if not all(map(is_name, set(names) if plain else names)):
+        number = next(number for number, name in enumerate(names) if not is_name(name))
+        raise DataError(
+            f"{what} must be names of 1 to {LONGEST_NAME} characters, but number {number} is "
+            f"{names[number]!r}"
+        )
 
 
 def check_weights(weights: Sequence[float], edges: int) -> None:
@@ -170,20 +139,14 @@ from 1e-18 to 1e+18
         raise DataError(
             f"weights must be as many as edges or none at all, not {len(weights)} for {edges} edges"
         )
-    if _are_weights(weights):
-        return
+    # ``max`` compares exactly: as float64 an integer just above the limit would round down to it.
+    if set(map(type, weights)) <= {int, float, np.float64} and max(weights) <= MOST_WEIGHT:
+        values = np.array(weights, dtype=np.float64)
+        if ((values == 0) | ((values >= LEAST_WEIGHT) & (values <= MOST_WEIGHT))).all():
+            return
     for number, weight in enumerate(weights):
         if not is_weight(weight):
             raise DataError(f"edge {number} has weight {weight!r}: expected {WEIGHT_RULE}")
-
-
-def _are_weights(weights: Sequence[float]) -> bool:
-    """Whether all weights are valid; False if they must be checked one by one."""
-    # ``max`` compares exactly: as float64 an integer just above the limit would round down to it.
-    if not set(map(type, weights)) <= {int, float, np.float64} or max(weights) > MOST_WEIGHT:
-        return False
-    values = np.array(weights, dtype=np.float64)
-    return bool(((values == 0) | ((values >= LEAST_WEIGHT) & (values <= MOST_WEIGHT))).all())
 
 
 def is_weight(value: object) -> bool:
@@ -244,25 +207,15 @@ _NONE: Mapping[NodeId, int] = {}
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CheckedDelta(Delta):
-    """A delta that is valid for the graph it was checked against, with positions for its ids.
+    """A delta that is valid for the graph it was checked against, with positions for its ids."""
 
-    Attributes:
-        first: position of the first new node.
-        ends: positions of the sources and targets of its edges.  int64 [2, edges]
-        weighed: weights of its edges, None if not given.  float32 [edges]
-        cut: positions of the sources and targets of removed edges.  int64 [2, removed_edges]
-        renewed: positions of nodes whose features change.  int64 [updated]
-        labelled: positions of nodes with late labels.  int64 [late]
-        gone: positions of nodes to forget.  int64 [forgotten]
-    """
-
-    first: int
-    ends: Tensor
-    weighed: Tensor | None
-    cut: Tensor
-    renewed: Tensor
-    labelled: Tensor
-    gone: Tensor
+    first: int  # position of the first new node
+    ends: Tensor  # positions of the sources and targets of its edges.  int64 [2, edges]
+    weighed: Tensor | None  # weights of its edges, None if not given.  float32 [edges]
+    cut: Tensor  # positions of the sources and targets of removed edges.  int64 [2, removed_edges]
+    renewed: Tensor  # positions of nodes whose features change.  int64 [updated]
+    labelled: Tensor  # positions of nodes with late labels.  int64 [late]
+    gone: Tensor  # positions of nodes to forget.  int64 [forgotten]
 
     __repr__ = Delta.__repr__
 
@@ -296,59 +249,42 @@ graph
     if fresh:
         _check_lengths(delta, kind)
     _each_once("nodes", delta.nodes)
-    _check_new(delta.nodes, ids, ahead)
+    if not ids.has_none_of(delta.nodes) or not ahead.keys().isdisjoint(delta.nodes):
+        known = next(node for node in delta.nodes if node in ids or node in ahead)
+        raise DuplicateNodeError(f"node {known!r} is in the graph already")
     first = ids.next + len(ahead)
     new = dict(zip(delta.nodes, range(first, first + len(delta.nodes)), strict=True))
     ends = _ends(delta.edges, ids, ahead, new)
+    if ends.numel() and int(ends.min()) < 0:
+        row = int((ends < 0).any(0).nonzero()[0, 0])
+        edge = delta.edges[row]
+        lost = edge[0] if int(ends[0, row]) < 0 else edge[1]
+        raise LooseEdgeError(
+            f"edge {row} joins {edge[0]!r} and {edge[1]!r}, but node {lost!r} is not in the graph"
+        )
+    cut = _ends(delta.removed_edges, ids, ahead, new)
+    _check_cut(delta, ends, cut, graph, both_ways=undirected)
+    # Everything as it would be read back from its bytes, so that a recovery applies the same bits:
+    # features are contiguous, weights are rounded once, names are Python's own strings.
+    plain = {
+        "features": row_by_row(delta.features),
+        "updated_features": row_by_row(delta.updated_features),
+        "relations": list(map(str, delta.relations)),
+        "types": [None if name is None else str(name) for name in delta.types],
+    }
     return CheckedDelta(
-        **(vars(delta) | _plain(delta)),
+        **(vars(delta) | plain),
         first=first,
         ends=ends,
         weighed=torch.from_numpy(weight_values(delta.weights)) if len(delta.weights) else None,
-        cut=_cut(delta, ends, ids, (ahead, new), graph, both_ways=undirected),
+        cut=cut,
         renewed=_known("updated", delta.updated, ids),
         labelled=_known("late labels", [node for node, _ in delta.late], ids, ahead),
         gone=_known("forgotten", delta.forgotten, ids),
     )
 
 
-def _plain(delta: Delta) -> dict[str, Any]:
-    """Return parts of a valid delta as they would be read back from its bytes.
-
-    So that a recovery applies the same bits: ids and labels are Python objects, weights are rounded
-    by ``weight_values``, features are contiguous.
-    """
-    return {
-        "features": row_by_row(delta.features),
-        "updated_features": row_by_row(delta.updated_features),
-        "relations": plain_names(delta.relations),
-        "types": plain_names(delta.types),
-    }
-
-
-def _check_new(nodes: Sequence[NodeId], ids: IdTable, ahead: Mapping[NodeId, int]) -> None:
-    if ids.has_none_of(nodes) and ahead.keys().isdisjoint(nodes):
-        return
-    known = next(node for node in nodes if node in ids or node in ahead)
-    raise DuplicateNodeError(f"node {known!r} is in the graph already")
-
-
 def _ends(
-    edges: Sequence[tuple[NodeId, NodeId]], ids: IdTable, *new: Mapping[NodeId, int]
-) -> Tensor:
-    """Return the positions of the ends of edges; raise if one is unknown.  -> int64 [2, edges]"""
-    found = _sides(edges, ids, *new)
-    if found.numel() and int(found.min()) < 0:
-        row = int((found < 0).any(0).nonzero()[0, 0])
-        edge = edges[row]
-        lost = edge[0] if int(found[0, row]) < 0 else edge[1]
-        raise LooseEdgeError(
-            f"edge {row} joins {edge[0]!r} and {edge[1]!r}, but node {lost!r} is not in the graph"
-        )
-    return found
-
-
-def _sides(
     edges: Sequence[tuple[NodeId, NodeId]], ids: IdTable, *new: Mapping[NodeId, int]
 ) -> Tensor:
     """Return the positions of sources and targets, -1 if unknown.  -> int64 [2, edges]"""
@@ -359,39 +295,37 @@ def _sides(
     return torch.stack([ids.where(side, *new) for side in columns.sides])
 
 
-def _cut(
-    delta: Delta,
-    ends: Tensor,
-    ids: IdTable,
-    new: Sequence[Mapping[NodeId, int]],
-    graph: GrowingGraph | None,
-    *,
-    both_ways: bool,
-) -> Tensor:
-    """Return the positions of the ends of removed edges; raise if one does not exist.  int64 [2, m]
+def _check_cut(
+    delta: Delta, ends: Tensor, cut: Tensor, graph: GrowingGraph | None, *, both_ways: bool
+) -> None:
+    """Raise if a removed edge does not exist.  ends, cut: of new and removed edges, int64 [2, m]
 
     An edge that the delta adds may be removed by it as well; each edge can be removed once.
     """
-    if not len(delta.removed_edges):
-        return ends[:, :0]
-    cut = _sides(delta.removed_edges, ids, *new)
-    kept = torch.zeros(cut.shape[1], dtype=torch.bool)
+    if not cut.numel():
+        return
+    there = np.zeros(cut.shape[1], dtype=bool)
     if graph is not None:
-        kept = graph.lists(*cut.where(cut < graph.num_nodes, -1))
+        there = graph.lists(*cut.where(cut < graph.num_nodes, -1)).numpy()
     names = edge_names(torch.cat([ends, cut], dim=1), both_ways=both_ways)
     came, gone = names[: ends.shape[1]], names[ends.shape[1] :]
-    added = (ends[0] != ends[1]).numpy()  # self-loops and edges of weight 0 are not added
-    if len(delta.weights):
-        added &= weight_values(delta.weights) > 0
-    there = _last_given(came, added, gone, kept.numpy()) & first_of_each(gone)
-    if not there.all():
-        number = int((~there).argmax())
+    if len(came):  # what the delta says last of an edge decides whether it is there
+        added = (ends[0] != ends[1]).numpy()  # self-loops and edges of weight 0 are not added
+        if len(delta.weights):
+            added &= weight_values(delta.weights) > 0
+        order = np.argsort(came, kind="stable")
+        where = np.searchsorted(came[order], gone, side="right") - 1
+        last = order[np.maximum(where, 0)]
+        there = np.where((where >= 0) & (came[last] == gone), added[last], there)
+    once = np.zeros(len(gone), dtype=bool)
+    once[np.unique(gone, return_index=True)[1]] = True
+    if not (there & once).all():
+        number = int((~(there & once)).argmax())
         edge = delta.removed_edges[number]
         raise UnknownEdgeError(
             f"removed edge {number} joins {edge[0]!r} and {edge[1]!r}, but the graph has no such "
             "edge"
         )
-    return cut
 
 
 def edge_names(ends: Tensor, *, both_ways: bool) -> NDArray[np.int64]:
@@ -410,38 +344,10 @@ def edge_names(ends: Tensor, *, both_ways: bool) -> NDArray[np.int64]:
     return names
 
 
-def first_of_each(names: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return where each name comes for the first time.  int64 [m] -> bool [m]
-
-    >>> first_of_each(np.array([3, 3, 1, 3])).tolist()
-    [True, False, True, False]
-    """
-    mask = np.zeros(len(names), dtype=bool)
-    mask[np.unique(names, return_index=True)[1]] = True
-    return mask
-
-
-def _last_given(
-    names: NDArray[np.int64],
-    values: NDArray[np.bool_],
-    wanted: NDArray[np.int64],
-    others: NDArray[np.bool_],
-) -> NDArray[np.bool_]:
-    """Return the last value given for each wanted name, or that of ``others`` if there is none."""
-    if not len(names):
-        return others
-    order = np.argsort(names, kind="stable")
-    where = np.searchsorted(names[order], wanted, side="right") - 1
-    last = order[np.maximum(where, 0)]
-    return np.where((where >= 0) & (names[last] == wanted), values[last], others)
-
-
 def _known(
     what: str, nodes: Sequence[NodeId], ids: IdTable, *ahead: Mapping[NodeId, int]
 ) -> Tensor:
     """Return the positions of nodes, which must be known and distinct.  -> int64 [nodes]"""
-    if not len(nodes):
-        return torch.empty(0, dtype=torch.int64)
     _each_once(what, nodes)
     found = ids.where(nodes, *ahead)
     if len(found) and int(found.min()) < 0:

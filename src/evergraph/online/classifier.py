@@ -22,9 +22,8 @@ from evergraph.online.conversion import (
     as_edges,
     as_features,
     as_ids,
-    as_relations,
     as_types,
-    as_weights,
+    beside_edges,
     columns_of_nodes,
     delta_of_data,
     delta_of_hetero,
@@ -47,6 +46,7 @@ from evergraph.online.view.explanation import Explanation
 from evergraph.online.view.suggestions import Suggestion
 from evergraph.tables import Columns, Encoder, Scheme
 from evergraph.tables.choices import columns_of
+from evergraph.tables.columns import RELATION, WEIGHT
 from evergraph.tables.edges import UNKNOWN_EDGES, say_skipped
 from evergraph.tables.frames import column_names, is_pyg, is_table
 from evergraph.tables.labels import say_unlabelled
@@ -176,55 +176,56 @@ class ContinualNodeClassifier(Part, Closing):
         from evergraph.online.folder.learner_folder import LearnerFolder
 
         model = cls(**parameters)
-        given = _as_given(model._made().parameters, parameters)
         chosen = columns_of(model.columns)
         model._kept = LearnerFolder.open(
             path,
-            given,
+            _as_given(model._made().parameters, parameters),
             readonly=readonly,
             encoders=chosen.encoders,
             memory_limit=model.memory_limit,
             scratch=model.scratch,
         )
-        if not readonly and model.learner_.status().features:
+        learner = model.learner_
+        if not readonly and model._begun:
             check_chosen(path, model._kept.columns, chosen)
-        kind = model.learner_.head.kind
+        kind = learner.head.kind
         if parameters.get("targets", kind) != kind:
             model.close()
             raise ConfigurationError(
                 f"{path}: targets cannot be {model.targets!r}: the folder has {kind!r}"
             )
-        model._describe(model.learner_)
-        return model
-
-    def _describe(self, learner: OnlineLearner) -> None:
-        """Set the parameters to those that a learner was made with."""
+        # The parameters are those that the learner was made with.
         options = {k: v for k, v in learner.parameters["head"].items() if k != "name"}
-        self.topology, self.head = learner.topology, learner.head.name
-        self.width, self.head_options = options.pop("width", None), options
-        self.objective = options.pop("objective", None)
-        self.scaling, self.undirected = learner.scaling, learner.undirected
-        self.seed, self.targets = learner.seed, learner.head.kind
-        self.tolerance, self.patience = learner.tolerance, learner.patience
+        model.topology, model.head = learner.topology, learner.head.name
+        model.width, model.objective = options.pop("width", None), options.pop("objective", None)
+        model.head_options, model.targets = options, kind
+        for name in ("scaling", "undirected", "seed", "tolerance", "patience"):
+            setattr(model, name, getattr(learner, name))
+        return model
 
     @property
     def learner_(self) -> OnlineLearner:
         """The underlying learner."""
+        return self._home.learner
+
+    @property
+    def _home(self) -> InMemoryLearner | LearnerFolder:
         if self._kept is None:
             self._kept = InMemoryLearner(self._made())
-        return self._kept.learner
+        return self._kept
+
+    @property
+    def _begun(self) -> bool:
+        return self.learner_.status().features > 0
 
     def _made(self) -> OnlineLearner:
         check_choice("targets", self.targets, KINDS)
+        given = {"width": self.width, "objective": self.objective}
         options = dict(self.head_options or {})
-        if self.width is not None:
-            options["width"] = self.width
-        if self.objective is not None:
-            options["objective"] = self.objective
-        head = self.head
+        options |= {name: value for name, value in given.items() if value is not None}
+        head, topology = self.head, self.topology
         if self.targets != "class" and head in ("auto", "targets"):
             head, options["kind"] = "targets", self.targets
-        topology = self.topology
         return OnlineLearner(
             topology=topologies.make(topology) if isinstance(topology, str) else topology,
             head=heads.make(head, **options),
@@ -288,13 +289,12 @@ class ContinualNodeClassifier(Part, Closing):
         if is_table(nodes):
             if features is not None or labels is not None:
                 raise ConfigurationError("features and labels are columns of a table of nodes")
-            table = columns_of_nodes(nodes, self.targets)
-            if types is not None and table.types is not None:
+            nodes, features, labels, own_types = columns_of_nodes(nodes, self.targets)
+            if types is not None and own_types is not None:
                 raise ConfigurationError("types are given, but nodes have a column 'type' as well")
-            if table.targets is None and not self.learner_.status().features:
-                say_unlabelled("nodes", map(str, column_names(table.features)))
-            nodes, features, labels = table.ids, table.features, table.targets
-            types = table.types if types is None else types
+            if labels is None and not self._begun:
+                say_unlabelled("nodes", map(str, column_names(features)))
+            types = own_types if types is None else types
         if is_pyg(nodes):
             make = delta_of_hetero if is_hetero(nodes) else delta_of_data
             delta = make(nodes, ids, key, self.targets)
@@ -305,8 +305,15 @@ class ContinualNodeClassifier(Part, Closing):
             given = {name: value for name, value in given.items() if value is not None}
             named = named_graph(nodes, **given)
             delta = delta_of_named(named, ids, key, self.targets)
-            self._check_columns(named.graph.columns)
-            self._keep_columns(NodeFeatures(delta.features, named.graph.columns), delta)
+            scheme, known = named.graph.columns, self._home.columns if self._begun else None
+            raw = known is None and scheme is not None and set(scheme.kinds.values()) == {"raw"}
+            if self._begun and scheme not in (None, known) and not raw:
+                raise DataError(
+                    "the columns of this graph are scaled by its own table: expected the scale of "
+                    "the first, so load it with columns=first.columns, or give its tables (nodes, "
+                    "edges)"
+                )
+            self._keep_columns(scheme, delta)
         elif ids is not None:
             raise ConfigurationError("ids are for a Data object: give nodes alone")
         else:
@@ -318,22 +325,20 @@ class ContinualNodeClassifier(Part, Closing):
                 features=read.features,
                 labels=targets,
                 edges=as_edges(edges),
-                weights=as_weights(edge_weights, edges),
-                relations=as_relations(relations, edges),
+                weights=beside_edges(edge_weights, edges, WEIGHT),
+                relations=beside_edges(relations, edges, RELATION),
                 types=as_types(types),
                 key=key,
             )
             if unknown_edges == "skip":
                 delta, skipped = without_unknown(delta, self.learner_.knows_nodes)
                 say_skipped("edges", skipped)
-            self._keep_columns(read, delta)
+            self._keep_columns(read.scheme, delta)
         return self._submit(delta)
 
     def _read(self, features: Any, count: int, labels: Sequence[NodeTarget | None]) -> NodeFeatures:
         """Return features as numbers; columns of other kinds are read like the first ones."""
-        begun = self.learner_.status().features > 0
-        assert self._kept is not None
-        columns = self._kept.columns if begun else columns_of(self.columns)
+        columns = self._home.columns if self._begun else columns_of(self.columns)
         free = isinstance(columns, Columns) and not columns.kinds
         if is_table(features) and not (free and is_numbered(features)):
             noted = self._noted_positions
@@ -347,27 +352,12 @@ class ContinualNodeClassifier(Part, Closing):
                 logger.info("features: %s", ARRAY)
         return NodeFeatures(as_features(features, count), None)
 
-    def _check_columns(self, given: Scheme | None) -> None:
-        """Raise if the table of a graph was read differently from the first table."""
-        if given is None or not self.learner_.status().features:
-            return
-        assert self._kept is not None
-        known = self._kept.columns
-        raw = known is None and set(given.kinds.values()) == {"raw"}
-        if given != known and not raw:
-            raise DataError(
-                "the columns of this graph are scaled by its own table: expected the scale of the "
-                "first, so load it with columns=first.columns, or give its tables (nodes, edges)"
-            )
-
-    def _keep_columns(self, read: NodeFeatures, delta: Delta) -> None:
+    def _keep_columns(self, scheme: Scheme | None, delta: Delta) -> None:
         """Store how columns are read, once the first delta is known to be valid."""
-        self.reading_ = [] if read.scheme is None else read.scheme.rows()
-        learner = self.learner_
-        assert self._kept is not None
-        if len(delta.nodes) and not learner.status().features:
-            learner.check(delta)
-            self._kept.keep_columns(read.scheme)
+        self.reading_ = [] if scheme is None else scheme.rows()
+        if len(delta.nodes) and not self._begun:
+            self.learner_.check(delta)
+            self._home.keep_columns(scheme)
 
     def remove_edges(self, edges: Any, *, key: str | None = None) -> ContinualNodeClassifier:
         """Remove edges, as if they had never existed.
@@ -396,9 +386,14 @@ class ContinualNodeClassifier(Part, Closing):
 
         labels: as in ``partial_fit``, none missing.
         """
+        return self._submit(Delta(late=self._labelled(ids, labels), key=key))
+
+    def _labelled(self, ids: Any, labels: Any) -> list[tuple[NodeId, NodeTarget]]:
         nodes = as_ids(ids, "ids")
-        pairs = _pairs(nodes, as_targets(self.targets, labels, len(nodes)))
-        return self._submit(Delta(late=pairs, key=key))
+        targets = as_targets(self.targets, labels, len(nodes))
+        if None in targets:
+            raise DataError(f"label of node {nodes[targets.index(None)]!r} is missing")
+        return [(n, label) for n, label in zip(nodes, targets, strict=True) if label is not None]
 
     def forget(self, ids: Any, *, key: str | None = None) -> ContinualNodeClassifier:
         """Remove nodes, their edges and what was learned from them.
@@ -409,10 +404,8 @@ class ContinualNodeClassifier(Part, Closing):
         return self._submit(Delta(forgotten=as_ids(ids, "ids"), key=key))
 
     def _submit(self, delta: Delta) -> ContinualNodeClassifier:
-        _ = self.learner_  # creates it
-        assert self._kept is not None
         before = self.learner_.status().seq
-        self.applied_ = self._kept.submit(delta)
+        self.applied_ = self._home.submit(delta)
         if self.on_alarm is not None:
             report(self.learner_.alarms(), self.on_alarm, after=before)
         return self
@@ -449,10 +442,9 @@ class ContinualNodeClassifier(Part, Closing):
 
         For labels, micro F1 (balanced: macro F1); for numbers, R².
         """
-        nodes = as_ids(ids, "ids")
-        pairs = _pairs(nodes, as_targets(self.targets, labels, len(nodes)))
-        known = [target for _, target in pairs]
-        return target_score(self.targets, self.learner_.predict(nodes), known, balanced=balanced)
+        nodes, known = zip(*self._labelled(ids, labels), strict=True)
+        found = self.learner_.predict(list(nodes))
+        return target_score(self.targets, found, list(known), balanced=balanced)
 
     def explain(self, node: Any, *, top: int = 3, limit: int = 20) -> Explanation:
         """Return the contributions of nodes to the scores of a prediction; see ``Explanation``.
@@ -514,20 +506,13 @@ def _as_given(made: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[st
     >>> _as_given(made, {"width": 8, "seed": 3})
     {'head': {'width': 8}, 'seed': 3}
     """
-    named = {key: made[key] for key in parameters if key in made and key != "head"}
     options = {*(parameters.get("head_options") or ())}
     options |= {key for key in ("width", "objective") if parameters.get(key) is not None}
     options |= {"name"} if "head" in parameters else set()
     options |= {"name", "kind"} if parameters.get("targets", "class") != "class" else set()
     head = {key: value for key, value in made["head"].items() if key in options}
-    given = {"head": head} | named if head else named
-    if parameters.get("topology") is None:
-        given.pop("topology", None)
+    given = {"head": head} if head else {}
+    for key in parameters:
+        if key in made and key != "head" and (key, parameters[key]) != ("topology", None):
+            given[key] = made[key]
     return given
-
-
-def _pairs(nodes: list[NodeId], labels: list[NodeTarget | None]) -> list[tuple[NodeId, NodeTarget]]:
-    """Return nodes with their labels; raise if one is missing."""
-    if None in labels:
-        raise DataError(f"label of node {nodes[labels.index(None)]!r} is missing")
-    return [(n, label) for n, label in zip(nodes, labels, strict=True) if label is not None]

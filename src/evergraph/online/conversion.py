@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -100,8 +99,8 @@ def as_edges(values: Any) -> Sequence[tuple[NodeId, NodeId]]:
     if isinstance(values, Tensor):
         if values.dim() != 2 or values.shape[0] != 2:
             raise DataError(f"edges have shape {tuple(values.shape)}: expected [2, edges]")
-        return EdgeColumns(as_ids(values[0], "edges"), as_ids(values[1], "edges"))
-    if is_table(values):
+        sides = values[0], values[1]
+    elif is_table(values):
         columns = [name for name in column_names(values) if name not in (WEIGHT, RELATION)]
         named = {"source", "target"} <= set(columns)
         if not named and len(columns) != 2:
@@ -111,38 +110,36 @@ def as_edges(values: Any) -> Sequence[tuple[NodeId, NodeId]]:
         others = [name for name in columns if name not in (source, target)]
         used = "only source, target, weight and relation of edges are used"
         say_ignored("edges", "column", others, used)
-        return EdgeColumns(as_ids(values[source], "edges"), as_ids(values[target], "edges"))
-    if isinstance(values, np.ndarray) and (values.ndim != 2 or values.shape[1] != 2):
-        raise DataError(f"edges have shape {values.shape}: expected [edges, 2], a row per edge")
-    if isinstance(values, np.ndarray):
-        return EdgeColumns(as_ids(values[:, 0], "edges"), as_ids(values[:, 1], "edges"))
-    return [_pair(edge) for edge in plain_values(values, "edges")]
+        sides = values[source], values[target]
+    elif isinstance(values, np.ndarray):
+        if values.ndim != 2 or values.shape[1] != 2:
+            raise DataError(f"edges have shape {values.shape}: expected [edges, 2], a row per edge")
+        sides = values[:, 0], values[:, 1]
+    else:
+        pairs = []
+        for edge in plain_values(values, "edges"):
+            ends = as_ids(edge, "edges") if not isinstance(edge, str) else []
+            if len(ends) != 2:
+                raise DataError(f"an edge must join two nodes, not {edge!r}")
+            pairs.append((ends[0], ends[1]))
+        return pairs
+    return EdgeColumns(*(as_ids(side, "edges") for side in sides))
 
 
-def as_weights(values: Any, edges: Any) -> list[float]:
-    """Return the weights of edges, as given or from the column ``weight`` of a table of edges.
+def beside_edges(values: Any, edges: Any, name: str) -> list[Any]:
+    """Return the weights or relations of edges, as given or from this column of a table of edges.
 
-    >>> as_weights(None, [("a", "b")]), as_weights(torch.tensor([0.5]), [("a", "b")])
-    ([], [0.5])
+    >>> beside_edges(None, [("a", "b")], "weight")
+    []
+    >>> beside_edges(torch.tensor([0.5]), [("a", "b")], "weight")
+    [0.5]
     """
-    if is_table(edges) and WEIGHT in _texts(edges):
+    argument = {WEIGHT: "edge_weights", RELATION: "relations"}[name]
+    if is_table(edges) and name in [each for each in column_names(edges) if isinstance(each, str)]:
         if values is not None:
-            raise DataError("edge_weights are given, but edges have a column 'weight' as well")
-        values = edges["weight"]
-    return [] if values is None else plain_values(values, "edge_weights")
-
-
-def as_relations(values: Any, edges: Any) -> list[str]:
-    """Return the relations of edges, as given or from the column ``relation`` of a table of edges.
-
-    >>> as_relations(["cites"], [("a", "b")]), as_relations(None, [("a", "b")])
-    (['cites'], [])
-    """
-    if is_table(edges) and RELATION in _texts(edges):
-        if values is not None:
-            raise DataError("relations are given, but edges have a column 'relation' as well")
-        values = edges["relation"]
-    return [] if values is None else plain_values(values, "relations")
+            raise DataError(f"{argument} are given, but edges have a column {name!r} as well")
+        values = edges[name]
+    return [] if values is None else plain_values(values, argument)
 
 
 def as_types(values: Any) -> list[str | None]:
@@ -155,62 +152,45 @@ def as_types(values: Any) -> list[str | None]:
     ]
 
 
-def _texts(table: Any) -> list[str]:
-    return [name for name in column_names(table) if isinstance(name, str)]
+def columns_of_nodes(table: Any, kind: Kind = "class") -> tuple[Any, Any, Any, Any]:
+    """Return ids, features, targets and types of a table of nodes, named as in a folder of tables.
 
-
-def _pair(edge: Any) -> tuple[NodeId, NodeId]:
-    ends = as_ids(edge, "edges") if not isinstance(edge, str) else []
-    if len(ends) != 2:
-        raise DataError(f"an edge must join two nodes, not {edge!r}")
-    return ends[0], ends[1]
-
-
-@dataclass(frozen=True)
-class NodeColumns:
-    """A table of nodes, split by role; missing columns are None.
-
-    Attributes:
-        ids: column ``id``.
-        features: table of all other columns, of any kind.
-        targets: column ``label``, ``labels`` or ``target``, see ``as_targets``.
-        types: column ``type``.
-    """
-
-    ids: Any
-    features: Any
-    targets: Any = None
-    types: Any = None
-
-
-def columns_of_nodes(table: Any, kind: Kind = "class") -> NodeColumns:
-    """Return the columns of a table of nodes by role, named as in a folder of tables.
-
-    Without a column ``id`` its index is used. kind: of the model's targets.
+    Without a column ``id`` its index is used. Features are a table of all other columns; targets
+    and types are None if there is no such column. kind: of the model's targets.
 
     >>> import pandas as pd
     >>> table = pd.DataFrame({"id": ["a"], "label": ["x"], "size": [2.5]})
-    >>> found = columns_of_nodes(table)
-    >>> [part.values.tolist() for part in (found.ids, found.features)], found.targets
-    ([['a'], [[2.5]]], ['x'])
+    >>> ids, features, targets, types = columns_of_nodes(table)
+    >>> ids.tolist(), features.values.tolist(), targets, types
+    (['a'], [[2.5]], ['x'], None)
     """
-    if is_a(table, "pandas") and "id" not in table.columns and table.index.name == "id":
+    pandas, arrow = is_a(table, "pandas"), is_a(table, "pyarrow")
+    if pandas and "id" not in table.columns and table.index.name == "id":
         table = table.reset_index()
-    table = _stripped(table)
-    names = column_names(table)
+    given = column_names(table)
+    names = [name.strip() if isinstance(name, str) else name for name in given]
+    if names != given and pandas:
+        table = table.set_axis(names, axis=1)
+    elif names != given:
+        new = dict(zip(given, names, strict=True))
+        table = table.rename_columns(names) if arrow else table.rename(new)
     if "id" not in names:
         raise DataError(f"nodes have no column 'id': they have {', '.join(map(str, names))}")
     timed = [name for name in names if name == "time"]
     say_ignored("nodes", "column", timed, "a learner takes nodes in the order of their rows")
     targets = _target_columns(names, kind)
-    types = [TYPE] if TYPE in names and _is_texts(table[TYPE]) else []
+    types = []
+    if TYPE in names:  # a column of numbers is a feature
+        values = plain_values(table[TYPE], TYPE)
+        values = [value for value in values if value is not None and value == value]
+        types = [TYPE] if values and all(isinstance(value, str) for value in values) else []
     other = [name for name in names if name in ("id", "time", *targets, *types)]
-    if is_a(table, "pandas"):
+    if pandas:
         rest = table.drop(columns=other)
     else:
-        rest = table.drop_columns(other) if is_a(table, "pyarrow") else table.drop(other)
-    values = _target_values(table, targets[0]) if targets else None
-    return NodeColumns(table["id"], rest, values, table[TYPE] if types else None)
+        rest = table.drop_columns(other) if arrow else table.drop(other)
+    found = _target_values(table, targets[0]) if targets else None
+    return table["id"], rest, found, table[TYPE] if types else None
 
 
 def _target_columns(names: Sequence[Any], kind: Kind) -> list[str]:
@@ -233,89 +213,58 @@ def _target_values(table: Any, name: str) -> Any:
 
     Labels in one text, such as ``art;law``, become lists.
     """
+    if name not in ("label", LABELS):
+        return table[name]
+    values = plain_values(table[name], name)
     if name == "label":
-        values = plain_values(table[name], name)
         spelled = Counter(v.strip() for v in values if isinstance(v, str) and is_missing(v))
         say_missing("nodes", {text: spelled[text] for text in spelled if text})
         return [one_label(value) for value in values]
-    if name != LABELS:
-        return table[name]
-    lists = (
-        [*row] if hasattr(row, "__iter__") and not isinstance(row, str) else row
-        for row in plain_values(table[name], name)
-    )
-    return [label_parts(row) if isinstance(row, str) else row for row in lists]
-
-
-def _stripped(table: Any) -> Any:
-    """Return a table whose column names have no surrounding spaces."""
-    names = column_names(table)
-    plain = [name.strip() if isinstance(name, str) else name for name in names]
-    if plain == names:
-        return table
-    if is_a(table, "pyarrow"):
-        return table.rename_columns(plain)
-    return (
-        table.set_axis(plain, axis=1)
-        if is_a(table, "pandas")
-        else table.rename(dict(zip(names, plain, strict=True)))
-    )
-
-
-def _is_texts(values: Any) -> bool:
-    """Whether all values of a column, except gaps, are texts."""
-    found = [value for value in plain_values(values, TYPE) if value is not None and value == value]
-    return bool(found) and all(isinstance(value, str) for value in found)
+    return [
+        label_parts(row) if isinstance(row, str) else [*row] if hasattr(row, "__iter__") else row
+        for row in values
+    ]
 
 
 def delta_of_named(named: NamedGraph, ids: Any, key: str | None, kind: Kind = "class") -> Delta:
     """Return a delta that adds a graph with names; ids: other names for its nodes.
 
-    kind: of the model's targets.
+    Two nodes that are joined by several relations have an edge for each. kind: of the model's
+    targets.
     """
     graph = named.graph
     own = range(graph.num_nodes) if named.ids is None else named.ids
     nodes = as_ids(own if ids is None else ids, "ids")
     if len(nodes) != graph.num_nodes:
         raise DataError(f"ids must be as many as nodes, not {len(nodes)} for {graph.num_nodes}")
-    ends, weights, relations = _edges_of(graph)
+    names: list[str] = []
+    if graph.relations is None:
+        sides, weights = (graph.indices, graph.edge_rows()), graph.weights
+    else:
+        sides, numbers = graph.relations.edges()
+        weights = graph.relations.edge_weights()
+        names = [graph.relations.names[number] for number in numbers.tolist()]
+    ends = zip(*(side.tolist() for side in sides), strict=True)
     return Delta(
         nodes=nodes,
         features=densify(graph.features),
         labels=_targets_of(named, kind),
         edges=[(nodes[source], nodes[target]) for source, target in ends],
-        weights=weights,
-        relations=relations,
+        weights=[] if weights is None else weights.tolist(),
+        relations=names,
         types=[] if graph.types is None else graph.types.of(torch.arange(graph.num_nodes)),
         key=key,
     )
 
 
-def _edges_of(graph: Graph) -> tuple[list[tuple[int, int]], list[float], list[str]]:
-    """Return edges as pairs of positions, and their weights and relations, if they have any.
-
-    Two nodes that are joined by several relations have an edge for each.
-    """
-    if graph.relations is None:
-        ends = zip(graph.indices.tolist(), graph.edge_rows().tolist(), strict=True)
-        return [*ends], [] if graph.weights is None else graph.weights.tolist(), []
-    pairs, numbers = graph.relations.edges()
-    weights = graph.relations.edge_weights()
-    names = [graph.relations.names[number] for number in numbers.tolist()]
-    return [*zip(*pairs.tolist(), strict=True)], [] if weights is None else weights.tolist(), names
-
-
 def _targets_of(named: NamedGraph, kind: Kind) -> list[NodeTarget | None]:
     """Return the targets of a graph's nodes; classes by name."""
-    graph = named.graph
+    graph, names = named.graph, named.classes
     if graph.targets is not None:
         return graph_targets(kind, graph.targets)
     labels = as_labels(graph.labels, graph.num_nodes)
-    if kind != "class":
-        if any(label is not None for label in labels):
-            raise DataError(f"nodes have classes, but the model was made with targets={kind!r}")
-        return [None] * len(labels)
-    names = named.classes
+    if kind != "class" and any(label is not None for label in labels):
+        raise DataError(f"nodes have classes, but the model was made with targets={kind!r}")
     if names is None:
         return list(labels)
     return [None if label is None else names[int(label)] for label in labels]
@@ -377,30 +326,16 @@ def label_array(labels: Sequence[Label]) -> np.ndarray[Any, Any]:
     return array
 
 
-def labels_like(ids: Any, labels: Sequence[Label]) -> Any:
-    """Return predictions: a Series for pandas, a tensor for a tensor if classes are integers."""
-    array = label_array(labels)
-    if isinstance(ids, Tensor) and array.dtype == np.int64:
-        return torch.from_numpy(array)
-    return rows_like(ids, array)
-
-
 def targets_like(kind: Kind, ids: Any, found: Sequence[Any]) -> Any:
-    """Return predictions in the type of ``ids``.
+    """Return predictions in the type of ``ids``: a Series for pandas, a tensor for a tensor.
 
-    Classes as in ``labels_like``, labels as a list of lists or a Series of lists, numbers as an
-    array, a Series or a tensor.
+    A tensor cannot hold labels or names of classes: these are a list of lists, and an array.
     """
-    if kind == "class":
-        return labels_like(ids, found)
-    if kind == "labels":
-        return rows_like(ids, [list(labels) for labels in found])
-    numbers = torch.tensor(found, dtype=torch.float32)
-    return numbers if isinstance(ids, Tensor) else rows_like(ids, numbers.numpy())
-
-
-def rows_like(ids: Any, values: Any) -> Any:
-    """Return one value per id unchanged, or as a Series for pandas."""
+    values: Any = [list(labels) for labels in found] if kind == "labels" else label_array(found)
+    if kind == "numbers":
+        values = np.array(found, dtype=np.float32)
+    if isinstance(ids, Tensor) and kind != "labels" and values.dtype in (np.int64, np.float32):
+        return torch.from_numpy(values)
     if not is_a(ids, "pandas"):
         return values
     import pandas as pd

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evergraph.core.errors import DataError, DuplicateNodeError, UnknownNodeError
-from evergraph.online.delta import Column, NodeId, as_numbers, chunks, listed
+from evergraph.online.delta import CHUNK, Column, NodeId, as_numbers, chunks, listed
 from evergraph.online.pieces import Pieces, whole
 
 LARGEST = 2**63 - 1  # integer that a journal and an array can hold
@@ -21,7 +21,6 @@ MANY = 10_000  # from so many ids on, building a look-up table pays
 _GONE, _TEXT, _NUMBER = 0, 1, 2
 _KINDS = {type(None): _GONE, str: _TEXT, int: _NUMBER}
 _BLOCK = 1 << 16  # names in a piece of the state
-_NOTHING: Mapping[NodeId, int] = {}
 
 
 def check_id(what: str, value: object) -> None:
@@ -52,37 +51,31 @@ def check_ids(what: str, *columns: Column) -> None:
     Traceback (most recent call last):
     evergraph.core.errors.DataError: id of a node must be text or an integer, not 1.0
     """
-    if all(map(_are_ids, columns)):
-        return
-    for row in zip(*map(listed, columns), strict=True):
-        for value in row:
-            check_id(what, value)
+    if not all(map(are_ids, columns)):
+        for row in zip(*map(listed, columns), strict=True):
+            for value in row:
+                check_id(what, value)
 
 
-def _are_ids(column: Column) -> bool:
+def are_ids(column: Column) -> bool:
     """Whether all values of a column are valid ids, without a Python step for each."""
     if hasattr(column, "to_pylist"):
         return True  # Arrow's strings are UTF-8
     if isinstance(column, np.ndarray):
         return column.dtype == np.int64
-    return all(map(_sound, chunks(column)))
-
-
-def _sound(values: Sequence[Any]) -> bool:
-    kinds = set(map(type, values))
-    if kinds == {int, str}:
-        return all(_sound([value for value in values if type(value) is kind]) for kind in kinds)
-    if kinds == {int}:
-        return bool(min(values) >= -LARGEST - 1 and max(values) <= LARGEST)
-    return kinds == {str} and is_utf8("".join(values))
-
-
-def is_utf8(text: str) -> bool:
-    """Whether a text can be encoded as UTF-8; a lone surrogate cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
+    for part in chunks(column):
+        kinds = set(map(type, part))
+        if not kinds <= {int, str}:
+            return False
+        for kind in kinds:
+            values = part if len(kinds) == 1 else [value for value in part if type(value) is kind]
+            if kind is int and not -LARGEST - 1 <= min(values) <= max(values) <= LARGEST:
+                return False
+            try:
+                if kind is str:
+                    "".join(values).encode()
+            except UnicodeEncodeError:  # a lone surrogate
+                return False
     return True
 
 
@@ -166,9 +159,9 @@ class IdTable:
         hint = f": did you mean {' or '.join(close)}?" if close else ""
         return UnknownNodeError(f"node {value!r} is not in the graph{hint}")
 
-    def positions(self, values: Column, *, new: Mapping[NodeId, int] = _NOTHING) -> Tensor:
-        """Return the positions of names; new: of names about to be added.  -> int64 [values]"""
-        found = self.where(values, new)
+    def positions(self, values: Column) -> Tensor:
+        """Return the positions of names; raise if one is unknown.  -> int64 [values]"""
+        found = self.where(values)
         if len(found) and int(found.min()) < 0:
             raise self.unknown(listed(values)[int(found.argmin())])
         return found
@@ -178,16 +171,12 @@ class IdTable:
 
         others: positions of further names.
         """
-        return torch.from_numpy(self._where(values, others))
-
-    def _where(self, values: Column, others: Sequence[Mapping[NodeId, int]]) -> NDArray[np.int64]:
         if len(values) >= MANY and hasattr(values, "dictionary_encode"):
             coded = values.dictionary_encode()
-            places = self._where(coded.dictionary.to_pylist(), others)
-            at: NDArray[np.int64] = places[coded.indices.to_numpy(zero_copy_only=False)]
-            return at
+            places = self.where(coded.dictionary.to_pylist(), *others).numpy()
+            return torch.from_numpy(places[coded.indices.to_numpy(zero_copy_only=False)])
         if not len(values):
-            return np.empty(0, dtype=np.int64)
+            return torch.empty(0, dtype=torch.int64)
         numbers = as_numbers(values)
         if numbers is None:
             found = _looked_up(self._positions, listed(values))
@@ -197,7 +186,7 @@ class IdTable:
                 _fill(found, values, self._positions)
         for other in filter(len, others):
             _fill(found, values if numbers is None else numbers, other)
-        return found
+        return torch.from_numpy(found)
 
     def at(self, position: int) -> NodeId:
         """Return the name at a position that is in use."""
@@ -235,17 +224,14 @@ class IdTable:
         start = len(self._ids)
         new = dict(zip(values, range(start, start + len(values)), strict=True))
         if len(new) < len(values) or not self.has_none_of(values):
-            self._refuse_known(values)
+            seen = set(self._positions)
+            for value in values:
+                if value in seen:
+                    raise DuplicateNodeError(f"node {value!r} is in the graph already")
+                seen.add(value)
         self._positions.update(new)
         self._ids.extend(values)
         self._give_slots(values, start)
-
-    def _refuse_known(self, values: Sequence[NodeId]) -> None:
-        seen: set[NodeId] = set()
-        for value in values:
-            if value in self._positions or value in seen:
-                raise DuplicateNodeError(f"node {value!r} is in the graph already")
-            seen.add(value)
 
     def _give_slots(self, values: Sequence[NodeId | None], start: int) -> None:
         kinds = set(map(type, values))
@@ -296,11 +282,22 @@ class IdTable:
             starts = range(0, len(self._ids), _BLOCK)
             return (make(self._ids[start : start + _BLOCK]) for start in starts)
 
-        count, size = len(self._ids), sum(int(part.sum()) for part in made(_lengths))
+        def kinds(ids: Sequence[NodeId | None]) -> Tensor:
+            return torch.tensor([_KINDS[type(value)] for value in ids], dtype=torch.uint8)
+
+        def lengths(ids: Sequence[NodeId | None]) -> Tensor:
+            found = [0 if value is None else len(str(value).encode()) for value in ids]
+            return torch.tensor(found, dtype=torch.int64)
+
+        def texts(ids: Sequence[NodeId | None]) -> Tensor:
+            joined = "".join([str(value) for value in ids if value is not None]).encode()
+            return torch.from_numpy(np.frombuffer(joined, np.uint8).copy())
+
+        count, size = len(self._ids), sum(int(part.sum()) for part in made(lengths))
         return {
-            "kinds": Pieces((count,), torch.uint8, partial(made, _kinds)),
-            "lengths": Pieces((count,), torch.int64, partial(made, _lengths)),
-            "bytes": Pieces((size,), torch.uint8, partial(made, _bytes)),
+            "kinds": Pieces((count,), torch.uint8, partial(made, kinds)),
+            "lengths": Pieces((count,), torch.int64, partial(made, lengths)),
+            "bytes": Pieces((size,), torch.uint8, partial(made, texts)),
         }
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
@@ -329,37 +326,17 @@ class GoneNames:
 
     def then(self, names: Mapping[int, NodeId]) -> GoneNames:
         """Save names, and return the link for those removed next."""
-        self.names, following = names, GoneNames()
-        self.following = following
-        return following
-
-
-def _kinds(ids: Sequence[NodeId | None]) -> Tensor:
-    kinds = np.fromiter(map(_KINDS.__getitem__, map(type, ids)), np.uint8, len(ids))
-    return torch.from_numpy(kinds)
-
-
-def _lengths(ids: Sequence[NodeId | None]) -> Tensor:
-    lengths = [0 if value is None else len(str(value).encode()) for value in ids]
-    return torch.tensor(lengths, dtype=torch.int64)
-
-
-def _bytes(ids: Sequence[NodeId | None]) -> Tensor:
-    joined = bytearray("".join([str(value) for value in ids if value is not None]).encode())
-    if not joined:  # frombuffer rejects an empty buffer
-        return torch.empty(0, dtype=torch.uint8)
-    return torch.frombuffer(joined, dtype=torch.uint8)
+        self.names = names
+        self.following = GoneNames()  # last: a reader that sees it finds the names
+        return self.following
 
 
 def _looked_up(positions: Mapping[NodeId, int], names: list[NodeId]) -> NDArray[np.int64]:
     """Return the positions of names, -1 for unknown ones.  -> int64 [names]"""
     found = np.empty(len(names), np.int64)
-    start = 0
-    for part in chunks(names):  # other threads may run in between
-        found[start : start + len(part)] = np.fromiter(
-            map(positions.get, part, repeat(-1)), np.int64, len(part)
-        )
-        start += len(part)
+    for start, part in zip(range(0, len(names), CHUNK), chunks(names), strict=True):
+        at = map(positions.get, part, repeat(-1))  # a chunk at a time: other threads may run
+        found[start : start + len(part)] = np.fromiter(at, np.int64, len(part))
     return found
 
 

@@ -13,10 +13,10 @@ second label of a node, or edges with weights next to edges without.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -46,22 +46,14 @@ CODES = 2 * 64  # width of class codes, before it is known
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """The parts of a learner on which the memory of a delta depends.
-
-    Attributes:
-        head: of the learner.
-        topology, scaling: of embeddings.
-        knowledge: graph and embeddings; None before the first node.
-        storage: for wide arrays if memory is limited; None if they are in memory.
-        copied: bytes per node in the copy that readers use.
-    """
+    """The parts of a learner on which the memory of a delta depends."""
 
     head: OnlineHead
     topology: TopologyEncoder
     scaling: Scaling
-    knowledge: Knowledge | None
-    storage: ArrayStorage | None
-    copied: int
+    knowledge: Knowledge | None  # graph and embeddings; None before the first node
+    storage: ArrayStorage | None  # for wide arrays if memory is limited
+    copied: int  # bytes per node in the copy that readers use
 
 
 @dataclass(frozen=True)
@@ -104,25 +96,20 @@ class Bounds:
         if needed > left:  # the close estimate takes longer, so it is second
             needed = estimate(delta, held, classes=new, closely=True)
         if needed > left:
-            advice = "send it in smaller parts"
-            if new > 1_000:
-                advice += f", and check why it has {new:,} new classes"
+            many = f", and check why it has {new:,} new classes" if new > 1_000 else ""
             raise TooMuchError(
                 f"a delta must take at most {shown(left)} of memory now (serve --delta-memory), "
-                f"not about {shown(needed)}: {advice}"
+                f"not about {shown(needed)}: send it in smaller parts{many}"
             )
 
 
 def new_classes(delta: CheckedDelta, held: Held) -> int:
     """Return the number of new classes, or of new labels, in a delta; 0 for numbers."""
-    kind = held.head.kind
-    if kind == "numbers":
+    if held.head.kind == "numbers":
         return 0
     labels: Iterable[Any] = chain(delta.labels, (label for _, label in delta.late))
     labels = (label for label in labels if label is not None)
-    if kind == "labels":
-        labels = chain.from_iterable(labels)
-    names = set(labels)
+    names = set(chain.from_iterable(labels) if held.head.kind == "labels" else labels)
     knowledge = held.knowledge
     return len(names) if knowledge is None else sum(not knowledge.names_class(n) for n in names)
 
@@ -138,15 +125,22 @@ def estimate(
     new = new_classes(delta, held) if classes is None else classes
     nodes, edges = len(delta.nodes), len(delta.edges) + len(delta.removed_edges)
     labelled = len(delta.late) + sum(label is not None for label in delta.labels)
-    known = learned = there = 0
+    vector = rows = known = learned = there = 0
     knowledge = held.knowledge
-    if knowledge is None:
-        vector, row = _first_widths(delta, held)
-        rows = nodes * row
-    else:
+    if knowledge is not None:
         vector, rows = knowledge.dims, knowledge.bytes_for(nodes) + nodes * held.copied
         known, learned = len(knowledge.names), int(knowledge.labels.counts_.sum())
-        there = _reached(delta, knowledge) if closely else knowledge.graph.num_nodes
+        there = knowledge.graph.num_nodes
+        if closely:
+            at = [delta.ends.flatten(), delta.cut.flatten()]
+            ends = torch.cat([*at, delta.renewed, delta.labelled, delta.gone]).unique()
+            there = len(knowledge.reached_by(ends[ends < there]))
+    elif nodes:  # the first ones: the learner has no widths of its own yet
+        width = delta.features.shape[1]
+        live = LiveEmbeddings(held.topology, num_features=width, scaling=held.scaling)
+        vector = live.dims + (CODES if held.head.holds_back else 0)
+        in_memory = 4 * (width * (2 + held.topology.hops) + 3 * vector)
+        rows = nodes * (in_memory if held.storage is None else NARROW_BYTES)
     computed = 4 * vector * (nodes + there)
     if held.storage is not None:  # files hold most of it
         computed = min(computed, int(ARRAY_SHARE * held.storage.limit))
@@ -160,26 +154,6 @@ def estimate(
     return int(LEAST + ids + rows + edges * EDGE_BYTES + COPIES * computed + head)
 
 
-def _first_widths(delta: CheckedDelta, held: Held) -> tuple[int, int]:
-    """Return the width of a vector, and the bytes of a node, for the first delta."""
-    if not len(delta.nodes):
-        return 0, 0
-    width = delta.features.shape[1]
-    live = LiveEmbeddings(held.topology, num_features=width, scaling=held.scaling)
-    vector = live.dims + (CODES if held.head.holds_back else 0)
-    if held.storage is not None:
-        return vector, NARROW_BYTES
-    return vector, 4 * (width * (2 + held.topology.hops) + 3 * vector)
-
-
-def _reached(delta: CheckedDelta, knowledge: Knowledge) -> int:
-    """Return how many known nodes a delta affects."""
-    parts = [delta.ends.flatten(), delta.cut.flatten(), delta.renewed, delta.labelled, delta.gone]
-    ends = torch.cat(parts).unique()
-    return len(knowledge.reached_by(ends[ends < knowledge.graph.num_nodes]))
-
-
-T = TypeVar("T")
 MOST_DELTAS = 64
 MOST_ITEMS = 4096  # nodes, edges and late labels, so that no sender waits for long
 
@@ -249,14 +223,16 @@ def merged(deltas: Sequence[CheckedDelta]) -> CheckedDelta:
         return deltas[0]
     weighed = [delta.weighed for delta in deltas if delta.weighed is not None]
     features = [delta.features for delta in deltas if len(delta.nodes)]
+    lists: dict[str, list[Any]] = {
+        name: [] for name in ("nodes", "edges", "weights", "late", "labels")
+    }
+    for delta in deltas:
+        for name, items in lists.items():
+            items.extend(labels_of(delta) if name == "labels" else getattr(delta, name))
     return replace(
         deltas[0],
-        nodes=_joined(delta.nodes for delta in deltas),
+        **lists,
         features=torch.cat(features) if features else torch.zeros(0, 0),
-        labels=_joined(labels_of(delta) for delta in deltas),
-        edges=_joined(delta.edges for delta in deltas),
-        weights=_joined(delta.weights for delta in deltas),
-        late=_joined(delta.late for delta in deltas),
         ends=torch.cat([delta.ends for delta in deltas], dim=1),
         weighed=torch.cat(weighed) if weighed else None,
         labelled=torch.cat([delta.labelled for delta in deltas]),
@@ -282,7 +258,3 @@ def labels_of(delta: Delta) -> Sequence[NodeTarget | None]:
 
 def _items(delta: Delta) -> int:
     return len(delta.nodes) + len(delta.edges) + len(delta.late)
-
-
-def _joined(parts: Iterator[Sequence[T]]) -> list[T]:
-    return list(chain.from_iterable(parts))

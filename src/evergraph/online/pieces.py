@@ -27,18 +27,14 @@ PIECE = 1 << 24  # bytes of a piece at most, unless a single row has more
 class Pieces:
     """An array that is produced piece by piece, so that it is never in memory as a whole.
 
-    Attributes:
-        shape: of the whole.
-        dtype: of its values.
-        make: yields its rows in order, a piece at a time; may be called again.
-
     >>> halves = Pieces((4,), torch.int64, lambda: iter(torch.arange(4).split(2)))
     >>> halves.whole()
     tensor([0, 1, 2, 3])
     """
 
-    shape: tuple[int, ...]
-    dtype: torch.dtype
+    shape: tuple[int, ...]  # of the whole
+    dtype: torch.dtype  # of its values
+    # yields its rows in order, a piece at a time; may be called again
     make: Callable[[], Iterator[Tensor]]
 
     def __iter__(self) -> Iterator[Tensor]:
@@ -105,17 +101,13 @@ _UNPLACED = re.compile(
 class Packing:
     """A renumbering of the positions that hold a node.
 
-    Attributes:
-        living: these positions, ascending.  int64 [nodes]
-        places: new number of every position, -1 for those without a node.  int64 [positions]
-
     >>> packing = Packing.of(torch.tensor([True, False, True]))
     >>> packing.living, packing.places
     (tensor([0, 2]), tensor([ 0, -1,  1]))
     """
 
-    living: Tensor
-    places: Tensor
+    living: Tensor  # these positions, ascending.  int64 [nodes]
+    places: Tensor  # new number of every position, -1 for those without a node.  int64 [positions]
 
     @classmethod
     def of(cls, alive: Tensor) -> Packing:
@@ -158,17 +150,11 @@ class Packing:
 
 @dataclass(frozen=True, eq=False)
 class PackedState:
-    """State of a learner without the rows of forgotten nodes, for a snapshot.
+    """State of a learner without the rows of forgotten nodes, for a snapshot."""
 
-    Attributes:
-        arrays: by name.
-        about: the rest, as JSON can hold it.
-        places: how many positions were dropped.
-    """
-
-    arrays: Mapping[str, Tensor | Pieces]
-    about: dict[str, Any]
-    places: int
+    arrays: Mapping[str, Tensor | Pieces]  # by name
+    about: dict[str, Any]  # the rest, as JSON can hold it
+    places: int  # how many positions were dropped
 
 
 def taken(value: Tensor, rows: Tensor) -> Pieces:

@@ -50,17 +50,11 @@ def known_edges(
 
 @dataclass(frozen=True)
 class EdgesBeyond:
-    """Known edges that a table does not have.
+    """Known edges that a table does not have."""
 
-    Attributes:
-        sources: ids of their sources.
-        targets: ids of their targets.
-        known: how many edges were compared.
-    """
-
-    sources: list[NodeId]
-    targets: list[NodeId]
-    known: int
+    sources: list[NodeId]  # ids of their sources
+    targets: list[NodeId]  # ids of their targets
+    known: int  # how many edges were compared
 
 
 def edges_beyond(
@@ -95,50 +89,30 @@ def edges_beyond(
 
 @dataclass(frozen=True)
 class News:
-    """What was new in a delta, in numbers that JSON can hold.
+    """What was new in a delta, in numbers that JSON can hold."""
 
-    Attributes:
-        new_nodes: nodes added.
-        known_nodes: nodes skipped because they were known.
-        other_features: known nodes whose given features differ; they keep their own.
-        new_edges: edges added, each counted once.
-        known_edges: edges skipped: known ones, self-loops and repetitions.
-        new_labels: labels of nodes that had none.
-        changed_labels: labels of nodes that had another.
-        forgotten: nodes forgotten.
-        changed_weights: known edges with a new weight.
-        removed_edges: edges removed.
-        missing_edges: edges to remove that did not exist.
-        updated_nodes: known nodes with new features.
-        missing_nodes: nodes to update that did not exist.
-    """
-
-    new_nodes: int = 0
-    known_nodes: int = 0
-    other_features: int = 0
-    new_edges: int = 0
-    known_edges: int = 0
-    new_labels: int = 0
-    changed_labels: int = 0
-    forgotten: int = 0
-    changed_weights: int = 0
-    removed_edges: int = 0
-    missing_edges: int = 0
-    updated_nodes: int = 0
-    missing_nodes: int = 0
+    new_nodes: int = 0  # nodes added
+    known_nodes: int = 0  # nodes skipped because they were known
+    other_features: int = 0  # known nodes whose given features differ; they keep their own
+    new_edges: int = 0  # edges added, each counted once
+    known_edges: int = 0  # edges skipped: known ones, self-loops and repetitions
+    new_labels: int = 0  # labels of nodes that had none
+    changed_labels: int = 0  # labels of nodes that had another
+    forgotten: int = 0  # nodes forgotten
+    changed_weights: int = 0  # known edges with a new weight
+    removed_edges: int = 0  # edges removed
+    missing_edges: int = 0  # edges to remove that did not exist
+    updated_nodes: int = 0  # known nodes with new features
+    missing_nodes: int = 0  # nodes to update that did not exist
 
 
 @dataclass(frozen=True)
 class Upserted:
-    """The result of an upsert.
+    """The result of an upsert."""
 
-    Attributes:
-        applied: the result of the new part; if nothing was new, ``seq`` is that of the last delta.
-        news: what was new.
-    """
-
+    # the result of the new part; if nothing was new, ``seq`` is that of the last delta
     applied: DeltaResult
-    news: News
+    news: News  # what was new
 
 
 def only_new(
@@ -163,7 +137,8 @@ def only_new(
     known, new = np.flatnonzero(there).tolist(), np.flatnonzero(~there).tolist()
     labels = delta.labels or (None,) * len(delta.nodes)
     labelled = [(delta.nodes[row], label) for row in known if (label := labels[row]) is not None]
-    updated, missing = _updated(delta, ids, knowledge)
+    to_update = np.flatnonzero(ids.where(delta.updated).numpy() >= 0).tolist()
+    updated = _other(delta.updated, delta.updated_features, to_update, ids, knowledge)
     nowhere = {node for node in delta.updated if node not in ids}
     later = [pair for pair in delta.late if pair[0] not in nowhere]
     late, changed = _late([*labelled, *later], ids, knowledge)
@@ -190,24 +165,29 @@ def only_new(
     return reduced, News(
         new_nodes=len(new),
         known_nodes=len(known),
-        other_features=_other_features(delta, known, ids, knowledge),
+        other_features=len(_other(delta.nodes, delta.features, known, ids, knowledge)),
         **edges.counts,
         new_labels=len(first) - first.count(None) + len(late) - changed,
         changed_labels=changed,
         forgotten=len(forgotten),
         updated_nodes=len(updated),
-        missing_nodes=missing,
+        missing_nodes=len(delta.updated) - len(to_update),
     )
 
 
-def _other_features(
-    delta: Delta, known: list[int], ids: IdTable, knowledge: Knowledge | None
-) -> int:
-    if knowledge is None or not known:
-        return 0
-    positions = ids.positions([delta.nodes[row] for row in known])
-    other = knowledge.graph.features[positions] != delta.features[known]
-    return int(other.any(1).sum())
+def _other(
+    nodes: Sequence[NodeId],
+    features: Tensor,
+    rows: list[int],
+    ids: IdTable,
+    knowledge: Knowledge | None,
+) -> list[int]:
+    """Return those of some rows, all of known nodes, whose features are not those of the graph."""
+    if knowledge is None or not rows:
+        return []
+    positions = ids.positions([nodes[row] for row in rows])
+    other = (knowledge.graph.features[positions] != features[rows]).any(1)
+    return list(compress(rows, other.tolist()))
 
 
 def _late(
@@ -221,23 +201,11 @@ def _late(
     numbers[positions >= 0] = knowledge.labels.of(positions[positions >= 0])
     late, changed = [], 0
     for (node, label), number in zip(pairs, numbers.tolist(), strict=True):
-        if number == UNLABELLED:
+        had = number != UNLABELLED
+        if not had or knowledge.classes.at(number) != name_of(knowledge.head.kind, label):
             late.append((node, label))
-        elif knowledge.classes.at(number) != name_of(knowledge.head.kind, label):
-            late.append((node, label))
-            changed += 1
+            changed += had
     return late, changed
-
-
-def _updated(delta: Delta, ids: IdTable, knowledge: Knowledge | None) -> tuple[list[int], int]:
-    """Return the rows of ``updated`` whose features change, and how many nodes are unknown."""
-    known = np.flatnonzero(ids.where(delta.updated).numpy() >= 0).tolist()
-    missing = len(delta.updated) - len(known)
-    if knowledge is None or not known:
-        return [], missing
-    positions = ids.positions([delta.updated[row] for row in known])
-    other = (knowledge.graph.features[positions] != delta.updated_features[known]).any(1).tolist()
-    return [row for row, changes in zip(known, other, strict=True) if changes], missing
 
 
 Edges = Sequence[tuple[NodeId, NodeId]]
@@ -289,28 +257,31 @@ def related_edges(
     weights: Sequence[float | None] = delta.weights or [None] * len(delta.edges)
     pairs = zip(delta.edges, delta.relations, strict=True)
     given = dict(zip(((*pair, name) for pair, name in pairs), weights, strict=True))
-    live = None if knowledge is None else knowledge.relations
-    ends = torch.stack([ids.where([edge[side] for edge in given]) for side in (0, 1)])
     there = torch.zeros(len(given))
-    if live is not None:
-        there = live.weights_of(ends, [name for *_, name in given])
+    if knowledge is not None and knowledge.relations is not None:
+        ends = torch.stack([ids.where([edge[side] for edge in given]) for side in (0, 1)])
+        there = knowledge.relations.weights_of(ends, [name for *_, name in given])
     known = dict(zip(given, there.tolist(), strict=True))
-    news = {edge: weight for edge, weight in given.items() if _is_news(weight, known[edge])}
+    news = {
+        edge: weight
+        for edge, weight in given.items()
+        if (known[edge] == 0 if weight is None else float(np.float32(weight)) != known[edge])
+    }
     plain = replace(delta, edges=(), weights=(), relations=())
     removed = new_edges(plain, ids, knowledge, both_ways=both_ways)
     new = sum(known[edge] == 0 for edge in news)
     gone = sum(weight == 0 for weight in news.values())
+    counts = {
+        "new_edges": new,
+        "known_edges": len(delta.edges) - len(news),
+        "changed_weights": len(news) - new - gone,
+        "removed_edges": gone + removed.counts["removed_edges"],
+    }
     return NewEdges(
         pairs=[(source, target) for source, target, _ in news],
         weights=[weight for weight in news.values() if weight is not None],
         removed=removed.removed,
-        counts=removed.counts
-        | {
-            "new_edges": new,
-            "known_edges": len(delta.edges) - len(news),
-            "changed_weights": len(news) - new - gone,
-            "removed_edges": gone + removed.counts["removed_edges"],
-        },
+        counts=removed.counts | counts,
         relations=[name for *_, name in news],
     )
 
@@ -328,7 +299,12 @@ def new_edges(
     ends = _numbered(ids, *edges.sides, *cut.sides)
     names = edge_names(torch.cat([*ends], dim=1), both_ways=both_ways)
     come, go = names[: len(edges)], names[len(edges) :]
-    kept = np.flatnonzero(~_is_loop(ends[0], delta, ids) & ~np.isin(come, go))
+    loops = (ends[0][0] == ends[0][1]).numpy()
+    if loops.any():  # those of unknown nodes stay
+        new_nodes = frozenset(delta.nodes)
+        for row in np.flatnonzero(loops).tolist():
+            loops[row] = int(ends[0][0, row]) < ids.next or delta.edges[row][0] in new_nodes
+    kept = np.flatnonzero(~loops & ~np.isin(come, go))
     first, last = _each_once(come[kept])
     rows = kept[first]
     weights: NDArray[np.float64] | None = None
@@ -340,18 +316,15 @@ def new_edges(
     _, again = _each_once(go)  # the last occurrence of each
     removed = cut.take(again[_weights(ends[1][:, again], ids, knowledge) > 0])
     new, gone, absent = news & (known == 0), news & zero, zero & (known == 0)
-    return NewEdges(
-        pairs=edges.take(rows[news]),
-        weights=() if weights is None else weights[news].tolist(),
-        removed=removed,
-        counts={
-            "new_edges": int(new.sum()),
-            "known_edges": int(len(edges) - news.sum() - absent.sum()),
-            "changed_weights": int(news.sum() - new.sum() - gone.sum()),
-            "removed_edges": int(gone.sum()) + len(removed),
-            "missing_edges": int(absent.sum()) + len(cut) - len(removed),
-        },
-    )
+    counts = {
+        "new_edges": int(new.sum()),
+        "known_edges": int(len(edges) - news.sum() - absent.sum()),
+        "changed_weights": int(news.sum() - new.sum() - gone.sum()),
+        "removed_edges": int(gone.sum()) + len(removed),
+        "missing_edges": int(absent.sum()) + len(cut) - len(removed),
+    }
+    changed = () if weights is None else weights[news].tolist()
+    return NewEdges(edges.take(rows[news]), changed, removed, counts)
 
 
 def _numbered(ids: IdTable, *sides: Column) -> tuple[Tensor, Tensor]:
@@ -369,16 +342,6 @@ def _numbered(ids: IdTable, *sides: Column) -> tuple[Tensor, Tensor]:
     if numbers:
         found = [ids.where(side, numbers) for side in sides]
     return torch.stack(found[:2]), torch.stack(found[2:])
-
-
-def _is_loop(ends: Tensor, delta: Delta, ids: IdTable) -> NDArray[np.bool_]:
-    """Return which edges are self-loops of known or new nodes."""
-    loops = (ends[0] == ends[1]).numpy()
-    if loops.any():
-        new = frozenset(delta.nodes)
-        for row in np.flatnonzero(loops).tolist():
-            loops[row] = int(ends[0, row]) < ids.next or delta.edges[row][0] in new
-    return loops
 
 
 def _each_once(names: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -402,8 +365,3 @@ def _weights(ends: Tensor, ids: IdTable, knowledge: Knowledge | None) -> NDArray
     found = graph.weights_of(*sides) if graph.weighted else graph.lists(*sides).float()
     weights: NDArray[np.float32] = found.numpy()
     return weights
-
-
-def _is_news(weight: float | None, known: float) -> bool:
-    """Whether an edge, with a weight or None, differs from the known weight."""
-    return known == 0 if weight is None else float(np.float32(weight)) != known

@@ -15,8 +15,7 @@ import torch
 from evergraph.core.errors import ResourceError, StoppedError
 from evergraph.online.delta import Delta
 from evergraph.online.folder import snapshot, sqlite_file
-from evergraph.online.folder.journal import Journal
-from evergraph.online.folder.journal_rows import JournalKeys
+from evergraph.online.folder.journal import Journal, JournalKeys
 from evergraph.online.folder.markers import Acknowledged
 from evergraph.online.folder.sqlite_file import sound
 from stand_in import StandIn, bits, delta, opened, twin

@@ -12,9 +12,7 @@ import torch
 from evergraph.core.errors import DataError, KeyReusedError, ResourceError
 from evergraph.online.codecs.delta_bytes import delta_to_bytes, digest_of
 from evergraph.online.delta import Delta
-from evergraph.online.folder import journal_rows
-from evergraph.online.folder.journal import JOURNAL_FILE, STEP, Journal
-from evergraph.online.folder.journal_rows import JournalEntry, batch_of
+from evergraph.online.folder.journal import JOURNAL_FILE, STEP, Journal, JournalEntry
 from evergraph.online.folder.sqlite_file import empty_wal, open_for_reading, open_for_writing
 
 
@@ -52,7 +50,7 @@ def test_a_key_is_known_with_what_came_of_it(path):
     journal.append(1, data(1), key="\udc80\0")
     assert journal.keys.known("other", data(1)) is None
     assert journal.keys.known("\udc80\0", data(1))[1] is None
-    journal.keys.keep_result("\udc80\0", 1, "one")
+    journal.keys.pending["\udc80\0"] = 1, "one"
     assert journal.keys.known("\udc80\0", data(1))[1] == "one"  # before it is written
     journal.close()
     again = Journal(path)
@@ -65,7 +63,7 @@ def test_a_key_is_known_with_what_came_of_it(path):
 
 def test_a_result_is_written_with_the_next_delta(journal, path):
     journal.append(1, data(1), key="a")
-    journal.keys.keep_result("a", 1, "one")
+    journal.keys.pending["a"] = 1, "one"
     reader = Journal(path, readonly=True)
     assert reader.keys.known("a", data(1))[1] is None
     journal.append(2, data(2))
@@ -104,7 +102,7 @@ def test_keys_go_when_they_are_old_and_not_among_the_newest(journal, monkeypatch
     assert journal.keys.count() == 2
     assert not journal.keys.drop(1e9, keep=9)
     assert journal.keys.last("") == "5"
-    monkeypatch.setattr(journal_rows, "AT_A_TIME", 1)
+    monkeypatch.setattr("evergraph.online.folder.journal.AT_A_TIME", 1)
     assert journal.keys.drop(1e9, keep=0)  # a few at a time
     assert journal.keys.drop(1e9, keep=0)
     assert not journal.keys.drop(1e9, keep=0)
@@ -113,11 +111,11 @@ def test_keys_go_when_they_are_old_and_not_among_the_newest(journal, monkeypatch
 
 def test_a_key_that_comes_again_belongs_to_the_later_delta(journal):
     journal.append(1, data(1), key="a")
-    journal.keys.keep_result("a", 1, "one")
+    journal.keys.pending["a"] = 1, "one"
     journal.append(2, data(2), key="a")  # as a follower is told after the key was dropped elsewhere
     assert journal.keys.known("a", data(2))[1] is None
-    journal.keys.keep_result("a", 2, "two")
-    journal.keys.keep_result("b", 1, "of a key that is not kept")
+    journal.keys.pending["a"] = 2, "two"
+    journal.keys.pending["b"] = 1, "of a key that is not kept"
     journal.keys.flush()
     assert journal.keys.known("a", data(2))[1] == "two"
 
@@ -139,7 +137,7 @@ def test_a_journal_of_an_earlier_layout_is_read_and_brought_up_to_date(path):
     reader = Journal(path, readonly=True)
     assert not reader.is_outdated()
     journal = Journal(path)
-    journal.write(batch_of(3, [(data(3), "b"), (data(4), None)]))
+    journal.write([JournalEntry(3, 3, "b", data(3)), JournalEntry(4, 3, None, data(4))])
     alone = [[(1, 1, "a")], [(2, 2, None)]]
     for each, found in ((reader, alone), (journal, [*alone, [(3, 3, "b"), (4, 3, None)]])):
         batches = [[(e.seq, e.batch, e.key) for e in batch] for batch in each.batches_after(0)]

@@ -11,8 +11,7 @@ from evergraph.core.errors import DataError, ResourceError
 from evergraph.online.codecs.delta_bytes import delta_to_bytes
 from evergraph.online.delta import Delta
 from evergraph.online.folder.checkup import check_journal
-from evergraph.online.folder.journal import JOURNAL_FILE, Journal
-from evergraph.online.folder.journal_rows import batch_of
+from evergraph.online.folder.journal import JOURNAL_FILE, Journal, JournalEntry
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, Acknowledged
 from evergraph.online.heads import AnalyticHead
@@ -27,8 +26,9 @@ def written(path, *batches) -> None:
     """Write batches down as a process does that is killed before it applies them."""
     journal = Journal(path / JOURNAL_FILE)
     for batch in batches:
-        rows = [(delta_to_bytes(each), each.key) for each in batch]
-        journal.write(batch_of(journal.last() + 1, rows))
+        first = journal.last() + 1
+        rows = enumerate(batch, first)
+        journal.write([JournalEntry(n, first, e.key, delta_to_bytes(e)) for n, e in rows])
     journal.close()
 
 

@@ -100,7 +100,7 @@ def test_killed_after_the_snapshots_are_gone_it_is_as_before(tmp_path, monkeypat
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("evergraph.online.folder.journal_rows.SetAsideDeltas.skip", killed)
+        patch.setattr("evergraph.online.folder.journal.SetAsideDeltas.skip", killed)
         with pytest.raises(KeyboardInterrupt):
             skip(tmp_path, 2, why="wrong")
     with opened(tmp_path) as folder:

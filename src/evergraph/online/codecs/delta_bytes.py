@@ -249,17 +249,11 @@ SPAN = 1 << 17  # bytes that are split at once
 
 @dataclass(frozen=True)
 class WrittenColumn:
-    """Ids as bytes.
+    """Ids as bytes."""
 
-    Attributes:
-        kind: how they are encoded.
-        count: how many there are.
-        data: the bytes.
-    """
-
-    kind: Literal["numbers", "texts", "json"]
-    count: int
-    data: bytes
+    kind: Literal["numbers", "texts", "json"]  # how they are encoded
+    count: int  # how many there are
+    data: bytes  # the bytes
 
 
 def column_to_bytes(column: Column, *, refuse: Callable[[object], object]) -> WrittenColumn:

@@ -46,31 +46,19 @@ WITH_FEATURES = ("node", "update")
 
 @dataclass(frozen=True)
 class Line:
-    """A parsed line.
+    """A parsed line."""
 
-    Attributes:
-        number: of the line, starting at 1.
-        operation: one of ``OPERATIONS``.
-        ids: of the nodes that it names, one or two.
-        features: of a new or updated node.
-        label: of a node, if it has one.
-        weight: of an edge, None if not given.
-        columns: of a node instead of features, if a scheme reads them.
-        relation: of an edge, None if not given.
-        type: of a node, None if unknown.
-        typed: whether the line gives a type, possibly null.
-    """
-
-    number: int
-    operation: str
-    ids: tuple[NodeId, ...]
-    features: tuple[float, ...] = ()
-    label: NodeTarget | None = None
-    weight: float | None = None
+    number: int  # of the line, starting at 1
+    operation: str  # one of ``OPERATIONS``
+    ids: tuple[NodeId, ...]  # of the nodes that it names, one or two
+    features: tuple[float, ...] = ()  # of a new or updated node
+    label: NodeTarget | None = None  # of a node, if it has one
+    weight: float | None = None  # of an edge, None if not given
+    # of a node instead of features, if a scheme reads them
     columns: Mapping[str, Any] | None = None
-    relation: str | None = None
-    type: str | None = None
-    typed: bool = False
+    relation: str | None = None  # of an edge, None if not given
+    type: str | None = None  # of a node, None if unknown
+    typed: bool = False  # whether the line gives a type, possibly null
 
 
 class LineReader:

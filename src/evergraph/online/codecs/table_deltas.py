@@ -33,38 +33,26 @@ KnowsEdges = Callable[["pyarrow.Array", "pyarrow.Array"], npt.NDArray[np.bool_]]
 
 @dataclass(frozen=True, eq=False)
 class TableDeltas:
-    """Deltas of some nodes each, every node with its edges to earlier nodes.
+    """Deltas of some nodes each, every node with its edges to earlier nodes."""
 
-    Attributes:
-        nodes: ids of nodes; those without features must be known.  [nodes]
-        labels: text or int64, or lists of text or numbers; null for none.  [nodes]
-        features: float32 [nodes, dims], or None if the table has none
-        edges: ids of sources and of targets.
-        weights: of these edges, None if the table has none.  float32 [edges]
-        removed: ids of sources and targets of edges to remove, after everything else was added.
-        updates: which of the nodes are known and get these features; None for none.  bool [nodes]
-        forgotten: ids of nodes to forget, last of all.
-        batch: nodes per delta.
-        ignored: columns of the tables that are not used.
-        places: of each table, for messages: its path, and which of its rows were kept.
-        scheme: how the columns of nodes were read; None for plain numbers.
-        relations: of the edges; None if the table has none.  [edges]
-        types: of the nodes; None if the table has none.  [nodes]
-    """
-
-    nodes: pyarrow.Array
-    labels: pyarrow.Array
-    features: Tensor | None
-    edges: tuple[pyarrow.Array, pyarrow.Array]
-    forgotten: Sequence[NodeId] = ()
-    batch: int = 100
-    ignored: tuple[str, ...] = ()
+    nodes: pyarrow.Array  # ids of nodes; those without features must be known.  [nodes]
+    labels: pyarrow.Array  # text or int64, or lists of text or numbers; null for none.  [nodes]
+    features: Tensor | None  # float32 [nodes, dims], or None if the table has none
+    edges: tuple[pyarrow.Array, pyarrow.Array]  # ids of sources and of targets
+    forgotten: Sequence[NodeId] = ()  # ids of nodes to forget, last of all
+    batch: int = 100  # nodes per delta
+    ignored: tuple[str, ...] = ()  # columns of the tables that are not used
+    # of each table, for messages: its path, and which of its rows were kept
     places: Mapping[str, tuple[Source | None, npt.NDArray[Any]]] = field(default_factory=dict)
-    weights: Tensor | None = None
+    weights: Tensor | None = None  # of these edges, None if the table has none.  float32 [edges]
+    # ids of sources and targets of edges to remove, after everything else was added
     removed: tuple[Column, Column] | tuple[()] = ()
+    # which of the nodes are known and get these features; None for none.  bool [nodes]
     updates: npt.NDArray[np.bool_] | None = None
-    scheme: Scheme | None = None
+    scheme: Scheme | None = None  # how the columns of nodes were read; None for plain numbers
+    # of the edges; None if the table has none.  [edges]
     relations: npt.NDArray[np.object_] | None = None
+    # of the nodes; None if the table has none.  [nodes]
     types: npt.NDArray[np.object_] | None = None
 
     def __post_init__(self) -> None:

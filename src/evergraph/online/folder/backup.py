@@ -59,17 +59,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class BackedUp:
-    """Contents of a backup.
+    """Contents of a backup."""
 
-    Attributes:
-        seq: the number of its last delta.
-        snapshot: the number of its snapshot; 0 if it has none.
-        bytes: of all its files.
-    """
-
-    seq: int
-    snapshot: int
-    bytes: int
+    seq: int  # the number of its last delta
+    snapshot: int  # the number of its snapshot; 0 if it has none
+    bytes: int  # of all its files
 
 
 def backup(folder: Path, to: Path, *, on_progress: OnProgress | None = None) -> BackedUp:
@@ -91,8 +85,14 @@ def backup(folder: Path, to: Path, *, on_progress: OnProgress | None = None) -> 
             noted = acknowledged_in(folder / ACKNOWLEDGED_FILE)  # first: the journal goes on
             found = snapshots_in(folder)
             snapshots = [(seq, _opened(path, opened)) for seq, path in found]
-            journal = opened.enter_context(_journal_aside(folder, to))
-            first, last = _ends(journal)
+            parent = to.absolute().parent
+            with disk_is_enough(to):
+                parent.mkdir(parents=True, exist_ok=True)
+                aside = tempfile.TemporaryDirectory(dir=parent, prefix=".evergraph-backup-")
+            journal = Path(opened.enter_context(aside)) / JOURNAL_FILE
+            copy_journal(folder / JOURNAL_FILE, journal)
+            with closing(Journal(journal, readonly=True)) as copy:
+                first, last = copy.first(), copy.last()
             if last < noted:
                 raise DataError(
                     f"{folder / JOURNAL_FILE}: ends with delta {last}, but {noted} were "
@@ -119,19 +119,12 @@ def backup(folder: Path, to: Path, *, on_progress: OnProgress | None = None) -> 
 
 @dataclass(frozen=True)
 class Part:
-    """A file to copy.
+    """A file to copy."""
 
-    Attributes:
-        name: in the folder, such as ``snapshot-3/about.json``.
-        file: open for reading.
-        size: in bytes.
-        digest: expected SHA-256; None if not known.
-    """
-
-    name: str
+    name: str  # in the folder, such as ``snapshot-3/about.json``
     file: IO[bytes]
     size: int
-    digest: str | None = None
+    digest: str | None = None  # expected SHA-256, if known
 
 
 def _opened_file(path: Path, files: ExitStack, name: str = "", digest: str | None = None) -> Part:
@@ -143,12 +136,11 @@ def _opened(path: Path, files: ExitStack) -> list[Part]:
     """Return the open files of a snapshot; [] if it is gone or damaged."""
     try:
         known = read_manifest(path)["files"]
-        return [
-            _opened_file(
-                path / name, files, f"{path.name}/{name}", known.get(name, {}).get("sha256")
-            )
-            for name in (STATE, ABOUT, MANIFEST)
-        ]
+        parts = []
+        for name in (STATE, ABOUT, MANIFEST):
+            digest = known.get(name, {}).get("sha256")
+            parts.append(_opened_file(path / name, files, f"{path.name}/{name}", digest))
+        return parts
     except (OSError, DataError) as error:
         if path.exists():
             logger.warning("%s: using the previous snapshot", error)
@@ -165,18 +157,6 @@ def _small_files(folder: Path, last: int) -> Iterator[Part]:
         yield Part(name, io.BytesIO(content), len(content))
 
 
-@contextmanager
-def _journal_aside(folder: Path, to: Path) -> Iterator[Path]:
-    """Copy the journal to a file beside the backup."""
-    parent = to.absolute().parent
-    with disk_is_enough(to):
-        parent.mkdir(parents=True, exist_ok=True)
-        aside = tempfile.TemporaryDirectory(dir=parent, prefix=".evergraph-backup-")
-    with aside as name:
-        copy_journal(folder / JOURNAL_FILE, Path(name) / JOURNAL_FILE)
-        yield Path(name) / JOURNAL_FILE
-
-
 def copy_journal(source: Path, to: Path) -> None:
     """Copy a consistent state of a SQLite file that may be written to; the copy has no WAL."""
     if not source.exists():
@@ -188,11 +168,6 @@ def copy_journal(source: Path, to: Path) -> None:
     ):
         there.backup(here)
         here.execute("PRAGMA journal_mode = DELETE")  # so that the file is complete by itself
-
-
-def _ends(journal: Path) -> tuple[int, int]:
-    with closing(Journal(journal, readonly=True)) as opened:
-        return opened.first(), opened.last()
 
 
 class _Checked:

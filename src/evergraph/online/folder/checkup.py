@@ -22,8 +22,7 @@ from evergraph.core.errors import ConfigurationError, DataError, EvergraphError
 from evergraph.core.file_lock import LOCK_FILE, is_held
 from evergraph.online.codecs.delta_bytes import delta_from_bytes, is_same
 from evergraph.online.folder.columns_file import COLUMNS_FILE, stored_columns
-from evergraph.online.folder.journal import JOURNAL_FILE, Journal
-from evergraph.online.folder.journal_rows import NOTHING, SetAside, decoded
+from evergraph.online.folder.journal import JOURNAL_FILE, NOTHING, Journal, SetAside, decoded
 from evergraph.online.folder.learner_folder import LearnerFolder, maker_of
 from evergraph.online.folder.markers import (
     ACKNOWLEDGED_FILE,
@@ -63,15 +62,10 @@ OnDelta = Callable[[int, int], None]  # deltas done, and how many there are
 
 @dataclass(frozen=True)
 class Finding:
-    """A fault.
+    """A fault."""
 
-    Attributes:
-        file: in the folder; ``learner`` for faults in the learner's statistics.
-        what: one sentence.
-    """
-
-    file: str
-    what: str
+    file: str  # in the folder; ``learner`` for faults in the learner's statistics
+    what: str  # one sentence
 
 
 def checkup(
@@ -126,11 +120,18 @@ def _listed(folder: Path, *, written: bool) -> Iterator[Finding]:
                 yield Finding(path.name, "was left by a killed process")
         elif not inside and path.name not in KNOWN:
             yield Finding(path.name, "does not belong to a learner's folder")
-        for file in inside:
-            if file.name not in IN_SNAPSHOT:
-                yield Finding(f"{path.name}/{file.name}", "does not belong to a snapshot")
         for each in (path, *inside):
-            yield from _rights(folder, each)
+            name = str(each.relative_to(folder))
+            if each != path and each.name not in IN_SNAPSHOT:
+                yield Finding(name, "does not belong to a snapshot")
+            try:
+                mode = each.stat().st_mode
+            except FileNotFoundError:  # SQLite's files come and go
+                continue
+            if mode & stat.S_IWOTH:
+                yield Finding(name, f"may be written by everybody (mode {stat.S_IMODE(mode):o})")
+            if not os.access(each, os.R_OK):
+                yield Finding(name, "may not be read by this user")
     if not (folder / ACKNOWLEDGED_FILE).exists():
         yield Finding(
             ACKNOWLEDGED_FILE, "is missing: the loss of the journal's end would go unnoticed"
@@ -141,18 +142,6 @@ def _listed(folder: Path, *, written: bool) -> Iterator[Finding]:
         yield _finding(folder, error, COLUMNS_FILE)
     except EvergraphError:
         return  # custom columns, whose encoder is not available here
-
-
-def _rights(folder: Path, path: Path) -> Iterator[Finding]:
-    try:
-        mode = path.stat().st_mode
-    except FileNotFoundError:  # SQLite's files come and go
-        return
-    name = str(path.relative_to(folder))
-    if mode & stat.S_IWOTH:
-        yield Finding(name, f"may be written by everybody (mode {stat.S_IMODE(mode):o})")
-    if not os.access(path, os.R_OK):
-        yield Finding(name, "may not be read by this user")
 
 
 def _ends(folder: Path, acknowledged: int, *, written: bool) -> Iterator[Finding]:
@@ -218,17 +207,12 @@ def _replayed(folder: Path, make: Make, older: Snapshot, newer: Snapshot) -> Ite
     except Exception as error:
         yield Finding(name, f"or snapshot-{older.seq} cannot be restored ({error})")
         return
-    other = [
-        each
-        for each in sorted(state.keys() | newer.state.keys())
-        if each not in state
-        or each not in newer.state
-        or not torch.equal(state[each], newer.state[each])
-    ]
+    both = state.keys() & newer.state.keys()
+    other = {each for each in both if not torch.equal(state[each], newer.state[each])}
+    other |= state.keys() ^ newer.state.keys()
     if other:
-        yield Finding(
-            name, f"differs from snapshot-{older.seq} plus the journal ({', '.join(other[:3])})"
-        )
+        some = ", ".join(sorted(other)[:3])
+        yield Finding(name, f"differs from snapshot-{older.seq} plus the journal ({some})")
 
 
 def check_journal(path: Path, on_delta: OnDelta | None = None) -> Iterator[str]:
@@ -272,18 +256,18 @@ def _deltas(connection: sqlite3.Connection, on_delta: OnDelta | None) -> Iterato
 
 
 def _keys(connection: sqlite3.Connection) -> Iterator[str]:
-    ends = (
-        "SELECT max(coalesce(max(seq), 0), (SELECT coalesce(max(seq), 0) FROM start)) FROM deltas"
+    query = "SELECT coalesce(max(seq), 0) FROM (SELECT seq FROM deltas UNION SELECT seq FROM start)"
+    last = int(connection.execute(query).fetchone()[0])
+    rows = connection.execute(
+        "SELECT k.key, k.seq, k.digest, k.result, d.bytes FROM keys AS k "
+        "LEFT JOIN deltas AS d ON d.seq = k.seq ORDER BY k.seq"
     )
-    last = int(connection.execute(ends).fetchone()[0])
-    query = "SELECT key, seq, digest, result FROM keys ORDER BY seq"
-    for key, seq, digest, result in connection.execute(query):
+    for key, seq, digest, result, data in rows:
         name = repr(decoded(key))
         if not 0 < seq <= last:
             yield f"key {name} is that of delta {seq}, and the journal ends with {last}"
             continue
-        row = connection.execute("SELECT bytes FROM deltas WHERE seq = ?", (seq,)).fetchone()
-        if row is not None and not is_same(row[0], digest):
+        if data is not None and not is_same(data, digest):
             yield f"key {name} is that of delta {seq}, which has other contents"
         try:
             right = result is None or json.loads(result)["seq"] == seq
@@ -341,15 +325,22 @@ def listed(folder: Path) -> list[SetAside]:
 def _check_without(folder: Path, make: Make, seqs: Collection[int]) -> None:
     """Raise unless a learner can be recovered without these deltas; change nothing."""
     with closing(Journal(folder / JOURNAL_FILE, readonly=True)) as journal:
-        _check_there(journal, seqs)
+        first, last = journal.first(), journal.last()
+        known = {entry.seq for entry in journal.aside.listed()}
+        for seq in sorted(seqs):
+            if not first <= seq <= last:
+                hint = ": only snapshots hold it, forget its nodes instead" if seq < first else ""
+                holds = f"holds deltas {first} to {last}, not" if 0 < first <= last else None
+                raise DataError(f"{journal.path}: {holds or 'holds no delta'} {seq}{hint}")
+            if seq in known and next(journal.after(seq - 1)).data == NOTHING:
+                raise DataError(f"{journal.path}: delta {seq} was left out already")
         learner = make()
         # Damaged snapshots are reported when the folder is opened.
         begun = restore_newest(folder, learner, before=min(seqs), damaged=[])
-        if not begun and journal.first() > 1:
+        if not begun and first > 1:
             raise DataError(
                 f"{folder}: delta {min(seqs)} cannot be left out, since there is no snapshot from "
-                f"before it and the journal begins with delta {journal.first()}: forget its nodes "
-                "instead"
+                f"before it and the journal begins with delta {first}: forget its nodes instead"
             )
         try:
             for batch in journal.batches_after(begun):
@@ -366,15 +357,3 @@ def _check_without(folder: Path, make: Make, seqs: Collection[int]) -> None:
                 f"cannot be applied ({error.why}): leave that out as well with {words}, or restore "
                 "the folder from a backup; nothing was changed"
             ) from error
-
-
-def _check_there(journal: Journal, seqs: Collection[int]) -> None:
-    first, last = journal.first(), journal.last()
-    known = {entry.seq for entry in journal.aside.listed()}
-    for seq in sorted(seqs):
-        if not first <= seq <= last:
-            hint = ": only snapshots hold it, forget its nodes instead" if seq < first else ""
-            held = f"holds deltas {first} to {last}, not" if 0 < first <= last else "holds no delta"
-            raise DataError(f"{journal.path}: {held} {seq}{hint}")
-        if seq in known and next(journal.after(seq - 1)).data == NOTHING:
-            raise DataError(f"{journal.path}: delta {seq} was left out already")

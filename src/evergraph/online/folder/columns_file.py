@@ -89,18 +89,6 @@ def columns_for(folder: Path, choices: Columns) -> Scheme | Columns | None:
     return scheme
 
 
-def check_same_columns(where: object, known: Scheme | None, given: Scheme | None) -> None:
-    """Raise unless columns are read like those of the first table.
-
-    known: how these were read; both: None for plain numbers.
-    """
-    if known == given:
-        return
-    if known is None:
-        raise DataError(f"{where}: began with plain numbers: expected numbers without gaps")
-    raise DataError(f"{where}: another process has fixed how columns are read: try again")
-
-
 def check_chosen(where: object, scheme: Scheme | None, choices: Columns) -> None:
     """Raise if choices contradict what the first table has fixed.
 

@@ -9,7 +9,7 @@ from hashlib import sha256
 
 from evergraph.online.codecs.delta_bytes import delta_to_bytes
 from evergraph.online.delta import Delta, DeltaResult
-from evergraph.online.folder.journal_rows import key_reused
+from evergraph.online.folder.journal import key_reused
 from evergraph.online.learner import OnlineLearner
 from evergraph.tables.scheme import Scheme
 

@@ -7,21 +7,18 @@ in WAL mode with ``synchronous=FULL``, which waits for the disk at every commit.
 from __future__ import annotations
 
 import contextlib
+import json
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 
-from evergraph.core.errors import DataError, ResourceError
-from evergraph.online.folder.journal_rows import (
-    JournalEntry,
-    JournalKeys,
-    SetAsideDeltas,
-    decoded,
-    named,
-)
+from evergraph.core.errors import DataError, KeyReusedError, ResourceError
+from evergraph.online.codecs.delta_bytes import delta_to_bytes, digest_of, is_same
+from evergraph.online.delta import Delta, DeltaResult
 from evergraph.online.folder.sqlite_file import (
     SqliteFile,
     emptied_wal,
@@ -33,11 +30,43 @@ from evergraph.online.folder.sqlite_file import (
 
 JOURNAL_FILE = "journal.sqlite"
 STEP = 1 << 22  # bytes of deltas dropped in one transaction, while others wait
+AT_A_TIME = 1000  # keys dropped in one transaction
+NOTHING = delta_to_bytes(Delta())  # the empty delta, which replaces a skipped one
 _NEXT = """SELECT d.seq, coalesce(d.batch, d.seq), k.key, d.bytes FROM deltas AS d
     LEFT JOIN keys AS k ON k.seq = d.seq WHERE d.seq > ? ORDER BY d.seq LIMIT 1"""
 _UP_TO_A_STEP = """SELECT min(seq) FROM (
     SELECT seq, sum(length(bytes)) OVER (ORDER BY seq) AS total FROM deltas WHERE seq <= ?)
     WHERE total >= ?"""
+_ADD = """INSERT INTO set_aside SELECT d.seq, k.key, d.bytes, ?, ? FROM deltas AS d
+    LEFT JOIN keys AS k ON k.seq = d.seq WHERE"""
+
+
+@dataclass(frozen=True)
+class JournalEntry:
+    """A delta in a journal.
+
+    >>> JournalEntry(3, 3, None, b"...")
+    JournalEntry(delta 3, 3 bytes)
+    """
+
+    seq: int
+    batch: int  # number of the first delta of its batch, on which the bits of a learner depend
+    key: str | None  # None if it has none or the key was dropped
+    data: bytes
+
+    def __repr__(self) -> str:
+        batch = "" if self.batch == self.seq else f" of batch {self.batch}"
+        return f"JournalEntry(delta {self.seq}{batch}, {len(self.data)} bytes)"
+
+
+def named(entries: Sequence[JournalEntry]) -> str:
+    """Return the numbers of entries, for messages.
+
+    >>> named([JournalEntry(4, 4, None, b""), JournalEntry(5, 4, None, b"")])
+    'deltas 4 to 5'
+    """
+    first, last = entries[0].seq, entries[-1].seq
+    return f"delta {first}" if first == last else f"deltas {first} to {last}"
 
 
 class Journal:
@@ -92,7 +121,7 @@ class Journal:
             raise ResourceError(
                 f"{self.path}: the disk is full: {named(entries)} {verb} not written"
             ) from error
-        self.keys.written()
+        self.keys.pending.clear()
 
     def version(self) -> int:
         """Return a number that changes when another connection has written; takes microseconds."""
@@ -209,3 +238,185 @@ class Journal:
             with contextlib.suppress(DataError, ResourceError):  # a recovery recomputes them
                 self.keys.flush()
         self._file.close()
+
+
+class JournalKeys:
+    """Delta keys, by which a delta that is sent again is recognised until its key is dropped."""
+
+    def __init__(self, file: SqliteFile) -> None:
+        self._file = file
+        self.pending: dict[str, tuple[int, str]] = {}  # results that are not written yet
+
+    def count(self) -> int:
+        """Return how many keys are kept."""
+        return self._file.number("SELECT count(*) FROM keys")
+
+    def insert(self, connection: sqlite3.Connection, entries: Iterable[JournalEntry]) -> None:
+        """Write the keys of deltas and pending results, within a transaction.
+
+        A key that was dropped before may be used again by another delta.
+        """
+        now = time.time()
+        rows = [
+            (encoded(entry.key), entry.seq, digest_of(entry.data), now)
+            for entry in entries
+            if entry.key is not None
+        ]
+        connection.executemany("REPLACE INTO keys VALUES (?, ?, ?, NULL, ?)", rows)
+        results = [(result, encoded(key), seq) for key, (seq, result) in self.pending.items()]
+        connection.executemany("UPDATE keys SET result = ? WHERE key = ? AND seq = ?", results)
+
+    def known(self, key: str, data: bytes) -> tuple[int, str | None] | None:
+        """Return the number and the result of the delta that used a key before.
+
+        The result is None if it is not known yet. Raises if that delta differs from ``data``.
+        """
+        query = "SELECT seq, digest, result FROM keys WHERE key = ?"
+        if (row := self._file.one(query, encoded(key))) is None:
+            return None
+        seq, digest, result = row
+        if not is_same(data, digest):
+            raise key_reused(key, seq)
+        pending = self.pending.get(key, (0, ""))
+        return seq, pending[1] if pending[0] == seq else result
+
+    def last(self, prefix: str) -> str | None:
+        """Return the newest delta key with this prefix, None if there is none."""
+        first = encoded(prefix)
+        query = "SELECT key FROM keys WHERE key >= ? AND key < ? ORDER BY seq DESC LIMIT 1"
+        row = self._file.one(query, first, first + b"\xff")
+        return None if row is None else decoded(row[0])
+
+    def keep_results(self, deltas: Sequence[Delta], results: Sequence[DeltaResult]) -> None:
+        """Record the results of deltas with keys.
+
+        They are written with the next delta, to avoid a second wait for the disk. Until then a
+        recovery recomputes them by replaying the deltas.
+        """
+        for delta, result in zip(deltas, results, strict=True):
+            if delta.key is not None:
+                text = json.dumps(asdict(result), sort_keys=True)
+                self.pending[delta.key] = result.seq, text
+
+    def flush(self) -> None:
+        """Write pending results."""
+        if self.pending:
+            with self._file.change() as connection:
+                self.insert(connection, ())
+            self.pending.clear()
+
+    def drop(self, before: float, *, keep: int) -> bool:
+        """Drop a few keys written before a time, but none of the newest ``keep``.
+
+        Returns whether there are more to drop.
+        """
+        newest = "SELECT seq FROM keys ORDER BY seq DESC LIMIT 1 OFFSET ?"
+        old = "SELECT key FROM keys WHERE seq <= ? AND time < ? ORDER BY seq LIMIT ?"
+        with self._file.change() as connection:
+            row = connection.execute(newest, (keep,)).fetchone()
+            if row is None:
+                return False
+            gone = connection.execute(
+                f"DELETE FROM keys WHERE key IN ({old})", (row[0], before, AT_A_TIME)
+            )
+        return gone.rowcount == AT_A_TIME
+
+
+def key_reused(key: str, seq: int) -> KeyReusedError:
+    """Return the error for a key that belongs to another delta."""
+    return KeyReusedError(
+        f"the key {key!r} belongs to delta {seq}, which had other contents: "
+        "give every delta its own key"
+    )
+
+
+def encoded(key: str) -> bytes:
+    """Return a key as bytes, since SQLite's text cannot hold a lone surrogate and JSON can."""
+    return key.encode("utf-8", "surrogatepass")
+
+
+def decoded(key: bytes) -> str:
+    """Return the key that ``encoded`` was given."""
+    return bytes(key).decode("utf-8", "surrogatepass")
+
+
+@dataclass(frozen=True)
+class SetAside:
+    """A delta that was set aside."""
+
+    seq: int  # the number that it had
+    key: str | None
+    why: str  # a sentence
+    time: float  # in Unix seconds
+    size: int  # in bytes
+
+
+class SetAsideDeltas:
+    """The deltas of a journal that were set aside, and the batch that a recovery is applying."""
+
+    def __init__(self, file: SqliteFile) -> None:
+        self._file = file
+
+    def listed(self) -> list[SetAside]:
+        """Return the deltas set aside, in order."""
+        query = "SELECT seq, key, why, time, length(bytes) FROM set_aside ORDER BY rowid"
+        return [
+            SetAside(seq, None if key is None else decoded(key), why, when, size)
+            for seq, key, why, when, size in self._file.rows(query)
+        ]
+
+    def count(self) -> int:
+        """Return how many deltas were set aside."""
+        return self._file.number("SELECT count(*) FROM set_aside")
+
+    def move(self, first: int, why: str) -> None:
+        """Set aside all deltas from a number on; later deltas reuse the numbers."""
+        with self._file.change() as connection:
+            connection.execute(f"{_ADD} d.seq >= ?", (why, time.time(), first))
+            self._remove(connection, first)
+
+    def take_back(self, first: int) -> None:
+        """Remove all deltas from a number on, which are then written again one by one."""
+        with self._file.change() as connection:
+            self._remove(connection, first)
+
+    def _remove(self, connection: sqlite3.Connection, first: int) -> None:
+        for table in ("deltas", "keys"):
+            connection.execute(f"DELETE FROM {table} WHERE seq >= ?", (first,))
+        _mark_rewritten(connection, first)
+
+    def skip(self, why: Mapping[int, str]) -> None:
+        """Set deltas aside, given by number and reason, and replace them by empty deltas."""
+        with self._file.change() as connection:
+            for seq, reason in why.items():
+                connection.execute(f"{_ADD} d.seq = ?", (reason, time.time(), seq))
+                connection.execute("UPDATE deltas SET bytes = ? WHERE seq = ?", (NOTHING, seq))
+                connection.execute("DELETE FROM keys WHERE seq = ?", (seq,))
+            _mark_rewritten(connection, min(why))
+
+    def rewritten(self, times: int) -> list[int]:
+        """Return the numbers from which the journal was rewritten, without the first ``times``."""
+        query = "SELECT seq FROM rewritten ORDER BY rowid LIMIT -1 OFFSET ?"
+        return [seq for (seq,) in self._file.rows(query, times)]
+
+    def begin(self, seq: int) -> bool:
+        """Record that a batch is about to be applied; return whether it was recorded before.
+
+        If so, the process that tried it last ended while applying it.
+        """
+        with self._file.change() as connection:
+            found = connection.execute("SELECT seq FROM trying").fetchall()
+            connection.execute("DELETE FROM trying")
+            connection.execute("INSERT INTO trying VALUES (?)", (seq,))
+        return (seq,) in found
+
+    def end(self) -> None:
+        """Record that no batch is being applied."""
+        with self._file.change() as connection:
+            connection.execute("DELETE FROM trying")
+
+
+def _mark_rewritten(connection: sqlite3.Connection, first: int) -> None:
+    """Tell readers that deltas from a number on have changed."""
+    connection.execute("INSERT INTO rewritten VALUES (?)", (first,))
+    connection.execute("DELETE FROM trying")

@@ -23,11 +23,7 @@ from evergraph.core.display import Shown
 from evergraph.core.errors import ConfigurationError, DataError, StoppedError, did_you_mean
 from evergraph.core.file_lock import Closing
 from evergraph.online.delta import Delta, DeltaResult, is_empty
-from evergraph.online.folder.columns_file import (
-    check_same_columns,
-    store_columns,
-    stored_columns,
-)
+from evergraph.online.folder.columns_file import store_columns, stored_columns
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
 from evergraph.online.folder.markers import BEFORE, stored_parameters
 from evergraph.online.folder.queue import DeltaQueue
@@ -133,12 +129,11 @@ class LearnerFolder(Closing, Shown):
         """
         check_integer("snapshot_every", snapshot_every, least=1)
         check_integer("snapshot_bytes", snapshot_bytes, least=1)
-        check_number("replay_seconds", replay_seconds, least=0)
-        check_number("close_seconds", close_seconds, least=0)
-        check_number("retry", retry, least=0)
-        check_number("key_age", key_age, least=0)
         check_integer("keys_kept", keys_kept, least=0)
         check_integer("threads", threads, least=1)
+        seconds = {"replay_seconds": replay_seconds, "close_seconds": close_seconds, "retry": retry}
+        for name, value in (seconds | {"key_age": key_age}).items():
+            check_number(name, value, least=0)
         if make is not None and given is not None:
             raise ConfigurationError("only one of given and make can say how a learner is made")
         needed = tuple(encoders)
@@ -164,11 +159,9 @@ class LearnerFolder(Closing, Shown):
             files = FolderWriter(
                 Path(path),
                 made,
+                **seconds,
                 snapshot_every=snapshot_every,
                 snapshot_bytes=snapshot_bytes,
-                replay_seconds=replay_seconds,
-                close_seconds=close_seconds,
-                retry=retry,
                 key_age=key_age * DAY,
                 keys_kept=keys_kept,
                 progress=progress,
@@ -212,7 +205,12 @@ class LearnerFolder(Closing, Shown):
 
     def check_columns(self, scheme: Scheme | None) -> None:
         """Raise unless columns are read like those of the first nodes."""
-        check_same_columns(self.path, self.columns, scheme)
+        known = self.columns
+        if known == scheme:
+            return
+        if known is None:
+            raise DataError(f"{self.path}: began with plain numbers: expected numbers without gaps")
+        raise DataError(f"{self.path}: another process has fixed how columns are read: try again")
 
     @property
     def learner(self) -> OnlineLearner:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
 import time
@@ -9,32 +10,24 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import cast
 
 from evergraph.core.errors import DataError, ResourceError, StoppedError
 from evergraph.online.checking import CheckedDelta
 from evergraph.online.codecs.delta_bytes import delta_to_bytes, digest_of, is_same
 from evergraph.online.delta import Delta, DeltaResult, in_columns
-from evergraph.online.folder.journal import Journal
-from evergraph.online.folder.journal_rows import JournalEntry, batch_of, key_reused
-from evergraph.online.folder.recovery import result_of
+from evergraph.online.folder.journal import Journal, JournalEntry, key_reused
 from evergraph.online.intake import Batch
 from evergraph.online.learner import OnlineLearner
 
 
 @dataclass(eq=False)
 class Waiting:
-    """A delta in the queue.
+    """A delta in the queue."""
 
-    Attributes:
-        delta: as given; its edges in columns once it is encoded.
-        data: its bytes for the journal; empty before it is encoded.
-        future: of its result.
-        came: when it was queued, by the monotonic clock.
-    """
-
-    delta: Delta
-    data: bytes = b""
-    future: Future[DeltaResult] = field(default_factory=Future)
+    delta: Delta  # as given; its edges in columns once it is encoded
+    data: bytes = b""  # its bytes for the journal; empty before it is encoded
+    future: Future[DeltaResult] = field(default_factory=Future)  # of its result
     came: float = field(default_factory=time.monotonic)
 
     def encode(self) -> None:
@@ -56,12 +49,6 @@ class Waiting:
     def answered(self) -> bool:
         """Whether it has a result or an error."""
         return self.future.done()
-
-    def outcome(self) -> DeltaResult | Exception:
-        """Return its result or its error."""
-        error = self.future.exception()
-        assert error is None or isinstance(error, Exception), "interrupts are not answers"
-        return self.future.result() if error is None else error
 
     def begin(self) -> bool:
         """Return whether it should be applied; from here on it cannot be cancelled."""
@@ -134,24 +121,32 @@ class DeltaQueue:
             with self._changed:
                 self._waiting = [each for each in self._waiting if each not in mine]
             raise
-        return [each.outcome() for each in mine]
+        errors = [each.future.exception() for each in mine]
+        assert all(isinstance(error, Exception | None) for error in errors), "no interrupts"
+        return [
+            each.future.result() if error is None else cast("Exception", error)
+            for each, error in zip(mine, errors, strict=True)
+        ]
 
     def _get_served(self, mine: Sequence[Waiting]) -> None:
         # A thread that holds the lock must not wait for the leader, which waits for the lock.
         if self._lock.acquire(blocking=False):
             try:
-                self._lead(mine)
+                return self._lead(mine)
             finally:
                 self._lock.release()
-            return
+
+        def served() -> bool:
+            return all(each.answered for each in mine)
+
         with self._changed:
-            self._changed.wait_for(lambda: not self._led or _all_answered(mine))
-            if _all_answered(mine):
-                return
+            self._changed.wait_for(lambda: not self._led or served())
+            if served():
+                return None
             self._led = True
         try:
             with self._lock:
-                self._lead(mine)
+                return self._lead(mine)
         finally:
             with self._changed:
                 self._led = False
@@ -168,10 +163,6 @@ class DeltaQueue:
             with self._changed:  # after an interrupt, deltas without an answer go back to the queue
                 self._waiting = [each for each in others if not each.answered] + self._waiting
                 self._changed.notify_all()
-
-
-def _all_answered(waiting: Sequence[Waiting]) -> bool:
-    return all(each.answered for each in waiting)
 
 
 class Gathered:
@@ -193,7 +184,7 @@ class Gathered:
     def __init__(self, learner: OnlineLearner, journal: Journal, seq: int) -> None:
         self.waiting: list[Waiting] = []
         self.again: list[tuple[Waiting, int]] = []
-        self._seq = seq
+        self._first = seq + 1
         self._learner = learner
         self._journal = journal
         self._batch = Batch()
@@ -207,7 +198,15 @@ class Gathered:
     @property
     def entries(self) -> list[JournalEntry]:
         """The deltas as journal entries."""
-        return batch_of(self._seq + 1, ((each.data, each.delta.key) for each in self.waiting))
+        return [
+            JournalEntry(self._first + index, self._first, each.delta.key, each.data)
+            for index, each in enumerate(self.waiting)
+        ]
+
+    @property
+    def everyone(self) -> list[Waiting]:
+        """All deltas to be answered, in order, repeated ones last."""
+        return [*self.waiting, *(each for each, _ in self.again)]
 
     def gather(self, left: deque[Waiting]) -> None:
         """Take deltas from the left of a queue, as long as they fit into one batch."""
@@ -223,8 +222,17 @@ class Gathered:
 
     def _takes(self, waiting: Waiting) -> bool:
         """Answer a delta with a known key, or add it to the batch; False if it must wait."""
-        if self._knows(waiting):
-            return True
+        key = waiting.delta.key
+        if key is not None:
+            if (index := self._keys.get(key)) is not None:
+                if not is_same(waiting.data, digest_of(self.waiting[index].data)):
+                    raise key_reused(key, self._first + index)
+                self.again.append((waiting, index))
+                return True
+            if (known := self._journal.keys.known(key, waiting.data)) is not None:
+                assert known[1] is not None, "results are written before snapshots"
+                waiting.future.set_result(DeltaResult(**json.loads(known[1])))
+                return True
         if self.waiting and Batch.is_alone(waiting.delta):
             return False
         checked = self._learner.check(waiting.delta, self._batch.ahead)
@@ -232,31 +240,10 @@ class Gathered:
             return False
         # The checked parts equal those read back from its bytes, so a recovery applies the same.
         self._batch.add(checked)
-        if waiting.delta.key is not None:
-            self._keys[waiting.delta.key] = len(self.waiting)
+        if key is not None:
+            self._keys[key] = len(self.waiting)
         self.waiting.append(waiting)
         return True
-
-    def _knows(self, waiting: Waiting) -> bool:
-        key = waiting.delta.key
-        if key is None:
-            return False
-        if (index := self._keys.get(key)) is not None:
-            if not is_same(waiting.data, digest_of(self.waiting[index].data)):
-                raise key_reused(key, self._seq + index + 1)
-            self.again.append((waiting, index))
-            return True
-        if (known := self._journal.keys.known(key, waiting.data)) is None:
-            return False
-        _, result = known
-        assert result is not None, "results are written before snapshots"
-        waiting.future.set_result(result_of(result))
-        return True
-
-    @property
-    def everyone(self) -> list[Waiting]:
-        """All deltas to be answered, in order, repeated ones last."""
-        return [*self.waiting, *(each for each, _ in self.again)]
 
     def answer(self, results: Sequence[DeltaResult]) -> None:
         """Answer all deltas."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from evergraph.core.errors import ConfigurationError, DataError
@@ -15,9 +14,7 @@ from evergraph.core.file_lock import LOCK_FILE
 from evergraph.core.mapped import disk_is_enough
 from evergraph.core.written_aside import make_folders
 from evergraph.online.codecs.delta_bytes import delta_from_bytes
-from evergraph.online.delta import Delta, DeltaResult
-from evergraph.online.folder.journal import JOURNAL_FILE, Journal
-from evergraph.online.folder.journal_rows import JournalEntry, named
+from evergraph.online.folder.journal import JOURNAL_FILE, Journal, JournalEntry, named
 from evergraph.online.folder.markers import (
     ACKNOWLEDGED_FILE,
     FORMAT,
@@ -87,31 +84,17 @@ def open_journal(
 
 @dataclass(frozen=True, eq=False)
 class Recovered:
-    """A recovered learner.
+    """A recovered learner."""
 
-    Attributes:
-        learner: bit for bit as if it had never stopped.
-        seq: how many deltas it has applied.
-        snapshot: the number of the snapshot that recovery began with; 0 if there was none.
-        seconds: processor time that the deltas after the snapshot took.
-        reading: seconds that reading the snapshot took.
-    """
-
-    learner: OnlineLearner
-    seq: int
-    snapshot: int
-    seconds: float
-    reading: float
+    learner: OnlineLearner  # bit for bit as if it had never stopped
+    seq: int  # how many deltas it has applied
+    snapshot: int  # the number of the snapshot that recovery began with; 0 if there was none
+    seconds: float  # processor time that the deltas after the snapshot took
+    reading: float  # seconds that reading the snapshot took
 
 
 class UnappliedError(DataError):
-    """A batch of a journal cannot be applied; the learner may hold a part of it.
-
-    Attributes:
-        first: the number of its first delta.
-        name: the deltas of the batch, for messages.
-        why: the cause.
-    """
+    """A batch of a journal cannot be applied; the learner may hold a part of it."""
 
     def __init__(self, path: Path, batch: Sequence[JournalEntry], why: str) -> None:
         self.first, self.name, self.why = batch[0].seq, named(batch), why
@@ -134,34 +117,28 @@ class _Replay:
         self._report()
 
     def count(self, batch: Sequence[JournalEntry]) -> None:
-        """Count an applied batch."""
         self._done += len(batch)
         self._bytes += sum(len(entry.data) for entry in batch)
         now = time.monotonic()
         if now - self._reported >= REPORTED:
-            self._reported = now
-            self._report()
-        if now - self._logged >= LOGGED:
-            self._logged = now
-            logger.info(
-                "%s: %d of %d deltas replayed, about %.0f s left",
-                *(self._folder, self._done, self._of, self._left()),
-            )
+            self._reported, left = now, self._report()
+            if now - self._logged >= LOGGED:
+                self._logged = now
+                said = "%s: %d of %d deltas replayed, about %.0f s left"
+                logger.info(said, self._folder, self._done, self._of, left)
 
     def end(self) -> None:
-        """Report that all deltas are applied."""
         self._bytes, self._of = self._size, self._done
         self._report()
         if (passed := time.monotonic() - self._began) >= LOGGED:
             logger.info("%s: %d deltas replayed in %.0f s", self._folder, self._done, passed)
 
-    def _report(self) -> None:
-        self._progress(Replaying(self._done, self._of, round(self._left(), 1)))
-
-    def _left(self) -> float:
+    def _report(self) -> float:
         """Return the estimated seconds left, by bytes at the pace so far; 0 before the first."""
-        left = max(self._size - self._bytes, 0)
-        return left * (time.monotonic() - self._began) / self._bytes if self._bytes else 0.0
+        passed, left = time.monotonic() - self._began, max(self._size - self._bytes, 0)
+        seconds = left * passed / self._bytes if self._bytes else 0.0
+        self._progress(Replaying(self._done, self._of, round(seconds, 1)))
+        return seconds
 
 
 def recover(
@@ -185,7 +162,7 @@ def recover(
     # Read before the journal, which another process may extend meanwhile.
     acknowledged = max(acknowledged_in(folder / ACKNOWLEDGED_FILE), known)
     found: Recovered | None = None
-    until: int | None = None
+    until: int | None = None  # the last delta to apply
     while found is None:
         try:
             found = _recovered(folder, make, journal, acknowledged, until, progress)
@@ -235,12 +212,18 @@ def _recovered(
     until: int | None,
     progress: Progress | None,
 ) -> Recovered:
-    """Return the learner from the newest intact snapshot and the deltas since.
-
-    until: the number of the last delta to apply, None for all.
-    """
+    """Return the learner from the newest intact snapshot and the deltas since, up to ``until``."""
     learner, reads = make(), time.monotonic()
-    snapshot = seq = _restore(folder, learner, journal)
+    damaged: list[DataError] = []
+    snapshot = seq = restore_newest(folder, learner, damaged=damaged)
+    for error in damaged:
+        logger.warning("%s: using the previous snapshot", error)
+    if not seq and journal.first() > 1:
+        wrong = f" ({damaged[0]})" if damaged else ""
+        raise DataError(
+            f"{folder}: there is no intact snapshot{wrong}, and the journal begins with delta "
+            f"{journal.first()}: restore the folder from a backup"
+        )
     reading = time.monotonic() - reads
     replayed, began = _Replay(journal, seq, progress), time.thread_time()
     for batch in journal.batches_after(seq):
@@ -274,21 +257,6 @@ def _tried(journal: Journal, batch: Sequence[JournalEntry], acknowledged: int) -
         journal.aside.end()
         raise
     journal.aside.end()
-
-
-def _restore(folder: Path, learner: OnlineLearner, journal: Journal) -> int:
-    """Restore the newest intact snapshot; return its number, 0 if there is none."""
-    damaged: list[DataError] = []
-    seq = restore_newest(folder, learner, damaged=damaged)
-    for error in damaged:
-        logger.warning("%s: using the previous snapshot", error)
-    if not seq and journal.first() > 1:
-        wrong = f" ({damaged[0]})" if damaged else ""
-        raise DataError(
-            f"{folder}: there is no intact snapshot{wrong}, and the journal begins with delta "
-            f"{journal.first()}: restore the folder from a backup"
-        )
-    return seq
 
 
 def restore_newest(
@@ -332,24 +300,7 @@ def apply_entries(learner: OnlineLearner, journal: Journal, batch: Sequence[Jour
     except Exception as error:
         raise UnappliedError(journal.path, batch, reason(error)) from error
     if not journal.readonly:
-        note_results(journal, deltas, results)
-
-
-def note_results(journal: Journal, deltas: Sequence[Delta], results: Sequence[DeltaResult]) -> None:
-    """Record the results of deltas with keys."""
-    for delta, result in zip(deltas, results, strict=True):
-        if delta.key is not None:
-            text = json.dumps(asdict(result), sort_keys=True)
-            journal.keys.keep_result(delta.key, result.seq, text)
-
-
-def result_of(text: str) -> DeltaResult:
-    """Return the result that was recorded with a delta's key.
-
-    >>> result_of('{"seq": 3, "new_nodes": 1}')
-    DeltaResult(seq=3, new_nodes=1, classes=0, recomputed=0, predicted=0, right=0, counted=0)
-    """
-    return DeltaResult(**json.loads(text))
+        journal.keys.keep_results(deltas, results)
 
 
 def reason(error: Exception) -> str:

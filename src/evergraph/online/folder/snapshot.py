@@ -49,17 +49,11 @@ _LENGTH = 8  # bytes of the header's length
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """The state of a learner after a delta.
+    """The state of a learner after a delta."""
 
-    Attributes:
-        seq: number of the delta.
-        state: its arrays.
-        about: the rest of it, from JSON.
-    """
-
-    seq: int
+    seq: int  # number of the delta
     state: dict[str, Tensor]
-    about: dict[str, Any]
+    about: dict[str, Any]  # what is not arrays
 
 
 def snapshots_in(folder: Path) -> list[tuple[int, Path]]:
@@ -78,17 +72,11 @@ def taken_at(folder: Path, seq: int) -> float | None:
 
 @dataclass(frozen=True)
 class WrittenAside:
-    """A snapshot whose arrays are written to a temporary folder, but not yet flushed to disk.
+    """A snapshot whose arrays are written to a temporary folder, but not yet flushed to disk."""
 
-    Attributes:
-        seq: number of its last delta.
-        path: the temporary folder.
-        about: JSON, not written yet.
-    """
-
-    seq: int
-    path: Path
-    about: bytes
+    seq: int  # number of its last delta
+    path: Path  # the temporary folder
+    about: bytes  # JSON, not written yet
 
 
 def write_aside(
@@ -287,23 +275,18 @@ def write_arrays(path: Path, arrays: Mapping[str, Tensor | Pieces]) -> None:
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % _LENGTH)  # so that values are aligned, widest types first
     with path.open("wb", buffering=0) as file:
-        for head in (len(text).to_bytes(_LENGTH, "little"), text):
-            _write(file, memoryview(head))
+
+        def write(data: memoryview) -> None:  # unbuffered, so a part of it may be written
+            while len(data):
+                data = data[file.write(data) :]
+
+        write(memoryview(len(text).to_bytes(_LENGTH, "little") + text))
         for name in order:
             for piece in split(arrays[name]):
-                _write(file, _bytes(piece))
+                values = piece.as_subclass(Tensor).contiguous()
+                flat = values.as_strided((values.numel(),), (1,))  # strides of one row may be any
+                write(memoryview(flat.view(torch.uint8).numpy()))  # type: ignore[arg-type]
         assert file.tell() == _LENGTH + len(text) + place, "pieces have the announced length"
-
-
-def _bytes(piece: Tensor) -> memoryview:
-    values = piece.as_subclass(Tensor).contiguous()
-    flat = values.as_strided((values.numel(),), (1,))  # strides of 0 or 1 values are arbitrary
-    return memoryview(flat.view(torch.uint8).numpy())  # type: ignore[arg-type]
-
-
-def _write(file: Any, data: memoryview) -> None:
-    while len(data):
-        data = data[file.write(data) :]
 
 
 def read_arrays(path: Path) -> dict[str, Tensor]:

@@ -9,54 +9,34 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class FolderStatus:
-    """Status of a folder, for its operator.
+    """Status of a folder, for its operator."""
 
-    Attributes:
-        path: the folder.
-        readonly: whether it was opened read-only.
-        seq: deltas applied.
-        snapshot: number of the newest snapshot: the last delta it includes.
-        deltas_since: deltas after it, which a recovery replays.
-        bytes_since: their size in the journal.
-        keys: delta keys kept.
-        stopped: why writes have stopped; None while they are accepted.
-        snapshot_error: why the last snapshot failed; None if it did not.
-        replay_seconds: estimated time that a restart would spend on replaying.
-        snapshot_time: when the newest snapshot was taken, in Unix seconds; None if there is none.
-        snapshot_seconds: how long it took, if it was taken since the folder was opened.
-        stopped_since: when writes stopped, in Unix seconds; None while they are accepted.
-        set_aside: deltas set aside so far.
-    """
-
-    path: str
-    readonly: bool
-    seq: int
-    snapshot: int
-    deltas_since: int
-    bytes_since: int
-    keys: int = 0
-    stopped: str | None = None
-    snapshot_error: str | None = None
-    replay_seconds: float = 0.0
+    path: str  # the folder
+    readonly: bool  # whether it was opened read-only
+    seq: int  # deltas applied
+    snapshot: int  # number of the newest snapshot: the last delta it includes
+    deltas_since: int  # deltas after it, which a recovery replays
+    bytes_since: int  # their size in the journal
+    keys: int = 0  # delta keys kept
+    stopped: str | None = None  # why writes have stopped; None while they are accepted
+    snapshot_error: str | None = None  # why the last snapshot failed; None if it did not
+    replay_seconds: float = 0.0  # estimated time that a restart would spend on replaying
+    # when the newest snapshot was taken, in Unix seconds; None if there is none
     snapshot_time: float | None = None
+    # how long it took, if it was taken since the folder was opened
     snapshot_seconds: float | None = None
+    # when writes stopped, in Unix seconds; None while they are accepted
     stopped_since: float | None = None
-    set_aside: int = 0
+    set_aside: int = 0  # deltas set aside so far
 
 
 @dataclass(frozen=True)
 class Replaying:
-    """Progress of a recovery.
+    """Progress of a recovery."""
 
-    Attributes:
-        done: deltas replayed.
-        of: deltas to replay.
-        seconds: estimated time left; 0 before the first delta, and at the end.
-    """
-
-    done: int
-    of: int
-    seconds: float
+    done: int  # deltas replayed
+    of: int  # deltas to replay
+    seconds: float  # estimated time left; 0 before the first delta, and at the end
 
 
 Progress = Callable[[Replaying], None]
@@ -64,19 +44,12 @@ Progress = Callable[[Replaying], None]
 
 @dataclass(frozen=True)
 class Purged:
-    """Result of a compaction or purge.
+    """Result of a compaction or purge."""
 
-    Attributes:
-        seq: the number of the newest snapshot.
-        bytes_before: size of the folder before.
-        bytes_after: size of the folder now.
-        places: positions of forgotten nodes that were dropped, from memory too.
-    """
-
-    seq: int
-    bytes_before: int
-    bytes_after: int
-    places: int = 0
+    seq: int  # the number of the newest snapshot
+    bytes_before: int  # size of the folder before
+    bytes_after: int  # size of the folder now
+    places: int = 0  # positions of forgotten nodes that were dropped, from memory too
 
 
 def folder_bytes(folder: Path) -> int:

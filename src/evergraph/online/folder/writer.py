@@ -22,7 +22,7 @@ from evergraph.core.errors import DataError, EvergraphError, ResourceError, Stop
 from evergraph.online.delta import Delta, DeltaResult, Label
 from evergraph.online.folder.columns_file import COLUMNS_FILE, drop_names
 from evergraph.online.folder.compactor import Compactor, Counted
-from evergraph.online.folder.journal_rows import JournalEntry, named
+from evergraph.online.folder.journal import JournalEntry, named
 from evergraph.online.folder.markers import (
     ACKNOWLEDGED_FILE,
     FORMAT_FILE,
@@ -35,7 +35,6 @@ from evergraph.online.folder.recovery import (
     RENAMED,
     Recovered,
     make_folder,
-    note_results,
     open_journal,
     reason,
     recover,
@@ -162,12 +161,8 @@ class FolderWriter:
         return stopped
 
     def _stop_at(self, deltas: str, error: BaseException) -> StoppedError:
-        cause = f"{type(error).__name__}: {error}"
-        return self._stop(
-            f"{deltas} could not be written completely ({cause}): writes have stopped, open the "
-            "folder again",
-            error,
-        )
+        why = f"could not be written completely ({type(error).__name__}: {error})"
+        return self._stop(f"{deltas} {why}: writes have stopped, open the folder again", error)
 
     def _check_taking(self) -> None:
         if os.getpid() != self._process:  # a fork has neither the lock nor the threads
@@ -241,42 +236,38 @@ class FolderWriter:
 
         None if a batch of several was withdrawn, whose deltas must be tried one by one.
         """
+        name = named(entries)
         try:
             results = self.learner.apply_batch(deltas)
-            note_results(self._journal, deltas, results)
+            self._journal.keys.keep_results(deltas, results)
             self.seq = entries[-1].seq
             return results
         except Exception as error:
-            why, refusal = reason(error), self._refusal(named(entries), error)
+            why = reason(error)
+            # torch raises a RuntimeError when memory runs out.
+            lacking = isinstance(error, MemoryError | OSError | ResourceError)
+            lacking = lacking or "DefaultCPUAllocator" in str(error)
+            if not lacking and not isinstance(error, EvergraphError):
+                logger.error("%s could not be applied", name, exc_info=error)
         except BaseException as error:  # an interrupt may leave a delta half applied
             try:
                 self._renew_learner()  # with the batch, which is in the journal
             except BaseException:
-                self._stop_at(named(entries), error)
+                self._stop_at(name, error)
             raise
         # Outside the except block: the error's frames hold the memory that applying needed.
         try:
             if len(entries) > 1:
                 self._journal.aside.take_back(entries[0].seq)
             else:
-                set_aside(self._journal, entries[0].seq, named(entries), why)
+                set_aside(self._journal, entries[0].seq, name, why)
             self._renew_learner()
         except Exception as error:
-            raise self._stop_at(named(entries), error) from error
+            raise self._stop_at(name, error) from error
         if len(entries) > 1:
             return None
-        raise refusal
-
-    def _refusal(self, deltas: str, error: Exception) -> EvergraphError:
-        """Return the error for senders of deltas that cannot be applied; log unexpected causes."""
-        # torch raises a RuntimeError when memory runs out.
-        lacking = isinstance(error, MemoryError | OSError | ResourceError)
-        lacking = lacking or "DefaultCPUAllocator" in str(error)
-        if not lacking and not isinstance(error, EvergraphError):
-            logger.error("%s could not be applied", deltas, exc_info=error)
-        return (ResourceError if lacking else DataError)(
-            f"{self.path}: {deltas} could not be applied ({reason(error)}): set aside, and nothing "
-            "was changed"
+        raise (ResourceError if lacking else DataError)(
+            f"{self.path}: {name} could not be applied ({why}): set aside, and nothing was changed"
         )
 
     def compact(self) -> int:
@@ -361,12 +352,16 @@ class FolderWriter:
             places = self._snapshot_for_good(self.learner.unused_names() if names else {})
             try:
                 if self.seq:
-                    self._remove_older()
+                    self._shelf.keep_only(self.seq)
+                    for name in (FORMAT_FILE, COLUMNS_FILE):
+                        for path in self.path.glob(f".{name}-*"):  # left by a killed process
+                            path.unlink(missing_ok=True)
+                    drop_names(self.path)  # of categories, which earlier versions stored
+                    sync(self.path)
                 self._compactor.restart()
                 emptied = self._journal.begin_anew(self.seq, keys=keys)
                 self._acknowledged.note(self.seq)
-                self._keys = self._journal.keys.count()
-                self._set_aside = self._journal.aside.count()
+                self._keys, self._set_aside = self._journal.keys.count(), 0
                 self._snapshot_error = None
                 if places:
                     self._renew_learner()
@@ -390,14 +385,14 @@ class FolderWriter:
 
         names: of classes, to be replaced. Returns how many positions were dropped.
         """
+        packed: PackedState | None = None
         if not names:
             there = not self.seq or is_whole(self.path, self.seq)
             # Replacing a snapshot by one of the same number removes it for a moment. That is not
             # done if a process killed then would leave none: a folder that holds nothing else, such
             # as one just restored, is packed by the first purge after a delta.
-            first = self._journal.first()
-            replaceable = not there or self._shelf.has_before(self.seq, first)
-            packed = self.learner.packed() if self.seq and replaceable else None
+            if self.seq and (not there or self._shelf.has_before(self.seq, self._journal.first())):
+                packed = self.learner.packed()
             if packed is not None or not there:
                 self._shelf.publish(self._written(packed))
             return 0 if packed is None else packed.places
@@ -412,15 +407,6 @@ class FolderWriter:
             self.learner.rename({new: old for old, new in names.items()}, seq=self.seq)
             raise
         return 0 if packed is None else packed.places
-
-    def _remove_older(self) -> None:
-        """Remove older files, and names of categories that earlier versions stored."""
-        self._shelf.keep_only(self.seq)
-        for name in (FORMAT_FILE, COLUMNS_FILE):
-            for path in self.path.glob(f".{name}-*"):  # left by a killed process
-                path.unlink(missing_ok=True)
-        drop_names(self.path)
-        sync(self.path)
 
     def status(self) -> FolderStatus:
         """Return the status of the folder."""
