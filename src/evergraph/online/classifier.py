@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from evergraph.online.folder.learner_folder import LearnerFolder
 
 logger = logging.getLogger(__name__)
+SAME = ("scaling", "undirected", "seed", "tolerance", "patience")  # parameters of a learner, too
 ARRAY = (
     "an array has no column names: its columns are matched by position and not scaled, unlike the "
     "columns of a table"
@@ -173,13 +174,13 @@ class ContinualNodeClassifier(Part, Closing):
 
         readonly: do not write; another process may, see ``refresh``.
         """
-        from evergraph.online.folder.learner_folder import LearnerFolder
+        from evergraph.online.folder.learner_folder import LearnerFolder, parameters_of_model
 
         model = cls(**parameters)
         chosen = columns_of(model.columns)
         model._kept = LearnerFolder.open(
             path,
-            _as_given(model._made().parameters, parameters),
+            parameters_of_model(model._made().parameters, parameters),
             readonly=readonly,
             encoders=chosen.encoders,
             memory_limit=model.memory_limit,
@@ -199,7 +200,7 @@ class ContinualNodeClassifier(Part, Closing):
         model.topology, model.head = learner.topology, learner.head.name
         model.width, model.objective = options.pop("width", None), options.pop("objective", None)
         model.head_options, model.targets = options, kind
-        for name in ("scaling", "undirected", "seed", "tolerance", "patience"):
+        for name in SAME:
             setattr(model, name, getattr(learner, name))
         return model
 
@@ -230,13 +231,9 @@ class ContinualNodeClassifier(Part, Closing):
             topology=topologies.make(topology) if isinstance(topology, str) else topology,
             head=heads.make(head, **options),
             targets=self.targets,
-            scaling=self.scaling,
-            undirected=self.undirected,
-            seed=self.seed,
-            tolerance=self.tolerance,
-            patience=self.patience,
             memory_limit=self.memory_limit,
             scratch=self.scratch,
+            **{name: getattr(self, name) for name in SAME},
         )
 
     def fit(self, *given: Any, **named: Any) -> NoReturn:
@@ -360,14 +357,7 @@ class ContinualNodeClassifier(Part, Closing):
             self._home.keep_columns(scheme)
 
     def remove_edges(self, edges: Any, *, key: str | None = None) -> ContinualNodeClassifier:
-        """Remove edges, as if they had never existed.
-
-        >>> import torch
-        >>> model = ContinualNodeClassifier(width=64)
-        >>> model = model.partial_fit(["a", "b"], torch.eye(2), ["x", "y"], [("a", "b")])
-        >>> model.remove_edges([("b", "a")]).status().edges
-        0
-        """
+        """Remove edges, as if they had never existed."""
         return self._submit(Delta(removed_edges=as_edges(edges), key=key))
 
     def update_features(
@@ -457,12 +447,6 @@ class ContinualNodeClassifier(Part, Closing):
         """Return unlabelled nodes that are worth labelling next, with reasons; see ``Suggestion``.
 
         n: how many at most; among: ids of candidates, by default all unlabelled nodes.
-
-        >>> import torch
-        >>> model = ContinualNodeClassifier(width=64)
-        >>> model = model.partial_fit(["a", "b", "c"], torch.eye(3), edges=[("a", "b"), ("a", "c")])
-        >>> [found.id for found in model.suggest(1)]  # it influences two other nodes
-        ['a']
         """
         return self.learner_.suggest(n, among=None if among is None else as_ids(among, "among"))
 
@@ -497,22 +481,3 @@ class ContinualNodeClassifier(Part, Closing):
         """Close the folder, if there is one, so that another process can open it."""
         if self._kept is not None:
             self._kept.close()
-
-
-def _as_given(made: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a learner that were given explicitly to the classifier.
-
-    >>> made = {"topology": {"name": "sgc"}, "head": {"name": "auto", "width": 8}, "seed": 3}
-    >>> _as_given(made, {"width": 8, "seed": 3})
-    {'head': {'width': 8}, 'seed': 3}
-    """
-    options = {*(parameters.get("head_options") or ())}
-    options |= {key for key in ("width", "objective") if parameters.get(key) is not None}
-    options |= {"name"} if "head" in parameters else set()
-    options |= {"name", "kind"} if parameters.get("targets", "class") != "class" else set()
-    head = {key: value for key, value in made["head"].items() if key in options}
-    given = {"head": head} if head else {}
-    for key in parameters:
-        if key in made and key != "head" and (key, parameters[key]) != ("topology", None):
-            given[key] = made[key]
-    return given

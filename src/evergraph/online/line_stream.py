@@ -131,82 +131,65 @@ class LineStream:
             )
 
     def _take(self, text: bytes) -> None:
-        if self.lines == 0:
-            self._begin(text)
+        if self.lines == 0 and not self.skip_known:  # how far has this stream been ingested?
+            if self.prefix is None:
+                self.prefix = f"stream-{hashlib.sha256(text.rstrip()).hexdigest()[:16]}"
+            key = self.learner.last_key(f"{self.prefix}:")
+            if key is not None:
+                number, digest = key[len(self.prefix) + 1 :].split(":")
+                self._done = int(number), digest
         self.lines += 1
         self._digest.update(text.rstrip(b"\r\n") + b"\n")
         if not text.strip():
             return
         line = self._reader.read(text, self.lines)
+        here = self._digest.hexdigest()[:16]
         if self._done is not None and self.lines <= self._done[0]:
-            self._skip_ingested()
+            self.known = self.lines
+            if self.lines == self._done[0] and here != self._done[1]:
+                raise DataError(
+                    f"line {self.lines}: the lines up to here differ from those ingested with the "
+                    f"key prefix {self.prefix!r}: give another stream another --key-prefix"
+                )
             return
         if not self._batch.fits(line):
             self._flush()
         if not self._batch.lines:
             self._began = self.clock()
         self._batch.add(line)
-        self._digests[line.number] = self._digest.hexdigest()[:16]
-
-    def _begin(self, first: bytes) -> None:
-        """Find out how far this stream has been ingested."""
-        if self.skip_known:
-            return
-        if self.prefix is None:
-            self.prefix = f"stream-{hashlib.sha256(first.rstrip()).hexdigest()[:16]}"
-        key = self.learner.last_key(f"{self.prefix}:")
-        if key is not None:
-            number, digest = key[len(self.prefix) + 1 :].split(":")
-            self._done = int(number), digest
-
-    def _skip_ingested(self) -> None:
-        """Count a line as known; at the last known one, check that the lines are the same."""
-        assert self._done is not None
-        self.known = self.lines
-        number, digest = self._done
-        if self.lines == number and self._digest.hexdigest()[:16] != digest:
-            raise DataError(
-                f"line {number}: the lines up to here differ from those ingested with the key "
-                f"prefix {self.prefix!r}: give another stream another --key-prefix"
-            )
+        self._digests[line.number] = here
 
     def _is_due(self) -> bool:
         if not self._batch.lines:
             return False
         full = len(self._batch.lines) >= self.batch
-        if isinstance(self.columns, Columns) and any(self._named(self._batch.lines)):
+        if isinstance(self.columns, Columns) and _named(self._batch.lines):
             return full  # the lines on which columns are fitted must not depend on timing
         return full or self.clock() - self._began >= self.every
 
     def _flush(self) -> None:
         lines, self._batch = self._batch.lines, Batch()
-        if isinstance(self.columns, Columns) and any(self._named(lines)):
-            self._settle(self._named(lines), self.columns)
+        named = _named(lines)
+        if isinstance(self.columns, Columns) and named:  # fit how columns are read, and keep it
+            labels, table = [line.label for line in named], table_of_lines(named)
+            if all(label is None for label in labels):
+                say_unlabelled("lines", table.column_names)
+            self.columns = read_columns(table, self.columns, labels, where="lines").scheme
+            assert self.columns is not None
+            self._reader.settle(self.columns)
+            self.learner.keep_columns(self.columns)
         if lines:
             self._submit(lines)
         self._digests.clear()
 
-    @staticmethod
-    def _named(lines: Sequence[Line]) -> list[Line]:
-        """Return the lines that add nodes with columns."""
-        return [line for line in lines if line.operation == "node" and line.columns is not None]
-
-    def _settle(self, lines: list[Line], choices: Columns) -> None:
-        """Fit how columns are read on these lines, and keep it."""
-        labels = [line.label for line in lines]
-        table = table_of_lines(lines)
-        if all(label is None for label in labels):
-            say_unlabelled("lines", table.column_names)
-        self.columns = read_columns(table, choices, labels, where="lines").scheme
-        assert self.columns is not None
-        self._reader.settle(self.columns)
-        self.learner.keep_columns(self.columns)
-
     def _submit(self, lines: list[Line]) -> None:
         """Apply lines as one delta; if it is rejected, bisect to find the line at fault."""
         last = lines[-1].number
+        key = None if self.skip_known else f"{self.prefix}:{last}:{self._digests[last]}"
+        scheme = self.columns if isinstance(self.columns, Scheme) else None
+        take = self.learner.upsert if self.skip_known else self.learner.submit
         try:
-            done = self._learned(lines)
+            done = take(delta_of_lines(lines, key=key, scheme=scheme))
         except DataError as error:
             if len(lines) == 1:
                 raise DataError(f"line {last}: {error}") from error
@@ -218,13 +201,7 @@ class LineStream:
         for name in ("new_nodes", "predicted", "right"):
             setattr(self, name, getattr(self, name) + done[name])
 
-    def _learned(self, lines: list[Line]) -> dict[str, Any]:
-        if self.skip_known:
-            return self.learner.upsert(delta_of_lines(lines, scheme=self._scheme))
-        last = lines[-1].number
-        key = f"{self.prefix}:{last}:{self._digests[last]}"
-        return self.learner.submit(delta_of_lines(lines, key=key, scheme=self._scheme))
 
-    @property
-    def _scheme(self) -> Scheme | None:
-        return self.columns if isinstance(self.columns, Scheme) else None
+def _named(lines: Sequence[Line]) -> list[Line]:
+    """Return the lines that add nodes with columns."""
+    return [line for line in lines if line.operation == "node" and line.columns is not None]

@@ -28,9 +28,8 @@ import hashlib
 import json
 import math
 import struct
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import torch
@@ -52,11 +51,8 @@ from evergraph.online.delta import (
 
 PLAIN, CHANGES, COLUMNS = 1, 2, 3
 DIGEST = slice(1, 33)
-_LISTS = ("nodes", "labels", "edges", "late", "forgotten")
-_MORE_LISTS = ("removed_edges", "updated")
-_NAMES = ("relations", "types")  # written only if there are any
-_IDS = ("nodes", "updated", "forgotten")
-_PAIRS = ("edges", "removed_edges")
+BETWEEN = "\0"
+SPAN = 1 << 17  # bytes that are split at once
 _LENGTH = struct.Struct("<I")
 
 
@@ -70,63 +66,42 @@ def delta_to_bytes(delta: Delta) -> bytes:
     delta = in_columns(delta)
     pairs = (delta.edges, delta.removed_edges)
     joins = any(map(len, pairs)) and all(isinstance(edges, EdgeColumns) for edges in pairs)
-    return _in_columns(delta) if joins else _in_lists(delta)
+    return _written(delta, in_columns=joins)
 
 
-def _in_lists(delta: Delta) -> bytes:
-    """Return a delta in layout 1 or 2."""
-    parts = [_checked(delta.features)]
-    facts = _facts(delta) | {name: list(getattr(delta, name)) for name in _LISTS}
-    named = _named(delta)
-    plain = not (named or any(map(len, (delta.weights, delta.removed_edges, delta.updated))))
-    if not plain:
-        parts += _more_numbers(delta)
-        facts |= {name: list(getattr(delta, name)) for name in _MORE_LISTS} | named
-        facts |= {"updated_shape": list(parts[1].shape), "weights": len(delta.weights)}
-    return _sealed(PLAIN if plain else CHANGES, facts, list(map(_floats, parts)))
-
-
-def _in_columns(delta: Delta) -> bytes:
-    """Return a delta in layout 3."""
-    parts = [_checked(delta.features), *_more_numbers(delta)]
-    columns = {name: getattr(delta, name) for name in _IDS}
-    for name in _PAIRS:
-        columns |= zip((f"{name} from", f"{name} to"), getattr(delta, name).sides, strict=True)
-    written = {
-        name: column_to_bytes(column, refuse=_refuse)
-        for name, column in columns.items()
-        if len(column)
-    }
-    facts = _facts(delta) | _named(delta)
-    facts |= {name: list(getattr(delta, name)) for name in ("labels", "late")}
-    facts |= {"updated_shape": list(parts[1].shape), "weights": len(delta.weights)}
-    facts["ids"] = [[n, each.kind, each.count, len(each.data)] for n, each in written.items()]
-    values = [*map(_floats, parts), *(each.data for each in written.values())]
-    return _sealed(COLUMNS, facts, values)
-
-
-def _facts(delta: Delta) -> dict[str, Any]:
+def _written(delta: Delta, *, in_columns: bool) -> bytes:
+    """Return a delta in layout 3, or with its ids in the header in layout 1 or 2."""
     if delta.key is not None and not isinstance(delta.key, str):
         raise DataError(f"a delta's key must be text, not {delta.key!r}")
-    return {"key": delta.key, "shape": list(delta.features.shape)}
-
-
-def _named(delta: Delta) -> dict[str, Any]:
-    return {name: list(getattr(delta, name)) for name in _NAMES if len(getattr(delta, name))}
-
-
-def _more_numbers(delta: Delta) -> list[Tensor]:
-    check_weights(delta.weights, len(delta.edges))
-    return [_checked(delta.updated_features), torch.from_numpy(weight_values(delta.weights))]
-
-
-def _floats(part: Tensor) -> bytes:
-    return part.numpy().astype("<f4", copy=False).tobytes() if part.numel() else b""
-
-
-def _sealed(layout: int, facts: dict[str, Any], values: list[bytes]) -> bytes:
+    changes = (delta.weights, delta.removed_edges, delta.updated, delta.relations, delta.types)
+    plain = not in_columns and not any(map(len, changes))
+    facts: dict[str, Any] = {"key": delta.key, "shape": list(delta.features.shape)}
+    facts |= {name: list(getattr(delta, name)) for name in ("labels", "late")}
+    parts = [_checked(delta.features)]
+    if not plain:
+        check_weights(delta.weights, len(delta.edges))
+        parts += [_checked(delta.updated_features), torch.from_numpy(weight_values(delta.weights))]
+        facts |= {"updated_shape": list(parts[1].shape), "weights": len(delta.weights)}
+        named = {name: getattr(delta, name) for name in ("relations", "types")}
+        facts |= {name: list(names) for name, names in named.items() if len(names)}
+    ids: list[bytes] = []
+    if in_columns:
+        columns: dict[str, Any] = {n: getattr(delta, n) for n in ("nodes", "updated", "forgotten")}
+        for name in ("edges", "removed_edges"):
+            columns |= zip((f"{name} from", f"{name} to"), getattr(delta, name).sides, strict=True)
+        facts["ids"] = []
+        for name, column in columns.items():
+            if len(column):
+                kind, data = _column_to_bytes(column)
+                facts["ids"].append([name, kind, len(column), len(data)])
+                ids.append(data)
+    else:
+        lists = ["nodes", "edges", "forgotten"] + ([] if plain else ["removed_edges", "updated"])
+        facts |= {name: list(getattr(delta, name)) for name in lists}
     header = json.dumps(facts, default=_refuse, sort_keys=True, separators=(",", ":")).encode()
-    body = b"".join([_LENGTH.pack(len(header)), header, *values])
+    floats = [part.numpy().astype("<f4", copy=False).tobytes() for part in parts if part.numel()]
+    body = b"".join([_LENGTH.pack(len(header)), header, *floats, *ids])
+    layout = COLUMNS if in_columns else PLAIN if plain else CHANGES
     return bytes([layout]) + hashlib.sha256(body).digest() + body
 
 
@@ -144,17 +119,46 @@ def delta_from_bytes(data: bytes) -> Delta:
         raise wrong
     (length,) = _LENGTH.unpack_from(body)
     start = _LENGTH.size + length
-    facts = json.loads(bytes(body[_LENGTH.size : start]))
-    if data[0] != _layout(facts):  # the only byte that the checksum does not cover
+    facts, values = json.loads(bytes(body[_LENGTH.size : start])), body[start:]
+    layout = COLUMNS if "ids" in facts else CHANGES if "updated_shape" in facts else PLAIN
+    if data[0] != layout:  # the only byte that the checksum does not cover
         raise wrong
-    return _delta(facts, body[start:])
+    shapes = [facts["shape"], facts.get("updated_shape", [0, 0]), [facts.get("weights", 0)]]
+    sizes = [math.prod(shape) for shape in shapes]
+    # A copy: the bytes are read-only, and may need another byte order.
+    numbers = torch.from_numpy(np.frombuffer(values, "<f4", count=sum(sizes)).astype(np.float32))
+    features, updated, weights = (
+        part.view(shape) for part, shape in zip(numbers.split(sizes), shapes, strict=True)
+    )
+    ids, place = facts, 4 * sum(sizes)
+    for name, kind, _, size in facts.get("ids", ()):
+        ids[name] = _column_from_bytes(kind, bytes(values[place : place + size]))
+        place += size
+    for name in ("edges", "removed_edges"):  # two columns, or pairs in an older layout
+        if f"{name} from" in ids:
+            ids[name] = EdgeColumns(ids[f"{name} from"], ids[f"{name} to"])
+        else:
+            pairs = ids.get(name, ())
+            ids[name] = edge_columns(pairs) or tuple((a, b) for a, b in pairs)
 
+    def hashable(label: Any) -> Any:  # several labels are a tuple; JSON has lists only
+        return tuple(label) if isinstance(label, list) else label
 
-def _layout(facts: dict[str, Any]) -> int:
-    """Return the layout that a header belongs to."""
-    if "ids" in facts:
-        return COLUMNS
-    return CHANGES if "updated_shape" in facts else PLAIN
+    return Delta(
+        nodes=tuple(listed(ids.get("nodes", ()))),
+        features=features,
+        labels=tuple(map(hashable, facts["labels"])),
+        edges=ids["edges"],
+        late=tuple((node, hashable(label)) for node, label in facts["late"]),
+        forgotten=tuple(listed(ids.get("forgotten", ()))),
+        key=facts["key"],
+        weights=tuple(weights.tolist()),
+        removed_edges=ids["removed_edges"],
+        updated=tuple(listed(ids.get("updated", ()))),
+        relations=tuple(facts.get("relations", ())),
+        types=tuple(facts.get("types", ())),
+        updated_features=updated,
+    )
 
 
 def digest_of(data: bytes) -> bytes:
@@ -171,63 +175,13 @@ def is_same(data: bytes, digest: bytes) -> bool:
     """
     if digest_of(data) == digest:
         return True
-    return data[0] == COLUMNS and digest_of(_in_lists(delta_from_bytes(data))) == digest
-
-
-def _delta(facts: dict[str, Any], values: memoryview) -> Delta:
-    shapes = [facts["shape"], facts.get("updated_shape", [0, 0]), [facts.get("weights", 0)]]
-    sizes = [math.prod(shape) for shape in shapes]
-    # A copy: the bytes are read-only, and may need another byte order.
-    numbers = torch.from_numpy(np.frombuffer(values, "<f4", count=sum(sizes)).astype(np.float32))
-    features, updated, weights = (
-        part.view(shape) for part, shape in zip(numbers.split(sizes), shapes, strict=True)
-    )
-    ids = facts | _columns(facts.get("ids", ()), values[4 * sum(sizes) :])
-    return Delta(
-        nodes=tuple(ids.get("nodes", ())),
-        features=features,
-        labels=tuple(map(_hashable, facts["labels"])),
-        edges=_edges(ids, "edges"),
-        late=tuple((node, _hashable(label)) for node, label in facts["late"]),
-        forgotten=tuple(ids.get("forgotten", ())),
-        key=facts["key"],
-        weights=tuple(weights.tolist()),
-        removed_edges=_edges(ids, "removed_edges"),
-        updated=tuple(ids.get("updated", ())),
-        relations=tuple(facts.get("relations", ())),
-        types=tuple(facts.get("types", ())),
-        updated_features=updated,
-    )
-
-
-def _columns(listed_ids: Sequence[Any], values: memoryview) -> dict[str, Any]:
-    """Return the columns of layout 3 by name; those of nodes as lists."""
-    found, start = {}, 0
-    for name, kind, count, size in listed_ids:
-        column = column_from_bytes(WrittenColumn(kind, count, bytes(values[start : start + size])))
-        found[name] = listed(column) if name in _IDS else column
-        start += size
-    return found
-
-
-def _edges(ids: dict[str, Any], name: str) -> Sequence[tuple[NodeId, NodeId]]:
-    """Return edges from columns, or from pairs in an older layout."""
-    if f"{name} from" in ids:
-        return EdgeColumns(ids[f"{name} from"], ids[f"{name} to"])
-    pairs = ids.get(name, ())
-    return edge_columns(pairs) or tuple((a, b) for a, b in pairs)
-
-
-def _hashable(label: Any) -> Any:
-    """Return several labels as a tuple; JSON has lists only."""
-    return tuple(label) if isinstance(label, list) else label
+    if data[0] != COLUMNS:
+        return False
+    return digest_of(_written(delta_from_bytes(data), in_columns=False)) == digest
 
 
 def _checked(features: Tensor) -> Tensor:
-    """Return features as they are written.
-
-    They are not cast: a replay after a crash must apply exactly what was applied before.
-    """
+    # Not cast: a replay after a crash must apply exactly what was applied before.
     if features.dtype != torch.float32 or features.dim() != 2:
         raise DataError(
             "a delta's features must be float32 [nodes, dims], not "
@@ -243,81 +197,46 @@ def _refuse(value: object) -> object:
     )
 
 
-BETWEEN = "\0"
-SPAN = 1 << 17  # bytes that are split at once
+def _column_to_bytes(column: Column) -> tuple[str, bytes]:
+    """Return how a column is encoded, and its bytes.
 
-
-@dataclass(frozen=True)
-class WrittenColumn:
-    """Ids as bytes."""
-
-    kind: Literal["numbers", "texts", "json"]  # how they are encoded
-    count: int  # how many there are
-    data: bytes  # the bytes
-
-
-def column_to_bytes(column: Column, *, refuse: Callable[[object], object]) -> WrittenColumn:
-    """Return a column as bytes.  refuse: called with values that JSON cannot hold
-
-    >>> column_to_bytes(["a", "b"], refuse=print)
-    WrittenColumn(kind='texts', count=2, data=b'a\\x00b')
+    >>> _column_to_bytes(["a", "b"])
+    ('texts', b'a\\x00b')
     """
-    count = len(column)
     numbers = as_numbers(column)
     if numbers is not None:
-        return WrittenColumn("numbers", count, numbers.astype("<i8").tobytes())
-    data = _joined_arrow(column) if hasattr(column, "to_pylist") else _joined(listed(column))
-    if data is not None:
-        return WrittenColumn("texts", count, data)
-    values = listed(column)
-    return WrittenColumn("json", count, json.dumps(values, default=refuse).encode())
+        return "numbers", numbers.astype("<i8").tobytes()
+    data: bytes | None = None
+    if hasattr(column, "to_pylist"):
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        whole = pa.LargeListArray.from_arrays(pa.array([0, len(column)]), column)
+        data = pc.binary_join(whole, BETWEEN)[0].as_buffer().to_pybytes()
+    else:
+        # A chunk at a time, so that other threads can run in between.
+        with suppress(TypeError, UnicodeEncodeError):  # not all are texts that UTF-8 can write
+            joined = [BETWEEN.join(part) for part in chunks(listed(column))]  # type: ignore[arg-type]
+            data = BETWEEN.join(joined).encode()
+    if data is not None and data.count(b"\0") == len(column) - 1:  # they can be split again
+        return "texts", data
+    return "json", json.dumps(listed(column), default=_refuse).encode()
 
 
-def _joined_arrow(column: Any) -> bytes | None:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    whole = pa.LargeListArray.from_arrays(pa.array([0, len(column)]), column)
-    joined = pc.binary_join(whole, BETWEEN)[0]
-    data: bytes = joined.as_buffer().to_pybytes()
-    return data if data.count(b"\0") == max(len(column) - 1, 0) else None
-
-
-def _joined(values: list[Any]) -> bytes | None:
-    """Return texts joined by the separator, None if they cannot be split again."""
-    parts = []
-    for part in chunks(values):
-        if set(map(type, part)) != {str}:
-            return None
-        parts.append(BETWEEN.join(part))
-    joined = BETWEEN.join(parts)
-    if joined.count(BETWEEN) != max(len(values) - 1, 0):
-        return None
-    try:
-        return joined.encode()
-    except UnicodeEncodeError:
-        return None
-
-
-def column_from_bytes(written: WrittenColumn) -> Column:
+def _column_from_bytes(kind: str, data: bytes) -> Column:
     """Return the column that bytes encode.
 
-    >>> column_from_bytes(WrittenColumn("texts", 2, b"a\\0b"))
+    >>> _column_from_bytes("texts", b"a\\0b")
     ['a', 'b']
     """
-    if written.kind == "numbers":
-        return np.frombuffer(written.data, "<i8").astype(np.int64)
-    if written.kind == "texts":
-        return _split(written.data) if written.count else []
-    found: list[Any] = json.loads(written.data)
-    return found
-
-
-def _split(data: bytes) -> list[NodeId]:
-    """Split joined texts, a span at a time so that other threads can run in between."""
+    if kind == "numbers":
+        return np.frombuffer(data, "<i8").astype(np.int64)
     found: list[NodeId] = []
+    if kind != "texts":
+        found = json.loads(data)
+        return found
     start, end = 0, 0
-    while end >= 0:
+    while end >= 0:  # a span at a time, so that other threads can run in between
         end = data.find(b"\0", start + SPAN)
         part = data[start:] if end < 0 else data[start:end]
         found += part.decode().split(BETWEEN)

@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -52,12 +52,11 @@ class Line:
     operation: str  # one of ``OPERATIONS``
     ids: tuple[NodeId, ...]  # of the nodes that it names, one or two
     features: tuple[float, ...] = ()  # of a new or updated node
-    label: NodeTarget | None = None  # of a node, if it has one
-    weight: float | None = None  # of an edge, None if not given
-    # of a node instead of features, if a scheme reads them
-    columns: Mapping[str, Any] | None = None
-    relation: str | None = None  # of an edge, None if not given
-    type: str | None = None  # of a node, None if unknown
+    label: NodeTarget | None = None
+    weight: float | None = None  # of an edge
+    columns: Mapping[str, Any] | None = None  # instead of features, if a scheme reads them
+    relation: str | None = None  # of an edge
+    type: str | None = None  # of a node
     typed: bool = False  # whether the line gives a type, possibly null
 
 
@@ -76,8 +75,8 @@ class LineReader:
     """
 
     def __init__(self, columns: Columns | Scheme | None = None, *, classes: bool = True) -> None:
-        self._columns: tuple[str, ...] | None = None
-        self._known: list[str] | None = None
+        self._first: tuple[str, ...] = ()  # columns of the first line
+        self._known: list[str] | None = None  # those of the scheme
         self._open = isinstance(columns, Columns)
         self._classes = classes
         if isinstance(columns, Scheme):
@@ -90,27 +89,31 @@ class LineReader:
     def read(self, text: bytes, number: int) -> Line:
         """Parse a line; errors name its number."""
         try:
-            return self._read(_parsed(text), number)
+            try:
+                content = json.loads(text)
+            except ValueError as error:
+                raise DataError(f"is not JSON ({error})") from None
+            if not isinstance(content, dict):
+                raise DataError(f"must be one JSON object, not {type(content).__name__}")
+            return self._read({name.strip(): value for name, value in content.items()}, number)
         except DataError as error:
             raise DataError(f"line {number}: {error}") from None
 
-    def _read(self, content: dict[str, Any], number: int) -> Line:
-        operation = next((name for name in OPERATIONS if name in content), None)
+    def _read(self, rest: dict[str, Any], number: int) -> Line:
+        operation = next((name for name in OPERATIONS if name in rest), None)
         if operation is None:
             raise DataError(f"has no operation: expected one of {', '.join(OPERATIONS)}")
-        rest = dict(content)
         named = rest.pop(operation)
         label = rest.pop("label", None) if operation == "node" else None
         weight = rest.pop("weight", None) if operation == "edge" else None
         relation = rest.pop("relation", None) if operation == "edge" else None
-        typed = operation == "node" and self._has_type(rest)
+        # A node type is a text; a number is a feature, as in tables.
+        typed = operation == "node" and isinstance(rest.get("type", 0), str | None)
+        typed = typed and "type" not in (self._known or self._first)
         kind = rest.pop("type") if typed else None
-        if operation in PAIRS:
-            if not isinstance(named, list) or len(named) != 2:
-                raise DataError(f"{operation} must be a list of two, not {named!r}")
-            ids = named
-        else:
-            ids = [named]
+        if operation in PAIRS and (not isinstance(named, list) or len(named) != 2):
+            raise DataError(f"{operation} must be a list of two, not {named!r}")
+        ids = named if operation in PAIRS else [named]
         if operation == "label":
             ids, label = named[:1], named[1]
         label = one_label(label) if self._classes and not isinstance(label, list) else label
@@ -118,77 +121,50 @@ class LineReader:
             check_id("id of a node", value)
         if operation == "label" and label is None:  # other values are checked by the learner
             check_id("label", label)
-        if operation not in WITH_FEATURES and rest:
-            raise DataError(f"{operation} takes no {next(iter(rest))!r}")
         columns: Mapping[str, Any] | None = None
         features: tuple[float, ...] = ()
-        if operation in WITH_FEATURES:
-            columns, features = self._columns_or_features(rest)
+        if operation not in WITH_FEATURES:
+            if rest:
+                raise DataError(f"{operation} takes no {next(iter(rest))!r}")
+        elif "features" in rest or (self._known is None and not self._open):
+            features = self._features(rest)
+        else:  # for a scheme to read
+            columns = rest
+            self._check_columns(rest)
         if relation is not None and not isinstance(relation, str):
             raise DataError(f"relation must be a text, not {relation!r}")
         weighed = None if weight is None else _number("weight", weight)
         more = (columns, relation, kind, typed)
         return Line(number, operation, tuple(ids), features, label, weighed, *more)
 
-    def _columns_or_features(
-        self, rest: Mapping[str, Any]
-    ) -> tuple[Mapping[str, Any] | None, tuple[float, ...]]:
-        """Return columns for a scheme to read, or features."""
-        if "features" in rest or (self._known is None and not self._open):
-            return None, self._features(rest)
-        if self._open:
-            self._check_alike(rest)
-            return rest, ()
-        return self._checked(rest), ()
-
-    def _has_type(self, rest: Mapping[str, Any]) -> bool:
-        """Whether ``type`` is a node type, which is a text; a number is a feature, as in tables."""
-        if "type" not in rest or "type" in (self._known or self._columns or ()):
-            return False
-        return rest["type"] is None or isinstance(rest["type"], str)
-
-    def _checked(self, rest: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return columns; raise if the first table did not have one of them."""
-        for name in rest:
-            if name not in (self._known or ()):
-                raise DataError(
-                    f"has a column {name!r} that the first table did not have: expected "
-                    f"{', '.join(self._known or ())}"
-                )
-        if not rest:
-            raise DataError(f"has no features: expected {', '.join(self._known or ())}")
-        return rest
-
     def _features(self, rest: Mapping[str, Any]) -> tuple[float, ...]:
         """Return features from the list ``features``, or from columns of numbers."""
-        if "features" in rest:
-            others = [name for name in rest if name != "features"]
-            if others or not isinstance(rest["features"], list):
-                what = f"{others[0]!r} beside them" if others else repr(rest["features"])
-                raise DataError(f"features must be a list of numbers alone, not {what}")
-            return tuple(_number("features", value) for value in rest["features"])
-        self._check_alike(rest)
-        return tuple(_number(name, rest[name]) for name in self._columns or ())
+        if "features" not in rest:
+            self._check_columns(rest)
+            return tuple(_number(name, rest[name]) for name in self._first)
+        others = [name for name in rest if name != "features"]
+        if others or not isinstance(rest["features"], list):
+            what = f"{others[0]!r} beside them" if others else repr(rest["features"])
+            raise DataError(f"features must be a list of numbers alone, not {what}")
+        return tuple(_number("features", value) for value in rest["features"])
 
-    def _check_alike(self, rest: Mapping[str, Any]) -> None:
-        """Raise unless a line has the columns of the first."""
-        if self._columns is None and rest:
-            self._columns = tuple(rest)
-        if set(self._columns or ()) != set(rest):
-            wanted = ", ".join(self._columns or ("a list 'features'",))
-            raise DataError(
-                f"has features {', '.join(rest) or 'none'}: expected {wanted}, as before"
-            )
-
-
-def _parsed(text: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise DataError(f"is not JSON ({error})") from None
-    if not isinstance(found, dict):
-        raise DataError(f"must be one JSON object, not {type(found).__name__}")
-    return {name.strip(): value for name, value in found.items()}
+    def _check_columns(self, rest: Mapping[str, Any]) -> None:
+        """Raise unless columns are among those of the scheme, or are those of the first line."""
+        if self._known is None:
+            self._first = self._first or tuple(rest)
+            if set(self._first) != set(rest):
+                wanted = ", ".join(self._first or ("a list 'features'",))
+                found = ", ".join(rest) or "none"
+                raise DataError(f"has features {found}: expected {wanted}, as before")
+            return
+        wanted = ", ".join(self._known)
+        for name in rest:
+            if name not in self._known:
+                raise DataError(
+                    f"has a column {name!r} that the first table did not have: expected {wanted}"
+                )
+        if not rest:
+            raise DataError(f"has no features: expected {wanted}")
 
 
 def _number(name: str, value: Any) -> float:
@@ -285,25 +261,16 @@ def delta_of_lines(
 
 def _matrix(lines: Sequence[Line], scheme: Scheme | None) -> Tensor:
     """Return features, a row per line.  -> float32 [lines, dims]"""
+    rows = [line.features for line in lines]
     if scheme is not None and any(line.columns is not None for line in lines):
-        lines = _encoded(lines, scheme)
-    widths = {len(line.features) for line in lines}
+        table = table_of_lines(lines, [each.name for each in scheme.columns])
+        # Errors give the number of a single line: several lines are split when one is rejected.
+        read = iter(scheme.encode(table, before=lines[0].number - 1).tolist())
+        rows = [line.features if line.columns is None else next(read) for line in lines]
+    widths = {len(row) for row in rows}
     if len(widths) > 1:
         raise DataError(f"every line must have as many features, not {sorted(widths)}")
-    if not lines:
-        return torch.zeros(0, 0)
-    return torch.tensor([line.features for line in lines], dtype=torch.float64).float()
-
-
-def _encoded(lines: Sequence[Line], scheme: Scheme) -> list[Line]:
-    """Return lines with their columns encoded as features, all together as a table."""
-    table = table_of_lines(lines, [each.name for each in scheme.columns])
-    # Errors give the number of a single line: several lines are split when one is rejected.
-    rows = iter(scheme.encode(table, before=lines[0].number - 1).tolist())
-    return [
-        line if line.columns is None else replace(line, features=tuple(next(rows)))
-        for line in lines
-    ]
+    return torch.tensor(rows, dtype=torch.float64).float() if rows else torch.zeros(0, 0)
 
 
 def table_of_lines(lines: Sequence[Line], names: Sequence[str] | None = None) -> pyarrow.Table:

@@ -401,3 +401,24 @@ def made_with(folder: Path, parameters: Mapping[str, Any]) -> OnlineLearner:
             f"{folder}: no learner can be made with its parameters ({error}): put its format file "
             "back from a backup"
         ) from error
+
+
+def parameters_of_model(made: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a learner that were given explicitly to a classifier.
+
+    made: the learner's parameters; given: the classifier's, see ``ContinualNodeClassifier``.
+
+    >>> made = {"topology": {"name": "sgc"}, "head": {"name": "auto", "width": 8}, "seed": 3}
+    >>> parameters_of_model(made, {"width": 8, "seed": 3})
+    {'head': {'width': 8}, 'seed': 3}
+    """
+    options = {*(given.get("head_options") or ())}
+    options |= {key for key in ("width", "objective") if given.get(key) is not None}
+    options |= {"name"} if "head" in given else set()
+    options |= {"name", "kind"} if given.get("targets", "class") != "class" else set()
+    head = {key: value for key, value in made["head"].items() if key in options}
+    found = {"head": head} if head else {}
+    for key, value in given.items():
+        if key in made and key != "head" and not (key == "topology" and value is None):
+            found[key] = made[key]
+    return found
