@@ -135,7 +135,7 @@ def test_a_batch_is_full():
     assert batch.takes(one.check(Delta(edges=edges[:96]), batch.ahead))
 
 
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(history=histories(), cuts=st.lists(st.integers(1, 3), min_size=6, max_size=6))
 def test_any_split_gives_the_same_graph_embeddings_and_counts(history, cuts):
     """One by one, or in pieces of any size, each taken in as few batches as it can be."""
@@ -158,7 +158,7 @@ def test_any_split_gives_the_same_graph_embeddings_and_counts(history, cuts):
     assert _counts(one) == _counts(other)
     names = one.every_id()
     assert names == other.every_id()
-    torch.testing.assert_close(one.embed(names), other.embed(names), atol=1e-5, rtol=0)
+    assert torch.allclose(one.embed(names), other.embed(names), atol=1e-5, rtol=0)
 
 
 def _graph(learner: OnlineLearner) -> tuple[list[list[int]], torch.Tensor]:

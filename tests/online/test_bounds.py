@@ -160,10 +160,10 @@ def measured(head, first, then):
 torch.set_num_threads(1)
 few = nodes("w", 40, 2, 16)
 shapes = [
-    ("auto", few, nodes("n", 2000, 2000, 16)),
-    ("auto", few, nodes("n", 8000, 5, 16, 8000)),
-    ("auto", nodes("w", 2000, 0, 64), nodes("n", 4000, 0, 64, 4000)),
-    ("analytic", few, nodes("n", 2000, 2000, 16)),
+    ("auto", few, nodes("n", 1200, 1200, 16)),
+    ("auto", few, nodes("n", 4000, 5, 16, 4000)),
+    ("auto", nodes("w", 1000, 0, 64), nodes("n", 2000, 0, 64, 2000)),
+    ("analytic", few, nodes("n", 1200, 1200, 16)),
 ]
 print(json.dumps([measured(*shape) for shape in shapes]))
 """

@@ -50,7 +50,7 @@ def drawn(learner, data) -> History:
 fixed = [HealthCheck.function_scoped_fixture]
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=fixed)
+@settings(max_examples=6, deadline=None, suppress_health_check=fixed)
 @given(data=st.data())
 def test_the_same_deltas_give_the_same_bits(learner, data):
     """Whatever was asked, saved, restored and shared in between."""
@@ -73,7 +73,7 @@ def test_the_same_deltas_give_the_same_bits(learner, data):
     assert one.about() == twin.about()
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=fixed)
+@settings(max_examples=6, deadline=None, suppress_health_check=fixed)
 @given(data=st.data())
 def test_what_is_left_decides(learner, data):
     """After any history all is as in a learner given the end of it at once."""
@@ -86,15 +86,15 @@ def test_what_is_left_decides(learner, data):
     plain = learner(history)
     plain.apply(history.end.delta())
     vectors, plain_vectors = (each.frozen().taken(rows)[2] for each in (one, plain))
-    torch.testing.assert_close(vectors, plain_vectors, atol=1e-5, rtol=0)  # codes among them
+    assert torch.allclose(vectors, plain_vectors, atol=1e-5, rtol=0)  # codes among them
     (names, scores), (plain_names, plain_scores) = (
         each.predict_proba(rows) for each in (one, plain)
     )
     order = [names.index(name) for name in plain_names]
-    torch.testing.assert_close(scores[:, order], plain_scores, atol=1e-5, rtol=0)
+    assert torch.allclose(scores[:, order], plain_scores, atol=1e-5, rtol=0)
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=fixed)
+@settings(max_examples=4, deadline=None, suppress_health_check=fixed)
 @given(data=st.data())
 def test_a_learner_that_is_packed_goes_on_as_if_it_were_not(learner, data):
     history = drawn(learner, data)
@@ -113,7 +113,7 @@ def test_a_learner_that_is_packed_goes_on_as_if_it_were_not(learner, data):
     assert twin.knowledge.names == one.knowledge.names
     assert twin.status().labelled == one.status().labelled
     vectors, packed = (each.frozen().taken(rows)[2] for each in (one, twin))
-    torch.testing.assert_close(packed, vectors, atol=1e-5, rtol=0)
+    assert torch.allclose(packed, vectors, atol=1e-5, rtol=0)
     if one.status().labelled:
         scores, packed = (each.predict_proba(rows)[1] for each in (one, twin))
-        torch.testing.assert_close(packed, scores, atol=1e-5, rtol=0)
+        assert torch.allclose(packed, scores, atol=1e-5, rtol=0)

@@ -120,7 +120,7 @@ def possible(lines: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], OnlineL
     return taken, one
 
 
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(st.lists(OPERATIONS, max_size=6), st.integers(1, 9))
 def test_batches_give_what_single_lines_give(drawn: list[Any], batch: int) -> None:
     taken, one = possible(START + [said(operation) for operation in drawn])
@@ -131,7 +131,7 @@ def test_batches_give_what_single_lines_give(drawn: list[Any], batch: int) -> No
     ids = sorted(one.every_id())  # type: ignore[type-var]
     assert ids == sorted(other.every_id())  # type: ignore[type-var]
     if ids:
-        torch.testing.assert_close(one.embed(ids), other.embed(ids), atol=1e-5, rtol=0)
+        assert torch.allclose(one.embed(ids), other.embed(ids), atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("first", [1, 4, 6])

@@ -176,7 +176,7 @@ def changes(draw) -> list[Delta]:
 
 
 @given(deltas=changes(), shared=st.booleans())
-@settings(max_examples=5)
+@settings(max_examples=4)
 def test_a_limit_changes_no_bit(deltas, shared):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(array_storage, "WORK_SHARE", 1.0)
@@ -214,7 +214,7 @@ def test_a_delta_felt_by_everybody_is_worked_through_in_files(monkeypatch, compi
     monkeypatch.setattr(array_storage, "ARRAY_SHARE", 0.0)
     monkeypatch.setattr(array_storage, "SPAN", 1 << 20)
     monkeypatch.setattr(neighbour_lists, "is_compiled", lambda _: compiled)
-    nodes, width = 10_000, 1024
+    nodes, width = 4_000, 1024
     learner = OnlineLearner(head=FusedHead(width=16), memory_limit=ROOMY)
     edges = tuple((node, (node + step) % nodes) for node in range(nodes) for step in (1, 50))
     named = tuple("xy"[node % 2] if node % 50 == 0 else None for node in range(nodes))

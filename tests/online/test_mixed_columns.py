@@ -92,7 +92,7 @@ def test_rows_that_come_later_have_the_embeddings_of_one_graph(
         for node in range(NODES, MORE):
             fitted(one, node, node + 1)
         found, scheme = one.learner_.embed(IDS), one._kept.columns  # type: ignore[union-attr]
-    torch.testing.assert_close(found, embeddings(scheme), atol=1e-5, rtol=0)
+    assert torch.allclose(found, embeddings(scheme), atol=1e-5, rtol=0)
 
 
 MISTAKES = [
@@ -203,7 +203,7 @@ def test_kinds_that_are_named_and_gaps_that_are_refused_or_filled(tmp_path: Path
     (tmp_path / "nodes.csv").write_text("id,label,size\na,x,1\nb,y,\nc,x,3\nd,x,5\ne,x,5\n")
     # Of 1, 3, 5, 5: median 4, quartiles 2.5 and 5; b becomes the mean of a and c, (-1.2 - 0.4) / 2.
     filled = load(tmp_path, columns=Columns(fill="neighbours")).features
-    torch.testing.assert_close(filled[:3, 0], torch.tensor([-1.2, -0.8, -0.4]))
+    assert torch.allclose(filled[:3, 0], torch.tensor([-1.2, -0.8, -0.4]))
     assert filled[:3, 1].tolist() == [0, 1, 0]
 
 

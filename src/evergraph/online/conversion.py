@@ -38,11 +38,7 @@ from evergraph.tables.labels import (
 
 
 def as_ids(values: Any, name: str = "nodes") -> list[NodeId]:
-    """Return ids as text and integers, from a list, an array, a Series, an Index or a tensor.
-
-    >>> as_ids(np.array([3, 5])), as_ids(["a", 1])
-    ([3, 5], ['a', 1])
-    """
+    """Return ids as text and integers, from a list, an array, a Series, an Index or a tensor."""
     ids = plain_values(values, name)
     check_ids(f"id in {name}", ids)
     return ids
@@ -311,16 +307,10 @@ def delta_of_hetero(data: Any, ids: Any, key: str | None, kind: Kind = "class") 
 
 
 def label_array(labels: Sequence[Label]) -> np.ndarray[Any, Any]:
-    """Return labels as an array of integers, of text, or of both as objects.
-
-    >>> label_array(["b", "a"]).tolist(), label_array([1, "1"]).dtype
-    (['b', 'a'], dtype('O'))
-    """
+    """Return labels as an array of integers, of text, or of both as objects."""
     kinds = {type(label) for label in labels}
-    if kinds == {int}:
-        return np.array(labels, dtype=np.int64)
-    if kinds == {str}:
-        return np.array(labels, dtype=np.str_)
+    if kinds in ({int}, {str}):
+        return np.array(labels, dtype=np.int64 if kinds == {int} else np.str_)
     array = np.empty(len(labels), dtype=object)
     array[:] = labels
     return array

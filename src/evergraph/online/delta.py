@@ -117,11 +117,7 @@ class DeltaResult(ShownRecord):
 
 
 def name_of(kind: Kind, value: NodeTarget) -> Label:
-    """Return the name that encodes a target; the order of labels does not matter.
-
-    >>> name_of("labels", ["law", "art"]), name_of("numbers", 2), name_of("class", "art")
-    ('["art", "law"]', '2.0', 'art')
-    """
+    """Return the name that encodes a target; the order of labels does not matter."""
     if kind == "labels":
         assert isinstance(value, list | tuple)
         return json.dumps(sorted(set(value), key=lambda label: (str(label), str(type(label)))))
@@ -140,11 +136,7 @@ def meant_by(kind: Kind, name: Label) -> NodeTarget:
 
 
 def listed(column: Column) -> list[NodeId]:
-    """Return the ids of a column as a list, without a copy if it is one.
-
-    >>> listed(np.array([3, 5]))
-    [3, 5]
-    """
+    """Return the ids of a column as a list, without a copy if it is one."""
     if isinstance(column, list):
         return column
     if hasattr(column, "to_pylist"):
@@ -182,10 +174,6 @@ def as_numbers(column: Column) -> NDArray[np.int64] | None:
 class EdgeColumns(Sequence[tuple[NodeId, NodeId]]):
     """A sequence of pairs, stored as two columns.
 
-    Attributes:
-        sources: ids of the sources of edges.
-        targets: ids of their targets.
-
     >>> edges = EdgeColumns(["a", "b"], ["b", "c"])
     >>> edges[1], list(edges), edges == [("a", "b"), ("b", "c")]
     (('b', 'c'), [('a', 'b'), ('b', 'c')], True)
@@ -222,26 +210,20 @@ class EdgeColumns(Sequence[tuple[NodeId, NodeId]]):
         return f"EdgeColumns({len(self)} edges)"
 
     def take(self, rows: NDArray[np.int64]) -> EdgeColumns:
-        """Return some of the edges, by index.
-
-        >>> EdgeColumns(["a", "b"], ["b", "c"]).take(np.array([1]))[0]
-        ('b', 'c')
-        """
-        return EdgeColumns(_taken(self.sources, rows), _taken(self.targets, rows))
+        """Return some of the edges, by index."""
+        return EdgeColumns(
+            *(
+                side[rows]
+                if isinstance(side, np.ndarray)
+                else list(map(listed(side).__getitem__, rows.tolist()))
+                for side in self.sides
+            )
+        )
 
     @property
     def sides(self) -> tuple[Column, Column]:
         """Sources and targets."""
         return self.sources, self.targets
-
-
-NO_EDGES = EdgeColumns((), ())
-
-
-def _taken(column: Column, rows: NDArray[np.int64]) -> Column:
-    if isinstance(column, np.ndarray):
-        return column[rows]
-    return list(map(listed(column).__getitem__, rows.tolist()))
 
 
 def _plain(value: Any) -> NodeId:
@@ -259,8 +241,6 @@ def edge_columns(edges: Sequence[tuple[NodeId, NodeId]]) -> EdgeColumns | None:
     """
     if isinstance(edges, EdgeColumns):
         return edges
-    if not len(edges):
-        return NO_EDGES
     try:
         if set(map(len, edges)) - {2}:
             return None
@@ -276,11 +256,7 @@ D = TypeVar("D", bound=Delta)
 
 
 def in_columns(delta: D) -> D:
-    """Return a delta with its edges as columns if they can be, so that it is done only once.
-
-    >>> in_columns(Delta(edges=(("a", "b"),))).edges
-    EdgeColumns(1 edges)
-    """
+    """Return a delta with its edges as columns if they can be, so that it is done only once."""
     edges, removed = edge_columns(delta.edges), edge_columns(delta.removed_edges)
     if edges is delta.edges and removed is delta.removed_edges:
         return delta

@@ -45,12 +45,7 @@ def check_id(what: str, value: object) -> None:
 
 
 def check_ids(what: str, *columns: Column) -> None:
-    """Raise like ``check_id`` for the first invalid value; several columns are checked row by row.
-
-    >>> check_ids("id of a node", ["a", 1.0])
-    Traceback (most recent call last):
-    evergraph.core.errors.DataError: id of a node must be text or an integer, not 1.0
-    """
+    """Raise like ``check_id`` for the first invalid value; columns are checked row by row."""
     if not all(map(are_ids, columns)):
         for row in zip(*map(listed, columns), strict=True):
             for value in row:
@@ -113,12 +108,6 @@ class IdTable:
         Following the cursors meets each name once, whatever is added and removed meanwhile. After
         positions were renumbered (see ``Packing``), a caller must start again from 0: cursors
         returned since then are at least ``base``, and earlier ones are less.
-
-        >>> table = IdTable()
-        >>> table.add(["a", "b", "c"])
-        >>> table.remove(["b"])
-        >>> table.page(0, 2), table.page(2, 2)
-        ((['a'], 2), (['c'], None))
         """
         if 0 < start < self.base:
             raise DataError(
@@ -136,8 +125,7 @@ class IdTable:
 
     def position(self, value: NodeId) -> int:
         """Return the position of a name, or raise if it is unknown."""
-        found = self._positions.get(value)
-        if found is None:
+        if (found := self._positions.get(value)) is None:
             raise self.unknown(value)
         return found
 
@@ -243,14 +231,7 @@ class IdTable:
             self._slots.put([*compress(values, numbers)], start, places=places)  # type: ignore[list-item]
 
     def rename(self, names: Mapping[NodeId, NodeId]) -> None:
-        """Replace names by unknown ones; positions and their order stay.
-
-        >>> table = IdTable()
-        >>> table.add(["a", "b"])
-        >>> table.rename({"a": "c"})
-        >>> list(table), "a" in table
-        (['c', 'b'], False)
-        """
+        """Replace names by unknown ones; positions and their order stay."""
         assert len(set(names.values())) == len(names)
         assert self.has_none_of(list(names.values()))
         positions = [self._positions[old] for old in names]

@@ -57,11 +57,7 @@ def pieces_of(part: Any) -> Mapping[str, Tensor | Pieces]:
 
 
 def whole(pieces: Mapping[str, Tensor | Pieces]) -> dict[str, Tensor]:
-    """Return arrays by name, with pieces put together.
-
-    >>> whole({"one": Pieces((1,), torch.float32, lambda: iter([torch.ones(1)]))})
-    {'one': tensor([1.])}
-    """
+    """Return arrays by name, with pieces put together."""
     return {
         name: value.whole() if isinstance(value, Pieces) else value
         for name, value in pieces.items()
@@ -152,7 +148,7 @@ class Packing:
 class PackedState:
     """State of a learner without the rows of forgotten nodes, for a snapshot."""
 
-    arrays: Mapping[str, Tensor | Pieces]  # by name
+    arrays: Mapping[str, Tensor | Pieces]
     about: dict[str, Any]  # the rest, as JSON can hold it
     places: int  # how many positions were dropped
 
@@ -175,23 +171,18 @@ def packed(arrays: Mapping[str, Tensor | Pieces], packing: Packing) -> Arrays:
 
     Arrays of the head are returned unchanged, see ``OnlineHead.packed``.
     """
-    found = {name: _packed(name, value, packing) for name, value in arrays.items()}
-    return found | _counted(arrays, packing)
-
-
-def _packed(name: str, value: Tensor | Pieces, packing: Packing) -> Tensor | Pieces:
-    if _ROWS.fullmatch(name):
-        return packing.rows(value)
-    if _POINTERS.fullmatch(name):
-        return packing.pointers(value)
-    if _INDICES.fullmatch(name):
-        return packing.renumbered(value)
-    assert _UNPLACED.fullmatch(name), f"{name} must be listed in pieces.py"
-    return value
-
-
-def _counted(arrays: Mapping[str, Tensor | Pieces], packing: Packing) -> Arrays:
-    """Return the state of ``Counted`` with rows in the order of positions and no free slots."""
+    found: Arrays = {}
+    for name, value in arrays.items():
+        if _ROWS.fullmatch(name):
+            found[name] = packing.rows(value)
+        elif _POINTERS.fullmatch(name):
+            found[name] = packing.pointers(value)
+        elif _INDICES.fullmatch(name):
+            found[name] = packing.renumbered(value)
+        else:
+            assert _UNPLACED.fullmatch(name), f"{name} must be listed in pieces.py"
+            found[name] = value
+    # What is counted: rows in the order of positions, and no free slots.
     slots, rows, marks = (arrays[f"counted.{name}"] for name in ("slots", "rows", "marks"))
     assert isinstance(slots, Tensor)
     assert isinstance(rows, Tensor)
@@ -200,12 +191,10 @@ def _counted(arrays: Mapping[str, Tensor | Pieces], packing: Packing) -> Arrays:
     counted = kept > 0
     held = kept[counted] - 1
     kept[counted] = torch.arange(1, len(held) + 1)
-    return {
-        "counted.slots": kept,
-        "counted.rows": taken(rows, held),
-        "counted.marks": marks[held],
-        "counted.free": torch.empty(0, dtype=torch.int64),
-    }
+    free = torch.empty(0, dtype=torch.int64)
+    names = ("slots", "rows", "marks", "free")
+    values = (kept, taken(rows, held), marks[held], free)
+    return found | {f"counted.{name}": value for name, value in zip(names, values, strict=True)}
 
 
 T = TypeVar("T")
@@ -228,11 +217,6 @@ def described(resolver: Resolver[Any], component: Any) -> dict[str, Any]:
 
 
 def made(resolver: Resolver[T], description: Mapping[str, Any]) -> T:
-    """Return the component that ``described`` described.
-
-    >>> from evergraph.topology import topologies
-    >>> made(topologies, {"name": "sgc", "hops": 3}).hops
-    3
-    """
+    """Return the component that ``described`` described."""
     given = dict(description)
     return resolver.make(given.pop("name"), **given)

@@ -345,11 +345,7 @@ def _numbered(ids: IdTable, *sides: Column) -> tuple[Tensor, Tensor]:
 
 
 def _each_once(names: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the rows of the first and of the last occurrence of each name, in order of the first.
-
-    >>> [rows.tolist() for rows in _each_once(np.array([7, 3, 7]))]
-    [[0, 1], [2, 1]]
-    """
+    """Return the rows of the first and the last occurrence of each name, in order of the first."""
     _, first = np.unique(names, return_index=True)
     _, from_end = np.unique(names[::-1], return_index=True)
     order = np.argsort(first)

@@ -21,7 +21,7 @@ NOTE = f"{FOLDER}.markers:Acknowledged.note"
 MOVE = f"{FOLDER}.journal:SetAsideDeltas.move"
 SYNC = f"{FOLDER}.snapshot:sync"
 FATAL = [
-    (f"{FOLDER}.snapshot:split", 3),  # some arrays are written
+    (f"{FOLDER}.snapshot:_write", 3),
     (SYNC, 1),  # nothing is on the disk for sure
     (SYNC, 4),  # all files are, their folder is not
     (SYNC, 5),  # it has its name, which may not last

@@ -37,21 +37,18 @@ def operations(table: pyarrow.Table, allowed: Sequence[str]) -> dict[str, NDArra
     import pyarrow.compute as pc
 
     values = column(table, "op")
+    either = f"{', '.join(allowed[:-1])} or {allowed[-1]}"
     if not is_text(values.type) and values.null_count < len(values):
-        raise DataError(f"column 'op' holds {values.type}: expected {_either(allowed)}")
+        raise DataError(f"column 'op' holds {values.type}: expected {either}")
     found = pc.index_in(values.cast(pa.string()), value_set=pa.array(["", *allowed]))
     numbers = np.where(values.is_null(), 0, found.fill_null(-1))
     if (numbers < 0).any():
         row = int((numbers < 0).argmax())
         raise DataError(
-            f"row {row + 1} has {values[row].as_py()!r} in column 'op': expected {_either(allowed)}"
+            f"row {row + 1} has {values[row].as_py()!r} in column 'op': expected {either}"
         )
     numbers = np.maximum(numbers, 1)  # empty cells mean the first operation
     return {op: numbers == number for number, op in enumerate(allowed, 1)}
-
-
-def _either(choices: Sequence[str]) -> str:
-    return f"{', '.join(choices[:-1])} or {choices[-1]}"
 
 
 def filled_where_removed(table: pyarrow.Table, removed: NDArray[np.bool_]) -> pyarrow.Table:
@@ -66,8 +63,14 @@ def filled_where_removed(table: pyarrow.Table, removed: NDArray[np.bool_]) -> py
         if name not in table.column_names:
             continue
         values = column(table, name)
-        if name == WEIGHT and is_text(values.type):
-            _refuse_text(values)
+        if name == WEIGHT and is_text(values.type):  # name the first row that is not a number
+            for row, text in enumerate(values.to_pylist()):
+                try:
+                    float(text or "nan")
+                except ValueError:
+                    raise DataError(
+                        f"row {row + 1} has {text!r} in column {WEIGHT!r}: expected a number"
+                    ) from None
         if pa.types.is_null(values.type):
             values = values.cast(pa.float64() if name == WEIGHT else pa.string())
         if is_number(values.type) or is_text(values.type):  # others are rejected when read
@@ -75,17 +78,6 @@ def filled_where_removed(table: pyarrow.Table, removed: NDArray[np.bool_]) -> py
             values = pc.if_else(pa.array(removed), some, values)
         table = table.set_column(table.column_names.index(name), name, values)
     return table
-
-
-def _refuse_text(values: pyarrow.Array) -> None:
-    """Raise for a column of texts, naming the first row that is not a number."""
-    for row, text in enumerate(values.to_pylist()):
-        try:
-            float(text or "nan")
-        except ValueError:
-            raise DataError(
-                f"row {row + 1} has {text!r} in column {WEIGHT!r}: expected a number"
-            ) from None
 
 
 def check_one_operation(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from evergraph.core.checks import check_integer
 from evergraph.core.errors import DataError, UnknownNodeError
 from evergraph.core.label_space import Kind
 from evergraph.core.notices import say_ignored
-from evergraph.online.delta import Column, Delta, Label, NodeId, listed
+from evergraph.online.delta import Column, Delta, NodeId, listed
 from evergraph.online.upsert import EdgesBeyond
 from evergraph.tables.columns import RELATION, TYPE
 from evergraph.tables.edges import ENDS
@@ -35,25 +36,22 @@ KnowsEdges = Callable[["pyarrow.Array", "pyarrow.Array"], npt.NDArray[np.bool_]]
 class TableDeltas:
     """Deltas of some nodes each, every node with its edges to earlier nodes."""
 
-    nodes: pyarrow.Array  # ids of nodes; those without features must be known.  [nodes]
+    nodes: pyarrow.Array  # ids; those without features must be known.  [nodes]
     labels: pyarrow.Array  # text or int64, or lists of text or numbers; null for none.  [nodes]
     features: Tensor | None  # float32 [nodes, dims], or None if the table has none
     edges: tuple[pyarrow.Array, pyarrow.Array]  # ids of sources and of targets
     forgotten: Sequence[NodeId] = ()  # ids of nodes to forget, last of all
     batch: int = 100  # nodes per delta
     ignored: tuple[str, ...] = ()  # columns of the tables that are not used
-    # of each table, for messages: its path, and which of its rows were kept
+    # Of each table, for messages: its path, and which of its rows were kept.
     places: Mapping[str, tuple[Source | None, npt.NDArray[Any]]] = field(default_factory=dict)
-    weights: Tensor | None = None  # of these edges, None if the table has none.  float32 [edges]
-    # ids of sources and targets of edges to remove, after everything else was added
+    weights: Tensor | None = None  # float32 [edges]
+    # Ids of sources and targets of edges to remove, after everything else was added.
     removed: tuple[Column, Column] | tuple[()] = ()
-    # which of the nodes are known and get these features; None for none.  bool [nodes]
-    updates: npt.NDArray[np.bool_] | None = None
+    updates: npt.NDArray[np.bool_] | None = None  # nodes that are known and get these features
     scheme: Scheme | None = None  # how the columns of nodes were read; None for plain numbers
-    # of the edges; None if the table has none.  [edges]
-    relations: npt.NDArray[np.object_] | None = None
-    # of the nodes; None if the table has none.  [nodes]
-    types: npt.NDArray[np.object_] | None = None
+    relations: npt.NDArray[np.object_] | None = None  # [edges]
+    types: npt.NDArray[np.object_] | None = None  # [nodes]
 
     def __post_init__(self) -> None:
         check_integer("batch", self.batch, least=1)
@@ -106,50 +104,32 @@ class TableDeltas:
     def _delta(self, rows: slice, edges: npt.NDArray[Any]) -> Delta:
         joined = [side.take(edges).to_pylist() for side in self.edges]
         nodes, labels = self.nodes[rows].to_pylist(), self.labels[rows].to_pylist()
-        weights = () if self.weights is None else tuple(self.weights[edges].tolist())
-        named = () if self.relations is None else tuple(self.relations[edges])
-        delta = Delta(edges=tuple(zip(*joined, strict=True)), weights=weights, relations=named)
+        delta = Delta(
+            edges=tuple(zip(*joined, strict=True)),
+            weights=() if self.weights is None else tuple(self.weights[edges].tolist()),
+            relations=() if self.relations is None else tuple(self.relations[edges]),
+        )
+        # Labels of known nodes are late: those to update, or all without features.
+        updates = np.zeros(len(nodes), dtype=bool) if self.updates is None else self.updates[rows]
+        old = range(len(nodes)) if self.features is None else np.flatnonzero(updates).tolist()
+        late = tuple((nodes[row], label) for row in old if (label := labels[row]) is not None)
         if self.features is None:
-            late = zip(nodes, labels, strict=True)
-            return replace(delta, late=tuple(pair for pair in late if pair[1] is not None))
-        types = self._types(rows)
-        if self.updates is None or not self.updates[rows].any():
-            return replace(
-                delta,
-                nodes=tuple(nodes),
-                features=self.features[rows],
-                labels=tuple(labels),
-                types=types,
-            )
-        changes = self._with_updates(delta, nodes, labels, self.features[rows], self.updates[rows])
-        kept = np.flatnonzero(~self.updates[rows]).tolist()
-        return replace(changes, types=tuple(types[row] for row in kept) if types else ())
-
-    def _types(self, rows: slice) -> tuple[str | None, ...]:
-        """Return the types of some nodes; all None if only edges show that there are relations."""
+            return replace(delta, late=late)
+        new, features = np.flatnonzero(~updates).tolist(), self.features[rows]
+        types: Sequence[str | None] = ()
         if self.types is not None:
-            return tuple(self.types[rows])
-        return () if self.relations is None else (None,) * len(self.nodes[rows])
-
-    @staticmethod
-    def _with_updates(
-        delta: Delta,
-        nodes: list[NodeId],
-        labels: list[Label | None],
-        features: Tensor,
-        updates: npt.NDArray[np.bool_],
-    ) -> Delta:
-        """Return a delta with nodes, some of which are known and get new features."""
-        old, new = np.flatnonzero(updates).tolist(), np.flatnonzero(~updates).tolist()
-        late = ((nodes[row], label) for row in old if (label := labels[row]) is not None)
+            types = self.types[rows]
+        elif self.relations is not None:  # edges show that there are relations: types are unknown
+            types = (None,) * len(nodes)
         return replace(
             delta,
             nodes=tuple(nodes[row] for row in new),
             features=features[new] if new else torch.zeros(0, 0),
             labels=tuple(labels[row] for row in new),
+            types=tuple(types[row] for row in new) if len(types) else (),
             updated=tuple(nodes[row] for row in old),
-            updated_features=features[old],
-            late=tuple(late),
+            updated_features=features[old] if len(old) else torch.zeros(0, 0),
+            late=late,
         )
 
     def _edges_by_delta(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
@@ -176,21 +156,48 @@ class TableDeltas:
 
         knows: such as ``OnlineLearner.knows_nodes``.
         """
-        new = [] if self.features is None else self._arriving()
+        rule = "in the table of nodes or known"
+        parts = [("edges", *part, rule) for part in zip(ENDS, self.edges, strict=True)]
         if self.features is None:
-            self._check("nodes", "id", self.nodes, knows, new, "known, since it has no features")
-        for name, side in zip(ENDS, self.edges, strict=True):
-            self._check("edges", name, side, knows, new, "in the table of nodes or known")
+            parts.insert(0, ("nodes", "id", self.nodes, "known, since it has no features"))
+        for table, name, values, rule in parts:
+            wrong = self._strange(values, knows)
+            if wrong.any():
+                first = int(wrong.argmax())
+                path, rows = self.places[table]
+                raise UnknownNodeError(
+                    f"{path}: row {int(rows[first]) + 1} has {values[first].as_py()!r} in column "
+                    f"{name!r}: expected the id of a node that is {rule}"
+                )
+
+    def _strange(self, values: pyarrow.Array, knows: KnowsNodes) -> npt.NDArray[np.bool_]:
+        """Return which ids are of no node; nodes to be forgotten count as unknown."""
+        there: set[NodeId] = set()
+        if self.features is not None:  # those that are added rather than updated
+            ids = self.nodes.to_pylist()
+            there = {*(ids if self.updates is None else compress(ids, ~self.updates))}
+        others = [value for value in values.unique().to_pylist() if value not in there]
+        known, gone = zip(others, knows(others), strict=True), frozenset(self.forgotten)
+        return among(values, [each for each, is_known in known if not is_known or each in gone])
 
     def without_unknown_edges(self, knows: KnowsNodes) -> tuple[TableDeltas, int]:
         """Return the deltas without edges to unknown nodes, and the number of these edges.
 
         knows: as in ``check_known``.
         """
-        new = [] if self.features is None else self._arriving()
-        lost = [among(side, self._strange(side, knows, new)) for side in self.edges]
-        there = ~(lost[0] | lost[1])
-        return self._with_edges(there), int((~there).sum())
+        lost = self._strange(self.edges[0], knows) | self._strange(self.edges[1], knows)
+        return self._with_edges(~lost), int(lost.sum())
+
+    def without_known_edges(self, knows: KnowsEdges) -> tuple[TableDeltas, int]:
+        """Return the deltas without known edges, and the number of these.
+
+        knows: such as ``OnlineLearner.knows_edges``, which compares all of them at once. Edges with
+        weights or relations, which may differ, are compared delta by delta instead.
+        """
+        if self.weights is not None or self.relations is not None:
+            return self, 0
+        known = knows(*self.edges)
+        return self._with_edges(~known), int(known.sum())
 
     def _with_edges(self, kept: npt.NDArray[np.bool_]) -> TableDeltas:
         """Return the deltas with some of the edges to add.  kept: bool [edges]"""
@@ -213,14 +220,14 @@ class TableDeltas:
 
         known: all nodes of the learner; emptying: whether all of them may be forgotten.
         """
-        path, there = self.places["nodes"][0], frozenset(self.nodes.to_pylist())
+        ids, old = self.nodes.to_pylist(), frozenset(known)
+        there = frozenset(ids)
         gone = [node for node in known if node not in there]
         if not emptying:
-            _refuse_emptying(path, "node", len(gone), len(known))
+            _refuse_emptying(self.places["nodes"][0], "node", len(gone), len(known))
         updates = self.updates
         if self.features is not None:
-            old = frozenset(known)
-            updates = np.array([node in old for node in self.nodes.to_pylist()], dtype=bool)
+            updates = np.array([node in old for node in ids], dtype=bool)
         forgotten = tuple(dict.fromkeys((*self.forgotten, *gone)))
         return replace(self, forgotten=forgotten, updates=updates)
 
@@ -233,49 +240,6 @@ class TableDeltas:
         if not emptying:
             _refuse_emptying(self.places["edges"][0], "edge", len(found.sources), found.known)
         return replace(self, removed=(found.sources, found.targets))
-
-    def _arriving(self) -> list[NodeId]:
-        """Return the nodes that are added rather than updated."""
-        ids: list[NodeId] = self.nodes.to_pylist()
-        if self.updates is None:
-            return ids
-        return [node for node, known in zip(ids, self.updates, strict=True) if not known]
-
-    def _check(
-        self,
-        table: str,
-        name: str,
-        values: pyarrow.Array,
-        knows: KnowsNodes,
-        new: list[NodeId],
-        rule: str,
-    ) -> None:
-        wrong = among(values, self._strange(values, knows, new))
-        if wrong.any():
-            first = int(wrong.argmax())
-            path, rows = self.places[table]
-            raise UnknownNodeError(
-                f"{path}: row {int(rows[first]) + 1} has {values[first].as_py()!r} in column "
-                f"{name!r}: expected the id of a node that is {rule}"
-            )
-
-    def _strange(self, values: pyarrow.Array, knows: KnowsNodes, new: list[NodeId]) -> list[NodeId]:
-        """Return the ids of no node; nodes to be forgotten count as unknown."""
-        there, gone = frozenset(new), frozenset(self.forgotten)
-        others = [value for value in values.unique().to_pylist() if value not in there]
-        known = zip(others, knows(others), strict=True)
-        return [value for value, is_known in known if not is_known or value in gone]
-
-    def without_known_edges(self, knows: KnowsEdges) -> tuple[TableDeltas, int]:
-        """Return the deltas without known edges, and the number of these.
-
-        knows: such as ``OnlineLearner.knows_edges``, which compares all of them at once. Edges with
-        weights or relations, which may differ, are compared delta by delta instead.
-        """
-        if self.weights is not None or self.relations is not None:
-            return self, 0
-        known = knows(*self.edges)
-        return self._with_edges(~known), int(known.sum())
 
 
 def _refuse_emptying(path: object, what: str, gone: int, known: int) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -102,13 +102,6 @@ class _Nodes:
         if rows.numbers is not None:
             return pa.array(rows.numbers[:, 0], from_pandas=True)
         return pa.nulls(len(rows.ids), pa.string()) if rows.labels is None else rows.labels
-
-    @property
-    def types(self) -> npt.NDArray[np.object_] | None:
-        """Types of nodes; None if the table has no such column.  [rows]"""
-        if self.rows.types is None:
-            return None
-        return np.array(self.rows.types.to_pylist(), dtype=object)
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,14 +201,16 @@ def _deltas(
         nodes = _Nodes(read_nodes(nothing.select(["id"]), None, where=""))
     if edges is None:
         edges = _Edges(read_edges(nothing), np.zeros(0, dtype=bool))
-    (source, target), weights, relations = edges.rows.ends, edges.rows.weights, None
-    if edges.rows.relations is not None:
-        relations = np.array(edges.rows.relations.to_pylist(), dtype=object)
+    (source, target), weights = edges.rows.ends, edges.rows.weights
     stays = ~(among(source, gone) | among(target, gone))
     rows = ~among(nodes.rows.ids, gone), stays & ~edges.removed
     keep, kept, parted = (pa.array(mask) for mask in (*rows, stays & edges.removed))
     places = zip(paths, map(np.flatnonzero, rows), strict=True)
     timed = () if nodes.rows.times is None else ("time",)
+
+    def names(values: pyarrow.Array | None, kept: npt.NDArray[np.bool_]) -> Any:
+        return None if values is None else np.array(values.to_pylist(), dtype=object)[kept]
+
     return TableDeltas(
         nodes=nodes.rows.ids.filter(keep),
         labels=nodes.labels.filter(keep),
@@ -229,8 +224,8 @@ def _deltas(
         removed=(source.filter(parted), target.filter(parted)),
         updates=None if nodes.updates is None else nodes.updates[rows[0]],
         scheme=nodes.rows.features.scheme,
-        relations=None if relations is None else relations[rows[1]],
-        types=None if nodes.types is None else nodes.types[rows[0]],
+        relations=names(edges.rows.relations, rows[1]),
+        types=names(nodes.rows.types, rows[0]),
     )
 
 

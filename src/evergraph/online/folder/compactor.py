@@ -34,18 +34,6 @@ class Compactor:
         size: after how many bytes of deltas.
         seconds: after how many seconds spent on deltas.
         retry: seconds to wait after a failure.
-
-    Attributes:
-        counted: deltas since the last snapshot.
-        took: seconds that the last snapshot took.
-
-    >>> done = threading.Event()
-    >>> compactor = Compactor(done.set, every=2, size=10**6, retry=1.0)
-    >>> compactor.count(Counted(deltas=1, bytes=100))
-    >>> compactor.count(Counted(deltas=1, bytes=100))  # the second delta wakes it
-    >>> done.wait(10)
-    True
-    >>> compactor.close()
     """
 
     def __init__(
@@ -58,12 +46,10 @@ class Compactor:
         seconds: float = 10.0,
     ) -> None:
         self.compact = compact
-        self.every = every
-        self.size = size
-        self.seconds = seconds
+        self.every, self.size, self.seconds = every, size, seconds
         self.retry = retry
-        self.counted = Counted()
-        self.took = 0.0
+        self.counted = Counted()  # since the last snapshot
+        self.took = 0.0  # seconds of the last snapshot
         self._changed = threading.Condition()
         self._due = self._closing = False
         self._thread = threading.Thread(target=self._run, name="evergraph-compactor", daemon=True)
@@ -72,10 +58,8 @@ class Compactor:
     def count(self, more: Counted) -> None:
         """Count deltas that were written to the journal."""
         with self._changed:
-            known = self.counted
-            deltas, size = known.deltas + more.deltas, known.bytes + more.bytes
-            seconds = known.seconds + more.seconds
-            self.counted = Counted(deltas, size, seconds)
+            self.counted = Counted(*map(sum, zip(self.counted, more, strict=True)))
+            deltas, size, seconds = self.counted
             heavy = seconds >= max(self.seconds, SHARE * self.took)
             if deltas >= self.every or size >= self.size or heavy:
                 self._due = True

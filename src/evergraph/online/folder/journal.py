@@ -43,11 +43,7 @@ _ADD = """INSERT INTO set_aside SELECT d.seq, k.key, d.bytes, ?, ? FROM deltas A
 
 @dataclass(frozen=True)
 class JournalEntry:
-    """A delta in a journal.
-
-    >>> JournalEntry(3, 3, None, b"...")
-    JournalEntry(delta 3, 3 bytes)
-    """
+    """A delta in a journal."""
 
     seq: int
     batch: int  # number of the first delta of its batch, on which the bits of a learner depend
@@ -60,11 +56,7 @@ class JournalEntry:
 
 
 def named(entries: Sequence[JournalEntry]) -> str:
-    """Return the numbers of entries, for messages.
-
-    >>> named([JournalEntry(4, 4, None, b""), JournalEntry(5, 4, None, b"")])
-    'deltas 4 to 5'
-    """
+    """Return the numbers of entries, for messages."""
     first, last = entries[0].seq, entries[-1].seq
     return f"delta {first}" if first == last else f"deltas {first} to {last}"
 

@@ -225,9 +225,7 @@ class LearnerFolder(Closing, Shown):
         on_change: when the learner has changed or is a different object; on_stop: when writes have
         stopped, see ``submit``. None for no callback.
         """
-        self._files.on_change = on_change
-        if isinstance(self._files, FolderWriter):
-            self._files.on_stop = on_stop
+        self._files.on_change, self._files.on_stop = on_change, on_stop
 
     @property
     def lock(self) -> threading.RLock:
@@ -324,9 +322,7 @@ class LearnerFolder(Closing, Shown):
 
     def refresh(self) -> int:
         """Apply deltas that the writing process has added; return how many."""
-        if isinstance(self._files, FolderWriter):
-            return 0  # there is no other writer
-        return self._files.refresh()
+        return self._files.refresh() if isinstance(self._files, FolderReader) else 0
 
     def status(self) -> FolderStatus:
         """Return the status of the folder."""

@@ -27,24 +27,15 @@ CHECK = "sha256"
 logger = logging.getLogger(__name__)
 
 
-def digest_of(content: Mapping[str, Any]) -> str:
-    """Return the checksum of an object.
-
-    >>> digest_of({"b": 1, "a": 2}) == digest_of({"a": 2, "b": 1, "sha256": "is left out"})
-    True
-    """
+def _digest_of(content: Mapping[str, Any]) -> str:
     kept = {name: value for name, value in content.items() if name != CHECK}
     text = json.dumps(kept, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def with_check(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object with its checksum, for ``read_checked``.
-
-    >>> sorted(with_check({"seq": 3}))
-    ['seq', 'sha256']
-    """
-    return {**content, CHECK: digest_of(content)}
+    """Return an object with its checksum, for ``read_checked``."""
+    return {**content, CHECK: _digest_of(content)}
 
 
 def read_checked(path: Path, *, checked: int | None = None) -> dict[str, Any]:
@@ -61,7 +52,7 @@ def read_checked(path: Path, *, checked: int | None = None) -> dict[str, Any]:
         raise DataError(f"{path}: is not JSON ({reason}): restore it from a backup") from None
     if not isinstance(content, dict):
         raise DataError(f"{path}: must be a JSON object, not {type(content).__name__}")
-    if CHECK in content and content[CHECK] != digest_of(content):
+    if CHECK in content and content[CHECK] != _digest_of(content):
         raise DataError(f"{path}: does not match its checksum: restore it from a backup")
     if CHECK not in content and checked is not None and content.get("format") == checked:
         raise DataError(f"{path}: has lost its checksum: restore it from a backup")
@@ -78,15 +69,7 @@ def sync(path: Path) -> None:
 
 
 def lock_folder(folder: Path) -> FileLock:
-    """Acquire the lock of a learner's folder; closing it releases the lock.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     lock = lock_folder(Path(folder))
-    ...     lock_folder(Path(folder))
-    Traceback (most recent call last):
-    evergraph.core.errors.LockedError: ... is being written to by process ... (this one): ...
-    """
+    """Acquire the lock of a learner's folder; closing it releases the lock."""
 
     def refusal(holder: str) -> LockedError:
         return LockedError(
@@ -180,14 +163,6 @@ class Acknowledged:
     number is written after the delta is on disk, so it is never ahead of the journal: a journal
     that ends before it has lost deltas and is rejected. The file itself is not flushed to disk:
     after a power cut its number may be too low, and less is noticed.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     noted = Acknowledged(Path(folder, ACKNOWLEDGED_FILE))
-    ...     noted.note(12)
-    ...     noted.close()
-    ...     acknowledged_in(Path(folder, ACKNOWLEDGED_FILE))
-    12
     """
 
     def __init__(self, path: Path) -> None:
@@ -210,11 +185,7 @@ class Acknowledged:
 
 
 def acknowledgement(seq: int) -> bytes:
-    """Return the contents of the file for a number: its digits, and their CRC-32.
-
-    >>> acknowledgement(12)
-    b'00000000000000000012 3390124e\\n'
-    """
+    """Return the contents of the file for a number: its digits, and their CRC-32."""
     digits = b"%020d" % seq
     return b"%s %08x\n" % (digits, zlib.crc32(digits))
 

@@ -19,13 +19,7 @@ from evergraph.online.learner import OnlineLearner
 class FolderReader:
     """The learner of a folder, without locking or writing anything.
 
-    Args:
-        path: the folder.
-        make: returns an empty learner.
-        progress: called with the progress of the recovery.
-
-    Attributes:
-        on_change: called with the lock held when the learner has changed or is a different object.
+    on_change: called with the lock held when the learner has changed or is a different object.
     """
 
     def __init__(
@@ -35,6 +29,7 @@ class FolderReader:
         self.make = make
         self.lock = threading.RLock()
         self.on_change: Callable[[], None] | None = None
+        self.on_stop: Callable[[], None] | None = None  # never called: there is nothing to stop
         self._seen: int | None = None  # version of the journal at the last refresh
         self._journal = open_journal(path, make, readonly=True)
         try:
@@ -84,8 +79,8 @@ class FolderReader:
             if outdated:
                 self._journal.close()
                 self._journal = Journal(self._journal.path, readonly=True)
-            # Checked twice: before, so as not to build on deltas that were set aside, and after, as
-            # the writer may meanwhile have set aside what was just applied.
+            # Before, so as not to build on deltas that were set aside; and after, as the writer may
+            # meanwhile have set aside what was just applied.
             other = outdated or self._is_set_aside() or not self._replay() or self._is_set_aside()
             if anew := other or self._is_packed():
                 self._recover()

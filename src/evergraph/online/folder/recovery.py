@@ -304,10 +304,6 @@ def apply_entries(learner: OnlineLearner, journal: Journal, batch: Sequence[Jour
 
 
 def reason(error: Exception) -> str:
-    """Return an error as one line.
-
-    >>> reason(MemoryError()), reason(KeyError("a"))
-    ('MemoryError', "KeyError: 'a'")
-    """
+    """Return an error as one line."""
     first = str(error).strip().split("\n")[0]
     return f"{type(error).__name__}: {first}" if first else type(error).__name__

@@ -275,18 +275,18 @@ def write_arrays(path: Path, arrays: Mapping[str, Tensor | Pieces]) -> None:
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % _LENGTH)  # so that values are aligned, widest types first
     with path.open("wb", buffering=0) as file:
-
-        def write(data: memoryview) -> None:  # unbuffered, so a part of it may be written
-            while len(data):
-                data = data[file.write(data) :]
-
-        write(memoryview(len(text).to_bytes(_LENGTH, "little") + text))
+        _write(file, memoryview(len(text).to_bytes(_LENGTH, "little") + text))
         for name in order:
             for piece in split(arrays[name]):
                 values = piece.as_subclass(Tensor).contiguous()
                 flat = values.as_strided((values.numel(),), (1,))  # strides of one row may be any
-                write(memoryview(flat.view(torch.uint8).numpy()))  # type: ignore[arg-type]
+                _write(file, memoryview(flat.view(torch.uint8).numpy()))  # type: ignore[arg-type]
         assert file.tell() == _LENGTH + len(text) + place, "pieces have the announced length"
+
+
+def _write(file: Any, data: memoryview) -> None:
+    while len(data):  # unbuffered: a part of it may be written
+        data = data[file.write(data) :]
 
 
 def read_arrays(path: Path) -> dict[str, Tensor]:

@@ -55,13 +55,6 @@ class SqliteFile:
     """A SQLite file with one writer, and readers in other processes.
 
     Errors of SQLite are raised as errors of this library; see ``sound``.
-
-    Args:
-        path: the file.
-        readonly: open for reading, while another process may write.
-
-    Attributes:
-        connection: to the file, or to a copy of it.
     """
 
     def __init__(self, path: Path, *, readonly: bool) -> None:
@@ -185,12 +178,7 @@ def _connection(address: str) -> sqlite3.Connection:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Commit everything done inside, or nothing.
-
-    >>> connection = sqlite3.connect(":memory:", isolation_level=None)
-    >>> with transaction(connection):
-    ...     _ = connection.execute("CREATE TABLE numbers (n)")
-    """
+    """Commit everything done inside, or nothing."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
