@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from scipy.sparse import csr_matrix
 from torch_geometric.data import Data, HeteroData
 
 from evergraph.core.errors import (
@@ -49,7 +51,6 @@ def test_numpy_in_numpy_out():
 
 
 def test_pandas_in_pandas_out():
-    pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(X, columns=list("pqrs"), index=[10, 11, 12, 13])
     labels = pd.Series([1, 1, 2, None])  # a table with a gap holds floats
     edges = pd.DataFrame({"target": [11, 13], "weight": [1, 1], "source": [10, 12]})
@@ -63,14 +64,6 @@ def test_pandas_in_pandas_out():
     assert list(table.index) == ["first", "second"]
     assert model.embed(asked).shape == (2, 8)
     assert model.classes_.dtype == np.int64
-
-
-def test_text_with_gaps_from_pandas():
-    pd = pytest.importorskip("pandas")
-    labels = pd.Series(["x", pd.NA, None, float("nan")], dtype="string")
-    assert as_labels(labels, 4) == ["x", None, None, None]
-    assert as_labels(pd.Categorical(["x", None]), 2) == ["x", None]
-    assert as_labels(pd.array([1, None], dtype="Int64"), 2) == [1, None]
 
 
 def test_torch_in_torch_out():
@@ -116,11 +109,6 @@ def test_labels_that_come_later():
         model.label(["e"], ["z"])
 
 
-def test_only_edges():
-    model = started().partial_fit([], edges=[("a", "c")])
-    assert model.status().edges == 6
-
-
 def test_score():
     model = started()
     assert model.score(["a", "b", "d", "c"], ["x", "x", "x", "y"]) == 0.75
@@ -153,6 +141,8 @@ def test_parameters_in_scikit_learns_manner():
         model.set_params(sead=1)
     with pytest.raises(ConfigurationError, match="seed cannot change after the first data"):
         started().set_params(seed=1)
+    with pytest.raises(ConfigurationError, match=r"has no fit: call partial_fit\(nodes"):
+        model.fit(["a"], [[1.0]], ["x"])
 
 
 def test_a_clone_has_seen_nothing():
@@ -175,18 +165,41 @@ def test_a_topology_by_name_and_another_head():
         ContinualNodeClassifier(head="replay", head_options={"codes": 8}).status()
 
 
-def test_explain_names_who_speaks():
-    told = started().explain("d")
-    assert told.classes[0] == "y"
-    assert {voice.node for voice in told.voices or ()} == {"c", "d"}
-
-
 READ = {
     "ids": as_ids,
     "features": lambda values: as_features(values, 2),
     "labels": lambda values: as_labels(values, 2),
     "edges": as_edges,
 }
+
+
+@pytest.mark.parametrize(
+    ("part", "values", "found"),
+    [
+        ("ids", np.array([1, 2], dtype=np.uint8), [1, 2]),
+        ("ids", np.array(["a", 1], dtype=object), ["a", 1]),
+        ("ids", range(2), [0, 1]),
+        ("ids", [np.int64(1), np.str_("a")], [1, "a"]),
+        ("edges", np.array([[0, 7], [7, 3]]), [(0, 7), (7, 3)]),
+        ("edges", np.array([["a", "b"]]), [("a", "b")]),
+        ("edges", np.empty((0, 2), dtype=np.int64), []),
+        ("labels", np.array([-1, 1]), [-1, 1]),
+        ("labels", torch.tensor([-1, 1]), [None, 1]),  # where it means none
+        ("labels", pd.Series(["x", pd.NA], dtype="string"), ["x", None]),
+        ("labels", pd.Series([None, float("nan")], dtype="string"), [None, None]),
+        ("labels", pd.Categorical(["x", None]), ["x", None]),
+        ("labels", pd.array([1, None], dtype="Int64"), [1, None]),
+        ("features", [[1, 0], [0, 2]], [[1.0, 0.0], [0.0, 2.0]]),
+        ("features", np.array([[1, 0], [0, 2]]), [[1.0, 0.0], [0.0, 2.0]]),
+        ("features", csr_matrix([[1.0, 0], [0, 2]]), [[1.0, 0.0], [0.0, 2.0]]),
+        ("features", torch.tensor([[1, 0], [0, 2]]).to_sparse_csr(), [[1.0, 0.0], [0.0, 2.0]]),
+    ],
+)
+def test_what_is_read(part, values, found):
+    read = READ[part](values)
+    read = read.tolist() if isinstance(read, torch.Tensor) else list(read)
+    assert read == found
+    assert [type(each) for each in read] == [type(each) for each in found]
 
 
 @pytest.mark.parametrize(
@@ -222,35 +235,6 @@ def test_what_is_none_of_these(part, values, message):
         READ[part](values)
 
 
-def test_ids_of_several_kinds():
-    assert as_ids(np.array([1, 2], dtype=np.uint8)) == [1, 2]
-    assert as_ids(np.array(["a", 1], dtype=object)) == ["a", 1]
-    assert as_ids(range(2)) == [0, 1]
-    assert [type(i) for i in as_ids([np.int64(1), np.str_("a")])] == [int, str]
-
-
-def test_features_of_several_kinds():
-    scipy_sparse = pytest.importorskip("scipy.sparse")
-    for values in (
-        [[1, 0], [0, 2]],
-        np.array([[1, 0], [0, 2]], dtype=np.int64),
-        scipy_sparse.csr_matrix([[1.0, 0], [0, 2]]),
-        torch.tensor([[1, 0], [0, 2]]).to_sparse_csr(),
-    ):
-        assert as_features(values, 2).equal(torch.tensor([[1.0, 0], [0, 2]]))
-
-
-def test_minus_one_is_a_class_but_in_a_tensor():
-    assert as_labels(np.array([-1, 1]), 2) == [-1, 1]
-    assert as_labels(torch.tensor([-1, 1]), 2) == [None, 1]
-
-
-def test_a_row_of_an_array_is_an_edge():
-    assert as_edges(np.array([[0, 7], [7, 3]])) == [(0, 7), (7, 3)]
-    assert as_edges(np.array([["a", "b"]])) == [("a", "b")]
-    assert as_edges(np.empty((0, 2), dtype=np.int64)) == []
-
-
 def test_a_folder_keeps_it(tmp_path):
     path = tmp_path / "kept"
     with ContinualNodeClassifier.open(path, width=48, topology=SGC(hops=1)) as model:
@@ -272,8 +256,6 @@ def test_a_folder_keeps_it(tmp_path):
 
 
 def test_what_is_not_used_is_said(caplog):
-    import pandas as pd
-
     edges = pd.DataFrame({"source": ["a"], "target": ["b"], "kind": [0.5]})
     model = small().partial_fit(["a", "b"], torch.eye(2), ["x", "y"], edges)
     assert model.status().edges == 2
@@ -291,8 +273,6 @@ def test_what_is_not_used_is_said(caplog):
 
 
 def test_weights_come_in_many_ways():
-    import pandas as pd
-
     given = {"nodes": [0, 1, 2], "features": torch.eye(3), "labels": ["x", "y", None]}
     pairs, weights = [(0, 1), (1, 2)], [0.5, 4.0]
     frame = pd.DataFrame({"source": [0, 1], "target": [1, 2], "weight": weights})
@@ -345,11 +325,6 @@ def test_a_folder_takes_some_parameters_and_keeps_the_rest(tmp_path: Path) -> No
     for other in ({"seed": 4}, {"head": {"name": "replay"}}):
         with pytest.raises(ConfigurationError):
             LearnerFolder.open(tmp_path / "f", other)
-
-
-def test_fit_says_what_to_call():
-    with pytest.raises(ConfigurationError, match=r"has no fit: call partial_fit\(nodes"):
-        ContinualNodeClassifier().fit(["a"], [[1.0]], ["x"])
 
 
 def test_an_id_that_is_not_there_names_the_one_that_was_meant():

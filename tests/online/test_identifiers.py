@@ -47,14 +47,3 @@ def test_what_is_no_name(value, rule):
     with pytest.raises(DataError, match=rule):
         check_id("id", value)
     assert value not in IdTable()
-
-
-def test_pages_follow_each_other_until_positions_are_renumbered():
-    table = IdTable()
-    table.add(["a", "b", "c"])
-    table.remove(["b"])
-    assert (table.page(0, 2), table.page(2, 2)) == ((["a"], 2), (["c"], None))
-    table.base = 3  # as after a packing
-    assert table.page(0, 2) == (["a"], 5)
-    with pytest.raises(DataError, match="start must be 0, not 2: nodes were renumbered"):
-        table.page(2, 2)

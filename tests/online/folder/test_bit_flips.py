@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -92,7 +93,7 @@ def without_checksum(path: Path, **more: Any) -> bytes:
 def test_of_the_format_file(folder: Path) -> None:
     assert refused(folder / FORMAT_FILE, lambda: read_format(folder)) > 7 / 8  # but for blanks
     data = without_checksum(folder / FORMAT_FILE, format=2)  # as earlier versions wrote it
-    for place, other in enumerate([data, *flipped(data)]):
+    for place, other in enumerate([data, *islice(flipped(data), 0, None, 3)]):
         with suppress(EvergraphError), holding(other):  # nothing of Python's
             _, parameters = read_format(folder) or (0, {})
             if not place % 16:
