@@ -66,8 +66,8 @@ def check_parts(delta: Delta, *, num_features: int | None, kind: Kind = "class")
     _check_targets(kind, [label for _, label in delta.late])
     for part in (delta.nodes, delta.updated, delta.forgotten):
         check_ids("id of a node", list(part))  # a list, since arrays are not allowed here
-    for columns in (*sides, ([node for node, _ in delta.late],)):
-        check_ids("id of a node", *columns)
+    for ids in (*sides, ([node for node, _ in delta.late],)):
+        check_ids("id of a node", *ids)
     if delta.key is not None and type(delta.key) is not str:
         raise DataError(f"key must be text, not {delta.key!r}")
 

@@ -432,9 +432,10 @@ class ContinualNodeClassifier(Part, Closing):
 
         For labels, micro F1 (balanced: macro F1); for numbers, R².
         """
-        nodes, known = zip(*self._labelled(ids, labels), strict=True)
-        found = self.learner_.predict(list(nodes))
-        return target_score(self.targets, found, list(known), balanced=balanced)
+        pairs = self._labelled(ids, labels)
+        found = self.learner_.predict([node for node, _ in pairs])
+        known = [target for _, target in pairs]
+        return target_score(self.targets, found, known, balanced=balanced)
 
     def explain(self, node: Any, *, top: int = 3, limit: int = 20) -> Explanation:
         """Return the contributions of nodes to the scores of a prediction; see ``Explanation``.

@@ -92,6 +92,7 @@ def as_edges(values: Any) -> Sequence[tuple[NodeId, NodeId]]:
     """
     if values is None:
         return []
+    sides: Any
     if isinstance(values, Tensor):
         if values.dim() != 2 or values.shape[0] != 2:
             raise DataError(f"edges have shape {tuple(values.shape)}: expected [2, edges]")
@@ -234,6 +235,7 @@ def delta_of_named(named: NamedGraph, ids: Any, key: str | None, kind: Kind = "c
     if len(nodes) != graph.num_nodes:
         raise DataError(f"ids must be as many as nodes, not {len(nodes)} for {graph.num_nodes}")
     names: list[str] = []
+    sides: Any
     if graph.relations is None:
         sides, weights = (graph.indices, graph.edge_rows()), graph.weights
     else:

@@ -216,7 +216,7 @@ def _column_to_bytes(column: Column) -> tuple[str, bytes]:
     else:
         # A chunk at a time, so that other threads can run in between.
         with suppress(TypeError, UnicodeEncodeError):  # not all are texts that UTF-8 can write
-            joined = [BETWEEN.join(part) for part in chunks(listed(column))]  # type: ignore[arg-type]
+            joined = [BETWEEN.join(part) for part in chunks(listed(column))]
             data = BETWEEN.join(joined).encode()
     if data is not None and data.count(b"\0") == len(column) - 1:  # they can be split again
         return "texts", data

@@ -108,7 +108,8 @@ class LineReader:
         weight = rest.pop("weight", None) if operation == "edge" else None
         relation = rest.pop("relation", None) if operation == "edge" else None
         # A node type is a text; a number is a feature, as in tables.
-        typed = operation == "node" and isinstance(rest.get("type", 0), str | None)
+        kind = rest.get("type", 0)
+        typed = operation == "node" and (kind is None or isinstance(kind, str))
         typed = typed and "type" not in (self._known or self._first)
         kind = rest.pop("type") if typed else None
         if operation in PAIRS and (not isinstance(named, list) or len(named) != 2):

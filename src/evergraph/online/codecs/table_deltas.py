@@ -116,7 +116,7 @@ class TableDeltas:
         if self.features is None:
             return replace(delta, late=late)
         new, features = np.flatnonzero(~updates).tolist(), self.features[rows]
-        types: Sequence[str | None] = ()
+        types: Any = ()
         if self.types is not None:
             types = self.types[rows]
         elif self.relations is not None:  # edges show that there are relations: types are unknown

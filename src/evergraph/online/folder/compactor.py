@@ -58,8 +58,9 @@ class Compactor:
     def count(self, more: Counted) -> None:
         """Count deltas that were written to the journal."""
         with self._changed:
-            self.counted = Counted(*map(sum, zip(self.counted, more, strict=True)))
             deltas, size, seconds = self.counted
+            deltas, size, seconds = deltas + more.deltas, size + more.bytes, seconds + more.seconds
+            self.counted = Counted(deltas, size, seconds)
             heavy = seconds >= max(self.seconds, SHARE * self.took)
             if deltas >= self.every or size >= self.size or heavy:
                 self._due = True

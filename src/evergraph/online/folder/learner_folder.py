@@ -67,6 +67,7 @@ class LearnerFolder(Closing, Shown):
         self._files = files
         self._closed = False
         self._columns: Scheme | None = None
+        self._columns_read = False
         self._encoders: tuple[Encoder, ...] = ()
 
     def _repr_facts(self) -> dict[str, object]:
@@ -184,7 +185,8 @@ class LearnerFolder(Closing, Shown):
     @property
     def columns(self) -> Scheme | None:
         """How columns of tables are read; None for plain numbers, and before the first node."""
-        if self._columns is None and (width := self.learner.status().features):
+        if not self._columns_read and (width := self.learner.status().features):
+            self._columns_read = True  # it stays from the first node on
             found = stored_columns(self.path, self._encoders)
             # A process killed before its first delta may have left a file that does not fit.
             self._columns = found if found is not None and found.width == width else None
@@ -201,7 +203,7 @@ class LearnerFolder(Closing, Shown):
                 self.check_columns(scheme)
             else:
                 store_columns(self.path, scheme)
-                self._columns = scheme
+                self._columns, self._columns_read = scheme, True
 
     def check_columns(self, scheme: Scheme | None) -> None:
         """Raise unless columns are read like those of the first nodes."""

@@ -122,7 +122,7 @@ class DeltaQueue:
                 self._waiting = [each for each in self._waiting if each not in mine]
             raise
         errors = [each.future.exception() for each in mine]
-        assert all(isinstance(error, Exception | None) for error in errors), "no interrupts"
+        assert not any(error and not isinstance(error, Exception) for error in errors), "no answers"
         return [
             each.future.result() if error is None else cast("Exception", error)
             for each, error in zip(mine, errors, strict=True)
@@ -132,9 +132,10 @@ class DeltaQueue:
         # A thread that holds the lock must not wait for the leader, which waits for the lock.
         if self._lock.acquire(blocking=False):
             try:
-                return self._lead(mine)
+                self._lead(mine)
             finally:
                 self._lock.release()
+            return
 
         def served() -> bool:
             return all(each.answered for each in mine)
@@ -142,11 +143,11 @@ class DeltaQueue:
         with self._changed:
             self._changed.wait_for(lambda: not self._led or served())
             if served():
-                return None
+                return
             self._led = True
         try:
             with self._lock:
-                return self._lead(mine)
+                self._lead(mine)
         finally:
             with self._changed:
                 self._led = False
