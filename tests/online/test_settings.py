@@ -157,8 +157,3 @@ def test_an_objective_is_kept_and_folders_without_one_are_balanced(tmp_path: Pat
     other = stored | {"head": stored["head"] | {"objective": "plain"}}
     with pytest.raises(ConfigurationError, match="objective"):
         check_parameters(tmp_path, before, other)
-
-
-def test_a_mistyped_parameter_is_met_with_the_nearest() -> None:
-    with pytest.raises(ConfigurationError, match="has no parameter 'widht': did you mean 'width'"):
-        ContinualNodeClassifier().set_params(widht=64)
