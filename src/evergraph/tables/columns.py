@@ -6,7 +6,7 @@ in earlier chunks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,20 +41,6 @@ def stripped(table: pyarrow.Table) -> pyarrow.Table:
     return table.rename_columns([name.strip() for name in table.column_names])
 
 
-def read_named(
-    read: Callable[[Mapping[str, Any]], pyarrow.Table], types: Mapping[str, Any]
-) -> pyarrow.Table:
-    """Return the table that ``read`` parses from a CSV, with stripped column names.
-
-    types: by stripped name; ``read`` receives them by the names in the header.
-    """
-    table = read(types)
-    names = {name: name.strip() for name in table.column_names}
-    if any(name != plain for name, plain in names.items()):
-        table = read({name: types[plain] for name, plain in names.items() if plain in types})
-    return stripped(table)
-
-
 def plainly_typed(table: pyarrow.Table) -> pyarrow.Table:
     """Return a table with stripped column names and the types supported here: string views become
     strings, decimals become float64.
@@ -70,6 +56,59 @@ def plainly_typed(table: pyarrow.Table) -> pyarrow.Table:
     return stripped(table.cast(schema))
 
 
+def is_text(kind: pyarrow.DataType) -> bool:
+    """Whether a column holds strings."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def is_number(kind: pyarrow.DataType) -> bool:
+    """Whether a column holds numbers, including booleans."""
+    import pyarrow as pa
+
+    types = pa.types
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+
+
+def is_typed(table: pyarrow.Table) -> bool:
+    """Whether a node table has a text column ``type``; a numeric one is a feature."""
+    return TYPE in table.column_names and is_text(column(table, TYPE).type)
+
+
+def wrong_value(
+    values: pyarrow.Array, row: int, name: str, rule: str, *, before: int = 0
+) -> DataError:
+    """Return the error of a value that breaks the rule of its column."""
+    return DataError(
+        f"row {before + row + 1} has {values[row].as_py()!r} in column {name!r}: expected {rule}"
+    )
+
+
+def first_refused(values: pyarrow.Array, reads: Callable[[pyarrow.Array], Any]) -> int:
+    """Return the index of the first value that ``reads`` refuses by returning None; one is.
+
+    It is found by halving, since many values are read at once much faster than one by one.
+    """
+    low, high = 0, len(values)  # all before low are read, one before high is not
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if reads(values[low:middle]) is not None else (low, middle)
+    return low
+
+
+def check_filled(values: pyarrow.Array, name: str, *, before: int = 0) -> None:
+    """Raise if a row has no value."""
+    import pyarrow.compute as pc
+
+    full = values.is_valid()
+    if is_text(values.type):
+        full = pc.and_(full, pc.not_equal(pc.binary_length(values).fill_null(0), 0))
+    row = pc.index(full, False).as_py()
+    if row >= 0:
+        raise DataError(f"row {before + row + 1} has no value in column {name!r}: expected one")
+
+
 def ids(table: pyarrow.Table, name: str, *, before: int = 0) -> pyarrow.Array:
     """Return a column of ids, int64 if they are integers, else strings.  [rows]"""
     import pyarrow as pa
@@ -80,6 +119,23 @@ def ids(table: pyarrow.Table, name: str, *, before: int = 0) -> pyarrow.Array:
         raise DataError(f"column {name!r} holds {values.type}: expected strings or integers")
     check_filled(values, name, before=before)
     return values.cast(pa.int64() if numbers else pa.string())
+
+
+def filled_texts(table: pyarrow.Table, name: str, *, before: int = 0) -> pyarrow.Array:
+    """Return a text column without missing values; integers are converted to text."""
+    import pyarrow as pa
+
+    values = column(table, name)
+    if not pa.types.is_integer(values.type) and not is_text(values.type) and len(values):
+        raise DataError(f"column {name!r} holds {values.type}: expected texts")
+    check_filled(values, name, before=before)
+    return values.cast(pa.string())
+
+
+def relation_names(table: pyarrow.Table) -> list[str] | None:
+    """Return the relation of each edge of a table, or None without that column."""
+    related = RELATION in table.column_names
+    return list(filled_texts(table, RELATION).to_pylist()) if related else None
 
 
 def features(
@@ -103,11 +159,7 @@ def features(
             matrix[:, place] = values.to_numpy(zero_copy_only=False)
         wrong = ~(np.abs(matrix[:, place]) <= min(most, np.finfo(np.float32).max))
         if wrong.any():
-            row = int(wrong.argmax())
-            raise DataError(
-                f"row {before + row + 1} has {values[row].as_py()!r} in column {name!r}: expected "
-                f"{rule}"
-            )
+            raise wrong_value(values, int(wrong.argmax()), name, rule, before=before)
     return torch.from_numpy(matrix)
 
 
@@ -123,10 +175,7 @@ def edge_weights(table: pyarrow.Table, *, before: int = 0) -> Tensor | None:
     wrong = unsound_weights(weights)
     if bool(wrong.any()):
         row = int(wrong.nonzero()[0, 0])
-        raise DataError(
-            f"row {before + row + 1} has {values[row].as_py()!r} in column {WEIGHT!r}: expected "
-            f"{WEIGHT_RULE}"
-        )
+        raise wrong_value(values, row, WEIGHT, WEIGHT_RULE, before=before)
     return weights.float()
 
 
@@ -150,39 +199,24 @@ def as_integers(
         # An integer of 2^63 or more does not fit 64 bits; NaN fails the comparison as well.
         wrong = ~((numbers < 2.0**63) & (numbers >= -(2.0**63)) & (np.floor(numbers) == numbers))
         row = int(wrong.argmax())
-        found = before + row + 1 if rows is None else int(rows[row]) + 1
-        raise DataError(
-            f"row {found} has {values[row].as_py()!r} in column {name!r}: expected a whole number "
-            "of 64 bits"
-        ) from None
+        before = before if rows is None else int(rows[row]) - row
+        raise wrong_value(values, row, name, "a whole number of 64 bits", before=before) from None
 
 
-def check_filled(values: pyarrow.Array, name: str, *, before: int = 0) -> None:
-    """Raise if a row has no value."""
-    import pyarrow.compute as pc
-
-    empty = values.is_null()
-    if is_text(values.type):
-        empty = pc.or_(empty, pc.equal(pc.fill_null(values, ""), ""))
-    rows = np.flatnonzero(empty.to_numpy(zero_copy_only=False))
-    if len(rows):
-        row = before + int(rows[0]) + 1
-        raise DataError(f"row {row} has no value in column {name!r}: expected one")
-
-
-def is_text(kind: pyarrow.DataType) -> bool:
-    """Whether a column holds strings."""
+def as_whole(values: pyarrow.Array, name: str) -> pyarrow.Array:
+    """Return ids written as text in a CSV as integers.  -> int64 [rows]"""
     import pyarrow as pa
 
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    def whole(texts: pyarrow.Array) -> pyarrow.Array | None:
+        try:
+            return texts.cast(pa.int64())
+        except pa.ArrowInvalid:
+            return None
 
-
-def is_number(kind: pyarrow.DataType) -> bool:
-    """Whether a column holds numbers, including booleans."""
-    import pyarrow as pa
-
-    types = pa.types
-    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+    if (found := whole(values)) is None:
+        rule = "an integer of 64 bits, since --integers was given"
+        raise wrong_value(values, first_refused(values, whole), name, rule)
+    return found
 
 
 def parsed(texts: pyarrow.Array, kind: pyarrow.DataType) -> pyarrow.Array | None:
@@ -201,7 +235,7 @@ def parsed(texts: pyarrow.Array, kind: pyarrow.DataType) -> pyarrow.Array | None
     return column(table, "column")
 
 
-EXPECTED = "expected a whole number, a date or a timestamp"
+EXPECTED = "a whole number, a date or a timestamp"
 
 
 def times(table: pyarrow.Table, *, before: int = 0) -> tuple[Tensor, bool]:
@@ -221,27 +255,30 @@ def times(table: pyarrow.Table, *, before: int = 0) -> tuple[Tensor, bool]:
     values = column(table, "time")
     check_filled(values, "time", before=before)
     rows: NDArray[Any] | None = None
-    places: NDArray[Any] | None = None
+    places: NDArray[Any] | slice = slice(None)
     if is_text(values.type):
         coded = values.dictionary_encode()
         places = coded.indices.to_numpy()
         rows = before + np.unique(places, return_index=True)[1]  # first row of each text
-        values = _read(coded.dictionary, rows)
-    dates = pa.types.is_date(values.type) or pa.types.is_timestamp(values.type)
-    if dates:
-        whole = _seconds(values)
-    elif pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
+        values = _of_texts(coded.dictionary, rows)
+    kind = values.type
+    dates = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
+    if pa.types.is_date(kind):
+        whole = values.cast(pa.date32()).cast(pa.int32()).to_numpy().astype(np.int64) * 86_400
+    elif dates:
+        ticks = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit]
+        whole = values.cast(pa.int64()).to_numpy() // ticks
+    elif pa.types.is_integer(kind) or pa.types.is_floating(kind):
         whole = as_integers(values, "time", before=before, rows=rows).to_numpy()
     elif len(values):
-        raise DataError(f"column 'time' holds {values.type}: {EXPECTED}")
+        raise DataError(f"column 'time' holds {kind}: expected {EXPECTED}")
     else:
         whole = np.empty(0, np.int64)
-    found = whole if places is None else whole[places]
-    return torch.from_numpy(np.array(found, np.int64)), dates
+    return torch.from_numpy(np.array(whole[places], np.int64)), dates
 
 
-def _read(texts: pyarrow.Array, rows: NDArray[Any]) -> pyarrow.Array:
-    """Return texts as the first kind that fits all of them.  rows: row of each text"""
+def _of_texts(texts: pyarrow.Array, rows: NDArray[Any]) -> pyarrow.Array:
+    """Return times as the first kind that fits all of them.  rows: row of each text"""
     import pyarrow as pa
 
     kinds = [pa.int64(), pa.float64()]
@@ -250,83 +287,8 @@ def _read(texts: pyarrow.Array, rows: NDArray[Any]) -> pyarrow.Array:
         found = parsed(texts, kind)
         if found is not None:
             return found
-    first = [kind for kind in kinds if parsed(texts[:1], kind) is not None]
     # Report the first text that breaks the kind which fits the longest prefix of the column.
-    wrong = max((_first_other(texts, kind) for kind in first), default=0)
+    wrong = max(first_refused(texts, lambda some, kind=kind: parsed(some, kind)) for kind in kinds)
     like = " like those before it" if wrong else ""
-    raise DataError(
-        f"row {int(rows[wrong]) + 1} has {texts[wrong].as_py()!r} in column 'time': "
-        f"{EXPECTED}{like}"
-    )
-
-
-def _first_other(texts: pyarrow.Array, kind: pyarrow.DataType) -> int:
-    """Return the index of the first text not of this kind; the first is, and one is not."""
-    low, high = 1, len(texts)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if parsed(texts[:middle], kind) is not None else (low, middle)
-    return low
-
-
-def _seconds(values: pyarrow.Array) -> NDArray[Any]:
-    import pyarrow as pa
-
-    if pa.types.is_date(values.type):
-        days: NDArray[Any] = values.cast(pa.date32()).cast(pa.int32()).to_numpy()
-        return days.astype(np.int64) * 86_400
-    ticks = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[values.type.unit]
-    seconds: NDArray[Any] = values.cast(pa.int64()).to_numpy() // ticks
-    return seconds
-
-
-def is_typed(table: pyarrow.Table) -> bool:
-    """Whether a node table has a text column ``type``; a numeric one is a feature."""
-    return TYPE in table.column_names and is_text(column(table, TYPE).type)
-
-
-def filled_texts(table: pyarrow.Table, name: str, *, before: int = 0) -> pyarrow.Array:
-    """Return a text column without missing values; integers are converted to text."""
-    import pyarrow as pa
-
-    values = column(table, name)
-    if pa.types.is_integer(values.type):
-        values = values.cast(pa.string())
-    if not is_text(values.type) and len(values):
-        raise DataError(f"column {name!r} holds {values.type}: expected texts")
-    check_filled(values, name, before=before)
-    return values.cast(pa.string())
-
-
-def relation_names(table: pyarrow.Table) -> list[str] | None:
-    """Return the relation of each edge of a table, or None without that column."""
-    if RELATION not in table.column_names:
-        return None
-    names: list[str] = filled_texts(table, RELATION).to_pylist()
-    return names
-
-
-def as_whole(values: pyarrow.Array, name: str) -> pyarrow.Array:
-    """Return ids written as text in a CSV as integers.  -> int64 [rows]"""
-    import pyarrow as pa
-
-    if pa.types.is_integer(values.type):
-        return values
-    try:
-        return values.cast(pa.int64())
-    except pa.ArrowInvalid:
-        row = next(row for row, text in enumerate(values) if not _is_whole(text))
-        raise DataError(
-            f"row {row + 1} has {values[row].as_py()!r} in column {name!r}: expected an integer of "
-            "64 bits, since --integers was given"
-        ) from None
-
-
-def _is_whole(text: pyarrow.Scalar) -> bool:
-    import pyarrow as pa
-
-    try:
-        text.cast(pa.int64())
-    except pa.ArrowInvalid:
-        return False
-    return True
+    before = int(rows[wrong]) - wrong
+    raise wrong_value(texts, wrong, "time", f"{EXPECTED}{like}", before=before)

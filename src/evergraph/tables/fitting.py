@@ -14,6 +14,7 @@ from evergraph.tables import values as read
 from evergraph.tables.choices import Columns
 from evergraph.tables.columns import column, is_number, is_text
 from evergraph.tables.hashed import CategoryEncoder, ListEncoder, TextEncoder
+from evergraph.tables.labels import filled
 from evergraph.tables.measured import (
     BooleanEncoder,
     DateEncoder,
@@ -77,7 +78,7 @@ def guess(values: pyarrow.Array, *, typed: bool) -> str:
 
 
 def _of_texts(values: pyarrow.Array, *, typed: bool) -> str:
-    known = read.filled(values).drop_null()
+    known = filled(values).drop_null()
     if not len(known):
         return "empty"
     if not typed and _is(read.booleans, known) and not _is(read.numbers, known):
@@ -161,7 +162,7 @@ def misread(values: pyarrow.Array) -> tuple[str, str] | None:
     ("dates such as '12/31/2024'", 'write them as 2024-12-31')
     >>> misread(pa.array(["red", "3,5"]))
     """
-    found = read.filled(values).drop_null().unique().to_pylist() if is_text(values.type) else []
+    found = filled(values).drop_null().unique().to_pylist() if is_text(values.type) else []
     for pattern, what, remedy in _MISREAD:
         alike = [text for text in found if pattern.fullmatch(text)]
         if 2 * len(alike) > len(found):

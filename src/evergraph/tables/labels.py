@@ -19,7 +19,7 @@ from torch import Tensor
 from evergraph.core.errors import DataError, nearest
 from evergraph.core.notices import say
 from evergraph.graphs import UNLABELLED
-from evergraph.tables.columns import as_integers, is_number, is_text, parsed
+from evergraph.tables.columns import as_integers, is_number, is_text, parsed, wrong_value
 
 if TYPE_CHECKING:
     import pyarrow
@@ -28,6 +28,21 @@ if TYPE_CHECKING:
 MEANT = ("class", "classes", "target", "targets", "y", "category", "group", "outcome", "labels")
 # Exact texts for a missing label, as databases, pandas, R and Excel write them.
 SPELLINGS = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None", "\\N")
+
+
+def filled(values: pyarrow.Array) -> pyarrow.Array:
+    """Return texts with blanks stripped, null if they are empty or spell a missing value.
+
+    >>> import pyarrow as pa
+    >>> filled(pa.array([" 7", "", "NULL", None])).to_pylist()
+    ['7', None, None, None]
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    trimmed = pc.utf8_trim_whitespace(values)  # a CSV may have blanks after its commas
+    missing = pc.is_in(trimmed, value_set=pa.array(["", *SPELLINGS], trimmed.type))
+    return pc.if_else(missing, pa.scalar(None, trimmed.type), trimmed)
 
 
 def label_values(
@@ -53,19 +68,22 @@ def label_values(
     if pa.types.is_boolean(kind):
         return values.cast(pa.string())
     if is_text(kind):
-        values = pc.utf8_trim_whitespace(values)  # a CSV may have blanks after its commas
-        missing = pc.is_in(values, value_set=pa.array(["", *SPELLINGS], kind))
-        known = pc.if_else(missing, pa.scalar(None, kind), values)
-        numbers = _numbers(known) if guess else None
+        values = filled(values)
+        numbers = _numbers(values) if guess else None
         if numbers is None:
-            return known
+            return values
         values = numbers
     elif pa.types.is_floating(kind):
         values = pc.if_else(pc.is_nan(values), pa.scalar(None, kind), values)
     elif not pa.types.is_integer(kind) and not pa.types.is_null(kind):
         raise DataError(f"column 'label' holds {kind}: expected text or integers")
     whole = as_integers(values, "label", before=before, rows=rows)
-    return _from_zero_on(whole, before, rows)
+    row = pc.index(pc.less(whole, UNLABELLED), True).as_py()
+    if row >= 0:
+        before = before if rows is None else int(rows[row]) - row
+        rule = f"a class >= 0, or {UNLABELLED} for none"
+        raise wrong_value(whole, row, "label", rule, before=before)
+    return pc.if_else(pc.equal(whole, UNLABELLED), pa.scalar(None, pa.int64()), whole)
 
 
 def _numbers(texts: pyarrow.Array) -> pyarrow.Array | None:
@@ -78,22 +96,6 @@ def _numbers(texts: pyarrow.Array) -> pyarrow.Array | None:
         if found is not None:
             return found.take(coded.indices)
     return None
-
-
-def _from_zero_on(values: pyarrow.Array, before: int, rows: NDArray[Any] | None) -> pyarrow.Array:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    numbers = values.fill_null(UNLABELLED).to_numpy()
-    below = np.flatnonzero(numbers < UNLABELLED)
-    if len(below):
-        row = int(below[0])
-        found = before + row + 1 if rows is None else int(rows[row]) + 1
-        raise DataError(
-            f"row {found} has {int(numbers[row])} in column 'label': expected a class >= 0, "
-            f"or {UNLABELLED} for none"
-        )
-    return pc.if_else(pc.equal(values, UNLABELLED), pa.scalar(None, pa.int64()), values)
 
 
 def class_names(values: pyarrow.Array) -> tuple[str, ...]:
@@ -262,9 +264,6 @@ def numbers(values: pyarrow.Array, name: str, *, before: int = 0) -> NDArray[np.
         values.cast(pa.float64()).to_numpy(zero_copy_only=False).astype(np.float32)
     )
     if np.isinf(found).any():
-        row = int(np.isinf(found).argmax())
-        raise DataError(
-            f"row {before + row + 1} has {values[row].as_py()!r} in column {name!r}: expected "
-            "a finite number, or no value if it is unknown"
-        )
+        rule = "a finite number, or no value if it is unknown"
+        raise wrong_value(values, int(np.isinf(found).argmax()), name, rule, before=before)
     return found

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -284,25 +284,18 @@ Source: TypeAlias = Path | CsvTable | StoredFile | Query
 """A source of a table."""
 
 
-@dataclass(frozen=True)
-class QueryResult:
-    """A streamed query result: its schema, the number of rows if known, and the batches."""
-
-    schema: pyarrow.Schema
-    total: int | None
-    batches: Iterator[pyarrow.RecordBatch]
+QueryResult: TypeAlias = "tuple[pyarrow.Schema, int | None, Iterator[pyarrow.RecordBatch]]"
+"""A streamed query result: its schema, the number of rows if known, and the batches."""
 
 
-@contextmanager
-def answered(query: Query, *, size: int, skip: int) -> Iterator[QueryResult]:
+def answered(query: Query, *, size: int, skip: int) -> AbstractContextManager[QueryResult]:
     """Run a query and close the connection afterwards.
 
     size: approximate bytes per batch; skip: rows to leave out, if the file has not changed since
     they were read.
     """
     ask = {"sqlite": _sqlite, "duckdb": _duckdb, "adbc": _adbc}[query.kind]
-    with ask(query, size, skip) as answer:
-        yield answer
+    return ask(query, size, skip)
 
 
 @contextmanager
@@ -315,7 +308,7 @@ def _sqlite(query: Query, size: int, skip: int) -> Iterator[QueryResult]:
             schema, total = _sqlite_schema(connection, query.sql)
             rows = max(1, size // (_BYTES_A_VALUE * max(len(schema), 1)))
             found = connection.execute(f"SELECT * FROM ({query.sql}) LIMIT -1 OFFSET ?", (skip,))
-            yield QueryResult(schema, total, _sqlite_batches(found, schema, rows))
+            yield schema, total, _sqlite_batches(found, schema, rows)
     except sqlite3.Error as error:
         raise DataError(f"SQLite reports: {reason(error)}") from error
 
@@ -329,18 +322,15 @@ def _sqlite_schema(connection: sqlite3.Connection, sql: str) -> tuple[pyarrow.Sc
 
     listed = connection.execute(f"SELECT * FROM ({sql}) LIMIT 0").description
     names = [column[0] for column in listed]
+    quoted = ['"' + name.replace('"', '""') + '"' for name in names]
     widest = ", ".join(
-        f"max(CASE typeof({_quoted(name)}) WHEN 'null' THEN 0 WHEN 'integer' THEN 1 "
+        f"max(CASE typeof({name}) WHEN 'null' THEN 0 WHEN 'integer' THEN 1 "
         "WHEN 'real' THEN 2 WHEN 'text' THEN 3 ELSE 4 END)"
-        for name in names
+        for name in quoted
     )
     total, *found = connection.execute(f"SELECT count(*), {widest} FROM ({sql})").fetchone()
     kinds = (pa.null(), pa.int64(), pa.float64(), pa.string(), pa.binary())
     return pa.schema([(n, kinds[k or 0]) for n, k in zip(names, found, strict=True)]), total
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _sqlite_batches(
@@ -349,20 +339,12 @@ def _sqlite_batches(
     import pyarrow as pa
 
     while found := cursor.fetchmany(rows):
-        columns = [
-            pa.array([_as(value, kind) for value in values], kind)
-            for values, kind in zip(zip(*found, strict=True), schema.types, strict=True)
-        ]
+        columns = []
+        for values, kind in zip(zip(*found, strict=True), schema.types, strict=True):
+            if pa.types.is_string(kind):  # numbers among texts become texts
+                values = [None if value is None else str(value) for value in values]
+            columns.append(pa.array(values, kind))
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _as(value: Any, kind: pyarrow.DataType) -> Any:
-    """Return a value in the type of its column; numbers among texts become texts."""
-    import pyarrow as pa
-
-    if value is None or not pa.types.is_string(kind):
-        return value
-    return value if isinstance(value, str) else str(value)
 
 
 @contextmanager
@@ -377,10 +359,16 @@ def _duckdb(query: Query, size: int, skip: int) -> Iterator[QueryResult]:
         with closing(duckdb.connect(place, read_only=query.file is not None)) as connection:
             found: Any = connection.sql(f"SELECT * FROM ({query.sql}) OFFSET {skip}")
             rows = max(1, size // (_BYTES_A_VALUE * max(len(found.columns), 1)))
-            newer = hasattr(found, "to_arrow_reader")  # the other name is deprecated there
-            yield _streamed((found.to_arrow_reader if newer else found.fetch_record_batch)(rows))
+            reader = arrow_reader(found, rows)
+            yield reader.schema, None, iter(reader)
     except duckdb.Error as error:
         raise DataError(f"DuckDB reports: {reason(error)}") from error
+
+
+def arrow_reader(relation: Any, rows: int) -> Any:
+    """Return a result of DuckDB as Arrow batches of ``rows``; older versions have another name."""
+    newer = hasattr(relation, "to_arrow_reader")
+    return (relation.to_arrow_reader if newer else relation.fetch_record_batch)(rows)
 
 
 @contextmanager
@@ -396,7 +384,8 @@ def _adbc(query: Query, size: int, skip: int) -> Iterator[QueryResult]:
             closing(connection.cursor()) as cursor,
         ):
             cursor.execute(query.sql)
-            yield _streamed(cursor.fetch_record_batch())
+            reader = cursor.fetch_record_batch()
+            yield reader.schema, None, iter(reader)
     except dbapi.Error as error:
         raise DataError(f"{driver} reports: {reason(error)}") from error
 
@@ -408,7 +397,3 @@ def _connected(driver: str, uri: str) -> Any:
     from adbc_driver_manager import dbapi
 
     return dbapi.connect(driver=driver, db_kwargs={"uri": uri})
-
-
-def _streamed(reader: Any) -> QueryResult:
-    return QueryResult(reader.schema, None, iter(reader))

@@ -19,8 +19,8 @@ import numpy.typing as npt
 from numpy.typing import NDArray
 
 from evergraph.core.errors import DataError
-from evergraph.tables.columns import is_number, is_text, parsed
-from evergraph.tables.labels import SPELLINGS
+from evergraph.tables.columns import first_refused, is_number, is_text, parsed, wrong_value
+from evergraph.tables.labels import filled
 
 if TYPE_CHECKING:
     import pyarrow
@@ -104,21 +104,6 @@ Numbers = NDArray[np.float64]
 YES, NO = ("true", "yes", "t", "y", "1"), ("false", "no", "f", "n", "0")
 
 
-def filled(values: pyarrow.Array) -> pyarrow.Array:
-    """Return texts with blanks stripped, null if they are empty or spell a missing value.
-
-    >>> import pyarrow as pa
-    >>> filled(pa.array([" 7", "", "NULL", None])).to_pylist()
-    ['7', None, None, None]
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    trimmed = pc.utf8_trim_whitespace(values)
-    missing = pc.is_in(trimmed, value_set=pa.array(["", *SPELLINGS], trimmed.type))
-    return pc.if_else(missing, pa.scalar(None, trimmed.type), trimmed)
-
-
 def numbers(values: pyarrow.Array, name: str, *, before: int = 0) -> Numbers:
     """Return finite numbers, NaN where missing.  float64 [rows]
 
@@ -130,9 +115,15 @@ def numbers(values: pyarrow.Array, name: str, *, before: int = 0) -> Numbers:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    def cast(texts: pyarrow.Array) -> pyarrow.Array | None:
+        try:
+            return texts.cast(pa.float64())
+        except pa.ArrowInvalid:
+            return None
+
     given = values
     if is_text(values.type):
-        values = _cast(filled(values), _as_number, name, before, "a number")
+        values = _cast(filled(values), cast, name, before, "a number")
     elif not is_number(values.type) and not pa.types.is_decimal(values.type):
         _check_nothing(values, name, "numbers")
         return np.full(len(values), np.nan)
@@ -141,42 +132,31 @@ def numbers(values: pyarrow.Array, name: str, *, before: int = 0) -> Numbers:
     )
     endless = np.isinf(found)
     if endless.any():
-        raise _wrong(given, int(endless.argmax()), name, before, "a finite number")
+        raise wrong_value(given, int(endless.argmax()), name, "a finite number", before=before)
     return found
-
-
-def _as_number(texts: pyarrow.Array) -> pyarrow.Array | None:
-    import pyarrow as pa
-
-    try:
-        return texts.cast(pa.float64())
-    except pa.ArrowInvalid:
-        return None
 
 
 def booleans(values: pyarrow.Array, name: str, *, before: int = 0) -> Numbers:
     """Return 1 for yes, 0 for no, NaN where missing.  float64 [rows]"""
     import pyarrow as pa
+    import pyarrow.compute as pc
+
+    def cast(texts: pyarrow.Array) -> pyarrow.Array | None:
+        small = pc.utf8_lower(texts)
+        yes, no = (pc.is_in(small, value_set=pa.array(said, small.type)) for said in (YES, NO))
+        known = pc.or_(yes, no)
+        if not pc.all(pc.or_(known, texts.is_null()), min_count=0).as_py():
+            return None
+        return pc.if_else(known, yes, pa.scalar(None, pa.bool_()))
 
     if is_text(values.type):
-        values = _cast(filled(values), _as_yes, name, before, "true or false")
+        values = _cast(filled(values), cast, name, before, "true or false")
     found = numbers(values, name, before=before)
     wrong = ~np.isin(found, (0.0, 1.0)) & ~np.isnan(found)
     if wrong.any():
-        raise _wrong(pa.array(found), int(wrong.argmax()), name, before, "true or false")
+        row = int(wrong.argmax())
+        raise wrong_value(pa.array(found), row, name, "true or false", before=before)
     return found
-
-
-def _as_yes(texts: pyarrow.Array) -> pyarrow.Array | None:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    small = pc.utf8_lower(texts)
-    yes, no = (pc.is_in(small, value_set=pa.array(said, small.type)) for said in (YES, NO))
-    known = pc.or_(yes, no)
-    if not pc.all(pc.or_(known, texts.is_null()), min_count=0).as_py():
-        return None
-    return pc.if_else(known, yes, pa.scalar(None, pa.bool_()))
 
 
 def dates(values: pyarrow.Array, name: str, *, before: int = 0) -> Numbers:
@@ -186,25 +166,22 @@ def dates(values: pyarrow.Array, name: str, *, before: int = 0) -> Numbers:
     """
     import pyarrow as pa
 
+    def cast(texts: pyarrow.Array) -> pyarrow.Array | None:
+        coded = texts.dictionary_encode()
+        for zone in (None, "UTC"):
+            found = parsed(coded.dictionary, pa.timestamp("us", zone))
+            if found is not None:
+                return found.cast(pa.timestamp("us"), safe=False).take(coded.indices)
+        return None
+
     if is_text(values.type):
-        values = _cast(filled(values), _as_date, name, before, "a date such as 2021-03-04")
+        values = _cast(filled(values), cast, name, before, "a date such as 2021-03-04")
     elif not pa.types.is_date(values.type) and not pa.types.is_timestamp(values.type):
         _check_nothing(values, name, "dates")
         return np.full(len(values), np.nan)
     ticks = values.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
     seconds: Numbers = np.array(ticks.to_numpy(zero_copy_only=False), np.float64) / 1e6
     return seconds
-
-
-def _as_date(texts: pyarrow.Array) -> pyarrow.Array | None:
-    import pyarrow as pa
-
-    coded = texts.dictionary_encode()
-    for zone in (None, "UTC"):
-        found = parsed(coded.dictionary, pa.timestamp("us", zone))
-        if found is not None:
-            return found.cast(pa.timestamp("us"), safe=False).take(coded.indices)
-    return None
 
 
 def texts(values: pyarrow.Array, name: str) -> pyarrow.Array:
@@ -220,16 +197,13 @@ def texts(values: pyarrow.Array, name: str) -> pyarrow.Array:
     if pa.types.is_nested(values.type):
         raise DataError(f"column {name!r} holds {values.type}: expected texts")
     if pa.types.is_floating(values.type):
-        found = [None if value is None or value != value else value for value in values.to_pylist()]
-        values = pa.array([_plain(value) for value in found], pa.string())
+        known = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values).to_pylist()
+        found = [str(int(n)) if n is not None and n.is_integer() else n for n in known]
+        values = pa.array([n if n is None else str(n) for n in found], pa.string())
     elif not is_text(values.type):
         values = values.cast(pa.string())
     trimmed = pc.utf8_trim_whitespace(values)
     return pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, trimmed.type), trimmed)
-
-
-def _plain(value: float | None) -> str | None:
-    return None if value is None else str(int(value)) if value.is_integer() else repr(value)
 
 
 def lists(
@@ -272,30 +246,15 @@ def _items(text: str | None, separator: str) -> list[str] | None:
 
 
 def _cast(
-    found: pyarrow.Array,
-    cast: Callable[[Any], Any],
-    name: str,
-    before: int,
-    rule: str,
+    found: pyarrow.Array, cast: Callable[[Any], Any], name: str, before: int, rule: str
 ) -> pyarrow.Array:
-    """Return texts converted to another kind; raise for the first that cannot be converted."""
     made = cast(found)
     if made is not None:
         return made
-    low, high = 0, len(found)  # all before low convert, one before high does not
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if cast(found[low:middle]) is not None else (low, middle)
-    raise _wrong(found, low, name, before, rule)
+    raise wrong_value(found, first_refused(found, cast), name, rule, before=before)
 
 
 def _check_nothing(values: pyarrow.Array, name: str, expected: str) -> None:
     """Raise if a column of another kind holds any value."""
     if values.null_count < len(values):
         raise DataError(f"column {name!r} holds {values.type}: expected {expected}")
-
-
-def _wrong(values: pyarrow.Array, row: int, name: str, before: int, rule: str) -> DataError:
-    return DataError(
-        f"row {before + row + 1} has {values[row].as_py()!r} in column {name!r}: expected {rule}"
-    )

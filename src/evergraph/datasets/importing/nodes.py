@@ -69,12 +69,15 @@ def import_nodes(
     """
     roles = _roles(path, size)
     scheme = _scheme(path, size, columns or Columns(), roles)
+    goals = [] if roles.targets == [LABELS] else roles.targets
+    kinds = {} if scheme is None or goals else scheme.kinds
     pieces = read_chunks(
         path,
         ("id",) if roles.targets else ("id", "label"),
         size=size,
         text=[*texts_of(scheme), *[TYPE] * roles.types],
-        numbers=[] if roles.targets == [LABELS] else roles.targets,
+        numbers=goals,
+        perhaps=[name for name, kind in kinds.items() if kind in ("number", "raw")],
     )
     first = next(pieces)
     files = _NodeFiles(path, graph, ids_file, roles, scheme, first.table)
