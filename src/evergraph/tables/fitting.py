@@ -15,13 +15,8 @@ from evergraph.tables.choices import Columns
 from evergraph.tables.columns import column, is_number, is_text
 from evergraph.tables.hashed import CategoryEncoder, ListEncoder, TextEncoder
 from evergraph.tables.labels import filled
-from evergraph.tables.measured import (
-    BooleanEncoder,
-    DateEncoder,
-    NumberEncoder,
-    RawEncoder,
-)
-from evergraph.tables.own import Encoder, OwnEncoder, is_encoder, registered
+from evergraph.tables.measured import BooleanEncoder, DateEncoder, NumberEncoder, RawEncoder
+from evergraph.tables.own import Encoder, OwnEncoder, registered
 from evergraph.tables.scheme import Column, Scheme
 from evergraph.tables.values import ColumnEncoder, LeftOut
 
@@ -74,22 +69,31 @@ def guess(values: pyarrow.Array, *, typed: bool) -> str:
         return "list"
     if not is_text(kind):
         raise DataError(f"holds {kind}: expected numbers, texts, dates, booleans or lists")
-    return _of_texts(values, typed=typed)
-
-
-def _of_texts(values: pyarrow.Array, *, typed: bool) -> str:
     known = filled(values).drop_null()
     if not len(known):
         return "empty"
-    if not typed and _is(read.booleans, known) and not _is(read.numbers, known):
-        return "boolean"
-    if not typed and _mostly_numbers(known):
-        return "number"
+    if not typed:
+        numeric = _is(read.numbers, known)
+        if not numeric and _is(read.booleans, known):
+            return "boolean"
+        # If more than half are numbers, the others are reported as mistakes.
+        first = known[:200]
+        single = (first[row : row + 1] for row in range(len(first)))
+        if numeric or 2 * sum(_is(read.numbers, one) for one in single) > len(first):
+            return "number"
     if _is(read.dates, known):
         return "date"
     if separator_of(known) is not None:
         return "list"
-    return _of_names(known)
+    # Categories, ids and texts differ by length, words and repetition.
+    found = known.to_pylist()
+    distinct, rows = len(set(found)), len(found)
+    words = sum(len(text.split()) for text in found) / rows
+    short = sum(map(len, found)) <= LONG * rows
+    if short and words < 1.5 and rows >= ENOUGH and distinct >= NEARLY * rows:
+        return "id"
+    few = distinct <= FEW and (2 * distinct <= rows or rows < ENOUGH)
+    return "category" if short and ((few and words < 3) or words < 1.5) else "text"
 
 
 def _is(reads: Callable[..., Any], known: pyarrow.Array) -> bool:
@@ -98,14 +102,6 @@ def _is(reads: Callable[..., Any], known: pyarrow.Array) -> bool:
     except DataError:
         return False
     return True
-
-
-def _mostly_numbers(known: pyarrow.Array) -> bool:
-    """Whether more than half are numbers; the others are then reported as mistakes."""
-    if _is(read.numbers, known):
-        return True
-    looked = min(len(known), 200)
-    return 2 * sum(_is(read.numbers, known[row : row + 1]) for row in range(looked)) > looked
 
 
 def separator_of(known: pyarrow.Array) -> str | None:
@@ -136,20 +132,6 @@ def usual_separator(values: pyarrow.Array) -> str:
     """
     joined = "".join(text for text in values.to_pylist() if text is not None)
     return max((*SEPARATORS, ","), key=joined.count)
-
-
-def _of_names(known: pyarrow.Array) -> str:
-    """Distinguish categories, ids and texts."""
-    found = known.to_pylist()
-    distinct, rows = len(set(found)), len(found)
-    words = sum(len(text.split()) for text in found) / rows
-    short = sum(map(len, found)) <= LONG * rows
-    if short and words < 1.5 and rows >= ENOUGH and distinct >= NEARLY * rows:
-        return "id"
-    few = distinct <= FEW and (2 * distinct <= rows or rows < ENOUGH)
-    if short and ((few and words < 3) or words < 1.5):
-        return "category"
-    return "text"
 
 
 def misread(values: pyarrow.Array) -> tuple[str, str] | None:
@@ -259,19 +241,30 @@ def fit_scheme(
     ('age', 'number', '(x - 40) / 10, cut at 5, and a flag for gaps', '2', '1')
     ('born', 'date', 'time around 1987-09-16 in 958 days, year and week, a flag for gaps', '6', '1')
     """
+    import pyarrow as pa
+
     chosen = choices or Columns()
     chosen.check_names(names)
     first = table if chosen.strict else table.slice(0, SAMPLE)
     columns = []
     for name in names:
         values = column(first, name)
-        named = chosen.kind_of(name) or _said(table, name)
-        alone = len(names) == 1
-        encoder = _fitted(values, name, named, chosen, typed, where, alone=alone)
-        columns.append(Column(name, encoder, _gaps(encoder, values, name)))
+        coded = pa.types.is_dictionary(table.schema.field(name).type)  # as pandas' Categorical
+        named = chosen.kind_of(name) or ("category" if coded else None)
+        encoder = _fitted(values, name, named, chosen, typed, where, alone=len(names) == 1)
+        # Gaps are counted in chunks, since features need more memory than values.
+        parts = (values[at : at + _ROWS] for at in range(0, len(values), _ROWS))
+        gaps = sum(int(encoder.encode(part, name).gaps.sum()) for part in parts)
+        columns.append(Column(name, encoder, gaps))
         many = len(names) > _MOST_WATCHED and isinstance(encoder, NumberEncoder | RawEncoder)
         if encoder.width and labels is not None and not many:
-            say_leak(where, name, values, labels[: first.num_rows])
+            share = leaked_share(values, labels[: first.num_rows])
+            if share >= LEAKS:
+                say(
+                    where,
+                    f"column {name!r} alone determines the label of {share:.0%} of the labelled "
+                    "rows: leave it out if it is not known before the label",
+                )
     return Scheme(tuple(columns), chosen.strict, chosen.gaps == "refuse")
 
 
@@ -286,20 +279,6 @@ def say_few(where: object, rows: int, scheme: Scheme) -> None:
         )
 
 
-def _gaps(encoder: ColumnEncoder, values: pyarrow.Array, name: str) -> int:
-    """Return the number of missing values, computed in chunks since features need more memory."""
-    starts = range(0, len(values), _ROWS)
-    return sum(int(encoder.encode(values[at : at + _ROWS], name).gaps.sum()) for at in starts)
-
-
-def _said(table: pyarrow.Table, name: str) -> str | None:
-    """Return the kind that a table declares for a column, beyond the type of its values."""
-    import pyarrow as pa
-
-    coded = pa.types.is_dictionary(table.schema.field(name).type)
-    return "category" if coded else None  # as pandas' Categorical
-
-
 def _fitted(
     values: pyarrow.Array,
     name: str,
@@ -310,11 +289,11 @@ def _fitted(
     *,
     alone: bool,
 ) -> ColumnEncoder:
-    """Return an encoder of the named or guessed kind."""
-    if named is not None and is_encoder(named):
-        encoder = registered(named)
-        assert encoder is not None
-        return OwnEncoder.fit(values, name, encoder)
+    """Return an encoder of the named or guessed kind; alone: whether it is the only column."""
+    import pyarrow as pa
+
+    if named is not None and (own := registered(named)) is not None:
+        return OwnEncoder.fit(values, name, own)
     try:
         kind = guess(values, typed=typed) if named is None else str(named)
     except DataError as error:
@@ -322,8 +301,10 @@ def _fitted(
     if named is None and kind in _AS_NAMES and (like := misread(values)):
         say(where, f"column {name!r} looks like {like[0]}, but is {_AS_NAMES[kind]}: {like[1]}")
         return LeftOut("looks like an id") if kind == "id" else _make(kind, values, name, choices)
-    if named is None and (
-        kind == "id" or (kind == "number" and _numbers_rows(values, name, alone))
+    # Numbers may merely number the rows; an only column must also be named like an id.
+    numbers = named is None and kind == "number" and (not alone or is_called_id(name))
+    if (named is None and kind == "id") or (
+        numbers and looks_like_id(pa.array(read.numbers(values, name), from_pandas=True), name)
     ):
         say(
             where,
@@ -332,17 +313,6 @@ def _fitted(
         )
         return LeftOut("looks like an id")
     return _make(kind, values, name, choices)
-
-
-def _numbers_rows(values: pyarrow.Array, name: str, alone: bool) -> bool:
-    """Whether numbers merely number the rows; an only column must also be named like an id."""
-    import pyarrow as pa
-
-    from evergraph.tables.values import numbers
-
-    if alone and not is_called_id(name):
-        return False
-    return looks_like_id(pa.array(numbers(values, name), from_pandas=True), name)
 
 
 def _make(kind: str, values: pyarrow.Array, name: str, choices: Columns) -> ColumnEncoder:
@@ -356,14 +326,3 @@ def _make(kind: str, values: pyarrow.Array, name: str, choices: Columns) -> Colu
     encoders = (NumberEncoder, RawEncoder, BooleanEncoder, DateEncoder, CategoryEncoder)
     made: ColumnEncoder = {cls.kind: cls for cls in encoders}[kind].fit(values, name)
     return made
-
-
-def say_leak(where: object, name: str, values: pyarrow.Array, labels: pyarrow.Array) -> None:
-    """Warn if a column nearly determines the label."""
-    share = leaked_share(values, labels)
-    if share >= LEAKS:
-        say(
-            where,
-            f"column {name!r} alone determines the label of {share:.0%} of the labelled rows: "
-            "leave it out if it is not known before the label",
-        )

@@ -18,7 +18,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from evergraph.tables.values import Block, ColumnEncoder, Matrix, lists, texts
+from evergraph.tables.values import Block, Matrix, WideEncoder, lists, texts
 
 if TYPE_CHECKING:
     import pyarrow
@@ -51,7 +51,7 @@ def fitting_dims(categories: int) -> int:
 
 
 @dataclass(frozen=True)
-class CategoryEncoder(ColumnEncoder):
+class CategoryEncoder(WideEncoder):
     """A category as the signs of its hash.
 
     >>> import pyarrow as pa
@@ -60,7 +60,6 @@ class CategoryEncoder(ColumnEncoder):
     {'blue': 0}
     """
 
-    dims: int
     hashes: tuple[str, ...] | None  # of the first table's categories; None if there are too many
     kind = "category"
 
@@ -70,19 +69,13 @@ class CategoryEncoder(ColumnEncoder):
         return cls(*_kept(texts(values, name)))
 
     @property
-    def width(self) -> int:
-        """The number of signs per category."""
-        return self.dims
-
-    @property
     def how(self) -> str:
         """A description of the encoding."""
         return _told(self.hashes, "", self.dims)
 
     def encode(self, values: pyarrow.Array, name: str, *, before: int = 0) -> Block:
         """Return the signs of hashes."""
-        found = texts(values, name)
-        matrix, places, names = _vectors(found, self.dims)
+        matrix, places, names = _vectors(texts(values, name), self.dims)
         gaps = places < 0
         matrix = np.where(gaps[:, None], np.float32(0), matrix[places])
         new, rows = _new(places, names, self.hashes)
@@ -90,7 +83,7 @@ class CategoryEncoder(ColumnEncoder):
 
 
 @dataclass(frozen=True)
-class ListEncoder(ColumnEncoder):
+class ListEncoder(WideEncoder):
     """A list as the mean of its items' signs; text is split at ``separator``.
 
     >>> import pyarrow as pa
@@ -100,7 +93,6 @@ class ListEncoder(ColumnEncoder):
     (True, False)
     """
 
-    dims: int
     separator: str
     hashes: tuple[str, ...] | None
     kind = "list"
@@ -110,11 +102,6 @@ class ListEncoder(ColumnEncoder):
         """Keep the hashes of the items."""
         dims, hashes = _kept(lists(values, name, separator=separator)[1])
         return cls(dims, separator, hashes)
-
-    @property
-    def width(self) -> int:
-        """The number of signs per item."""
-        return self.dims
 
     @property
     def how(self) -> str:
@@ -207,11 +194,10 @@ _ROWS = 2_048  # rows whose words are held at once
 
 
 @dataclass(frozen=True)
-class TextEncoder(ColumnEncoder):
+class TextEncoder(WideEncoder):
     """A text as a TF-IDF vector of its words, with frequencies from the first table.
 
     Attributes:
-        dims: number of features.
         rows: number of texts in the first table.
         frequencies: number of those texts with a word in a bucket, by bucket.
 
@@ -222,7 +208,6 @@ class TextEncoder(ColumnEncoder):
     (True, False)
     """
 
-    dims: int
     rows: int
     frequencies: dict[int, int] = field(repr=False)
     kind = "text"
@@ -238,23 +223,26 @@ class TextEncoder(ColumnEncoder):
         return cls(dims, len(found) - found.null_count, dict(sorted(seen.items())))
 
     @property
-    def width(self) -> int:
-        """The number of features per text."""
-        return self.dims
-
-    @property
     def how(self) -> str:
         """A description of the encoding."""
         return f"TF-IDF of words, {len(self.frequencies):,} known, in {self.dims} signs"
 
     def encode(self, values: pyarrow.Array, name: str, *, before: int = 0) -> Block:
         """Return the projected TF-IDF vectors."""
-        found = texts(values, name)
-        weights = self._idf
+        from scipy.sparse import csr_matrix
+
+        found, signs = texts(values, name), _bucket_signs(self.dims)
         matrix = np.empty((len(found), self.dims), np.float32)
         for start in range(0, len(found), _ROWS):
-            part = [_buckets(text) for text in found[start : start + _ROWS].to_pylist()]
-            matrix[start : start + _ROWS] = _tfidf(part, weights) @ _bucket_signs(self.dims)
+            rows = [_buckets(text) for text in found[start : start + _ROWS].to_pylist()]
+            starts = np.cumsum([0, *map(len, rows)])
+            places = np.array([bucket for row in rows for bucket in row], np.int64)
+            tfidf = csr_matrix((np.ones(len(places)), places, starts), shape=(len(rows), BUCKETS))
+            tfidf.sum_duplicates()
+            tfidf.data *= self._idf[tfidf.indices]
+            lengths = np.sqrt(np.asarray(tfidf.multiply(tfidf).sum(1)).ravel())
+            tfidf.data /= np.repeat(lengths, np.diff(tfidf.indptr))  # rows of length 1
+            matrix[start : start + _ROWS] = tfidf.astype(np.float32) @ signs
         return Block(matrix, gaps=found.is_null().to_numpy(zero_copy_only=False))
 
     @cached_property
@@ -277,17 +265,3 @@ def _buckets(text: str | None) -> list[int]:
 @lru_cache(maxsize=4)
 def _bucket_signs(dims: int) -> Matrix:
     return signs([str(bucket) for bucket in range(BUCKETS)], dims)
-
-
-def _tfidf(rows: list[list[int]], weights: NDArray[np.float64]) -> Any:
-    """Return rows of length 1, or 0 without words.  CSR float32 [rows, BUCKETS]"""
-    from scipy.sparse import csr_matrix
-
-    starts = np.cumsum([0, *map(len, rows)])
-    places = np.array([bucket for row in rows for bucket in row], np.int64)
-    made = csr_matrix((np.ones(len(places)), places, starts), shape=(len(rows), BUCKETS))
-    made.sum_duplicates()
-    made.data *= weights[made.indices]
-    lengths = np.sqrt(np.asarray(made.multiply(made).sum(1)).ravel())
-    made.data /= np.repeat(lengths, np.diff(made.indptr))
-    return made.astype(np.float32)

@@ -15,18 +15,8 @@ from evergraph.core.errors import DataError
 from evergraph.core.notices import say
 from evergraph.graphs import Graph
 from evergraph.tables.columns import column
-from evergraph.tables.hashed import (
-    CategoryEncoder,
-    ListEncoder,
-    TextEncoder,
-    without_names,
-)
-from evergraph.tables.measured import (
-    BooleanEncoder,
-    DateEncoder,
-    NumberEncoder,
-    RawEncoder,
-)
+from evergraph.tables.hashed import CategoryEncoder, ListEncoder, TextEncoder, without_names
+from evergraph.tables.measured import BooleanEncoder, DateEncoder, NumberEncoder, RawEncoder
 from evergraph.tables.own import Encoder, OwnEncoder
 from evergraph.tables.values import Block, ColumnEncoder, LeftOut, Mask
 
@@ -217,11 +207,12 @@ first table did not have: expected age
         needed = [each.name for each in self.columns if not isinstance(each.encoder, LeftOut)]
         missing = [name for name in needed if name not in names]
         strange = [name for name in names if name not in known]
-        said = [f"has no {_named(missing)}"] if missing else []
-        said += [f"has {_a(strange)} that the first table did not have"] if strange else []
+        said = [f"has no column{'s' * (len(missing) > 1)} {_listed(missing)}"] if missing else []
+        if strange:
+            these = "a column" if len(strange) == 1 else "columns"
+            said.append(f"has {these} {_listed(strange)} that the first table did not have")
         if said:
-            expected = ", ".join(needed[:_LISTED]) + (", ..." if len(needed) > _LISTED else "")
-            raise DataError(f"{' and '.join(said)}: expected {expected}")
+            raise DataError(f"{' and '.join(said)}: expected {_listed(needed, quoted=False)}")
 
     def table(self) -> list[tuple[str, str, str, str, str]]:
         """Return one row per column under ``HEADER``: how it is read."""
@@ -270,13 +261,9 @@ first table did not have: expected age
             raise DataError(f"columns cannot be read back ({error!r})") from None
 
 
-def _named(names: list[str]) -> str:
-    listed = ", ".join(map(repr, names[:_LISTED])) + (", ..." if len(names) > _LISTED else "")
-    return f"column{'' if len(names) == 1 else 's'} {listed}"
-
-
-def _a(names: list[str]) -> str:
-    return f"{'a ' if len(names) == 1 else ''}{_named(names)}"
+def _listed(names: list[str], *, quoted: bool = True) -> str:
+    first = ", ".join(map(repr, names[:_LISTED]) if quoted else names[:_LISTED])
+    return first + (", ..." if len(names) > _LISTED else "")
 
 
 def _encoder(values: Mapping[str, Any], encoders: Iterable[Encoder]) -> ColumnEncoder:

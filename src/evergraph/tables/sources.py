@@ -377,10 +377,17 @@ def _adbc(query: Query, size: int, skip: int) -> Iterator[QueryResult]:
     from adbc_driver_manager import dbapi
 
     assert not skip, "a server's result is read from the beginning"
+
+    def connect(driver: str, uri: str) -> Any:
+        # With a driver's package if it is installed, else with a driver library by name.
+        if driver.startswith("adbc_driver_") and installed(driver):
+            return import_module(f"{driver}.dbapi").connect(uri)
+        return dbapi.connect(driver=driver, db_kwargs={"uri": uri})
+
     driver, _, uri = query.place.partition(":")
     try:
         with (
-            closing(_connected(driver, uri)) as connection,
+            closing(connect(driver, uri)) as connection,
             closing(connection.cursor()) as cursor,
         ):
             cursor.execute(query.sql)
@@ -388,12 +395,3 @@ def _adbc(query: Query, size: int, skip: int) -> Iterator[QueryResult]:
             yield reader.schema, None, iter(reader)
     except dbapi.Error as error:
         raise DataError(f"{driver} reports: {reason(error)}") from error
-
-
-def _connected(driver: str, uri: str) -> Any:
-    """Connect with a driver's package if it is installed, or with a driver library by name."""
-    if driver.startswith("adbc_driver_") and installed(driver):
-        return import_module(f"{driver}.dbapi").connect(uri)
-    from adbc_driver_manager import dbapi
-
-    return dbapi.connect(driver=driver, db_kwargs={"uri": uri})

@@ -78,16 +78,23 @@ class ColumnEncoder(ABC):
 
 
 @dataclass(frozen=True)
+class WideEncoder(ColumnEncoder):
+    """An encoder whose number of features per value is ``dims``."""
+
+    dims: int
+
+    @property
+    def width(self) -> int:
+        """The number of features per value."""
+        return self.dims
+
+
+@dataclass(frozen=True)
 class LeftOut(ColumnEncoder):
     """An unused column, with the reason."""
 
     why: str
-    kind = "skip"
-
-    @property
-    def width(self) -> int:
-        """Zero."""
-        return 0
+    kind, width = "skip", 0
 
     @property
     def how(self) -> str:
