@@ -8,9 +8,10 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from evergraph.core.errors import DataError
+from evergraph.tables.arrow import csv, pa, parquet
 from evergraph.tables.columns import RELATION, plainly_typed, stripped
 from evergraph.tables.edges import ENDS
 from evergraph.tables.labels import SPELLINGS
@@ -24,9 +25,6 @@ from evergraph.tables.sources import (
     delimiter_hint,
     reason,
 )
-
-if TYPE_CHECKING:
-    import pyarrow
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
 # Columns of a CSV that are read as text: their kind depends on all rows.
@@ -47,7 +45,7 @@ class Chunk:
         total: size of the file, in the same unit.
     """
 
-    table: pyarrow.Table
+    table: pa.Table
     before: int
     position: int
     done: int
@@ -108,26 +106,20 @@ def read_chunks(
     yield from _read(path, wanted)
 
 
-def read_table(
-    path: Source, columns: tuple[str, ...], *, text: Sequence[str] = ()
-) -> pyarrow.Table:
+def read_table(path: Source, columns: tuple[str, ...], *, text: Sequence[str] = ()) -> pa.Table:
     """Read a whole table, from a file or a database query, with at least the given columns.
 
     Ids in a CSV stay text, so that ``007`` and ``7`` are two nodes in both files. Labels and times
     stay text as well until all of them are known, as do the columns in ``text``.
     """
-    import pyarrow as pa
-
     size = _AT_ONCE if path.suffix == ".parquet" else -1
     return pa.concat_tables(
         [piece.table for piece in _read(path, _Wanted(columns, size, text=text))]
     )
 
 
-def first_rows(path: Source, *, size: int, rows: int, text: Sequence[str] = ()) -> pyarrow.Table:
+def first_rows(path: Source, *, size: int, rows: int, text: Sequence[str] = ()) -> pa.Table:
     """Return the first rows of a table, at most ``rows``."""
-    import pyarrow as pa
-
     tables, found = [], 0
     for piece in read_chunks(path, (), size=size, text=text):
         tables.append(piece.table)
@@ -156,8 +148,6 @@ def check_columns(found: list[str], needed: tuple[str, ...]) -> None:
 
 
 def _read(path: Source, wanted: _Wanted) -> Iterator[Chunk]:
-    import pyarrow as pa
-
     read: Callable[[Any, _Wanted], Iterator[Chunk]] = _read_csv
     if path.suffix == ".parquet":
         read = _read_query if isinstance(path, Query) else _read_parquet
@@ -177,8 +167,6 @@ def _read_csv(path: Path | CsvTable, wanted: _Wanted) -> Iterator[Chunk]:
 
     Columns without a given type keep the type found in the first chunk.
     """
-    import pyarrow as pa
-
     # A table of nodes may have a column 'source' too, and that is a feature.
     known = EDGE_TEXT if set(ENDS) <= set(wanted.needed) else NODE_TEXT
     types = {name: pa.string() for name in (*known, *wanted.text)}
@@ -220,7 +208,7 @@ def _lines(file: IO[bytes], size: int) -> bytes:
 
 def _first(
     source: CsvTable, block: bytes, types: Mapping[str, Any], perhaps: Sequence[str]
-) -> pyarrow.Table:
+) -> pa.Table:
     """Return the rows of a block that begins with the header, whose names are stripped."""
     table = _parse(source, block, None, None, types, perhaps, 0)
     names = {name: name.strip() for name in table.column_names}
@@ -235,14 +223,11 @@ def _parse(
     block: bytes,
     names: list[str] | None,
     columns: list[str] | None,
-    types: Mapping[str, pyarrow.DataType],
+    types: Mapping[str, pa.DataType],
     perhaps: Sequence[str],
     before: int,
-) -> pyarrow.Table:
-    import pyarrow as pa
-    import pyarrow.csv as csv
-
-    def parse(types: Mapping[str, Any], *, threads: bool, **nulls: Any) -> pyarrow.Table:
+) -> pa.Table:
+    def parse(types: Mapping[str, Any], *, threads: bool, **nulls: Any) -> pa.Table:
         options = csv.ReadOptions(column_names=names, use_threads=threads)
         how = source.options(column_types=types, include_columns=columns, **nulls)
         table = csv.read_csv(pa.BufferReader(block), read_options=options, **how)
@@ -262,25 +247,14 @@ def _parse(
         return parse(types, threads=False)  # only a single thread reports the row
     except pa.ArrowInvalid as error:
         shift = before - (names is None)  # pyarrow counts the header as a row
-        raise pa.ArrowInvalid(rows_from_one(str(error), shift)) from error
-
-
-def rows_from_one(said: str, shift: int) -> str:
-    """Shift the row numbers in a message of pyarrow, which counts the header.
-
-    >>> rows_from_one("CSV parse error: Row #3: Expected 2 columns, got 1", -1)
-    'CSV parse error: row 2: Expected 2 columns, got 1'
-    """
-    return re.sub(r"Row #(\d+)", lambda row: f"row {int(row[1]) + shift}", said)
+        said = re.sub(r"Row #(\d+)", lambda row: f"row {int(row[1]) + shift}", str(error))
+        raise pa.ArrowInvalid(said) from error
 
 
 def _read_parquet(path: Path | StoredFile, wanted: _Wanted) -> Iterator[Chunk]:
     """Yield the rows of a Parquet file; a position is a row."""
-    import pyarrow as pa
-    import pyarrow.parquet
-
     opened = path.open() if isinstance(path, StoredFile) else path
-    with pa.parquet.ParquetFile(opened, buffer_size=1 << 20) as file:
+    with parquet.ParquetFile(opened, buffer_size=1 << 20) as file:
         named = {name.strip(): name for name in file.schema_arrow.names}
         check_columns([name.strip() for name in file.schema_arrow.names], wanted.needed)
         columns = None if wanted.columns is None else [named[name] for name in wanted.columns]
@@ -305,8 +279,6 @@ def _read_parquet(path: Path | StoredFile, wanted: _Wanted) -> Iterator[Chunk]:
 
 def _read_query(query: Query, wanted: _Wanted) -> Iterator[Chunk]:
     """Yield the result of a database query; a position is a row."""
-    import pyarrow as pa
-
     before = wanted.before
     with answered(query, size=wanted.size, skip=wanted.position) as (schema, total, batches):
         check_columns([name.strip() for name in schema.names], wanted.needed)

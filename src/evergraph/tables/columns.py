@@ -7,7 +7,7 @@ in earlier chunks.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,18 +16,13 @@ from torch import Tensor
 
 from evergraph.core.errors import DataError
 from evergraph.graphs.validation import WEIGHT_RULE, unsound_weights
-
-if TYPE_CHECKING:
-    import pyarrow
-
+from evergraph.tables.arrow import csv, pa, pc
 
 WEIGHT, RELATION, TYPE = "weight", "relation", "type"  # two columns of edges, one of nodes
 
 
-def column(table: pyarrow.Table, name: str) -> pyarrow.Array:
+def column(table: pa.Table, name: str) -> pa.Array:
     """Return a column as one array, with dictionary-encoded values decoded."""
-    import pyarrow as pa
-
     chunks: Any = table.column(name)
     if pa.types.is_dictionary(chunks.type):
         chunks = chunks.cast(chunks.type.value_type)
@@ -36,18 +31,17 @@ def column(table: pyarrow.Table, name: str) -> pyarrow.Array:
     return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
 
 
-def stripped(table: pyarrow.Table) -> pyarrow.Table:
+def stripped(table: pa.Table) -> pa.Table:
     """Return a table with blanks stripped from its column names, such as in ``id, label``."""
     return table.rename_columns([name.strip() for name in table.column_names])
 
 
-def plainly_typed(table: pyarrow.Table) -> pyarrow.Table:
+def plainly_typed(table: pa.Table) -> pa.Table:
     """Return a table with stripped column names and the types supported here: string views become
     strings, decimals become float64.
     """
-    import pyarrow as pa
 
-    def plain(kind: pyarrow.DataType) -> pyarrow.DataType:
+    def plain(kind: pa.DataType) -> pa.DataType:
         if pa.types.is_decimal(kind):
             return pa.float64()
         return pa.string() if str(kind) == "string_view" else kind
@@ -56,36 +50,30 @@ def plainly_typed(table: pyarrow.Table) -> pyarrow.Table:
     return stripped(table.cast(schema))
 
 
-def is_text(kind: pyarrow.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
     """Whether a column holds strings."""
-    import pyarrow as pa
-
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def is_number(kind: pyarrow.DataType) -> bool:
+def is_number(kind: pa.DataType) -> bool:
     """Whether a column holds numbers, including booleans."""
-    import pyarrow as pa
-
     types = pa.types
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
 
 
-def is_typed(table: pyarrow.Table) -> bool:
+def is_typed(table: pa.Table) -> bool:
     """Whether a node table has a text column ``type``; a numeric one is a feature."""
     return TYPE in table.column_names and is_text(column(table, TYPE).type)
 
 
-def wrong_value(
-    values: pyarrow.Array, row: int, name: str, rule: str, *, before: int = 0
-) -> DataError:
+def wrong_value(values: pa.Array, row: int, name: str, rule: str, *, before: int = 0) -> DataError:
     """Return the error of a value that breaks the rule of its column."""
     return DataError(
         f"row {before + row + 1} has {values[row].as_py()!r} in column {name!r}: expected {rule}"
     )
 
 
-def first_refused(values: pyarrow.Array, reads: Callable[[pyarrow.Array], Any]) -> int:
+def first_refused(values: pa.Array, reads: Callable[[pa.Array], Any]) -> int:
     """Return the index of the first value that ``reads`` refuses by returning None; one is.
 
     It is found by halving, since many values are read at once much faster than one by one.
@@ -97,10 +85,8 @@ def first_refused(values: pyarrow.Array, reads: Callable[[pyarrow.Array], Any]) 
     return low
 
 
-def check_filled(values: pyarrow.Array, name: str, *, before: int = 0) -> None:
+def check_filled(values: pa.Array, name: str, *, before: int = 0) -> None:
     """Raise if a row has no value."""
-    import pyarrow.compute as pc
-
     full = values.is_valid()
     if is_text(values.type):
         full = pc.and_(full, pc.not_equal(pc.binary_length(values).fill_null(0), 0))
@@ -109,10 +95,8 @@ def check_filled(values: pyarrow.Array, name: str, *, before: int = 0) -> None:
         raise DataError(f"row {before + row + 1} has no value in column {name!r}: expected one")
 
 
-def ids(table: pyarrow.Table, name: str, *, before: int = 0) -> pyarrow.Array:
+def ids(table: pa.Table, name: str, *, before: int = 0) -> pa.Array:
     """Return a column of ids, int64 if they are integers, else strings.  [rows]"""
-    import pyarrow as pa
-
     values = column(table, name)
     numbers = pa.types.is_integer(values.type)
     if not numbers and not is_text(values.type) and len(values):
@@ -121,10 +105,8 @@ def ids(table: pyarrow.Table, name: str, *, before: int = 0) -> pyarrow.Array:
     return values.cast(pa.int64() if numbers else pa.string())
 
 
-def filled_texts(table: pyarrow.Table, name: str, *, before: int = 0) -> pyarrow.Array:
+def filled_texts(table: pa.Table, name: str, *, before: int = 0) -> pa.Array:
     """Return a text column without missing values; integers are converted to text."""
-    import pyarrow as pa
-
     values = column(table, name)
     if not pa.types.is_integer(values.type) and not is_text(values.type) and len(values):
         raise DataError(f"column {name!r} holds {values.type}: expected texts")
@@ -132,15 +114,13 @@ def filled_texts(table: pyarrow.Table, name: str, *, before: int = 0) -> pyarrow
     return values.cast(pa.string())
 
 
-def relation_names(table: pyarrow.Table) -> list[str] | None:
+def relation_names(table: pa.Table) -> list[str] | None:
     """Return the relation of each edge of a table, or None without that column."""
     related = RELATION in table.column_names
     return list(filled_texts(table, RELATION).to_pylist()) if related else None
 
 
-def features(
-    table: pyarrow.Table, names: list[str], *, before: int = 0, most: float = np.inf
-) -> Tensor:
+def features(table: pa.Table, names: list[str], *, before: int = 0, most: float = np.inf) -> Tensor:
     """Return numeric columns side by side, all finite.  float32 [rows, names]
 
     most: the largest absolute value allowed.
@@ -163,7 +143,7 @@ def features(
     return torch.from_numpy(matrix)
 
 
-def edge_weights(table: pyarrow.Table, *, before: int = 0) -> Tensor | None:
+def edge_weights(table: pa.Table, *, before: int = 0) -> Tensor | None:
     """Return the column ``weight`` of an edge table, or None if it is missing.  float32 [rows]"""
     if WEIGHT not in table.column_names:
         return None
@@ -180,14 +160,12 @@ def edge_weights(table: pyarrow.Table, *, before: int = 0) -> Tensor | None:
 
 
 def as_integers(
-    values: pyarrow.Array, name: str, *, before: int = 0, rows: NDArray[Any] | None = None
-) -> pyarrow.Array:
+    values: pa.Array, name: str, *, before: int = 0, rows: NDArray[Any] | None = None
+) -> pa.Array:
     """Return numbers as int64; 3.0 is accepted, since pandas writes it beside gaps.
 
     rows: row of each value, if they are not consecutive.
     """
-    import pyarrow as pa
-
     if pa.types.is_null(values.type):
         return values.cast(pa.int64())
     if not pa.types.is_integer(values.type) and not pa.types.is_floating(values.type):
@@ -203,11 +181,10 @@ def as_integers(
         raise wrong_value(values, row, name, "a whole number of 64 bits", before=before) from None
 
 
-def as_whole(values: pyarrow.Array, name: str) -> pyarrow.Array:
+def as_whole(values: pa.Array, name: str) -> pa.Array:
     """Return ids written as text in a CSV as integers.  -> int64 [rows]"""
-    import pyarrow as pa
 
-    def whole(texts: pyarrow.Array) -> pyarrow.Array | None:
+    def whole(texts: pa.Array) -> pa.Array | None:
         try:
             return texts.cast(pa.int64())
         except pa.ArrowInvalid:
@@ -219,11 +196,8 @@ def as_whole(values: pyarrow.Array, name: str) -> pyarrow.Array:
     return found
 
 
-def parsed(texts: pyarrow.Array, kind: pyarrow.DataType) -> pyarrow.Array | None:
+def parsed(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
     """Return texts parsed as ``kind`` by the CSV reader, or None if one of them is not."""
-    import pyarrow as pa
-    import pyarrow.csv as csv
-
     rows = ('"' + text.replace('"', '""') + '"' for text in ("column", *texts.to_pylist()))
     options = csv.ParseOptions(newlines_in_values=True)
     convert = csv.ConvertOptions(column_types={"column": kind}, null_values=[])
@@ -238,7 +212,7 @@ def parsed(texts: pyarrow.Array, kind: pyarrow.DataType) -> pyarrow.Array | None
 EXPECTED = "a whole number, a date or a timestamp"
 
 
-def times(table: pyarrow.Table, *, before: int = 0) -> tuple[Tensor, bool]:
+def times(table: pa.Table, *, before: int = 0) -> tuple[Tensor, bool]:
     """Return the times of nodes, and whether they were written as dates.  int64 [rows]
 
     A date or timestamp becomes seconds since 1970-01-01 in UTC, with fractions cut off. One without
@@ -250,8 +224,6 @@ def times(table: pyarrow.Table, *, before: int = 0) -> tuple[Tensor, bool]:
     >>> times(pa.table({"time": [2019, 2020]}))
     (tensor([2019, 2020]), False)
     """
-    import pyarrow as pa
-
     values = column(table, "time")
     check_filled(values, "time", before=before)
     rows: NDArray[Any] | None = None
@@ -277,10 +249,8 @@ def times(table: pyarrow.Table, *, before: int = 0) -> tuple[Tensor, bool]:
     return torch.from_numpy(np.array(whole[places], np.int64)), dates
 
 
-def _of_texts(texts: pyarrow.Array, rows: NDArray[Any]) -> pyarrow.Array:
+def _of_texts(texts: pa.Array, rows: NDArray[Any]) -> pa.Array:
     """Return times as the first kind that fits all of them.  rows: row of each text"""
-    import pyarrow as pa
-
     kinds = [pa.int64(), pa.float64()]
     kinds += [pa.timestamp(unit, zone) for unit in ("us", "ns") for zone in (None, "UTC")]
     for kind in kinds:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from evergraph.core.errors import DataError
 from evergraph.core.notices import say
 from evergraph.tables import values as read
+from evergraph.tables.arrow import pa, pc
 from evergraph.tables.choices import Columns
 from evergraph.tables.columns import column, is_number, is_text
 from evergraph.tables.hashed import CategoryEncoder, ListEncoder, TextEncoder
@@ -19,10 +20,6 @@ from evergraph.tables.measured import BooleanEncoder, DateEncoder, NumberEncoder
 from evergraph.tables.own import Encoder, OwnEncoder, registered
 from evergraph.tables.scheme import Column, Scheme
 from evergraph.tables.values import ColumnEncoder, LeftOut
-
-if TYPE_CHECKING:
-    import pyarrow
-
 
 SEPARATORS = (";", "|")
 FEW = 1_000  # most distinct texts of a category, in the first rows
@@ -41,7 +38,7 @@ _MISREAD = (
 )
 
 
-def guess(values: pyarrow.Array, *, typed: bool) -> str:
+def guess(values: pa.Array, *, typed: bool) -> str:
     """Return the kind of a column: one of ``KINDS``, ``id``, or ``empty`` if it has no value.
 
     typed: whether the file has column types; in a CSV, texts that look like numbers are numbers.
@@ -54,8 +51,6 @@ def guess(values: pyarrow.Array, *, typed: bool) -> str:
     >>> guess(pa.array(["a;b", "b", "a;b;c"]), typed=True)
     'list'
     """
-    import pyarrow as pa
-
     kind = values.type
     if values.null_count == len(values):
         return "empty"
@@ -96,7 +91,7 @@ def guess(values: pyarrow.Array, *, typed: bool) -> str:
     return "category" if short and ((few and words < 3) or words < 1.5) else "text"
 
 
-def _is(reads: Callable[..., Any], known: pyarrow.Array) -> bool:
+def _is(reads: Callable[..., Any], known: pa.Array) -> bool:
     try:
         reads(known, "")
     except DataError:
@@ -104,7 +99,7 @@ def _is(reads: Callable[..., Any], known: pyarrow.Array) -> bool:
     return True
 
 
-def separator_of(known: pyarrow.Array) -> str | None:
+def separator_of(known: pa.Array) -> str | None:
     """Return the separator between list items, or None if the texts are not lists.
 
     They are lists if a quarter of them have a separator and the items are short and repeat.
@@ -123,7 +118,7 @@ def separator_of(known: pyarrow.Array) -> str | None:
     return None
 
 
-def usual_separator(values: pyarrow.Array) -> str:
+def usual_separator(values: pa.Array) -> str:
     """Return the most frequent separator in texts that are known to be lists.
 
     >>> import pyarrow as pa
@@ -134,7 +129,7 @@ def usual_separator(values: pyarrow.Array) -> str:
     return max((*SEPARATORS, ","), key=joined.count)
 
 
-def misread(values: pyarrow.Array) -> tuple[str, str] | None:
+def misread(values: pa.Array) -> tuple[str, str] | None:
     """Return what misread texts look like and how to write them, or None if they are names.
 
     >>> import pyarrow as pa
@@ -162,7 +157,7 @@ def is_called_id(name: str) -> bool:
     return bool(words) and words[-1].lower() in ("id", "no", "nr", "key", "uuid")
 
 
-def looks_like_id(values: pyarrow.Array, name: str) -> bool:
+def looks_like_id(values: pa.Array, name: str) -> bool:
     """Whether integers merely number the rows.
 
     They do if nearly all differ and they are consecutive or the column is named like an id.
@@ -180,7 +175,7 @@ def looks_like_id(values: pyarrow.Array, name: str) -> bool:
     return runs_on or is_called_id(name)
 
 
-def leaked_share(values: pyarrow.Array, labels: pyarrow.Array) -> float:
+def leaked_share(values: pa.Array, labels: pa.Array) -> float:
     """Return the share of labelled rows whose label follows from the value; 0 if not meaningful.
 
     It is not meaningful if the values are nearly all different, or the labels nearly all the same.
@@ -189,9 +184,6 @@ def leaked_share(values: pyarrow.Array, labels: pyarrow.Array) -> float:
     >>> leaked_share(pa.array(["p", "q"] * 20), pa.array(["x", "y"] * 20))
     1.0
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if pa.types.is_nested(values.type):
         return 0.0
     both = pc.and_(values.is_valid(), labels.is_valid())
@@ -214,12 +206,12 @@ _MOST_WATCHED = 64  # numeric columns checked for leaks
 
 
 def fit_scheme(
-    table: pyarrow.Table,
+    table: pa.Table,
     names: list[str],
     choices: Columns | None = None,
     *,
     typed: bool = True,
-    labels: pyarrow.Array | None = None,
+    labels: pa.Array | None = None,
     where: object = "table",
 ) -> Scheme:
     """Return the scheme for reading columns, fitted on the first ``SAMPLE`` rows of a table.
@@ -241,8 +233,6 @@ def fit_scheme(
     ('age', 'number', '(x - 40) / 10, cut at 5, and a flag for gaps', '2', '1')
     ('born', 'date', 'time around 1987-09-16 in 958 days, year and week, a flag for gaps', '6', '1')
     """
-    import pyarrow as pa
-
     chosen = choices or Columns()
     chosen.check_names(names)
     first = table if chosen.strict else table.slice(0, SAMPLE)
@@ -280,7 +270,7 @@ def say_few(where: object, rows: int, scheme: Scheme) -> None:
 
 
 def _fitted(
-    values: pyarrow.Array,
+    values: pa.Array,
     name: str,
     named: str | Encoder | None,
     choices: Columns,
@@ -290,8 +280,6 @@ def _fitted(
     alone: bool,
 ) -> ColumnEncoder:
     """Return an encoder of the named or guessed kind; alone: whether it is the only column."""
-    import pyarrow as pa
-
     if named is not None and (own := registered(named)) is not None:
         return OwnEncoder.fit(values, name, own)
     try:
@@ -315,7 +303,7 @@ def _fitted(
     return _make(kind, values, name, choices)
 
 
-def _make(kind: str, values: pyarrow.Array, name: str, choices: Columns) -> ColumnEncoder:
+def _make(kind: str, values: pa.Array, name: str, choices: Columns) -> ColumnEncoder:
     if kind == "text":
         return TextEncoder.fit(values, name, dims=choices.text_width)
     if kind == "list":

@@ -12,17 +12,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evergraph.tables.arrow import pa
 from evergraph.tables.values import Block, Matrix, WideEncoder, lists, texts
-
-if TYPE_CHECKING:
-    import pyarrow
-
 
 MOST_KEPT = 10_000  # categories whose hashes are kept to detect new ones
 SEPARATOR = ";"
@@ -64,7 +61,7 @@ class CategoryEncoder(WideEncoder):
     kind = "category"
 
     @classmethod
-    def fit(cls, values: pyarrow.Array, name: str) -> CategoryEncoder:
+    def fit(cls, values: pa.Array, name: str) -> CategoryEncoder:
         """Keep the hashes of the categories."""
         return cls(*_kept(texts(values, name)))
 
@@ -73,7 +70,7 @@ class CategoryEncoder(WideEncoder):
         """A description of the encoding."""
         return _told(self.hashes, "", self.dims)
 
-    def encode(self, values: pyarrow.Array, name: str, *, before: int = 0) -> Block:
+    def encode(self, values: pa.Array, name: str, *, before: int = 0) -> Block:
         """Return the signs of hashes."""
         matrix, places, names = _vectors(texts(values, name), self.dims)
         gaps = places < 0
@@ -98,7 +95,7 @@ class ListEncoder(WideEncoder):
     kind = "list"
 
     @classmethod
-    def fit(cls, values: pyarrow.Array, name: str, *, separator: str = SEPARATOR) -> ListEncoder:
+    def fit(cls, values: pa.Array, name: str, *, separator: str = SEPARATOR) -> ListEncoder:
         """Keep the hashes of the items."""
         dims, hashes = _kept(lists(values, name, separator=separator)[1])
         return cls(dims, separator, hashes)
@@ -108,7 +105,7 @@ class ListEncoder(WideEncoder):
         """A description of the encoding."""
         return _told(self.hashes, "mean of ", self.dims)
 
-    def encode(self, values: pyarrow.Array, name: str, *, before: int = 0) -> Block:
+    def encode(self, values: pa.Array, name: str, *, before: int = 0) -> Block:
         """Return the means of the items' signs."""
         from scipy.sparse import csr_matrix
 
@@ -124,7 +121,7 @@ class ListEncoder(WideEncoder):
         )
 
 
-def _vectors(found: pyarrow.Array, dims: int) -> tuple[Matrix, NDArray[Any], list[str]]:
+def _vectors(found: pa.Array, dims: int) -> tuple[Matrix, NDArray[Any], list[str]]:
     """Return signs of distinct texts, the index of each text among them (-1: null), and them."""
     coded = found.dictionary_encode()
     names = coded.dictionary.to_pylist()
@@ -132,7 +129,7 @@ def _vectors(found: pyarrow.Array, dims: int) -> tuple[Matrix, NDArray[Any], lis
     return signs(names, dims) if names else np.zeros((1, dims), np.float32), places, names
 
 
-def _kept(found: pyarrow.Array) -> tuple[int, tuple[str, ...] | None]:
+def _kept(found: pa.Array) -> tuple[int, tuple[str, ...] | None]:
     names = [name for name in found.unique().to_pylist() if name is not None]
     return fitting_dims(len(names)), hashes_of(names) if len(names) <= MOST_KEPT else None
 
@@ -213,7 +210,7 @@ class TextEncoder(WideEncoder):
     kind = "text"
 
     @classmethod
-    def fit(cls, values: pyarrow.Array, name: str, *, dims: int) -> TextEncoder:
+    def fit(cls, values: pa.Array, name: str, *, dims: int) -> TextEncoder:
         """Count the texts in which each bucket of words occurs."""
         found = texts(values, name)
         seen: dict[int, int] = {}
@@ -227,7 +224,7 @@ class TextEncoder(WideEncoder):
         """A description of the encoding."""
         return f"TF-IDF of words, {len(self.frequencies):,} known, in {self.dims} signs"
 
-    def encode(self, values: pyarrow.Array, name: str, *, before: int = 0) -> Block:
+    def encode(self, values: pa.Array, name: str, *, before: int = 0) -> Block:
         """Return the projected TF-IDF vectors."""
         from scipy.sparse import csr_matrix
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from evergraph.tables.arrow import pa
 from evergraph.tables.values import Block, ColumnEncoder, Numbers, booleans, dates, numbers
 
 if TYPE_CHECKING:
-    import pyarrow
     from typing_extensions import Self
 
 CLIP = 5.0
@@ -36,7 +36,7 @@ class _FlaggedEncoder(ColumnEncoder):
         """The number of columns, plus one for the flag."""
         return self.columns + self.flag
 
-    def encode(self, values: pyarrow.Array, name: str, *, before: int = 0) -> Block:
+    def encode(self, values: pa.Array, name: str, *, before: int = 0) -> Block:
         """Return the numbers, and the flag."""
         found = self.reads(values, name, before=before)
         gaps, columns = np.isnan(found), self._columns(found)
@@ -54,7 +54,7 @@ class _UnscaledEncoder(_FlaggedEncoder):
     said: ClassVar[str]
 
     @classmethod
-    def fit(cls, values: pyarrow.Array, name: str) -> Self:
+    def fit(cls, values: pa.Array, name: str) -> Self:
         """Record whether there are gaps."""
         return cls(bool(np.isnan(cls.reads(values, name)).any()))
 
@@ -88,7 +88,7 @@ class _ScaledEncoder(_FlaggedEncoder):
     flag: bool
 
     @classmethod
-    def fit(cls, values: pyarrow.Array, name: str) -> Self:
+    def fit(cls, values: pa.Array, name: str) -> Self:
         """Take median and quartiles of the known values.
 
         If the quartiles are equal, the scale is the standard deviation; if that is 0, as for a
@@ -125,7 +125,7 @@ class NumberEncoder(_ScaledEncoder):
     kind, reads = "number", staticmethod(numbers)
 
     @classmethod
-    def fit(cls, values: pyarrow.Array, name: str) -> Self:
+    def fit(cls, values: pa.Array, name: str) -> Self:
         """Take median and quartiles, unless all known values are 0 or 1."""
         found = numbers(values, name)
         gaps = np.isnan(found)

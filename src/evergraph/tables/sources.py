@@ -15,15 +15,13 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.extras import installed, require
-
-if TYPE_CHECKING:
-    import pyarrow
+from evergraph.tables.arrow import csv, pa, pc
 
 
 @contextmanager
@@ -105,8 +103,6 @@ class CsvTable:
 
     def options(self, **convert: Any) -> dict[str, Any]:
         """Return the options for pyarrow.  convert: other conversion options"""
-        import pyarrow.csv as csv
-
         return {
             "parse_options": csv.ParseOptions(delimiter=self.delimiter),
             "convert_options": csv.ConvertOptions(decimal_point=self.decimal, **convert),
@@ -120,7 +116,7 @@ class CsvTable:
         except OSError:
             return ""
 
-    def with_points(self, table: pyarrow.Table, apart: tuple[str, ...]) -> pyarrow.Table:
+    def with_points(self, table: pa.Table, apart: tuple[str, ...]) -> pa.Table:
         """Return a table with decimal points in texts that are numbers.
 
         apart: columns to leave unchanged.
@@ -130,9 +126,6 @@ class CsvTable:
         >>> german.with_points(pa.table({"f": ["-3,5", "a, b"]}), ())["f"].to_pylist()
         ['-3.5', 'a, b']
         """
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         if self.decimal == ".":
             return table
         for place, each in enumerate(table.schema):
@@ -284,7 +277,7 @@ Source: TypeAlias = Path | CsvTable | StoredFile | Query
 """A source of a table."""
 
 
-QueryResult: TypeAlias = "tuple[pyarrow.Schema, int | None, Iterator[pyarrow.RecordBatch]]"
+QueryResult: TypeAlias = "tuple[pa.Schema, int | None, Iterator[pa.RecordBatch]]"
 """A streamed query result: its schema, the number of rows if known, and the batches."""
 
 
@@ -313,13 +306,11 @@ def _sqlite(query: Query, size: int, skip: int) -> Iterator[QueryResult]:
         raise DataError(f"SQLite reports: {reason(error)}") from error
 
 
-def _sqlite_schema(connection: sqlite3.Connection, sql: str) -> tuple[pyarrow.Schema, int]:
+def _sqlite_schema(connection: sqlite3.Connection, sql: str) -> tuple[pa.Schema, int]:
     """Return the type of each column and the number of rows.
 
     SQLite types every value separately, so a column gets the widest type among its values.
     """
-    import pyarrow as pa
-
     listed = connection.execute(f"SELECT * FROM ({sql}) LIMIT 0").description
     names = [column[0] for column in listed]
     quoted = ['"' + name.replace('"', '""') + '"' for name in names]
@@ -334,10 +325,8 @@ def _sqlite_schema(connection: sqlite3.Connection, sql: str) -> tuple[pyarrow.Sc
 
 
 def _sqlite_batches(
-    cursor: sqlite3.Cursor, schema: pyarrow.Schema, rows: int
-) -> Iterator[pyarrow.RecordBatch]:
-    import pyarrow as pa
-
+    cursor: sqlite3.Cursor, schema: pa.Schema, rows: int
+) -> Iterator[pa.RecordBatch]:
     while found := cursor.fetchmany(rows):
         columns = []
         for values, kind in zip(zip(*found, strict=True), schema.types, strict=True):

@@ -12,19 +12,16 @@ from abc import ABC, abstractmethod
 from ast import literal_eval
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from numpy.typing import NDArray
 
 from evergraph.core.errors import DataError
+from evergraph.tables.arrow import pa, pc
 from evergraph.tables.columns import first_refused, is_number, is_text, parsed, wrong_value
 from evergraph.tables.labels import filled
-
-if TYPE_CHECKING:
-    import pyarrow
-
 
 Matrix = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
@@ -69,7 +66,7 @@ class ColumnEncoder(ABC):
         """A description of the encoding."""
 
     @abstractmethod
-    def encode(self, values: pyarrow.Array, name: str, *, before: int = 0) -> Block:
+    def encode(self, values: pa.Array, name: str, *, before: int = 0) -> Block:
         """Return the features of values.  name, before: for messages"""
 
     def to_json(self) -> dict[str, Any]:
@@ -101,7 +98,7 @@ class LeftOut(ColumnEncoder):
         """The reason why it is not used."""
         return f"left out: {self.why}"
 
-    def encode(self, values: pyarrow.Array, name: str, *, before: int = 0) -> Block:
+    def encode(self, values: pa.Array, name: str, *, before: int = 0) -> Block:
         """Return no features."""
         rows = len(values)
         return Block(np.zeros((rows, 0), np.float32), gaps=np.zeros(rows, dtype=bool))
@@ -111,7 +108,7 @@ Numbers = NDArray[np.float64]
 YES, NO = ("true", "yes", "t", "y", "1"), ("false", "no", "f", "n", "0")
 
 
-def numbers(values: pyarrow.Array, name: str, *, before: int = 0) -> Numbers:
+def numbers(values: pa.Array, name: str, *, before: int = 0) -> Numbers:
     """Return finite numbers, NaN where missing.  float64 [rows]
 
     >>> import pyarrow as pa
@@ -119,10 +116,8 @@ def numbers(values: pyarrow.Array, name: str, *, before: int = 0) -> Numbers:
     Traceback (most recent call last):
     evergraph.core.errors.DataError: row 3 has 'red' in column 'price': expected a number
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
 
-    def cast(texts: pyarrow.Array) -> pyarrow.Array | None:
+    def cast(texts: pa.Array) -> pa.Array | None:
         try:
             return texts.cast(pa.float64())
         except pa.ArrowInvalid:
@@ -143,12 +138,10 @@ def numbers(values: pyarrow.Array, name: str, *, before: int = 0) -> Numbers:
     return found
 
 
-def booleans(values: pyarrow.Array, name: str, *, before: int = 0) -> Numbers:
+def booleans(values: pa.Array, name: str, *, before: int = 0) -> Numbers:
     """Return 1 for yes, 0 for no, NaN where missing.  float64 [rows]"""
-    import pyarrow as pa
-    import pyarrow.compute as pc
 
-    def cast(texts: pyarrow.Array) -> pyarrow.Array | None:
+    def cast(texts: pa.Array) -> pa.Array | None:
         small = pc.utf8_lower(texts)
         yes, no = (pc.is_in(small, value_set=pa.array(said, small.type)) for said in (YES, NO))
         known = pc.or_(yes, no)
@@ -166,14 +159,13 @@ def booleans(values: pyarrow.Array, name: str, *, before: int = 0) -> Numbers:
     return found
 
 
-def dates(values: pyarrow.Array, name: str, *, before: int = 0) -> Numbers:
+def dates(values: pa.Array, name: str, *, before: int = 0) -> Numbers:
     """Return seconds since 1970 in UTC, NaN where missing.  float64 [rows]
 
     Texts are dates and timestamps in ISO 8601.
     """
-    import pyarrow as pa
 
-    def cast(texts: pyarrow.Array) -> pyarrow.Array | None:
+    def cast(texts: pa.Array) -> pa.Array | None:
         coded = texts.dictionary_encode()
         for zone in (None, "UTC"):
             found = parsed(coded.dictionary, pa.timestamp("us", zone))
@@ -191,16 +183,13 @@ def dates(values: pyarrow.Array, name: str, *, before: int = 0) -> Numbers:
     return seconds
 
 
-def texts(values: pyarrow.Array, name: str) -> pyarrow.Array:
+def texts(values: pa.Array, name: str) -> pa.Array:
     """Return values as texts, null where missing; 3.0, as pandas writes integers, is ``3``.
 
     >>> import pyarrow as pa
     >>> texts(pa.array([3.0, None, 2.5]), "size").to_pylist()
     ['3', None, '2.5']
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if pa.types.is_nested(values.type):
         raise DataError(f"column {name!r} holds {values.type}: expected texts")
     if pa.types.is_floating(values.type):
@@ -214,14 +203,12 @@ def texts(values: pyarrow.Array, name: str) -> pyarrow.Array:
 
 
 def lists(
-    values: pyarrow.Array, name: str, *, separator: str, before: int = 0
-) -> tuple[NDArray[np.int64], pyarrow.Array]:
+    values: pa.Array, name: str, *, separator: str, before: int = 0
+) -> tuple[NDArray[np.int64], pa.Array]:
     """Return items as texts, and the number of items per row.  int64 [rows], [items]
 
     A text is a list in JSON or Python syntax, or items separated by ``separator``.
     """
-    import pyarrow as pa
-
     if pa.types.is_null(values.type):
         return np.zeros(len(values), np.int64), pa.array([], pa.string())
     if is_text(values.type):
@@ -253,15 +240,15 @@ def _items(text: str | None, separator: str) -> list[str] | None:
 
 
 def _cast(
-    found: pyarrow.Array, cast: Callable[[Any], Any], name: str, before: int, rule: str
-) -> pyarrow.Array:
+    found: pa.Array, cast: Callable[[Any], Any], name: str, before: int, rule: str
+) -> pa.Array:
     made = cast(found)
     if made is not None:
         return made
     raise wrong_value(found, first_refused(found, cast), name, rule, before=before)
 
 
-def _check_nothing(values: pyarrow.Array, name: str, expected: str) -> None:
+def _check_nothing(values: pa.Array, name: str, expected: str) -> None:
     """Raise if a column of another kind holds any value."""
     if values.null_count < len(values):
         raise DataError(f"column {name!r} holds {values.type}: expected {expected}")
