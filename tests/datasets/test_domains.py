@@ -14,7 +14,7 @@ import evergraph as eg
 from evergraph.core.errors import ConfigurationError
 from evergraph.datasets import joined
 from evergraph.datasets.files.npz import write_npz
-from evergraph.datasets.joined import aligned, projection
+from evergraph.datasets.joined import aligned, join_domains, projection
 from evergraph.graphs import Graph
 
 
@@ -74,27 +74,26 @@ def domains() -> list[Graph]:
 
 
 def test_domains_bring_their_own_classes(domains: list[Graph]) -> None:
-    joined = eg.join_domains(domains, width=12)
+    joined = join_domains(domains, width=12)
     assert (joined.num_nodes, joined.num_features, joined.num_classes) == (120, 12, 8)
     assert joined.time is not None
     assert joined.time.unique(return_counts=True)[1].tolist() == [60, 60]
     assert eg.GraphStream(joined, by="time").tasks == [(0, 1, 2, 3), (4, 5, 6, 7)]
-    several = eg.join_domains(domains, width=12, tasks_per_domain=2)
+    several = join_domains(domains, width=12, tasks_per_domain=2)
     assert eg.GraphStream(several, by="time").tasks == [(0, 1), (2, 3), (4, 5), (6, 7)]
-    shared = eg.join_domains(domains, width=12, classes="shared")
+    shared = join_domains(domains, width=12, classes="shared")
     assert eg.GraphStream(shared, by="time").tasks == [(0, 1, 2, 3), ()]
-    assert eg.join_domains(domains, width=12).features.equal(joined.features)
+    assert join_domains(domains, width=12).features.equal(joined.features)
     hidden = domains[1].with_labels(torch.full((60,), -1))
-    assert eg.join_domains([domains[0], hidden], width=4).labels[60:].eq(-1).all()
+    assert join_domains([domains[0], hidden], width=4).labels[60:].eq(-1).all()
 
 
-@pytest.mark.parametrize("align", ["svd", "projection"])
-def test_a_run_over_domains_by_name(align: str, domains: list[Graph], tmp_path: Path) -> None:
+def test_a_run_over_domains_by_name(domains: list[Graph], tmp_path: Path) -> None:
     parts = []
     for number, graph in enumerate(domains):
         parts.append(str(tmp_path / f"{number}.npz"))
         write_npz(graph, Path(parts[-1]))
-    dataset: dict[str, Any] = {"name": "joined", "parts": parts, "width": 12, "align": align}
+    dataset: dict[str, Any] = {"name": "joined", "parts": parts, "width": 12}
     config = eg.RunConfig.of({"dataset": dataset | {"classes": "own"}, "stream": {"by": "time"}})
     result = eg.run(config, "finetune", epochs=1, device="cpu", progress=False)
     assert (len(result.seeds[0].rows), result.dataset["classes"]) == (2, 8)
@@ -102,8 +101,8 @@ def test_a_run_over_domains_by_name(align: str, domains: list[Graph], tmp_path: 
 
 def test_mistakes(domains: list[Graph]) -> None:
     with pytest.raises(ConfigurationError, match="unknown align 'pca'"):
-        eg.join_domains(domains, align="pca")  # type: ignore[arg-type]
+        join_domains(domains, align="pca")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="width must be an integer of at least 1, not 0"):
-        eg.join_domains(domains, width=0)
+        join_domains(domains, width=0)
     with pytest.raises(ConfigurationError, match="need a width"):
         eg.load("joined", parts=["synthetic"], classes="own")

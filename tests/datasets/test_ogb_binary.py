@@ -60,9 +60,13 @@ def around(graph: Graph) -> list[list[int]]:
     return [graph.neighbours(node).tolist() for node in range(graph.num_nodes)]
 
 
-@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-@pytest.mark.parametrize("edges", [EDGES, np.asfortranarray(EDGES)])
-@pytest.mark.parametrize("values", [1, 3, 1 << 22])
+@pytest.mark.parametrize(
+    ("save", "edges", "values"),
+    [
+        (np.savez, EDGES, 1), (np.savez, np.asfortranarray(EDGES), 3),
+        (np.savez_compressed, EDGES, 3), (np.savez_compressed, np.asfortranarray(EDGES), 1 << 22),
+    ],
+)  # fmt: skip
 def test_it_is_read_in_pieces(
     tmp_path: Path, save: Any, edges: Any, values: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,9 +82,14 @@ def test_it_is_read_in_pieces(
     assert graph.time.tolist() == [2013, 2014, 1999, 2001]
 
 
-def test_both_ways_has_its_own_folder_and_the_same_features(tmp_path: Path) -> None:
-    write_raw(tmp_path)
-    graph = evergraph.load("papers", cache=tmp_path)
+def test_both_ways_has_its_own_folder_and_the_same_features(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    raw = write_raw(tmp_path)
+    with caplog.at_level(logging.INFO, logger="evergraph"):
+        graph = evergraph.load("papers", cache=tmp_path)
+    for stage in ("reading features", "reading edges", "sorting edges"):
+        assert f"{stage}: 100 %" in caplog.text
     assert around(graph) == BOTH_WAYS
     assert graph.undirected
     directed = evergraph.load("papers", cache=tmp_path, undirected=False)
@@ -93,12 +102,7 @@ def test_both_ways_has_its_own_folder_and_the_same_features(tmp_path: Path) -> N
         one, other = (root / folder / f"{name}.npy" for folder in Papers.folders)
         assert one.samefile(other), name
     assert not (root / "as-listed" / "runs").exists()
-
-
-def test_the_raw_files_are_not_needed_again(tmp_path: Path) -> None:
-    raw = write_raw(tmp_path)
-    evergraph.load("papers", cache=tmp_path)
-    for path in raw.iterdir():
+    for path in raw.iterdir():  # they are not needed again
         path.unlink()
     assert around(evergraph.load("papers", cache=tmp_path)) == BOTH_WAYS
     assert around(Papers().load_outline(tmp_path)) == BOTH_WAYS
@@ -125,14 +129,6 @@ def test_a_reader_that_was_stopped_begins_again(
             Papers().load(tmp_path)
     assert [path.name for path in (tmp_path / "papers").iterdir()] == ["papers100M-bin"]
     assert around(Papers().load(tmp_path)) == LISTED
-
-
-def test_progress_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    write_raw(tmp_path)
-    with caplog.at_level(logging.INFO, logger="evergraph"):
-        Papers().load(tmp_path)
-    for stage in ("reading features", "reading edges", "sorting edges"):
-        assert f"{stage}: 100 %" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evergraph.core.errors import DataError
 from evergraph.streams.ways import by_time, group_times
 
 LABELS = torch.tensor([0, 1, 0, 2, 1, -1])
@@ -56,8 +55,3 @@ def test_groups_are_consecutive_and_as_many_as_asked_where_there_are_times(
 ) -> None:
     groups = group_times(counts, tasks)
     assert groups.unique_consecutive().tolist() == list(range(min(tasks, len(counts))))
-
-
-def test_a_graph_without_times_is_refused() -> None:
-    with pytest.raises(DataError, match="by = 'time' needs the time of every node"):
-        by_time(LABELS, None, classes=[0, 1, 2])

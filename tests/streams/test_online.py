@@ -11,7 +11,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph
@@ -19,6 +18,7 @@ from evergraph.graphs.reach.reach import covered_nodes, nodes_around
 from evergraph.streams import GraphStream
 from evergraph.streams.task_members import MetSizes
 from evergraph.topology import SGC
+from traced_graph import ids
 
 NODES = 80
 
@@ -62,7 +62,7 @@ def test_a_task_is_tested_on_the_same_nodes_from_its_first_batch_on() -> None:
         exams = stream.exams(step, "local")
         assert len(exams) == stream.met(step)
         for task, exam in enumerate(exams):
-            assert numbers(exam.graph, exam.nodes) == by_class.splits[task].test.tolist()
+            assert ids(exam.graph, exam.nodes) == by_class.splits[task].test.tolist()
             assert set(exam.tasks.tolist()) == {task}
         assert sorted(union.tasks.unique().tolist()) == [*range(stream.met(step))]
 
@@ -74,9 +74,9 @@ def test_nothing_is_seen_before_it_comes() -> None:
         held = {n for s in stream.splits[: step + 1] for n in (*s.validation, *s.test)}
         seen = come | {int(n) for n in held}
         [union] = stream.exams(step, "global")
-        assert set(numbers(union.graph)) == seen
+        assert set(ids(union.graph)) == seen
         near = stream.open(step, sight=1)
-        assert set(numbers(near.graph)) <= seen
+        assert set(ids(near.graph)) <= seen
         shown = near.ids[near.graph.labels >= 0].tolist()
         assert set(shown) <= come  # no label but those of training nodes that have come
 
@@ -148,8 +148,3 @@ def test_sizes_met_by_hand() -> None:
 def test_parameters_that_mean_nothing_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         online(**options)
-
-
-def numbers(graph: Graph, nodes: Tensor | None = None) -> list[int]:
-    rows = graph.features[:, 0].int()
-    return (rows if nodes is None else rows[nodes]).tolist()

@@ -24,6 +24,7 @@ from evergraph.core.errors import (
 from evergraph.core.label_space import LabelSpace
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.streams import GraphStream, Task
+from traced_graph import between, edges_of, ids
 
 CLASSES, EACH, NODES = 6, 7, 48
 ORDER = [4, 1, 5, 0, 2, 3]  # tasks (4, 1), (5, 0), (2, 3)
@@ -44,7 +45,7 @@ def whole_graph() -> Graph:
 
 
 WHOLE = whole_graph()
-EDGES = {(s, t) for s, t in zip(WHOLE.indices.tolist(), WHOLE.edge_rows().tolist(), strict=True)}
+EDGES = edges_of(WHOLE)
 LABEL = WHOLE.labels.tolist()
 
 
@@ -52,26 +53,8 @@ def stream_of(**options: Any) -> GraphStream:
     return GraphStream(WHOLE, **{"order": ORDER, **options})
 
 
-def ids(graph: Graph, nodes: Tensor) -> list[int]:
-    return graph.features[nodes, 0].int().tolist()
-
-
-def all_ids(graph: Graph) -> list[int]:
-    return ids(graph, torch.arange(graph.num_nodes))
-
-
-def edges_of(graph: Graph) -> set[tuple[int, int]]:
-    number = all_ids(graph)
-    rows, columns = graph.edge_rows().tolist(), graph.indices.tolist()
-    return {(number[s], number[t]) for s, t in zip(columns, rows, strict=True)}
-
-
 def nodes_of(*classes: int) -> set[int]:
     return {node for node, label in enumerate(LABEL) if label in classes}
-
-
-def between(nodes: set[int]) -> set[tuple[int, int]]:
-    return {(s, t) for s, t in EDGES if s in nodes and t in nodes}
 
 
 def seen(index: int) -> set[int]:
@@ -79,7 +62,7 @@ def seen(index: int) -> set[int]:
 
 
 def within_tasks(index: int) -> set[tuple[int, int]]:
-    return set().union(*(between(nodes_of(*task)) for task in TASKS[: index + 1]))
+    return set().union(*(between(EDGES, nodes_of(*task)) for task in TASKS[: index + 1]))
 
 
 def original(stream: GraphStream, labels: Tensor) -> list[int]:
@@ -89,7 +72,7 @@ def original(stream: GraphStream, labels: Tensor) -> list[int]:
 
 def test_the_graph_used_here_can_tell_right_from_wrong() -> None:
     assert any(label == UNLABELLED for label in LABEL)
-    assert between(seen(1)) != within_tasks(1)
+    assert between(EDGES, seen(1)) != within_tasks(1)
     assert any((t, s) not in EDGES for s, t in EDGES)
 
 
@@ -102,27 +85,11 @@ def test_tasks_arrive_in_the_order_given() -> None:
     assert [task.label_space for task in stream] == [
         LabelSpace("class-il", (2,) * tasks) for tasks in (1, 2, 3)
     ]
-
-
-def test_the_setting_reaches_every_label_space() -> None:
     stream = stream_of(setting="task-il", classes_per_task=4)
     assert stream.setting == "task-il"
     assert [task.label_space for task in stream] == [
         LabelSpace("task-il", (4,)), LabelSpace("task-il", (4, 2)),
     ]  # fmt: skip
-
-
-@BOTH_EDGES
-def test_labels_are_right_and_numbered_in_order_of_arrival(edges: str) -> None:
-    stream = stream_of(edges=edges)
-    for task in stream:
-        newest = set(task.label_space.newest())
-        for nodes, labels in (
-            (task.train, task.train_labels),
-            (task.validation, task.validation_labels),
-        ):
-            assert set(labels.tolist()) == newest
-            assert original(stream, labels) == [LABEL[node] for node in ids(task.graph, nodes)]
 
 
 @given(
@@ -136,24 +103,22 @@ def test_labels_are_right_whatever_the_order(
 ) -> None:
     stream = stream_of(order=order, classes_per_task=per_task, seed=seed, edges=edges)
     for task in stream:
-        assert original(stream, task.train_labels) == [
-            LABEL[node] for node in ids(task.graph, task.train)
-        ]
+        for part in ("train", "validation"):
+            nodes, labels = getattr(task, part), getattr(task, f"{part}_labels")
+            assert set(labels.tolist()) == set(task.label_space.newest())
+            assert original(stream, labels) == [LABEL[node] for node in ids(task.graph, nodes)]
         assert set(ids(task.graph, task.own)) == nodes_of(*stream.tasks[task.index])
 
 
-def test_within_shows_a_task_its_own_nodes_and_edges_only() -> None:
+def test_a_task_is_shown_its_own_edges_or_every_edge_among_what_was_seen() -> None:
     for task in stream_of(edges="within"):
         own = nodes_of(*TASKS[task.index])
-        assert set(all_ids(task.graph)) == own
-        assert edges_of(task.graph) == between(own)
+        assert set(ids(task.graph)) == own
+        assert edges_of(task.graph) == between(EDGES, own)
         assert task.own.tolist() == list(range(len(own)))
-
-
-def test_all_shows_a_task_every_edge_among_what_was_seen() -> None:
     for task in stream_of(edges="all"):
-        assert set(all_ids(task.graph)) == seen(task.index)
-        assert edges_of(task.graph) == between(seen(task.index))
+        assert set(ids(task.graph)) == seen(task.index)
+        assert edges_of(task.graph) == between(EDGES, seen(task.index))
         assert set(ids(task.graph, task.own)) == nodes_of(*TASKS[task.index])
 
 
@@ -248,7 +213,7 @@ def test_a_tasks_own_subgraph_is_kept_by_the_stream_for_local_exams() -> None:
 
 
 @pytest.mark.parametrize(
-    ("edges", "expected"), [("within", within_tasks(1)), ("all", between(seen(1)))]
+    ("edges", "expected"), [("within", within_tasks(1)), ("all", between(EDGES, seen(1)))]
 )
 def test_the_cumulative_view_trains_on_every_task_so_far(
     edges: str, expected: set[tuple[int, int]]
@@ -260,7 +225,7 @@ def test_the_cumulative_view_trains_on_every_task_so_far(
         for part, nodes in parts.items():
             nodes |= set(ids(task.graph, getattr(task, part)))
     joint = stream.open(1, cumulative=True)
-    assert set(all_ids(joint.graph)) == seen(1)
+    assert set(ids(joint.graph)) == seen(1)
     assert edges_of(joint.graph) == expected
     assert set(ids(joint.graph, joint.own)) == seen(1)
     for part, nodes in parts.items():
@@ -280,8 +245,8 @@ def test_local_exams_put_every_node_in_its_own_tasks_subgraph(edges: str, part: 
     assert len(exams) == 3
     for index, exam in enumerate(exams):
         own = nodes_of(*TASKS[index])
-        assert set(all_ids(exam.graph)) == own
-        assert edges_of(exam.graph) == between(own)
+        assert set(ids(exam.graph)) == own
+        assert edges_of(exam.graph) == between(EDGES, own)
         assert set(exam.tasks.tolist()) == {index}
         asked = ids(exam.graph, exam.nodes)
         assert sorted(asked) == getattr(stream.splits[index], part).tolist()
@@ -294,8 +259,8 @@ def test_the_global_exam_puts_all_nodes_in_the_union_with_all_edges(edges: str, 
     stream = stream_of(edges=edges)
     for index in (1, 0, 2):
         (exam,) = stream.exams(index, "global", part)
-        assert set(all_ids(exam.graph)) == seen(index)
-        assert edges_of(exam.graph) == between(seen(index))
+        assert set(ids(exam.graph)) == seen(index)
+        assert edges_of(exam.graph) == between(EDGES, seen(index))
         asked = ids(exam.graph, exam.nodes)
         wanted = [getattr(split, part) for split in stream.splits[: index + 1]]
         assert sorted(asked) == torch.cat(wanted).sort().values.tolist()
@@ -318,9 +283,9 @@ def test_nodes_without_a_class_or_of_a_dropped_one_are_left_out() -> None:
     stream = stream_of(edges="all")
     left_out = nodes_of(UNLABELLED, CLASSES)
     assert len(left_out) == 6
-    assert not left_out & set(all_ids(stream.open(2).graph))
+    assert not left_out & set(ids(stream.open(2).graph))
     short = stream_of(order=[0, 1], edges="all")
-    assert set(all_ids(short.open(0).graph)) == nodes_of(0, 1)
+    assert set(ids(short.open(0).graph)) == nodes_of(0, 1)
 
 
 def test_class_sizes_count_all_nodes_of_the_tasks_own_classes() -> None:
@@ -364,13 +329,5 @@ def test_unknown_choices_are_refused() -> None:
         stream_of(setting="domain-il")
     with pytest.raises(UnknownNameError, match=r"unknown testing 'remote': .*global, local"):
         stream_of().exams(0, "remote")  # type: ignore[arg-type]
-
-
-def test_a_task_that_does_not_exist_is_said() -> None:
-    graph = Graph.from_edges(
-        torch.empty(2, 0, dtype=torch.long),
-        features=torch.eye(12),
-        labels=torch.arange(12) // 3,
-    )
-    with pytest.raises(ConfigurationError, match="from 0 to 1, not 2"):
-        GraphStream(graph).open(2)
+    with pytest.raises(ConfigurationError, match="from 0 to 2, not 3"):
+        stream_of().open(3)

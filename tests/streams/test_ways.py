@@ -12,13 +12,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
 from evergraph.core.errors import ConfigurationError, DataError, UnknownNameError
 from evergraph.core.label_space import LabelSpace
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.streams import GraphStream, split_classes
 from evergraph.streams.ways import arrival_times, blurred
+from traced_graph import between, edges_of, ids
 
 NODES, YEARS = 100, 3
 PARTS = ("train", "validation", "test")
@@ -47,29 +47,11 @@ WAYS = pytest.mark.parametrize(
         {"by": "drifting", "tasks": 4, "blur": 0.5},
     ],
 )
-EDGES = set(zip(WHOLE.indices.tolist(), WHOLE.edge_rows().tolist(), strict=True))
+EDGES = edges_of(WHOLE)
 
 
 def stream_of(**options: Any) -> GraphStream:
     return GraphStream(WHOLE, **{"min_class_size": 3, "edges": "all", **options})
-
-
-def ids(graph: Graph, nodes: Tensor) -> list[int]:
-    return graph.features[nodes, 0].int().tolist()
-
-
-def all_ids(graph: Graph) -> set[int]:
-    return set(graph.features[:, 0].int().tolist())
-
-
-def edges_of(graph: Graph) -> set[tuple[int, int]]:
-    number = ids(graph, torch.arange(graph.num_nodes))
-    rows, columns = graph.edge_rows().tolist(), graph.indices.tolist()
-    return {(number[s], number[t]) for s, t in zip(columns, rows, strict=True)}
-
-
-def between(nodes: set[int]) -> set[tuple[int, int]]:
-    return {(s, t) for s, t in EDGES if s in nodes and t in nodes}
 
 
 def test_time_cuts_the_graph_at_years() -> None:
@@ -100,16 +82,11 @@ def test_a_drift_ends_with_the_classes_it_began_with() -> None:
 
 
 @WAYS
-def test_every_node_of_a_class_large_enough_arrives_once(way: dict[str, Any]) -> None:
-    stream = stream_of(**way)
-    arrived = [node for task in stream for node in ids(task.graph, task.own)]
-    assert sorted(arrived) == sorted(KEPT)
-
-
-@WAYS
 def test_splits_are_those_of_whole_classes_whatever_the_way(way: dict[str, Any]) -> None:
     whole = split_classes(WHOLE.labels, (0, 1, 2), seed=2)
     stream = stream_of(seed=2, **way)
+    arrived = [node for task in stream for node in ids(task.graph, task.own)]
+    assert sorted(arrived) == sorted(KEPT)  # every node of a class large enough, once
     for part in PARTS:
         nodes = torch.cat([getattr(split, part) for split in stream.splits])
         assert nodes.sort().values.equal(getattr(whole, part))
@@ -158,16 +135,16 @@ def test_graphs_and_exams_follow_the_owner(way: dict[str, Any], edges: str) -> N
     for task in stream:
         own = set(ids(task.graph, task.own))
         seen |= own
-        within |= between(own)
-        assert edges_of(task.graph) == between(seen if edges == "all" else own)
-        assert edges_of(stream.local_graph(task.index)) == between(own)
+        within |= between(EDGES, own)
+        assert edges_of(task.graph) == between(EDGES, seen if edges == "all" else own)
+        assert edges_of(stream.local_graph(task.index)) == between(EDGES, own)
         (exam,) = stream.exams(task.index, "global")
-        assert all_ids(exam.graph) == seen
+        assert set(ids(exam.graph)) == seen
         local = stream.exams(task.index, "local")[task.index]
         assert ids(local.graph, local.nodes) == stream.splits[task.index].test.tolist()
         assert set(local.tasks.tolist()) == {task.index}
     joint = stream.open(len(stream) - 1, cumulative=True)
-    assert edges_of(joint.graph) == (between(seen) if edges == "all" else within)
+    assert edges_of(joint.graph) == (between(EDGES, seen) if edges == "all" else within)
 
 
 @WAYS

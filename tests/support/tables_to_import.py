@@ -19,20 +19,20 @@ def tables(folder: Path, nodes: str = NODES, edges: str = EDGES) -> tuple[Path, 
     return folder / "edges.csv", folder / "nodes.csv"
 
 
-def random_tables(
-    folder: Path, nodes: int = 20, edges: int = 90, *, weighted: bool = False
-) -> tuple[Path, Path]:
-    """Of weighted edges every fourth weighs nothing."""
+def random_tables(folder: Path, nodes: int = 20, edges: int = 60) -> tuple[Path, Path]:
     generator = np.random.default_rng(0)
     rows = [f"n{node},c{node % 3},{node / 4}" for node in range(nodes)]
     pairs = [f"n{a},n{b}" for a, b in generator.integers(nodes, size=(edges, 2))]
-    header = "source,target"
-    if weighted:
-        header += ",weight"
-        pairs = [f"{pair},{edge % 4 * 0.7}" for edge, pair in enumerate(pairs)]
-    return tables(
-        folder, "\n".join(["id,label,f", *rows]) + "\n", "\n".join([header, *pairs]) + "\n"
-    )
+    listed = ["id,label,f", *rows, ""], ["source,target", *pairs, ""]
+    return tables(folder, *map("\n".join, listed))
+
+
+def long_tables(folder: Path) -> tuple[Path, Path]:
+    """Several labels a node, types, relations and weights."""
+    nodes = [f"n{node},{'tuv'[node % 3]},{'a;' * (node % 2)}c{node % 4}" for node in range(12)]
+    edges = [f"n{e % 12},n{e * 5 % 11},r{e // 7},{e % 4}" for e in range(40)]
+    listed = ["id,type,labels", *nodes, ""], ["source,target,relation,weight", *edges, ""]
+    return tables(folder, *map("\n".join, listed))
 
 
 class StopError(Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
@@ -63,21 +63,16 @@ def catalogue() -> dict[str, Facts]:
 def _catalogue(overlay: str | None) -> dict[str, Facts]:
     text = resources.files("evergraph.datasets").joinpath("catalogue.toml").read_text("utf-8")
     known: dict[str, dict[str, Any]] = tomllib.loads(text)
-    for name, facts in _read_overlay(overlay).items():
+    try:
+        changes = tomllib.loads(Path(overlay).read_text("utf-8")) if overlay else {}
+    except (OSError, ValueError) as error:
+        raise DataError(f"${OVERLAY}: {overlay}: cannot be read ({error})") from None
+    for name, facts in changes.items():
         known[name] = {**known.get(name, {}), **facts}
     try:
         return {name: Facts(**facts) for name, facts in known.items()}
     except TypeError as error:
         raise DataError(f"${OVERLAY}: {overlay}: is not a valid catalogue ({error})") from None
-
-
-def _read_overlay(path: str | None) -> dict[str, dict[str, Any]]:
-    if not path:
-        return {}
-    try:
-        return tomllib.loads(Path(path).read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"${OVERLAY}: {path}: cannot be read ({error})") from None
 
 
 def check_facts(name: str, graph: Graph) -> None:
@@ -86,24 +81,23 @@ def check_facts(name: str, graph: Graph) -> None:
     Names that are not in the catalogue are not checked.
     """
     facts = catalogue().get(name)
-    wrong = [] if facts is None else list(_disagreements(facts, graph))
+    if facts is None:
+        return
+    # A graph folder has no duplicates any more, and records how many edges were published.
+    about = {} if graph.folder is None else read_facts(graph.folder)["about"]
+    compared = {
+        "nodes": (facts.nodes, graph.num_nodes),
+        "edges": (
+            facts.edges if facts.kept_edges is None else facts.kept_edges,
+            int(about.get("listed_edges", graph.num_edges)),
+        ),
+        "features": (facts.features, graph.num_features),
+        "classes": (facts.classes, graph.num_classes),
+    }
+    wrong = [
+        f"{fact} should be {expected:,} but are {found:,}"
+        for fact, (expected, found) in compared.items()
+        if expected != found
+    ]
     if wrong:
         raise DataError(f"dataset {name!r} is not the published one: {', '.join(wrong)}")
-
-
-def _disagreements(facts: Facts, graph: Graph) -> Iterator[str]:
-    edges = facts.edges if facts.kept_edges is None else facts.kept_edges
-    for fact, expected, found in (
-        ("nodes", facts.nodes, graph.num_nodes),
-        ("edges", edges, _listed_edges(graph)),
-        ("features", facts.features, graph.num_features),
-        ("classes", facts.classes, graph.num_classes),
-    ):
-        if expected != found:
-            yield f"{fact} should be {expected:,} but are {found:,}"
-
-
-def _listed_edges(graph: Graph) -> int:
-    """Return the number of published edges; a graph folder records it without duplicates."""
-    about = {} if graph.folder is None else read_facts(graph.folder)["about"]
-    return int(about.get("listed_edges", graph.num_edges))

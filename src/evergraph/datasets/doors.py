@@ -75,17 +75,14 @@ def numbered_labels(labels: Sequence[Any]) -> tuple[Tensor, tuple[str, ...] | No
     >>> numbered_labels([2, None, -1.0])
     (tensor([ 2, -1, -1]), None)
     """
-    known = [None if _missing(label) else label for label in labels]
+    gaps = ("NAType", "NaTType")  # of pandas
+    known = [None if type(n).__name__ in gaps or n is None or n != n else n for n in labels]
     given = [label for label in known if label is not None]
     if given and all(isinstance(label, str) for label in given):
         names = tuple(sorted(set(given)))
         place = {name: number for number, name in enumerate(names)}
         return torch.tensor([place.get(label, UNLABELLED) for label in known]), names
     return torch.tensor([_whole(label) for label in known], dtype=torch.int64), None
-
-
-def _missing(label: Any) -> bool:
-    return label is None or type(label).__name__ in ("NAType", "NaTType") or label != label
 
 
 def _whole(label: Any) -> int:
@@ -135,20 +132,34 @@ def named_graph(source: Any, *, undirected: bool = False, **options: Any) -> Nam
     [7, 9]
     """
     source, options = _unpacked(source, options)
-    doors = (
+    doors: tuple[tuple[Any, Any, tuple[str, ...]], ...] = (
         (is_networkx, from_networkx, ("features", "labels")),
         (is_sparse, from_scipy, ("features", "labels")),
         (is_table, from_tables, ("edges", "columns", "unknown_edges")),
-        (lambda held: isinstance(held, Graph), _from_graph, ()),
-        (is_pyg, _from_pyg, ()),
+        (lambda held: isinstance(held, Graph) or is_pyg(held), _plain, ()),
     )
+    kind = type(source).__name__
     for recognised, door, taken in doors:
         if recognised(source):
-            _check(source, options, taken)
+            for name in options:
+                if name not in taken:
+                    offer = f"only {' and '.join(taken)}" if taken else "nothing"
+                    raise ConfigurationError(f"{kind} accepts {offer} as options, not {name!r}")
+            if "edges" in taken and "edges" not in options:
+                raise ConfigurationError(
+                    f"{kind} of nodes needs edges: pass the pair (nodes, edges)"
+                )
             named = door(source, undirected=undirected, **options)
             called = tuple(named.classes or ())
             return replace(named, graph=replace(named.graph, class_names=called))
-    raise ConfigurationError(f"a graph must be {KINDS}, not {type(source).__name__}")
+    raise ConfigurationError(f"a graph must be {KINDS}, not {kind}")
+
+
+def _plain(source: Any, *, undirected: bool) -> NamedGraph:
+    if not isinstance(source, Graph):
+        return NamedGraph(Graph.from_data(source, undirected=undirected))
+    graph = source.to_undirected() if undirected else source
+    return NamedGraph(graph, classes=graph.class_names or None)
 
 
 def holds_graph(source: Any) -> bool:
@@ -174,25 +185,6 @@ def _unpacked(source: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]
             f"{type(first).__name__}"
         )
     return first, dict(zip(names, rest, strict=False)) | options
-
-
-def _check(source: Any, options: dict[str, Any], taken: tuple[str, ...]) -> None:
-    kind = type(source).__name__
-    for name in options:
-        if name not in taken:
-            offer = f"only {' and '.join(taken)}" if taken else "nothing"
-            raise ConfigurationError(f"{kind} accepts {offer} as options, not {name!r}")
-    if "edges" in taken and "edges" not in options:
-        raise ConfigurationError(f"{kind} of nodes needs edges: pass the pair (nodes, edges)")
-
-
-def _from_graph(source: Graph, *, undirected: bool) -> NamedGraph:
-    graph = source.to_undirected() if undirected else source
-    return NamedGraph(graph, classes=graph.class_names or None)
-
-
-def _from_pyg(source: Any, *, undirected: bool) -> NamedGraph:
-    return NamedGraph(Graph.from_data(source, undirected=undirected))
 
 
 VECTOR = "x"  # the attribute with all features of a node
@@ -233,7 +225,10 @@ def from_networkx(
     (Graph(nodes=2, edges=2, features=2, classes=1), ['a', 'b'], ('art',), [2.0, 2.0])
     """
     nodes: Attributes = dict(source.nodes(data=True))
-    label = _label_of(nodes) if labels is None else _present(labels, nodes)
+    there = {name for held in nodes.values() for name in held}
+    if labels is not None and labels not in there:
+        raise DataError(f"labels must name an attribute of nodes, but no node has {labels!r}")
+    label = labels or next((name for name in LABELS if name in there), LABELS[0])
     numbers, classes = numbered_labels([held.get(label) for held in nodes.values()])
     times = [held.get(TIME) for held in nodes.values()]
     ends, weights = _edges(source, list(nodes))
@@ -245,19 +240,13 @@ def from_networkx(
         undirected=undirected or not source.is_directed(),
         weights=weights,
     )
-    _say_unread(source, nodes, features, label)
+    used = [features or VECTOR] if isinstance(features, str | None) else [*features]
+    unread = sorted(map(str, there - {*used, label, TIME}))
+    why = f"only {', '.join(used)}, {label} and {TIME} of nodes are used"
+    say_ignored(WHERE, "attribute", unread, why)
+    others = {name for *_, held in source.edges(data=True) for name in held} - {WEIGHT}
+    say_ignored(WHERE, "attribute", sorted(map(str, others)), f"only {WEIGHT} of edges is used")
     return NamedGraph(graph, list(nodes), classes)
-
-
-def _label_of(nodes: Attributes) -> str:
-    held = {name for attributes in nodes.values() for name in attributes}
-    return next((name for name in LABELS if name in held), LABELS[0])
-
-
-def _present(name: str, nodes: Attributes) -> str:
-    if not any(name in held for held in nodes.values()):
-        raise DataError(f"labels must name an attribute of nodes, but no node has {name!r}")
-    return name
 
 
 def _features(nodes: Attributes, features: str | Sequence[str] | None) -> Tensor:
@@ -298,23 +287,6 @@ def _edges(source: networkx.Graph, nodes: Sequence[Hashable]) -> tuple[Tensor, T
     if all(weight is None for weight in weights):
         return pairs, None
     return pairs, torch.tensor([1.0 if w is None else float(w) for w in weights]).double()
-
-
-def _say_unread(
-    source: networkx.Graph,
-    nodes: Attributes,
-    features: str | Sequence[str] | None,
-    label: str,
-) -> None:
-    """Warn about attributes that are not used."""
-    used = [features or VECTOR] if isinstance(features, str | None) else [*features]
-    read = {*used, label, TIME}
-    unread = {name for held in nodes.values() for name in held} - read
-    why = f"only {', '.join(used)}, {label} and {TIME} of nodes are used"
-    say_ignored(WHERE, "attribute", sorted(map(str, unread)), why)
-    others = {name for *_, held in source.edges(data=True) for name in held} - {WEIGHT}
-    why = f"only {WEIGHT} of edges is used"
-    say_ignored(WHERE, "attribute", sorted(map(str, others)), why)
 
 
 NODES, EDGES = Path("nodes"), Path("edges")  # names of the tables in messages
@@ -359,10 +331,8 @@ def from_tables(
 
 def _indexed(table: Any) -> Any:
     """Return a table with its index as a column if the index has a name."""
-    pandas = is_a(table, "pandas")
-    return (
-        table.reset_index() if pandas and any(n is not None for n in table.index.names) else table
-    )
+    named = is_a(table, "pandas") and any(name is not None for name in table.index.names)
+    return table.reset_index() if named else table
 
 
 def from_scipy(

@@ -56,11 +56,7 @@ def record(root: Path, files: Iterable[str]) -> None:
 
 def recorded(root: Path) -> dict[str, str]:
     """Return the checksums in ``root/SHA256SUMS``, empty if there is no such file."""
-    path = root / SUMS
-    if not path.exists():
-        return {}
-    lines = path.read_text("utf-8").splitlines()
-    return {file.strip(): digest for digest, _, file in (line.partition("  ") for line in lines)}
+    return read_sums(root / SUMS) if (root / SUMS).exists() else {}
 
 
 def read_sums(path: Path) -> dict[str, str]:
@@ -113,11 +109,6 @@ def set_aside(path: Path) -> None:
     """Rename a wrong file, so that it can be inspected."""
     if path.exists():
         path.replace(wrong(path))
-
-
-def present(root: Path, files: Iterable[str]) -> bool:
-    """Whether every file exists."""
-    return all((root / file).is_file() for file in files)
 
 
 def not_fetched(

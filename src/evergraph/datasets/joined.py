@@ -71,7 +71,12 @@ def directions(features: Tensor, count: int) -> Tensor:
     [nodes, dims] -> float32 [dims, count]
     """
     if features.shape[1] <= MOST_COLUMNS:
-        found = _all_directions(features)[:, :count]
+        products = torch.zeros(features.shape[1], features.shape[1], dtype=torch.float64)
+        for block in _blocks(features):
+            rows = block.double()
+            products += rows.t() @ rows
+        # Eigenvectors of XᵀX, that of the largest eigenvalue first.
+        found = torch.linalg.eigh(products).eigenvectors.flip(1)[:, :count]
     elif count == min(features.shape):  # few nodes: all directions are needed
         found = torch.linalg.svd(densify(features).double(), full_matrices=False).Vh.t()
     else:
@@ -79,16 +84,6 @@ def directions(features: Tensor, count: int) -> Tensor:
     largest = found.abs().argmax(0)
     signs = found[largest, torch.arange(count)].sign()
     return (found * torch.where(signs == 0, torch.ones_like(signs), signs)).float()
-
-
-def _all_directions(features: Tensor) -> Tensor:
-    """Return the eigenvectors of XᵀX, of the largest eigenvalue first.  -> float64 [dims, dims]"""
-    products = torch.zeros(features.shape[1], features.shape[1], dtype=torch.float64)
-    for block in _blocks(features):
-        rows = block.double()
-        products += rows.t() @ rows
-    found: Tensor = torch.linalg.eigh(products).eigenvectors
-    return found.flip(1)
 
 
 def _strongest(features: Tensor, count: int) -> Tensor:

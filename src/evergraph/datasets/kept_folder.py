@@ -22,13 +22,17 @@ def kept_graph(folder: Path, write: Callable[[GraphFolderWriter], None]) -> Grap
     It is made in a folder of this process and renamed when complete. A killed process leaves
     nothing that could be taken for a graph, and the next one removes its remains.
     """
+    import psutil
+
     if is_graph_folder(folder):
         try:
             return open_graph_folder(folder)
         except DataError as error:
             log.warning("%s is rebuilt: %s", folder, error)
             shutil.rmtree(folder)
-    _clear_away(folder)
+    for left in folder.parent.glob(f".{folder.name}-*"):  # the remains of killed processes
+        if not psutil.pid_exists(int(left.name.rpartition("-")[2])):
+            shutil.rmtree(left, ignore_errors=True)
     writer = GraphFolderWriter(folder.with_name(f".{folder.name}-{os.getpid()}"))
     try:
         write(writer)
@@ -39,17 +43,6 @@ def kept_graph(folder: Path, write: Callable[[GraphFolderWriter], None]) -> Grap
         writer.discard()
     return open_graph_folder(folder)
 
-
-def _clear_away(folder: Path) -> None:
-    """Remove the remains of killed processes."""
-    import psutil
-
-    for left in folder.parent.glob(f".{folder.name}-*"):
-        if not psutil.pid_exists(int(left.name.rpartition("-")[2])):
-            shutil.rmtree(left, ignore_errors=True)
-
-
-logger = logging.getLogger(__name__)
 
 _EVERY = 10.0  # seconds
 
@@ -71,8 +64,8 @@ class Pace:
         """Record how much of the work is done."""
         now = time.monotonic()
         if done >= total:
-            logger.info("%s: 100 %%, after %.0f s", self.what, now - self._began)
+            log.info("%s: 100 %%, after %.0f s", self.what, now - self._began)
         elif done and now - self._said >= _EVERY:
             self._said = now
             left = (now - self._began) * (total - done) / done
-            logger.info("%s: %.0f %%, about %.0f s left", self.what, 100 * done / total, left)
+            log.info("%s: %.0f %%, about %.0f s left", self.what, 100 * done / total, left)

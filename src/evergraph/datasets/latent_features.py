@@ -74,8 +74,12 @@ def truncated_svd(
     for _ in range(power_iterations):
         Q = _orthonormal(At @ (A @ Q))
     B = A @ Q  # [n, width]
-    W = _leading_eigenvectors(B.T @ B, dims)  # [width, dims]
-    return B @ (W * _signs(Q @ W))
+    with _one_thread():
+        vectors = torch.linalg.eigh((B.T @ B).double()).eigenvectors  # ascending
+    W = vectors.flip(1)[:, :dims].float()  # [width, dims]
+    right = Q @ W
+    largest = right.gather(0, right.abs().argmax(0, keepdim=True))[0]
+    return B @ (W * torch.where(largest < 0, -1.0, 1.0))
 
 
 def _torch_csr(matrix: scipy.sparse.csr_matrix) -> Tensor:
@@ -105,16 +109,3 @@ def _orthonormal(matrix: Tensor) -> Tensor:
     with _one_thread():
         basis: Tensor = torch.linalg.qr(matrix).Q
     return basis
-
-
-def _leading_eigenvectors(gram: Tensor, dims: int) -> Tensor:
-    """Return the eigenvectors of the largest eigenvalues, largest first.  -> [width, dims]"""
-    with _one_thread():
-        vectors: Tensor = torch.linalg.eigh(gram.double()).eigenvectors  # ascending
-    return vectors.flip(1)[:, :dims].float()
-
-
-def _signs(right: Tensor) -> Tensor:
-    """Return the sign of the entry largest in size of each column.  [m, dims] -> [dims]"""
-    largest = right.gather(0, right.abs().argmax(0, keepdim=True))[0]
-    return torch.where(largest < 0, -1.0, 1.0)

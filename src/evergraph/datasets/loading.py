@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -156,20 +157,11 @@ def read_graph_folder(path: Path) -> Graph:
     """Return an imported graph, and repeat the import's warning about its features."""
     graph, about = open_graph_folder(path), read_facts(path)["about"]
     if (columns := about.get("columns")) is not None:
-        graph = replace(graph, columns=_scheme(columns))
-    graph = replace(graph, class_names=tuple(about.get("class_names", ())))
-    loud = about.get("loud")
-    if loud is not None:
-        say(path, loud)
-    return graph
-
-
-def _scheme(kept: Mapping[str, Any]) -> Scheme | None:
-    """Return the scheme of an import; None if a user-defined encoder is missing."""
-    try:
-        return Scheme.from_json(kept)
-    except ConfigurationError:
-        return None
+        with suppress(ConfigurationError):  # a user-defined encoder may be missing
+            graph = replace(graph, columns=Scheme.from_json(columns))
+    if about.get("loud") is not None:
+        say(path, about["loud"])
+    return replace(graph, class_names=tuple(about.get("class_names", ())))
 
 
 def is_registered(name: str) -> bool:

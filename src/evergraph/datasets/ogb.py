@@ -123,15 +123,13 @@ class Papers(OgbDataset):
             self._provide(root.parent, how)
             like = other if is_graph_folder(other) else None
             try:
-                write_binary_raw(self._raw(root), writer, undirected=undirected, like=like)
+                raw = (root / self.raw_files[0]).parent
+                write_binary_raw(raw, writer, undirected=undirected, like=like)
             except FAILURES as error:
                 raise not_readable(self.name, root, error) from error
             record(root, self.raw_files)
 
         return kept_graph(folder, write)
-
-    def _raw(self, root: Path) -> Path:
-        return (root / self.raw_files[0]).parent
 
     def _provide(self, cache: Path, how: Fetch | None) -> None:
         """Fetch the raw files if needed, and check that they have not changed."""
@@ -184,8 +182,7 @@ def write_binary_raw(
     """
     nodes, edges = (_only_number(raw, f"num_{kind}_list") for kind in ("nodes", "edges"))
     if like is None:
-        _write_labels(raw, writer, nodes)
-        _write_years(raw, writer, nodes)
+        _write_labels_and_years(raw, writer, nodes)
         _write_features(raw, writer, nodes)
     else:
         _share(like, writer.folder)
@@ -200,31 +197,24 @@ def _only_number(raw: Path, name: str) -> int:
     return int(found[0])
 
 
-def _write_labels(raw: Path, writer: GraphFolderWriter, nodes: int) -> None:
+def _write_labels_and_years(raw: Path, writer: GraphFolderWriter, nodes: int) -> None:
     given = _of_nodes(StreamedArray(raw / LABELS, "node_label"), nodes)
     labels, done = writer.create("labels", (nodes,), torch.int64), 0
     for values in given.values(_VALUES):
-        put(labels, done, torch.from_numpy(_classes(values, done, raw / LABELS)))
+        known = values == values  # NaN is no label
+        classes = np.where(known, values, UNLABELLED).astype(np.int64)
+        wrong = known & ((classes != values) | (classes < 0))
+        if wrong.any():
+            place = int(wrong.argmax())
+            raise DataError(
+                f"{raw / LABELS}: node {done + place} has the label {values[place]}: expected a "
+                "whole number of at least 0, or NaN"
+            )
+        put(labels, done, torch.from_numpy(classes))
         done += len(values)
-
-
-def _classes(values: NDArray[Any], before: int, path: Path) -> NDArray[np.int64]:
-    """Return classes, with ``UNLABELLED`` for NaN."""
-    known = values == values
-    classes = np.where(known, values, UNLABELLED).astype(np.int64)
-    wrong = known & ((classes != values) | (classes < 0))
-    if wrong.any():
-        place = int(wrong.argmax())
-        raise DataError(
-            f"{path}: node {before + place} has the label {values[place]}: expected a whole number "
-            "of at least 0, or NaN"
-        )
-    return classes
-
-
-def _write_years(raw: Path, writer: GraphFolderWriter, nodes: int) -> None:
-    if "node_year" not in array_names(raw / DATA):
-        return
+    with _archive(raw / DATA) as archive:
+        if "node_year.npy" not in archive.namelist():
+            return
     given = _of_nodes(StreamedArray(raw / DATA, "node_year"), nodes)
     years, done = writer.create("time", (nodes,), torch.int64), 0
     for values in given.values(_VALUES):
@@ -289,12 +279,6 @@ _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0
 _SKIP = 1 << 24  # bytes
 
 
-def array_names(archive: Path) -> list[str]:
-    """Return the names of the arrays in an archive."""
-    with _archive(archive) as opened:
-        return [name.removesuffix(".npy") for name in opened.namelist()]
-
-
 def _archive(path: Path) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(path)
@@ -331,7 +315,9 @@ class StreamedArray:
         stop = self.size if stop is None else stop
         with self._opened() as stream:
             self._header(stream)
-            self._skip(stream, start * self.dtype.itemsize)
+            skip = start * self.dtype.itemsize
+            while skip:
+                skip -= len(stream.read(min(skip, _SKIP))) or self._cut_short()
             for first in range(start, stop, count):
                 yield self._read(stream, min(count, stop - first))
 
@@ -363,10 +349,6 @@ class StreamedArray:
         if dtype.hasobject:
             raise DataError(f"{self.archive}: array {self.name!r} holds objects, not numbers")
         return shape, by_column, dtype
-
-    def _skip(self, stream: IO[bytes], size: int) -> None:
-        while size:
-            size -= len(stream.read(min(size, _SKIP))) or self._cut_short()
 
     def _read(self, stream: IO[bytes], count: int) -> NDArray[Any]:
         values = np.empty(count, self.dtype)

@@ -39,24 +39,15 @@ BUNDLED = importlib.resources.files("evergraph.datasets") / "bundled" / "wordnet
 
 # Exceptions of zipfile and numpy for a damaged file.
 DAMAGE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    OSError,
-    EOFError,
-    LookupError,
-    ValueError,
-    MemoryError,
-)
+    zipfile.BadZipFile, zlib.error, OSError, EOFError, LookupError, ValueError, MemoryError
+)  # fmt: skip
 
 # Increment it if the computation of features changes, so that older cached ones are not read.
 RECIPE = 1
 
 PARTS_OF_SPEECH = {"n": "noun", "v": "verb", "a": "adjective", "s": "satellite", "r": "adverb"}
-
+PARTS = tuple(PARTS_OF_SPEECH.values())  # in the order of their classes
 CLASSES = ("files", "parts-of-speech", "depth")
-
-PARTS = ("noun", "verb", "adjective", "satellite", "adverb")  # in the order of their classes
-
 UPWARD = ("hypernym", "instance-of")  # relations to something more general
 
 DEEPEST = 13  # the last class: this depth or more
@@ -96,9 +87,8 @@ class WordNet(Dataset):
         """Return the graph, with its features from ``cache`` if they are there."""
         content = _bundled_content()
         arrays = _unpack(content)
-        nodes = len(arrays["labels"])
         file = cache / f"wordnet-{self.dims}-{_fingerprint(content)}.npy"
-        features = _cached(file, shape=(nodes, self.dims))
+        features = _cached(file, shape=(len(arrays["labels"]), self.dims))
         if features is None:
             features = _compute_features(arrays, self.dims)
             _keep(features, file)
@@ -167,17 +157,12 @@ def _unpack(content: bytes) -> Arrays:
     """Return the arrays of the bundled file with gaps decoded."""
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as stored:
-            return {
-                "labels": stored["labels"],
-                "edge_lengths": stored["edge_lengths"],
-                "edges": _from_gaps(stored["edge_lengths"], stored["edge_gaps"]),
-                "word_lengths": stored["word_lengths"],
-                "words": _from_gaps(stored["word_lengths"], stored["word_gaps"]),
-                "word_counts": stored["word_counts"],
-                "edge_kinds": stored["edge_kinds"],
-                "kinds": stored["kinds"],
-                "types": stored["types"],
-            }
+            plain = ("labels", "edge_lengths", "word_lengths", "word_counts")
+            arrays = {name: stored[name] for name in (*plain, "edge_kinds", "kinds", "types")}
+            for name in ("edge", "word"):
+                lengths = arrays[f"{name}_lengths"]
+                arrays[f"{name}s"] = _from_gaps(lengths, stored[f"{name}_gaps"])
+            return arrays
     except DAMAGE as error:
         raise DataError(
             f"the bundled file {BUNDLED} is damaged ({error}): expected the npz that "
@@ -227,17 +212,11 @@ def _cached(file: Path, *, shape: tuple[int, int]) -> Tensor | None:
     except DAMAGE as error:
         logger.warning("%s cannot be read (%s): the features are computed again", file, error)
         return None
-    if not _sound(kept, shape):
+    sound = isinstance(kept, np.ndarray) and kept.shape == shape and kept.dtype == np.float32
+    if not sound or not np.isfinite(kept.sum()):
         logger.warning("%s does not hold the features: they are computed again", file)
         return None
     return torch.from_numpy(kept)
-
-
-def _sound(kept: object, shape: tuple[int, int]) -> bool:
-    """Whether a loaded object is a finite float32 array of this shape."""
-    if not isinstance(kept, np.ndarray) or kept.shape != shape or kept.dtype != np.float32:
-        return False
-    return bool(np.isfinite(kept.sum()))
 
 
 def _keep(features: Tensor, file: Path) -> None:
@@ -271,7 +250,9 @@ def by_depth(relations: Relations, types: NodeTypes, *, deepest: int = DEEPEST) 
     >>> by_depth(up, NodeTypes(("noun", "adverb"), kinds))
     tensor([ 0,  1,  2,  1, -1])
     """
-    children, parents = _upward(relations)
+    ends, numbers = relations.edges()
+    steps = [place for place, name in enumerate(relations.names) if name in UPWARD]
+    children, parents = ends[:, torch.isin(numbers, torch.tensor(steps))]
     hanging = [place for place, name in enumerate(types.names) if name in ("noun", "verb")]
     depth = torch.full((len(types.numbers),), UNLABELLED)
     depth[torch.isin(types.numbers.long(), torch.tensor(hanging))] = 0
@@ -281,14 +262,6 @@ def by_depth(relations: Relations, types: NodeTypes, *, deepest: int = DEEPEST) 
         level += 1
         depth[found] = level
     return depth.clamp_max(deepest)
-
-
-def _upward(relations: Relations) -> tuple[Tensor, Tensor]:
-    """Return every step up as its lower and upper node.  int64 [steps], [steps]"""
-    ends, numbers = relations.edges()
-    steps = [place for place, name in enumerate(relations.names) if name in UPWARD]
-    children, parents = ends[:, torch.isin(numbers, torch.tensor(steps))]
-    return children, parents
 
 
 @datasets.register

@@ -68,9 +68,23 @@ def arrange_classes(
             "classes %s have fewer than %d nodes (min_class_size) and are dropped: each needs "
             "nodes to train, to validate and to test on", dropped, min_size,
         )  # fmt: skip
+    if order == "label":
+        return large
     if order == "size":
         return sorted(large, key=lambda c: -counts[c])
-    return _arrange(large, order, seed)
+    if order == "shuffled":
+        shuffle = torch.randperm(len(large), generator=seeded(seed, "class order"))
+        return [large[i] for i in shuffle.tolist()]
+    if isinstance(order, str):
+        raise ConfigurationError(
+            f"order must be 'label', 'size', 'shuffled' or classes, not {order!r}"
+        )
+    given = list(order)
+    if len(set(given)) != len(given) or not set(given) <= set(large):
+        raise ConfigurationError(
+            f"order must name each class at most once, of those that are large enough, not {given}"
+        )
+    return given
 
 
 def group_classes(classes: Sequence[int], per_task: int) -> list[tuple[int, ...]]:
@@ -83,21 +97,3 @@ def group_classes(classes: Sequence[int], per_task: int) -> list[tuple[int, ...]
     tasks = [tuple(classes[i : i + per_task]) for i in range(0, len(classes), per_task)]
     alone = per_task > 1 and bool(tasks) and len(tasks[-1]) == 1
     return tasks[:-1] if alone else tasks
-
-
-def _arrange(classes: list[int], order: ClassOrder, seed: int) -> list[int]:
-    if order == "label":
-        return classes
-    if order == "shuffled":
-        shuffle = torch.randperm(len(classes), generator=seeded(seed, "class order"))
-        return [classes[i] for i in shuffle.tolist()]
-    if isinstance(order, str):
-        raise ConfigurationError(
-            f"order must be 'label', 'size', 'shuffled' or classes, not {order!r}"
-        )
-    given = list(order)
-    if len(set(given)) != len(given) or not set(given) <= set(classes):
-        raise ConfigurationError(
-            f"order must name each class at most once, of those that are large enough, not {given}"
-        )
-    return given

@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError
-from evergraph.core.label_space import LabelSpace
 from evergraph.core.notices import say
-from evergraph.graphs import UNLABELLED, Graph, Targets
+from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.csr import row_entries
 from evergraph.graphs.rows import RowSweep
 from evergraph.streams.arrival import Arrival
@@ -95,6 +94,7 @@ def stand_in_labels(graph: Graph) -> Tensor:
 
     If the graph has classes, these are returned; -> int64 [nodes], on the CPU.
 
+    >>> from evergraph.graphs import Targets
     >>> values = torch.tensor([[1.0, float("nan")], [float("nan")] * 2, [0.5, 2.0], [0.0, 1.0]])
     >>> edges = torch.empty(2, 0, dtype=torch.long)
     >>> targets = Targets(values, "numbers")
@@ -110,20 +110,6 @@ def stand_in_labels(graph: Graph) -> Tensor:
             f"validation and test: at least {LEAST_NODES} are needed"
         )
     return torch.where(here, 0, UNLABELLED)
-
-
-def target_space(targets: Targets) -> LabelSpace:
-    """Return the label space of targets before any task: their kind and names."""
-    return LabelSpace("class-il", kind=targets.kind, names=targets.names)
-
-
-def new_targets(targets: Targets, tasks: int) -> list[tuple[int, ...]]:
-    """Return the targets that are new with each task: all with the first one.
-
-    >>> new_targets(Targets(torch.ones(3, 2), "numbers"), 3)
-    [(0, 1), (), ()]
-    """
-    return [tuple(range(len(targets.names))), *([()] * (tasks - 1))]
 
 
 def split_each(

@@ -58,8 +58,7 @@ def split_classes(
     >>> [len(part) for part in (few.train, few.validation, few.test)]
     [3, 3, 38]
     """
-    check_shares(shares)
-    check_labelled(labelled, shares)
+    check_shares(shares, labelled)
     parts: list[list[Tensor]] = [[], [], []]
     for label in classes:
         nodes = (labels == label).nonzero().flatten()
@@ -98,23 +97,22 @@ def split_tasks(
     return splits
 
 
-def check_shares(shares: Shares) -> None:
-    """Raise unless the split is three positive shares that sum to one, or three integers."""
+def check_shares(shares: Shares, labelled: float | None) -> None:
+    """Raise unless the split is three positive shares that sum to one, or three integers.
+
+    ``labelled`` must be between 0 and 1, and ``split`` then be left at its default.
+    """
     if _are_counts(shares):
         for count in shares:
             check_integer("split", count, least=1)
-        return
-    for share in shares:
-        check_number("split", share, least=0.0, most=1.0)
-    if len(shares) != 3 or min(shares) <= 0 or abs(sum(shares) - 1) > 1e-6:
-        raise ConfigurationError(
-            "split must be three positive shares that sum to 1, or three whole numbers of nodes, "
-            f"not {list(shares)}"
-        )
-
-
-def check_labelled(labelled: float | None, shares: Shares) -> None:
-    """Raise unless ``labelled`` is between 0 and 1 and ``split`` is left at its default."""
+    else:
+        for share in shares:
+            check_number("split", share, least=0.0, most=1.0)
+        if len(shares) != 3 or min(shares) <= 0 or abs(sum(shares) - 1) > 1e-6:
+            raise ConfigurationError(
+                "split must be three positive shares that sum to 1, or three whole numbers of "
+                f"nodes, not {list(shares)}"
+            )
     if labelled is None:
         return
     check_number("labelled", labelled, least=0.0, most=1.0)
@@ -136,7 +134,9 @@ def _cut(
     nodes: Tensor, label: int, shares: Shares, labelled: float | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     if _are_counts(shares):
-        nodes, shares = nodes[: int(sum(shares))], _proportions(shares)
+        whole = sum(shares)
+        nodes = nodes[: int(whole)]
+        shares = (shares[0] / whole, shares[1] / whole, shares[2] / whole)
     count = len(nodes)
     if count < LEAST_NODES:
         raise DataError(
@@ -154,9 +154,3 @@ def _cut(
         test = min(wanted[1], count - validation - 1)
         train = count - validation - test
     return nodes[:train], nodes[train : train + validation], nodes[train + validation :]
-
-
-def _proportions(counts: Shares) -> Shares:
-    train, validation, test = counts
-    whole = sum(counts)
-    return train / whole, validation / whole, test / whole

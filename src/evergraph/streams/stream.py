@@ -23,10 +23,8 @@ from evergraph.streams.classless import (
     UNLABELLED_WAYS,
     Unlabelled,
     fitting_way,
-    new_targets,
     split_each,
     stand_in_labels,
-    target_space,
     with_companions,
 )
 from evergraph.streams.splits import LEAST_NODES, SHARES, split_tasks
@@ -166,13 +164,14 @@ class GraphStream(Shown):
         self.known_labels: KnownLabels = known_labels
         self.resources = resources
         self._label_space = LabelSpace(setting, names=whole.class_names)
-        if whole.targets is not None:
+        targets = whole.targets
+        if targets is not None:
             timed = whole.time is not None
             by, tasks = without_classes(by, tasks=tasks, timed=timed, setting=setting)
-            self._label_space = target_space(whole.targets)
+            self._label_space = LabelSpace("class-il", kind=targets.kind, names=targets.names)
         check_way(by, tasks=tasks, blur=blur, setting=setting, batch=batch)
         self.edges = edges
-        shown = whole if whole.targets is None else whole.with_labels(labels)
+        shown = whole if targets is None else whole.with_labels(labels)
         arrival = arrange(
             shown,
             by=by,
@@ -186,7 +185,7 @@ class GraphStream(Shown):
         self.tasks = arrival.new_classes
         self.splits = (
             split_tasks(labels, arrival, shares=split, labelled=labelled, seed=seed)
-            if whole.targets is None
+            if targets is None
             else split_each(arrival, shares=split, labelled=labelled, seed=seed)
         )
         if by == "online":
@@ -200,13 +199,19 @@ class GraphStream(Shown):
         owner = arrival.owner if unlabelled != "along" else with_companions(shown, arrival.owner)
         # The step of every node, as int32, since a dataset may have 10^8 nodes.
         self._owner = owner.int()
-        self._labels = self._renumber(labels).int()
-        self._training_labels = self._hide_all_but_training(labels).int()
+        # Each node's class by arrival; the last entry is for unlabelled nodes, numbered -1.
+        numbers = torch.full((int(labels.max()) + 2,), UNLABELLED)
+        numbers[self.classes] = torch.arange(len(self.classes))
+        self._labels = numbers[labels].int()
+        self._training_labels = torch.full_like(labels, UNLABELLED).int()
         self._targets: Tensor | None = None  # [all nodes, targets]
-        if whole.targets is not None:
-            self._targets = whole.targets.values.cpu()
-            self._training_labels = torch.full_like(labels, UNLABELLED).int()
-            self.tasks = new_targets(whole.targets, len(self.tasks))
+        if targets is None:
+            for part in self.splits:
+                self._training_labels[part.train] = labels[part.train].int()
+        else:
+            self._targets = targets.values.cpu()
+            # All targets are new with the first task.
+            self.tasks = [tuple(range(len(targets.names))), *([()] * (len(self.tasks) - 1))]
         self._graph = whole.without_labels()
         if device is not None:
             self._graph = self._graph.to(device)
@@ -303,7 +308,15 @@ class GraphStream(Shown):
     def _given(self, index: int, cumulative: bool, sight: int | None) -> tuple[Tensor, Graph]:
         """Return the nodes that a learner is given with a step, ascending, and their graph."""
         if self._batched and sight is not None and not cumulative:
-            near = self._near(index, sight)
+            within, own = self.edges == "within", self._task_of[index]
+
+            def there(nodes: Tensor) -> Tensor:
+                steps = self._owner[nodes]
+                come = (steps >= 0) & (steps <= index)
+                return come & (self._tasks_of(steps) == own) if within else come
+
+            members = self._members.nodes(index)
+            near = nodes_around(self._graph, members, hops=sight + 1, there=there)
             return near, self._induced(near)
         if self.edges == "all":
             return self._members.nodes(index, upto=True), self._seen_graph(index)
@@ -314,17 +327,6 @@ class GraphStream(Shown):
         groups = self._tasks_of(self._owner).to(self._graph.device)
         return nodes, self._induced(nodes, groups=groups)
 
-    def _near(self, index: int, sight: int) -> Tensor:
-        """Return the nodes that a batch needs for embeddings of this many hops, ascending."""
-        within, task = self.edges == "within", self._task_of[index]
-
-        def there(nodes: Tensor) -> Tensor:
-            steps = self._owner[nodes]
-            come = (steps >= 0) & (steps <= index)
-            return come & (self._tasks_of(steps) == task) if within else come
-
-        return nodes_around(self._graph, self._members.nodes(index), hops=sight + 1, there=there)
-
     def _tasks_of(self, steps: Tensor) -> Tensor:
         return self._task_of[steps] if self._batched else steps
 
@@ -334,7 +336,11 @@ class GraphStream(Shown):
         return first, min(index, following - 1)
 
     def _sizes(self, nodes: Tensor) -> dict[int, int]:
-        return _count(self._labels[nodes]) if self._targets is None else {}
+        if self._targets is not None:
+            return {}
+        labels = self._labels[nodes]
+        counts = torch.bincount(labels[labels >= 0]).tolist()
+        return {label: count for label, count in enumerate(counts) if count}
 
     def _targets_of(self, nodes: Tensor) -> Tensor | None:
         return None if self._targets is None else self._targets[nodes]
@@ -370,15 +376,11 @@ class GraphStream(Shown):
         if index + 1 == len(self):
             return []
         exam = self.exams(index + 1, testing, part)[-1]
-        return [replace(exam, graph=self._before(exam.graph, index, testing))]
-
-    def _before(self, graph: Graph, index: int, testing: Testing) -> Graph:
-        """Return a later graph without labels that arrived after a task."""
-        if testing == "local" or self.known_labels == "nowhere":
-            return graph.structure
-        nodes = self._members.nodes(index + 1, upto=True)
-        later = self._owner[nodes] > index
-        return graph.structure.showing(graph.labels.cpu().masked_fill(later, UNLABELLED))
+        graph = exam.graph.structure
+        if testing == "global" and self.known_labels != "nowhere":
+            later = self._owner[self._members.nodes(index + 1, upto=True)] > index
+            graph = graph.showing(exam.graph.labels.cpu().masked_fill(later, UNLABELLED))
+        return [replace(exam, graph=graph)]
 
     def local_graph(self, index: int) -> Graph:
         """Return the subgraph induced by one task's nodes, without labels."""
@@ -422,21 +424,3 @@ class GraphStream(Shown):
         places, targets = torch.searchsorted(nodes, asked), self._targets_of(asked)
         tasks = self._tasks_of(self._owner[asked]).long()
         return Exam(graph, places, self._labels[asked].long(), tasks, targets)
-
-    def _hide_all_but_training(self, labels: Tensor) -> Tensor:
-        shown = torch.full_like(labels, UNLABELLED)
-        for split in self.splits:
-            shown[split.train] = labels[split.train]
-        return shown
-
-    def _renumber(self, labels: Tensor) -> Tensor:
-        """Return each node's class by arrival, -1 for nodes in no task.  [nodes] -> [nodes]"""
-        width = int(labels.max()) + 2  # the last entry is for unlabelled nodes, numbered -1
-        arrival = torch.full((width,), UNLABELLED)
-        arrival[self.classes] = torch.arange(len(self.classes))
-        return arrival[labels]
-
-
-def _count(labels: Tensor) -> dict[int, int]:
-    counts = torch.bincount(labels[labels >= 0]).tolist()
-    return {label: count for label, count in enumerate(counts) if count}

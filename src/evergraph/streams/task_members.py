@@ -37,7 +37,12 @@ class TaskMembers:
 
     def nodes(self, index: int, *, upto: bool = False) -> Tensor:
         """Return the nodes of a step, or of every step up to it, ascending.  int64 [nodes]"""
-        return self._everything(index) if upto else self._own[index]
+        if not upto:
+            return self._own[index]
+        if self._upto is None or self._upto[0] != index:
+            seen = (self._owner >= 0) & (self._owner <= index)
+            self._upto = index, seen.nonzero().flatten()
+        return self._upto[1]
 
     def between(self, first: int, last: int) -> Tensor:
         """Return the nodes of consecutive steps, ascending.  int64 [nodes]"""
@@ -49,12 +54,6 @@ class TaskMembers:
         """Return the training, validation or test nodes of some steps, ascending.  int64 [nodes]"""
         found: list[Tensor] = [getattr(split, part) for split in self._splits[first : last + 1]]
         return found[0] if len(found) == 1 else torch.cat(found).sort().values
-
-    def _everything(self, index: int) -> Tensor:
-        if self._upto is None or self._upto[0] != index:
-            seen = (self._owner >= 0) & (self._owner <= index)
-            self._upto = index, seen.nonzero().flatten()
-        return self._upto[1]
 
 
 BLOCK = 1 << 24  # nodes counted at a time, of which there may be 10^8

@@ -111,7 +111,7 @@ def arrange(
         raise DataError(f"no task can be made: no class has at least {min_class_size} nodes")
     if by == "time":
         return by_time(labels, time, classes=classes, tasks=tasks)
-    if by == "random":  # a single group without borders
+    if by == "random":
         return at_random(labels, classes=classes, tasks=tasks or TASKS, seed=seed)
     if by == "drifting":
         check_integer("classes_per_task", classes_per_task, least=1)
@@ -182,16 +182,13 @@ def group_times(counts: Sequence[int], tasks: int) -> Tensor:
     cuts = [0]
     for left in range(min(tasks, len(counts)), 1, -1):
         done = before[cuts[-1]]
-        cut = _nearest(before, done + (before[-1] - done) / left)
+        wanted = done + (before[-1] - done) / left
+        cut = bisect_left(before, wanted)
+        if before[cut] - wanted >= wanted - before[cut - 1]:
+            cut -= 1  # the nearest, and the first of two equally near
         # At least one time for this task and for each that follows.
         cuts.append(min(max(cut, cuts[-1] + 1), len(counts) - left + 1))
     return torch.bucketize(torch.arange(len(counts)), torch.tensor(cuts[1:]), right=True)
-
-
-def _nearest(ascending: Sequence[int], wanted: float) -> int:
-    """Return the index of the number nearest to ``wanted``; the first of two equally near."""
-    place = bisect_left(ascending, wanted)
-    return place if ascending[place] - wanted < wanted - ascending[place - 1] else place - 1
 
 
 def blurred(

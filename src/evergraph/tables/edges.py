@@ -8,7 +8,6 @@ ignored with a warning.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -16,10 +15,8 @@ from torch import Tensor
 
 from evergraph.core.errors import DataError
 from evergraph.core.notices import say, say_ignored
+from evergraph.tables.arrow import pa, pc
 from evergraph.tables.columns import RELATION, WEIGHT, edge_weights, filled_texts, ids
-
-if TYPE_CHECKING:
-    import pyarrow
 
 ENDS = ("source", "target")
 UNKNOWN_EDGES = ("refuse", "skip")  # choices for edges to unknown nodes
@@ -35,12 +32,12 @@ class EdgeRows:
         relations: texts; None without a column.  [rows]
     """
 
-    ends: tuple[pyarrow.Array, pyarrow.Array]
+    ends: tuple[pa.Array, pa.Array]
     weights: Tensor | None
-    relations: pyarrow.Array | None
+    relations: pa.Array | None
 
 
-def read_edges(table: pyarrow.Table, *, before: int = 0) -> EdgeRows:
+def read_edges(table: pa.Table, *, before: int = 0) -> EdgeRows:
     """Return the content of an edge table or a chunk of one; before: rows in earlier chunks."""
     source, target = (ids(table, name, before=before) for name in ENDS)
     related = RELATION in table.column_names
@@ -51,15 +48,13 @@ def read_edges(table: pyarrow.Table, *, before: int = 0) -> EdgeRows:
     )
 
 
-def between(table: pyarrow.Table, node_ids: pyarrow.Array) -> pyarrow.Table:
+def between(table: pa.Table, node_ids: pa.Array) -> pa.Table:
     """Return the rows whose two ends are both known nodes."""
-    import pyarrow.compute as pc
-
     found = (_places(ids(table, name), node_ids).is_valid() for name in ENDS)
     return table.filter(pc.and_(*found))
 
 
-def positions(rows: EdgeRows, node_ids: pyarrow.Array) -> Tensor:
+def positions(rows: EdgeRows, node_ids: pa.Array) -> Tensor:
     """Return the node positions that edges join.  int64 [2, edges]"""
     sides = []
     for name, values in zip(ENDS, rows.ends, strict=True):
@@ -72,11 +67,8 @@ def positions(rows: EdgeRows, node_ids: pyarrow.Array) -> Tensor:
     return torch.stack(sides)
 
 
-def _places(values: pyarrow.Array, node_ids: pyarrow.Array) -> pyarrow.Array:
+def _places(values: pa.Array, node_ids: pa.Array) -> pa.Array:
     """Return the position of each id among the nodes, null if it is unknown."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if values.type != node_ids.type:  # numbers in one file, text in the other
         values, node_ids = values.cast(pa.string()), node_ids.cast(pa.string())
     return pc.index_in(values, value_set=node_ids)

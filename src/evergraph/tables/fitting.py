@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from evergraph.core.errors import DataError
 from evergraph.core.notices import say
 from evergraph.tables import values as read
+from evergraph.tables.arrow import pa, pc
 from evergraph.tables.choices import Columns
 from evergraph.tables.columns import column, is_number, is_text
 from evergraph.tables.hashed import CategoryEncoder, ListEncoder, TextEncoder
-from evergraph.tables.measured import (
-    BooleanEncoder,
-    DateEncoder,
-    NumberEncoder,
-    RawEncoder,
-)
-from evergraph.tables.own import Encoder, OwnEncoder, is_encoder, registered
+from evergraph.tables.labels import filled
+from evergraph.tables.measured import BooleanEncoder, DateEncoder, NumberEncoder, RawEncoder
+from evergraph.tables.own import Encoder, OwnEncoder, registered
 from evergraph.tables.scheme import Column, Scheme
 from evergraph.tables.values import ColumnEncoder, LeftOut
-
-if TYPE_CHECKING:
-    import pyarrow
-
 
 SEPARATORS = (";", "|")
 FEW = 1_000  # most distinct texts of a category, in the first rows
@@ -45,7 +38,7 @@ _MISREAD = (
 )
 
 
-def guess(values: pyarrow.Array, *, typed: bool) -> str:
+def guess(values: pa.Array, *, typed: bool) -> str:
     """Return the kind of a column: one of ``KINDS``, ``id``, or ``empty`` if it has no value.
 
     typed: whether the file has column types; in a CSV, texts that look like numbers are numbers.
@@ -58,8 +51,6 @@ def guess(values: pyarrow.Array, *, typed: bool) -> str:
     >>> guess(pa.array(["a;b", "b", "a;b;c"]), typed=True)
     'list'
     """
-    import pyarrow as pa
-
     kind = values.type
     if values.null_count == len(values):
         return "empty"
@@ -73,25 +64,34 @@ def guess(values: pyarrow.Array, *, typed: bool) -> str:
         return "list"
     if not is_text(kind):
         raise DataError(f"holds {kind}: expected numbers, texts, dates, booleans or lists")
-    return _of_texts(values, typed=typed)
-
-
-def _of_texts(values: pyarrow.Array, *, typed: bool) -> str:
-    known = read.filled(values).drop_null()
+    known = filled(values).drop_null()
     if not len(known):
         return "empty"
-    if not typed and _is(read.booleans, known) and not _is(read.numbers, known):
-        return "boolean"
-    if not typed and _mostly_numbers(known):
-        return "number"
+    if not typed:
+        numeric = _is(read.numbers, known)
+        if not numeric and _is(read.booleans, known):
+            return "boolean"
+        # If more than half are numbers, the others are reported as mistakes.
+        first = known[:200]
+        single = (first[row : row + 1] for row in range(len(first)))
+        if numeric or 2 * sum(_is(read.numbers, one) for one in single) > len(first):
+            return "number"
     if _is(read.dates, known):
         return "date"
     if separator_of(known) is not None:
         return "list"
-    return _of_names(known)
+    # Categories, ids and texts differ by length, words and repetition.
+    found = known.to_pylist()
+    distinct, rows = len(set(found)), len(found)
+    words = sum(len(text.split()) for text in found) / rows
+    short = sum(map(len, found)) <= LONG * rows
+    if short and words < 1.5 and rows >= ENOUGH and distinct >= NEARLY * rows:
+        return "id"
+    few = distinct <= FEW and (2 * distinct <= rows or rows < ENOUGH)
+    return "category" if short and ((few and words < 3) or words < 1.5) else "text"
 
 
-def _is(reads: Callable[..., Any], known: pyarrow.Array) -> bool:
+def _is(reads: Callable[..., Any], known: pa.Array) -> bool:
     try:
         reads(known, "")
     except DataError:
@@ -99,15 +99,7 @@ def _is(reads: Callable[..., Any], known: pyarrow.Array) -> bool:
     return True
 
 
-def _mostly_numbers(known: pyarrow.Array) -> bool:
-    """Whether more than half are numbers; the others are then reported as mistakes."""
-    if _is(read.numbers, known):
-        return True
-    looked = min(len(known), 200)
-    return 2 * sum(_is(read.numbers, known[row : row + 1]) for row in range(looked)) > looked
-
-
-def separator_of(known: pyarrow.Array) -> str | None:
+def separator_of(known: pa.Array) -> str | None:
     """Return the separator between list items, or None if the texts are not lists.
 
     They are lists if a quarter of them have a separator and the items are short and repeat.
@@ -126,7 +118,7 @@ def separator_of(known: pyarrow.Array) -> str | None:
     return None
 
 
-def usual_separator(values: pyarrow.Array) -> str:
+def usual_separator(values: pa.Array) -> str:
     """Return the most frequent separator in texts that are known to be lists.
 
     >>> import pyarrow as pa
@@ -137,21 +129,7 @@ def usual_separator(values: pyarrow.Array) -> str:
     return max((*SEPARATORS, ","), key=joined.count)
 
 
-def _of_names(known: pyarrow.Array) -> str:
-    """Distinguish categories, ids and texts."""
-    found = known.to_pylist()
-    distinct, rows = len(set(found)), len(found)
-    words = sum(len(text.split()) for text in found) / rows
-    short = sum(map(len, found)) <= LONG * rows
-    if short and words < 1.5 and rows >= ENOUGH and distinct >= NEARLY * rows:
-        return "id"
-    few = distinct <= FEW and (2 * distinct <= rows or rows < ENOUGH)
-    if short and ((few and words < 3) or words < 1.5):
-        return "category"
-    return "text"
-
-
-def misread(values: pyarrow.Array) -> tuple[str, str] | None:
+def misread(values: pa.Array) -> tuple[str, str] | None:
     """Return what misread texts look like and how to write them, or None if they are names.
 
     >>> import pyarrow as pa
@@ -161,7 +139,7 @@ def misread(values: pyarrow.Array) -> tuple[str, str] | None:
     ("dates such as '12/31/2024'", 'write them as 2024-12-31')
     >>> misread(pa.array(["red", "3,5"]))
     """
-    found = read.filled(values).drop_null().unique().to_pylist() if is_text(values.type) else []
+    found = filled(values).drop_null().unique().to_pylist() if is_text(values.type) else []
     for pattern, what, remedy in _MISREAD:
         alike = [text for text in found if pattern.fullmatch(text)]
         if 2 * len(alike) > len(found):
@@ -179,7 +157,7 @@ def is_called_id(name: str) -> bool:
     return bool(words) and words[-1].lower() in ("id", "no", "nr", "key", "uuid")
 
 
-def looks_like_id(values: pyarrow.Array, name: str) -> bool:
+def looks_like_id(values: pa.Array, name: str) -> bool:
     """Whether integers merely number the rows.
 
     They do if nearly all differ and they are consecutive or the column is named like an id.
@@ -197,7 +175,7 @@ def looks_like_id(values: pyarrow.Array, name: str) -> bool:
     return runs_on or is_called_id(name)
 
 
-def leaked_share(values: pyarrow.Array, labels: pyarrow.Array) -> float:
+def leaked_share(values: pa.Array, labels: pa.Array) -> float:
     """Return the share of labelled rows whose label follows from the value; 0 if not meaningful.
 
     It is not meaningful if the values are nearly all different, or the labels nearly all the same.
@@ -206,9 +184,6 @@ def leaked_share(values: pyarrow.Array, labels: pyarrow.Array) -> float:
     >>> leaked_share(pa.array(["p", "q"] * 20), pa.array(["x", "y"] * 20))
     1.0
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if pa.types.is_nested(values.type):
         return 0.0
     both = pc.and_(values.is_valid(), labels.is_valid())
@@ -231,12 +206,12 @@ _MOST_WATCHED = 64  # numeric columns checked for leaks
 
 
 def fit_scheme(
-    table: pyarrow.Table,
+    table: pa.Table,
     names: list[str],
     choices: Columns | None = None,
     *,
     typed: bool = True,
-    labels: pyarrow.Array | None = None,
+    labels: pa.Array | None = None,
     where: object = "table",
 ) -> Scheme:
     """Return the scheme for reading columns, fitted on the first ``SAMPLE`` rows of a table.
@@ -264,13 +239,22 @@ def fit_scheme(
     columns = []
     for name in names:
         values = column(first, name)
-        named = chosen.kind_of(name) or _said(table, name)
-        alone = len(names) == 1
-        encoder = _fitted(values, name, named, chosen, typed, where, alone=alone)
-        columns.append(Column(name, encoder, _gaps(encoder, values, name)))
+        coded = pa.types.is_dictionary(table.schema.field(name).type)  # as pandas' Categorical
+        named = chosen.kind_of(name) or ("category" if coded else None)
+        encoder = _fitted(values, name, named, chosen, typed, where, alone=len(names) == 1)
+        # Gaps are counted in chunks, since features need more memory than values.
+        parts = (values[at : at + _ROWS] for at in range(0, len(values), _ROWS))
+        gaps = sum(int(encoder.encode(part, name).gaps.sum()) for part in parts)
+        columns.append(Column(name, encoder, gaps))
         many = len(names) > _MOST_WATCHED and isinstance(encoder, NumberEncoder | RawEncoder)
         if encoder.width and labels is not None and not many:
-            say_leak(where, name, values, labels[: first.num_rows])
+            share = leaked_share(values, labels[: first.num_rows])
+            if share >= LEAKS:
+                say(
+                    where,
+                    f"column {name!r} alone determines the label of {share:.0%} of the labelled "
+                    "rows: leave it out if it is not known before the label",
+                )
     return Scheme(tuple(columns), chosen.strict, chosen.gaps == "refuse")
 
 
@@ -285,22 +269,8 @@ def say_few(where: object, rows: int, scheme: Scheme) -> None:
         )
 
 
-def _gaps(encoder: ColumnEncoder, values: pyarrow.Array, name: str) -> int:
-    """Return the number of missing values, computed in chunks since features need more memory."""
-    starts = range(0, len(values), _ROWS)
-    return sum(int(encoder.encode(values[at : at + _ROWS], name).gaps.sum()) for at in starts)
-
-
-def _said(table: pyarrow.Table, name: str) -> str | None:
-    """Return the kind that a table declares for a column, beyond the type of its values."""
-    import pyarrow as pa
-
-    coded = pa.types.is_dictionary(table.schema.field(name).type)
-    return "category" if coded else None  # as pandas' Categorical
-
-
 def _fitted(
-    values: pyarrow.Array,
+    values: pa.Array,
     name: str,
     named: str | Encoder | None,
     choices: Columns,
@@ -309,11 +279,9 @@ def _fitted(
     *,
     alone: bool,
 ) -> ColumnEncoder:
-    """Return an encoder of the named or guessed kind."""
-    if named is not None and is_encoder(named):
-        encoder = registered(named)
-        assert encoder is not None
-        return OwnEncoder.fit(values, name, encoder)
+    """Return an encoder of the named or guessed kind; alone: whether it is the only column."""
+    if named is not None and (own := registered(named)) is not None:
+        return OwnEncoder.fit(values, name, own)
     try:
         kind = guess(values, typed=typed) if named is None else str(named)
     except DataError as error:
@@ -321,8 +289,10 @@ def _fitted(
     if named is None and kind in _AS_NAMES and (like := misread(values)):
         say(where, f"column {name!r} looks like {like[0]}, but is {_AS_NAMES[kind]}: {like[1]}")
         return LeftOut("looks like an id") if kind == "id" else _make(kind, values, name, choices)
-    if named is None and (
-        kind == "id" or (kind == "number" and _numbers_rows(values, name, alone))
+    # Numbers may merely number the rows; an only column must also be named like an id.
+    numbers = named is None and kind == "number" and (not alone or is_called_id(name))
+    if (named is None and kind == "id") or (
+        numbers and looks_like_id(pa.array(read.numbers(values, name), from_pandas=True), name)
     ):
         say(
             where,
@@ -333,18 +303,7 @@ def _fitted(
     return _make(kind, values, name, choices)
 
 
-def _numbers_rows(values: pyarrow.Array, name: str, alone: bool) -> bool:
-    """Whether numbers merely number the rows; an only column must also be named like an id."""
-    import pyarrow as pa
-
-    from evergraph.tables.values import numbers
-
-    if alone and not is_called_id(name):
-        return False
-    return looks_like_id(pa.array(numbers(values, name), from_pandas=True), name)
-
-
-def _make(kind: str, values: pyarrow.Array, name: str, choices: Columns) -> ColumnEncoder:
+def _make(kind: str, values: pa.Array, name: str, choices: Columns) -> ColumnEncoder:
     if kind == "text":
         return TextEncoder.fit(values, name, dims=choices.text_width)
     if kind == "list":
@@ -355,14 +314,3 @@ def _make(kind: str, values: pyarrow.Array, name: str, choices: Columns) -> Colu
     encoders = (NumberEncoder, RawEncoder, BooleanEncoder, DateEncoder, CategoryEncoder)
     made: ColumnEncoder = {cls.kind: cls for cls in encoders}[kind].fit(values, name)
     return made
-
-
-def say_leak(where: object, name: str, values: pyarrow.Array, labels: pyarrow.Array) -> None:
-    """Warn if a column nearly determines the label."""
-    share = leaked_share(values, labels)
-    if share >= LEAKS:
-        say(
-            where,
-            f"column {name!r} alone determines the label of {share:.0%} of the labelled rows: "
-            "leave it out if it is not known before the label",
-        )

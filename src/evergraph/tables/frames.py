@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evergraph.core.errors import DataError
 from evergraph.core.extras import require
+from evergraph.tables.arrow import pa
 from evergraph.tables.columns import plainly_typed
-
-if TYPE_CHECKING:
-    import pyarrow
 
 _SPARSE = ("spmatrix", "sparray", "_spbase")
 _FRAMES = {"pandas": ("DataFrame",), "polars": ("DataFrame",), "pyarrow": ("Table", "RecordBatch")}
@@ -65,11 +63,9 @@ def column_names(table: Any) -> list[Any]:
     return list(table.column_names if is_a(table, "pyarrow") else table.columns)
 
 
-def arrow_table(table: Any) -> pyarrow.Table:
+def arrow_table(table: Any) -> pa.Table:
     """Return a pandas, Polars or Arrow table as Arrow, with stripped text column names."""
     require("pyarrow", extra="tables", why="reading a DataFrame by the names of its columns")
-    import pyarrow as pa
-
     if is_a(table, "polars"):
         return plainly_typed(table.to_arrow())
     if not is_a(table, "pandas"):
@@ -77,23 +73,19 @@ def arrow_table(table: Any) -> pyarrow.Table:
     names = [str(name).strip() for name in table.columns]
     if len(set(names)) < len(names):
         raise DataError(f"column names are not unique: expected each of {names} once")
-    arrays = [_of_pandas(table.iloc[:, place], name) for place, name in enumerate(names)]
+    arrays = []
+    for place, name in enumerate(names):
+        try:
+            arrays.append(pa.array(table.iloc[:, place], from_pandas=True))
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            said = str(error).split("\n")[0]
+            raise DataError(f"column {name!r} holds values of mixed types: {said}") from None
     return plainly_typed(pa.Table.from_arrays(arrays, names))
-
-
-def _of_pandas(values: Any, name: str) -> pyarrow.Array:
-    import pyarrow as pa
-
-    try:
-        return pa.array(values, from_pandas=True)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        said = str(error).split("\n")[0]
-        raise DataError(f"column {name!r} holds values of mixed types: {said}") from None
 
 
 def table_of_rows(
     rows: Sequence[Mapping[str, Any]], names: Iterable[str] | None = None, *, as_texts: bool = False
-) -> pyarrow.Table:
+) -> pa.Table:
     """Return rows as a table, with nulls where a row lacks a column.
 
     names: the columns, by default those of all rows; as_texts: whether to convert values of mixed
@@ -103,20 +95,17 @@ def table_of_rows(
     {'a': [1, None], 'b': [None, 'x']}
     """
     require("pyarrow", extra="tables", why="reading rows by the names of their columns")
-    import pyarrow as pa
-
     names = dict.fromkeys(name for row in rows for name in row) if names is None else names
-    arrays = {name: _of_values([row.get(name) for row in rows], name, as_texts) for name in names}
+    arrays = {}
+    for name in names:
+        values = [row.get(name) for row in rows]
+        try:
+            arrays[name] = pa.array(values)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            if not as_texts:
+                said = f"column {name!r} holds values of mixed types: {values!r}"
+                raise DataError(said) from None
+            texts = [v if v is None or isinstance(v, str) else json.dumps(v) for v in values]
+            arrays[name] = pa.array(texts)
     empty = pa.table({"": pa.nulls(len(rows))}).select([])  # keeps the number of rows
     return pa.table(arrays) if arrays else empty
-
-
-def _of_values(values: list[Any], name: str, as_texts: bool) -> pyarrow.Array:
-    import pyarrow as pa
-
-    try:
-        return pa.array(values)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        if not as_texts:
-            raise DataError(f"column {name!r} holds values of mixed types: {values!r}") from None
-        return pa.array([v if v is None or isinstance(v, str) else json.dumps(v) for v in values])

@@ -12,17 +12,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evergraph.tables.values import Block, ColumnEncoder, Matrix, lists, texts
-
-if TYPE_CHECKING:
-    import pyarrow
-
+from evergraph.tables.arrow import pa
+from evergraph.tables.values import Block, Matrix, WideEncoder, lists, texts
 
 MOST_KEPT = 10_000  # categories whose hashes are kept to detect new ones
 SEPARATOR = ";"
@@ -51,7 +48,7 @@ def fitting_dims(categories: int) -> int:
 
 
 @dataclass(frozen=True)
-class CategoryEncoder(ColumnEncoder):
+class CategoryEncoder(WideEncoder):
     """A category as the signs of its hash.
 
     >>> import pyarrow as pa
@@ -60,29 +57,22 @@ class CategoryEncoder(ColumnEncoder):
     {'blue': 0}
     """
 
-    dims: int
     hashes: tuple[str, ...] | None  # of the first table's categories; None if there are too many
     kind = "category"
 
     @classmethod
-    def fit(cls, values: pyarrow.Array, name: str) -> CategoryEncoder:
+    def fit(cls, values: pa.Array, name: str) -> CategoryEncoder:
         """Keep the hashes of the categories."""
         return cls(*_kept(texts(values, name)))
-
-    @property
-    def width(self) -> int:
-        """The number of signs per category."""
-        return self.dims
 
     @property
     def how(self) -> str:
         """A description of the encoding."""
         return _told(self.hashes, "", self.dims)
 
-    def encode(self, values: pyarrow.Array, name: str, *, before: int = 0) -> Block:
+    def encode(self, values: pa.Array, name: str, *, before: int = 0) -> Block:
         """Return the signs of hashes."""
-        found = texts(values, name)
-        matrix, places, names = _vectors(found, self.dims)
+        matrix, places, names = _vectors(texts(values, name), self.dims)
         gaps = places < 0
         matrix = np.where(gaps[:, None], np.float32(0), matrix[places])
         new, rows = _new(places, names, self.hashes)
@@ -90,7 +80,7 @@ class CategoryEncoder(ColumnEncoder):
 
 
 @dataclass(frozen=True)
-class ListEncoder(ColumnEncoder):
+class ListEncoder(WideEncoder):
     """A list as the mean of its items' signs; text is split at ``separator``.
 
     >>> import pyarrow as pa
@@ -100,28 +90,22 @@ class ListEncoder(ColumnEncoder):
     (True, False)
     """
 
-    dims: int
     separator: str
     hashes: tuple[str, ...] | None
     kind = "list"
 
     @classmethod
-    def fit(cls, values: pyarrow.Array, name: str, *, separator: str = SEPARATOR) -> ListEncoder:
+    def fit(cls, values: pa.Array, name: str, *, separator: str = SEPARATOR) -> ListEncoder:
         """Keep the hashes of the items."""
         dims, hashes = _kept(lists(values, name, separator=separator)[1])
         return cls(dims, separator, hashes)
-
-    @property
-    def width(self) -> int:
-        """The number of signs per item."""
-        return self.dims
 
     @property
     def how(self) -> str:
         """A description of the encoding."""
         return _told(self.hashes, "mean of ", self.dims)
 
-    def encode(self, values: pyarrow.Array, name: str, *, before: int = 0) -> Block:
+    def encode(self, values: pa.Array, name: str, *, before: int = 0) -> Block:
         """Return the means of the items' signs."""
         from scipy.sparse import csr_matrix
 
@@ -137,7 +121,7 @@ class ListEncoder(ColumnEncoder):
         )
 
 
-def _vectors(found: pyarrow.Array, dims: int) -> tuple[Matrix, NDArray[Any], list[str]]:
+def _vectors(found: pa.Array, dims: int) -> tuple[Matrix, NDArray[Any], list[str]]:
     """Return signs of distinct texts, the index of each text among them (-1: null), and them."""
     coded = found.dictionary_encode()
     names = coded.dictionary.to_pylist()
@@ -145,7 +129,7 @@ def _vectors(found: pyarrow.Array, dims: int) -> tuple[Matrix, NDArray[Any], lis
     return signs(names, dims) if names else np.zeros((1, dims), np.float32), places, names
 
 
-def _kept(found: pyarrow.Array) -> tuple[int, tuple[str, ...] | None]:
+def _kept(found: pa.Array) -> tuple[int, tuple[str, ...] | None]:
     names = [name for name in found.unique().to_pylist() if name is not None]
     return fitting_dims(len(names)), hashes_of(names) if len(names) <= MOST_KEPT else None
 
@@ -207,11 +191,10 @@ _ROWS = 2_048  # rows whose words are held at once
 
 
 @dataclass(frozen=True)
-class TextEncoder(ColumnEncoder):
+class TextEncoder(WideEncoder):
     """A text as a TF-IDF vector of its words, with frequencies from the first table.
 
     Attributes:
-        dims: number of features.
         rows: number of texts in the first table.
         frequencies: number of those texts with a word in a bucket, by bucket.
 
@@ -222,13 +205,12 @@ class TextEncoder(ColumnEncoder):
     (True, False)
     """
 
-    dims: int
     rows: int
     frequencies: dict[int, int] = field(repr=False)
     kind = "text"
 
     @classmethod
-    def fit(cls, values: pyarrow.Array, name: str, *, dims: int) -> TextEncoder:
+    def fit(cls, values: pa.Array, name: str, *, dims: int) -> TextEncoder:
         """Count the texts in which each bucket of words occurs."""
         found = texts(values, name)
         seen: dict[int, int] = {}
@@ -238,23 +220,26 @@ class TextEncoder(ColumnEncoder):
         return cls(dims, len(found) - found.null_count, dict(sorted(seen.items())))
 
     @property
-    def width(self) -> int:
-        """The number of features per text."""
-        return self.dims
-
-    @property
     def how(self) -> str:
         """A description of the encoding."""
         return f"TF-IDF of words, {len(self.frequencies):,} known, in {self.dims} signs"
 
-    def encode(self, values: pyarrow.Array, name: str, *, before: int = 0) -> Block:
+    def encode(self, values: pa.Array, name: str, *, before: int = 0) -> Block:
         """Return the projected TF-IDF vectors."""
-        found = texts(values, name)
-        weights = self._idf
+        from scipy.sparse import csr_matrix
+
+        found, signs = texts(values, name), _bucket_signs(self.dims)
         matrix = np.empty((len(found), self.dims), np.float32)
         for start in range(0, len(found), _ROWS):
-            part = [_buckets(text) for text in found[start : start + _ROWS].to_pylist()]
-            matrix[start : start + _ROWS] = _tfidf(part, weights) @ _bucket_signs(self.dims)
+            rows = [_buckets(text) for text in found[start : start + _ROWS].to_pylist()]
+            starts = np.cumsum([0, *map(len, rows)])
+            places = np.array([bucket for row in rows for bucket in row], np.int64)
+            tfidf = csr_matrix((np.ones(len(places)), places, starts), shape=(len(rows), BUCKETS))
+            tfidf.sum_duplicates()
+            tfidf.data *= self._idf[tfidf.indices]
+            lengths = np.sqrt(np.asarray(tfidf.multiply(tfidf).sum(1)).ravel())
+            tfidf.data /= np.repeat(lengths, np.diff(tfidf.indptr))  # rows of length 1
+            matrix[start : start + _ROWS] = tfidf.astype(np.float32) @ signs
         return Block(matrix, gaps=found.is_null().to_numpy(zero_copy_only=False))
 
     @cached_property
@@ -277,17 +262,3 @@ def _buckets(text: str | None) -> list[int]:
 @lru_cache(maxsize=4)
 def _bucket_signs(dims: int) -> Matrix:
     return signs([str(bucket) for bucket in range(BUCKETS)], dims)
-
-
-def _tfidf(rows: list[list[int]], weights: NDArray[np.float64]) -> Any:
-    """Return rows of length 1, or 0 without words.  CSR float32 [rows, BUCKETS]"""
-    from scipy.sparse import csr_matrix
-
-    starts = np.cumsum([0, *map(len, rows)])
-    places = np.array([bucket for row in rows for bucket in row], np.int64)
-    made = csr_matrix((np.ones(len(places)), places, starts), shape=(len(rows), BUCKETS))
-    made.sum_duplicates()
-    made.data *= weights[made.indices]
-    lengths = np.sqrt(np.asarray(made.multiply(made).sum(1)).ravel())
-    made.data /= np.repeat(lengths, np.diff(made.indptr))
-    return made.astype(np.float32)

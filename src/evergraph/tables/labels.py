@@ -9,7 +9,7 @@ columns ``target_...``: numbers; a gap is an unknown value.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,10 +19,8 @@ from torch import Tensor
 from evergraph.core.errors import DataError, nearest
 from evergraph.core.notices import say
 from evergraph.graphs import UNLABELLED
-from evergraph.tables.columns import as_integers, is_number, is_text, parsed
-
-if TYPE_CHECKING:
-    import pyarrow
+from evergraph.tables.arrow import pa, pc
+from evergraph.tables.columns import as_integers, is_number, is_text, parsed, wrong_value
 
 # Common names of label columns elsewhere.
 MEANT = ("class", "classes", "target", "targets", "y", "category", "group", "outcome", "labels")
@@ -30,9 +28,21 @@ MEANT = ("class", "classes", "target", "targets", "y", "category", "group", "out
 SPELLINGS = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None", "\\N")
 
 
+def filled(values: pa.Array) -> pa.Array:
+    """Return texts with blanks stripped, null if they are empty or spell a missing value.
+
+    >>> import pyarrow as pa
+    >>> filled(pa.array([" 7", "", "NULL", None])).to_pylist()
+    ['7', None, None, None]
+    """
+    trimmed = pc.utf8_trim_whitespace(values)  # a CSV may have blanks after its commas
+    missing = pc.is_in(trimmed, value_set=pa.array(["", *SPELLINGS], trimmed.type))
+    return pc.if_else(missing, pa.scalar(None, trimmed.type), trimmed)
+
+
 def label_values(
-    values: pyarrow.Array, *, guess: bool, before: int = 0, rows: NDArray[Any] | None = None
-) -> pyarrow.Array:
+    values: pa.Array, *, guess: bool, before: int = 0, rows: NDArray[Any] | None = None
+) -> pa.Array:
     """Return labels as text or int64, null if a node has none.  [rows]
 
     Missing labels are null, an empty text, one of ``SPELLINGS``, NaN among numbers, and -1.
@@ -46,32 +56,30 @@ def label_values(
     >>> label_values(pa.array(["art", "\\\\N", "none"]), guess=True).to_pylist()
     ['art', None, 'none']
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     kind = values.type
     if pa.types.is_boolean(kind):
         return values.cast(pa.string())
     if is_text(kind):
-        values = pc.utf8_trim_whitespace(values)  # a CSV may have blanks after its commas
-        missing = pc.is_in(values, value_set=pa.array(["", *SPELLINGS], kind))
-        known = pc.if_else(missing, pa.scalar(None, kind), values)
-        numbers = _numbers(known) if guess else None
+        values = filled(values)
+        numbers = _numbers(values) if guess else None
         if numbers is None:
-            return known
+            return values
         values = numbers
     elif pa.types.is_floating(kind):
         values = pc.if_else(pc.is_nan(values), pa.scalar(None, kind), values)
     elif not pa.types.is_integer(kind) and not pa.types.is_null(kind):
         raise DataError(f"column 'label' holds {kind}: expected text or integers")
     whole = as_integers(values, "label", before=before, rows=rows)
-    return _from_zero_on(whole, before, rows)
+    row = pc.index(pc.less(whole, UNLABELLED), True).as_py()
+    if row >= 0:
+        before = before if rows is None else int(rows[row]) - row
+        rule = f"a class >= 0, or {UNLABELLED} for none"
+        raise wrong_value(whole, row, "label", rule, before=before)
+    return pc.if_else(pc.equal(whole, UNLABELLED), pa.scalar(None, pa.int64()), whole)
 
 
-def _numbers(texts: pyarrow.Array) -> pyarrow.Array | None:
+def _numbers(texts: pa.Array) -> pa.Array | None:
     """Return texts as numbers, null where missing; None if one of them is not a number."""
-    import pyarrow as pa
-
     coded = texts.dictionary_encode()
     for kind in (pa.int64(), pa.float64()):
         found = parsed(coded.dictionary, kind)
@@ -80,52 +88,28 @@ def _numbers(texts: pyarrow.Array) -> pyarrow.Array | None:
     return None
 
 
-def _from_zero_on(values: pyarrow.Array, before: int, rows: NDArray[Any] | None) -> pyarrow.Array:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    numbers = values.fill_null(UNLABELLED).to_numpy()
-    below = np.flatnonzero(numbers < UNLABELLED)
-    if len(below):
-        row = int(below[0])
-        found = before + row + 1 if rows is None else int(rows[row]) + 1
-        raise DataError(
-            f"row {found} has {int(numbers[row])} in column 'label': expected a class >= 0, "
-            f"or {UNLABELLED} for none"
-        )
-    return pc.if_else(pc.equal(values, UNLABELLED), pa.scalar(None, pa.int64()), values)
-
-
-def class_names(values: pyarrow.Array) -> tuple[str, ...]:
+def class_names(values: pa.Array) -> tuple[str, ...]:
     """Return the class names, by number, of labels from ``label_values``."""
-    import pyarrow.compute as pc
-
     if not is_text(values.type):
         return ()
     return tuple(sorted({name for name in pc.unique(values).to_pylist() if name is not None}))
 
 
-def numbered(values: pyarrow.Array) -> Tensor:
+def numbered(values: pa.Array) -> Tensor:
     """Return the class numbers of labels from ``label_values``.  int64 [rows]"""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if is_text(values.type):
         names = class_names(values)
         values = pc.index_in(values, value_set=pa.array(names, type=values.type)).cast(pa.int64())
     return torch.from_numpy(values.fill_null(UNLABELLED).to_numpy().copy())
 
 
-def spelled_missing(values: pyarrow.Array) -> dict[str, int]:
+def spelled_missing(values: pa.Array) -> dict[str, int]:
     """Return how often each of ``SPELLINGS`` occurs among labels.
 
     >>> import pyarrow as pa
     >>> spelled_missing(pa.array(["art", "NULL", "", "NULL", None]))
     {'NULL': 2}
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if not is_text(values.type):
         return {}
     values = pc.utf8_trim_whitespace(values)
@@ -218,15 +202,13 @@ def called(columns: Sequence[str]) -> tuple[str, ...]:
     return tuple(name.removeprefix(TARGETS) for name in columns)
 
 
-def label_lists(values: pyarrow.Array) -> list[list[str] | None]:
+def label_lists(values: pa.Array) -> list[list[str] | None]:
     """Return the labels of each node, None if they are unknown.
 
     >>> import pyarrow as pa
     >>> label_lists(pa.array(["law; art", None, "", ";"]))
     [['law', 'art'], None, None, []]
     """
-    import pyarrow as pa
-
     types = pa.types
     if types.is_list(values.type) or types.is_large_list(values.type):
         rows = values.to_pylist()
@@ -250,10 +232,8 @@ def label_parts(text: str) -> list[str] | None:
     return [part.strip() for part in text.split(BETWEEN) if part.strip()]
 
 
-def numbers(values: pyarrow.Array, name: str, *, before: int = 0) -> NDArray[np.float32]:
+def numbers(values: pa.Array, name: str, *, before: int = 0) -> NDArray[np.float32]:
     """Return a column of numbers to predict, NaN where missing.  float32 [rows]"""
-    import pyarrow as pa
-
     if pa.types.is_null(values.type):
         return np.full(len(values), np.nan, dtype=np.float32)
     if not is_number(values.type):
@@ -262,9 +242,6 @@ def numbers(values: pyarrow.Array, name: str, *, before: int = 0) -> NDArray[np.
         values.cast(pa.float64()).to_numpy(zero_copy_only=False).astype(np.float32)
     )
     if np.isinf(found).any():
-        row = int(np.isinf(found).argmax())
-        raise DataError(
-            f"row {before + row + 1} has {values[row].as_py()!r} in column {name!r}: expected "
-            "a finite number, or no value if it is unknown"
-        )
+        rule = "a finite number, or no value if it is unknown"
+        raise wrong_value(values, int(np.isinf(found).argmax()), name, rule, before=before)
     return found

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,7 @@ from torch import Tensor
 
 from evergraph.core.errors import DataError
 from evergraph.core.notices import say, say_ignored
+from evergraph.tables.arrow import pa, pc
 from evergraph.tables.choices import Columns
 from evergraph.tables.columns import (
     TYPE,
@@ -44,9 +44,6 @@ from evergraph.tables.labels import (
     target_names,
 )
 from evergraph.tables.scheme import NodeFeatures, Scheme
-
-if TYPE_CHECKING:
-    import pyarrow
 
 RESERVED = ("id", "label", "time")
 
@@ -93,20 +90,20 @@ class NodeTable:
         dated: whether times were written as dates.
     """
 
-    ids: pyarrow.Array
+    ids: pa.Array
     features: NodeFeatures
     roles: NodeRoles
-    labels: pyarrow.Array | None = None
+    labels: pa.Array | None = None
     missing: Mapping[str, int] = field(default_factory=dict)
     lists: list[list[str] | None] | None = None
     numbers: NDArray[np.float32] | None = None
-    types: pyarrow.Array | None = None
+    types: pa.Array | None = None
     times: Tensor | None = None
     dated: bool = False
 
 
 def read_nodes(
-    table: pyarrow.Table,
+    table: pa.Table,
     columns: Columns | Scheme | None,
     *,
     where: object,
@@ -115,7 +112,7 @@ def read_nodes(
     before: int = 0,
     piece: bool = False,
     most: float = np.inf,
-    as_texts: Callable[[list[str]], pyarrow.Table] | None = None,
+    as_texts: Callable[[list[str]], pa.Table] | None = None,
 ) -> NodeTable:
     """Return the content of a node table or of a chunk of one.
 
@@ -137,7 +134,7 @@ def read_nodes(
     if not piece:
         check_distinct(known)
         say_index(where, table.column_names)
-    labels: pyarrow.Array | None = None
+    labels: pa.Array | None = None
     missing: dict[str, int] = {}
     lists: list[list[str] | None] | None = None
     goals: NDArray[np.float32] | None = None
@@ -182,17 +179,17 @@ def read_nodes(
 
 
 def read_features(
-    table: pyarrow.Table,
+    table: pa.Table,
     columns: Columns | Scheme | None,
     names: list[str] | None = None,
     *,
     where: object,
     guess: bool = False,
-    labels: pyarrow.Array | None = None,
+    labels: pa.Array | None = None,
     before: int = 0,
     most: float = np.inf,
     piece: bool = False,
-    as_texts: Callable[[list[str]], pyarrow.Table] | None = None,
+    as_texts: Callable[[list[str]], pa.Table] | None = None,
     position_said: bool = False,
 ) -> NodeFeatures:
     """Return the features of named columns; for the arguments see ``read_nodes``.
@@ -262,10 +259,8 @@ def check_labelled(found: list[str]) -> None:
         raise DataError(f"has no column 'label': it has {', '.join(found)}{meant}")
 
 
-def check_distinct(node_ids: pyarrow.Array) -> None:
+def check_distinct(node_ids: pa.Array) -> None:
     """Raise if two nodes have the same id."""
-    import pyarrow.compute as pc
-
     first = pc.index_in(node_ids, value_set=node_ids).to_numpy(zero_copy_only=False)
     again = np.flatnonzero(first != np.arange(len(first)))
     if len(again):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from evergraph.core.errors import ConfigurationError, DataError
-from evergraph.tables.values import Block, ColumnEncoder, Matrix, texts
+from evergraph.tables.values import Block, Matrix, WideEncoder, texts
 
 # Registered by plugins, so that the command line finds encoders by name.
 _registered: dict[str, Encoder] = {}
@@ -66,23 +66,17 @@ def registered(kind: str | Encoder) -> Encoder | None:
 
 
 @dataclass(frozen=True)
-class OwnEncoder(ColumnEncoder):
+class OwnEncoder(WideEncoder):
     """Texts encoded by a user's function; a gap is a row of zeros."""
 
     encoder: Encoder
-    dims: int
     kind = "own"
 
     @classmethod
     def fit(cls, values: Any, name: str, encoder: Encoder) -> OwnEncoder:
         """Determine the width from the first text."""
         known = texts(values, name).drop_null()[:1].to_pylist()
-        return cls(encoder, _rows(encoder, known or [""], None).shape[1])
-
-    @property
-    def width(self) -> int:
-        """The number of features per text."""
-        return self.dims
+        return cls(_rows(encoder, known or [""], None).shape[1], encoder)
 
     @property
     def how(self) -> str:
@@ -109,7 +103,7 @@ class OwnEncoder(ColumnEncoder):
         there = [*encoders, *_registered.values()]
         for encoder in there:
             if (encoder.name, encoder.version) == wanted:
-                return cls(encoder, int(values["dims"]))
+                return cls(int(values["dims"]), encoder)
         raise ConfigurationError(
             f"its columns need the encoder {wanted[0]!r} of version {wanted[1]!r}, which "
             f"is missing: given {', '.join(map(repr, there)) or 'no encoder'}"

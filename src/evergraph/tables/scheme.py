@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,38 +14,19 @@ from torch import Tensor
 from evergraph.core.errors import DataError
 from evergraph.core.notices import say
 from evergraph.graphs import Graph
+from evergraph.tables.arrow import pa
 from evergraph.tables.columns import column
-from evergraph.tables.hashed import (
-    CategoryEncoder,
-    ListEncoder,
-    TextEncoder,
-    without_names,
-)
-from evergraph.tables.measured import (
-    BooleanEncoder,
-    DateEncoder,
-    NumberEncoder,
-    RawEncoder,
-)
+from evergraph.tables.hashed import CategoryEncoder, ListEncoder, TextEncoder, without_names
+from evergraph.tables.measured import BooleanEncoder, DateEncoder, NumberEncoder, RawEncoder
 from evergraph.tables.own import Encoder, OwnEncoder
 from evergraph.tables.values import Block, ColumnEncoder, LeftOut, Mask
-
-if TYPE_CHECKING:
-    import pyarrow
-
 
 FORMAT = 1
 HEADER = ("column", "read as", "how", "width", "gaps")
 _CLASSES: tuple[type[Any], ...] = (
-    NumberEncoder,
-    RawEncoder,
-    BooleanEncoder,
-    DateEncoder,
-    CategoryEncoder,
-    ListEncoder,
-    TextEncoder,
-    LeftOut,
-)
+    NumberEncoder, RawEncoder, BooleanEncoder, DateEncoder, CategoryEncoder, ListEncoder,
+    TextEncoder, LeftOut,
+)  # fmt: skip
 _NAMED = 5  # categories named in a message
 _LISTED = 10  # columns named in a message
 
@@ -154,12 +135,8 @@ first table did not have: expected age
     @property
     def kinds(self) -> dict[str, str]:
         """The kind of each column by name, or its user-defined encoder."""
-        return {
-            each.name: str(each.encoder.encoder)
-            if isinstance(each.encoder, OwnEncoder)
-            else each.encoder.kind
-            for each in self.columns
-        }
+        found = ((each.name, each.encoder) for each in self.columns)
+        return {n: str(e.encoder) if isinstance(e, OwnEncoder) else e.kind for n, e in found}
 
     @property
     def names(self) -> list[str]:
@@ -170,14 +147,14 @@ first table did not have: expected age
             for place in range(each.encoder.width)
         ]
 
-    def encode(self, table: pyarrow.Table, *, before: int = 0) -> Tensor:
+    def encode(self, table: pa.Table, *, before: int = 0) -> Tensor:
         """Return the features of a table's rows; before: rows in earlier chunks, for messages.
 
         -> float32 [rows, width]
         """
         return self.read(table, before=before).features
 
-    def read(self, table: pyarrow.Table, *, before: int = 0) -> NodeFeatures:
+    def read(self, table: pa.Table, *, before: int = 0) -> NodeFeatures:
         """Return the features with details of each column; raise unless all columns fit."""
         blocks = {each.name: self._block(each, table, before) for each in self.columns}
         parts = [block.matrix for block in blocks.values()]
@@ -186,9 +163,9 @@ first table did not have: expected age
         gaps = {name: int(block.gaps.sum()) for name, block in blocks.items()}
         return NodeFeatures(features, self.with_gaps(gaps), blocks)
 
-    def _block(self, each: Column, table: pyarrow.Table, before: int) -> Block:
+    def _block(self, each: Column, table: pa.Table, before: int) -> Block:
         name = each.name
-        if name not in table.column_names:
+        if name not in table.column_names:  # which is an error unless it was left out
             self.check_names([n for n in self.kinds if n in table.column_names])
             return each.encoder.encode(np.empty(table.num_rows), name)
         block = each.encoder.encode(column(table, name), name, before=before)
@@ -217,24 +194,17 @@ first table did not have: expected age
         needed = [each.name for each in self.columns if not isinstance(each.encoder, LeftOut)]
         missing = [name for name in needed if name not in names]
         strange = [name for name in names if name not in known]
-        said = [f"has no {_named(missing)}"] if missing else []
-        said += [f"has {_a(strange)} that the first table did not have"] if strange else []
+        said = [f"has no column{'s' * (len(missing) > 1)} {_listed(missing)}"] if missing else []
+        if strange:
+            these = "a column" if len(strange) == 1 else "columns"
+            said.append(f"has {these} {_listed(strange)} that the first table did not have")
         if said:
-            expected = ", ".join(needed[:_LISTED]) + (", ..." if len(needed) > _LISTED else "")
-            raise DataError(f"{' and '.join(said)}: expected {expected}")
+            raise DataError(f"{' and '.join(said)}: expected {_listed(needed, quoted=False)}")
 
     def table(self) -> list[tuple[str, str, str, str, str]]:
         """Return one row per column under ``HEADER``: how it is read."""
-        return [
-            (
-                each.name,
-                each.encoder.kind,
-                each.encoder.how,
-                str(each.encoder.width),
-                f"{each.gaps:,}",
-            )
-            for each in self.columns
-        ]
+        found = ((each.name, each.encoder, each.gaps) for each in self.columns)
+        return [(name, e.kind, e.how, str(e.width), f"{gaps:,}") for name, e, gaps in found]
 
     def rows(self) -> list[dict[str, str]]:
         """Return ``table`` as dictionaries with the keys of ``HEADER``, for JSON and pandas."""
@@ -261,22 +231,16 @@ first table did not have: expected age
         try:
             if values["format"] != FORMAT:
                 raise DataError(f"columns are of format {values['format']!r}: expected {FORMAT}")
-            columns = tuple(
-                Column(each["name"], _encoder(each, encoders), each["gaps"])
-                for each in values["columns"]
-            )
-            return cls(columns, values["strict"], values["refuse_gaps"])
+            listed = values["columns"]
+            columns = (Column(c["name"], _encoder(c, encoders), c["gaps"]) for c in listed)
+            return cls(tuple(columns), values["strict"], values["refuse_gaps"])
         except (KeyError, TypeError, StopIteration) as error:
             raise DataError(f"columns cannot be read back ({error!r})") from None
 
 
-def _named(names: list[str]) -> str:
-    listed = ", ".join(map(repr, names[:_LISTED])) + (", ..." if len(names) > _LISTED else "")
-    return f"column{'' if len(names) == 1 else 's'} {listed}"
-
-
-def _a(names: list[str]) -> str:
-    return f"{'a ' if len(names) == 1 else ''}{_named(names)}"
+def _listed(names: list[str], *, quoted: bool = True) -> str:
+    first = ", ".join(map(repr, names[:_LISTED]) if quoted else names[:_LISTED])
+    return first + (", ..." if len(names) > _LISTED else "")
 
 
 def _encoder(values: Mapping[str, Any], encoders: Iterable[Encoder]) -> ColumnEncoder:

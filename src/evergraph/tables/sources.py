@@ -11,19 +11,17 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.extras import installed, require
-
-if TYPE_CHECKING:
-    import pyarrow
+from evergraph.tables.arrow import csv, pa, pc
 
 
 @contextmanager
@@ -105,8 +103,6 @@ class CsvTable:
 
     def options(self, **convert: Any) -> dict[str, Any]:
         """Return the options for pyarrow.  convert: other conversion options"""
-        import pyarrow.csv as csv
-
         return {
             "parse_options": csv.ParseOptions(delimiter=self.delimiter),
             "convert_options": csv.ConvertOptions(decimal_point=self.decimal, **convert),
@@ -120,7 +116,7 @@ class CsvTable:
         except OSError:
             return ""
 
-    def with_points(self, table: pyarrow.Table, apart: tuple[str, ...]) -> pyarrow.Table:
+    def with_points(self, table: pa.Table, apart: tuple[str, ...]) -> pa.Table:
         """Return a table with decimal points in texts that are numbers.
 
         apart: columns to leave unchanged.
@@ -130,9 +126,6 @@ class CsvTable:
         >>> german.with_points(pa.table({"f": ["-3,5", "a, b"]}), ())["f"].to_pylist()
         ['-3.5', 'a, b']
         """
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         if self.decimal == ".":
             return table
         for place, each in enumerate(table.schema):
@@ -284,25 +277,18 @@ Source: TypeAlias = Path | CsvTable | StoredFile | Query
 """A source of a table."""
 
 
-@dataclass(frozen=True)
-class QueryResult:
-    """A streamed query result: its schema, the number of rows if known, and the batches."""
-
-    schema: pyarrow.Schema
-    total: int | None
-    batches: Iterator[pyarrow.RecordBatch]
+QueryResult: TypeAlias = "tuple[pa.Schema, int | None, Iterator[pa.RecordBatch]]"
+"""A streamed query result: its schema, the number of rows if known, and the batches."""
 
 
-@contextmanager
-def answered(query: Query, *, size: int, skip: int) -> Iterator[QueryResult]:
+def answered(query: Query, *, size: int, skip: int) -> AbstractContextManager[QueryResult]:
     """Run a query and close the connection afterwards.
 
     size: approximate bytes per batch; skip: rows to leave out, if the file has not changed since
     they were read.
     """
     ask = {"sqlite": _sqlite, "duckdb": _duckdb, "adbc": _adbc}[query.kind]
-    with ask(query, size, skip) as answer:
-        yield answer
+    return ask(query, size, skip)
 
 
 @contextmanager
@@ -315,54 +301,39 @@ def _sqlite(query: Query, size: int, skip: int) -> Iterator[QueryResult]:
             schema, total = _sqlite_schema(connection, query.sql)
             rows = max(1, size // (_BYTES_A_VALUE * max(len(schema), 1)))
             found = connection.execute(f"SELECT * FROM ({query.sql}) LIMIT -1 OFFSET ?", (skip,))
-            yield QueryResult(schema, total, _sqlite_batches(found, schema, rows))
+            yield schema, total, _sqlite_batches(found, schema, rows)
     except sqlite3.Error as error:
         raise DataError(f"SQLite reports: {reason(error)}") from error
 
 
-def _sqlite_schema(connection: sqlite3.Connection, sql: str) -> tuple[pyarrow.Schema, int]:
+def _sqlite_schema(connection: sqlite3.Connection, sql: str) -> tuple[pa.Schema, int]:
     """Return the type of each column and the number of rows.
 
     SQLite types every value separately, so a column gets the widest type among its values.
     """
-    import pyarrow as pa
-
     listed = connection.execute(f"SELECT * FROM ({sql}) LIMIT 0").description
     names = [column[0] for column in listed]
+    quoted = ['"' + name.replace('"', '""') + '"' for name in names]
     widest = ", ".join(
-        f"max(CASE typeof({_quoted(name)}) WHEN 'null' THEN 0 WHEN 'integer' THEN 1 "
+        f"max(CASE typeof({name}) WHEN 'null' THEN 0 WHEN 'integer' THEN 1 "
         "WHEN 'real' THEN 2 WHEN 'text' THEN 3 ELSE 4 END)"
-        for name in names
+        for name in quoted
     )
     total, *found = connection.execute(f"SELECT count(*), {widest} FROM ({sql})").fetchone()
     kinds = (pa.null(), pa.int64(), pa.float64(), pa.string(), pa.binary())
     return pa.schema([(n, kinds[k or 0]) for n, k in zip(names, found, strict=True)]), total
 
 
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
 def _sqlite_batches(
-    cursor: sqlite3.Cursor, schema: pyarrow.Schema, rows: int
-) -> Iterator[pyarrow.RecordBatch]:
-    import pyarrow as pa
-
+    cursor: sqlite3.Cursor, schema: pa.Schema, rows: int
+) -> Iterator[pa.RecordBatch]:
     while found := cursor.fetchmany(rows):
-        columns = [
-            pa.array([_as(value, kind) for value in values], kind)
-            for values, kind in zip(zip(*found, strict=True), schema.types, strict=True)
-        ]
+        columns = []
+        for values, kind in zip(zip(*found, strict=True), schema.types, strict=True):
+            if pa.types.is_string(kind):  # numbers among texts become texts
+                values = [None if value is None else str(value) for value in values]
+            columns.append(pa.array(values, kind))
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _as(value: Any, kind: pyarrow.DataType) -> Any:
-    """Return a value in the type of its column; numbers among texts become texts."""
-    import pyarrow as pa
-
-    if value is None or not pa.types.is_string(kind):
-        return value
-    return value if isinstance(value, str) else str(value)
 
 
 @contextmanager
@@ -377,10 +348,16 @@ def _duckdb(query: Query, size: int, skip: int) -> Iterator[QueryResult]:
         with closing(duckdb.connect(place, read_only=query.file is not None)) as connection:
             found: Any = connection.sql(f"SELECT * FROM ({query.sql}) OFFSET {skip}")
             rows = max(1, size // (_BYTES_A_VALUE * max(len(found.columns), 1)))
-            newer = hasattr(found, "to_arrow_reader")  # the other name is deprecated there
-            yield _streamed((found.to_arrow_reader if newer else found.fetch_record_batch)(rows))
+            reader = arrow_reader(found, rows)
+            yield reader.schema, None, iter(reader)
     except duckdb.Error as error:
         raise DataError(f"DuckDB reports: {reason(error)}") from error
+
+
+def arrow_reader(relation: Any, rows: int) -> Any:
+    """Return a result of DuckDB as Arrow batches of ``rows``; older versions have another name."""
+    newer = hasattr(relation, "to_arrow_reader")
+    return (relation.to_arrow_reader if newer else relation.fetch_record_batch)(rows)
 
 
 @contextmanager
@@ -389,26 +366,21 @@ def _adbc(query: Query, size: int, skip: int) -> Iterator[QueryResult]:
     from adbc_driver_manager import dbapi
 
     assert not skip, "a server's result is read from the beginning"
+
+    def connect(driver: str, uri: str) -> Any:
+        # With a driver's package if it is installed, else with a driver library by name.
+        if driver.startswith("adbc_driver_") and installed(driver):
+            return import_module(f"{driver}.dbapi").connect(uri)
+        return dbapi.connect(driver=driver, db_kwargs={"uri": uri})
+
     driver, _, uri = query.place.partition(":")
     try:
         with (
-            closing(_connected(driver, uri)) as connection,
+            closing(connect(driver, uri)) as connection,
             closing(connection.cursor()) as cursor,
         ):
             cursor.execute(query.sql)
-            yield _streamed(cursor.fetch_record_batch())
+            reader = cursor.fetch_record_batch()
+            yield reader.schema, None, iter(reader)
     except dbapi.Error as error:
         raise DataError(f"{driver} reports: {reason(error)}") from error
-
-
-def _connected(driver: str, uri: str) -> Any:
-    """Connect with a driver's package if it is installed, or with a driver library by name."""
-    if driver.startswith("adbc_driver_") and installed(driver):
-        return import_module(f"{driver}.dbapi").connect(uri)
-    from adbc_driver_manager import dbapi
-
-    return dbapi.connect(driver=driver, db_kwargs={"uri": uri})
-
-
-def _streamed(reader: Any) -> QueryResult:
-    return QueryResult(reader.schema, None, iter(reader))

@@ -12,19 +12,16 @@ from abc import ABC, abstractmethod
 from ast import literal_eval
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from numpy.typing import NDArray
 
 from evergraph.core.errors import DataError
-from evergraph.tables.columns import is_number, is_text, parsed
-from evergraph.tables.labels import SPELLINGS
-
-if TYPE_CHECKING:
-    import pyarrow
-
+from evergraph.tables.arrow import pa, pc
+from evergraph.tables.columns import first_refused, is_number, is_text, parsed, wrong_value
+from evergraph.tables.labels import filled
 
 Matrix = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
@@ -69,7 +66,7 @@ class ColumnEncoder(ABC):
         """A description of the encoding."""
 
     @abstractmethod
-    def encode(self, values: pyarrow.Array, name: str, *, before: int = 0) -> Block:
+    def encode(self, values: pa.Array, name: str, *, before: int = 0) -> Block:
         """Return the features of values.  name, before: for messages"""
 
     def to_json(self) -> dict[str, Any]:
@@ -78,23 +75,30 @@ class ColumnEncoder(ABC):
 
 
 @dataclass(frozen=True)
+class WideEncoder(ColumnEncoder):
+    """An encoder whose number of features per value is ``dims``."""
+
+    dims: int
+
+    @property
+    def width(self) -> int:
+        """The number of features per value."""
+        return self.dims
+
+
+@dataclass(frozen=True)
 class LeftOut(ColumnEncoder):
     """An unused column, with the reason."""
 
     why: str
-    kind = "skip"
-
-    @property
-    def width(self) -> int:
-        """Zero."""
-        return 0
+    kind, width = "skip", 0
 
     @property
     def how(self) -> str:
         """The reason why it is not used."""
         return f"left out: {self.why}"
 
-    def encode(self, values: pyarrow.Array, name: str, *, before: int = 0) -> Block:
+    def encode(self, values: pa.Array, name: str, *, before: int = 0) -> Block:
         """Return no features."""
         rows = len(values)
         return Block(np.zeros((rows, 0), np.float32), gaps=np.zeros(rows, dtype=bool))
@@ -104,22 +108,7 @@ Numbers = NDArray[np.float64]
 YES, NO = ("true", "yes", "t", "y", "1"), ("false", "no", "f", "n", "0")
 
 
-def filled(values: pyarrow.Array) -> pyarrow.Array:
-    """Return texts with blanks stripped, null if they are empty or spell a missing value.
-
-    >>> import pyarrow as pa
-    >>> filled(pa.array([" 7", "", "NULL", None])).to_pylist()
-    ['7', None, None, None]
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    trimmed = pc.utf8_trim_whitespace(values)
-    missing = pc.is_in(trimmed, value_set=pa.array(["", *SPELLINGS], trimmed.type))
-    return pc.if_else(missing, pa.scalar(None, trimmed.type), trimmed)
-
-
-def numbers(values: pyarrow.Array, name: str, *, before: int = 0) -> Numbers:
+def numbers(values: pa.Array, name: str, *, before: int = 0) -> Numbers:
     """Return finite numbers, NaN where missing.  float64 [rows]
 
     >>> import pyarrow as pa
@@ -127,12 +116,16 @@ def numbers(values: pyarrow.Array, name: str, *, before: int = 0) -> Numbers:
     Traceback (most recent call last):
     evergraph.core.errors.DataError: row 3 has 'red' in column 'price': expected a number
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
+
+    def cast(texts: pa.Array) -> pa.Array | None:
+        try:
+            return texts.cast(pa.float64())
+        except pa.ArrowInvalid:
+            return None
 
     given = values
     if is_text(values.type):
-        values = _cast(filled(values), _as_number, name, before, "a number")
+        values = _cast(filled(values), cast, name, before, "a number")
     elif not is_number(values.type) and not pa.types.is_decimal(values.type):
         _check_nothing(values, name, "numbers")
         return np.full(len(values), np.nan)
@@ -141,53 +134,47 @@ def numbers(values: pyarrow.Array, name: str, *, before: int = 0) -> Numbers:
     )
     endless = np.isinf(found)
     if endless.any():
-        raise _wrong(given, int(endless.argmax()), name, before, "a finite number")
+        raise wrong_value(given, int(endless.argmax()), name, "a finite number", before=before)
     return found
 
 
-def _as_number(texts: pyarrow.Array) -> pyarrow.Array | None:
-    import pyarrow as pa
-
-    try:
-        return texts.cast(pa.float64())
-    except pa.ArrowInvalid:
-        return None
-
-
-def booleans(values: pyarrow.Array, name: str, *, before: int = 0) -> Numbers:
+def booleans(values: pa.Array, name: str, *, before: int = 0) -> Numbers:
     """Return 1 for yes, 0 for no, NaN where missing.  float64 [rows]"""
-    import pyarrow as pa
+
+    def cast(texts: pa.Array) -> pa.Array | None:
+        small = pc.utf8_lower(texts)
+        yes, no = (pc.is_in(small, value_set=pa.array(said, small.type)) for said in (YES, NO))
+        known = pc.or_(yes, no)
+        if not pc.all(pc.or_(known, texts.is_null()), min_count=0).as_py():
+            return None
+        return pc.if_else(known, yes, pa.scalar(None, pa.bool_()))
 
     if is_text(values.type):
-        values = _cast(filled(values), _as_yes, name, before, "true or false")
+        values = _cast(filled(values), cast, name, before, "true or false")
     found = numbers(values, name, before=before)
     wrong = ~np.isin(found, (0.0, 1.0)) & ~np.isnan(found)
     if wrong.any():
-        raise _wrong(pa.array(found), int(wrong.argmax()), name, before, "true or false")
+        row = int(wrong.argmax())
+        raise wrong_value(pa.array(found), row, name, "true or false", before=before)
     return found
 
 
-def _as_yes(texts: pyarrow.Array) -> pyarrow.Array | None:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    small = pc.utf8_lower(texts)
-    yes, no = (pc.is_in(small, value_set=pa.array(said, small.type)) for said in (YES, NO))
-    known = pc.or_(yes, no)
-    if not pc.all(pc.or_(known, texts.is_null()), min_count=0).as_py():
-        return None
-    return pc.if_else(known, yes, pa.scalar(None, pa.bool_()))
-
-
-def dates(values: pyarrow.Array, name: str, *, before: int = 0) -> Numbers:
+def dates(values: pa.Array, name: str, *, before: int = 0) -> Numbers:
     """Return seconds since 1970 in UTC, NaN where missing.  float64 [rows]
 
     Texts are dates and timestamps in ISO 8601.
     """
-    import pyarrow as pa
+
+    def cast(texts: pa.Array) -> pa.Array | None:
+        coded = texts.dictionary_encode()
+        for zone in (None, "UTC"):
+            found = parsed(coded.dictionary, pa.timestamp("us", zone))
+            if found is not None:
+                return found.cast(pa.timestamp("us"), safe=False).take(coded.indices)
+        return None
 
     if is_text(values.type):
-        values = _cast(filled(values), _as_date, name, before, "a date such as 2021-03-04")
+        values = _cast(filled(values), cast, name, before, "a date such as 2021-03-04")
     elif not pa.types.is_date(values.type) and not pa.types.is_timestamp(values.type):
         _check_nothing(values, name, "dates")
         return np.full(len(values), np.nan)
@@ -196,51 +183,32 @@ def dates(values: pyarrow.Array, name: str, *, before: int = 0) -> Numbers:
     return seconds
 
 
-def _as_date(texts: pyarrow.Array) -> pyarrow.Array | None:
-    import pyarrow as pa
-
-    coded = texts.dictionary_encode()
-    for zone in (None, "UTC"):
-        found = parsed(coded.dictionary, pa.timestamp("us", zone))
-        if found is not None:
-            return found.cast(pa.timestamp("us"), safe=False).take(coded.indices)
-    return None
-
-
-def texts(values: pyarrow.Array, name: str) -> pyarrow.Array:
+def texts(values: pa.Array, name: str) -> pa.Array:
     """Return values as texts, null where missing; 3.0, as pandas writes integers, is ``3``.
 
     >>> import pyarrow as pa
     >>> texts(pa.array([3.0, None, 2.5]), "size").to_pylist()
     ['3', None, '2.5']
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if pa.types.is_nested(values.type):
         raise DataError(f"column {name!r} holds {values.type}: expected texts")
     if pa.types.is_floating(values.type):
-        found = [None if value is None or value != value else value for value in values.to_pylist()]
-        values = pa.array([_plain(value) for value in found], pa.string())
+        known = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values).to_pylist()
+        found = [str(int(n)) if n is not None and n.is_integer() else n for n in known]
+        values = pa.array([n if n is None else str(n) for n in found], pa.string())
     elif not is_text(values.type):
         values = values.cast(pa.string())
     trimmed = pc.utf8_trim_whitespace(values)
     return pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, trimmed.type), trimmed)
 
 
-def _plain(value: float | None) -> str | None:
-    return None if value is None else str(int(value)) if value.is_integer() else repr(value)
-
-
 def lists(
-    values: pyarrow.Array, name: str, *, separator: str, before: int = 0
-) -> tuple[NDArray[np.int64], pyarrow.Array]:
+    values: pa.Array, name: str, *, separator: str, before: int = 0
+) -> tuple[NDArray[np.int64], pa.Array]:
     """Return items as texts, and the number of items per row.  int64 [rows], [items]
 
     A text is a list in JSON or Python syntax, or items separated by ``separator``.
     """
-    import pyarrow as pa
-
     if pa.types.is_null(values.type):
         return np.zeros(len(values), np.int64), pa.array([], pa.string())
     if is_text(values.type):
@@ -272,30 +240,15 @@ def _items(text: str | None, separator: str) -> list[str] | None:
 
 
 def _cast(
-    found: pyarrow.Array,
-    cast: Callable[[Any], Any],
-    name: str,
-    before: int,
-    rule: str,
-) -> pyarrow.Array:
-    """Return texts converted to another kind; raise for the first that cannot be converted."""
+    found: pa.Array, cast: Callable[[Any], Any], name: str, before: int, rule: str
+) -> pa.Array:
     made = cast(found)
     if made is not None:
         return made
-    low, high = 0, len(found)  # all before low convert, one before high does not
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if cast(found[low:middle]) is not None else (low, middle)
-    raise _wrong(found, low, name, before, rule)
+    raise wrong_value(found, first_refused(found, cast), name, rule, before=before)
 
 
-def _check_nothing(values: pyarrow.Array, name: str, expected: str) -> None:
+def _check_nothing(values: pa.Array, name: str, expected: str) -> None:
     """Raise if a column of another kind holds any value."""
     if values.null_count < len(values):
         raise DataError(f"column {name!r} holds {values.type}: expected {expected}")
-
-
-def _wrong(values: pyarrow.Array, row: int, name: str, before: int, rule: str) -> DataError:
-    return DataError(
-        f"row {before + row + 1} has {values[row].as_py()!r} in column {name!r}: expected {rule}"
-    )

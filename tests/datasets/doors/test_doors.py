@@ -229,13 +229,3 @@ def test_a_polars_frame_is_asked_for_its_arrow_table(plain: Graph, assert_same: 
     nodes, edges = _arrow()
     views = nodes.set_column(0, "id", nodes["id"].cast(pa.string_view()))
     assert_same(as_graph((held(views), held(edges)), columns={"*": "raw"}), plain)
-
-
-def test_polars_for_real(plain: Graph, assert_same: Any) -> None:
-    pl = pytest.importorskip("polars")
-    nodes, edges = (pl.from_arrow(table) for table in _arrow())
-    assert_same(as_graph((nodes, edges), columns={"*": "raw"}), plain)
-    model = eg.ContinualNodeClassifier(width=16).partial_fit((nodes, edges))
-    same = eg.ContinualNodeClassifier(width=16).partial_fit(_pandas())
-    assert model.classes_.tolist() == ["b", "a"]
-    assert (model.embed(NAMES) == same.embed(NAMES)).all()

@@ -11,15 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from evergraph.core.errors import DataError
 from evergraph.datasets import load
 from evergraph.datasets.files.npz import read_npz, write_npz
 from evergraph.datasets.files.pt import read_pt
 from evergraph.datasets.files.table_folder import read_table_folder
-from evergraph.datasets.importing import edge_table, importing
 from evergraph.datasets.importing.importing import import_graph
 from evergraph.datasets.joined import join
 from evergraph.graphs import Graph
@@ -86,33 +83,6 @@ def test_a_folder_without_weights_is_what_it_was(tmp_path: Path) -> None:
     import_graph(*tables(tmp_path), tmp_path / "g")
     assert json.loads((tmp_path / "g" / FACTS).read_text())["format"] == 1
     assert open_graph_folder(tmp_path / "g").weights is None
-
-
-@settings(max_examples=8)
-@given(
-    edges=st.lists(
-        st.tuples(st.integers(0, 3), st.integers(0, 3), st.sampled_from(["0", "1", "2.5", "3e-2"])),
-        max_size=40,
-    ),
-    undirected=st.booleans(),
-)
-def test_an_import_is_what_the_tables_are_in_memory(
-    tmp_path_factory: pytest.TempPathFactory,
-    assert_same: Same,
-    edges: list[tuple[int, int, str]],
-    undirected: bool,
-) -> None:
-    folder = tmp_path_factory.mktemp("import")
-    rows = "".join(f"n{a},n{b},{weight}\n" for a, b, weight in edges)
-    nodes = "id,label,f\n" + "".join(f"n{node},{node % 2},{node}\n" for node in range(4))
-    paths = tables(folder, nodes, f"source,target,weight\n{rows}")
-    with pytest.MonkeyPatch.context() as patch:  # many pieces, many parts
-        patch.setattr(importing, "_LARGEST_PIECE", 32)
-        patch.setattr(edge_table, "_PART_NODES", 2)
-        import_graph(*paths, folder / "g", undirected=undirected)
-    expected = read_table_folder(folder)
-    found = open_graph_folder(folder / "g", verify=True)
-    assert_same(found, expected.to_undirected() if undirected else expected)
 
 
 @pytest.mark.parametrize(

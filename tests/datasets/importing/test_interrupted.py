@@ -19,8 +19,8 @@ import pytest
 from evergraph.core.errors import DataError, ResourceError
 from evergraph.core.file_lock import one_at_a_time
 from evergraph.datasets.importing.importing import import_graph
-from evergraph.graphs.graph_folder import open_graph_folder
-from tables_to_import import EDGES, StopError, random_tables, stopped_after, tables
+from evergraph.graphs.graph_folder import open_graph_folder, read_facts
+from tables_to_import import EDGES, StopError, long_tables, random_tables, stopped_after, tables
 
 
 def recorded() -> tuple[list[str], Callable[[str, int, int], None]]:
@@ -28,20 +28,15 @@ def recorded() -> tuple[list[str], Callable[[str, int, int], None]]:
     return stages, lambda stage, done, total: stages.append(stage)
 
 
-def stopped_while_sorting(stage: str, done: int, total: int) -> None:
-    if stage == "sort" and done:  # a part is written
-        raise StopError
-
-
 @pytest.mark.usefixtures("in_small_pieces")
-@pytest.mark.parametrize("weighted", [False, True])
-def test_interrupted_anywhere_it_goes_on(tmp_path: Path, weighted: bool) -> None:
-    paths = random_tables(tmp_path, edges=30 if weighted else 90, weighted=weighted)
+@pytest.mark.parametrize("made", [random_tables, long_tables])
+def test_interrupted_anywhere_it_goes_on(tmp_path: Path, made: Any) -> None:
+    paths = made(tmp_path)
     calls, on_progress = recorded()
     whole = import_graph(*paths, tmp_path / "whole", on_progress=on_progress)
     assert {"nodes", "edges", "sort", "checksum"} == set(calls)
     assert calls.count("sort") > 2 < calls.count("edges")
-    for stop in range(0, len(calls) - 1, 9 if weighted else 6):
+    for stop in range(0, len(calls) - 1, 9):
         out = tmp_path / f"stopped-{stop}"
         with pytest.raises(StopError):
             import_graph(*paths, out, on_progress=stopped_after(stop))
@@ -53,6 +48,7 @@ def test_interrupted_anywhere_it_goes_on(tmp_path: Path, weighted: bool) -> None
             whole.edges, whole.doubles, whole.loops, whole.entries
         )  # fmt: skip
         open_graph_folder(out, verify=True)
+        assert read_facts(out).get("relations") == read_facts(tmp_path / "whole").get("relations")
         if calls[stop] != "nodes" and calls[stop - 1] != "nodes":
             assert "nodes" not in again  # what was done is not done again
         if calls[stop] in ("sort", "checksum"):
@@ -97,24 +93,6 @@ def test_killed_it_goes_on(tmp_path: Path) -> None:
     assert not (tmp_path / "g.partial").exists()
 
 
-@pytest.mark.usefixtures("in_small_pieces")
-def test_other_tables_are_not_mixed_in(tmp_path: Path) -> None:
-    edges, nodes = random_tables(tmp_path, weighted=True)
-    with pytest.raises(StopError):
-        import_graph(edges, nodes, tmp_path / "g", on_progress=stopped_while_sorting)
-    assert (tmp_path / "g.partial" / "graph" / "weights.npy").exists()
-    edges.write_text("source,target\nn0,n1\n")
-    stages, on_progress = recorded()
-    report = import_graph(edges, nodes, tmp_path / "g", on_progress=on_progress)
-    assert (report.edges, report.entries) == (1, 2)
-    assert open_graph_folder(tmp_path / "g").weights is None
-    assert "nodes" not in stages  # those are the same
-    with pytest.raises(StopError):
-        import_graph(edges, nodes, tmp_path / "h", on_progress=stopped_after(5))
-    tables(tmp_path)
-    assert import_graph(edges, nodes, tmp_path / "h").nodes == 3
-
-
 def test_a_table_that_changes_meanwhile_is_refused(tmp_path: Path) -> None:
     edges, nodes = tables(tmp_path)
 
@@ -133,12 +111,11 @@ def test_a_full_disk_is_said_and_later_it_goes_on(
     tmp_path: Path, tiny_disk: Callable[[int], Path], file: str
 ) -> None:
     generator = np.random.default_rng(0)
-    wide = file == "features.npy"
-    long_ids = file == "ids.arrow"
-    nodes = 2_000
-    names = [f"{'n' * 400 if long_ids else ''}{node}" for node in range(nodes)]
-    header = "id,label" + "".join(f",f{place}" for place in range(300 if wide else 0)) + "\n"
-    rows = "".join(f"{name},0{',1' * (300 if wide else 0)}\n" for name in names)
+    width = 60 if file == "features.npy" else 0
+    nodes = 4_000 if width else 2_000
+    names = [f"{'n' * 400 * (file == 'ids.arrow')}{node}" for node in range(nodes)]
+    header = "id,label" + "".join(f",f{place}" for place in range(width)) + "\n"
+    rows = "".join(f"{name},0{',1' * width}\n" for name in names)
     pairs = generator.integers(nodes, size=(90_000 if file == "edges" else 10, 2))
     edges = "source,target\n" + "".join(f"{names[a]},{names[b]}\n" for a, b in pairs)
     paths = tables(tmp_path / "tables", header + rows, edges)
@@ -149,8 +126,8 @@ def test_a_full_disk_is_said_and_later_it_goes_on(
     assert file in str(caught.value)
     assert not (disk / "g").exists()
     subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True)
-    report = import_graph(*paths, disk / "g")
-    assert report.checksum == import_graph(*paths, tmp_path / "g").checksum
+    assert import_graph(*paths, disk / "g").nodes == nodes
+    open_graph_folder(disk / "g", verify=True)
 
 
 @pytest.fixture

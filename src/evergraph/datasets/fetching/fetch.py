@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,11 +12,8 @@ from urllib.request import url2pathname
 from evergraph.core.errors import DownloadError
 from evergraph.core.extras import require
 from evergraph.core.mapped import disk_is_enough
-from evergraph.core.sizes import shown
+from evergraph.datasets.kept_folder import Pace
 
-log = logging.getLogger(__name__)
-
-EVERY = 10.0  # seconds between two log lines
 TIMEOUT = 30.0  # seconds without a byte
 _BLOCK = 1 << 18  # bytes written at a time
 
@@ -47,7 +42,8 @@ class Fetch:
         name = name_of(urls[0])
         if self.folder is not None:
             return self._found(name)
-        local = [_path_of(url) for url in urls if urlsplit(url).scheme == "file"]
+        split = [urlsplit(url) for url in urls]
+        local = [Path(url2pathname(url.path)) for url in split if url.scheme == "file"]
         for path in local:
             if path.is_file():
                 return path
@@ -56,7 +52,13 @@ class Fetch:
         if not far:
             raise DownloadError(f"{name} is not at {' or '.join(map(str, local))}")
         if not path.is_file():
-            download(far, path, tries=self.tries, on_progress=self.on_progress or LoggedProgress())
+            pace = Pace(f"downloading {name}")
+
+            def logged(_: str, done: int, total: int | None) -> None:
+                if total:
+                    pace.tell(done, total)
+
+            download(far, path, tries=self.tries, on_progress=self.on_progress or logged)
         return path
 
     def sum_of(self, *names: str) -> str | None:
@@ -81,10 +83,6 @@ def name_of(url: str) -> str:
     'reddit.zip'
     """
     return unquote(urlsplit(url).path).rpartition("/")[2]
-
-
-def _path_of(url: str) -> Path:
-    return Path(url2pathname(urlsplit(url).path))
 
 
 def download(
@@ -152,36 +150,7 @@ class _Told:
         self._on_progress(self._name, self._done, self.total or None)
 
     def reset(self) -> None:
-        """Start again."""
-        self._done = 0
-
-    def close(self) -> None:
         """Start again for the next file or attempt."""
         self._done = 0
 
-
-class LoggedProgress:
-    """Logs every ten seconds how much has arrived and the remaining time."""
-
-    def __init__(self) -> None:
-        self._said = self._began = time.monotonic()
-        self._first: int | None = None
-
-    def __call__(self, name: str, done: int, total: int | None) -> None:
-        """Record how much has arrived."""
-        now = time.monotonic()
-        self._first = done if self._first is None else self._first
-        if now - self._said >= EVERY:
-            self._said = now
-            log.info("%s", said(name, done, total, (done - self._first) / (now - self._began)))
-
-
-def said(name: str, done: int, total: int | None, rate: float) -> str:
-    """Return the progress of a download in one line.
-
-    >>> said("arxiv.zip", 20_000_000, 80_000_000, 2_000_000)
-    'arxiv.zip: 20 MB of 80 MB, 2.0 MB/s, about 30 s left'
-    """
-    of = "" if total is None else f" of {shown(total)}"
-    left = "" if total is None or rate <= 0 else f", about {(total - done) / rate:.0f} s left"
-    return f"{name}: {shown(done)}{of}, {rate / 1e6:.1f} MB/s{left}"
+    close = reset

@@ -21,7 +21,6 @@ from evergraph.datasets.catalogue import Facts
 from evergraph.datasets.download import (
     check_sum,
     not_fetched,
-    present,
     recorded,
     set_aside,
     sha256,
@@ -57,7 +56,7 @@ class RawFiles:
     @property
     def there(self) -> bool:
         """Whether all of them are in the cache."""
-        return present(self.root, self.files)
+        return all((self.root / file).is_file() for file in self.files)
 
     def check(self, how: Fetch | None) -> bool:
         """Whether all of them are in the cache with the right checksums.
@@ -105,10 +104,6 @@ class RawFiles:
         except (DownloadError, OSError) as error:
             raise self._not_fetched(error) from error
 
-    def check_room(self, how: Fetch) -> None:
-        """Raise unless the disk has room for the remaining files."""
-        check_room(self.root.parent, self.room(how), f"dataset {self.name!r}", remedy=MAKE_ROOM)
-
     def room(self, how: Fetch) -> int:
         """Return the additional disk space needed in bytes, about; 0 if unknown."""
         if self.there or self.facts is None or not self.facts.urls:
@@ -120,12 +115,20 @@ class RawFiles:
     def _fetch(self, how: Fetch, read: Callable[[Path], T]) -> T:
         if self.facts is None or not self.facts.urls:
             raise DownloadError("the catalogue has no address for it")
-        self.check_room(how)
+        check_room(self.root.parent, self.room(how), f"dataset {self.name!r}", remedy=MAKE_ROOM)
         file = how.get(self.facts.urls, self._downloads)
         ours = file.parent == self._downloads
         log.info("checking and reading %s", file.name)
         try:
-            found = self._read_of(file, how, read)
+            known = self._check_sum(file, how)
+            try:
+                found = self._moved_in(file, how, read)
+            except WrongFileError:
+                raise
+            except DataError as error:
+                if known:
+                    raise  # these are the published bytes: fetching them again would not help
+                raise WrongFileError(str(error)) from error
         except WrongFileError as error:
             if not ours:
                 raise
@@ -135,20 +138,6 @@ class RawFiles:
             file.unlink()
             wrong(file).unlink(missing_ok=True)
         return found
-
-    def _read_of(self, file: Path, how: Fetch, read: Callable[[Path], T]) -> T:
-        """Return the result of ``read`` for a fetched file. If its checksum is unknown, a file
-        that cannot be read counts as wrong.
-        """
-        known = self._check_sum(file, how)
-        try:
-            return self._moved_in(file, how, read)
-        except WrongFileError:
-            raise
-        except DataError as error:
-            if known:
-                raise  # these are the published bytes: fetching them again would not help
-            raise WrongFileError(str(error)) from error
 
     def _check_sum(self, file: Path, how: Fetch) -> bool:
         """Raise if a fetched file has a wrong checksum; return whether its checksum is known."""
@@ -205,7 +194,10 @@ def unpack(source: Path, files: Sequence[str], folder: Path) -> None:
             members = {file: _member(archive, file, source) for file in files}
             check_room(folder, sum(m.file_size for m in members.values()), source.name)
             for file, member in members.items():
-                _take_out(archive, member, folder / file)
+                with disk_is_enough(folder / file):
+                    (folder / file).parent.mkdir(parents=True, exist_ok=True)
+                    with archive.open(member) as packed, (folder / file).open("wb") as out:
+                        shutil.copyfileobj(packed, out, _BLOCK)  # checks the CRC at the end
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
         raise WrongFileError(f"{source}: is not a complete zip archive ({error})") from error
 
@@ -217,10 +209,3 @@ def _member(archive: zipfile.ZipFile, file: str, source: Path) -> zipfile.ZipInf
             if known(member.filename):
                 return member
     raise WrongFileError(f"{source}: does not contain {file}, but {len(listed)} other files")
-
-
-def _take_out(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> None:
-    with disk_is_enough(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with archive.open(member) as packed, path.open("wb") as file:
-            shutil.copyfileobj(packed, file, _BLOCK)  # checks the member's CRC at the end

@@ -45,11 +45,15 @@ def read_npz(path: Path) -> Graph:
                 raise DataError(
                     f"has no array {key!r}: it holds {', '.join(arrays) or 'none known'}"
                 )
+        answers = read_y(_tensor(arrays, "y"))
+        if "targets" in answers and "y_names" in arrays:
+            names = tuple(map(str, arrays["y_names"]))
+            answers = {"targets": replace(answers["targets"], names=names)}
         graph = assemble(
             path,
             edge_index=_tensor(arrays, "edge_index"),
             features=_features(arrays),
-            **_answers(arrays),
+            **answers,
             time=_tensor(arrays, "year") if "year" in arrays else None,
             weights=_tensor(arrays, "edge_weight") if "edge_weight" in arrays else None,
         )
@@ -57,22 +61,18 @@ def read_npz(path: Path) -> Graph:
     return graph
 
 
-def _answers(arrays: Arrays) -> dict[str, Any]:
-    """Return the labels or targets."""
-    found = read_y(_tensor(arrays, "y"))
-    targets = found.get("targets")
-    if targets is None or "y_names" not in arrays:
-        return found
-    return {"targets": replace(targets, names=tuple(map(str, arrays["y_names"])))}
-
-
 def write_npz(graph: Graph, path: Path) -> None:
     """Write a graph as ``.npz`` atomically."""
     arrays = {
         "edge_index": torch.stack([graph.indices, graph.edge_rows().int()]),
         "y": graph.labels if graph.targets is None else graph.targets.values,
-        **_feature_arrays(graph.features),
     }
+    features = graph.features
+    if features.layout != torch.strided:
+        arrays["x_indptr"], arrays["x_indices"] = features.crow_indices(), features.col_indices()
+        arrays["x_shape"], arrays["x_data"] = torch.tensor(features.shape), features.values()
+    elif features.shape[1]:
+        arrays["x"] = features
     if graph.time is not None:
         arrays["year"] = graph.time
     if graph.weights is not None:
@@ -103,19 +103,15 @@ def _plain(archive: np.lib.npyio.NpzFile, key: str) -> npt.NDArray[np.generic]:
     except ValueError as error:
         raise DataError(f"array {key!r} cannot be read without pickle: expected numbers") from error
     if key == "year" and isinstance(array, np.ndarray) and array.dtype.kind == "M":
-        return _seconds(array)
+        if np.isnat(array).any():
+            node = int(np.isnat(array).argmax())
+            raise DataError(f"array 'year' has no date for node {node}: expected one")
+        return array.astype("datetime64[s]").astype(np.int64)
     if key == "y_names" and isinstance(array, np.ndarray) and array.dtype.kind == "U":
         return array
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
         raise DataError(f"array {key!r} holds {getattr(array, 'dtype', 'bytes')}: expected numbers")
     return array
-
-
-def _seconds(dates: npt.NDArray[Any]) -> npt.NDArray[np.generic]:
-    if np.isnat(dates).any():
-        node = int(np.isnat(dates).argmax())
-        raise DataError(f"array 'year' has no date for node {node}: expected one")
-    return dates.astype("datetime64[s]").astype(np.int64)
 
 
 def _tensor(arrays: Arrays, key: str) -> Tensor:
@@ -134,11 +130,7 @@ def _features(arrays: Arrays) -> Tensor | None:
         raise DataError(
             f"holds {', '.join(csr)} only: CSR features need x_indptr, x_indices and x_shape"
         )
-    return _csr_features(arrays)
-
-
-def _csr_features(arrays: Arrays) -> Tensor:
-    for key in ("x_indptr", "x_indices", "x_shape"):
+    for key in csr:
         if arrays[key].dtype.kind not in "iu":
             raise DataError(f"array {key!r} holds {arrays[key].dtype}: expected integers")
     shape = arrays["x_shape"].tolist()
@@ -147,14 +139,3 @@ def _csr_features(arrays: Arrays) -> Tensor:
     indices = _tensor(arrays, "x_indices")
     values = torch.from_numpy(arrays["x_data"]) if "x_data" in arrays else torch.ones(len(indices))
     return checked_csr(_tensor(arrays, "x_indptr"), indices, values, (shape[0], shape[1]))
-
-
-def _feature_arrays(features: Tensor) -> dict[str, Tensor]:
-    if features.layout == torch.strided:
-        return {"x": features} if features.shape[1] else {}
-    return {
-        "x_indptr": features.crow_indices(),
-        "x_indices": features.col_indices(),
-        "x_shape": torch.tensor(features.shape),
-        "x_data": features.values(),
-    }

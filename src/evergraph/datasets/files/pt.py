@@ -31,8 +31,11 @@ def read_pt(path: Path) -> Graph:
     ``edge_attr`` of one column). Other contents are ignored with a warning.
     """
     with naming(path):
-        content = _content(_read_safely(path))
-        tensors = _tensors(content)
+        content = _content(path)
+        tensors = {str(key): value for key, value in content.items() if isinstance(value, Tensor)}
+        for key in ("edge_index", "y"):
+            if key not in tensors:
+                raise DataError(f"has no tensor {key!r}: it holds {', '.join(tensors) or 'none'}")
         name, weights = given_weights(tensors)
         graph = assemble(
             path,
@@ -47,34 +50,24 @@ def read_pt(path: Path) -> Graph:
     return graph
 
 
-def _read_safely(path: Path) -> Any:
-    """Unpickle tensors, containers and PyG's own records only, so that no code can run."""
+def _content(path: Path) -> Mapping[Any, Any]:
+    """Return the saved values by name.
+
+    Tensors, containers and PyG's own records alone are unpickled, so that no code can run.
+    """
     try:
         try:
-            return torch.load(path, map_location="cpu", weights_only=True)
+            content = torch.load(path, map_location="cpu", weights_only=True)
         except UnpicklingError as refused:
             if "torch_geometric" not in str(refused):
                 raise
-        # PyG takes seconds to import, so this is only done for files that need it.
-        with torch.serialization.safe_globals(_pyg_records(path)):
-            return torch.load(path, map_location="cpu", weights_only=True)
+            # PyG takes seconds to import, so this is only done for files that need it.
+            with torch.serialization.safe_globals(_pyg_records(path)):
+                content = torch.load(path, map_location="cpu", weights_only=True)
     except UnpicklingError as error:
         raise DataError(f"needs pickled objects that are not safe to load: {EXPECTED}") from error
     except (RuntimeError, OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise DataError(f"is damaged or not a .pt file ({reason(error)}): {EXPECTED}") from error
-
-
-def _pyg_records(path: Path) -> list[Any]:
-    require("torch_geometric", extra="pyg", why=f"{path}: a torch_geometric Data")
-    from torch_geometric.data import Data
-    from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
-    from torch_geometric.data.storage import GlobalStorage
-
-    return [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]
-
-
-def _content(content: Any) -> Mapping[Any, Any]:
-    """Return the saved values by name."""
     if isinstance(content, tuple) and content:  # PyG's in-memory datasets: (dict, slices, class)
         content = content[0]
     if hasattr(content, "to_dict"):
@@ -84,13 +77,13 @@ def _content(content: Any) -> Mapping[Any, Any]:
     return content
 
 
-def _tensors(content: Mapping[Any, Any]) -> dict[str, Tensor]:
-    """Return the saved tensors by name; raise without edge_index and y."""
-    tensors = {str(key): value for key, value in content.items() if isinstance(value, Tensor)}
-    for key in ("edge_index", "y"):
-        if key not in tensors:
-            raise DataError(f"has no tensor {key!r}: it holds {', '.join(tensors) or 'none'}")
-    return tensors
+def _pyg_records(path: Path) -> list[Any]:
+    require("torch_geometric", extra="pyg", why=f"{path}: a torch_geometric Data")
+    from torch_geometric.data import Data
+    from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
+    from torch_geometric.data.storage import GlobalStorage
+
+    return [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]
 
 
 def _column(values: Tensor) -> Tensor:
@@ -105,13 +98,10 @@ def _features(x: Tensor | None) -> Tensor | None:
         raise DataError(f"x is {x.layout} with shape {list(x.shape)}: expected [nodes, dims]")
     check_real(x)
     if x.layout == torch.sparse_coo:
-        x = as_csr(_checked_coo(x))
+        try:
+            x = torch.sparse_coo_tensor(x._indices(), x._values(), x.shape, check_invariants=True)
+        except RuntimeError as error:
+            raise DataError(f"x is not a valid sparse matrix ({reason(error)})") from error
+        x = as_csr(x)
     # A crafted file could point outside the matrix, so its parts are checked.
     return checked_csr(x.crow_indices(), x.col_indices(), x.values(), (x.shape[0], x.shape[1]))
-
-
-def _checked_coo(x: Tensor) -> Tensor:
-    try:
-        return torch.sparse_coo_tensor(x._indices(), x._values(), x.shape, check_invariants=True)
-    except RuntimeError as error:
-        raise DataError(f"x is not a valid sparse matrix ({reason(error)})") from error

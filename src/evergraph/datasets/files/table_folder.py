@@ -6,9 +6,7 @@ See ``evergraph.tables.nodes`` and ``evergraph.tables.edges`` for the meaning of
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -18,6 +16,7 @@ from evergraph.core.extras import require
 from evergraph.datasets.files.assembly import assemble
 from evergraph.graphs import UNLABELLED, Graph, Targets
 from evergraph.graphs.relations import NodeTypes, Relations
+from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
 from evergraph.tables.chunks import read_table
 from evergraph.tables.edges import (
@@ -30,12 +29,9 @@ from evergraph.tables.edges import (
     say_skipped,
 )
 from evergraph.tables.labels import called, class_names, numbered, target_names
-from evergraph.tables.nodes import NodeTable, check_labelled, read_nodes, texts_of
+from evergraph.tables.nodes import check_labelled, read_nodes, texts_of
 from evergraph.tables.scheme import Scheme, filled_from_neighbours
 from evergraph.tables.sources import naming
-
-if TYPE_CHECKING:
-    import pyarrow
 
 SUFFIXES = (".csv", ".parquet")
 
@@ -61,8 +57,8 @@ def read_table_folder(
 
 
 def graph_of_tables(
-    nodes: pyarrow.Table,
-    edges: pyarrow.Table,
+    nodes: pa.Table,
+    edges: pa.Table,
     columns: Columns | Scheme | None,
     *,
     paths: tuple[Path, Path],
@@ -82,7 +78,8 @@ def graph_of_tables(
             columns or Columns(),
             where=nodes_path,
             guess=written,
-            as_texts=partial(_as_texts, nodes_path) if written else None,
+            # A CSV is read again with some columns as the texts that are written.
+            as_texts=(lambda names: read_table(nodes_path, (), text=names)) if written else None,
         )
     with naming(edges_path):
         if unknown_edges == "skip":
@@ -97,9 +94,13 @@ def graph_of_tables(
             related = Relations.of(ends, kinds, names, nodes=size, weights=rows.weights)
     read = found.features
     with naming(nodes_path):
-        targets = _targets(found)
-        labels = None
-        if targets is None:
+        targets = labels = None
+        if found.lists is not None:
+            targets = Targets.from_lists(found.lists)
+        elif found.numbers is not None:
+            names = called(found.roles.targets)
+            targets = Targets(torch.from_numpy(found.numbers), "numbers", names)
+        else:
             unknown = torch.full((len(found.ids),), UNLABELLED)
             labels = unknown if found.labels is None else numbered(found.labels)
         graph = assemble(
@@ -124,20 +125,7 @@ def graph_of_tables(
     return replace(graph, columns=read.scheme, class_names=classes)
 
 
-def _as_texts(path: Path, names: list[str]) -> pyarrow.Table:
-    """Read a CSV again with some columns as the texts that are written."""
-    return read_table(path, (), text=names)
-
-
-def _targets(found: NodeTable) -> Targets | None:
-    if found.lists is not None:
-        return Targets.from_lists(found.lists)
-    if found.numbers is None:
-        return None
-    return Targets(torch.from_numpy(found.numbers), "numbers", called(found.roles.targets))
-
-
-def _numbered(values: pyarrow.Array) -> tuple[tuple[str, ...], torch.Tensor]:
+def _numbered(values: pa.Array) -> tuple[tuple[str, ...], torch.Tensor]:
     """Return the distinct texts of a column, and the number of each row's text.  int64 [rows]"""
     coded = values.dictionary_encode()
     numbers = torch.from_numpy(coded.indices.to_numpy(zero_copy_only=False).astype("int64"))

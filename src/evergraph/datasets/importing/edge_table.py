@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,10 +19,9 @@ from evergraph.datasets.importing.appended_array import AppendedArray
 from evergraph.graphs.csr import pointer_type
 from evergraph.graphs.graph_folder import GraphFolderWriter
 from evergraph.graphs.validation import check_count
+from evergraph.tables.arrow import pa, pc
 from evergraph.tables.edges import ENDS, EdgeRows
-
-if TYPE_CHECKING:
-    import pyarrow
+from evergraph.tables.sources import arrow_reader
 
 Ends = NDArray[np.integer]
 
@@ -51,30 +50,32 @@ _WEIGHED = """
     )
     SELECT key, arg_max(weight, listed) AS weight FROM lasting
     WHERE weight > 0 GROUP BY key ORDER BY key"""
-_PLAIN = "SELECT key FROM ({ways}) ORDER BY key"  # duplicates are dropped while writing
+_PLAIN = "SELECT key FROM ({ways})"  # duplicates are dropped while writing
+_BYTES_A_PAIR = 40  # while pairs are sorted in memory: keys, a copy without duplicates, a mask
 
 
-def plain_numbers(values: pyarrow.Array) -> NDArray[np.int64] | None:
+def plain_numbers(values: pa.Array) -> NDArray[np.int64] | None:
     """Return ids as integers; None unless all are non-negative integers in plain notation.
 
     >>> import pyarrow as pa
     >>> plain_numbers(pa.array(["7", "0"])), plain_numbers(pa.array(["7", "007"]))
     (array([7, 0]), None)
+    >>> plain_numbers(pa.array(["0xF4240"]))  # as long as 1000000, which it is
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
+    found: NDArray[np.int64]
+    if pa.types.is_integer(values.type):
+        found = values.cast(pa.int64()).to_numpy()
+        return found if found.min(initial=0) >= 0 else None
+    if not pc.all(pc.ascii_is_decimal(values), min_count=0).as_py():  # 0x7 and +7 are other ids
+        return None
     try:
-        found: NDArray[np.int64] = values.cast(pa.int64()).to_numpy()
-    except pa.ArrowInvalid:
+        found = values.cast(pa.int64()).to_numpy()
+    except pa.ArrowInvalid:  # more than 64 bits
         return None
-    if len(found) and found.min() < 0:
-        return None
-    if not pa.types.is_integer(values.type):  # 007 and 0x7 are ids different from 7
-        digits = np.searchsorted(_POWERS, found, side="right") + 1
-        if (pc.binary_length(values).to_numpy() != digits).any():
-            return None
-    return found
+    # 007 is another id than 7: zeros in front make the texts longer than the numbers are.
+    powers = _POWERS[found.max(initial=0) >= _POWERS]
+    digits = len(found) + sum(np.count_nonzero(found >= power) for power in powers)
+    return found if digits == pc.sum(pc.binary_length(values), min_count=0).as_py() else None
 
 
 class EdgeTable:
@@ -130,8 +131,6 @@ class EdgeTable:
 
     def add(self, sources: Ends, targets: Ends) -> None:
         """Add edges between nodes by number.  integer [edges], integer [edges]"""
-        import pyarrow as pa
-
         for ends in (sources, targets):
             if len(ends) and not 0 <= int(ends.min()) <= int(ends.max()) < self.nodes:
                 wrong = int(ends.min()) if int(ends.min()) < 0 else int(ends.max())
@@ -139,16 +138,14 @@ class EdgeTable:
         piece = pa.table({"source": pa.array(sources), "target": pa.array(targets)})
         self._insert(piece, "SELECT NULL, source, target, NULL, NULL FROM piece")
 
-    def know(self, ids: pyarrow.Array) -> None:
+    def know(self, ids: pa.Array) -> None:
         """Set the ids of nodes, by which later edges are named."""
-        import pyarrow as pa
-
         places = pa.array(np.arange(len(ids), dtype=np.int32))
         self._database.register("ids", pa.table({"id": ids, "place": places}))
         self._kind = ids.type
         self._places = self._lookup(ids)
 
-    def _lookup(self, ids: pyarrow.ChunkedArray) -> NDArray[np.int32] | None:
+    def _lookup(self, ids: pa.ChunkedArray) -> NDArray[np.int32] | None:
         """Return the node of each numeric id, -1 if there is none; None if a join is needed.
 
         Integer ids that are not much larger than the number of nodes are looked up in an array,
@@ -176,20 +173,12 @@ class EdgeTable:
                 f"row {again + 1} repeats id {name!r} of row {first + 1}: expected unique ids"
             )
 
-    def add_named(
-        self,
-        before: int,
-        listed: EdgeRows,
-        *,
-        skip: bool = False,
-    ) -> None:
+    def add_named(self, before: int, listed: EdgeRows, *, skip: bool = False) -> None:
         """Add edges between nodes by id.
 
         before: number of earlier rows of edges; skip: whether to leave out edges to unknown nodes
         instead of raising.
         """
-        import pyarrow as pa
-
         ends = dict(zip(ENDS, listed.ends, strict=True))
         rows = np.arange(before, before + len(ends["source"]))
         weights = None if listed.weights is None else listed.weights.numpy()
@@ -213,10 +202,16 @@ class EdgeTable:
                 {join} (SELECT {known} AS id, place FROM ids) s ON {source} = s.id
                 {join} (SELECT {known} AS id, place FROM ids) t ON {target} = t.id""",
         )
-        if not skip:
-            self._check_known(before, ends)
+        lost = self._ask(
+            "SELECT row, CASE WHEN source IS NULL THEN 'source' ELSE 'target' END FROM edges "
+            "WHERE row >= $before AND (source IS NULL OR target IS NULL) ORDER BY row LIMIT 1",
+            before=before,
+        )
+        for row, end in lost:
+            name = ends[end][row - before].as_py()
+            raise DataError(f"row {row + 1} has {end} {name!r}: expected the id of a node")
 
-    def _looked_up(self, values: pyarrow.Array) -> NDArray[np.int32] | None:
+    def _looked_up(self, values: pa.Array) -> NDArray[np.int32] | None:
         """Return the nodes of numeric ids, -1 if unknown; None unless all are numeric."""
         found, places = plain_numbers(values), self._places
         if found is None or places is None:
@@ -224,12 +219,8 @@ class EdgeTable:
         inside = np.minimum(found, len(places) - 1)
         return np.where(found < len(places), places[inside], np.int32(-1))
 
-    def _add_places(
-        self, piece: pyarrow.Table, sides: list[Any], chosen: str, *, skip: bool
-    ) -> None:
+    def _add_places(self, piece: pa.Table, sides: list[Any], chosen: str, *, skip: bool) -> None:
         """Add edges between nodes that were looked up."""
-        import pyarrow as pa
-
         lost = (sides[0] < 0) | (sides[1] < 0)
         if lost.any() and not skip:
             at = int(lost.argmax())
@@ -240,17 +231,9 @@ class EdgeTable:
             at = piece.column_names.index(name)
             piece = piece.set_column(at, name, pa.array(places))
         piece = piece.filter(pa.array(~lost)) if lost.any() else piece
-        self._insert(piece, f"SELECT row, source, target, {chosen} FROM piece")
-
-    def _check_known(self, before: int, ends: dict[str, pyarrow.Array]) -> None:
-        lost = self._ask(
-            "SELECT row, CASE WHEN source IS NULL THEN 'source' ELSE 'target' END FROM edges "
-            "WHERE row >= $before AND (source IS NULL OR target IS NULL) ORDER BY row LIMIT 1",
-            before=before,
-        )
-        for row, end in lost:
-            name = ends[end][row - before].as_py()
-            raise DataError(f"row {row + 1} has {end} {name!r}: expected the id of a node")
+        # Without weights or relations nobody asks for the row of an edge.
+        row = "NULL" if chosen == "NULL, NULL" else "row"
+        self._insert(piece, f"SELECT {row}, source, target, {chosen} FROM piece")
 
     def counts(self) -> tuple[int, int]:
         """Return the number of edges, and the number of self-loops among them."""
@@ -290,6 +273,7 @@ class EdgeTable:
         """
         edges, loops = self.counts()
         total = (edges - loops) * (2 if self.undirected else 1)
+        few = not weighted and _BYTES_A_PAIR * total < self._memory
         indptr = writer.create("indptr", (self.nodes + 1,), pointer_type(total))
         indices = AppendedArray(writer.folder / "indices.npy", np.int32)
         (writer.folder / "weights.npy").unlink(missing_ok=True)  # left by an earlier import
@@ -302,7 +286,8 @@ class EdgeTable:
             for first in range(0, self.nodes, step):
                 before, stop = indices.length, min(first + step, self.nodes)
                 degrees = np.zeros(stop - first, np.int64)
-                for keys, *weights in self._sorted(first, stop, weighted=weighted):
+                found = self._sorted(first, stop, weighted=weighted, in_memory=few)
+                for keys, *weights in found:
                     degrees += np.bincount((keys >> 32) - first, minlength=stop - first)
                     indices.append(keys.astype(np.int32))  # the lower half of a key
                     for values in weights:
@@ -317,16 +302,22 @@ class EdgeTable:
                 array.close()
         return indices.length
 
-    def _sorted(self, first: int, stop: int, *, weighted: bool) -> Iterator[list[NDArray[Any]]]:
+    def _sorted(
+        self, first: int, stop: int, *, weighted: bool, in_memory: bool = False
+    ) -> Iterator[list[NDArray[Any]]]:
         """Yield the keys of some rows in order without duplicates, with weights if wanted."""
         ways = _LISTED + (_REVERSED if self.undirected else "")
         query = (_WEIGHED if weighted else _PLAIN).format(ways=ways.format(first=first, stop=stop))
         with self._told():
+            if in_memory:
+                keys = self._database.execute(query).fetchnumpy()["key"]
+                keys.sort()
+                yield [keys[np.diff(keys, prepend=-1) != 0]]
+                return
+            query = query if weighted else f"{query} ORDER BY key"
             answer: Any = self._database.sql(query)  # execute() would hold all rows at once
-            newer = hasattr(answer, "to_arrow_reader")  # the other name is deprecated there
-            batches = (answer.to_arrow_reader if newer else answer.fetch_record_batch)(_BATCH)
             last = -1
-            for batch in batches:
+            for batch in arrow_reader(answer, _BATCH):
                 columns = [values.to_numpy(zero_copy_only=False) for values in batch.columns]
                 new = np.diff(columns[0], prepend=last) != 0
                 last = columns[0][-1]
@@ -342,7 +333,7 @@ class EdgeTable:
         self._database.close()
         shutil.rmtree(self.folder)
 
-    def _insert(self, piece: pyarrow.Table, query: str) -> None:
+    def _insert(self, piece: pa.Table, query: str) -> None:
         self._database.register("piece", piece)
         self._ask(f"INSERT INTO edges {query}")
         self._database.unregister("piece")

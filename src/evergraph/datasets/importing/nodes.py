@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from evergraph.core.mapped import disk_is_enough, map_array
 from evergraph.datasets.importing.appended_array import AppendedArray
 from evergraph.datasets.importing.progress import NodesRead
 from evergraph.graphs.validation import UNLABELLED, check_labels, column_peaks, loud_column
+from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
 from evergraph.tables.chunks import Chunk, check_columns, columns_of, first_rows, read_chunks
 from evergraph.tables.columns import TYPE, column, ids, is_number, is_typed
@@ -44,9 +45,6 @@ from evergraph.tables.scheme import NodeFeatures, Scheme, say_new, say_unflagged
 from evergraph.tables.sources import Source
 from evergraph.tables.values import texts
 
-if TYPE_CHECKING:
-    import pyarrow
-
 _BLOCK = 1 << 20
 _VALUES = 1 << 19  # features encoded at a time
 _MOST_TYPES = 2**15  # their numbers are int16
@@ -69,12 +67,15 @@ def import_nodes(
     """
     roles = _roles(path, size)
     scheme = _scheme(path, size, columns or Columns(), roles)
+    goals = [] if roles.targets == [LABELS] else roles.targets
+    kinds = {} if scheme is None or goals else scheme.kinds
     pieces = read_chunks(
         path,
         ("id",) if roles.targets else ("id", "label"),
         size=size,
         text=[*texts_of(scheme), *[TYPE] * roles.types],
-        numbers=[] if roles.targets == [LABELS] else roles.targets,
+        numbers=goals,
+        perhaps=[name for name, kind in kinds.items() if kind in ("number", "raw")],
     )
     first = next(pieces)
     files = _NodeFiles(path, graph, ids_file, roles, scheme, first.table)
@@ -101,7 +102,7 @@ class _NodeFiles:
         ids_file: Path,
         roles: NodeRoles,
         scheme: Scheme | None,
-        first: pyarrow.Table,
+        first: pa.Table,
     ) -> None:
         self._path, self._graph, self._ids_file, self._roles = path, graph, ids_file, roles
         self._scheme, self._first = scheme, first
@@ -134,7 +135,8 @@ class _NodeFiles:
         if goals and self._lists is None:
             self._arrays["targets"] = AppendedArray(graph / "targets.npy", np.float32, width=goals)
         try:
-            with _write_ids(self._ids_file, ids(self._first, "id").type) as self._ids:
+            kind = pa.schema([("id", ids(self._first, "id").type)])
+            with pa.ipc.new_file(str(self._ids_file), kind) as self._ids:
                 yield
         finally:
             for array in self._arrays.values():
@@ -144,8 +146,6 @@ class _NodeFiles:
 
     def append(self, found: NodeTable, before: int) -> None:
         """Append some rows; before: number of earlier rows."""
-        import pyarrow as pa
-
         self._ids.write_table(pa.table({"id": found.ids}))
         if len(found.ids):
             self._count(found.features)
@@ -178,7 +178,7 @@ class _NodeFiles:
             if len(self._new[name]) < MOST_KEPT:
                 self._new[name].update(block.new)
 
-    def _numbered_types(self, values: pyarrow.Array, before: int) -> NDArray[np.int64]:
+    def _numbered_types(self, values: pa.Array, before: int) -> NDArray[np.int64]:
         """Return the number of each row's type, in order of appearance."""
         coded, known = values.dictionary_encode(), self._types
         places = [known.setdefault(name, len(known)) for name in coded.dictionary.to_pylist()]
@@ -223,27 +223,18 @@ def _roles(path: Source, size: int) -> NodeRoles:
     check_columns(named, ("id",))
     if not target_names(named):
         check_labelled(named)
-    return NodeRoles.of(named, types=TYPE in named and _has_types(path, size, named))
-
-
-def _has_types(path: Source, size: int, named: list[str]) -> bool:
-    """Whether the column of types holds texts in the first rows."""
-    others = [name for name in named if name != TYPE]
-    try:
-        return is_typed(first_rows(path, size=min(size, _BLOCK), rows=SAMPLE, text=others))
-    except DataError:  # numbers followed by something else
-        return True
+    typed = TYPE in named
+    if typed:  # unless it holds numbers, and is a feature
+        others = [name for name in named if name != TYPE]
+        with suppress(DataError):  # numbers followed by something else
+            typed = is_typed(first_rows(path, size=min(size, _BLOCK), rows=SAMPLE, text=others))
+    return NodeRoles.of(named, types=typed)
 
 
 def _scheme(path: Source, size: int, columns: Columns, roles: NodeRoles) -> Scheme | None:
     """Return the scheme fitted on the first rows; None without features or rows."""
-    import pyarrow as pa
-
     begin, typed = partial(first_rows, path, size=min(size, _BLOCK)), path.suffix == ".parquet"
-    names, apart = (
-        roles.features,
-        [*roles.targets, *[TYPE] * roles.types],
-    )  # read elsewhere
+    names, apart = roles.features, [*roles.targets, *[TYPE] * roles.types]  # read elsewhere
     try:
         first = begin(rows=SAMPLE, text=apart)
         plain = all(is_number(column(first, name).type) for name in names)
@@ -263,17 +254,8 @@ def _scheme(path: Source, size: int, columns: Columns, roles: NodeRoles) -> Sche
     return fit_scheme(first, names, columns, typed=typed, labels=known, where=path)
 
 
-def _write_ids(path: Path, kind: pyarrow.DataType) -> Any:
-    """Open a file to which ids are written in chunks."""
-    import pyarrow as pa
-
-    return pa.ipc.new_file(str(path), pa.schema([("id", kind)]))
-
-
-def read_ids(path: Path) -> pyarrow.ChunkedArray:
-    """Return the ids in such a file, memory-mapped."""
-    import pyarrow as pa
-
+def read_ids(path: Path) -> pa.ChunkedArray:
+    """Return the ids of an import, memory-mapped."""
     with pa.memory_map(str(path)) as file:
         return pa.ipc.open_file(file).read_all().column("id")
 
@@ -312,10 +294,8 @@ class _Classes:
             places.append(self._codes[label])
         return np.array(places, np.int64)[order]
 
-    def values(self) -> pyarrow.Array:
+    def values(self) -> pa.Array:
         """Return the labels by their provisional numbers."""
-        import pyarrow as pa
-
         values = pa.array(list(self._codes), self._kind)
         if self.guess:
             values = label_values(values, guess=True, rows=np.array(self._rows, np.int64))

@@ -62,7 +62,9 @@ class InputFile:
     def of(cls, path: Source) -> InputFile:
         """Return the state of a file or database file; that of a server differs every time."""
         if isinstance(path, Query):
-            return cls(f"{path.kind}:{_resolved(path)}: {path.sql}", *_state(path))
+            # Without a server's address, which may contain a password.
+            place = str(path).split(":")[1] if path.file is None else str(path.file.resolve())
+            return cls(f"{path.kind}:{place}: {path.sql}", *_state(path))
         if isinstance(path, StoredFile):
             return cls(path.address, *path.state())
         written = path.written if isinstance(path, CsvTable) else ""
@@ -71,11 +73,6 @@ class InputFile:
             raise DataError(f"{path}: no such file")
         about = path.stat()
         return cls(f"{path.resolve()}{written}", about.st_size, about.st_mtime_ns)
-
-
-def _resolved(query: Query) -> str:
-    """Return where a database is, without a server's address, which may contain a password."""
-    return str(query).split(":")[1] if query.file is None else str(query.file.resolve())
 
 
 def _state(query: Query) -> tuple[int, int]:
@@ -159,7 +156,16 @@ class ImportProgress:
     def load(cls, path: Path, inputs: Inputs) -> ImportProgress:
         """Return the progress of an import of these inputs, which may be none."""
         try:
-            found = _of(json.loads(path.read_text("utf-8")))
+            values = json.loads(path.read_text("utf-8"))
+            if values["format"] != FORMAT:
+                return cls(inputs)
+            nodes, edges = values["nodes"], values["edges"]
+            found = cls(
+                inputs=inputs_of(values["inputs"]),
+                nodes=None if nodes is None else NodesRead(**nodes),
+                edges=None if edges is None else EdgesRead(**edges),
+                seconds=values["seconds"],
+            )
         except (OSError, ValueError, KeyError, TypeError):
             return cls(inputs)
         if (found.inputs.nodes, found.inputs.columns) != (inputs.nodes, inputs.columns):
@@ -167,18 +173,6 @@ class ImportProgress:
         if found.inputs != inputs:  # only the edges differ: the nodes need not be read again
             return replace(cls(inputs), nodes=found.nodes)
         return found
-
-
-def _of(values: dict[str, Any]) -> ImportProgress:
-    if values["format"] != FORMAT:
-        raise ValueError(f"format {values['format']} is not {FORMAT}")
-    nodes, edges = values["nodes"], values["edges"]
-    return ImportProgress(
-        inputs=inputs_of(values["inputs"]),
-        nodes=None if nodes is None else NodesRead(**nodes),
-        edges=None if edges is None else EdgesRead(**edges),
-        seconds=values["seconds"],
-    )
 
 
 def inputs_of(values: dict[str, Any]) -> Inputs:
