@@ -11,8 +11,8 @@ from torch import Tensor, nn
 class Adam:
     """Adam or AdamW with the bits of ``torch.optim`` and ``fused=True``.
 
-    The first optimiser of ``torch.optim`` in a process imports torch's compiler, which takes as long
-    as importing torch. Its kernels, called here, do not need it.
+    The first optimiser of ``torch.optim`` in a process imports torch's compiler, which takes as
+    long as importing torch. Its kernels, called here, do not need it.
 
     Args:
         parameters: float32, on the CPU; those without a gradient are left alone.
