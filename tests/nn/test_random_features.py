@@ -50,7 +50,8 @@ def test_fourier_features_approach_the_gaussian_kernel() -> None:
 def test_features_by_the_formula_written_out() -> None:
     for activation in ("relu", "fourier"):
         model = model_of(4, activation=activation)
-        matrix, phases = model._expansion(torch.device("cpu"))
+        drawn = model.expansion()
+        matrix, phases = drawn.matrix, drawn.phases
         assert (matrix.shape, phases.shape) == ((2, 4), (4,))
         assert 0.0 <= float(phases.min()) <= float(phases.max()) < 2 * math.pi
         at_ends = POINTS @ matrix

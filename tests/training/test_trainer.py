@@ -12,9 +12,7 @@ from torch import Tensor, nn
 
 from evergraph.core.errors import (
     ConfigurationError,
-    DeviceError,
     DivergedError,
-    UnknownNameError,
 )
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph
@@ -185,14 +183,6 @@ def test_a_full_batch_copies_nothing() -> None:
 def test_parameters_are_held_to_their_rules(option: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         Trainer(**option)
-
-
-def test_unknown_devices_and_absent_gpus_are_said() -> None:
-    with pytest.raises(UnknownNameError, match="auto, cpu, cuda"):
-        Trainer(device="tpu")
-    if not torch.cuda.is_available():
-        with pytest.raises(DeviceError, match="no CUDA device"):
-            Trainer(device="cuda")
 
 
 class Astray(Line):

@@ -161,7 +161,8 @@ class Trainer(Part):
                     step(batch)
                 if self.on_epoch is not None:
                     self.on_epoch(task.index, epoch)
-                if self._looks(epoch):
+                last_or_due = epoch + 1 == self.epochs or (epoch + 1) % self.evaluate_every == 0
+                if self.patience and last_or_due:
                     best.meet(learner.validate(task), epoch)
                     if best.score is not None and epoch - best.epoch >= self.patience:
                         break
@@ -169,11 +170,6 @@ class Trainer(Part):
         self._keep_moments(optimiser, parameters)
         best.take_back()
         learner.end_task(task)
-
-    def _looks(self, epoch: int) -> bool:
-        """Return whether to validate after an epoch; always after the last one."""
-        due = (epoch + 1) % self.evaluate_every == 0 or epoch + 1 == self.epochs
-        return bool(self.patience) and due
 
     def _check_finite(self, learner: Trainable, task: Task, values: Sequence[Tensor]) -> None:
         """Raise if training has diverged; once per task, since reading from a GPU means waiting.
