@@ -106,13 +106,6 @@ def test_a_sampler_that_must_see_a_class_whole_refuses_a_second_batch(name: str)
     assert sorted(memory.labels_.tolist()) == [0, 1, 2]
 
 
-def test_fractional_budgets_count_the_class_and_not_the_candidates() -> None:
-    labels = [0] * 10 + [1] * 6
-    memory = EmbeddingMemory(budget=0.1, sampler=UniformSampler())
-    memory.store(candidates_of(labels), {0: 40, 1: 8}, generator=generator())
-    assert sorted(memory.labels_.tolist()) == [0, 0, 0, 0, 1]
-
-
 @pytest.mark.parametrize("name", samplers.names())
 def test_budget_zero_keeps_nothing_and_goes_on(name: str) -> None:
     memory = EmbeddingMemory(budget=0, sampler=samplers.make(name))

@@ -59,12 +59,6 @@ def test_features_by_the_formula_written_out() -> None:
         torch.testing.assert_close(model.expand(POINTS), (2 / 4) ** 0.5 * curve)
 
 
-def test_the_seed_decides_the_features() -> None:
-    first, again, other = (model_of(seed=seed).expand(POINTS) for seed in (0, 0, 1))
-    assert first.equal(again)
-    assert not torch.allclose(first, other)
-
-
 def test_no_random_matrix_is_stored_and_a_restored_model_draws_the_same() -> None:
     model, restored = model_of(seed=0), model_of(seed=5)
     assert not torch.allclose(restored.expand(POINTS), model.expand(POINTS))
