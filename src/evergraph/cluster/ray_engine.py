@@ -301,10 +301,12 @@ def unpack(value: Any) -> Any:
     if isinstance(value, _Array):
         return _tensor(value)
     if isinstance(value, _Csr):
-        parts = [_tensor(part) for part in value.parts]
+        indptr, indices, values = (_tensor(part) for part in value.parts)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch's CSR tensors are in beta
-            return torch.sparse_csr_tensor(*parts, size=value.shape, check_invariants=False)
+            return torch.sparse_csr_tensor(
+                indptr, indices, values, size=value.shape, check_invariants=False
+            )
     if isinstance(value, _File):
         return map_array(value.path)
     if isinstance(value, _Record):

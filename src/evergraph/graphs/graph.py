@@ -320,8 +320,8 @@ class Graph(Shown):
             None if self.weights is None else torch.cat([self.weights, self.weights]),
             self.num_nodes,
         )
-        adjacency = {"indptr": indptr, "indices": indices, "weights": weights}
-        return replace(self, **adjacency, undirected=True, folder=None, bare=None)
+        both = replace(self, indptr=indptr, indices=indices, weights=weights, bare=None)
+        return replace(both, undirected=True, folder=None)
 
     def with_relations(self, relations: Relations | None) -> Graph:
         """Return the same graph with other relations, or none."""

@@ -67,8 +67,8 @@ def row_sums(graph: Graph) -> Tensor:
         filled = starts.diff() > 0  # numpy cannot sum empty rows
         if len(some):
             first = (starts[:-1] - starts[0])[filled].numpy()
-            sums = np.add.reduceat(some.numpy(), first, dtype=np.float64)
-            found[rows][filled] = torch.from_numpy(sums)
+            added = np.add.reduceat(some.numpy(), first, dtype=np.float64)
+            found[rows][filled] = torch.from_numpy(added)
         if graph.mapped:
             page_out(some)
     return found

@@ -127,10 +127,10 @@ def write_hetero(
     kinds = torch.stack([types.numbers[ends[0]].long(), numbers, types.numbers[ends[1]].long()])
     for source, relation, target in kinds.unique(dim=1).t().tolist():
         found = (kinds == torch.tensor([[source], [relation], [target]])).all(0)
-        name = types.names[source], relations.names[relation], types.names[target]
-        data[name].edge_index = place[ends[:, found]]
+        kind = types.names[source], relations.names[relation], types.names[target]
+        data[kind].edge_index = place[ends[:, found]]
         if weights is not None:
-            data[name].edge_weight = weights[found]
+            data[kind].edge_weight = weights[found]
     return data
 
 

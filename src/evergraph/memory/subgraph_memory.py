@@ -208,7 +208,9 @@ class SubgraphMemory(Part):
             if "features" in state:
                 features = state["features"]
             else:
-                parts = (state[f"features.{name}"] for name in ("indptr", "indices", "values"))
-                features = csr_tensor(*parts, (len(unlabelled), int(state["features.width"])))
+                names = ("indptr", "indices", "values")
+                indptr, indices, values = (state[f"features.{name}"] for name in names)
+                shape = (len(unlabelled), int(state["features.width"]))
+                features = csr_tensor(indptr, indices, values, shape)
             arrays = (state["indptr"], state["indices"], features, unlabelled)
             self.graph_ = Graph(*arrays, weights=state.get("weights"))

@@ -34,7 +34,8 @@ def unit_rows(rows: Tensor, *, together: bool = False, out: Tensor | None = None
 
     def measure(rows: Tensor) -> Tensor:
         if together:
-            return torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+            lengths: Tensor = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+            return lengths
         values = rows.numpy()
         with np.errstate(over="ignore"):
             return torch.from_numpy(np.sqrt(np.add.reduce(values * values, axis=1, keepdims=True)))

@@ -38,8 +38,13 @@ class Adam:
     @torch.no_grad()
     def step(self) -> None:
         """Follow the gradients by one step."""
-        moved = [parameter for parameter in self.parameters if parameter.grad is not None]
-        for parameter in moved:
+        moved: list[Tensor] = []
+        slopes: list[Tensor] = []
+        for parameter in self.parameters:
+            if parameter.grad is None:
+                continue
+            moved.append(parameter)
+            slopes.append(parameter.grad)
             if parameter not in self.state:
                 self.state[parameter] = {
                     "step": torch.zeros(()),
@@ -51,7 +56,7 @@ class Adam:
         torch._foreach_add_(steps, 1)
         self._kernel(
             moved,
-            [parameter.grad for parameter in moved],
+            slopes,
             [state["exp_avg"] for state in states],
             [state["exp_avg_sq"] for state in states],
             [],

@@ -39,15 +39,15 @@ def numba_product(
     from evergraph.graphs.kernels.numba_sum import Rows, WeightedRows, weighted_sums
 
     ones = np.broadcast_to(np.float32(1), smoother.right.shape)  # the memory of a single one
-    rows: Rows | WeightedRows = Rows(
+    plain = Rows(
         smoother.indptr.numpy(),
         smoother.indices.numpy(),
         smoother.left.numpy(),
         ones if smoother.scaled else smoother.right.numpy(),
         smoother.first if smoother.self_loops else -1,
     )
-    if smoother.weights is not None:
-        rows = WeightedRows(*rows, smoother.weights.numpy())
+    weights = smoother.weights
+    rows = plain if weights is None else WeightedRows(*plain, weights.numpy())
     x, y = _flat(features), _flat(out)
     more = y if add is None else _flat(add)
     share = np.float32(0.0 if add is None else add_scale)
