@@ -6,7 +6,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from pathlib import Path
@@ -209,23 +209,28 @@ def at(node: str) -> Any:
 
 
 def on_all_nodes(ray: ModuleType, path: Path) -> bool:
-    """Return whether every machine can open a file, with the same size.
+    """Return whether every machine can open a file, with the same size."""
+    return set(_answers(ray, _size, path).values()) == {path.stat().st_size}
 
-    Machines that die meanwhile are left out: Ray notices a lost one only after a while.
+
+def _answers(ray: ModuleType, question: Callable[..., Any], *given: Any) -> dict[str, Any]:
+    """Call a function on every machine and return the results; machines that die are left out.
+
+    Ray notices a lost machine only after a while.
     """
-
-    @ray.remote  # type: ignore[untyped-decorator]
-    def size(path: Path) -> int:
-        return path.stat().st_size if path.is_file() else -1
-
-    asked = [
-        size.options(num_cpus=0, scheduling_strategy=at(node)).remote(path) for node in alive(ray)
-    ]
-    found = set()
-    for ref in asked:
+    task, found = ray.remote(question), {}
+    asked = {
+        node: task.options(num_cpus=0, scheduling_strategy=at(node)).remote(*given)
+        for node in alive(ray)
+    }
+    for node, ref in asked.items():
         with suppress(ray.exceptions.TaskUnschedulableError, *deaths(ray)):
-            found.add(ray.get(ref))
-    return found == {path.stat().st_size}
+            found[node] = ray.get(ref)
+    return found
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else -1
 
 
 def first_line(error: BaseException) -> str:
