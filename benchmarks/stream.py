@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile, record_function
 
@@ -49,6 +48,7 @@ from evergraph.streams import GraphStream
 from evergraph.topology import EmbeddingCache
 from evergraph.training import batches
 from evergraph.training import trainer as training
+from evergraph.training.adam import Adam
 
 # How many epochs a task are run, by graph and recipe: whole recipes take many minutes. What is
 # done every epoch is scaled up to the recipe's number, and said. The default recipe takes small
@@ -134,7 +134,7 @@ PLACES: tuple[tuple[Any, str, str], ...] = (
     (MLP, "forward", FORWARD),
     (Tensor, "backward", BACKWARD),
     (TEM, "loss", LOSS),
-    (torch.optim.Adam, "step", OPTIMISER),
+    (Adam, "step", OPTIMISER),
     (TEM, "begin_task", EXAMPLES),
     (EmbeddingMemory, "store", SAMPLING),
     (EmbeddingMemory, "measure", SAMPLING),
@@ -298,8 +298,8 @@ def phase_table(profiles: Iterable[Profile], notes: Sequence[str] = ()) -> Table
          "recipe / run epochs", "whole recipe s, scaled", "one-off s", "process peak MB"),
         rows,
         ("scaled: what is done every epoch times recipe / run epochs, the rest as measured.",
-         "one-off: what torch imports when a process makes its first optimiser; in no other column "
-         "or table.",
+         "one-off: what is imported when a process learns its first stream; in no other column or "
+         "table.",
          "process peak: Python, torch, the graph and everything else.", *notes),
     )  # fmt: skip
 

@@ -51,9 +51,9 @@ def test_ends_are_shared_out_by_weight() -> None:
 def test_rare_groups_are_not_rounded_away() -> None:
     matching = StubMatching(np.arange(40) // 2, np.array([100.0] * 2 + [0.1] * 38))
     generator = rng()
-    drawn = [matching.draw(10, generator=generator)[0] for _ in range(2000)]
-    # 20,000 pairs, of which the 19 light groups have 3.8 / 203.8.
-    assert (np.concatenate(drawn) >= 2).sum() == pytest.approx(20_000 * 3.8 / 203.8, rel=0.15)
+    drawn = [matching.draw(10, generator=generator)[0] for _ in range(400)]
+    # 4,000 pairs, of which the 19 light groups have 3.8 / 203.8: 75, give or take 9.
+    assert (np.concatenate(drawn) >= 2).sum() == pytest.approx(4_000 * 3.8 / 203.8, rel=0.4)
 
 
 def test_expected_meetings_by_hand() -> None:

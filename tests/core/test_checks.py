@@ -11,12 +11,6 @@ import pytest
 from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.errors import (
     ConfigurationError,
-    DataError,
-    DeviceError,
-    DownloadError,
-    EvergraphError,
-    ResultsError,
-    TaskClosedError,
     UnknownNameError,
 )
 
@@ -59,11 +53,3 @@ def test_a_choice_passes_and_anything_else_is_told_the_choices() -> None:
             check_choice("edges", value, ("within", "all"))
         assert f"unknown edges {value!r}" in str(caught.value)
         assert str(caught.value).endswith("choose one of all, within")
-
-
-def test_the_tree_of_errors_is_the_one_drawn() -> None:
-    assert issubclass(UnknownNameError, ConfigurationError)
-    assert issubclass(DownloadError, DataError)
-    for error in (ConfigurationError, DataError, ResultsError, TaskClosedError, DeviceError):
-        assert error.__base__ is EvergraphError
-    assert EvergraphError.__base__ is Exception

@@ -22,32 +22,6 @@ def test_growing_adds_a_task_and_leaves_the_old_space_alone() -> None:
     assert after.num_classes == 5
 
 
-def test_newest_is_the_last_task() -> None:
-    assert LabelSpace("class-il", (2,)).newest() == range(0, 2)
-    assert LabelSpace("class-il", (2, 3, 1)).newest() == range(5, 6)
-
-
-def test_tasks_of_classes_by_hand() -> None:
-    # classes 0 1 | 2 3 4 | 5
-    tasks = LabelSpace("class-il", (2, 3, 1)).task_of(torch.tensor([5, 0, 1, 2, 4, 3]))
-    assert tasks.tolist() == [2, 0, 0, 1, 1, 1]
-
-
-def test_allowed_by_hand_in_task_il() -> None:
-    allowed = LabelSpace("task-il", (2, 3)).allowed(torch.tensor([1, 0, 1]))
-    assert allowed is not None
-    assert allowed.dtype == torch.bool
-    assert allowed.tolist() == [
-        [False, False, True, True, True],
-        [True, True, False, False, False],
-        [False, False, True, True, True],
-    ]
-
-
-def test_everything_is_allowed_in_class_il() -> None:
-    assert LabelSpace("class-il", (2, 3)).allowed(torch.tensor([1, 0, 1])) is None
-
-
 def test_one_loss_term_in_class_il_and_one_a_task_in_task_il() -> None:
     tasks = torch.tensor([2, 0, 1, 0])
     assert LabelSpace("class-il", (2, 2, 2)).terms(tasks).tolist() == [0, 0, 0, 0]

@@ -52,8 +52,10 @@ def test_arrays_that_stay_leave_half_of_a_limit_to_work_in() -> None:
         def left(self) -> int:
             return 600
 
-    assert Half(memory=1000).fits(50)
-    assert not Half(memory=1000).fits(120)  # a fifth of what is left, but only 480 would remain
+    assert Half(memory_limit=1000).fits(50)
+    assert not Half(memory_limit=1000).fits(
+        120
+    )  # a fifth of what is left, but only 480 would remain
     assert Half().fits(120)
 
 

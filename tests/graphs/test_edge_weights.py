@@ -21,7 +21,6 @@ from evergraph.graphs import Graph, normalised, smoother
 from evergraph.graphs import normalisation as normalisation_module
 from evergraph.graphs.disjoint import disjoint_union
 from evergraph.graphs.kernels import row_ranges, scaled_rows
-from evergraph.graphs.kernels.products import streamed_product
 from evergraph.graphs.kernels.scaled_rows import Kernel, numba_works
 from evergraph.graphs.normalisation import Normalisation, row_sums
 from graphs_to_draw import Pairs, edge_index, path_pairs
@@ -213,13 +212,6 @@ def test_pages_of_mapped_weights_go_once_they_are_read(
         assert len(parts) > 4
 
 
-def test_rows_that_go_to_a_device_take_their_weights_along() -> None:
-    graph = weighted_at_random(5)
-    operator, out = smoother(graph), torch.empty(12, 5)
-    streamed_product(operator, graph.features, out, add=None, scale=1.0, add_scale=1.0)
-    torch.testing.assert_close(out, operator.product(graph.features))
-
-
 def test_sums_of_weights_do_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = weighted_at_random(6)
     expected = dense(graph).double().sum(1)
@@ -244,18 +236,6 @@ def test_graphs_side_by_side_keep_their_weights() -> None:
     assert both.weights is not None
     assert both.weights.tolist() == [1, 1, 3, 3, 8, 8]
     assert disjoint_union([plain, plain]).weights is None
-
-
-def test_other_labels_and_features_leave_weights_alone() -> None:
-    hidden = torch.full((3,), -1)
-    for graph in (
-        PATH.with_labels(hidden),
-        PATH.with_features(torch.eye(3)),
-        PATH.without_labels().showing(hidden),
-        PATH.to("meta"),
-    ):
-        assert graph.weights is not None
-    assert PATH.nbytes == replace(PATH, weights=None).nbytes + 4 * 4
 
 
 def test_pyg_data_there_and_back() -> None:

@@ -6,27 +6,17 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.csr import take_rows
 from graphs_to_draw import Pairs, edge_index
+from graphs_to_draw import graph_of as drawn_graph
+from graphs_to_draw import matrix_of as drawn_matrix
 from six_nodes import NODES, graph_of, matrix_of, pairs
 
 node_lists = st.permutations(range(NODES)).flatmap(
     lambda order: st.integers(0, NODES).map(lambda size: order[:size])
 )
-
-
-def expected_matrix(pairs: Pairs, *, undirected: bool = False) -> Tensor:
-    """A[v, w] = 1 where w flows into v, from the definition alone."""
-    matrix = torch.zeros(NODES, NODES)
-    for source, target in pairs:
-        if source != target:
-            matrix[target, source] = 1
-            if undirected:
-                matrix[source, target] = 1
-    return matrix
 
 
 def is_sound(graph: Graph) -> bool:
@@ -50,12 +40,6 @@ def test_an_edge_is_stored_in_the_row_of_its_target() -> None:
     assert graph.edge_rows().tolist() == [1, 1, 3]
 
 
-def test_counts_and_words() -> None:
-    graph = graph_of([(0, 1)])
-    assert (graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes) == (6, 1, 2, 3)
-    assert repr(graph) == "Graph(nodes=6, edges=1, features=2, classes=3)"
-
-
 def test_types_are_brought_to_the_ones_promised() -> None:
     graph = Graph.from_edges(
         torch.tensor([[0], [1]], dtype=torch.int32),
@@ -74,7 +58,7 @@ def test_types_are_brought_to_the_ones_promised() -> None:
 def test_from_edges_equals_the_dense_matrix(undirected: bool, pairs: Pairs) -> None:
     graph = graph_of(pairs, undirected=undirected)
     assert is_sound(graph)
-    assert matrix_of(graph).equal(expected_matrix(pairs, undirected=undirected))
+    assert matrix_of(graph).equal(drawn_matrix(pairs, undirected=undirected))
 
 
 @given(pairs=pairs)
@@ -82,8 +66,8 @@ def test_to_undirected_equals_building_undirected(pairs: Pairs) -> None:
     graph = graph_of(pairs)
     both_ways = graph.to_undirected()
     assert is_sound(both_ways)
-    assert matrix_of(both_ways).equal(expected_matrix(pairs, undirected=True))
-    assert matrix_of(graph).equal(expected_matrix(pairs))
+    assert matrix_of(both_ways).equal(drawn_matrix(pairs, undirected=True))
+    assert matrix_of(graph).equal(drawn_matrix(pairs))
     assert both_ways.labels.equal(graph.labels)
     assert both_ways.features.equal(graph.features)
 
@@ -101,7 +85,7 @@ def test_a_subgraph_equals_a_slice_of_the_dense_matrix(
     chosen = torch.tensor(nodes, dtype=torch.int64)
     part = whole.subgraph(chosen)
     assert is_sound(part)
-    assert matrix_of(part).equal(expected_matrix(pairs)[chosen][:, chosen])
+    assert matrix_of(part).equal(drawn_matrix(pairs)[chosen][:, chosen])
     features = part.features.to_dense() if sparse else part.features
     assert features.equal(torch.arange(2.0 * NODES).reshape(NODES, 2)[chosen])
     assert part.labels.equal(whole.labels[chosen])
@@ -111,12 +95,7 @@ def test_a_subgraph_equals_a_slice_of_the_dense_matrix(
 
 def test_a_cut_is_not_known_to_be_undirected() -> None:
     """0 - 1 - 2 without 0 -> 1; edges between groups go both ways, and so does what is left."""
-    whole = Graph.from_edges(
-        torch.tensor([[0, 1], [1, 2]]),
-        features=torch.eye(3),
-        labels=torch.zeros(3, dtype=torch.int64),
-        undirected=True,
-    )
+    whole = drawn_graph([(0, 1), (1, 2)], 3)
     everyone = torch.arange(3)
     cut = whole.subgraph(everyone, keep=torch.tensor([False, True, True, True]))
     assert cut.num_edges == 3
@@ -132,7 +111,7 @@ def test_a_subgraph_drops_the_entries_that_keep_leaves_out(
     whole = graph_of(pairs)
     flags = data.draw(st.lists(st.booleans(), min_size=whole.num_edges, max_size=whole.num_edges))
     keep = torch.tensor(flags, dtype=torch.bool)
-    kept = expected_matrix(pairs)
+    kept = drawn_matrix(pairs)
     for row, column, flag in zip(
         whole.edge_rows().tolist(), whole.indices.tolist(), flags, strict=True
     ):
@@ -175,14 +154,10 @@ def test_labels_can_be_replaced_and_hidden_without_touching_the_graph() -> None:
         assert changed.time is graph.time
 
 
-def test_a_graph_stays_where_it_is_on_its_own_device() -> None:
-    graph = graph_of([(0, 1)])
-    assert graph.device == torch.device("cpu")
-    assert graph.to("cpu") is graph
-
-
 def test_a_graph_moves_with_everything_it_has() -> None:
-    moved = graph_of([(0, 1)], time=torch.arange(NODES)).to("meta")
+    graph = graph_of([(0, 1)], time=torch.arange(NODES))
+    assert graph.to("cpu") is graph
+    moved = graph.to("meta")
     tensors = (moved.indptr, moved.indices, moved.features, moved.labels, moved.time)
     assert all(tensor is not None and tensor.device.type == "meta" for tensor in tensors)
 

@@ -6,23 +6,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
 from evergraph.core.errors import UnknownNameError
 from evergraph.graphs import normalised
-from graphs_to_draw import Pairs, graph_of, path_pairs
+from graphs_to_draw import Pairs, graph_of, matrix_of, path_pairs
 
 pairs = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=18)
-
-
-def dense_of(pairs: Pairs, nodes: int, *, undirected: bool) -> Tensor:
-    matrix = torch.zeros(nodes, nodes)
-    for source, target in pairs:
-        if source != target:
-            matrix[target, source] = 1
-            if undirected:
-                matrix[source, target] = 1
-    return matrix
 
 
 #  0 - 1 - 2   and 3 apart
@@ -50,11 +39,6 @@ def test_a_path_by_hand(scheme: str, self_loops: bool) -> None:
     torch.testing.assert_close(matrix.to_dense(), expected)
 
 
-def test_symmetric_with_self_loops_is_what_one_gets_unasked() -> None:
-    expected = torch.tensor(HAND["symmetric", True], dtype=torch.float32)
-    torch.testing.assert_close(normalised(PATH).to_dense(), expected)
-
-
 def test_a_directed_graph_by_hand() -> None:
     # 0 -> 1, 0 -> 2, 1 -> 2: rows of A + I hold 1, 2 and 3 entries
     graph = graph_of([(0, 1), (0, 2), (1, 2)], 3, undirected=False)
@@ -79,7 +63,7 @@ def test_every_scheme_equals_its_dense_formula(
     undirected: bool, self_loops: bool, pairs: Pairs
 ) -> None:
     graph = graph_of(pairs, 6, undirected=undirected)
-    A = dense_of(pairs, 6, undirected=undirected) + self_loops * torch.eye(6)
+    A = matrix_of(pairs, undirected=undirected) + self_loops * torch.eye(6)
     degrees = A.sum(1)
     root = torch.diag(torch.where(degrees > 0, degrees**-0.5, 0.0))
     expected = {"symmetric": root @ A @ root, "row": root @ root @ A, "none": A}

@@ -8,24 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.graphs import Graph, normalised, propagate, walk
+from evergraph.graphs import normalised, propagate, walk
 from evergraph.graphs.propagation import (
     SPARSE_PAYS_BELOW,
     densify,
     sample_product,
     stays_sparse,
 )
+from graphs_to_draw import graph_of, random_graph, star_pairs
 
 seeds = st.integers(0, 10_000)
 
 
 def random_matrix(seed: int, nodes: int = 6) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    graph = Graph.from_edges(
-        torch.randint(nodes, (2, 2 * nodes), generator=generator),
-        features=torch.eye(nodes),
-        labels=torch.zeros(nodes, dtype=torch.int64),
-    )
+    graph = random_graph(seed, nodes=nodes, edges=2 * nodes, undirected=False)
     return normalised(graph, self_loops=seed % 2 == 0)
 
 
@@ -92,42 +88,15 @@ def test_features_stay_sparse_up_to_one_value_in_fifty(stored: int, layout: torc
     torch.testing.assert_close(densify(product), matrix.to_dense() @ features.to_dense())
 
 
-def test_the_mixed_form_is_dense() -> None:
-    matrix, features = random_matrix(4, nodes=10), thin(1)
-    for product in (
-        propagate(matrix, features, scale=0.5),
-        propagate(matrix, features, add=features, add_scale=0.0, scale=0.5),
-    ):
-        assert product.layout == torch.strided
-        torch.testing.assert_close(product, 0.5 * matrix.to_dense() @ features.to_dense())
-
-
-def test_dense_and_empty_features_are_not_sparse() -> None:
-    assert not stays_sparse(torch.zeros(10, 10))
-    assert not stays_sparse(torch.zeros(0, 10).to_sparse_csr())
-
-
 def test_a_walk_turns_dense_once_the_features_have_filled_up() -> None:
     # a star of 20 nodes around 0, one value at a leaf: it reaches the middle, then everyone
-    star = Graph.from_edges(
-        torch.stack([torch.zeros(19, dtype=torch.int64), torch.arange(1, 20)]),
-        features=torch.eye(20),
-        labels=torch.zeros(20, dtype=torch.int64),
-        undirected=True,
-    )
-    matrix = normalised(star, self_loops=False, scheme="none")
+    matrix = normalised(graph_of(star_pairs(19), 20), self_loops=False, scheme="none")
     leaf = torch.zeros(20, 3)
     leaf[1, 0] = 1.0
     steps = list(walk(matrix, leaf.to_sparse_csr(), hops=3))
     assert [step.layout for step in steps] == [torch.sparse_csr, torch.sparse_csr, torch.strided]
     # 1 of 60 cells pays; 19 of 60 do not
     assert [float(densify(step)[:, 0].sum()) for step in steps] == [1, 19, 19]
-
-
-def test_densify_gives_dense_features_back_as_they_are() -> None:
-    features = torch.eye(3)
-    assert densify(features) is features
-    assert densify(features.to_sparse_csr()).equal(features)
 
 
 def test_a_pattern_without_entries_has_no_inner_products() -> None:

@@ -198,20 +198,6 @@ def test_an_unknown_kernel_lists_those_that_exist(monkeypatch: pytest.MonkeyPatc
         smoother(PATH, kernel="triton")
 
 
-def test_the_matrix_is_made_once() -> None:
-    operator = smoother(PATH)
-    assert operator.matrix is operator.matrix
-    assert operator.matrix.to_dense().equal(normalised(PATH).to_dense())
-
-
-def test_sparse_features_stay_sparse_on_a_smoother() -> None:
-    words = torch.zeros(4, 60)
-    words[0, 7] = 1.0
-    product = propagate(smoother(PATH, scheme="none"), words.to_sparse_csr())
-    assert product.layout == torch.sparse_csr
-    assert product.to_dense()[:, 7].tolist() == [1, 1, 0, 0]
-
-
 def with_kernel(kernel: str) -> Callable[..., Smoother]:
     return lambda graph, **options: smoother(graph, kernel=kernel, **options)  # type: ignore[arg-type]
 

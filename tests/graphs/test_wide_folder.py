@@ -130,12 +130,15 @@ REACH: dict[str, Callable[[Graph], Any]] = {
 
 
 @pytest.mark.parametrize("work", REACH)
-@pytest.mark.parametrize("compiled", [False, True])
-def test_reach(work: str, compiled: bool, wide: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    if compiled:
-        pytest.importorskip("numba")
-        monkeypatch.setattr(search, "SEARCH_PAYS_FROM", 0)
+def test_reach(work: str, wide: Graph) -> None:
     assert REACH[work](wide) == REACH[work](light_graph())
+
+
+def test_a_compiled_search(wide: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    by_products = REACH["sizes"](light_graph())
+    monkeypatch.setattr(search, "SEARCH_PAYS_FROM", 0)
+    assert REACH["sizes"](wide) == REACH["sizes"](light_graph()) == by_products
 
 
 @pytest.mark.parametrize("kernel", [NumbaMax, TorchMax])

@@ -119,18 +119,6 @@ def test_what_is_stored_is_a_row_a_choice_and_the_generator_decides(name: str) -
     assert torch.get_rng_state().equal(state)
 
 
-def test_candidates_can_be_taken_in_part() -> None:
-    candidates = candidates_of()
-    part = candidates.take(torch.tensor([3, 0]))
-    assert len(part) == 2
-    assert part.graph is candidates.graph
-    assert part.hops == candidates.hops
-    assert part.nodes.equal(candidates.nodes[[3, 0]])
-    assert part.labels.equal(candidates.labels[[3, 0]])
-    assert part.embeddings.equal(candidates.embeddings[[3, 0]])
-    assert candidates.take(slice(2, 5)).nodes.equal(candidates.nodes[2:5])
-
-
 # Eight nodes, copied many times: each copy is a class of its own with the candidates 0, 1 and 2.
 #   0 alone;   3 -> 1;   4 -> 2 and 5 -> 2;   6 -> 4 and 7 -> 5
 # Within two hops they gather from 1, 2 and 5 nodes, themselves included; 1 + degree is 1, 2, 3.

@@ -46,9 +46,15 @@ X = torch.randn(6, 4, generator=generator())
 PATH = graph_of(path_pairs(6), features=X)
 
 
+def narrow(name: str, **options: int) -> Backbone:
+    sizes = {"width": 64} if "width" in backbones.parameters(name) else {}
+    sizes |= {"hidden": 16} if name in GNNS else {}
+    return backbones.make(name, **(sizes | options))
+
+
 def ready(name: str, graph: Graph, *, classes: int = 3, seed: int = 0, **options: int) -> Backbone:
     """A backbone with weights for the graph's features, in evaluation mode."""
-    backbone = backbones.make(name, **options)
+    backbone = narrow(name, **options)
     backbone.begin(backbone.width_of(backbone.prepare(graph)), generator=generator(seed))
     backbone.grow(classes, generator=generator(seed + 1))
     return backbone.eval()
@@ -291,7 +297,7 @@ def test_a_backbone_is_placed_before_or_after_it_has_weights(name: str) -> None:
     backbone.place(device)
     close(scores_of(backbone, PATH), before)
     assert backbone.device == device
-    unbegun = backbones.make(name)
+    unbegun = narrow(name)
     unbegun.place(device)
     unbegun.begin(unbegun.width_of(unbegun.prepare(PATH)), generator=generator())
     unbegun.grow(3, generator=generator(1))

@@ -98,13 +98,6 @@ def test_term_weights_by_hand() -> None:
 
 
 @given(seed=seeds, rows=st.integers(1, 12))
-def test_with_equal_weights_the_loss_is_cross_entropy(seed: int, rows: int) -> None:
-    logits, targets = examples(seed, rows)
-    loss = masked_cross_entropy(logits, targets, weights=torch.ones(rows).double())
-    torch.testing.assert_close(loss, cross_entropy(logits, targets))
-
-
-@given(seed=seeds, rows=st.integers(1, 12))
 def test_in_class_il_the_loss_is_torchs_with_weights_one_over_class_size(
     seed: int, rows: int
 ) -> None:

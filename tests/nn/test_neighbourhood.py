@@ -123,7 +123,7 @@ def test_a_sampled_sum_is_right_on_average(scheme: str, fanout: int) -> None:
 
 
 def ready(name: str, graph: Graph, **options: object) -> Backbone:
-    backbone = backbones.make(name, **{"dropout": 0.0, **options})
+    backbone = backbones.make(name, **{"dropout": 0.0, "hidden": 16, **options})
     backbone.begin(graph.num_features, generator=generator())
     backbone.grow(3, generator=generator(1))
     return backbone

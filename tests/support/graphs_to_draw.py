@@ -39,6 +39,17 @@ def graph_of(
     )
 
 
+def matrix_of(pairs: Pairs, nodes: int = 6, *, undirected: bool = False) -> Tensor:
+    """Return A, with A[v, w] = 1 where w flows into v, from the definition.  [nodes, nodes]"""
+    matrix = torch.zeros(nodes, nodes)
+    for source, target in pairs:
+        if source != target:
+            matrix[target, source] = 1
+            if undirected:
+                matrix[source, target] = 1
+    return matrix
+
+
 def path_pairs(nodes: int) -> list[tuple[int, int]]:
     """0 - 1 - 2 - ..."""
     return [(node, node + 1) for node in range(nodes - 1)]

@@ -153,11 +153,7 @@ def test_sparse_features_give_the_embeddings_of_dense_ones(name: str) -> None:
 
 @pytest.mark.parametrize("name", topologies.names())
 def test_inputs_come_back_unchanged_and_edgeless_graphs_work(name: str) -> None:
-    lonely = Graph.from_edges(
-        torch.empty(2, 0, dtype=torch.long),
-        features=torch.eye(3),
-        labels=torch.tensor([0, 1, 2]),
-    )
+    lonely = graph_of([], features=torch.eye(3))
     embeddings = topologies.make(name).encode(lonely)
     assert embeddings.shape[0] == 3
     assert embeddings.isfinite().all()

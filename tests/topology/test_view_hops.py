@@ -60,14 +60,6 @@ def test_the_matrix_depends_on_widths_alone() -> None:
     assert together.abs().sum() > 0
 
 
-@pytest.mark.parametrize("keep", [(0,), (2, 4)])
-def test_only_hops_that_are_kept_are_there(keep: tuple[int, ...]) -> None:
-    graph = random_graph(5)
-    every = ViewHops(kept_hops=(0, 1, 2, 3, 4)).encode(graph).split(3, dim=1)
-    found = ViewHops(kept_hops=keep).encode(graph)
-    torch.testing.assert_close(found, torch.cat([every[hop] for hop in keep], dim=1))
-
-
 @pytest.mark.parametrize("sparse", [False, True])
 def test_hops_in_float16_are_the_rounded_ones(small_graph: Graph, sparse: bool) -> None:
     """Made one after the other they are the same as made at once and rounded."""

@@ -7,6 +7,7 @@ from evergraph.core.engine import Engine, LocalEngine, check_engine
 
 # Share of a memory limit for Ray's object store on this machine.
 STORE_SHARE = 0.3
+RAYS_LEAST = 80_000_000  # bytes of an object store
 
 
 def make_engine(
@@ -28,10 +29,5 @@ def make_engine(
     check_engine(name, address, threads)
     if name == "local":
         return LocalEngine()
-
-    store = None if memory is None else _store(memory)
+    store = None if memory is None else max(int(STORE_SHARE * memory), RAYS_LEAST)
     return RayEngine(address, workers, threads=threads, store=store)
-
-
-def _store(memory: int) -> int:
-    return max(int(STORE_SHARE * memory), 80_000_000)  # Ray's minimum

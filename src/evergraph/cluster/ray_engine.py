@@ -106,13 +106,6 @@ class RayEngine(Closing):
         """Number of machines they run on."""
         return len(alive(self.ray))
 
-    @property
-    def _in_flight(self) -> int:
-        # If Ray has more processors than the requested workers, a waiting item would run at once.
-        workers = self.workers
-        busy = workers * self._cpus >= cores(self.ray)
-        return workers * (IN_FLIGHT if busy else 1)
-
     def map(
         self, work: Work, items: Sequence[Any], *, shared: Mapping[str, Any] | None = None
     ) -> Iterator[Any]:
@@ -132,7 +125,10 @@ class RayEngine(Closing):
         )
         head = (self.threads, os.getcwd(), work, tuple(given))  # noqa: PTH109  (a plain text)
         waiting: deque[tuple[Any, Future[Any]]] = deque()
-        most = self._in_flight
+        # If Ray has more processors than the requested workers, a waiting item would run at once.
+        workers = self.workers
+        busy = workers * self._cpus >= cores(self.ray)
+        most = workers * (IN_FLIGHT if busy else 1)
         try:
             for item in items:
                 if len(waiting) == most:
@@ -238,7 +234,7 @@ def _lasts(value: Any) -> bool:
 
 
 def _nothing(ray: ModuleType) -> None:
-    pass
+    """Leave a Ray that was not started here."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,8 +276,10 @@ def pack(value: Any, *, by_path: Callable[[Path], bool] = lambda path: True) -> 
     """
     if isinstance(value, Tensor):
         return _packed_tensor(value, by_path)
-    if isinstance(value, ColumnSlice) and _travels_dense(value.array, by_path):
-        value = value.sent()
+    if isinstance(value, ColumnSlice):
+        array = value.array
+        if array.layout == torch.strided and _packed_file(array, by_path) is None:
+            value = value.sent()
     if is_dataclass(value) and not isinstance(value, type):
         held = {field.name: getattr(value, field.name) for field in fields(value)}
         return _Record(type(value), pack(held, by_path=by_path))
@@ -303,7 +301,12 @@ def unpack(value: Any) -> Any:
     if isinstance(value, _Array):
         return _tensor(value)
     if isinstance(value, _Csr):
-        return _matrix(*(_tensor(part) for part in value.parts), shape=value.shape)
+        indptr, indices, values = (_tensor(part) for part in value.parts)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's CSR tensors are in beta
+            return torch.sparse_csr_tensor(
+                indptr, indices, values, size=value.shape, check_invariants=False
+            )
     if isinstance(value, _File):
         return map_array(value.path)
     if isinstance(value, _Record):
@@ -351,10 +354,6 @@ def _packed_file(tensor: Tensor, by_path: Callable[[Path], bool]) -> _File | Non
     return None
 
 
-def _travels_dense(tensor: Tensor, by_path: Callable[[Path], bool]) -> bool:
-    return tensor.layout == torch.strided and _packed_file(tensor, by_path) is None
-
-
 def _array(tensor: Tensor) -> _Array:
     plain = tensor.detach().cpu().as_subclass(Tensor)
     # numpy has no bfloat16: its bytes are sent as integers.
@@ -367,9 +366,3 @@ def _tensor(array: _Array) -> Tensor:
         warnings.simplefilter("ignore")  # the array is read-only, as intended
         values = torch.from_numpy(array.values)
     return values.view(array.dtype) if array.dtype == torch.bfloat16 else values
-
-
-def _matrix(indptr: Tensor, indices: Tensor, values: Tensor, *, shape: tuple[int, ...]) -> Tensor:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's CSR tensors are in beta
-        return torch.sparse_csr_tensor(indptr, indices, values, size=shape, check_invariants=False)

@@ -53,17 +53,11 @@ def peak_rss_bytes() -> int:
     try:
         import resource
     except ImportError:  # Windows
-        return _peak_by_psutil()
+        import psutil
+
+        return int(getattr(psutil.Process().memory_info(), "peak_wset", 0))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return int(peak if sys.platform == "darwin" else peak * 1024)
-
-
-def _peak_by_psutil() -> int:
-    try:
-        import psutil
-    except ImportError:
-        return 0
-    return int(getattr(psutil.Process().memory_info(), "peak_wset", 0))  # Windows only
 
 
 # Multiplications that keep one thread busy for a few milliseconds. With less work per thread,

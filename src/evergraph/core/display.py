@@ -54,11 +54,12 @@ class Shown:
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
-        title = f"<b>{type(self).__name__}</b> {escape(_first_line(type(self)))}"
-        rows = "".join(
-            f"<tr><th>{escape(str(name))}</th><td>{escape(_text(value))}</td></tr>"
-            for name, value in self._repr_table().items()
-        )
+        summary = (type(self).__doc__ or "").strip().split("\n")[0]
+        title = f"<b>{type(self).__name__}</b> {escape(summary)}"
+        rows = ""
+        for name, value in self._repr_table().items():
+            text = value if isinstance(value, str) else repr(value)
+            rows += f"<tr><th>{escape(str(name))}</th><td>{escape(text)}</td></tr>"
         return f"<table><caption>{title}</caption>{rows}</table>{self._repr_pictures()}"
 
 
@@ -78,14 +79,6 @@ class ShownRecord(Shown):
         return {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
 
 
-def _first_line(cls: type) -> str:
-    return (cls.__doc__ or "").strip().split("\n")[0]
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else repr(value)
-
-
 def line_chart(lines: Mapping[str, Points], *, x: str, y: str) -> str:
     """Return lines as SVG: values of y from 0 to 1, shown in percent, against x.
 
@@ -101,16 +94,18 @@ def line_chart(lines: Mapping[str, Points], *, x: str, y: str) -> str:
 
     def at(place: float, value: float) -> tuple[float, float]:
         share = (place - first) / (last - first) if last > first else 0.5
-        height = HEIGHT - TOP - BOTTOM
-        return (
-            LEFT + share * (WIDTH - LEFT - RIGHT),
-            TOP + (1 - min(max(value, 0.0), 1.0)) * height,
-        )
+        down = 1 - min(max(value, 0.0), 1.0)
+        return LEFT + share * (WIDTH - LEFT - RIGHT), TOP + down * (HEIGHT - TOP - BOTTOM)
 
     placed = {name: [at(*point) for point in points] for name, points in lines.items() if points}
     dashes = dict(zip(lines, cycle(DASHES), strict=False))
     drawn = [_line(points, dashes[name]) for name, points in placed.items()]
-    drawn += _names({name: points[-1] for name, points in placed.items()})
+    free = float("-inf")  # names beside the ends of lines, from the top down, without overlap
+    for name, points in sorted(placed.items(), key=lambda line: line[1][-1][1]):
+        end, height = points[-1]
+        free = max(height + 4, free)
+        drawn.append(_label(end + 7, free, name, "start"))
+        free += LINE
     label = escape(f"{y} against {x}", quote=True)
     style = "max-width: 100%; color: inherit; background: none"
     return (
@@ -142,16 +137,6 @@ def _line(points: Points, dashes: str) -> str:
         f'stroke-dasharray="{dashes}"/>'
     )
     return line + dots
-
-
-def _names(ends: Mapping[str, tuple[float, float]]) -> list[str]:
-    """Return the names of lines beside their ends, from the top down, without overlap."""
-    drawn, free = [], float("-inf")
-    for name, (x, y) in sorted(ends.items(), key=lambda end: end[1][1]):
-        free = max(y + 4, free)
-        drawn.append(_label(x + 7, free, name, "start"))
-        free += LINE
-    return drawn
 
 
 def _label(x: float, y: float, said: str, anchor: str) -> str:

@@ -96,8 +96,12 @@ class FileLock(Closing):
         if not number.isdigit() or is_running(int(number)):
             return f"process {number or 'unknown'}"
         # It has ended, and a process that it forked outside Python still holds the lock.
-        heirs = [pid for pid in _who_has_open(self.path) if pid != os.getpid()]
-        who = f"process {heirs[0]}" if heirs else "a process"
+        who = "a process"
+        for place in Path("/proc").glob("[0-9]*/fd/*"):  # as far as Linux reports them
+            with suppress(OSError):
+                if place.samefile(self.path) and place.parts[2] != str(os.getpid()):
+                    who = f"process {place.parts[2]}"
+                    break
         return f"{who}, started by process {number}, which has ended"
 
 
@@ -130,16 +134,6 @@ def is_running(process: int) -> bool:
     except OSError:  # another user's process
         return True
     return True
-
-
-def _who_has_open(path: Path) -> list[int]:
-    """Return processes that have a file open, as far as Linux reports them."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*/fd/*"):
-        with suppress(OSError):
-            if place.samefile(path):
-                found.append(int(place.parts[2]))
-    return found
 
 
 def is_held(path: Path) -> bool:

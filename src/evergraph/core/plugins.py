@@ -13,7 +13,6 @@ import os
 import sys
 import traceback
 from collections.abc import Iterable
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -29,15 +28,7 @@ GROUP = "evergraph.parts"
 PREFIX = "evergraph_plugin_"  # of the modules made from files
 
 
-@dataclass(frozen=True)
-class _File:
-    """A plug-in's file as of its import."""
-
-    content: bytes
-    module: ModuleType
-
-
-_files: dict[Path, _File] = {}
+_files: dict[Path, tuple[bytes, ModuleType]] = {}  # content at the time of the import
 _installed_loaded = False
 
 
@@ -63,10 +54,9 @@ def load_plugin(source: str | Path) -> ModuleType:
         raise ConfigurationError(f"plugin {source}: no such file") from None
     except OSError as error:
         raise ConfigurationError(f"plugin {source}: cannot be read: {error.strerror}") from None
-    known = _files.get(path)
-    if known is None or known.content != content:
-        known = _files[path] = _File(content, _import_file(path, content, str(source)))
-    return known.module
+    if path not in _files or _files[path][0] != content:
+        _files[path] = content, _import_file(path, content, str(source))
+    return _files[path][1]
 
 
 def load_plugins(sources: Iterable[str | Path]) -> None:
@@ -100,7 +90,7 @@ def located(source: str, folder: Path) -> str:
 
 def file_plugins() -> list[ModuleType]:
     """Return the modules imported from files: other processes cannot import them by name."""
-    return [file.module for file in _files.values()]
+    return [module for _, module in _files.values()]
 
 
 def installed_plugins() -> list[EntryPoint]:
@@ -144,17 +134,13 @@ def _import_file(path: Path, content: bytes, source: str) -> ModuleType:
         # Compiled here: the loader's bytecode cache misses an edit within the same second.
         exec(compile(content, str(path), "exec"), module.__dict__)
     except (Exception, SystemExit) as error:
-        _put_back(name, before)
-        line = _line(error, str(path))
-        where = source if line is None else f"{source}, line {line}"
+        del sys.modules[name]
+        if before is not None:
+            sys.modules[name] = before
+        line = [number for file, number in _frames(error) if file == str(path)][-1:]
+        where = f"{source}, line {line[0]}" if line else source
         raise ConfigurationError(f"plugin {where}: {_said(error)}") from error
     return module
-
-
-def _put_back(name: str, module: ModuleType | None) -> None:
-    del sys.modules[name]
-    if module is not None:
-        sys.modules[name] = module
 
 
 def _import_module(name: str) -> ModuleType:
@@ -171,29 +157,15 @@ def _import_module(name: str) -> ModuleType:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{name}.".startswith(f"{missing}."):
             raise absent from None  # not another module that this one imports
-        raise ConfigurationError(f"plugin {_place(name, error)}: {_said(error)}") from error
+        file, line = [each for each in _frames(error) if not str(each[0]).startswith("<frozen")][-1]
+        raise ConfigurationError(f"plugin {name} ({file}, line {line}): {_said(error)}") from error
 
 
-def _line(error: BaseException, file: str) -> int | None:
-    """Return the line of a file at which an error was raised, None if before any line."""
-    if isinstance(error, SyntaxError) and error.filename == file:
-        return error.lineno
-    met = [number for name, number in _frames(error) if name == file]
-    return met[-1] if met else None
-
-
-def _place(name: str, error: BaseException) -> str:
-    """Return a module's name with the file and line at which its import failed."""
-    if isinstance(error, SyntaxError):
-        return f"{name} ({error.filename}, line {error.lineno})"
-    met = [(file, number) for file, number in _frames(error) if not file.startswith("<frozen")]
-    file, number = met[-1]
-    return f"{name} ({file}, line {number})"
-
-
-def _frames(error: BaseException) -> list[tuple[str, int]]:
+def _frames(error: BaseException) -> list[tuple[str | None, int | None]]:
+    """Return file and line of every call that led to an error, and of bad syntax, the last."""
     walked: Any = traceback.walk_tb(error.__traceback__)
-    return [(frame.f_code.co_filename, number) for frame, number in walked]
+    found = [(frame.f_code.co_filename, number) for frame, number in walked]
+    return [*found, (error.filename, error.lineno)] if isinstance(error, SyntaxError) else found
 
 
 def _said(error: BaseException) -> str:

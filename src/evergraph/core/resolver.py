@@ -148,8 +148,14 @@ def declared_parts(folder: str, resolver: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for file in sorted((PACKAGE / folder).rglob("*.py")):
         text = file.read_text("utf-8")
-        if f"@{resolver}.register" in text:  # most files have none, and parsing takes time
-            found |= _registered(ast.parse(text), resolver)
+        if f"@{resolver}.register" not in text:  # most files have none, and parsing takes time
+            continue
+        for node in ast.parse(text).body:
+            if not isinstance(node, ast.ClassDef):
+                continue
+            marks = [ast.unparse(mark) for mark in node.decorator_list]
+            if f"{resolver}.register" in marks and (name := _name(node)) is not None:
+                found[name] = _first_line(node)
     return dict(sorted(found.items()))
 
 
@@ -165,16 +171,6 @@ def declared_summary(file: str, function: str) -> str:
         if isinstance(node, ast.FunctionDef) and node.name == function:
             return _first_line(node)
     return ""
-
-
-def _registered(module: ast.Module, resolver: str) -> dict[str, str]:
-    classes = [node for node in module.body if isinstance(node, ast.ClassDef)]
-    return {
-        name: _first_line(node)
-        for node in classes
-        if any(ast.unparse(mark) == f"{resolver}.register" for mark in node.decorator_list)
-        and (name := _name(node)) is not None
-    }
 
 
 def _name(node: ast.ClassDef) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import sys
@@ -77,8 +76,12 @@ def free_memory() -> int:
     import psutil
 
     found = [int(psutil.virtual_memory().available), *_left_to_groups()]
-    if (own := _left_to_process()) is not None:
-        found.append(own)
+    if sys.platform != "win32":
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if limit != resource.RLIM_INFINITY:
+            found.append(int(limit) - int(psutil.Process().memory_info().vms))
     return max(min(found), 0)
 
 
@@ -94,32 +97,12 @@ def _left_to_groups() -> Iterator[int]:
     for folder in (inner, *inner.parents):
         if not folder.is_relative_to(_CGROUPS):
             return
-        if (left := _left_to_group(folder)) is not None:
-            yield left
-
-
-def _left_to_group(folder: Path) -> int | None:
-    try:
-        limit = (folder / "memory.max").read_text().strip()
-        if limit == "max":
-            return None
-        held = int((folder / "memory.current").read_text())
-        lines = (folder / "memory.stat").read_text().splitlines()
-    except (OSError, ValueError):
-        return None
-    cached = next((int(line.split()[1]) for line in lines if line.startswith("inactive_file ")), 0)
-    return int(limit) - held + cached
-
-
-def _left_to_process() -> int | None:
-    """Return the bytes left within the address space limit, None if there is none."""
-    if sys.platform == "win32":
-        return None
-    import resource
-
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if limit == resource.RLIM_INFINITY:
-        return None
-    import psutil
-
-    return int(limit) - int(psutil.Process(os.getpid()).memory_info().vms)
+        try:
+            limit = (folder / "memory.max").read_text().strip()
+            held = int((folder / "memory.current").read_text())
+            lines = (folder / "memory.stat").read_text().splitlines()
+        except (OSError, ValueError):
+            continue
+        if limit != "max":
+            cached = [int(line.split()[1]) for line in lines if line.startswith("inactive_file ")]
+            yield int(limit) - held + sum(cached)

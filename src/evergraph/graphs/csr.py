@@ -19,37 +19,29 @@ MOST_INT32 = 2**31 - 1  # entries; beyond, row pointers have 64 bits
 ROWS_AT_A_TIME = 1 << 16  # rows written to a file at a time
 
 
-def build_csr(rows: Tensor, columns: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
-    """Sort pairs into CSR, without duplicates.  [edges], [edges] -> [nodes + 1], int32 [edges]"""
-    return _pointed(torch.unique(rows * nodes + columns), nodes)
-
-
-def build_weighted_csr(
-    rows: Tensor, columns: Tensor, weights: Tensor, nodes: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Sort weighted pairs into CSR; the last of duplicates counts, and weight 0 means no edge.
-
-    rows, columns: int64 [edges]; weights: float32 [edges]
-    -> [nodes + 1], int32 [entries], float32 [entries]
-
-    >>> build_weighted_csr(torch.tensor([0, 1, 0, 1]), torch.tensor([1, 0, 1, 1]),
-    ...                    torch.tensor([2., 4., 3., 0.]), 2)
-    (tensor([0, 1, 2], dtype=torch.int32), tensor([1, 0], dtype=torch.int32), tensor([3., 4.]))
-    """
-    keys, order = (rows * nodes + columns).sort(stable=True)
-    counts = torch.ones(len(keys), dtype=torch.bool, device=keys.device)
-    torch.ne(keys[1:], keys[:-1], out=counts[:-1])  # the last of each pair
-    counts &= weights[order] > 0
-    return *_pointed(keys[counts], nodes), weights[order[counts]]
-
-
-def built_csr(
+def build_csr(
     rows: Tensor, columns: Tensor, weights: Tensor | None, nodes: int
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return pairs as CSR, with or without weights."""
+    """Sort pairs into CSR; the last of duplicates counts, and weight 0 means no edge.
+
+    rows, columns: int64 [edges]; weights: float32 [edges], all 1 if None
+    -> [nodes + 1], int32 [entries], float32 [entries]
+
+    >>> build_csr(torch.tensor([0, 1, 0, 1]), torch.tensor([1, 0, 1, 1]),
+    ...           torch.tensor([2., 4., 3., 0.]), 2)
+    (tensor([0, 1, 2], dtype=torch.int32), tensor([1, 0], dtype=torch.int32), tensor([3., 4.]))
+    """
+    keys = rows * nodes + columns
     if weights is None:
-        return *build_csr(rows, columns, nodes), None
-    return build_weighted_csr(rows, columns, weights, nodes)
+        keys = torch.unique(keys)
+    else:
+        keys, order = keys.sort(stable=True)
+        counts = torch.ones(len(keys), dtype=torch.bool, device=keys.device)
+        torch.ne(keys[1:], keys[:-1], out=counts[:-1])  # the last of each pair
+        counts &= weights[order] > 0
+        keys, weights = keys[counts], weights[order[counts]]
+    size = max(nodes, 1)
+    return row_pointers(keys // size, nodes), (keys % size).int(), weights
 
 
 def adjacency_of(
@@ -71,12 +63,7 @@ def adjacency_of(
         weights = weights.repeat_interleave(2)
     elif undirected:
         sources, ends = torch.cat([sources, ends]), torch.cat([ends, sources])
-    return built_csr(ends, sources, weights, nodes)
-
-
-def _pointed(keys: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
-    """Return ascending keys row · nodes + column as CSR."""
-    return row_pointers(keys // max(nodes, 1), nodes), (keys % max(nodes, 1)).int()
+    return build_csr(ends, sources, weights, nodes)
 
 
 def row_pointers(rows: Tensor, nodes: int) -> Tensor:
@@ -151,15 +138,18 @@ def take_rows(matrix: Tensor, rows: Tensor, *, resources: Resources | None = Non
 
     resources: dense rows that do not fit in memory are written to a file.
     """
-    if matrix.layout == torch.strided:
-        return _dense_rows(matrix, rows, resources)
-    owners, entries = row_entries(matrix.crow_indices(), rows)
-    return csr_tensor(
-        row_pointers(owners, len(rows)),
-        matrix.col_indices()[entries],
-        matrix.values()[entries],
-        (len(rows), matrix.shape[1]),
-    )
+    shape = (len(rows), matrix.shape[1])
+    if matrix.layout != torch.strided:
+        owners, entries = row_entries(matrix.crow_indices(), rows)
+        columns, values = matrix.col_indices()[entries], matrix.values()[entries]
+        return csr_tensor(row_pointers(owners, len(rows)), columns, values, shape)
+    size = len(rows) * matrix.shape[1] * matrix.element_size()
+    if resources is None or matrix.device.type != "cpu" or resources.fits(size):
+        return matrix[rows]
+    taken = resources.array(shape, matrix.dtype)
+    for start in range(0, len(rows), ROWS_AT_A_TIME):
+        put(taken, start, matrix[rows[start : start + ROWS_AT_A_TIME]])
+    return taken
 
 
 def stacked(first: Tensor, second: Tensor, *, resources: Resources) -> Tensor:
@@ -173,16 +163,6 @@ def stacked(first: Tensor, second: Tensor, *, resources: Resources) -> Tensor:
         page_out(first[part])
     put(both, len(first), second)
     return both
-
-
-def _dense_rows(matrix: Tensor, rows: Tensor, resources: Resources | None) -> Tensor:
-    size = len(rows) * matrix.shape[1] * matrix.element_size()
-    if resources is None or matrix.device.type != "cpu" or resources.fits(size):
-        return matrix[rows]
-    taken = resources.array((len(rows), matrix.shape[1]), matrix.dtype)
-    for start in range(0, len(rows), ROWS_AT_A_TIME):
-        put(taken, start, matrix[rows[start : start + ROWS_AT_A_TIME]])
-    return taken
 
 
 @contextmanager
@@ -308,9 +288,8 @@ def induced_adjacency(
     if len(nodes) < 2 or bool((nodes[1:] > nodes[:-1]).all()):  # columns keep their order
         return pointers, columns, weighed
     rows = torch.repeat_interleave(torch.arange(len(nodes), device=nodes.device), counts)
-    if weighed is not None:
-        return build_weighted_csr(rows, columns.long(), weighed.as_subclass(Tensor), len(nodes))
-    return *build_csr(rows, columns.long(), len(nodes)), None
+    weighed = None if weighed is None else weighed.as_subclass(Tensor)
+    return build_csr(rows, columns.long(), weighed, len(nodes))
 
 
 def _room(size: int, kind: torch.dtype, device: torch.device, resources: Resources) -> Tensor:

@@ -17,7 +17,7 @@ from evergraph.core.resources import Resources
 from evergraph.graphs.csr import (
     adjacency_of,
     as_csr,
-    built_csr,
+    build_csr,
     induced_adjacency,
     repeat,
     take_rows,
@@ -98,14 +98,11 @@ class Graph(Shown):
             raise DataError(
                 f"features have {self.features.shape[0]} rows, but the graph has {nodes} nodes"
             )
-        if self.labels.shape != (nodes,):
-            raise DataError(
-                f"labels have shape {tuple(self.labels.shape)}, but the graph has {nodes} nodes"
-            )
-        if self.time is not None and self.time.shape != (nodes,):
-            raise DataError(
-                f"time has shape {tuple(self.time.shape)}, but the graph has {nodes} nodes"
-            )
+        for name, array in (("labels have", self.labels), ("time has", self.time)):
+            if array is not None and array.shape != (nodes,):
+                raise DataError(
+                    f"{name} shape {tuple(array.shape)}, but the graph has {nodes} nodes"
+                )
         if self.weights is not None and self.weights.shape != self.indices.shape:
             raise DataError(
                 f"weights have shape {tuple(self.weights.shape)}, but the graph has "
@@ -123,11 +120,7 @@ class Graph(Shown):
             )
 
     def _repr_facts(self) -> dict[str, int]:
-        facts = {
-            "nodes": self.num_nodes,
-            "edges": self.num_edges,
-            "features": self.num_features,
-        }
+        facts = {"nodes": self.num_nodes, "edges": self.num_edges, "features": self.num_features}
         if self.targets is not None:
             return facts | {self.targets.kind: len(self.targets.names)}
         return facts | {"classes": self.num_classes}
@@ -231,14 +224,9 @@ class Graph(Shown):
         """
         nodes = nodes.to(self.device)
         indptr, indices, weights = induced_adjacency(
-            self.indptr,
-            self.indices,
-            nodes,
-            weights=self.weights,
-            keep=keep,
-            groups=groups,
-            resources=resources,
-        )
+            self.indptr, self.indices, nodes,
+            weights=self.weights, keep=keep, groups=groups, resources=resources,
+        )  # fmt: skip
         related = self.relations
         if related is not None:
             related = related.subgraph(nodes.to(related.device)).within(indptr, indices)
@@ -326,21 +314,14 @@ class Graph(Shown):
             return self
         rows, columns = self.edge_rows(), self.indices.long()
         # New directions first: an edge that exists both ways keeps the weight of each direction.
-        indptr, indices, weights = built_csr(
+        indptr, indices, weights = build_csr(
             torch.cat([columns, rows]),
             torch.cat([rows, columns]),
             None if self.weights is None else torch.cat([self.weights, self.weights]),
             self.num_nodes,
         )
-        return replace(
-            self,
-            indptr=indptr,
-            indices=indices,
-            weights=weights,
-            undirected=True,
-            folder=None,
-            bare=None,
-        )
+        both = replace(self, indptr=indptr, indices=indices, weights=weights, bare=None)
+        return replace(both, undirected=True, folder=None)
 
     def with_relations(self, relations: Relations | None) -> Graph:
         """Return the same graph with other relations, or none."""
@@ -391,7 +372,11 @@ class Graph(Shown):
         >>> graph.indices.tolist(), graph.weights.tolist()  # of nodes 0, 1 and 2
         ([1, 0, 2, 1], [0.5, 0.5, 2.0, 2.0])
         """
-        labels = _labels_beside(labels, targets)
+        if labels is None and targets is not None:
+            labels = torch.full((len(targets),), UNLABELLED, device=targets.values.device)
+        if labels is None or (targets is not None and bool((labels != UNLABELLED).any())):
+            found = "neither" if targets is None else "both"
+            raise DataError(f"a graph has either labels or targets, not {found}")
         nodes = labels.numel()
         check_labels(labels)
         check_edges(edge_index, nodes)
@@ -406,16 +391,8 @@ class Graph(Shown):
             weights = checked_weights("weight", weights, edge_index.shape[1])
         indptr, indices, weights = adjacency_of(edge_index, weights, nodes, undirected=undirected)
         time = None if time is None else time.long()
-        return cls(
-            indptr,
-            indices,
-            features,
-            labels.long(),
-            time,
-            undirected,
-            weights=weights,
-            targets=targets,
-        )
+        nodes_of = (features, labels.long(), time)
+        return cls(indptr, indices, *nodes_of, undirected, weights=weights, targets=targets)
 
     @classmethod
     def from_data(
@@ -454,9 +431,7 @@ class Graph(Shown):
 
     def to_hetero(self) -> HeteroData:
         """Return the graph as ``HeteroData``; without relations there is one, ``edge``."""
-        relations = self.relations
-        if relations is None:
-            relations = self._as_relation(None)
+        relations = self._as_relation(None) if self.relations is None else self.relations
         return write_hetero(self.features, self.labels, self.types, relations)
 
     def _as_relation(self, weights: Tensor | None) -> Relations:
@@ -464,13 +439,3 @@ class Graph(Shown):
         ends = torch.stack([self.indices.long(), self.edge_rows()])
         number = torch.zeros(self.num_edges, dtype=torch.int64, device=self.device)
         return Relations.of(ends, number, ("edge",), nodes=self.num_nodes, weights=weights)
-
-
-def _labels_beside(labels: Tensor | None, targets: Targets | None) -> Tensor:
-    """Return the labels, or unlabelled ones for a graph with targets; raise unless it has one."""
-    if labels is not None and (targets is None or bool((labels == UNLABELLED).all())):
-        return labels
-    if targets is None or labels is not None:
-        found = "neither" if targets is None else "both"
-        raise DataError(f"a graph has either labels or targets, not {found}")
-    return torch.full((len(targets),), UNLABELLED, device=targets.values.device)

@@ -83,44 +83,22 @@ def open_graph_folder(folder: Path, *, verify: bool = False) -> Graph:
                 f"{path}: its contents have changed since it was written: import it again"
             )
         arrays[name] = map_array(path)
-    _check_pointers(folder, arrays["indptr"], arrays["indices"])
-    return graph_of_arrays(facts, arrays, undirected=facts["undirected"], folder=folder)
-
-
-def graph_of_arrays(
-    facts: Mapping[str, Any],
-    arrays: Mapping[str, Any],
-    *,
-    undirected: bool,
-    folder: Path | None = None,
-) -> Graph:
-    """Return a graph from arrays by file name.  facts: names that belong to some of them"""
-    left = dict(arrays)
-    named = _named(facts, left)
-    return Graph(**left, **named, undirected=undirected, folder=folder)
-
-
-def _check_pointers(folder: Path, indptr: Tensor, indices: Tensor) -> None:
-    """Raise unless the row pointers end at the number of entries, as overflowed ones do not."""
-    if int(indptr[-1]) != len(indices):
+    ends, entries = int(arrays["indptr"][-1]), len(arrays["indices"])
+    if ends != entries:  # as pointers that overflowed do
         raise DataError(
-            f"{folder}: row pointers end at {int(indptr[-1]):,}, but there are {len(indices):,} "
-            "entries: import it again"
+            f"{folder}: row pointers end at {ends:,}, but there are {entries:,} entries: import it "
+            "again"
         )
-
-
-def _named(facts: Mapping[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
-    """Return targets, types and relations, and remove their arrays from the others."""
-    found: dict[str, Any] = {}
+    named: dict[str, Any] = {}
     if "targets" in facts:
         about = facts["targets"]
-        found["targets"] = Targets(arrays.pop("targets"), about["kind"], tuple(about["names"]))
+        named["targets"] = Targets(arrays.pop("targets"), about["kind"], tuple(about["names"]))
     if "types" in facts:
-        found["types"] = NodeTypes(tuple(facts["types"]), arrays.pop("types"))
+        named["types"] = NodeTypes(tuple(facts["types"]), arrays.pop("types"))
     if "relations" in facts:
         parts = [arrays.pop(name, None) for name in RELATION_ARRAYS]
-        found["relations"] = Relations(tuple(facts["relations"]), *parts)
-    return found
+        named["relations"] = Relations(tuple(facts["relations"]), *parts)
+    return Graph(**arrays, **named, undirected=facts["undirected"], folder=folder)
 
 
 def arrays_of(graph: Graph) -> dict[str, Tensor]:

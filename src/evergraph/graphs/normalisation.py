@@ -64,18 +64,14 @@ def row_sums(graph: Graph) -> Tensor:
     for rows in cut(graph.degrees.double().numpy() + ROW_COST, BLOCK_ENTRIES):
         starts = graph.indptr[rows.start : rows.stop + 1].long()
         some = graph.weights[int(starts[0]) : int(starts[-1])].as_subclass(Tensor)
-        _add_up(some, starts - starts[0], found[rows])
+        filled = starts.diff() > 0  # numpy cannot sum empty rows
+        if len(some):
+            first = (starts[:-1] - starts[0])[filled].numpy()
+            added = np.add.reduceat(some.numpy(), first, dtype=np.float64)
+            found[rows][filled] = torch.from_numpy(added)
         if graph.mapped:
             page_out(some)
     return found
-
-
-def _add_up(weights: Tensor, starts: Tensor, out: Tensor) -> None:
-    """Fill in the sum of each row.  [entries], int64 [rows + 1], float64 [rows]"""
-    filled = starts.diff() > 0  # numpy cannot sum empty rows
-    if len(weights):
-        sums = np.add.reduceat(weights.numpy(), starts[:-1][filled].numpy(), dtype=np.float64)
-        out[filled] = torch.from_numpy(sums)
 
 
 def graph_scalings(

@@ -281,13 +281,6 @@ def stays_sparse(features: Tensor) -> bool:
     return bool(features.values().numel() <= SPARSE_PAYS_BELOW * features.numel())
 
 
-def step_out(
-    rows: scipy.sparse.csr_matrix, adjacency: scipy.sparse.csr_matrix
-) -> scipy.sparse.csr_matrix:
-    """Return the nodes at most one step beyond each row's nodes, as a boolean matrix."""
-    return rows @ adjacency
-
-
 def pattern(adjacency: RowSweep, rows: Tensor) -> scipy.sparse.csr_matrix:
     """Return some rows of an adjacency, with self-loops, as a boolean matrix.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -72,15 +73,30 @@ def read_hetero(
     classified, by default the one with a ``y``; the others have no labels.
     """
     types = list(data.node_types)
-    sizes = [_size(data, name) for name in types]
-    starts = dict(zip(types, _starts(sizes), strict=True))
-    target = _target(data, types) if target is None else _checked(target, types)
+    for name in types:
+        if data[name].num_nodes is None:
+            raise DataError(f"node type {name!r} has no known number of nodes: set num_nodes")
+    sizes = [int(data[name].num_nodes) for name in types]
+    starts = dict(zip(types, accumulate(sizes, initial=0), strict=False))
+    labelled = [name for name in types if "y" in data[name]]
+    if target is None and len(labelled) != 1:
+        found = ", ".join(map(repr, labelled)) or "none"
+        raise DataError(f"one node type must have classes 'y', not {found}: name it with target=")
+    target = labelled[0] if target is None else target
+    if target not in types:
+        raise DataError(f"target must be a node type, one of {', '.join(types)}, not {target!r}")
     ends, numbers, names, weights = _edges(data, starts)
     labels = torch.full((sum(sizes),), UNLABELLED)
     classes = data[target].y
     labels[starts[target] : starts[target] + len(classes)] = classes.reshape(-1)
     numbered = torch.arange(len(types), dtype=torch.int16).repeat_interleave(torch.tensor(sizes))
-    _say_unread(data)
+    for name in types:
+        unread = [key for key in data[name].to_dict() if key not in READ_OF_NODES]
+        say_ignored(f"node type {name!r}", "attribute", unread, "only x and y are used")
+    for kind in data.edge_types:
+        unread = [key for key in data[kind].to_dict() if key not in READ_OF_EDGES]
+        said = "only edge_index and edge_weight are used"
+        say_ignored(f"edge type {'__'.join(kind)!r}", "attribute", unread, said)
     features = _features(data, types, sizes)
     return (
         {"edge_index": ends, "features": features, "labels": labels, "weights": weights},
@@ -106,48 +122,16 @@ def write_hetero(
         data[name].x = densify(features)[nodes]
         if bool((labels[nodes] != UNLABELLED).any()):
             data[name].y = labels[nodes]
-    _put_edges(data, relations, types, place)
-    return data
-
-
-def _put_edges(data: Any, relations: Relations, types: NodeTypes, place: Tensor) -> None:
     ends, numbers = relations.edges()
     weights = relations.edge_weights()
     kinds = torch.stack([types.numbers[ends[0]].long(), numbers, types.numbers[ends[1]].long()])
     for source, relation, target in kinds.unique(dim=1).t().tolist():
         found = (kinds == torch.tensor([[source], [relation], [target]])).all(0)
-        name = types.names[source], relations.names[relation], types.names[target]
-        data[name].edge_index = place[ends[:, found]]
+        kind = types.names[source], relations.names[relation], types.names[target]
+        data[kind].edge_index = place[ends[:, found]]
         if weights is not None:
-            data[name].edge_weight = weights[found]
-
-
-def _size(data: Any, name: str) -> int:
-    count = data[name].num_nodes
-    if count is None:
-        raise DataError(f"node type {name!r} has no known number of nodes: set num_nodes")
-    return int(count)
-
-
-def _starts(sizes: Sequence[int]) -> list[int]:
-    starts = [0]
-    for size in sizes[:-1]:
-        starts.append(starts[-1] + size)
-    return starts
-
-
-def _target(data: Any, types: Sequence[str]) -> str:
-    labelled = [name for name in types if "y" in data[name]]
-    if len(labelled) != 1:
-        found = ", ".join(map(repr, labelled)) or "none"
-        raise DataError(f"one node type must have classes 'y', not {found}: name it with target=")
-    return labelled[0]
-
-
-def _checked(target: str, types: Sequence[str]) -> str:
-    if target not in types:
-        raise DataError(f"target must be a node type, one of {', '.join(types)}, not {target!r}")
-    return target
+            data[kind].edge_weight = weights[found]
+    return data
 
 
 def _features(data: Any, types: Sequence[str], sizes: Sequence[int]) -> Tensor:
@@ -170,7 +154,8 @@ def _features(data: Any, types: Sequence[str], sizes: Sequence[int]) -> Tensor:
 def _edges(data: Any, starts: dict[str, int]) -> tuple[Tensor, Tensor, list[str], Tensor | None]:
     """Return ends, relations, their names, and weights if any edge has one."""
     kinds = list(data.edge_types)
-    names = _names(kinds)
+    often = Counter(relation for _, relation, _ in kinds)  # with its end types if not unique
+    names = [kind[1] if often[kind[1]] == 1 else "__".join(kind) for kind in kinds]
     ends, numbers, weights = [torch.empty(2, 0).long()], [torch.empty(0).long()], []
     for number, kind in enumerate(kinds):
         pairs = data[kind].edge_index
@@ -179,25 +164,5 @@ def _edges(data: Any, starts: dict[str, int]) -> tuple[Tensor, Tensor, list[str]
         given = data[kind].edge_weight if "edge_weight" in data[kind] else None
         weights.append(torch.ones(pairs.shape[1]) if given is None else given.reshape(-1).float())
     weighed = any("edge_weight" in data[kind] for kind in kinds)
-    return (
-        torch.cat(ends, dim=1),
-        torch.cat(numbers),
-        names,
-        (torch.cat(weights) if weighed else None),
-    )
-
-
-def _names(kinds: Sequence[tuple[str, str, str]]) -> list[str]:
-    """Return the name of each relation, with its end types if the name is not unique."""
-    often = Counter(relation for _, relation, _ in kinds)
-    return [kind[1] if often[kind[1]] == 1 else "__".join(kind) for kind in kinds]
-
-
-def _say_unread(data: Any) -> None:
-    for name in data.node_types:
-        unread = [key for key in data[name].to_dict() if key not in READ_OF_NODES]
-        say_ignored(f"node type {name!r}", "attribute", unread, "only x and y are used")
-    for kind in data.edge_types:
-        unread = [key for key in data[kind].to_dict() if key not in READ_OF_EDGES]
-        said = "only edge_index and edge_weight are used"
-        say_ignored(f"edge type {'__'.join(kind)!r}", "attribute", unread, said)
+    joined = torch.cat(weights) if weighed else None
+    return torch.cat(ends, dim=1), torch.cat(numbers), names, joined

@@ -58,7 +58,20 @@ class Relations:
         [edges]; weights: not negative, float [edges]; an edge of weight 0 is dropped
         """
         check_edges(edge_index, nodes)
-        _check_relations(relations, names, edge_index.shape[1])
+        check_whole("relations", relations, verb="hold")
+        if relations.shape != edge_index.shape[1:]:
+            raise DataError(f"relations have shape {tuple(relations.shape)}: expected one per edge")
+        if len(names) > MOST_RELATIONS:
+            raise DataError(
+                f"there are {len(names)} relations: at most {MOST_RELATIONS} are supported"
+            )
+        if len(set(names)) < len(names):
+            raise DataError(f"relations must have different names, not {list(names)}")
+        if len(relations) and not 0 <= int(relations.min()) <= int(relations.max()) < len(names):
+            raise DataError(
+                f"relations must be numbers of {len(names)} names, from 0 on, not "
+                f"{int(relations.min())} to {int(relations.max())}"
+            )
         sources, targets, number = edge_index[0].long(), edge_index[1].long(), relations.long()
         columns = torch.cat([sources, targets])
         rows = torch.cat([targets, sources])
@@ -80,7 +93,13 @@ class Relations:
         *,
         nodes: int,
     ) -> Relations:
-        order, last = _last_of_each(rows * (WAYS * max(len(names), 1)) + kinds, columns, nodes)
+        # By row and kind, then by column; of equal entries the last counts.
+        order = columns.argsort(stable=True)
+        major = rows * (WAYS * max(len(names), 1)) + kinds
+        order = order[major[order].argsort(stable=True)]
+        major, minor = major[order], columns[order]
+        last = torch.ones(len(order), dtype=torch.bool, device=order.device)
+        last[:-1] = (major[1:] != major[:-1]) | (minor[1:] != minor[:-1])
         kept = order[last]
         if weights is not None:
             weights = weights[kept]
@@ -196,31 +215,6 @@ class Relations:
         first = torch.ones_like(key, dtype=torch.bool)
         first[1:] = key[1:] != key[:-1]
         yield from (first.nonzero().flatten(), rows[first], kinds[first])
-
-
-def _check_relations(relations: Tensor, names: Sequence[str], edges: int) -> None:
-    check_whole("relations", relations, verb="hold")
-    if relations.shape != (edges,):
-        raise DataError(f"relations have shape {tuple(relations.shape)}: expected one per edge")
-    if len(names) > MOST_RELATIONS:
-        raise DataError(f"there are {len(names)} relations: at most {MOST_RELATIONS} are supported")
-    if len(set(names)) < len(names):
-        raise DataError(f"relations must have different names, not {list(names)}")
-    if edges and not 0 <= int(relations.min()) <= int(relations.max()) < len(names):
-        raise DataError(
-            f"relations must be numbers of {len(names)} names, from 0 on, not "
-            f"{int(relations.min())} to {int(relations.max())}"
-        )
-
-
-def _last_of_each(major: Tensor, minor: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Return an order by major, then minor, and whether an entry is the last of equal ones."""
-    order = minor.argsort(stable=True)
-    order = order[major[order].argsort(stable=True)]
-    major, minor = major[order], minor[order]
-    last = torch.ones(len(order), dtype=torch.bool, device=order.device)
-    last[:-1] = (major[1:] != major[:-1]) | (minor[1:] != minor[:-1])
-    return order, last
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from torch import Tensor
+
 from evergraph.core.errors import ConfigurationError
 
 logger = logging.getLogger(__name__)
@@ -28,6 +30,12 @@ or a fraction between 0 and 1 (of the dataset), not 1.5
             "budget must be an integer of at least 0 (per class) or a fraction between 0 and 1 "
             f"(of the dataset), not {budget!r}"
         )
+
+
+def count_classes(labels: Tensor) -> dict[int, int]:
+    """Return the number of nodes of each class, ascending.  int64 [n]"""
+    values, counts = labels.unique(return_counts=True)
+    return dict(zip(values.tolist(), counts.tolist(), strict=True))
 
 
 def class_budgets(

@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 
 from evergraph.core.component import Part
-from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph, covered_nodes
 from evergraph.graphs.csr import repeat
 from evergraph.graphs.rows import RowSweep
-from evergraph.memory.budget import Budget, MemoryUsage, check_budget, class_budgets
+from evergraph.memory.budget import Budget, MemoryUsage, check_budget, class_budgets, count_classes
 from evergraph.memory.samplers import Candidates, CoverageSampler, Sampler
 from evergraph.memory.samplers.base import best_per_class
 
@@ -65,39 +64,13 @@ class EmbeddingMemory(Part):
 
         sizes: number of nodes of each class in the whole task, for fractional budgets.
         """
-        new = candidates.labels.unique().tolist()
-        stored = torch.isin(self.labels_, torch.tensor(new, dtype=torch.int64))
-        if bool(stored.any()) and not self.sampler.mergeable:
-            raise ConfigurationError(
-                f"sampler {self.sampler.name!r} must see a class whole, but class "
-                f"{int(self.labels_[stored][0])} came in a second batch: use 'uniform', "
-                "'coverage' or 'degree'"
-            )
-        budgets = self._budgets(candidates, sizes, stored)
+        stored = torch.isin(self.labels_, candidates.labels.cpu())
+        known = self.labels_[stored]
+        self.sampler.check_whole(known)
+        available = count_classes(torch.cat([known, candidates.labels.cpu()]))
+        budgets = class_budgets(self.budget, sizes, available, known=known.unique().tolist())
         ranks = self.sampler.rank(candidates, budgets, generator=generator)
-        self._merge(candidates, ranks, stored, budgets, generator=generator)
-
-    def _budgets(
-        self, candidates: Candidates, sizes: dict[int, int], stored: Tensor
-    ) -> dict[int, int]:
-        labels = torch.cat([self.labels_[stored], candidates.labels.cpu()])
-        values, counts = labels.unique(return_counts=True)
-        available = dict(zip(values.tolist(), counts.tolist(), strict=True))
-        known = self.labels_[stored].unique().tolist()
-        return class_budgets(self.budget, sizes, available, known=known)
-
-    def _merge(
-        self,
-        candidates: Candidates,
-        ranks: Tensor,
-        stored: Tensor,
-        budgets: dict[int, int],
-        *,
-        generator: torch.Generator,
-    ) -> None:
-        """Keep the best-ranked of the stored and the new embeddings of these classes."""
-        width = candidates.embeddings.shape[1]
-        old = self.embeddings_.reshape(len(self), width).to(candidates.embeddings.device)
+        # The best-ranked of the stored and the new embeddings of these classes are kept.
         labels = torch.cat([self.labels_, candidates.labels.cpu()])
         every_rank = torch.cat([self.ranks_, ranks])
         contested = torch.cat([stored, torch.ones(len(candidates), dtype=torch.bool)])
@@ -106,6 +79,8 @@ class EmbeddingMemory(Part):
         keep = torch.cat([(~contested).nonzero().flatten(), best])
         from_old, from_new = keep[keep < len(self)], keep[keep >= len(self)] - len(self)
         new = self.sampler.vectors(candidates, from_new, generator=generator)
+        width = candidates.embeddings.shape[1]
+        old = self.embeddings_.reshape(len(self), width).to(candidates.embeddings.device)
         self.embeddings_ = torch.cat([old[from_old], new])
         self.nodes_ = torch.cat([self.nodes_, candidates.ids.cpu()])[keep]
         self.labels_, self.ranks_ = labels[keep], every_rank[keep]
@@ -116,18 +91,13 @@ class EmbeddingMemory(Part):
         ids: id of each node of ``graph``; own: positions in it of the task's nodes.
         """
         new = torch.isin(self.nodes_, ids[own.cpu()])
+        races = [self.nodes_[new]]  # if nothing is ever dropped, any order is valid
+        if self.sampler.mergeable:  # class by class, in the order in which they are kept
+            classes = self.labels_[new].unique()
+            rows = [(new & (self.labels_ == label)).nonzero().flatten() for label in classes]
+            races = [self.nodes_[row[self.ranks_[row].argsort(stable=True)]] for row in rows]
         record = self.coverage_.pruned(self.nodes_)
-        self.coverage_ = record.with_task(graph, ids, own, self._races(new), hops=hops)
-
-    def _races(self, new: Tensor) -> list[Tensor]:
-        """Return some stored nodes, class by class, in the order in which they are kept."""
-        if not self.sampler.mergeable:  # nothing is ever dropped, so any order is valid
-            return [self.nodes_[new]]
-        rows = [
-            (new & (self.labels_ == label)).nonzero().flatten()
-            for label in self.labels_[new].unique()
-        ]
-        return [self.nodes_[row[self.ranks_[row].argsort(stable=True)]] for row in rows]
+        self.coverage_ = record.with_task(graph, ids, own, races, hops=hops)
 
     @property
     def coverage_ratio(self) -> float:
@@ -159,18 +129,15 @@ class EmbeddingMemory(Part):
         """Restore what ``state`` returned."""
         for name in _KEPT:
             setattr(self, f"{name}_", state[name])
-        self.coverage_ = _record(state)
-
-
-def _record(state: dict[str, Tensor]) -> CoverageRecord:
-    if "coverage.met" in state:
-        parts = (state[f"coverage.{name}"] for name in ("sizes", "groups", "coverers"))
-        return CoverageRecord(int(state["coverage.met"]), *parts)
-    # Early states have two numbers only: nodes covered and nodes seen.
-    logger.warning("this state has no record of who covers whom: covered nodes stay counted")
-    covered, met = state["covered"].tolist()
-    nodes = state["nodes"]
-    return CoverageRecord(met, torch.tensor([covered]), torch.zeros_like(nodes), nodes)
+        if "coverage.met" in state:
+            parts = (state[f"coverage.{name}"] for name in ("sizes", "groups", "coverers"))
+            self.coverage_ = CoverageRecord(int(state["coverage.met"]), *parts)
+            return
+        # Early states have two numbers only: nodes covered and nodes seen.
+        logger.warning("this state has no record of who covers whom: covered nodes stay counted")
+        covered, met = state["covered"].tolist()
+        groups = torch.zeros_like(self.nodes_)
+        self.coverage_ = CoverageRecord(met, torch.tensor([covered]), groups, self.nodes_)
 
 
 def _nothing() -> Tensor:
@@ -232,12 +199,8 @@ class CoverageRecord:
             found = some < len(nodes)
             groups.append(found.nonzero().flatten() + len(self.sizes))
             coverers.append(nodes[some[found]])
-        return CoverageRecord(
-            self.met + len(own),
-            torch.cat([self.sizes, sizes]),
-            torch.cat(groups),
-            torch.cat(coverers),
-        )
+        arrays = ([self.sizes, sizes], groups, coverers)
+        return CoverageRecord(self.met + len(own), *map(torch.cat, arrays))
 
 
 def first_coverers(graph: Graph, nodes: Tensor, *, hops: int) -> Tensor:

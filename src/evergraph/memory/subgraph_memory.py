@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 
 from evergraph.core.component import Part
-from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph, covered_nodes
 from evergraph.graphs.csr import csr_tensor, first_of_each_row, row_entries
 from evergraph.graphs.disjoint import disjoint_union
-from evergraph.memory.budget import Budget, MemoryUsage, check_budget, class_budgets
+from evergraph.memory.budget import Budget, MemoryUsage, check_budget, class_budgets, count_classes
 from evergraph.memory.samplers import Candidates, Sampler, UniformSampler
 from evergraph.memory.samplers.base import best_per_class
 
@@ -143,11 +142,13 @@ class SubgraphMemory(Part):
         of the graph to keep around the chosen nodes.
         """
         stored = torch.isin(self.labels_, candidates.labels.cpu())
-        self._check_whole(stored)
+        self.sampler.check_whole(self.labels_[stored])
         stays = torch.cat([~stored, torch.zeros(len(candidates), dtype=torch.bool)])
         contested = (~stays).nonzero().flatten()
         labels = torch.cat([self.labels_, candidates.labels.cpu()])
-        budgets = self._budgets(labels[contested], sizes)
+        available = count_classes(labels[contested])
+        known = self.labels_.unique().tolist()
+        budgets = class_budgets(self.budget, sizes, available, known=known)
         new_ranks = self.sampler.rank(candidates, budgets, generator=generator)
         ranks = torch.cat([self.ranks_, new_ranks])
         stays[contested[best_per_class(ranks[contested], labels[contested], budgets)]] = True
@@ -155,40 +156,18 @@ class SubgraphMemory(Part):
         if not bool(new.any()):  # budgets never shrink, so everything stored stays
             return
         kept = keep(candidates.graph, candidates.nodes.cpu()[new])
-        self._drop_all_but(old, hops=kept.hops)
-        self._lay_beside(kept)
-        self.labels_, self.ranks_ = labels[stays], ranks[stays]
-
-    def _check_whole(self, stored: Tensor) -> None:
-        """Raise if a class returns to a sampler that cannot compare old and new candidates."""
-        if bool(stored.any()) and not self.sampler.mergeable:
-            raise ConfigurationError(
-                f"sampler {self.sampler.name!r} must see a class whole, but class "
-                f"{int(self.labels_[stored][0])} came in a second batch: use 'uniform', "
-                "'coverage' or 'degree'"
-            )
-
-    def _budgets(self, labels: Tensor, sizes: dict[int, int]) -> dict[int, int]:
-        values, counts = labels.unique(return_counts=True)
-        available = dict(zip(values.tolist(), counts.tolist(), strict=True))
-        known = self.labels_.unique().tolist()
-        return class_budgets(self.budget, sizes, available, known=known)
-
-    def _drop_all_but(self, stays: Tensor, *, hops: int) -> None:
-        """Drop nodes, and all of the graph that is not within reach of a remaining one."""
-        if self.graph_ is None or bool(stays.all()):
-            return
-        centres = self.centres_[stays]
-        nodes = covered_nodes(self.graph_, centres, hops=hops).nonzero().flatten()
-        self.graph_ = self.graph_.subgraph(nodes)
-        self.centres_ = torch.searchsorted(nodes, centres)
-
-    def _lay_beside(self, kept: EgoNetworks) -> None:
+        if self.graph_ is not None and not bool(old.all()):
+            # All of the graph goes that is not within reach of a remaining node.
+            centres = self.centres_[old]
+            nodes = covered_nodes(self.graph_, centres, hops=kept.hops).nonzero().flatten()
+            self.graph_ = self.graph_.subgraph(nodes)
+            self.centres_ = torch.searchsorted(nodes, centres)
         before = 0 if self.graph_ is None else self.graph_.num_nodes
         # Relations and types are not kept: no backbone that learns from stored graphs reads them.
-        new = kept.graph.to("cpu").with_relations(None).with_types(None)
-        self.graph_ = disjoint_union([new] if self.graph_ is None else [self.graph_, new])
+        beside = kept.graph.to("cpu").with_relations(None).with_types(None)
+        self.graph_ = disjoint_union([beside] if self.graph_ is None else [self.graph_, beside])
         self.centres_ = torch.cat([self.centres_, kept.centres.cpu() + before])
+        self.labels_, self.ranks_ = labels[stays], ranks[stays]
 
     @property
     def usage(self) -> MemoryUsage:
@@ -226,13 +205,12 @@ class SubgraphMemory(Part):
         self.graph_ = None
         if "indptr" in state:
             unlabelled = torch.full((len(state["indptr"]) - 1,), -1)
-            arrays = (state["indptr"], state["indices"], _features(state), unlabelled)
+            if "features" in state:
+                features = state["features"]
+            else:
+                names = ("indptr", "indices", "values")
+                indptr, indices, values = (state[f"features.{name}"] for name in names)
+                shape = (len(unlabelled), int(state["features.width"]))
+                features = csr_tensor(indptr, indices, values, shape)
+            arrays = (state["indptr"], state["indices"], features, unlabelled)
             self.graph_ = Graph(*arrays, weights=state.get("weights"))
-
-
-def _features(state: dict[str, Tensor]) -> Tensor:
-    if "features" in state:
-        return state["features"]
-    indptr = state["features.indptr"]
-    shape = (len(indptr) - 1, int(state["features.width"]))
-    return csr_tensor(indptr, state["features.indices"], state["features.values"], shape)

@@ -112,7 +112,14 @@ class GNN(Backbone):
         self.layers = layers
         self.hidden = hidden
         self.dropout = dropout
-        self.fanout = None if fanout is None else _checked(fanout, layers)
+        if fanout is not None:
+            few = isinstance(fanout, Sequence) and len(fanout) == layers
+            if not few or not all(_is_fanout(each) for each in fanout):
+                raise ConfigurationError(
+                    f"fanout must be {layers} integers, one per layer, each at least 1 or -1 for "
+                    f"all, not {fanout!r}"
+                )
+        self.fanout = None if fanout is None else tuple(fanout)
         self.convolutions: nn.ModuleList | None = None
         self._prepared: WeakKeyDictionary[Graph, GraphInputs] = WeakKeyDictionary()
 
@@ -154,13 +161,11 @@ class GNN(Backbone):
         """Return the graph's matrix, its transpose and its features, ready to be multiplied."""
         graph = graph.structure
         if graph not in self._prepared:
-            self._prepared[graph] = self._prepare(graph.to(self.device))
+            here = graph.to(self.device)
+            raw = here.features if stays_sparse(here.features) else densify(here.features)
+            adjacency = SparseOperator.of(self._adjacency(here))
+            self._prepared[graph] = GraphInputs(adjacency, raw, multipliable(raw))
         return self._prepared[graph]
-
-    def _prepare(self, graph: Graph) -> GraphInputs:
-        raw = graph.features if stays_sparse(graph.features) else densify(graph.features)
-        adjacency = SparseOperator.of(self._adjacency(graph))
-        return GraphInputs(adjacency, raw, multipliable(raw))
 
     def width_of(self, inputs: GraphInputs) -> int:
         """Return the width of the features."""
@@ -243,18 +248,9 @@ def multipliable(raw: Tensor) -> Features:
     return raw if raw.layout == torch.strided else SparseOperator.of(raw)
 
 
-def _checked(fanout: Sequence[int], layers: int) -> tuple[int, ...]:
-    if not isinstance(fanout, Sequence) or len(fanout) != layers or not all(map(_counts, fanout)):
-        raise ConfigurationError(
-            f"fanout must be {layers} integers, one per layer, each at least 1 or -1 for all, "
-            f"not {fanout!r}"
-        )
-    return tuple(fanout)
-
-
-def _counts(fanout: object) -> bool:
-    whole = isinstance(fanout, Integral) and not isinstance(fanout, bool)
-    return whole and (fanout == ALL or fanout >= 1)  # type: ignore[operator]
+def _is_fanout(value: object) -> bool:
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    return whole and (value == ALL or value >= 1)  # type: ignore[operator]
 
 
 @dataclass(frozen=True, eq=False)

@@ -236,10 +236,9 @@ class PrototypeHead(nn.Module):
 
         0 if all are orthogonal, 1 if all are equal.
         """
-        return sum(
-            (alike(linear.weight.unflatten(0, (-1, self.atomic))) for linear in self.extractors),
-            start=torch.zeros((), device=self.out.weight.device),
-        )
+        weights = (linear.weight.unflatten(0, (-1, self.atomic)) for linear in self.extractors)
+        own, structure = map(alike, weights)
+        return own + structure
 
     @property
     def extractors(self) -> tuple[Linear, Linear]:
@@ -271,28 +270,23 @@ class PrototypeHead(nn.Module):
         atomic = self.extracted(embeddings).flatten(0, 1)
         new = unmatched(atomic, self.atoms, thresholds.atomic, most=capacity - len(self.atoms))
         self.atoms = torch.cat([self.atoms, atomic[new]])
-        parts = self._parts(atomic).view(len(embeddings), -1)
+        if len(self.atoms):
+            parts = nearest(atomic, self.atoms).masked_fill(~atomic.any(1), NOTHING)
+        else:
+            parts = torch.full((len(atomic),), NOTHING, device=atomic.device)
+        parts = parts.view(len(embeddings), -1)
         node = unit(self.to_node(self.composed(parts).flatten(1)))
         known, _ = self.prototypes()
         new = unmatched(node, known, thresholds.node, most=capacity - len(known))
-        self._add_nodes(parts[new])
+        self.nodes = torch.cat([self.nodes, parts[new]])
+        more = self.counts.new_zeros(len(self.counts), len(new))
+        self.counts = torch.cat([self.counts, more], dim=1)
         nodes, known = self.prototypes()
         chosen = nearest(node, nodes)
         cls = unit(self.to_class(nodes[chosen]))
         new = unmatched(cls, known, thresholds.cls, most=capacity - len(known))
         self.classes = torch.cat([self.classes, chosen[new]])
         return chosen
-
-    def _parts(self, atomic: Tensor) -> Tensor:
-        """Return the index of each embedding's atomic prototype.  [m, d_A] -> int64 [m]"""
-        if not len(self.atoms):
-            return torch.full((len(atomic),), NOTHING, device=atomic.device)
-        return nearest(atomic, self.atoms).masked_fill(~atomic.any(1), NOTHING)
-
-    def _add_nodes(self, parts: Tensor) -> None:
-        self.nodes = torch.cat([self.nodes, parts])
-        new = self.counts.new_zeros(len(self.counts), len(parts))
-        self.counts = torch.cat([self.counts, new], dim=1)
 
     def forget(self, *, nodes: int, classes: int) -> None:
         """Keep only the first prototypes above the atoms, this many of each."""

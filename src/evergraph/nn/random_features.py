@@ -229,8 +229,14 @@ class RandomFeatures(PDGNN):
     def expansion(self, device: torch.device | None = None) -> Expansion:
         """Return φ as a map of its own, on a device; the model's own by default."""
         device = self.device if device is None else device
+        seed = int(self.seed)
+        if self._drawn is None or self._drawn[0] != seed or self._drawn[1].device != device:
+            generator = torch.Generator().manual_seed(seed)  # the same numbers on every device
+            phases = torch.rand(self.width, generator=generator) * (2 * math.pi)
+            matrix = torch.randn(self._dims, self.width, generator=generator)
+            self._drawn = seed, matrix.to(device), phases.to(device)
         centre = self.centre.to(device) if self.centred else None
-        return Expansion(*self._expansion(device), self.activation, centre)
+        return Expansion(*self._drawn[1:], self.activation, centre)
 
     def expands_like(self, other: RandomFeatures) -> bool:
         """Return whether another backbone computes the same features of the same graph."""
@@ -240,13 +246,3 @@ class RandomFeatures(PDGNN):
         )
         looks = vars(self.topology) == vars(other.topology)
         return mine == theirs and looks and self.centre.cpu().equal(other.centre.cpu())
-
-    def _expansion(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Return R [dims, width] and b [width], the same numbers on every device."""
-        seed = int(self.seed)
-        if self._drawn is None or self._drawn[0] != seed or self._drawn[1].device != device:
-            generator = torch.Generator().manual_seed(seed)
-            phases = torch.rand(self.width, generator=generator) * (2 * math.pi)
-            matrix = torch.randn(self._dims, self.width, generator=generator)
-            self._drawn = seed, matrix.to(device), phases.to(device)
-        return self._drawn[1], self._drawn[2]

@@ -224,22 +224,19 @@ class EmbeddingCache:
         stored = STORAGES[self.storage]
         if self.scaling == "none" and stored == embeddings.dtype:
             return embeddings
-        kept = embeddings
-        if stored != embeddings.dtype or _same_memory(embeddings, graph.features):
-            kept = self._room(embeddings, stored)
+        kept, given = embeddings, graph.features
+        # An f_topo may return the features themselves, which must not be scaled in place.
+        own = given.layout != torch.strided or embeddings.data_ptr() != given.data_ptr()
+        if stored != embeddings.dtype or not own:
+            on_cpu = embeddings.device.type == "cpu"
+            kept = (
+                self.resources.array(tuple(embeddings.shape), stored)
+                if on_cpu
+                else torch.empty_like(embeddings, dtype=stored)
+            )
         for start in range(0, len(embeddings), ROWS_AT_A_TIME):
             rows = fetch(embeddings, start, start + ROWS_AT_A_TIME)
-            put(kept, start, self._scaled(rows))
+            if self.scaling == "unit":
+                rows = self.topology.scaled(rows, together=True)
+            put(kept, start, rows)
         return kept
-
-    def _scaled(self, rows: Tensor) -> Tensor:
-        return self.topology.scaled(rows, together=True) if self.scaling == "unit" else rows
-
-    def _room(self, embeddings: Tensor, dtype: torch.dtype) -> Tensor:
-        if embeddings.device.type == "cpu":
-            return self.resources.array(tuple(embeddings.shape), dtype)
-        return torch.empty_like(embeddings, dtype=dtype)
-
-
-def _same_memory(first: Tensor, second: Tensor) -> bool:
-    return second.layout == torch.strided and first.data_ptr() == second.data_ptr()

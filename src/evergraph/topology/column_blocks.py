@@ -7,16 +7,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-import scipy
 import torch
 from torch import Tensor
 
-from evergraph.core.engine import ColumnSlice, Engine, LocalEngine
+from evergraph.core.engine import ColumnSlice, LocalEngine
 from evergraph.core.mapped import fetch, is_mapped, page_out, put
 from evergraph.core.resources import Resources
 from evergraph.core.sizes import shown
 from evergraph.graphs import Graph
-from evergraph.graphs.csr import ROWS_AT_A_TIME
+from evergraph.graphs.csr import ROWS_AT_A_TIME, as_scipy
 from evergraph.graphs.kernels.scaled_rows import ROW_TYPES, room
 from evergraph.topology.base import TopologyEncoder
 
@@ -55,7 +54,9 @@ def encode_within(
     resources.tidy()
     whole = _size(topology, graph, graph.num_features, device)
     fits = whole + reserve_of(graph.entry_bytes, graph.num_nodes) <= resources.left_on(device)
-    shared = _worth_sharing(graph, resources) if shared is None else shared
+    if shared is None:
+        work = (graph.num_edges + graph.num_nodes) * graph.num_features
+        shared = resources.engine.workers > 1 and work >= SHARED_FROM
     if fits and not (shared and topology.separable):
         return topology.smooth(graph.to(device))
     if not topology.separable:
@@ -66,16 +67,6 @@ def encode_within(
         put_columns(embeddings, part, columns, graph.num_features)
         del part  # before the next block allocates its memory
     return embeddings
-
-
-def _worth_sharing(graph: Graph, resources: Resources) -> bool:
-    work = (graph.num_edges + graph.num_nodes) * graph.num_features
-    return resources.engine.workers > 1 and work >= SHARED_FROM
-
-
-def _beside(engine: Engine) -> int:
-    """Return the number of workers per machine, assuming that all machines are alike."""
-    return -(-engine.workers // engine.machines)
 
 
 def encoded_blocks(
@@ -95,19 +86,13 @@ def encoded_blocks(
     -> (start, stop), float32 [nodes, parts x columns]
     """
     device, engine = torch.device(device), resources.engine
-    if graph.entry_bytes > resources.left // _beside(engine):
-        engine = LocalEngine()
-    beside = _beside(engine)
+    beside = -(-engine.workers // engine.machines)  # workers per machine, if all are alike
+    if graph.entry_bytes > resources.left // beside:
+        engine, beside = LocalEngine(), 1
     blocks = _column_blocks(
-        topology,
-        graph,
-        embeddings,
-        resources,
-        device,
-        at_once=beside,
-        least=engine.workers,
-        first=first,
-    )
+        topology, graph, embeddings, resources, device,
+        at_once=beside, least=engine.workers, first=first,
+    )  # fmt: skip
     logger.info(
         "encoding %d columns in %d blocks: %s of memory left, embeddings %s",
         graph.num_features - first,
@@ -141,10 +126,7 @@ def columns_of(features: Tensor, start: int, stop: int) -> Tensor:
     tensor([[2., 3.]])
     """
     if features.layout != torch.strided:
-        parts = (features.values(), features.col_indices(), features.crow_indices())
-        arrays = tuple(part.cpu().numpy() for part in parts)
-        matrix = scipy.sparse.csr_matrix(arrays, shape=features.shape)
-        return torch.from_numpy(matrix[:, start:stop].toarray())
+        return torch.from_numpy(as_scipy(features.cpu())[:, start:stop].toarray())
     if not is_mapped(features):
         return features[:, start:stop].contiguous()
     # numpy returns memory to the system at once; torch does not on every platform.

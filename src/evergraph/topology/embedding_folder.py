@@ -90,8 +90,24 @@ def embed(
         if not columns:
             _note(out, made, 0)  # first, so that an interrupted start can be repeated
             _lay_out(graph, out, topology, kept)
-        _fill(graph, out, topology, made, kept, columns, resources or Resources(), on_progress)
-        _finish(graph, out, made, bare=kept is not None)
+        file: MappedTensor = map_array(out / "features.npy", writable=True)
+        assert file.file is not None
+        report, wide = on_progress or (lambda *_: None), graph.num_features
+        report("embed", columns, wide)
+        blocks = encoded_blocks(topology, graph, file, resources or Resources(), first=columns)
+        for block, part in blocks:
+            put_columns(file, part if kept is None else part[kept], block, wide)
+            os.fsync(file.file.fileno())  # before the progress is recorded
+            _note(out, made, block[1])
+            report("embed", block[1], wide)
+        report("checksum", 0, 1)
+        bare, named = kept is not None, names_in(graph)
+        if bare:  # without edges there are no relations to name
+            named.pop("relations", None)
+        GraphFolderWriter(out).finish(
+            undirected=bare or graph.undirected, about={EMBEDDING: made}, named=named
+        )
+        (out / PROGRESS).unlink(missing_ok=True)
     return True
 
 
@@ -171,40 +187,7 @@ def _lay_out(graph: Graph, out: Path, topology: TopologyEncoder, kept: Tensor | 
     writer.create("features", shape, torch.float32)
 
 
-def _fill(
-    graph: Graph,
-    out: Path,
-    topology: TopologyEncoder,
-    made: Mapping[str, Any],
-    kept: Tensor | None,
-    first: int,
-    resources: Resources,
-    on_progress: OnProgress | None,
-) -> None:
-    """Compute and write the remaining columns."""
-    file: MappedTensor = map_array(out / "features.npy", writable=True)
-    wide = graph.num_features
-    report = on_progress or (lambda *_: None)
-    report("embed", first, wide)
-    for columns, part in encoded_blocks(topology, graph, file, resources, first=first):
-        put_columns(file, part if kept is None else part[kept], columns, wide)
-        assert file.file is not None
-        os.fsync(file.file.fileno())  # before the progress is recorded
-        _note(out, made, columns[1])
-        report("embed", columns[1], wide)
-    report("checksum", 0, 1)
-
-
 def _note(out: Path, made: Mapping[str, Any], columns: int) -> None:
     """Record the number of finished feature columns."""
     with disk_is_enough(out), written_aside(out / PROGRESS) as file:
         file.write(json.dumps({"made": made, "columns": columns}).encode())
-
-
-def _finish(graph: Graph, out: Path, made: Mapping[str, Any], *, bare: bool) -> None:
-    """Complete the graph folder; without edges there are no relations to name."""
-    named = {n: value for n, value in names_in(graph).items() if not (bare and n == "relations")}
-    GraphFolderWriter(out).finish(
-        undirected=bare or graph.undirected, about={EMBEDDING: made}, named=named
-    )
-    (out / PROGRESS).unlink(missing_ok=True)

@@ -31,7 +31,15 @@ def unit_rows(rows: Tensor, *, together: bool = False, out: Tensor | None = None
             [0.6000, 0.8000],
             [0.6000, 0.8000]])
     """
-    measure = _lengths_together if together else _lengths_apart
+
+    def measure(rows: Tensor) -> Tensor:
+        if together:
+            lengths: Tensor = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+            return lengths
+        values = rows.numpy()
+        with np.errstate(over="ignore"):
+            return torch.from_numpy(np.sqrt(np.add.reduce(values * values, axis=1, keepdims=True)))
+
     lengths = measure(rows)
     unit = torch.div(rows, lengths.clamp_min(LEAST_LENGTH), out=out)
     extreme = ~((lengths >= LEAST_LENGTH) & lengths.isfinite()).flatten()
@@ -40,17 +48,6 @@ def unit_rows(rows: Tensor, *, together: bool = False, out: Tensor | None = None
         scaled = rows[extreme] / peaks.masked_fill(peaks == 0, 1.0)
         unit[extreme] = scaled / measure(scaled).clamp_min(1.0)
     return unit
-
-
-def _lengths_together(rows: Tensor) -> Tensor:
-    lengths: Tensor = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    return lengths
-
-
-def _lengths_apart(rows: Tensor) -> Tensor:
-    values = rows.numpy()
-    with np.errstate(over="ignore"):
-        return torch.from_numpy(np.sqrt(np.add.reduce(values * values, axis=1, keepdims=True)))
 
 
 def block_product(rows: Tensor, matrix: Tensor) -> Tensor:

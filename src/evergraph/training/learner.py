@@ -197,20 +197,15 @@ class Learner(Part, ABC):
         self, graph: Graph | Data, nodes: Tensor | None, tasks: Tensor | None
     ) -> Tensor:
         self._check_asked(tasks)
-        read = graph if isinstance(graph, Graph) else self._read(graph)
-        nodes = torch.arange(read.num_nodes) if nodes is None else nodes
-        return self._allowed(self.logits_of_exam(read, nodes, tasks), tasks)
-
-    def _read(self, data: Data) -> Graph:
-        """Return a ``Data`` as a graph, with edges read as in training; labels are ignored."""
-        if data.x is None or data.edge_index is None:
-            raise DataError("the Data object must have 'x' and 'edge_index'")
-        return Graph.from_edges(
-            data.edge_index,
-            features=data.x,
-            labels=torch.full((len(data.x),), UNLABELLED),
-            undirected=self.undirected_,
-        )
+        if not isinstance(graph, Graph):  # its edges are read as in training, labels are ignored
+            if graph.x is None or graph.edge_index is None:
+                raise DataError("the Data object must have 'x' and 'edge_index'")
+            hidden = torch.full((len(graph.x),), UNLABELLED)
+            graph = Graph.from_edges(
+                graph.edge_index, features=graph.x, labels=hidden, undirected=self.undirected_
+            )
+        nodes = torch.arange(graph.num_nodes) if nodes is None else nodes
+        return self._allowed(self.logits_of_exam(graph, nodes, tasks), tasks)
 
     def novelty(self, graph: Graph, nodes: Tensor, *, logits: Tensor | None = None) -> Tensor:
         """Return the novelty of each node; larger is less like any learned class.  -> [nodes]

@@ -43,24 +43,20 @@ def save_learner(
     """Write a learner to a file atomically; state: everything that it has learned."""
     from safetensors.torch import save
 
+    space = asdict(label_space)
+    if label_space.kind == "class" and not label_space.names:
+        del space["kind"], space["names"]  # the form that earlier versions read
     about = {
         "format": FORMAT,
         "evergraph": own_version(),
         "method": description(learner),
-        "label_space": _space(label_space),
+        "label_space": space,
         "undirected": undirected,
     }
     tensors = {name: value.contiguous() for name, value in state.items()}
     content = save(tensors, metadata={KEY: json.dumps(about)})
     with results_written(Path(path)), written_aside(Path(path)) as file:
         file.write(content)
-
-
-def _space(label_space: LabelSpace) -> dict[str, Any]:
-    """Return a label space as JSON; for unnamed classes, in the form that earlier versions read."""
-    kept = asdict(label_space)
-    unsaid = () if label_space.names or label_space.kind != "class" else ("kind", "names")
-    return {name: value for name, value in kept.items() if name not in unsaid}
 
 
 def description(part: Part) -> dict[str, Any]:
@@ -73,15 +69,13 @@ def description(part: Part) -> dict[str, Any]:
     named = {"name": part.name} if hasattr(part, "name") else {}
     inner = {k: v for k, v in part.get_params().items() if k not in SURROUNDINGS}
     for key, value in inner.items():
-        inner[key] = description(value) if isinstance(value, Part) else _checked(part, key, value)
+        try:
+            inner[key] = (
+                description(value) if isinstance(value, Part) else json.loads(json.dumps(value))
+            )
+        except TypeError:
+            raise ConfigurationError(
+                f"{key} of {type(part).__name__} cannot be saved: it must be text, a number or a "
+                f"list of such, not {type(value).__name__}"
+            ) from None
     return named | inner
-
-
-def _checked(part: Part, name: str, value: Any) -> Any:
-    try:
-        return json.loads(json.dumps(value))
-    except TypeError:
-        raise ConfigurationError(
-            f"{name} of {type(part).__name__} cannot be saved: it must be text, a number or a list "
-            f"of such, not {type(value).__name__}"
-        ) from None

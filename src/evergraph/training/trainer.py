@@ -16,6 +16,7 @@ from evergraph.core.errors import DivergedError
 from evergraph.core.resources import Resources
 from evergraph.nn.linear import padded
 from evergraph.streams import Task
+from evergraph.training.adam import Adam
 from evergraph.training.batches import Batch, batches
 
 Momentum = Literal["carried", "fresh"]
@@ -160,7 +161,8 @@ class Trainer(Part):
                     step(batch)
                 if self.on_epoch is not None:
                     self.on_epoch(task.index, epoch)
-                if self._looks(epoch):
+                last_or_due = epoch + 1 == self.epochs or (epoch + 1) % self.evaluate_every == 0
+                if self.patience and last_or_due:
                     best.meet(learner.validate(task), epoch)
                     if best.score is not None and epoch - best.epoch >= self.patience:
                         break
@@ -168,11 +170,6 @@ class Trainer(Part):
         self._keep_moments(optimiser, parameters)
         best.take_back()
         learner.end_task(task)
-
-    def _looks(self, epoch: int) -> bool:
-        """Return whether to validate after an epoch; always after the last one."""
-        due = (epoch + 1) % self.evaluate_every == 0 or epoch + 1 == self.epochs
-        return bool(self.patience) and due
 
     def _check_finite(self, learner: Trainable, task: Task, values: Sequence[Tensor]) -> None:
         """Raise if training has diverged; once per task, since reading from a GPU means waiting.
@@ -193,7 +190,7 @@ class Trainer(Part):
         )
 
     def _step(
-        self, learner: Trainable, optimiser: torch.optim.Optimizer, last: list[Tensor]
+        self, learner: Trainable, optimiser: Adam | torch.optim.Adam, last: list[Tensor]
     ) -> Callable[[Batch], None]:
         """Return a function that does a step and stores its loss in ``last``."""
 
@@ -211,17 +208,20 @@ class Trainer(Part):
 
     def _optimiser(
         self, parameters: Mapping[str, nn.Parameter], *, decay: float
-    ) -> torch.optim.Adam:
-        on_gpu = self.device.type == "cuda"
-        kind = torch.optim.AdamW if self.decay == "decoupled" else torch.optim.Adam
-        optimiser = kind(
-            parameters.values(),
+    ) -> Adam | torch.optim.Adam:
+        optimiser: Adam | torch.optim.Adam
+        decoupled = self.decay == "decoupled"
+        if self.device.type == "cuda":
+            kind = torch.optim.AdamW if decoupled else torch.optim.Adam
             # A recorded step reads the rate from this tensor.
-            lr=torch.tensor(self.lr, device=self.device) if on_gpu else self.lr,
-            weight_decay=decay,
-            fused=True,
-            capturable=on_gpu,
-        )
+            rate = torch.tensor(self.lr, device=self.device)
+            optimiser = kind(
+                parameters.values(), lr=rate, weight_decay=decay, fused=True, capturable=True
+            )
+        else:
+            optimiser = Adam(
+                parameters.values(), lr=self.lr, weight_decay=decay, decoupled=decoupled
+            )
         for name, parameter in parameters.items():
             if f"{name}.step" in self.moments_:
                 step, first, second = (self.moments_[f"{name}.{kind}"] for kind in _MOMENTS)
@@ -232,17 +232,16 @@ class Trainer(Part):
                 }
         return optimiser
 
-    def _set_rate(self, optimiser: torch.optim.Adam, epoch: int) -> None:
+    def _set_rate(self, optimiser: Adam | torch.optim.Adam, epoch: int) -> None:
         if self.schedule == "cosine":
             share = torch.tensor(torch.pi * epoch / self.epochs).cos().add(1).div(2).item()
-            rate = optimiser.param_groups[0]["lr"]
-            if isinstance(rate, Tensor):
-                rate.fill_(self.lr * share)
+            if isinstance(optimiser, Adam):
+                optimiser.lr = self.lr * share
             else:
-                optimiser.param_groups[0]["lr"] = self.lr * share
+                optimiser.param_groups[0]["lr"].fill_(self.lr * share)
 
     def _keep_moments(
-        self, optimiser: torch.optim.Adam, parameters: Mapping[str, nn.Parameter]
+        self, optimiser: Adam | torch.optim.Adam, parameters: Mapping[str, nn.Parameter]
     ) -> None:
         if self.momentum == "fresh":
             return

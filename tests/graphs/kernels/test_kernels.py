@@ -13,10 +13,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evergraph.graphs import Graph, smoother
+from evergraph.graphs import smoother
 from evergraph.graphs.kernels import scaled_rows
 from evergraph.graphs.kernels.row_ranges import range_count, row_ranges, spread
 from evergraph.graphs.kernels.scaled_rows import NUMBA_PAYS_FROM, choose_kernel, room
+from graphs_to_draw import graph_of, random_graph
 
 
 @pytest.fixture
@@ -67,9 +68,7 @@ def test_self_loops_count_among_the_entries(monkeypatch: pytest.MonkeyPatch) -> 
         return "torch"
 
     monkeypatch.setattr(import_module("evergraph.graphs.propagation"), "choose_kernel", note)
-    pair = Graph.from_edges(
-        torch.tensor([[0], [1]]), features=torch.eye(3), labels=torch.arange(3), undirected=True
-    )
+    pair = graph_of([(0, 1)], 3)
     smoother(pair)
     smoother(pair, self_loops=False)
     assert asked == [5, 2]
@@ -142,12 +141,7 @@ def test_what_fails_in_a_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_several_threads_may_multiply_at_once() -> None:
     pytest.importorskip("numba")
-    generator = torch.Generator().manual_seed(0)
-    graph = Graph.from_edges(
-        torch.randint(400, (2, 4000), generator=generator),
-        features=torch.randn(400, 48, generator=generator),
-        labels=torch.zeros(400, dtype=torch.int64),
-    )
+    graph = random_graph(0, nodes=400, edges=4000, dims=48, undirected=False)
     operator = smoother(graph, kernel="numba")
     expected = operator.product(graph.features)
     same: list[bool] = []

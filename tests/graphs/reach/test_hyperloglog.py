@@ -91,12 +91,6 @@ def test_ranks_halve_and_registers_are_used_evenly() -> None:
     assert int(rank.max()) <= TOP
 
 
-def test_few_registers_are_the_many_folded() -> None:
-    few, many = hashed(1000, 32), hashed(1000, 256)
-    assert few[0].equal(many[0] % 32)
-    assert few[1].equal(many[1])
-
-
 def test_estimate_by_hand() -> None:
     # 8 registers, 5 empty, and 1, 1 and 3 in the others: Σ 2^-M = 1/2 + 1/2 + 1/8
     sums = torch.tensor([[(1 << 39) + (1 << 39) + (1 << 37)], [5]])

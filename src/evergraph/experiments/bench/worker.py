@@ -137,8 +137,6 @@ def prepare(threads: int) -> None:
 
         threading.Thread(target=leave, daemon=True).start()
     torch.set_num_threads(threads)
-    # The first optimiser imports torch's compiler, which must not count as the first run's time.
-    torch.optim.Adam([torch.zeros(1, requires_grad=True)])
 
 
 def learn(work: Work) -> Ending:

@@ -191,14 +191,15 @@ def _tile(half: int) -> Code:
             store(out.values, row * out.stride + low, a)
             store(out.values, row * out.stride + high, b)
 
-    code: Code = njit(tile)
+    # Called by compiled code alone: wrappers for Python would be compiled in vain.
+    code: Code = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)(tile)
     return code
 
 
 _64, _32, _16, _8, _4, _2, _1 = (_tile(half) for half in (64, 32, 16, 8, 4, 2, 1))
 
 
-@njit
+@njit(inline="always")
 def _columns(rows, x, out, add, scale, add_scale, first, count, start, stop):  # type: ignore[no-untyped-def]
     end = first + count
     if count > 64:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from evergraph.core.device import available_threads, exactly_threads
@@ -16,47 +15,40 @@ from evergraph.graphs.kernels.row_ranges import in_parts, range_count, row_range
 from evergraph.graphs.kernels.scaled_rows import ScaledRows, choose_kernel, held_rows
 
 if TYPE_CHECKING:
-    from evergraph.graphs.kernels.numba_sum import (
-        Flat,
-        ListedRows,
-        Rows,
-        WeightedListedRows,
-        WeightedRows,
-    )
+    from evergraph.graphs.kernels.numba_sum import Flat, ListedRows, WeightedListedRows
 
 
 class Product(Protocol):
     """Fills ``out`` with scale · Â features + add_scale · add."""
 
     def __call__(
-        self,
-        smoother: ScaledRows,
-        features: Tensor,
-        out: Tensor,
-        *,
-        add: Tensor | None,
-        scale: float,
-        add_scale: float,
-    ) -> None:
+        self, smoother: ScaledRows, features: Tensor, out: Tensor, *,
+        add: Tensor | None, scale: float, add_scale: float,
+    ) -> None:  # fmt: skip
         """features: [columns, dims]; out, add: [rows, dims]."""
 
 
 def numba_product(
-    smoother: ScaledRows,
-    features: Tensor,
-    out: Tensor,
-    *,
-    add: Tensor | None,
-    scale: float,
-    add_scale: float,
-) -> None:
+    smoother: ScaledRows, features: Tensor, out: Tensor, *,
+    add: Tensor | None, scale: float, add_scale: float,
+) -> None:  # fmt: skip
     """Fill ``out`` in one pass without materialising weights or self-loops.
 
     features: float32, float16 or bfloat16 [columns, dims]; out, add: float32 [rows, dims]
     """
-    from evergraph.graphs.kernels.numba_sum import weighted_sums
+    from evergraph.graphs.kernels.numba_sum import Rows, WeightedRows, weighted_sums
 
-    rows, x, y = _rows(smoother), _flat(features), _flat(out)
+    ones = np.broadcast_to(np.float32(1), smoother.right.shape)  # the memory of a single one
+    plain = Rows(
+        smoother.indptr.numpy(),
+        smoother.indices.numpy(),
+        smoother.left.numpy(),
+        ones if smoother.scaled else smoother.right.numpy(),
+        smoother.first if smoother.self_loops else -1,
+    )
+    weights = smoother.weights
+    rows = plain if weights is None else WeightedRows(*plain, weights.numpy())
+    x, y = _flat(features), _flat(out)
     more = y if add is None else _flat(add)
     share = np.float32(0.0 if add is None else add_scale)
 
@@ -85,14 +77,9 @@ def listed_product(rows: ListedRows | WeightedListedRows, features: Tensor, out:
 
 
 def torch_product(
-    smoother: ScaledRows,
-    features: Tensor,
-    out: Tensor,
-    *,
-    add: Tensor | None,
-    scale: float,
-    add_scale: float,
-) -> None:
+    smoother: ScaledRows, features: Tensor, out: Tensor, *,
+    add: Tensor | None, scale: float, add_scale: float,
+) -> None:  # fmt: skip
     """Fill ``out`` by a product with Â as a matrix; if it is mapped, one range of rows at a time.
 
     Half-precision features are widened first, since torch only multiplies equal types.
@@ -122,39 +109,20 @@ def into(
         out.copy_(sums)
 
 
-def _rows(smoother: ScaledRows) -> Rows | WeightedRows:
-    from evergraph.graphs.kernels.numba_sum import Rows, WeightedRows
-
-    rows = Rows(
-        smoother.indptr.numpy(),
-        smoother.indices.numpy(),
-        smoother.left.numpy(),
-        _ones(smoother.right) if smoother.scaled else smoother.right.numpy(),
-        smoother.first if smoother.self_loops else -1,
-    )
-    return rows if smoother.weights is None else WeightedRows(*rows, smoother.weights.numpy())
-
-
 def _flat(matrix: Tensor) -> Flat:
-    """Return a matrix with contiguous rows, which may lie apart, as a flat array."""
+    """Return a matrix with contiguous rows, which may lie apart, as a flat array.
+
+    Half floats are given by their bits, which numba reads: see ``load``.
+    """
     from evergraph.graphs.kernels.numba_sum import Flat
 
     assert matrix.stride(1) == 1 or matrix.shape[1] == 1, "columns must be contiguous"
     length = (matrix.shape[0] - 1) * matrix.stride(0) + matrix.shape[1]
-    return Flat(_numbers(matrix.as_strided((length,), (1,))), matrix.stride(0))
-
-
-def _numbers(values: Tensor) -> NDArray[Any]:
-    """Return values in a form that numba reads: half floats by their bits, see ``load``."""
+    values = matrix.as_strided((length,), (1,))
     if values.dtype == torch.float32:
-        return values.numpy()
+        return Flat(values.numpy(), matrix.stride(0))
     bits = values.view(torch.int16).numpy()
-    return bits if values.dtype == torch.float16 else bits.view(np.uint16)
-
-
-def _ones(like: Tensor) -> NDArray[np.float32]:
-    """Return ones that share the memory of a single one."""
-    return np.broadcast_to(np.float32(1), like.shape)
+    return Flat(bits if values.dtype == torch.float16 else bits.view(np.uint16), matrix.stride(0))
 
 
 # Entries on the device at a time: 64 MB of them; without Triton some 400 MB, with weights.
@@ -163,14 +131,9 @@ AT_ONCE = 2  # ranges being sent or summed; the processor reads no further ahead
 
 
 def streamed_product(
-    smoother: ScaledRows,
-    features: Tensor,
-    out: Tensor,
-    *,
-    add: Tensor | None,
-    scale: float,
-    add_scale: float,
-) -> None:
+    smoother: ScaledRows, features: Tensor, out: Tensor, *,
+    add: Tensor | None, scale: float, add_scale: float,
+) -> None:  # fmt: skip
     """Fill ``out`` on the features' device; rows of the adjacency are sent a range at a time.
 
     While the device sums one range, the processor reads the next from memory or a file. The kernel

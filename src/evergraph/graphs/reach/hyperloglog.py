@@ -29,16 +29,6 @@ SEED = 0x9E3779B97F4A7C15
 _BLOCK = 1 << 20
 
 
-def check_registers(registers: int) -> None:
-    """Raise unless this number of registers is supported."""
-    sound = isinstance(registers, int) and registers > 0 and registers & (registers - 1) == 0
-    if not sound or not LEAST_REGISTERS <= registers <= MOST_REGISTERS:
-        raise ConfigurationError(
-            f"registers must be a power of two from {LEAST_REGISTERS} to {MOST_REGISTERS}, "
-            f"not {registers!r}"
-        )
-
-
 def hashed(nodes: int, registers: int, *, seed: int = SEED) -> tuple[Tensor, Tensor]:
     """Return each node's register and its value.  int16 [nodes], uint8 [nodes]
 
@@ -82,20 +72,15 @@ def distinct_count(sums: Tensor, registers: int) -> Tensor:
     >>> distinct_count(torch.tensor([[0, 1 << 39], [8, 7]]), 8).tolist()  # no node; one node
     [0.0, 1.0639...]
     """
-    weights = _sigma(registers)[sums[1]] * registers + sums[0].double() / 2.0**TOP
-    return registers**2 / (2 * math.log(2)) / weights
-
-
-def _sigma(registers: int) -> Tensor:
-    """Return σ(Z / m) for Z = 0 .. m.  float64 [m + 1]"""
     power = torch.arange(registers + 1, dtype=torch.float64) / registers
-    total, factor = power.clone(), 1.0
+    sigma, factor = power.clone(), 1.0  # σ(Z/m) for Z = 0 .. m
     for _ in range(64):
         power = power.square()
-        total += power * factor
+        sigma += power * factor
         factor *= 2
-    total[-1] = torch.inf
-    return total
+    sigma[-1] = torch.inf
+    weights = sigma[sums[1]] * registers + sums[0].double() / 2.0**TOP
+    return registers**2 / (2 * math.log(2)) / weights
 
 
 REGISTERS = 512
@@ -135,55 +120,46 @@ def estimate_reach_sizes(
     tensor([100.,  98.], dtype=torch.float64)
     """
     check_integer("hops", hops, least=0)
-    check_registers(registers)
+    power = isinstance(registers, int) and registers > 0 and registers & (registers - 1) == 0
+    if not power or not LEAST_REGISTERS <= registers <= MOST_REGISTERS:
+        raise ConfigurationError(
+            f"registers must be a power of two from {LEAST_REGISTERS} to {MOST_REGISTERS}, "
+            f"not {registers!r}"
+        )
     nodes = nodes.to(graph.device)
     near = graph.degrees[nodes].double().cpu() + 1
     if hops < 2 or not len(nodes):
         return near if hops else torch.ones_like(near)
     rows, back = nodes.unique(return_inverse=True)
-    sums = _summed(graph, rows, hops, registers, resources or Resources())
+    column, rank = (part.to(graph.device) for part in hashed(graph.num_nodes, registers))
+    shared = {
+        "sweep": RowSweep.of(graph), "rows": rows, "hops": hops, "column": column, "rank": rank,
+    }  # fmt: skip
+    resources = resources or Resources()
+    blocks = _blocks(graph, registers, resources)
+    sums = torch.zeros(2, len(rows), dtype=torch.int64, device=graph.device)
+    for part in resources.engine.map(sum_registers, blocks, shared=shared):
+        sums += part.to(sums.device)
     sizes = distinct_count(sums.cpu(), registers)[back.cpu()]
     return sizes.clamp_min(near).clamp_max(graph.num_nodes)
 
 
-def _summed(graph: Graph, rows: Tensor, hops: int, registers: int, resources: Resources) -> Tensor:
-    """Return Σ 2^(TOP - M) over the filled registers, and the empty ones.  int64 [2, rows]"""
-    column, rank = (part.to(graph.device) for part in hashed(graph.num_nodes, registers))
-    shared = {
-        "sweep": RowSweep.of(graph),
-        "rows": rows,
-        "hops": hops,
-        "column": column,
-        "rank": rank,
-    }
-    sums = torch.zeros(2, len(rows), dtype=torch.int64, device=graph.device)
-    for part in resources.engine.map(
-        sum_registers, _blocks(graph, registers, resources), shared=shared
-    ):
-        sums += part.to(sums.device)
-    return sums
-
-
 def _blocks(graph: Graph, registers: int, resources: Resources) -> list[tuple[int, int]]:
     """Cut the registers into blocks as wide as memory allows, at least one per worker."""
+
+    def size(width: int) -> int:  # all nodes' registers before and after a hop
+        return 2 * graph.num_nodes * width
+
+    on_cpu = graph.device.type == "cpu"
     width = min(MOST_WIDE, registers)
     while width > LEAST_REGISTERS and (
-        registers < width * resources.engine.workers or not _fits(graph, width, resources)
+        registers < width * resources.engine.workers
+        or not (resources.fits(size(width)) if on_cpu else size(width) <= ON_DEVICE)
     ):
         width //= 2
-    if graph.device.type == "cpu":
-        resources.check(_size(graph, width), "estimating reach")
+    if on_cpu:
+        resources.check(size(width), "estimating reach")
     return [(low, width) for low in range(0, registers, width)]
-
-
-def _size(graph: Graph, width: int) -> int:
-    """Return the bytes of a block: all nodes' registers before and after a hop."""
-    return 2 * graph.num_nodes * width
-
-
-def _fits(graph: Graph, width: int, resources: Resources) -> bool:
-    size = _size(graph, width)
-    return size <= ON_DEVICE if graph.device.type != "cpu" else resources.fits(size)
 
 
 def sum_registers(
@@ -327,7 +303,7 @@ _SUMMED_ROWS = 1 << 16
 class TorchMax:
     """Maxima over the rows of a CSR matrix on any device; equal to ``NumbaMax`` bit for bit.
 
-    The parameters are the same. The width must be a multiple of 8.
+    Parameters and methods are the same. The width must be a multiple of 8.
     """
 
     def __init__(
@@ -339,27 +315,18 @@ class TorchMax:
         self._single[inside, column[inside].long() - low] = rank[inside]
 
     def first(self, rows: Tensor) -> Tensor:
-        """Return the registers of each row after one hop, itself included.
-
-        rows: int64 [m] -> uint8 [m, width]
-        """
+        """Return the registers of each row after one hop, itself included."""
         return self.following(rows, self._single)
 
     def following(self, rows: Tensor, registers: Tensor) -> Tensor:
-        """Return the largest of each register over a row's neighbours and itself.
-
-        rows: int64 [m]; registers: uint8 [nodes, width] -> uint8 [m, width]
-        """
+        """Return the largest of each register over a row's neighbours and itself."""
         lengths = (self._indptr[rows + 1] - self._indptr[rows]).long()
         _, entries = row_entries(self._indptr, rows)
         places = self._indices.index_select(0, entries).long()
         return torch.maximum(piecewise_max(registers, places, lengths), _take(registers, rows))
 
     def sums(self, registers: Tensor, top: int) -> Tensor:
-        """Return Σ 2^(top - M) over the nonzero registers M, and the number of zeros.
-
-        registers: uint8 [m, width] -> int64 [2, m]
-        """
+        """Return Σ 2^(top - M) over the nonzero registers M, and the number of zeros."""
         weights = 1 << (top - torch.arange(top + 1, device=registers.device))
         weights[0] = 0
         parts = [
@@ -385,7 +352,12 @@ def piecewise_max(source: Tensor, places: Tensor, lengths: Tensor) -> Tensor:
         starts = (lengths.cumsum(0) - lengths)[own] + PIECE * passed
         sizes = (lengths[own] - PIECE * passed).clamp_max(PIECE)
         order = sizes.argsort(descending=True, stable=True)
-        best = _longest_first(source, places, starts[order], sizes[order])
+        starts, sizes = starts[order], sizes[order]
+        best = source.new_zeros(len(starts), source.shape[1])
+        steps = torch.arange(PIECE, device=sizes.device)[:, None]
+        for step, count in enumerate((sizes[None] > steps).sum(1).tolist()):
+            front = best[:count]
+            torch.maximum(front, _take(source, places[starts[:count] + step]), out=front)
         places = torch.empty_like(order)
         places[order] = torch.arange(len(order), device=order.device)
         source, lengths = best, pieces
@@ -393,15 +365,6 @@ def piecewise_max(source: Tensor, places: Tensor, lengths: Tensor) -> Tensor:
             found = source.new_zeros(len(lengths), source.shape[1])
             found[own] = _take(source, places)
             return found
-
-
-def _longest_first(source: Tensor, places: Tensor, starts: Tensor, sizes: Tensor) -> Tensor:
-    best = source.new_zeros(len(starts), source.shape[1])
-    counts = (sizes[None] > torch.arange(PIECE, device=sizes.device)[:, None]).sum(1).tolist()
-    for step, count in enumerate(counts):
-        front = best[:count]
-        torch.maximum(front, _take(source, places[starts[:count] + step]), out=front)
-    return best
 
 
 def _take(registers: Tensor, rows: Tensor) -> Tensor:

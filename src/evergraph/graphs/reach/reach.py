@@ -20,7 +20,7 @@ from evergraph.graphs.csr import cut, pointer_type, row_entries
 from evergraph.graphs.graph import Graph
 from evergraph.graphs.kernels.row_ranges import in_threads, unsigned
 from evergraph.graphs.kernels.scaled_rows import numba_works
-from evergraph.graphs.propagation import pattern, step_out
+from evergraph.graphs.propagation import pattern
 from evergraph.graphs.reach.hyperloglog import REGISTERS, estimate_reach_sizes
 from evergraph.graphs.rows import RowSweep, neighbour_sums
 
@@ -89,16 +89,16 @@ def _stepped_through(
 
     walks: total number of walks.  -> int64 [rows]
     """
-    if walks >= graph.num_edges and resources.fits(_pattern_bytes(graph.num_edges)):
+
+    def pattern_bytes(entries: int) -> int:
+        return PATTERN_BYTES[pointer_type(entries)] * entries
+
+    if walks >= graph.num_edges and resources.fits(pattern_bytes(graph.num_edges)):
         return torch.arange(graph.num_nodes)
     rows = covered_nodes(graph, nodes, hops=max(hops - 1, 0)).nonzero().flatten()
     entries = int(graph.degrees[rows.to(graph.device)].sum())
-    resources.check(_pattern_bytes(entries), "exact reach by sparse products")
+    resources.check(pattern_bytes(entries), "exact reach by sparse products")
     return rows
-
-
-def _pattern_bytes(entries: int) -> int:
-    return PATTERN_BYTES[pointer_type(entries)] * entries
 
 
 def _balls(
@@ -108,7 +108,7 @@ def _balls(
     members = scipy.sparse.csr_matrix(own, shape=(len(nodes), adjacency.shape[1]))
     yield members
     for hop in range(hops):
-        members = step_out(members, adjacency) if hop else adjacency[nodes]
+        members = members @ adjacency if hop else adjacency[nodes]
         yield members
 
 
@@ -149,7 +149,8 @@ def reach_sizes(
     costs = search_costs(graph, nodes, hops=hops)
     cost = reach_cost(graph, costs, hops=hops, registers=REGISTERS)
     if choose(method, cost, nodes=len(nodes), hops=hops) == "exact":
-        if search_pays(costs):
+        # A search must save more than numba takes to start.
+        if costs.sum() >= SEARCH_PAYS_FROM and numba_works():
             return searched_sizes(graph, nodes, hops=hops, costs=costs, resources=resources)
         return multiplied_sizes(graph, nodes, hops=hops, resources=resources)
     return estimate_reach_sizes(graph, nodes, hops=hops, resources=resources).round().long()
@@ -166,11 +167,6 @@ def multiplied_sizes(
     for block, members in reach_blocks(graph, nodes, hops=hops, resources=resources):
         sizes[block] = np.diff(members.indptr)
     return torch.from_numpy(sizes)
-
-
-def search_pays(costs: npt.NDArray[np.float64]) -> bool:
-    """Return whether a search is faster than sparse products, despite numba's start-up time."""
-    return bool(costs.sum() >= SEARCH_PAYS_FROM) and numba_works()
 
 
 def searched_sizes(
@@ -204,10 +200,12 @@ def search_block(
 ) -> Tensor:
     """Return the sizes of some of the nodes; a pure function.  int64 [block]"""
     part, (indptr, indices) = slice(*block), rows.plain
-    sizes = ego_sizes(indptr, indices, nodes[part], hops=hops, costs=costs[part])
+    sizes = np.empty(part.stop - part.start, dtype=np.int64)
+    adjacency = unsigned(indptr), unsigned(indices)
+    in_threads(search, costs[part], *adjacency, nodes[part].numpy(), hops, sizes)
     if rows.mapped:
         page_out(indices)
-    return sizes
+    return torch.from_numpy(sizes)
 
 
 def nodes_around(
@@ -282,15 +280,13 @@ def walk_counts(graph: Graph, nodes: Tensor | None = None, *, hops: int) -> Tens
     if hops:
         counts += graph.degrees
     for before in reversed(range(hops - 1)):  # number of steps taken before this one
-        rows = None if nodes is None else _some_rows(graph, nodes, before)
+        rows = None
+        if nodes is not None:
+            near = covered_nodes(graph, nodes, hops=before).nonzero().flatten()
+            if len(near) <= PICKED_BELOW * graph.num_nodes:
+                rows = near.to(graph.device)
         counts[... if rows is None else rows] += neighbour_sums(graph, counts, rows)
     return counts if nodes is None else counts[nodes.to(graph.device)]
-
-
-def _some_rows(graph: Graph, nodes: Tensor, hops: int) -> Tensor | None:
-    """Return the nodes within reach; None if there are too many to select.  int64 [m]"""
-    rows = covered_nodes(graph, nodes, hops=hops).nonzero().flatten()
-    return None if len(rows) > PICKED_BELOW * graph.num_nodes else rows.to(graph.device)
 
 
 def search_costs(graph: Graph, nodes: Tensor, *, hops: int) -> npt.NDArray[np.float64]:
@@ -313,7 +309,6 @@ def reach_cost(
 
 def choose(method: str, cost: ReachCost, *, nodes: int, hops: int) -> str:
     """Return "exact" or "estimated", and log the choice with its reason."""
-    check_choice("reach method", method, METHODS)
     chosen = cost.cheaper if method == "auto" else method
     if method != "auto":
         reason = "as configured"
@@ -366,20 +361,10 @@ def reaching_nodes(graph: Graph, nodes: Tensor, *, hops: int) -> Tensor:
 Array = npt.NDArray[Any]
 
 
-def ego_sizes(indptr: Tensor, indices: Tensor, nodes: Tensor, *, hops: int, costs: Array) -> Tensor:
-    """Return the number of nodes within ``hops`` of each of ``nodes``, itself too.  int64 [nodes]
-
-    A thread needs one byte and one number for every node of the graph.
-    """
-    sizes = np.empty(len(nodes), dtype=np.int64)
-    in_threads(search, costs, unsigned(indptr), unsigned(indices), nodes.numpy(), hops, sizes)
-    return torch.from_numpy(sizes)
-
-
 def search(
     indptr: Array, indices: Array, nodes: Array, hops: int, sizes: Array, start: int, stop: int
 ) -> None:
-    """Fill ``sizes[start:stop]``.
+    """Fill ``sizes[start:stop]``; a thread needs one byte and one number for every node.
 
     Nodes reached are marked with the number of the search, so that marks have to be cleared only
     when a byte has run through all its values.

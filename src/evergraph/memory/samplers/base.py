@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from evergraph.core.component import Part
+from evergraph.core.errors import ConfigurationError
 from evergraph.core.resolver import Resolver
 from evergraph.core.resources import Resources
 from evergraph.core.seeding import exponential
@@ -52,15 +53,13 @@ class Candidates:
 
     def take(self, rows: Tensor | slice) -> Candidates:
         """Return some of the candidates."""
-        return Candidates(
-            self.graph,
-            self.nodes[rows],
-            self.labels[rows],
-            self.embeddings[rows],
-            self.hops,
-            None if self.residuals is None else self.residuals[rows],
-            None if self.known_as is None else self.known_as[rows],
-            self.resources,
+        return replace(
+            self,
+            nodes=self.nodes[rows],
+            labels=self.labels[rows],
+            embeddings=self.embeddings[rows],
+            residuals=None if self.residuals is None else self.residuals[rows],
+            known_as=None if self.known_as is None else self.known_as[rows],
         )
 
 
@@ -88,6 +87,17 @@ class Sampler(Part, ABC):
         """Return the candidates to keep, ``budgets[c]`` of each class c.  -> int64 [kept]"""
         ranks = self.rank(candidates, budgets, generator=generator)
         return best_per_class(ranks, candidates.labels.cpu(), budgets)
+
+    def check_whole(self, returned: Tensor) -> None:
+        """Raise if a class returns to a sampler that cannot compare old and new candidates.
+
+        returned: classes of stored nodes that came again.  int64 [n]
+        """
+        if len(returned) and not self.mergeable:
+            raise ConfigurationError(
+                f"sampler {self.name!r} must see a class whole, but class {int(returned[0])} came "
+                "in a second batch: use 'uniform', 'coverage' or 'degree'"
+            )
 
     def vectors(
         self, candidates: Candidates, chosen: Tensor, *, generator: torch.Generator

@@ -68,22 +68,15 @@ class CondensingSampler(Sampler):
         distance = self.distance(candidates, labels, generator=generator)
         lr = self.lr * float(spread(candidates.embeddings)[1])
         unit = has_unit_length(candidates.embeddings)
-        return _descended(vectors, distance, steps=self.steps, lr=lr, unit=unit)
-
-
-def _descended(
-    vectors: Tensor, distance: Callable[[Tensor], Tensor], *, steps: int, lr: float, unit: bool
-) -> Tensor:
-    """Return the vectors after descent with step lengths that fall to 0."""
-    for step in range(steps):
-        with torch.enable_grad():
-            vectors = vectors.detach().requires_grad_()
-            (slope,) = torch.autograd.grad(distance(vectors), vectors)
-        longest = slope.norm(dim=1).max().clamp_min(1e-12)
-        vectors = vectors.detach() - lr * (1 - step / steps) * slope / longest
-        if unit:
-            vectors = unit_rows(vectors, together=True)
-    return vectors
+        for step in range(self.steps):  # their lengths fall to 0
+            with torch.enable_grad():
+                vectors = vectors.detach().requires_grad_()
+                (slope,) = torch.autograd.grad(distance(vectors), vectors)
+            longest = slope.norm(dim=1).max().clamp_min(1e-12)
+            vectors = vectors.detach() - lr * (1 - step / self.steps) * slope / longest
+            if unit:
+                vectors = unit_rows(vectors, together=True)
+        return vectors
 
 
 def has_unit_length(embeddings: Tensor) -> bool:

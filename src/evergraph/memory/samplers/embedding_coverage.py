@@ -39,17 +39,12 @@ class EmbeddingCoverageSampler(Sampler):
         """Return the number of near candidates of other classes, plus a fraction to break ties."""
         embeddings = candidates.embeddings
         labels = candidates.labels.to(embeddings.device)
-        radius = self.radius * _mean_distance(embeddings)
+        # The root of the mean squared distance between pairs: √2 times the total deviation.
+        distance = (2 * embeddings.var(dim=0, unbiased=False).sum()).sqrt()
+        radius = self.radius * float(distance if len(embeddings) else 0.0)
         counts = [
             ((torch.cdist(part, embeddings) < radius) & (own[:, None] != labels)).sum(1)
             for part, own in zip(embeddings.split(BLOCK), labels.split(BLOCK), strict=True)
         ]
         ties = torch.rand(len(candidates), dtype=torch.float64, generator=generator)
         return torch.cat(counts).double().cpu() + ties if counts else ties
-
-
-def _mean_distance(embeddings: Tensor) -> float:
-    """Return the root of the mean squared distance between pairs: √2 times the total deviation."""
-    if not len(embeddings):
-        return 0.0
-    return float((2 * embeddings.var(dim=0, unbiased=False).sum()).sqrt())

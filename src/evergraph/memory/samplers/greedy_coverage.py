@@ -39,7 +39,8 @@ class GreedyCoverageSampler(Sampler):
         ranks = np.full(len(candidates), np.inf)
         nodes, labels = candidates.nodes.tolist(), candidates.labels.tolist()
         graph, hops = candidates.graph, candidates.hops
-        Resources().check(_bytes(candidates), f"greedy coverage of {len(candidates)} candidates")
+        held = _CANDIDATE_BYTES * len(candidates) + _NODE_BYTES * graph.num_nodes
+        Resources().check(held, f"greedy coverage of {len(candidates)} candidates")
         # Always exact: a first gain that is too small would put a candidate too low in the heap.
         sizes = reach_sizes(graph, candidates.nodes, hops=hops, method="exact").tolist()
         heap = [(-size, row) for row, size in enumerate(sizes)]
@@ -61,11 +62,6 @@ class GreedyCoverageSampler(Sampler):
             left[labels[row]] -= 1
             step += 1
         return torch.from_numpy(ranks)
-
-
-def _bytes(candidates: Candidates) -> int:
-    """Return the approximate bytes of the search: heap entries, and masks of all nodes."""
-    return _CANDIDATE_BYTES * len(candidates) + _NODE_BYTES * candidates.graph.num_nodes
 
 
 class _Search:
