@@ -244,15 +244,7 @@ def corrected(comparisons: Sequence[Comparison]) -> list[Comparison]:
 
 @dataclass(frozen=True, repr=False)
 class OverDatasets:
-    """Wilcoxon's test over the datasets of one setting.
-
-    Attributes:
-        a, b: the compared methods.
-        setting: the setting.
-        datasets: the datasets.
-        ranks: the test.
-        confidence: a claim needs a p-value below 1 - confidence.
-    """
+    """Wilcoxon's test of a against b over the datasets of one setting; see ``Comparison``."""
 
     a: str
     b: str
@@ -317,12 +309,10 @@ def over_datasets(comparisons: Sequence[Comparison]) -> list[OverDatasets]:
 
 @dataclass(frozen=True)
 class GroupDifferences:
-    """The differences of all runs of a group to one of them.
+    """The differences of all runs of a group to the reference.
 
-    Attributes:
-        reference: the name of that run.
-        means: AA of every run by name, fractions.
-        found: the comparison of each other run with it; None if they are not comparable.
+    ``means`` holds AA of every run, ``found`` the comparison of each other run with the reference,
+    None if they are not comparable.
     """
 
     reference: str
@@ -357,14 +347,10 @@ def differences_in(group: Group, testing: str, against: str | None = None) -> Gr
 
 @dataclass(frozen=True)
 class Standing:
-    """Mean ranks of methods over several datasets, for one way of testing.
+    """Mean ranks over several datasets of one setting, for one way of testing.
 
-    Attributes:
-        setting, testing: the setting and the way of testing.
-        datasets: the datasets.
-        methods: methods that were run on all of them, the best mean rank first.
-        left_out: methods that were not, or that predict whole test sets together.
-        ranks: ranks of ``methods``, in their order.
+    ``methods`` were run on all of them, the best mean rank first; ``ranks`` is in their order.
+    ``left_out`` were not, or predict whole test sets together.
     """
 
     setting: str

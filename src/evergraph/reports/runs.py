@@ -185,13 +185,7 @@ def _look_through(result: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Entry:
-    """A run in the report.
-
-    Attributes:
-        name: its unique name in the group.
-        slug: the name as part of a file name or an address.
-        run: the run itself.
-    """
+    """A run with its unique name in the group, and ``slug``, that name in files and addresses."""
 
     name: str
     slug: str

@@ -121,14 +121,9 @@ MOST_TICKS = 7
 
 @dataclass(frozen=True)
 class Price:
-    """A cost of accuracy.
+    """A cost of accuracy: its name in files, the axis' label, the cost of a run and its text.
 
-    Attributes:
-        name: name in the figure's file.
-        label: label of the axis.
-        of: returns the cost of a run.
-        told: formats an amount.
-        shown: amounts that the axis always covers.
+    shown: amounts that the axis always covers.
     """
 
     name: str

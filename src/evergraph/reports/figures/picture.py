@@ -97,13 +97,7 @@ DPI = 150
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawn figure.
-
-    Attributes:
-        name: name of its files, without suffix.
-        title: title for a caption.
-        svg, png: the same figure in two formats.
-    """
+    """A drawn figure in two formats; ``name`` is that of its files, without suffix."""
 
     name: str
     title: str

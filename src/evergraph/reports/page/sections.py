@@ -22,13 +22,7 @@ from evergraph.reports.units import seeds_of
 
 @dataclass(frozen=True)
 class PageSection:
-    """A section of the page.
-
-    Attributes:
-        anchor: its anchor.
-        heading, lead: plain text above it.
-        content: HTML.
-    """
+    """A section of the page: plain text above ``content``, which is HTML."""
 
     anchor: str
     heading: str

@@ -155,7 +155,7 @@ def budgets_table(groups: Sequence[Group]) -> Table | None:
 
 
 def _within(runs: Sequence[Entry], fastest: float) -> list[Cell]:
-    found = []
+    found: list[float | None] = []
     for testing in TESTINGS:
         accuracies = [run.accuracy(testing) / 100 for run in runs]
         by_size = list(zip(map(bytes_kept, runs), accuracies, strict=True))

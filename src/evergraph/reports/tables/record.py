@@ -14,12 +14,7 @@ from evergraph.reports.runs import Entry, Finished, Group
 
 @dataclass(frozen=True)
 class TableColumn:
-    """A column.
-
-    Attributes:
-        name: its heading.
-        numbers: names of its cells' numbers in CSV; empty for a text column.
-    """
+    """A column; ``numbers`` names its cells' numbers in CSV, and is empty for a text column."""
 
     name: str
     numbers: tuple[str, ...] = ()
@@ -45,14 +40,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """A table.
-
-    Attributes:
-        name: name of its files.
-        caption: one sentence on its content.
-        columns: the columns.
-        blocks: groups of rows, separated by a rule.
-    """
+    """A table: groups of rows, separated by a rule; ``caption`` is one sentence on them."""
 
     name: str
     caption: str
@@ -138,7 +126,7 @@ def csv_text(table: Table) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([name for column in table.columns for name in column.numbers or (column.name,)])
     for row in table.rows:
-        values = []
+        values: list[str] = []
         for column, cell in zip(table.columns, row, strict=True):
             numbers = cell.numbers or (None,) * len(column.numbers)
             told = ["" if number is None else repr(number) for number in numbers]
