@@ -329,6 +329,12 @@ class RunResult(Shown):
         seconds = {phase: sum(s.seconds[phase] for s in self.seeds) for phase in PHASES}
         costs = [s.recomputed for s in self.seeds if s.recomputed is not None]
         refresh = {"recomputed": sum(c[0] for c in costs), "of": sum(c[1] for c in costs)}
+        matrices: list[dict[str, Any]] = []
+        for s in self.seeds:
+            ways = {
+                t: {a: [r[t][a] for r in s.rows] for a in self.yardstick.rows} for t in TESTINGS
+            }
+            matrices.append({"seed": s.seed, **ways})
         return {
             "metric": {"name": self.yardstick.name, "key": self.yardstick.main},
             "protocol": self.config.protocol,
@@ -344,10 +350,7 @@ class RunResult(Shown):
             "tested_after": self.seeds[0].tested_after,
             "area_under_curve": self._summary(area_under_curve),
             "measures": {t: {name: self._measure(t, name) for name in MEASURES} for t in TESTINGS},
-            "accuracy_matrix": [
-                {"seed": s.seed} | self._each_way(lambda t, a, rows=s.rows: [r[t][a] for r in rows])
-                for s in self.seeds
-            ],
+            "accuracy_matrix": matrices,
             "coverage_ratio": float(np.mean(ratios)) if ratios else None,
             "refresh": refresh if costs else None,
             "cumulative": self.cumulative,

@@ -418,7 +418,7 @@ def metrics_of(seeds: Sequence[Mapping[str, list[float]]]) -> dict[str, list[flo
     {'average_accuracy': [0.6], 'average_forgetting': [-0.4], 'anytime_accuracy': [0.75]}
     """
     lost = [np.subtract(seed["final"], seed["learned"])[:-1] for seed in seeds]
-    means = {
+    means: dict[str, list[Any]] = {
         "average_accuracy": [np.mean(seed["final"]) for seed in seeds],
         "average_forgetting": [each.mean() if len(each) else 0.0 for each in lost],
         "anytime_accuracy": [np.mean(seed["curve"]) for seed in seeds],
