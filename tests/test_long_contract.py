@@ -291,7 +291,7 @@ def test_methods(name: str, check: Any) -> None:
         stream = GraphStream(graph, classes_per_task=3)
         made = SMALL.get(name, partial(backbones.make, methods.resolve(name).default_backbone))
         draw = seeded(0, "learner")
-        trainer = Trainer(epochs=2)
+        trainer = Trainer(epochs=1)
         learner = methods.make(name, trainer=trainer, generator=draw, backbone=made())
         for index in range(len(stream)):
             learner.fit_task(stream.open(index, cumulative=learner.cumulative))

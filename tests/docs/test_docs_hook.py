@@ -71,10 +71,7 @@ def test_a_session_is_copied_without_prompts_and_output(hook: ModuleType) -> Non
         'print(f"{twice(2)}\\\\n...")\ntwice(3)'
     )
     assert others == [None, None]  # shell commands and plain code are copied as they stand
-
-
-def test_sessions_are_highlighted_as_such(hook: ModuleType) -> None:
-    text = hook.on_page_markdown(PAGE, page("start.md"))
+    # Sessions are highlighted as such.
     assert "```pycon\n>>> def twice" in text
     assert "```python\nplain = 1" in text
 

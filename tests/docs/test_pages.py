@@ -20,31 +20,27 @@ from evergraph.topology import topologies
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def test_the_first_page_lists_every_page_of_the_menu() -> None:
-    index = (DOCS / "index.md").read_text("utf-8")
-    menu = (DOCS.parent / "mkdocs.yml").read_text("utf-8")
-    pages = set(re.findall(r"^      - ([\w-]+\.md)$", menu, re.MULTILINE)) - {"index.md"}
-    assert len(pages) > 10
-    assert {name for name in pages if f"({name})" not in index} == set()
-
-
-def test_the_menu_lists_every_page() -> None:
+def test_the_menu_the_first_page_and_the_index_of_decisions_list_every_page() -> None:
+    index, decisions = (DOCS / name for name in ("index.md", "decisions/index.md"))
     menu = (DOCS.parent / "mkdocs.yml").read_text("utf-8")
     pages = [*DOCS.glob("*.md"), *DOCS.glob("reference/*.md"), *DOCS.glob("notebooks/*.md")]
     names = {path.relative_to(DOCS).as_posix() for path in pages}
     assert len(names) > 25
     assert {name for name in names if f"- {name}" not in menu} == set()
+    first = set(re.findall(r"^      - ([\w-]+\.md)$", menu, re.MULTILINE)) - {"index.md"}
+    assert len(first) > 10
+    made = {path.relative_to(decisions.parent).as_posix() for path in decided()}
+    for page, listed in ((index, first), (decisions, made)):
+        text = page.read_text("utf-8")
+        assert {name for name in listed if f"({name})" not in text} == set()
 
 
-def test_the_index_lists_every_decision() -> None:
-    index = (DOCS / "decisions" / "index.md").read_text("utf-8")
-    pages = (DOCS / "decisions").rglob("[0-9]*.md")
-    names = {path.relative_to(DOCS / "decisions").as_posix() for path in pages}
-    assert {name for name in names if f"({name})" not in index} == set()
+def decided() -> list[Path]:
+    return list((DOCS / "decisions").rglob("[0-9]*.md"))
 
 
 def test_a_decision_says_what_it_is_and_when_it_was_made() -> None:
-    for path in (DOCS / "decisions").rglob("[0-9]*.md"):
+    for path in decided():
         title, blank, status, *_ = path.read_text("utf-8").splitlines()
         assert title.startswith(f"# {int(path.name[:4])}. ")
         assert blank == ""
@@ -57,13 +53,9 @@ def test_a_decision_says_what_it_is_and_when_it_was_made() -> None:
 
 @pytest.mark.parametrize(
     ("page", "resolver"),
-    [
-        ("methods", methods),
-        ("memory", samplers),
-        ("topology", topologies),
-        ("nn closed_form", backbones),
-    ],
-)
+    [("methods", methods), ("memory", samplers), ("topology", topologies),
+     ("nn closed_form", backbones)],
+)  # fmt: skip
 def test_every_registered_part_has_a_heading_of_its_own(page: str, resolver: Resolver[Any]) -> None:
     pages = [DOCS / "reference" / f"{each}.md" for each in page.split()]
     lines = [line for each in pages for line in each.read_text("utf-8").splitlines()]

@@ -20,34 +20,21 @@ from evergraph.evaluation.accuracy_matrix import matrix_of
 ROWS = [[0.9], [0.5, 0.8], [0.6, 0.2, 0.7]]
 
 
-def test_rows_fill_the_lower_triangle() -> None:
-    matrix = matrix_of(ROWS)
-    nan = np.nan
+def test_by_hand() -> None:
+    matrix, nan = matrix_of(ROWS), np.nan
     np.testing.assert_array_equal(matrix, [[0.9, nan, nan], [0.5, 0.8, nan], [0.6, 0.2, 0.7]])
-
-
-def test_average_accuracy_by_hand() -> None:
-    curve = average_accuracy_curve(matrix_of(ROWS))
-    assert curve.tolist() == pytest.approx([0.9, 1.3 / 2, 1.5 / 3])
-    assert average_accuracy(matrix_of(ROWS)) == pytest.approx(0.5)
-
-
-def test_average_forgetting_by_hand() -> None:
+    assert average_accuracy_curve(matrix).tolist() == pytest.approx([0.9, 1.3 / 2, 1.5 / 3])
+    assert average_accuracy(matrix) == pytest.approx(0.5)
+    assert anytime_accuracy(matrix) == pytest.approx((0.9 + 0.65 + 0.5) / 3)
     # after task 1: 0.5 - 0.9; after task 2: the mean of 0.6 - 0.9 and 0.2 - 0.8
-    curve = average_forgetting_curve(matrix_of(ROWS))
-    assert curve.tolist() == pytest.approx([-0.4, -0.45])
-    assert average_forgetting(matrix_of(ROWS)) == pytest.approx(-0.45)
-
-
-def test_improving_on_an_old_task_counts_as_positive() -> None:
+    assert average_forgetting_curve(matrix).tolist() == pytest.approx([-0.4, -0.45])
+    assert average_forgetting(matrix) == pytest.approx(-0.45)
+    # Improving on an old task counts as positive; a single one has nothing to forget.
     assert average_forgetting(matrix_of([[0.5], [0.75, 1.0]])) == pytest.approx(0.25)
-
-
-def test_a_single_task_has_nothing_to_forget() -> None:
-    matrix = matrix_of([[0.7]])
-    assert average_accuracy(matrix) == pytest.approx(0.7)
-    assert average_forgetting(matrix) == 0.0
-    assert average_forgetting_curve(matrix).shape == (0,)
+    single = matrix_of([[0.7]])
+    assert average_accuracy(single) == pytest.approx(0.7)
+    assert average_forgetting(single) == 0.0
+    assert average_forgetting_curve(single).shape == (0,)
 
 
 def test_tasks_that_come_in_batches_by_hand() -> None:
@@ -62,10 +49,6 @@ def test_tasks_that_come_in_batches_by_hand() -> None:
     # while a task comes, earlier ones are compared with the last test before it began
     twice = matrix_of([[0.5], [0.75], [0.5, 0.5], [0.25, 1.0]])
     assert average_forgetting_curve(twice).tolist() == pytest.approx([-0.25, -0.5])
-
-
-def test_anytime_accuracy_by_hand() -> None:
-    assert anytime_accuracy(matrix_of(ROWS)) == pytest.approx((0.9 + 0.65 + 0.5) / 3)
     online = matrix_of([[0.4], [0.8], [0.6, 0.5]])
     assert anytime_accuracy(online) == pytest.approx((0.4 + 0.8 + 0.55) / 3)
     assert area_under_curve(online) == anytime_accuracy(online)

@@ -63,8 +63,7 @@ def measures_of(learner: Oracle, index: int = 0, **options: Any) -> Measures:
     return evaluate(learner, stream_of(), index, **options).measures
 
 
-@pytest.mark.parametrize("setting", ["class-il", "task-il"])
-@pytest.mark.parametrize("edges", ["within", "all"])
+@pytest.mark.parametrize(("setting", "edges"), [("class-il", "within"), ("task-il", "all")])
 def test_a_perfect_predictor_is_right_everywhere(setting: str, edges: str) -> None:
     stream = stream_of(setting=setting, edges=edges)
     both = {"balanced": ONES, "plain": ONES}
@@ -85,9 +84,7 @@ def test_a_predictor_that_is_wrong_on_one_class_by_hand() -> None:
     for testing in ("local", "global"):
         assert rows[testing]["balanced"] == pytest.approx([1.0, 0.5])
         assert rows[testing]["plain"] == pytest.approx([1.0, 1 / 5])
-
-
-def test_a_predictor_that_only_knows_the_newest_task_forgot_the_first() -> None:
+    # Who only knows the newest task forgot the first.
     rows = rows_of(Oracle(lambda label: max(label, 2)), stream_of(), 1)
     for testing in ("local", "global"):
         assert rows[testing] == {"balanced": [0.0, 1.0], "plain": [0.0, 1.0]}
@@ -142,15 +139,12 @@ def test_only_the_testings_asked_for_are_run() -> None:
         rows_of(learner, stream_of(), 1, testings=["remote"])
 
 
-def test_calibration_is_over_all_nodes_so_far_by_hand() -> None:
+def test_calibration_over_all_nodes_so_far_and_rejection_by_hand() -> None:
     # after task 1 all ten nodes are answered at 0.75, the three of class 1 wrongly: |0.7 - 0.75|
     learner = Oracle(lambda label: 0 if label == 1 else label, sure=0.75)
     for testing in ("local", "global"):
         found = measures_of(learner, 1)[testing]
         assert found == {"calibration_error": pytest.approx(0.05)}
-
-
-def test_rejection_by_hand() -> None:
     # known: twice 0 and three times 2; unknown: four times 1, above two of five, and 3, above all
     for testing, found in measures_of(Oracle(), preview=True).items():
         assert found["rejection_auroc"] == pytest.approx((4 * 2 + 5) / 25), testing
@@ -175,9 +169,7 @@ def test_a_preview_asks_once_more_in_the_graphs_to_come() -> None:
     assert [graph.num_nodes for graph in graphs[2:]] == [25, 50]
     assert graphs[3].structure is stream.union_graph(1)  # kept for the task that follows
     assert [len(nodes) for _, nodes, _ in learner.asked] == [5, 5, 5, 10]
-
-
-def test_nothing_comes_after_the_last_task_and_no_class_comes_again() -> None:
+    # Nothing comes after the last task, and no class comes again.
     for testing in ("local", "global"):
         last = measures_of(Oracle(), 1, preview=True)[testing]
         assert (last["rejection_auroc"], last["forward_transfer"]) == (None, None)

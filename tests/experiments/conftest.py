@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from evergraph.experiments.bench import pool
 from evergraph.experiments.bench.benchmark import BenchEvent, Row, open_bench, run_bench
 from evergraph.experiments.bench.config import BenchConfig
 
@@ -34,9 +35,11 @@ class Learned:
 
 @pytest.fixture(scope="session")
 def learned(tmp_path_factory: pytest.TempPathFactory) -> Learned:
-    """Run the small benchmark in one worker, which then has all threads."""
+    """Run the small benchmark in one worker, which has one thread."""
     out = tmp_path_factory.mktemp("bench") / "out"
     config = BenchConfig.of(SMALL)
     events: list[BenchEvent] = []
-    rows = run_bench(open_bench(config, out=out), workers=1, on_event=events.append)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pool, "threads_of", lambda workers: 1)
+        rows = run_bench(open_bench(config, out=out), workers=1, on_event=events.append)
     return Learned(config, out, events, rows)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import psutil
 import pytest
 import torch
 
+from evergraph.core.device import exactly_threads
 from evergraph.core.errors import ResultsError
 from evergraph.experiments import runner
 from evergraph.experiments.bench import pool
@@ -30,47 +30,32 @@ from evergraph.experiments.config import RunConfig
 from evergraph.experiments.runner import run
 from evergraph.experiments.store import ResultStore
 from evergraph.reports import collect
-
-CLOCKS = ("seconds", "peak_rss_bytes")
-
-
-@pytest.fixture
-def as_many_threads() -> Iterator[None]:
-    """Give this process the threads that a single worker has."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads_of(1))
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.mark.usefixtures("as_many_threads")
-def test_results_are_those_of_a_plain_run_bit_for_bit(learned: Any, tmp_path: Path) -> None:
-    for row in learned.rows:
-        out = tmp_path / row.job.label
-        run(row.job.config, out=out)
-        theirs, ours = (json.loads((f / "result.json").read_text()) for f in (row.job.folder, out))
-        for clock in CLOCKS:
-            assert theirs.pop(clock)
-            ours.pop(clock)
-        assert theirs == ours
-        searched = {"search", "search.json"}
-        assert names(row.job.folder) - searched == names(out)
-        assert names(row.job.folder / "seed-1") == names(out / "seed-1")
-        assert (row.job.folder / "config.toml").read_text() == (out / "config.toml").read_text()
+from small_runs import CLOCKS, comparable
 
 
 def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def test_what_it_cost_is_told_by_the_workers(learned: Any) -> None:
+def test_results_are_those_of_a_plain_run_bit_for_bit(learned: Any, tmp_path: Path) -> None:
     for row in learned.rows:
+        out = tmp_path / row.job.label
+        with exactly_threads(1):
+            run(row.job.config, out=out)
+        theirs, ours = (json.loads((f / "result.json").read_text()) for f in (row.job.folder, out))
+        assert all(theirs[clock] for clock in CLOCKS)
+        assert comparable(theirs) == comparable(ours)
+        searched = {"search", "search.json"}
+        assert names(row.job.folder) - searched == names(out)
+        assert names(row.job.folder / "seed-1") == names(out / "seed-1")
+        assert (row.job.folder / "config.toml").read_text() == (out / "config.toml").read_text()
+        # What it cost is told by the workers.
         files = [row.job.folder / f"seed-{seed}" / "progress.json" for seed in (0, 1)]
         seeds = [json.loads(file.read_text())["result"] for file in files]
-        result = row.result
-        assert result["peak_rss_bytes"] == max(seed["peak_rss_bytes"] for seed in seeds) > 1e7
+        peak = max(seed["peak_rss_bytes"] for seed in seeds)
+        assert row.result["peak_rss_bytes"] == peak > 1e7
         spent = sum(sum(seed["seconds"].values()) for seed in seeds)
-        assert result["seconds"]["total"] == pytest.approx(spent)
+        assert row.result["seconds"]["total"] == pytest.approx(spent)
 
 
 def test_it_tells_what_happens(learned: Any) -> None:
@@ -81,9 +66,7 @@ def test_it_tells_what_happens(learned: Any) -> None:
     mean = sum(e.progress.accuracy for e in ends) / 2
     row = next(row for row in learned.rows if row.job.label == "tem-tiny")
     assert row.result["average_accuracy"]["local"]["balanced"]["mean"] == pytest.approx(mean)
-
-
-def test_reports_know_labels_and_leave_searches_out(learned: Any) -> None:
+    # Reports know labels and leave searches out.
     found = collect(learned.out)
     assert sorted(run.method for run in found) == ["finetune", "tem-tiny"]
     assert len(collect(learned.out / "synthetic" / "class-il" / "finetune" / "search")) == 2
@@ -98,9 +81,7 @@ def test_resuming_a_finished_bench_does_nothing_again(learned: Any) -> None:
     assert len(events) == bench.size
     assert [row.result for row in rows] == [row.result for row in learned.rows]
     assert {path: path.read_bytes() for path in learned.out.rglob("*.json")} == before
-
-
-def test_results_are_never_overwritten(learned: Any) -> None:
+    # Results are never overwritten.
     with pytest.raises(ResultsError, match="already holds results: use --resume"):
         open_bench(learned.config, out=learned.out)
     other = learned.config.model_copy(update={"seeds": (0, 1, 2)})
@@ -194,16 +175,6 @@ def test_several_processes_may_claim_a_folder_at_once(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / ".config.toml-x1").write_text("")  # another one is at it just now
     ResultStore(tmp_path / "other").open(config, resume=False)
-
-
-def test_a_folder_of_the_first_version_is_still_ours(tmp_path: Path) -> None:
-    config = resolved(RunConfig())
-    ResultStore(tmp_path).open(config, resume=False)
-    known = tmp_path / "config.toml"
-    known.write_text(known.read_text().replace('part = "test"\n', ""))
-    ResultStore(tmp_path).open(config, resume=True)
-    with pytest.raises(ResultsError, match="part is 'test' there and 'validation' here"):
-        ResultStore(tmp_path).open(config.model_copy(update={"part": "validation"}), resume=True)
 
 
 def test_workers_fit_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,9 +57,7 @@ def test_what_is_closer_to_the_run_wins() -> None:
     assert epochs == [2, 3]
     assert [job.config.training.epochs for job in expand(config, over=training(4))] == [4, 4]
     assert only(expand(bench(common=training(1)))).config.training.epochs == 1
-
-
-def test_a_grid_of_one_combination_is_no_search() -> None:
+    # A grid of one combination is no search.
     grid = {"training.lr": [0.5], "memory": {"budget": [7]}}
     job = only(expand(bench(methods=[{"name": "tem", "grid": grid}])))
     assert not job.grid
@@ -88,9 +86,7 @@ def test_a_sweep_is_a_method_a_value_and_what_is_swept_is_not_searched() -> None
     assert list(jobs[0].grid) == ["training.weight_decay"]  # the shipped one has a budget too
     assert jobs[2].config.to_dict()["backbone"] == {"name": "random-features", "width": 256}
     assert jobs[3].config.method.parameters == {"rank": 8}
-
-
-def test_a_run_is_what_its_name_says() -> None:
+    # A run is what its name says.
     with pytest.raises(ConfigurationError, match=r"small@5: memory\.budget is swept"):
         expand(bench(methods=[SWEPT]), over={"memory": {"budget": 7}})
 

@@ -29,12 +29,10 @@ def test_random_features_take_what_they_know_of_topology_and_head() -> None:
     assert (backbone.topology.name, backbone.hops) == ("ppr", 3)
     assert (backbone.dropout, backbone.scaling) == (0.25, "none")
     assert backbone.hidden == ()  # of a head that it does not have
-
-
-def test_pdgnn_takes_all_of_them_and_a_gnn_none() -> None:
-    backbone = build_backbone(config_of("tem"))
-    assert isinstance(backbone, PDGNN)
-    assert (backbone.hidden, backbone.bias, backbone.dropout) == ((7,), False, 0.25)
+    # PDGNN takes all of them, and a GNN none.
+    pdgnn = build_backbone(config_of("tem"))
+    assert isinstance(pdgnn, PDGNN)
+    assert (pdgnn.hidden, pdgnn.bias, pdgnn.dropout) == ((7,), False, 0.25)
     network = build_backbone(config_of("ewc", backbone={"name": "gcn"}))
     assert isinstance(network, GCN)
     assert network.dropout == 0.0
@@ -61,9 +59,6 @@ def test_a_configuration_with_a_penalty_by_size_is_read_but_not_run() -> None:
     assert RunConfig.of(old.to_dict()) == old
     with pytest.raises(ConfigurationError, match=r"weight_decay must be a number .* 'by-size'"):
         build_learner(old, seed=0)
-
-
-def test_what_no_part_is_called_is_refused() -> None:
     section = {"name": "random-features", "depth": 2}
     with pytest.raises(ConfigurationError, match="depth"):
         build_backbone(config_of("analytic", backbone=section))

@@ -24,11 +24,7 @@ from evergraph.streams import GraphStream
 
 
 @pytest.mark.parametrize(
-    ("section", "owner"),
-    [
-        (HeadConfig(), PDGNN),
-        (StreamConfig(), GraphStream),
-    ],
+    ("section", "owner"), [(HeadConfig(), PDGNN), (StreamConfig(), GraphStream)]
 )
 def test_defaults_are_the_constructors(section: object, owner: type) -> None:
     signature = inspect.signature(owner).parameters
@@ -36,14 +32,12 @@ def test_defaults_are_the_constructors(section: object, owner: type) -> None:
         assert signature[name].default == value, name
 
 
-def test_toml_round_trip() -> None:
+def test_toml_round_trip_of_a_resolved_configuration() -> None:
     config = resolved(
         RunConfig.of({"topology": {"name": "ppr", "alpha": 0.2}, "seeds": [3, 4], "device": "cpu"})
     )
     assert RunConfig.of(tomllib.loads(config.to_toml())).to_dict() == config.to_dict()
-
-
-def test_resolving_spells_out_every_default() -> None:
+    # Resolving spells out every default.
     values = resolved(RunConfig.of({"method": "tem"})).to_dict()
     assert values["topology"] == {"name": "sgc", "hops": 2, "self_loops": True, "dtype": "float32"}
     assert values["method"]["weighting"] == "class-balanced"
@@ -67,9 +61,7 @@ def test_the_papers_preset_is_the_papers_recipe() -> None:
     trainer = learner.trainer
     assert (trainer.epochs, trainer.lr, trainer.weight_decay) == (200, 0.005, 5e-4)
     assert (trainer.batch_size, trainer.momentum) == (None, "carried")
-
-
-def test_a_preset_serves_other_methods_too() -> None:
+    # A preset serves other methods too.
     values = merged(merged(RunConfig().to_dict(), read_preset("paper")), {"method": "finetune"})
     learner = build_learner(RunConfig.of(values), seed=0)
     assert learner.name == "finetune"
@@ -92,6 +84,7 @@ def test_a_preset_serves_other_methods_too() -> None:
         ({"seeds": 0}, "seeds must be a list such as"),
         ({"training": {"epochs": "many"}}, "training.epochs: .*not 'many'"),
         ({"seeds": []}, "seeds: "),
+        ({"threads": 0}, "threads: "),
     ],
 )
 def test_a_wrong_value_is_named(values: dict[str, object], message: str) -> None:

@@ -95,9 +95,6 @@ def test_a_gpu_that_is_too_small_gives_way_to_main_memory_and_then_to_the_cpu() 
     assert [way.resources.on_gpu for way in ways] == [None, 0, None, None]
     assert [way.resources.memory_limit is None for way in ways] == [True, True, True, False]
     assert len(list(ever_less(CONFIG))) == 2
-
-
-def test_what_is_kept_off_a_gpu_has_no_room_there() -> None:
     assert Resources(on_gpu=0).left_on(torch.device("cuda")) == 0
 
 

@@ -76,15 +76,6 @@ def test_looking_ahead_changes_no_other_number(method: str, edges: str) -> None:
     assert comparable(looking, *apart) == comparable(blind, *apart)
 
 
-def test_a_run_that_was_stopped_measures_the_same(tmp_path: Path) -> None:
-    whole = run(measured(stream={"edges": "all"})).to_dict()
-    config = measured(stream={"edges": "all"})
-    with pytest.raises(StopError):
-        run(config, out=tmp_path / "out", observer=stop_after(2))
-    resumed = run(config, out=tmp_path / "out", resume=True).to_dict()
-    assert comparable(resumed) == comparable(whole)
-
-
 def test_progress_without_measures_is_still_read(tmp_path: Path) -> None:
     config = measured(measures=False)
     with pytest.raises(StopError):

@@ -33,9 +33,9 @@ def rows_of(result: RunResult) -> Any:
     return result.to_dict()["accuracy_matrix"]
 
 
-def test_a_test_comes_after_every_few_batches_and_after_the_last() -> None:
+def test_a_test_comes_after_every_few_batches_and_after_the_last(tmp_path: Path) -> None:
     # 60 training nodes a task in batches of 6: ten batches each
-    result = run(online(test_every=8))
+    result = run(online(test_every=8), out=tmp_path)
     assert result.dataset["tasks"], result.dataset["steps"] == (2, 20)
     assert result.seeds[0].tested_after == result.to_dict()["tested_after"] == [8, 16, 20]
     assert result.seeds[0].matrix("local", "balanced").shape == (3, 2)
@@ -46,6 +46,19 @@ def test_a_test_comes_after_every_few_batches_and_after_the_last() -> None:
     assert result.anytime_accuracy("global", "plain") == pytest.approx(sum(means) / 3)
     told = result.to_dict()["anytime_accuracy"]["global"]["plain"]
     assert told == {"mean": result.anytime_accuracy("global", "plain"), "std": None}
+    # Reports tell it of every result, also of early ones, which have only rows.
+    [found] = collect(tmp_path)
+    assert found.tested_after == [8, 16, 20]
+    assert (found.setting, found.step) == ("class-il, online, all edges", "batch")
+    assert found.anytime("local")["mean"] == result.anytime_accuracy()
+    path = tmp_path / "result.json"
+    early = json.loads(path.read_text())
+    for name in ("anytime_accuracy", "area_under_curve", "tested_after"):
+        del early[name]
+    path.write_text(json.dumps(early))
+    [found] = collect(tmp_path)
+    assert found.anytime("local")["mean"] == pytest.approx(result.anytime_accuracy())
+    assert found.tested_after == [1, 2, 3]
 
 
 def test_testing_changes_nothing_that_is_learned() -> None:
@@ -98,19 +111,3 @@ def test_presets_of_streams_and_condensed_memories_run(preset: str) -> None:
         0.9 if preset == "puma" else None
     )
     assert result.config.method.parameters["restart"] is (preset == "puma")
-
-
-def test_reports_tell_anytime_accuracy_of_every_result(tmp_path: Path) -> None:
-    result = run(online(test_every=8), out=tmp_path)
-    [told] = collect(tmp_path)
-    assert told.tested_after == [8, 16, 20]
-    assert (told.setting, told.step) == ("class-il, online, all edges", "batch")
-    assert told.anytime("local")["mean"] == result.anytime_accuracy()
-    path = tmp_path / "result.json"
-    early = json.loads(path.read_text())
-    for name in ("anytime_accuracy", "area_under_curve", "tested_after"):
-        del early[name]
-    path.write_text(json.dumps(early))
-    [told] = collect(tmp_path)
-    assert told.anytime("local")["mean"] == pytest.approx(result.anytime_accuracy())
-    assert told.tested_after == [1, 2, 3]

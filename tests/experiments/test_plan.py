@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from multiprocessing import get_context
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.datasets import load
+from evergraph.experiments import plan as plan_module
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.plan import CLASS_NODES, Cost, plan_run, shrunk
 from evergraph.graphs import Graph
@@ -79,7 +82,9 @@ def test_costs_lie_on_a_line_and_never_fall() -> None:
     assert whole.device_memory == pytest.approx(225.0)
 
 
-def test_a_plan_runs_the_method_on_growing_copies() -> None:
+def test_a_plan_runs_the_method_on_growing_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Forked: the command's test starts processes as a plan does.
+    monkeypatch.setattr(plan_module, "get_context", lambda _: get_context("fork"))
     graph = load("synthetic", nodes=400, classes=4, features=8)
     config = RunConfig.of({"method": "slda", "repeats": 2, "device": "cpu"})
     seen: list[int] = []

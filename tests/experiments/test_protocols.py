@@ -14,15 +14,13 @@ from evergraph.datasets import load
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.bench.jobs import expand
 from evergraph.experiments.build import build_stream, departures, resolved
-from evergraph.experiments.config import RunConfig, StreamConfig, keys
+from evergraph.experiments.config import RunConfig
 from evergraph.experiments.protocols import layered, protocols, read_protocol
 from evergraph.experiments.runner import run
 from evergraph.experiments.settings import configured
 from evergraph.graphs import Graph
 
-KNOWN = set(keys(RunConfig))
 AXES = ("by", "classes_per_task", "order", "edges", "split", "split_seed")
-RUNNABLE = [n for n in protocols() if n != "ocgl" or "batch" in StreamConfig.model_fields]
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +43,6 @@ def test_every_protocol_says_how_it_cuts_and_tests_and_where_that_was_read(name:
 @pytest.mark.parametrize("name", protocols())
 @pytest.mark.parametrize("dataset", ["wordnet", "arxiv", "corafull", "reddit"])
 def test_every_protocol_is_a_configuration(name: str, dataset: str) -> None:
-    if name not in RUNNABLE:
-        pytest.skip("streams by = 'online' are not there yet")
     config = configured(RunConfig(), {"protocol": name, "dataset": dataset})
     assert config.protocol == name
     assert departures(config) == []
@@ -71,15 +67,11 @@ def test_what_is_given_wins_in_whatever_order_and_is_said_to_depart() -> None:
             "stream.edges is 'all' and not 'within'",
             "stream.split is [0.8, 0.1, 0.1] and not [0.6, 0.2, 0.2]",
         ]
-
-
-def test_the_last_protocol_named_is_the_one() -> None:
+    # The last protocol named is the one.
     values = layered(RunConfig().to_dict(), {"protocol": "llm4gcl"}, {"protocol": "puma"})
     assert values["stream"]["classes_per_task"] == 2
     assert values["memory"]["budget"] == 0.005
-
-
-def test_a_name_alone_changes_nothing_and_says_so() -> None:
+    # A name alone changes nothing, and says so.
     config = RunConfig(protocol="llm4gcl")
     assert config.stream.classes_per_task == 2
     assert "stream.classes_per_task is 2 and not 3" in departures(config)

@@ -49,14 +49,6 @@ def test_a_frame_has_a_row_an_observation(result: eg.RunResult) -> None:
     assert means["global"] == pytest.approx(0.55)
 
 
-def test_without_pandas_one_sentence_says_so(
-    result: eg.RunResult, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("evergraph.experiments.result.installed", lambda package: False)
-    with pytest.raises(ConfigurationError, match="pandas, which is missing: pip install pandas"):
-        result.to_frame()
-
-
 def test_a_plot_is_the_learning_curve(result: eg.RunResult) -> None:
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
@@ -75,6 +67,9 @@ def test_a_plot_needs_matplotlib_and_an_average_that_is_there(
 ) -> None:
     with pytest.raises(ConfigurationError, match="unknown average 'mean'"):
         result.plot(average="mean")
+    monkeypatch.setattr("evergraph.experiments.result.installed", lambda package: False)
+    with pytest.raises(ConfigurationError, match="pandas, which is missing: pip install pandas"):
+        result.to_frame()
     monkeypatch.setattr("evergraph.core.extras.find_spec", lambda package: None)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ConfigurationError, match=r"RunResult\.plot\(\) needs .*evergraph\[report"):

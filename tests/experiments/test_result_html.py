@@ -58,9 +58,7 @@ def test_cells_are_tinted_by_what_they_say() -> None:
     assert "0.300)" in table  # half of it
     assert '0.000)">-200.0</td>' in table
     assert "nan" not in table
-
-
-def test_a_matrix_that_is_too_wide_is_not_left_out_in_silence() -> None:
+    # One that is too wide is not left out in silence.
     wide = matrix_table(np.ones((WIDEST + 1, WIDEST + 1)), "accuracy")
     assert "<table>" not in wide
     assert f"{WIDEST + 1} tasks is too wide" in wide

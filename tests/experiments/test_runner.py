@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from evergraph.core.errors import ConfigurationError, DataError, ResultsError
-from evergraph.experiments.build import resolved
+from evergraph.experiments.build import build_stream, load_graph
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.protocol import TaskReport
 from evergraph.experiments.result import RunResult
@@ -36,7 +36,7 @@ def uninterrupted(method: str) -> dict[str, Any]:
 
 
 def of_two_seeds(method: str) -> RunConfig:
-    return small(method=method, seeds=[0, 1], backbone=SMALLER.get(method))
+    return small(method=method, seeds=[0, 1], backbone=SMALLER.get(method), measures=True)
 
 
 def test_a_result_holds_what_it_promises() -> None:
@@ -62,12 +62,9 @@ def test_a_result_holds_what_it_promises() -> None:
     assert result["config"]["topology"]["hops"] == 2
     assert {"evergraph", "torch", "numpy"} <= result["versions"].keys()
     json.dumps(result, allow_nan=False)
-
-
-def test_a_method_without_memory_has_no_coverage() -> None:
-    result = run(small(method="finetune")).to_dict()
-    assert result["coverage_ratio"] is None
-    assert set(result["memory"].values()) == {0}
+    without = run(small(method="finetune")).to_dict()
+    assert without["coverage_ratio"] is None
+    assert set(without["memory"].values()) == {0}
 
 
 # Where a method's own backbone would only make tests slow.
@@ -77,9 +74,7 @@ SMALLER = {
 }
 
 
-@pytest.mark.parametrize(
-    ("method", "tasks"), [("tem", 1), ("tem", 3), ("tem", 5), ("finetune", 2), ("joint", 4)]
-)
+@pytest.mark.parametrize(("method", "tasks"), [("tem", 3), ("tem", 5), ("joint", 4)])
 def test_a_run_stopped_anywhere_resumes_to_the_same_result(
     method: str, tasks: int, tmp_path: Path
 ) -> None:
@@ -147,9 +142,7 @@ def test_a_graph_without_features_is_refused_before_anything_is_written(tmp_path
     assert not (tmp_path / "out").exists()
 
 
-def test_split_seeds_are_shared_by_repeats_unless_asked(tmp_path: Path) -> None:
-    from evergraph.experiments.build import build_stream, load_graph
-
+def test_split_seeds_are_shared_by_repeats_unless_asked() -> None:
     for split_seed, shared in ((0, True), ("run", False)):
         config = small(stream={"split_seed": split_seed})
         graph = load_graph(config)
@@ -174,37 +167,6 @@ def test_progress_of_the_first_version_is_still_read(
     assert again["accuracy_matrix"] == whole["accuracy_matrix"]
     assert (again["memory"]["bytes"], again["memory"]["samples"]) == (whole["memory"]["bytes"], 0)
     assert again["peak_rss_bytes"] > 1e7
-
-
-def test_results_from_before_graphs_could_grow_in_other_ways_resume(
-    finished: tuple[RunResult, Path], tmp_path: Path
-) -> None:
-    with pytest.raises(StopError):
-        run(small(), out=tmp_path / "out", observer=stop_after(2))
-    path = tmp_path / "out" / "config.toml"
-    lines = path.read_text().splitlines(keepends=True)
-    older = [line for line in lines if not line.startswith(("by = ", "blur = ", "tasks = "))]
-    assert len(older) == len(lines) - 2
-    path.write_text("".join(older))
-    resumed = run(small(), out=tmp_path / "out", resume=True).to_dict()
-    assert comparable(resumed) == comparable(finished[0].to_dict())
-    with pytest.raises(ResultsError, match=r"stream\.by is 'class' there and 'blurred' here"):
-        run(small(stream={"by": "blurred"}), out=tmp_path / "out", resume=True)
-
-
-def test_a_blurred_run_that_was_stopped_resumes_to_the_same_result(tmp_path: Path) -> None:
-    config = small(stream={"by": "blurred", "tasks": 4})
-    with pytest.raises(StopError):
-        run(config, out=tmp_path / "out", observer=stop_after(3))
-    resumed = run(config, out=tmp_path / "out", resume=True).to_dict()
-    assert comparable(resumed) == comparable(run(config).to_dict())
-
-
-def test_results_from_before_classes_of_two_were_dropped_resume(tmp_path: Path) -> None:
-    ResultStore(tmp_path).open(resolved(small(stream={"min_class_size": 2})), resume=False)
-    ResultStore(tmp_path).open(resolved(small()), resume=True)
-    with pytest.raises(ResultsError, match=r"stream.min_class_size is 2 there and 4 here"):
-        ResultStore(tmp_path).open(resolved(small(stream={"min_class_size": 4})), resume=True)
 
 
 METHODS = ("finetune", "tem", "analytic", "joint")

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from evergraph.core.errors import ConfigurationError, LockedError, ResultsError
+from evergraph.core.errors import LockedError, ResultsError
 from evergraph.experiments import result as facts
 from evergraph.experiments import store
 from evergraph.experiments.bench.benchmark import open_bench, run_bench
@@ -201,18 +201,14 @@ def test_of_two_that_claim_a_folder_at_once_the_first_has_it(
 def test_a_second_benchmark_is_refused_in_one_sentence(tmp_path: Path) -> None:
     values = {"datasets": ["synthetic"], "methods": ["finetune"], "common": {"device": "cpu"}}
     config, out = BenchConfig.of(values), tmp_path / "out"
+    out.mkdir()  # left by one that was killed while it claimed its folder
+    (out / "lock").write_text("")
+    (out / ".bench.toml-x1").write_text("")
     bench = open_bench(config, out=out)
     with pytest.raises(LockedError, match=r"out: a benchmark is being run by process \d+"):
         open_bench(config, out=out, resume=True)
     run_bench(bench, workers=1, pool=lambda work, *, workers, on_event: None)
     open_bench(config, out=out, resume=True)
-
-
-def test_a_benchmark_killed_while_it_claimed_its_folder_begins_again(tmp_path: Path) -> None:
-    values = {"datasets": ["synthetic"], "methods": ["finetune"], "common": {"device": "cpu"}}
-    (tmp_path / "lock").write_text("")
-    (tmp_path / ".bench.toml-x1").write_text("")
-    open_bench(BenchConfig.of(values), out=tmp_path)
 
 
 @pytest.mark.parametrize("content", ["[]", "{}", '{"reports": [{"rank": 1}], "result": null}'])
@@ -223,9 +219,6 @@ def test_progress_that_is_not_ours_is_said(content: str, tmp_path: Path) -> None
         ResultsError, match=r"progress\.json (cannot be read|is not a progress file)"
     ):
         ResultStore(tmp_path).seed(0).progress()
-
-
-def test_a_result_that_is_not_ours_is_said(tmp_path: Path) -> None:
     (tmp_path / "result.json").write_text("{}")
     with pytest.raises(ResultsError, match=r"is not a result of evergraph: it has no 'average_acc"):
         ResultStore(tmp_path).finished()
@@ -279,18 +272,30 @@ def test_memory_is_not_told_where_nobody_knows_it(
     assert facts.machine("cpu").keys() == {"cpus", "threads"}
 
 
-def test_a_seed_counts_once() -> None:
-    for make in (lambda: RunConfig(seeds=(0, 1, 0)), lambda: RunConfig.of({"seeds": [0, 1, 0]})):
-        with pytest.raises(ConfigurationError, match=r"^seeds must differ, not have 0 twice$"):
-            make()
+STREAM = {"stream": {"by": "blurred"}}
+HALF = {"topology": {"name": "sgc", "dtype": "float16"}}
 
 
-def test_a_run_from_before_rows_could_be_chosen_goes_on(tmp_path: Path) -> None:
-    config = resolved(small())
-    ResultStore(tmp_path).open(config, resume=False)
+@pytest.mark.parametrize(
+    ("lines", "other", "said"),
+    [
+        (['part = "test"'], {"part": "validation"}, "part is 'test' there and 'validation' here"),
+        (['by = "class"', "blur = 1.0"], STREAM, "stream.by is 'class' there and 'blurred' here"),
+        (['dtype = "float32"'], HALF, "topology.dtype is None there and 'float16' here"),
+        # 2 was the default, and no run with a class of two nodes could finish.
+        (["min_class_size = 3"], {"stream": {"min_class_size": 4}}, "class_size is 2 there and 4"),
+    ],
+)
+def test_a_folder_of_an_earlier_version_is_still_ours(
+    lines: list[str], other: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    ResultStore(tmp_path).open(resolved(small()), resume=False)
     path = tmp_path / "config.toml"
-    path.write_text(path.read_text("utf-8").replace('dtype = "float32"\n', ""), "utf-8")
-    ResultStore(tmp_path).open(config, resume=True)
-    other = resolved(small(topology={"name": "sgc", "dtype": "float16"}))
-    with pytest.raises(ResultsError, match=r"topology.dtype is None there and 'float16' here"):
-        ResultStore(tmp_path).open(other, resume=True)
+    text = path.read_text("utf-8")
+    for line in lines:
+        assert f"{line}\n" in text
+        text = text.replace(f"{line}\n", "min_class_size = 2\n" if "class_size" in line else "")
+    path.write_text(text, "utf-8")
+    ResultStore(tmp_path).open(resolved(small()), resume=True)
+    with pytest.raises(ResultsError, match=said):
+        ResultStore(tmp_path).open(resolved(small(**other)), resume=True)

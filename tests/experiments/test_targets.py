@@ -14,8 +14,9 @@ import torch
 from evergraph.core.errors import ConfigurationError
 from evergraph.experiments.build import fitted_to, resolved
 from evergraph.experiments.config import RunConfig
-from evergraph.experiments.runner import Observer, run
+from evergraph.experiments.runner import run
 from evergraph.graphs import Graph, Targets
+from small_runs import StopError, stop_after
 
 SMALL: dict[str, Any] = {
     "backbone": {"name": "random-features", "width": 16},
@@ -38,8 +39,12 @@ BESIDE = {"labels": "average_precision", "numbers": "mae"}
 
 
 @pytest.mark.parametrize("kind", ["labels", "numbers"])
-def test_a_run_says_what_it_was_measured_by(kind: str, tmp_path: Path) -> None:
-    result = run(graph_of(kind), "analytic", tasks=3, by="random", out=tmp_path / "a", **SMALL)
+def test_a_run_stopped_and_resumed_says_what_it_was_measured_by(kind: str, tmp_path: Path) -> None:
+    way = {"tasks": 3, "by": "random", **SMALL}
+    with pytest.raises(StopError):
+        run(graph_of(kind), "analytic", out=tmp_path / "a", observer=stop_after(2), **way)
+    result = run(graph_of(kind), "analytic", out=tmp_path / "a", resume=True, **way)
+    assert result.seeds[0].rows == run(graph_of(kind), "analytic", **way).seeds[0].rows
     name, key = MAIN[kind]
     stored = json.loads((tmp_path / "a" / "result.json").read_text())
     assert stored["metric"] == {"name": name, "key": key}
@@ -78,23 +83,6 @@ def test_other_methods_refuse_before_anything_is_written(method: Any, tmp_path: 
     ):
         run(graph_of("numbers"), method, out=tmp_path / "a", device="cpu", progress=False)
     assert not (tmp_path / "a").exists()
-
-
-def test_a_run_that_was_stopped_goes_on_to_the_same_result(tmp_path: Path) -> None:
-    settings = {"tasks": 3, "by": "random", **SMALL}
-    whole = run(graph_of("labels"), "analytic", **settings)
-
-    def stop(seed: int, report: Any) -> None:
-        if report.index == 1:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(
-            graph_of("labels"), "analytic", out=tmp_path / "a",
-            observer=Observer(on_task=stop), **settings,
-        )  # fmt: skip
-    again = run(graph_of("labels"), "analytic", out=tmp_path / "a", resume=True, **settings)
-    assert again.seeds[0].rows == whole.seeds[0].rows
 
 
 @pytest.mark.usefixtures("undrawn")

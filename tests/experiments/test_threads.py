@@ -10,7 +10,7 @@ import torch
 
 import evergraph as eg
 from evergraph.core.device import exactly_threads
-from evergraph.core.errors import ConfigurationError, ResultsError
+from evergraph.core.errors import ResultsError
 from evergraph.nn import Tuned
 
 # Long sums, which torch and BLAS cut by the number of threads: 1,500 rows, 600 features.
@@ -36,6 +36,7 @@ def test_a_run_is_the_same_with_any_number_of_threads(
     monkeypatch.setattr(Tuned, "CANDIDATES", Tuned.CANDIDATES[::3])  # two of five
     one, two = (learned(graph, method, threads, **settings) for threads in (1, 2))
     assert one.seeds[0].rows == two.seeds[0].rows
+    assert (two.to_dict()["machine"]["threads"], two.config.threads) == (2, None)
     assert one.learner is not None
     assert two.learner is not None
     pairs = zip(one.learner.state().items(), two.learner.state().values(), strict=True)
@@ -57,14 +58,3 @@ def test_a_number_of_threads_is_part_of_what_a_run_is(tmp_path: Path) -> None:
     assert result.to_dict()["config"]["threads"] == 2
     with pytest.raises(ResultsError, match="threads is 2 there and None here"):
         again()
-
-
-def test_a_result_tells_how_many_threads_there_were(graph: eg.Graph) -> None:
-    found = learned(graph, "slda", 2)
-    assert found.to_dict()["machine"]["threads"] == 2
-    assert found.config.threads is None
-
-
-def test_threads_are_at_least_one(graph: eg.Graph) -> None:
-    with pytest.raises(ConfigurationError, match="threads"):
-        eg.run(graph, "slda", threads=0)

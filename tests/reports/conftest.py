@@ -71,19 +71,6 @@ def write_run() -> WriteRun:
 
 
 @pytest.fixture(scope="session")
-def set_seconds() -> Callable[..., None]:
-    """Change the seconds that a written run tells."""
-
-    def change(run: Path, **seconds: float) -> None:
-        path = run / "result.json"
-        result = json.loads(path.read_text())
-        result["seconds"] |= seconds
-        path.write_text(json.dumps(result))
-
-    return change
-
-
-@pytest.fixture(scope="session")
 def bench(tmp_path_factory: pytest.TempPathFactory, write_run: WriteRun) -> Path:
     """Two datasets, two settings, six runs; curves of different lengths, one of a single task."""
     folder = tmp_path_factory.mktemp("bench")
@@ -103,9 +90,37 @@ def drawn(bench: Path) -> Gallery:
 
 
 @pytest.fixture(scope="session")
-def reported(bench: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def reported(bench: Path, drawn: Gallery, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Those runs with their report, in a folder whose name must be escaped."""
     folder = tmp_path_factory.mktemp("reported") / "a <b> & c"
     shutil.copytree(bench, folder)
-    write_report(collect(folder), folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("evergraph.reports.report.gallery", lambda groups: drawn)
+        write_report(collect(folder), folder)
     return folder
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lay figures out, and write empty ones: rendering them takes seconds."""
+
+    def save(figure: Any, file: Any, *, format: str, **_: Any) -> None:
+        file.write('<svg viewBox="0 0 1 1"></svg>' if format == "svg" else b"")
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", save)
+
+
+@pytest.fixture(scope="session")
+def change() -> Callable[..., Path]:
+    """Return what changes a written run's result: by tables of values, or by a function."""
+
+    def apply(run: Path, edit: Callable[[Any], object] | None = None, **values: Any) -> Path:
+        path = run / "result.json"
+        result = json.loads(path.read_text())
+        result |= {k: result[k] | v if k in ("seconds", "config") else v for k, v in values.items()}
+        if edit is not None:
+            edit(result)
+        path.write_text(json.dumps(result))
+        return run
+
+    return apply

@@ -51,18 +51,15 @@ def folder(tmp_path: Path, write_run: Callable[..., Path]) -> Path:
     return tmp_path
 
 
-def test_runs_of_one_name_up_to_the_at_sign_are_a_family(folder: Path) -> None:
-    (group,) = grouped(collect(folder), folder)
-    named = {name: [entry.name for entry in runs] for name, runs in families(group).items()}
-    assert named == {"tem": ["tem@budget=400", "tem@budget=50"], "ssm": ["ssm"]}
-
-
-def test_the_table_by_hand(folder: Path, set_seconds: Callable[..., None]) -> None:
+def test_the_table_by_hand(folder: Path, change: Callable[..., Path]) -> None:
     # One seed of two learns in half of these: 1, 9 and 10.5 seconds.
     runs = folder / "rings" / "class-il"
     for name, train in (("tem@budget=50", 2.0), ("tem@budget=400", 18.0), ("ssm", 21.0)):
-        set_seconds(runs / name, embed=0.0, train=train)
-    table = tables_of(grouped(collect(folder), folder))["budgets"]
+        change(runs / name, seconds={"embed": 0.0, "train": train})
+    (group,) = grouped(collect(folder), folder)
+    named = {name: [entry.name for entry in runs] for name, runs in families(group).items()}
+    assert named == {"tem": ["tem@budget=400", "tem@budget=50"], "ssm": ["ssm"]}
+    table = tables_of([group])["budgets"]
     rows = {row["method"]: row for row in csv.DictReader(io.StringIO(csv_text(table)))}
     limits = ("1 MB", "10 MB", "100 MB", "fastest", "10 x fastest")
     for testing in ("local", "global"):

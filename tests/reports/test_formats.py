@@ -70,16 +70,14 @@ def test_latex_is_balanced_and_marks_the_best(tables: dict[str, Table]) -> None:
     assert text.count(r"\midrule") == 4  # below the head and between the groups
 
 
-def test_markdown_has_a_cell_for_each_column(tables: dict[str, Table]) -> None:
+def test_markdown_and_html(tables: dict[str, Table]) -> None:
     for table in tables.values():
         lines = [line for line in markdown(table).splitlines() if line.startswith("|")]
         assert len(lines) == 2 + len(table.rows)
         assert all(len(re.findall(r"(?<!\\)\|", ln)) == len(table.columns) + 1 for ln in lines)
     assert "**85.0 ± 0.0**" in markdown(tables["summary"])
     assert "<u>37.5 ± 0.0</u>" in markdown(tables["summary"])
-
-
-def test_html_is_escaped_and_sorts_by_the_exact_number(tables: dict[str, Table]) -> None:
+    # HTML is escaped, and sorts by the exact number.
     text = html_table(tables["summary"])
     assert "<td>a&lt;b&gt;&amp;&quot;&#x27;$x</td>" in text
     assert "a<b>" not in text
@@ -105,10 +103,11 @@ def test_what_every_row_says_is_said_once_above_in_html_alone(
     assert [single.columns[place].name for place in single.constants] == ["dataset", "setting"]
 
 
-def test_all_data_is_more_than_any_number(tmp_path: Path, write_run: Callable[..., Path]) -> None:
+def test_all_data_is_more_than_any_number(
+    tmp_path: Path, write_run: Callable[..., Path], change: Callable[..., Path]
+) -> None:
     write_run(tmp_path, "tem", [0.5], kept=1500)
-    path = write_run(tmp_path, "all", [0.75], kept=0) / "result.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"cumulative": True}))
+    change(write_run(tmp_path, "all", [0.75], kept=0), cumulative=True)
     table = tables_of(grouped(collect(tmp_path), tmp_path))["summary"]
     assert 'data-value="Infinity">all data</td>' in html_table(table)
     told = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,55 +21,43 @@ from evergraph.reports.runs import grouped
 from evergraph.reports.tables.record import Cell, ranked
 
 
-def small(method: str) -> dict[str, Any]:
-    return {
-        "dataset": {"name": "synthetic", "nodes": 240, "classes": 4, "features": 8},
-        "method": method,
-        "memory": {"budget": 5},
-        "training": {"epochs": 2},
-        "device": "cpu",
-    }
-
-
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
-    for method, setting in (("tem", "class-il"), ("finetune", "class-il"), ("tem", "task-il")):
-        values = small(method) | {"stream": {"setting": setting}}
-        run(RunConfig.of(values), out=folder / f"{method}-{setting}")
+    dataset = {"name": "synthetic", "nodes": 120, "classes": 4, "features": 8}
+    for method, setting in (("tem", "class-il"), ("finetune", "class-il"), ("joint", "task-il")):
+        values = {"method": method, "dataset": dataset, "stream": {"setting": setting}}
+        values |= {"backbone": "pdgnn", "memory": {"budget": 5}, "training": {"epochs": 1}}
+        run(RunConfig.of(values | {"device": "cpu"}), out=folder / f"{method}-{setting}")
     return folder
 
 
 def test_a_row_says_what_the_result_says(runs: Path) -> None:
     finished = collect(runs)
-    assert {f.folder.name for f in finished} == {"tem-class-il", "finetune-class-il", "tem-task-il"}
+    assert {f.folder.name for f in finished} == {
+        "tem-class-il", "finetune-class-il", "joint-task-il",
+    }  # fmt: skip
     table = comparison(finished)
     rows = [dict(zip(table.headings, row, strict=True)) for row in table.texts]
     first = finished[0].result
     mean = 100 * first["average_accuracy"]["global"]["balanced"]["mean"]
     assert rows[0]["AA global"] == f"{mean:.1f}"  # a single seed has no deviation
     assert rows[0]["method"] == finished[0].method
-    without = next(row for row in rows if row["method"] == "finetune")
-    assert (without["memory"], without["covered"]) == ("-", "-")
-
-
-def test_the_memory_table_counts_floats_edges_and_bytes(runs: Path) -> None:
-    finished = collect(runs)
+    assert [(row["memory"], row["covered"]) for row in rows[1:]] == [("-", "-"), ("all data", "-")]
+    # The memory table counts floats, edges and bytes.
     table = memory_comparison(finished)
-    rows = [dict(zip(table.headings, row, strict=True)) for row in table.texts]
-    for found, row in zip(finished, rows, strict=True):
-        kept = found.result["memory"]
-        if found.method == "finetune":
-            assert {row[part] for part in table.headings[3:]} == {"-"}
-        else:
-            assert kept["floats"] == kept["samples"] == 4 * 5 * 8  # classes, budget, features
-            assert row["floats"] == row["samples"] == "160"
-            assert row["bytes"] == f"{kept['bytes'] / 1e3:.1f} kB"
+    tem, finetune, joint = (dict(zip(table.headings, row, strict=True)) for row in table.texts)
+    kept = first["memory"]
+    assert kept["floats"] == kept["samples"] == 4 * 5 * 8  # classes, budget, features
+    assert tem["floats"] == tem["samples"] == "160"
+    assert tem["bytes"] == f"{kept['bytes'] / 1e3:.1f} kB"
+    assert {finetune[part] for part in table.headings[3:]} == {"-"}
+    assert joint["bytes"] == "all data"
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_real_results_and_a_single_one_make_a_report(runs: Path) -> None:
-    for folder in (runs, runs / "tem-task-il"):
+    for folder in (runs, runs / "joint-task-il"):
         page = write_report(collect(folder), folder)
         assert page == folder / "report.html"
         assert page.read_text("utf-8").count("<figure>") == len(
@@ -78,29 +65,13 @@ def test_real_results_and_a_single_one_make_a_report(runs: Path) -> None:
         )
 
 
-def test_folders_without_runs_and_broken_results_are_said(tmp_path: Path) -> None:
-    with pytest.raises(ResultsError, match="holds no finished run"):
-        collect(tmp_path)
-    for content, message in (("{", "not a result"), ("[]", "no 'average_accuracy'")):
-        (tmp_path / "result.json").write_text(content)
-        with pytest.raises(ResultsError, match=message):
-            collect(tmp_path)
-
-
-def test_a_method_that_is_given_everything_again_keeps_all_data(
-    tmp_path: Path, write_run: Callable[..., Path]
+def test_in_early_results_the_method_tells_whether_all_data_is_kept(
+    tmp_path: Path, write_run: Callable[..., Path], change: Callable[..., Path]
 ) -> None:
     for method in ("joint", "finetune"):
-        path = write_run(tmp_path, method, [0.5], kept=0) / "result.json"
-        result = json.loads(path.read_text())
-        result["config"]["method"]["name"] = method
-        path.write_text(json.dumps(result))
-    finished = collect(tmp_path)
-    for rows, column in ((comparison(finished).texts, -3), (memory_comparison(finished).texts, -1)):
-        assert {row[0]: row[column] for row in rows} == {"joint": "all data", "finetune": "-"}
-    values = small("joint") | {"training": {"epochs": 1}}
-    assert run(RunConfig.of(values)).to_dict()["cumulative"] is True
-    assert run(RunConfig.of(values | {"method": "finetune"})).to_dict()["cumulative"] is False
+        change(write_run(tmp_path, method, [0.5], kept=0), config={"method": {"name": method}})
+    rows = comparison(collect(tmp_path)).texts
+    assert {row[0]: row[-3] for row in rows} == {"joint": "all data", "finetune": "-"}
 
 
 def test_seconds_are_those_of_one_seed(tmp_path: Path, write_run: Callable[..., Path]) -> None:
@@ -126,17 +97,19 @@ def test_seconds_are_those_of_one_seed(tmp_path: Path, write_run: Callable[..., 
     ],
 )
 def test_a_result_of_another_shape_is_said(
-    damage: Callable[[Any], None], tmp_path: Path, write_run: Callable[..., Path]
+    damage: Callable[[Any], None],
+    tmp_path: Path,
+    write_run: Callable[..., Path],
+    change: Callable[..., Path],
 ) -> None:
-    path = write_run(tmp_path, "tem", [0.5]) / "result.json"
-    result = json.loads(path.read_text())
-    damage(result)
-    path.write_text(json.dumps(result))
+    change(write_run(tmp_path, "tem", [0.5]), damage)
     with pytest.raises(ResultsError, match=r"result\.json is not a result of evergraph"):
-        write_report(collect(tmp_path), tmp_path)
+        collect(tmp_path)
 
 
 def test_folders_without_results_are_said(tmp_path: Path) -> None:
+    with pytest.raises(ResultsError, match="holds no finished run"):
+        collect(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(ResultsError, match="file is a file, not a results folder"):
         collect(tmp_path / "file")
@@ -144,6 +117,10 @@ def test_folders_without_results_are_said(tmp_path: Path) -> None:
     (tmp_path / "half" / "seed-0" / "progress.json").write_text("{}")
     with pytest.raises(ResultsError, match=r"no finished run \(1 unfinished: --resume continues"):
         collect(tmp_path / "half")
+    for content, message in (("{", "not a result"), ("[]", "no 'average_accuracy'")):
+        (tmp_path / "result.json").write_text(content)
+        with pytest.raises(ResultsError, match=message):
+            collect(tmp_path)
     (tmp_path / "odd" / "result.json").mkdir(parents=True)
     with pytest.raises(ResultsError, match="is not a result of evergraph"):
         collect(tmp_path / "odd")
@@ -160,11 +137,7 @@ def test_runs_are_grouped_and_the_best_stands_first(bench: Path) -> None:
     assert [entry.name for entry in groups[2].entries] == ["a<b>&\"'$x", "plain", "nine"]
     slugs = [entry.slug for entry in groups[2].entries]
     assert slugs == ["a-b-x", "plain", "nine"]
-
-
-def test_the_order_of_the_runs_does_not_matter(bench: Path) -> None:
-    runs = collect(bench)
-    assert grouped(runs, bench) == grouped(runs[::-1], bench)
+    assert grouped(collect(bench)[::-1], bench) == groups
 
 
 def test_runs_of_one_method_are_told_apart_by_their_folders(

@@ -83,9 +83,7 @@ def test_the_spread_is_told_in_one_line(tmp_path: Path) -> None:
     assert _line("puma", result)[:3] == ("puma", "local, plain", "90.0")  # as the result says
     found = _of_what(["tem", "finetune"], results)
     assert found.startswith("0.0 % of the variance is the method, 100.0 % the protocol")
-
-
-def test_what_cannot_be_run_is_a_row_that_says_why() -> None:
+    # What cannot be run is a row that says why.
     asked, reason = _line("tpp", "no such thing")[1:3]
     assert asked.startswith("local, balanced, per test set")
     assert reason == "not run: no such thing"

@@ -109,9 +109,7 @@ def test_table3_holds_every_method_and_what_its_results_say(table3: Sheet, out: 
     assert row[4] == row[5] == "-"  # the paper knows no such dataset: nothing of its is filled in
     assert any("small" in note and "stands in" in note for note in table3.notes)
     assert any("not to be quoted" in note for note in table3.notes)
-
-
-def test_the_best_is_bold_and_the_second_underlined_upper_bounds_aside(table3: Sheet) -> None:
+    # The best is bold and the second underlined, upper bounds aside.
     ranks = {row[0].text: row[1].rank for row in table3.table.rows}
     assert sorted(ranks.values())[-1] == 2
     assert 1 in ranks.values()
@@ -160,9 +158,7 @@ def test_papers_numbers_are_where_the_paper_has_them() -> None:
     cells = [name for name in presets() if published(name)]
     assert len(cells) == 2 * 11 * 4 + 15
     assert all(published(name)["tolerance"] > 0 for name in cells)
-
-
-def test_a_preset_may_extend_another() -> None:
+    # A preset may extend another.
     values = read_preset("paper/table3/arxiv-tem")
     assert values["training"]["epochs"] == 200
     assert values["dataset"] == "arxiv"

@@ -50,16 +50,13 @@ def average_forgetting_curve(matrix: AccuracyMatrix) -> npt.NDArray[np.float64]:
     >>> average_forgetting_curve(matrix_of([[0.5], [0.75], [0.5, 0.5], [0.25, 1.0]]))
     array([-0.25, -0.5 ])
     """
-    learned = _learned_at(matrix)  # ascending
+    begun = (~np.isnan(matrix)).sum(axis=1)  # tasks begun at each test, ascending
+    learned = np.array(  # l_j of each task, ascending
+        [np.flatnonzero(begun == begun[begun > j][0])[-1] for j in range(begun[-1])]
+    )
     change = matrix - matrix[learned, np.arange(len(learned))]
     before = [int((learned < i).sum()) for i in range(len(matrix))]
     return np.array([change[i, :tasks].mean() for i, tasks in enumerate(before) if tasks])
-
-
-def _learned_at(matrix: AccuracyMatrix) -> npt.NDArray[np.int64]:
-    """Return l_j, the last test before the next task after j began.  [tasks]"""
-    begun = (~np.isnan(matrix)).sum(axis=1)  # ascending
-    return np.array([np.flatnonzero(begun == begun[begun > j][0])[-1] for j in range(begun[-1])])
 
 
 def average_accuracy(matrix: AccuracyMatrix) -> float:

@@ -53,29 +53,21 @@ class Scored:
             return self.classes, self.labels
         return self.values, self.targets
 
-    @property
-    def right(self) -> Tensor:
-        """Whether each prediction is right.  bool [nodes]"""
-        return self.classes == self.labels
-
 
 def mark(learner: Predictor, exams: Sequence[Exam]) -> Scored:
     """Classify every set of test nodes once; return predictions with the true classes."""
     answers = [learner.answer(exam.graph, exam.nodes, exam.tasks) for exam in exams]
+    values = [a.values for a in answers if a.values is not None]
+    targets = [exam.targets for exam in exams if exam.targets is not None]
     return Scored(
         classes=torch.cat([a.classes for a in answers]),
         confidence=torch.cat([a.confidence for a in answers]),
         novelty=torch.cat([a.novelty for a in answers]),
         labels=torch.cat([exam.labels for exam in exams]),
         tasks=torch.cat([exam.tasks for exam in exams]),
-        values=_joined([a.values for a in answers]),
-        targets=_joined([exam.targets for exam in exams]),
+        values=torch.cat(values) if values else None,
+        targets=torch.cat(targets) if targets else None,
     )
-
-
-def _joined(parts: Sequence[Tensor | None]) -> Tensor | None:
-    found = [part for part in parts if part is not None]
-    return torch.cat(found) if found else None
 
 
 BINS = 15
@@ -164,12 +156,7 @@ Measures = dict[str, dict[str, float | None]]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The performance of a learner after a task.
-
-    Attributes:
-        rows: accuracy on every task so far, by way of testing and of averaging.
-        measures: further measures, by way of testing and name.
-    """
+    """The performance of a learner after a task; see ``AccuracyRows`` and ``Measures``."""
 
     rows: AccuracyRows
     measures: Measures
@@ -193,17 +180,26 @@ def evaluate(
     """
     rows: AccuracyRows = {}
     measures: Measures = {}
+    yardstick = YARDSTICKS[stream.kind]
     for testing in testings:
         seen = mark(learner, stream.exams(index, testing, part))
-        rows[testing] = _rows(seen, stream.met(index), YARDSTICKS[stream.kind])
+        rows[testing] = _rows(seen, stream.met(index), yardstick)
         if stream.kind != "class":
-            measures[testing] = _beside(seen, YARDSTICKS[stream.kind])
+            beside = {name: metric(*seen.compared) for name, metric in yardstick.beside.items()}
+            measures[testing] = {name: _meaningful(value) for name, value in beside.items()}
             continue
         if testing == testings[0] and index + 1 == len(stream):
             _say_collapse(learner, stream, seen)
-        error = expected_calibration_error(seen.confidence, seen.right)
-        ahead = _ahead(learner, stream, index, seen, testing, part) if preview else {}
-        measures[testing] = {"calibration_error": _meaningful(error), **ahead}
+        error = expected_calibration_error(seen.confidence, seen.classes == seen.labels)
+        measures[testing] = {"calibration_error": _meaningful(error)}
+        if preview:
+            unknown: float | None = None
+            transfer: float | None = None
+            if exams := stream.preview(index, testing, part):
+                coming, learned = mark(learner, exams), stream.label_space(index)
+                unknown = _meaningful(rejection(seen, coming, learned))
+                transfer = forward_transfer(coming, learned)
+            measures[testing] |= {"rejection_auroc": unknown, "forward_transfer": transfer}
     return Evaluation(rows, measures)
 
 
@@ -222,28 +218,7 @@ def _rows(seen: Scored, tasks: int, yardstick: Yardstick) -> dict[str, list[floa
     order = seen.tasks.argsort(stable=True)
     counts = torch.bincount(seen.tasks, minlength=tasks).tolist()
     given, right = (each[order].split(counts) for each in seen.compared)
-    of_task = list(zip(given, right, strict=True))
-    return {
-        name: [average(answers, labels) for answers, labels in of_task]
-        for name, average in yardstick.rows.items()
-    }
-
-
-def _beside(seen: Scored, yardstick: Yardstick) -> dict[str, float | None]:
-    return {name: _meaningful(metric(*seen.compared)) for name, metric in yardstick.beside.items()}
-
-
-def _ahead(
-    learner: Predictor, stream: GraphStream, index: int, seen: Scored, testing: Testing, part: str
-) -> dict[str, float | None]:
-    exams = stream.preview(index, testing, part)
-    if not exams:
-        return {"rejection_auroc": None, "forward_transfer": None}
-    coming, learned = mark(learner, exams), stream.label_space(index)
-    return {
-        "rejection_auroc": _meaningful(rejection(seen, coming, learned)),
-        "forward_transfer": forward_transfer(coming, learned),
-    }
+    return {name: list(map(average, given, right)) for name, average in yardstick.rows.items()}
 
 
 def _meaningful(value: float | None) -> float | None:

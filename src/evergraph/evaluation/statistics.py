@@ -219,7 +219,11 @@ def wilcoxon(a: Sample, b: Sample) -> SignedRanks:
     ranks = rising_ranks(np.abs(change))
     won, lost = float(ranks[change > 0].sum()), float(ranks[change < 0].sum())
     least = min(won, lost)
-    p_value = _exact(ranks, least) if len(ranks) <= EXACT else _normal(ranks, least)
+    if len(ranks) <= EXACT:
+        p_value = _exact(ranks, least)
+    else:
+        deviation = math.sqrt(float((ranks**2).sum()) / 4)
+        p_value = float(2 * ndtr((least - ranks.sum() / 2) / deviation))
     wins, losses = int((change > 0).sum()), int((change < 0).sum())
     return SignedRanks(wins, losses, won, lost, min(1.0, p_value))
 
@@ -234,10 +238,6 @@ def _exact(ranks: Numbers, least: float) -> float:
         with_it[: len(ways)] += ways
         ways = with_it / 2
     return float(2 * ways[: round(2 * least) + 1].sum())
-
-
-def _normal(ranks: Numbers, least: float) -> float:
-    return float(2 * ndtr((least - ranks.sum() / 2) / math.sqrt(float((ranks**2).sum()) / 4)))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -327,23 +327,19 @@ def nemenyi(scores: npt.ArrayLike, *, confidence: float = CONFIDENCE) -> Ranks:
     ((1.0, 2.0), 0.25, 1.132, ((0, 1),))
     """
     check_number("confidence", confidence, least=0.5, most=1 - 1e-9)
-    table = np.array([rising_ranks(-row) for row in _table(scores)])
+    numbers = np.asarray(scores, dtype=np.float64)
+    if numbers.ndim != 2 or numbers.shape[0] < LEAST_DATASETS or numbers.shape[1] < 2:
+        raise ConfigurationError(
+            f"scores must be of at least {LEAST_DATASETS} datasets and 2 methods, not of shape "
+            f"{numbers.shape}"
+        )
+    if not np.isfinite(numbers).all():
+        raise ConfigurationError("scores must be finite numbers only")
+    table = np.array([rising_ranks(-row) for row in numbers])
     datasets, methods = table.shape
     apart = _quantile(methods, confidence) * math.sqrt(methods * (methods + 1) / (6 * datasets))
     mean = tuple(map(float, table.mean(axis=0)))
     return Ranks(mean, apart, friedman(table), datasets, confidence)
-
-
-def _table(scores: npt.ArrayLike) -> Numbers:
-    table = np.asarray(scores, dtype=np.float64)
-    if table.ndim != 2 or table.shape[0] < LEAST_DATASETS or table.shape[1] < 2:
-        raise ConfigurationError(
-            f"scores must be of at least {LEAST_DATASETS} datasets and 2 methods, not of shape "
-            f"{table.shape}"
-        )
-    if not np.isfinite(table).all():
-        raise ConfigurationError("scores must be finite numbers only")
-    return table
 
 
 def friedman(ranks: Numbers) -> float:

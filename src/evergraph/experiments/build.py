@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
@@ -76,10 +76,9 @@ def build_stream(
 
 def build_topology(config: RunConfig) -> TopologyEncoder:
     """Make the configured f_topo."""
-    topology: TopologyEncoder = _make(
-        topologies.make, config.topology.name, config.topology.parameters
+    return cast(
+        "TopologyEncoder", _make(topologies, config.topology.name, config.topology.parameters)
     )
-    return topology
 
 
 def build_backbone(config: RunConfig) -> Backbone:
@@ -89,8 +88,7 @@ def build_backbone(config: RunConfig) -> Backbone:
         parts = {"topology": build_topology(config), **config.head.model_dump()}
         taken = backbones.parameters(name)
         parameters = {key: part for key, part in parts.items() if key in taken} | parameters
-    backbone: Backbone = _make(backbones.make, name, parameters)
-    return backbone
+    return cast("Backbone", _make(backbones, name, parameters))
 
 
 def has_memory(method: str) -> bool:
@@ -115,7 +113,7 @@ def build_memory(config: RunConfig) -> Any:
         options["budget"] = config.memory.budget
     if config.memory.sampler is not None:
         sampler = config.memory.sampler
-        options["sampler"] = _make(samplers.make, sampler.name, sampler.parameters)
+        options["sampler"] = _make(samplers, sampler.name, sampler.parameters)
     return methods.resolve(name).make_memory(**options)
 
 
@@ -141,37 +139,45 @@ def build_learner(
         "generator": seeded(seed, "learner"),
         **({} if memory is None else {"memory": memory}),
     }
-    learner: Learner = _make(methods.make, config.method.name, config.method.parameters | parts)
-    return learner
+    return cast("Learner", _make(methods, config.method.name, config.method.parameters | parts))
 
 
 def resolved(config: RunConfig) -> RunConfig:
     """Return the configuration with every default filled in, adapted to its protocol."""
     load_plugins(config.plugins)
-    config = _suited(pooled(config))
+    config = pooled(config)
+    if config.backbone is None and config.stream.batch is None:
+        # Some methods suit a stream with other defaults; but with small batches, work repeated for
+        # each batch would be repeated too often.
+        given = config.method
+        more = methods.resolve(given.name).suited_to(edges=config.stream.edges)
+        method = Component.model_validate({"name": given.name, **more, **given.parameters})
+        config = config.model_copy(update={"method": method})
     backbone = backbone_of(config)
-    recipe = _spelled_recipe(backbones.resolve(backbone.name).recipe)
-    training = recipe | config.training.model_dump(exclude_none=True)
+    recipe = backbones.resolve(backbone.name).recipe
+    # Newer values are left out if they are off, so that older runs and rows still have the same
+    # configuration.
+    later = ("decay", "smoothing", "patience", "evaluate_every")
+    off = {field.name: field.default for field in fields(Recipe) if field.name in later}
+    training = {key: v for key, v in vars(recipe).items() if key not in off or v != off[key]}
+    training |= {"batch_size": recipe.batch_size or "full"}
+    training |= config.training.model_dump(exclude_none=True)
+    memory = config.memory
+    if has_memory(config.method.name):
+        budget, sampler = _memory_defaults(methods.resolve(config.method.name))
+        memory = MemoryConfig(
+            budget=budget if memory.budget is None else memory.budget,
+            sampler=spelled_out(samplers, memory.sampler or Component(name=sampler)),
+        )
     return config.model_copy(
         update={
             "topology": spelled_out(topologies, config.topology),
             "backbone": spelled_out(backbones, backbone, leave_out=_PDGNN_PARTS),
             "method": spelled_out(methods, config.method, leave_out=_METHOD_PARTS),
-            "memory": _resolved_memory(config),
+            "memory": memory,
             "training": config.training.model_copy(update=training),
         }
     )
-
-
-def _suited(config: RunConfig) -> RunConfig:
-    """Return a configuration with method defaults that suit its stream."""
-    method, stream = config.method, config.stream
-    # With small batches, work repeated for each batch is repeated too often.
-    if config.backbone is not None or stream.batch is not None:
-        return config
-    more = methods.resolve(method.name).suited_to(edges=stream.edges)
-    suited = Component.model_validate({"name": method.name, **more, **method.parameters})
-    return config.model_copy(update={"method": suited})
 
 
 def pooled(config: RunConfig) -> RunConfig:
@@ -187,18 +193,6 @@ def pooled(config: RunConfig) -> RunConfig:
     if not asked or name not in methods.names():
         return config
     return config.model_copy(update={"method": config.method.model_copy(update={"name": name})})
-
-
-def _spelled_recipe(recipe: Recipe) -> dict[str, Any]:
-    """Return a recipe as configuration values.
-
-    Newer values are left out if they are off, so that older runs and rows still have the same
-    configuration.
-    """
-    later = ("decay", "smoothing", "patience", "evaluate_every")
-    off = {field.name: field.default for field in fields(Recipe) if field.name in later}
-    said = {key: v for key, v in vars(recipe).items() if key not in off or v != off[key]}
-    return said | {"batch_size": recipe.batch_size or "full"}
 
 
 def epochs_of(config: RunConfig) -> int:
@@ -220,19 +214,8 @@ def backbone_of(config: RunConfig) -> Component:
 
 @cache
 def _memory_defaults(method: type[BackboneLearner]) -> tuple[int | float, str]:
-    """Return a method's default budget and sampler."""
     memory = method.make_memory()
     return memory.budget, memory.sampler.name
-
-
-def _resolved_memory(config: RunConfig) -> MemoryConfig:
-    if not has_memory(config.method.name):
-        return config.memory
-    budget, sampler = _memory_defaults(methods.resolve(config.method.name))
-    return MemoryConfig(
-        budget=budget if config.memory.budget is None else config.memory.budget,
-        sampler=spelled_out(samplers, config.memory.sampler or Component(name=sampler)),
-    )
 
 
 def spelled_out(
@@ -266,14 +249,9 @@ def parts_used(config: RunConfig) -> set[str]:
     return used
 
 
-def check(config: RunConfig) -> None:
-    """Raise on every error that can be found before data is loaded."""
-    build_checked(config, seed=0)
-
-
-def build_checked(
+def check(
     config: RunConfig,
-    seed: int,
+    seed: int = 0,
     *,
     on_epoch: Callable[[int, int], None] | None = None,
     resources: Resources | None = None,
@@ -294,10 +272,9 @@ def build_checked(
     return learner
 
 
-def _make(make: Callable[..., Any], name: str, parameters: dict[str, Any]) -> Any:
-    """Call a resolver; report a value of the wrong type as a configuration error."""
+def _make(resolver: Resolver[Any], name: str, parameters: Mapping[str, Any]) -> Any:
     try:
-        return make(name, **parameters)
+        return resolver.make(name, **parameters)
     except TypeError as error:
         raise ConfigurationError(f"{name!r} cannot be made with {parameters}: {error}") from error
 

@@ -199,8 +199,9 @@ class RunConfig(SeededSection):
 
     def _repr_facts(self) -> dict[str, Any]:
         """Return the values that differ from the defaults, as the constructor takes them."""
-        given = self.model_dump(exclude_defaults=True)
-        return {key: v["name"] if _only_named(v) else v for key, v in given.items()}
+        given = self.model_dump(exclude_defaults=True).items()
+        named = {k: v["name"] for k, v in given if isinstance(v, dict) and v.keys() == {"name"}}
+        return dict(given) | named
 
     def _repr_table(self) -> dict[str, Any]:
         return self.to_dict()
@@ -262,10 +263,6 @@ def _section(model: type[BaseModel], name: str) -> type[Section] | None:
     return kind if isinstance(kind, type) and issubclass(kind, Section) else None
 
 
-def _only_named(value: Any) -> bool:
-    return isinstance(value, Mapping) and value.keys() == {"name"}
-
-
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``base`` updated with the values of ``over``, table by table.
 
@@ -279,21 +276,16 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         if key == "plugins" and isinstance(value, list) and isinstance(result.get(key), list):
             result[key] = list(dict.fromkeys([*result[key], *value]))
             continue
-        old = _table(result.get(key))
-        new = _table(value) if isinstance(result.get(key), Mapping) else value
-        if isinstance(old, Mapping) and isinstance(new, Mapping) and not _renames(old, new):
-            result[key] = merged(old, new)
-        else:
-            result[key] = value
+        # A component may be given by its name alone.
+        old, new = result.get(key), value
+        if isinstance(old, Mapping) and isinstance(new, str):
+            new = {"name": new}
+        old = {"name": old} if isinstance(old, str) else old
+        result[key] = value
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            renamed = "name" in new and "name" in old and new["name"] != old["name"]
+            result[key] = value if renamed else merged(old, new)
     return result
-
-
-def _table(value: Any) -> Any:
-    return {"name": value} if isinstance(value, str) else value
-
-
-def _renames(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    return "name" in new and "name" in old and new["name"] != old["name"]
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -47,10 +47,9 @@ CLASS_NODES = 12  # fewest nodes of each class, so that it can be split
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost of learning one seed.
+    """Cost of learning one seed on a share of the graph's nodes.
 
     Attributes:
-        share: fraction of the graph's nodes.
         processor, clock: CPU seconds of all threads, and elapsed seconds.
         memory, device_memory: peak bytes on the CPU and on a GPU.
     """
@@ -76,13 +75,9 @@ class Cost:
 
 @dataclass(frozen=True)
 class Plan:
-    """Estimated cost of a run, and the measurements behind it.
+    """Estimated cost of one seed of a run, and the costs of small copies, smallest first.
 
-    Attributes:
-        nodes, edges: of the whole graph.
-        copies: costs of the small copies, smallest first.
-        seed: the estimate for one seed.
-        seeds: number of seeds, which run one after another.
+    nodes, edges: of the whole graph. seeds: their number; they run one after another.
     """
 
     nodes: int
@@ -132,7 +127,14 @@ def shrunk(graph: Graph, share: float, *, generator: torch.Generator) -> Graph:
     if graph.types is not None:
         group = group * len(graph.types.names) + graph.types.numbers.long()
     group = group.unique(return_inverse=True)[1]
-    nodes, first, count = _members(group, share, generator)
+    # The nodes to keep, ordered by group; each group has ``count`` of them, from ``first`` on.
+    sizes = group.bincount()
+    count = torch.maximum((share * sizes).round().long(), sizes.clamp(max=CLASS_NODES))
+    first = count.cumsum(0) - count
+    order = torch.randperm(len(group), generator=generator)
+    order = order[group[order].argsort(stable=True)]
+    rank = torch.arange(len(group)) - (sizes.cumsum(0) - sizes)[group[order]]
+    nodes = order[rank < count[group[order]]]
     # Node v is replaced by its own copy, or by one of its group, chosen by its number.
     copy = first[group] + torch.arange(graph.num_nodes) % count[group]
     copy[nodes] = torch.arange(len(nodes))
@@ -150,18 +152,6 @@ def shrunk(graph: Graph, share: float, *, generator: torch.Generator) -> Graph:
     )
     types = None if graph.types is None else graph.types.each(lambda numbers: numbers[nodes])
     return small.with_relations(_related(graph.relations, nodes, copy)).with_types(types)
-
-
-def _members(
-    group: Tensor, share: float, generator: torch.Generator
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the nodes to keep, ordered by group, and where each group begins and ends."""
-    sizes = group.bincount()
-    count = torch.maximum((share * sizes).round().long(), sizes.clamp(max=CLASS_NODES))
-    order = torch.randperm(len(group), generator=generator)
-    order = order[group[order].argsort(stable=True)]
-    rank = torch.arange(len(group)) - (sizes.cumsum(0) - sizes)[group[order]]
-    return order[rank < count[group[order]]], count.cumsum(0) - count, count
 
 
 def _related(relations: Relations | None, nodes: Tensor, copy: Tensor) -> Relations | None:

@@ -21,9 +21,8 @@ class TaskReport:
 
     Attributes:
         index: the task, or the last step.
-        rows: accuracy on every task so far, by kind of testing and averaging.
+        rows, measures: see ``Evaluation``.
         seconds: spent on ``embed``, ``train`` and ``evaluate``.
-        measures: other measures than accuracy, by kind of testing and name.
     """
 
     index: int

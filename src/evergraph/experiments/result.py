@@ -208,12 +208,9 @@ class RunResult(Shown):
         main = {"testing": "local", "averaging": self.yardstick.main}
         if self.config.protocol is None:
             return main
-        told = main | read_protocol(self.config.protocol).headline
-        return (
-            told
-            if told["averaging"] in self.yardstick.rows
-            else told | {"averaging": self.yardstick.main}
-        )
+        told = read_protocol(self.config.protocol).headline
+        known = told["averaging"] in self.yardstick.rows
+        return told if known else main | {"testing": told["testing"]}
 
     def _repr_facts(self) -> dict[str, object]:
         measured = {} if self.yardstick.main == "balanced" else {"measured": self.yardstick.name}
@@ -229,12 +226,12 @@ class RunResult(Shown):
         }
 
     def _repr_table(self) -> dict[str, object]:
-        shown = [(t, a) for t in TESTINGS for a in self.yardstick.rows]
         found = {
             f"{t}, {a}": f"AA {100 * self.average_accuracy(t, a):.1f} %, "
             f"AF {100 * self.average_forgetting(t, a):.1f} %, "
             f"anytime {100 * self.anytime_accuracy(t, a):.1f} %"
-            for t, a in shown
+            for t in TESTINGS
+            for a in self.yardstick.rows
         }
         facts = {k: v for k, v in self._repr_facts().items() if not k.startswith("average_")}
         return facts | found | {"seconds": round(self.total_seconds, 1)}
@@ -330,6 +327,14 @@ class RunResult(Shown):
         """Return everything as plain values; accuracies are fractions."""
         ratios = [s.coverage_ratio for s in self.seeds if s.coverage_ratio is not None]
         seconds = {phase: sum(s.seconds[phase] for s in self.seeds) for phase in PHASES}
+        costs = [s.recomputed for s in self.seeds if s.recomputed is not None]
+        refresh = {"recomputed": sum(c[0] for c in costs), "of": sum(c[1] for c in costs)}
+        matrices: list[dict[str, Any]] = []
+        for s in self.seeds:
+            ways = {
+                t: {a: [r[t][a] for r in s.rows] for a in self.yardstick.rows} for t in TESTINGS
+            }
+            matrices.append({"seed": s.seed, **ways})
         return {
             "metric": {"name": self.yardstick.name, "key": self.yardstick.main},
             "protocol": self.config.protocol,
@@ -337,13 +342,17 @@ class RunResult(Shown):
             "average_accuracy": self._summary(average_accuracy),
             "average_forgetting": self._summary(average_forgetting),
             "anytime_accuracy": self._summary(anytime_accuracy),
-            "average_accuracy_curve": self._curves(),
+            "average_accuracy_curve": self._each_way(
+                lambda t, a: np.mean(
+                    [average_accuracy_curve(s.matrix(t, a)) for s in self.seeds], axis=0
+                ).tolist()
+            ),
             "tested_after": self.seeds[0].tested_after,
             "area_under_curve": self._summary(area_under_curve),
             "measures": {t: {name: self._measure(t, name) for name in MEASURES} for t in TESTINGS},
-            "accuracy_matrix": [self._matrices(s) for s in self.seeds],
+            "accuracy_matrix": matrices,
             "coverage_ratio": float(np.mean(ratios)) if ratios else None,
-            "refresh": self._refresh(),
+            "refresh": refresh if costs else None,
             "cumulative": self.cumulative,
             "memory": {kept: max(getattr(s, kept) for s in self.seeds) for kept in KEPT},
             "seconds": seconds | {"total": self.total_seconds},
@@ -353,13 +362,6 @@ class RunResult(Shown):
             "versions": self.versions,
             "machine": self.machine,
         }
-
-    def _refresh(self) -> dict[str, int] | None:
-        """Return the cost of refreshing, over all seeds."""
-        costs = [s.recomputed for s in self.seeds if s.recomputed is not None]
-        if not costs:
-            return None
-        return {"recomputed": sum(c[0] for c in costs), "of": sum(c[1] for c in costs)}
 
     def _summary(self, metric: Callable[[AccuracyMatrix], float]) -> dict[str, Any]:
         return self._each_way(
@@ -372,17 +374,6 @@ class RunResult(Shown):
         found = [seed.measure(testing, name) for seed in self.seeds]
         values = [value for value in found if value is not None]
         return spread(values) if values else None
-
-    def _curves(self) -> dict[str, Any]:
-        def mean_curve(testing: str, average: str) -> list[float]:
-            curves = [average_accuracy_curve(s.matrix(testing, average)) for s in self.seeds]
-            return [float(value) for value in np.mean(curves, axis=0)]
-
-        return self._each_way(mean_curve)
-
-    def _matrices(self, seed: SeedResult) -> dict[str, Any]:
-        rows = self._each_way(lambda testing, average: [row[testing][average] for row in seed.rows])
-        return {"seed": seed.seed} | rows
 
     def _each_way(self, make: Callable[[str, str], Any]) -> dict[str, Any]:
         ways = self.yardstick.rows

@@ -15,9 +15,9 @@ from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.file_lock import FileLock
 from evergraph.core.resources import Resources, Shelf
 from evergraph.experiments.build import (
-    build_checked,
     build_learner,
     build_stream,
+    check,
     epochs_of,
     fitted_to,
     load_graph,
@@ -55,7 +55,7 @@ class ReadyLearner:
     def __init__(self, config: RunConfig, seed: int, resources: Resources) -> None:
         self.config, self.seed = config, seed
         self._on_epoch: Callable[[int, int], None] | None = None
-        self._learner: Learner | None = build_checked(
+        self._learner: Learner | None = check(
             config, seed, on_epoch=self._tell, resources=resources
         )
 
@@ -234,11 +234,12 @@ def open_run(
         stream = cut(config, graph, resources)
     say_unseen(config, graph)
     facts = facts_of(graph, stream, config.device)
-    if out is None:
-        return OpenedRun(config, graph, stream, None, started, resources, (), facts, ready)
-    store = ResultStore(out)
-    store.open(config, resume=resume)
-    locks = tuple(store.seed(seed).lock() for seed in seeds)
+    store: ResultStore | None = None
+    locks: tuple[FileLock, ...] = ()
+    if out is not None:
+        store = ResultStore(out)
+        store.open(config, resume=resume)
+        locks = tuple(store.seed(seed).lock() for seed in seeds)
     return OpenedRun(config, graph, stream, store, started, resources, locks, facts, ready)
 
 
@@ -266,16 +267,12 @@ def open_together(
                 )
     opened: list[OpenedRun] = []
     for config, folder, learner in zip(configs, out, ready, strict=True):
-        beside = opened[0] if opened else None
+        shared: dict[str, Any] = {}
+        if opened:
+            shared = {"load": lambda _: opened[0].graph, "cut": lambda *_: opened[0].stream}
         opened.append(
             open_run(
-                config,
-                out=folder,
-                resume=resume,
-                resources=resources,
-                load=load_graph if beside is None else lambda _: opened[0].graph,
-                cut=None if beside is None else lambda *_: opened[0].stream,
-                ready=learner,
+                config, out=folder, resume=resume, resources=resources, ready=learner, **shared
             )
         )
     return opened
@@ -297,10 +294,14 @@ def complete_together(
     once and kept only for that task. keep_learner: see ``run``.
     """
     kept: list[Learner | None] = [None for _ in runs]
+
+    def keep(place: int, seed: int, learner: Learner) -> None:
+        if seed == runs[0].config.seeds[-1]:
+            kept[place] = learner
+
     if keep_learner:
-        last = runs[0].config.seeds[-1]
         observers = [
-            _both(Observer(on_learned=_keeper(kept, place, last)), observer)
+            _both(Observer(on_learned=partial(keep, place)), observer)
             for place, observer in enumerate(observers)
         ]
     openings = [time.perf_counter() - opened.started for opened in runs]
@@ -321,14 +322,6 @@ def complete_together(
     finally:
         for opened in runs:
             opened.close()
-
-
-def _keeper(kept: list[Learner | None], place: int, last: int) -> Callable[[int, Learner], None]:
-    def keep(seed: int, learner: Learner) -> None:
-        if seed == last:
-            kept[place] = learner
-
-    return keep
 
 
 Learning = Generator[TaskReport, None, SeedResult]
@@ -387,15 +380,7 @@ def learn_seed_by_task(
             store.keep_task(reports, learner.state(), tasks=len(stream))
         observer.on_task(seed, report)
         yield report
-    result = _summarise(learner, seed, reports)
-    if store is not None:
-        store.keep_result(reports, result)
-    observer.on_learned(seed, learner)
-    return result
-
-
-def _summarise(learner: Learner, seed: int, reports: list[TaskReport]) -> SeedResult:
-    return SeedResult(
+    result = SeedResult(
         seed=seed,
         rows=[report.rows for report in reports],
         tested=[report.index for report in reports],
@@ -407,6 +392,10 @@ def _summarise(learner: Learner, seed: int, reports: list[TaskReport]) -> SeedRe
         peak_rss_bytes=peak_rss_bytes(),
         measures=[report.measures for report in reports],
     )
+    if store is not None:
+        store.keep_result(reports, result)
+    observer.on_learned(seed, learner)
+    return result
 
 
 def assemble(opened: OpenedRun, seeds: list[SeedResult], *, opening: float = 0.0) -> RunResult:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, reduce
 from pathlib import Path
 from typing import Any
 
@@ -46,26 +46,18 @@ def configured(base: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
     if not settings:
         return base
     settings = with_seeds(settings, stacklevel=5)  # a warning points to the caller of ``run``
-    layers = []
+    layers: list[dict[str, Any]] = []
     for key in sorted(settings, key=lambda key: key.count("__")):  # a name before its parameters
-        layers.append(_nested(key, settings[key]))
+        path = key.split("__")
+        if len(path) == 1 and key in homes():
+            path = [homes()[key], key]
+        if path[0] not in RunConfig.model_fields:
+            raise UnknownNameError("setting", key, [*RunConfig.model_fields, *SEEDING, *homes()])
+        layers.append(reduce(lambda inner, name: {name: inner}, path[::-1], _plain(settings[key])))
         topology = getattr(settings[key], "topology", None) if key == "backbone" else None
         if isinstance(topology, Part) and "topology" not in settings:
             layers.append({"topology": _plain(topology)})
     return RunConfig.of(layered(base.to_dict(), *layers))
-
-
-def _nested(key: str, value: Any) -> dict[str, Any]:
-    path = key.split("__")
-    if len(path) == 1 and key in homes():
-        path = [homes()[key], key]
-    if path[0] not in RunConfig.model_fields:
-        raise UnknownNameError("setting", key, [*RunConfig.model_fields, *SEEDING, *homes()])
-    laid: Any = _plain(value)
-    for name in reversed(path):
-        laid = {name: laid}
-    found: dict[str, Any] = laid
-    return found
 
 
 def _plain(value: Any) -> Any:
@@ -86,17 +78,6 @@ def handed_over(source: object) -> Graph | None:
     return as_graph(source).to("cpu")
 
 
-def described(graph: Graph) -> dict[str, Any]:
-    """Return the configuration's description of a graph in memory, to recognise it on resume."""
-    return {
-        "name": IN_MEMORY,
-        "nodes": graph.num_nodes,
-        "edges": graph.num_edges,
-        "features": graph.num_features,
-        "classes": graph.num_classes,
-    }
-
-
 def config_of(
     source: object,
     graph: Graph | None,
@@ -109,7 +90,12 @@ def config_of(
         return configured(source or RunConfig(), settings)
     if "dataset" in settings:
         raise ConfigurationError(f"dataset must be given once, not also as {settings['dataset']!r}")
-    dataset = str(source) if graph is None else described(graph)
+    dataset: str | dict[str, Any] = str(source)
+    if graph is not None:  # a description by which it is recognised on resume
+        dataset = {
+            "name": IN_MEMORY, "nodes": graph.num_nodes, "edges": graph.num_edges,
+            "features": graph.num_features, "classes": graph.num_classes,
+        }  # fmt: skip
     return configured(RunConfig(), {"method": "auto", "dataset": dataset} | settings)
 
 

@@ -72,7 +72,15 @@ class ResultStore:
     def _check_free(self) -> None:
         """Raise if the folder holds anything except a benchmark's own files."""
         names = [path.name for path in self.folder.iterdir()] if self.folder.is_dir() else []
-        foreign = self.folder.is_file() or any(map(_foreign, names))
+        # Another process may be claiming the folder: its temporary file is ignored.
+        begun = f".{CONFIG}-"
+        others = {n for n in names if not n.startswith(begun)} - {
+            FAILURE,
+            SEARCH,
+            CHOICE,
+            LOCK_FILE,
+        }
+        foreign = self.folder.is_file() or others
         # Checked last: another process may have claimed the folder and started meanwhile.
         if foreign and not (self.folder / CONFIG).exists():
             raise ResultsError(f"{self.folder} is neither empty nor a results folder of evergraph")
@@ -121,13 +129,10 @@ def _alike(key: str, ours: Any, theirs: Any) -> bool:
     """
     if key == "stream.min_class_size" and {ours, theirs} == {2, 3}:
         return True
-    if key in ("topology.dtype", "backbone.dtype") and theirs is None:
-        return bool(ours == "float32")
     if key == "method.restart" and theirs is None:
         return not ours
-    if key == "method.again" and theirs is None:
-        return bool(ours == 1.0)
-    return bool(ours == theirs)
+    before = {"topology.dtype": "float32", "backbone.dtype": "float32", "method.again": 1.0}
+    return bool(ours == (before.get(key) if theirs is None else theirs))
 
 
 class SeedStore:
@@ -161,8 +166,7 @@ class SeedStore:
         current = self._state_path(reports[-1].index)
         contiguous = {name: value.contiguous() for name, value in state.items()}
         write_whole(current, tensors_to_bytes(contiguous))
-        self._write_progress(reports, None, tasks)
-        self._drop_states(keep=current)
+        self._write_progress(reports, None, tasks, state=current)
 
     def keep_result(self, reports: list[TaskReport], result: SeedResult) -> None:
         """Write the matrices and mark the repeat as finished; its learner is no longer needed."""
@@ -171,7 +175,6 @@ class SeedStore:
         with results_written(path, remedy=RESUMABLE), written_aside(path) as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
         self._write_progress(reports, result, reports[-1].index + 1)
-        self._drop_states(keep=None)
 
     def state_after(self, index: int) -> dict[str, Tensor]:
         """Return the learner's state after a task."""
@@ -182,28 +185,27 @@ class SeedStore:
             raise ResultsError(f"{path} cannot be read to resume: {error}") from None
 
     def _write_progress(
-        self, reports: list[TaskReport], result: SeedResult | None, tasks: int
+        self,
+        reports: list[TaskReport],
+        result: SeedResult | None,
+        tasks: int,
+        *,
+        state: Path | None = None,
     ) -> None:
+        """Write the progress, then remove all states but the one that it refers to."""
         content = {
             "tasks": tasks,
             "reports": [asdict(report) for report in reports],
             "result": None if result is None else asdict(result),
         }
         write_whole(self.folder / PROGRESS, json.dumps(content).encode())
+        with results_written(self.folder, remedy=RESUMABLE):
+            for path in self.folder.glob("state-*.safetensors"):
+                if path != state:
+                    path.unlink()
 
     def _state_path(self, index: int) -> Path:
         return self.folder / f"state-{index:04d}.safetensors"
-
-    def _drop_states(self, *, keep: Path | None) -> None:
-        with results_written(self.folder, remedy=RESUMABLE):
-            for path in self.folder.glob("state-*.safetensors"):
-                if path != keep:
-                    path.unlink()
-
-
-def _foreign(name: str) -> bool:
-    # Another process may be claiming the folder: its temporary file is ignored.
-    return name not in (FAILURE, SEARCH, CHOICE, LOCK_FILE) and not name.startswith(f".{CONFIG}-")
 
 
 def locked(folder: Path, doing: str, *, wait: bool = False) -> FileLock:

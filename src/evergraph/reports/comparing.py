@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, product
 from math import inf
 from pathlib import Path
 from statistics import fmean
@@ -26,7 +27,7 @@ from evergraph.evaluation.statistics import (
 )
 from evergraph.evaluation.yardstick import main_key
 from evergraph.experiments.protocols import POOLED
-from evergraph.reports.runs import Finished, Group
+from evergraph.reports.runs import Finished, Group, names_of
 from evergraph.reports.trials import (
     TESTINGS,
     Pairing,
@@ -230,26 +231,20 @@ def corrected(comparisons: Sequence[Comparison]) -> list[Comparison]:
     if len(tested) < 2:
         return list(comparisons)
     p_values = iter(holm([found.difference.p_value for found in tested]))
-    return [_one_of_many(c, next(p_values)) if c.pairing.shows_spread else c for c in comparisons]
-
-
-def _one_of_many(found: Comparison, p_value: float) -> Comparison:
-    share = found.difference.p_value / p_value if p_value else 1.0
-    wide = replace(found.difference, confidence=1 - (1 - found.confidence) * share)
-    return replace(found, corrected_p=p_value, difference=wide)
+    result = []
+    for found in comparisons:
+        if found.pairing.shows_spread:
+            p_value = next(p_values)
+            share = found.difference.p_value / p_value if p_value else 1.0
+            wide = replace(found.difference, confidence=1 - (1 - found.confidence) * share)
+            found = replace(found, corrected_p=p_value, difference=wide)
+        result.append(found)
+    return result
 
 
 @dataclass(frozen=True, repr=False)
 class OverDatasets:
-    """Wilcoxon's test over the datasets of one setting.
-
-    Attributes:
-        a, b: the compared methods.
-        setting: the setting.
-        datasets: the datasets.
-        ranks: the test.
-        confidence: a claim needs a p-value below 1 - confidence.
-    """
+    """Wilcoxon's test of a against b over the datasets of one setting; see ``Comparison``."""
 
     a: str
     b: str
@@ -269,14 +264,14 @@ class OverDatasets:
     def sentence(self) -> str:
         """The verdict with its numbers."""
         count, ranks = len(self.datasets), self.ranks
-        won = f"on {ranks.wins} and behind on {ranks.losses}"
         tested = f"Wilcoxon's signed ranks, {p_text(ranks.p_value)}"
-        where = f"over {count} datasets, {self.setting}"
         if count < LEAST_PAIRS:
             tested = f"too few datasets for Wilcoxon's test, which needs {LEAST_PAIRS}"
+        claim = f"{self.a} is {self.verdict} than {self.b}"
         if self.verdict == "cannot tell":
-            return f"cannot tell {self.a} from {self.b} {where}: ahead {won} ({tested})."
-        return f"{self.a} is {self.verdict} than {self.b} {where}: ahead {won} ({tested})."
+            claim = f"cannot tell {self.a} from {self.b}"
+        ahead = f"ahead on {ranks.wins} and behind on {ranks.losses}"
+        return f"{claim} over {count} datasets, {self.setting}: {ahead} ({tested})."
 
     def __repr__(self) -> str:
         return self.sentence
@@ -298,24 +293,26 @@ def over_datasets(comparisons: Sequence[Comparison]) -> list[OverDatasets]:
     by_setting: dict[str, list[Comparison]] = {}
     for found in comparisons:
         by_setting.setdefault(found.a.setting, []).append(found)
-    return [_over(setting, found) for setting, found in by_setting.items() if len(found) > 1]
-
-
-def _over(setting: str, found: Sequence[Comparison]) -> OverDatasets:
-    ranks = wilcoxon([each.mean_a for each in found], [each.mean_b for each in found])
-    datasets = tuple(each.a.dataset for each in found)
-    first = found[0]
-    return OverDatasets(first.a.name, first.b.name, setting, datasets, ranks, first.confidence)
+    return [
+        OverDatasets(
+            each[0].a.name,
+            each[0].b.name,
+            setting,
+            datasets=tuple(found.a.dataset for found in each),
+            ranks=wilcoxon([found.mean_a for found in each], [found.mean_b for found in each]),
+            confidence=each[0].confidence,
+        )
+        for setting, each in by_setting.items()
+        if len(each) > 1
+    ]
 
 
 @dataclass(frozen=True)
 class GroupDifferences:
-    """The differences of all runs of a group to one of them.
+    """The differences of all runs of a group to the reference.
 
-    Attributes:
-        reference: the name of that run.
-        means: AA of every run by name, fractions.
-        found: the comparison of each other run with it; None if they are not comparable.
+    ``means`` holds AA of every run, ``found`` the comparison of each other run with the reference,
+    None if they are not comparable.
     """
 
     reference: str
@@ -339,31 +336,21 @@ def differences_in(group: Group, testing: str, against: str | None = None) -> Gr
     pairs = [pair for pair in every if pair[0] != pair[1]]
     # The reference is always the second of a pair.
     pairs = [(b, a) if a == reference else (a, b) for a, b in pairs]
-    found = {pair: _compared(runs[pair[0]], runs[pair[1]]) for pair in pairs}
-    tested = {pair: each for pair, each in found.items() if each is not None}
-    told = found | dict(zip(tested, corrected(list(tested.values())), strict=True))
-    return GroupDifferences(
-        reference, means, {a: each for (a, b), each in told.items() if b == reference}
-    )
-
-
-def _compared(a: Trials, b: Trials) -> Comparison | None:
-    try:
-        return compare_trials(a, b)
-    except ResultsError:
-        return None
+    tested: dict[tuple[str, str], Comparison] = {}
+    for a, b in pairs:
+        with suppress(ResultsError):  # not comparable
+            tested[a, b] = compare_trials(runs[a], runs[b])
+    told = dict(zip(tested, corrected(list(tested.values())), strict=True))
+    found = {a: told.get((a, b)) for a, b in pairs if b == reference}
+    return GroupDifferences(reference, means, found)
 
 
 @dataclass(frozen=True)
 class Standing:
-    """Mean ranks of methods over several datasets, for one way of testing.
+    """Mean ranks over several datasets of one setting, for one way of testing.
 
-    Attributes:
-        setting, testing: the setting and the way of testing.
-        datasets: the datasets.
-        methods: methods that were run on all of them, the best mean rank first.
-        left_out: methods that were not, or that predict whole test sets together.
-        ranks: ranks of ``methods``, in their order.
+    ``methods`` were run on all of them, the best mean rank first; ``ranks`` is in their order.
+    ``left_out`` were not, or predict whole test sets together.
     """
 
     setting: str
@@ -383,30 +370,31 @@ def standings(groups: Sequence[Group]) -> list[Standing]:
     by_setting: dict[str, list[Group]] = {}
     for group in groups:
         by_setting.setdefault(group.setting, []).append(group)
-    found = [_standing(each, testing) for each in by_setting.values() for testing in TESTINGS]
-    return [standing for standing in found if standing is not None]
-
-
-def _standing(groups: Sequence[Group], testing: str) -> Standing | None:
-    scores = [{e.name: e.accuracy(testing) for e in group.entries if _alone(e.run)}
-              for group in groups]  # fmt: skip
-    everywhere = [name for name in scores[0] if all(name in each for each in scores)]
-    if len(groups) < LEAST_DATASETS or len(everywhere) < 2:
-        return None
-    ranks = nemenyi([[each[name] for name in everywhere] for each in scores])
-    mean = dict(zip(everywhere, ranks.mean_ranks, strict=True))
-    order = sorted(everywhere, key=lambda name: mean[name])
-    every = {e.name for group in groups for e in group.entries}
-    return Standing(
-        setting=groups[0].setting,
-        testing=testing,
-        datasets=tuple(group.dataset for group in groups),
-        methods=tuple(order),
-        left_out=tuple(sorted(every - set(order))),
-        ranks=nemenyi([[each[name] for name in order] for each in scores]),
-    )
-
-
-def _alone(run: Finished) -> bool:
-    """Whether a run's method predicts every node separately, whatever its label."""
-    return not str(run.result["config"]["method"]["name"]).endswith(POOLED)
+    found = []
+    for alike, testing in product(by_setting.values(), TESTINGS):
+        # A method that predicts whole test sets together has more to go by than the others.
+        scores = [
+            {
+                entry.name: entry.accuracy(testing)
+                for entry in group.entries
+                if not str(entry.run.result["config"]["method"]["name"]).endswith(POOLED)
+            }
+            for group in alike
+        ]
+        everywhere = [name for name in scores[0] if all(name in each for each in scores)]
+        if len(alike) < LEAST_DATASETS or len(everywhere) < 2:
+            continue
+        ranks = nemenyi([[each[name] for name in everywhere] for each in scores])
+        mean = dict(zip(everywhere, ranks.mean_ranks, strict=True))
+        order = sorted(everywhere, key=lambda name: mean[name])
+        found.append(
+            Standing(
+                setting=alike[0].setting,
+                testing=testing,
+                datasets=tuple(group.dataset for group in alike),
+                methods=tuple(order),
+                left_out=tuple(sorted(set(names_of(alike)) - set(order))),
+                ranks=nemenyi([[each[name] for name in order] for each in scores]),
+            )
+        )
+    return found

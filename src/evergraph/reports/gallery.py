@@ -44,6 +44,12 @@ def gallery(groups: Sequence[Group]) -> Gallery:
     names = names_of(groups)
     kin = sorted({family_of(name) for name in names})
     looks = looks_of([*kin, *(name for name in names if name not in kin)])
+    ranks: tuple[Picture, ...] = ()
+    if any(len(group.entries) > 1 for group in groups):  # else there is nothing to compare
+        from evergraph.reports.comparing import standings
+        from evergraph.reports.figures.critical_difference import critical_difference
+
+        ranks = tuple(map(critical_difference, standings(groups)))
     return Gallery(
         curves=tuple(learning_curves(group, looks) for group in groups),
         local_global=tuple(local_global(group) for group in groups),
@@ -63,14 +69,5 @@ def gallery(groups: Sequence[Group]) -> Gallery:
         matrices=tuple(
             tuple(accuracy_matrix(group, entry) for entry in group.entries) for group in groups
         ),
-        ranks=_rank_figures(groups),
+        ranks=ranks,
     )
-
-
-def _rank_figures(groups: Sequence[Group]) -> tuple[Picture, ...]:
-    if not any(len(group.entries) > 1 for group in groups):
-        return ()  # nothing to compare, so the comparison code is not even imported
-    from evergraph.reports.comparing import standings
-    from evergraph.reports.figures.critical_difference import critical_difference
-
-    return tuple(map(critical_difference, standings(groups)))

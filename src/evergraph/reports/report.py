@@ -7,7 +7,7 @@ DIR/report/figures/NAME.png|svg    its figures
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from evergraph.core.extras import require
@@ -41,12 +41,23 @@ def write_report(runs: Sequence[Finished], folder: Path, *, against: str | None 
     tables, figures = tables_of(groups, against), gallery(groups)
     title = folder.resolve().name or "runs"
     text = page(title, groups, sections_of(groups, tables, figures))
-    files = dict(_table_files(tables.values()))
+    files = {
+        f"tables/{table.name}.{ending}": form(table).encode()
+        for table in tables.values()
+        for ending, form in FORMATS.items()
+    }
     for picture in figures.pictures:
         files[f"figures/{picture.name}.png"] = picture.png
         files[f"figures/{picture.name}.svg"] = picture.svg.encode()
     with results_written(folder / FOLDER):
-        _write(folder / FOLDER, files)
+        for name, content in files.items():
+            path = folder / FOLDER / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        patterns = [*(f"tables/*.{ending}" for ending in FORMATS), "figures/*.png", "figures/*.svg"]
+        for old in (path for pattern in patterns for path in (folder / FOLDER).glob(pattern)):
+            if old.relative_to(folder / FOLDER).as_posix() not in files:
+                old.unlink()
     with results_written(folder / PAGE), written_aside(folder / PAGE) as file:
         file.write(text.encode())
     return folder / PAGE
@@ -62,27 +73,3 @@ def tables_of(groups: Sequence[Group], against: str | None = None) -> dict[str, 
     costs = (beyond_table, budgets_table, memory_table, time_table, versions_table, machine_table)
     made += [make(groups) for make in costs]
     return {table.name: table for table in made if table is not None}
-
-
-def _table_files(tables: Iterable[Table]) -> Iterator[tuple[str, bytes]]:
-    for table in tables:
-        for ending, form in FORMATS.items():
-            yield f"tables/{table.name}.{ending}", form(table).encode()
-
-
-def _write(folder: Path, files: dict[str, bytes]) -> None:
-    """Write files below a folder, and remove other files of an earlier report."""
-    for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    for pattern in (
-        "tables/*.csv",
-        "tables/*.md",
-        "tables/*.tex",
-        "figures/*.png",
-        "figures/*.svg",
-    ):
-        for old in folder.glob(pattern):
-            if old.relative_to(folder).as_posix() not in files:
-                old.unlink()

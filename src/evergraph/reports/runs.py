@@ -112,11 +112,6 @@ class Finished:
         told = self.result.get("cumulative")  # missing in earlier versions
         return _cumulative(self.result["config"]["method"]["name"]) if told is None else bool(told)
 
-    @property
-    def task(self) -> str:
-        """The dataset and the setting."""
-        return f"{self.dataset}, {self.setting}"
-
 
 @cache
 def _cumulative(method: str) -> bool:
@@ -163,13 +158,21 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _look_through(result: dict[str, Any]) -> None:
     """Raise any exception if a result does not have the shape that reports rely on."""
+    key = main_key(result)
     for way in ("local", "global"):
         for metric in ("average_accuracy", "average_forgetting"):
-            found = result[metric][way][main_key(result)]
+            found = result[metric][way][key]
             float(found["mean"]), float(found["std"] or 0)
-        sum(result["average_accuracy_curve"][way][main_key(result)])
-        tests = len(result["average_accuracy_curve"][way][main_key(result)])
-        _check_rows([seed[way][main_key(result)] for seed in result["accuracy_matrix"]], tests)
+        curve = result["average_accuracy_curve"][way][key]
+        sum(curve)
+        # All seeds must be tested alike, each time on all tasks of the time before.
+        every = [[len(row) for row in seed[way][key]] for seed in result["accuracy_matrix"]]
+        for widths in every:
+            if len(widths) != len(curve) or not widths[0] or widths != sorted(every[0]):
+                raise ValueError(
+                    f"accuracy_matrix must have a row for each of {len(curve)} tests, none shorter "
+                    "than the one before, and of equal length for every seed"
+                )
     if not result["accuracy_matrix"]:
         raise ValueError("accuracy_matrix must have an entry for each seed")
     for phase in ("embed", "train", "evaluate", "total"):
@@ -180,26 +183,9 @@ def _look_through(result: dict[str, Any]) -> None:
     dict(result["versions"])
 
 
-def _check_rows(matrices: Sequence[Sequence[Sequence[float]]], tests: int) -> None:
-    """Raise unless all seeds were tested alike, each time on all tasks of the time before."""
-    every = [[len(row) for row in rows] for rows in matrices]
-    for widths in every:
-        if len(widths) != tests or not widths[0] or widths != sorted(every[0]):
-            raise ValueError(
-                f"accuracy_matrix must have a row for each of {tests} tests, none shorter than the "
-                "one before, and of equal length for every seed"
-            )
-
-
 @dataclass(frozen=True)
 class Entry:
-    """A run in the report.
-
-    Attributes:
-        name: its unique name in the group.
-        slug: the name as part of a file name or an address.
-        run: the run itself.
-    """
+    """A run with its unique name in the group, and ``slug``, that name in files and addresses."""
 
     name: str
     slug: str
@@ -243,29 +229,26 @@ def grouped(runs: Sequence[Finished], folder: Path) -> tuple[Group, ...]:
 
     ``folder`` is where they were collected: runs of one method are distinguished by their paths.
     """
-    keys = sorted({(run.dataset, run.setting) for run in runs})
+
+    def place(run: Finished) -> str:
+        return Path(os.path.relpath(run.folder, folder)).as_posix()
+
+    members: dict[tuple[str, str], list[Finished]] = {}
+    for run in sorted(runs, key=place):
+        members.setdefault((run.dataset, run.setting), []).append(run)
+    keys = sorted(members)
     slugs = slugs_of(f"{dataset}-{setting}" for dataset, setting in keys)
     groups = []
-    for (dataset, setting), slug in zip(keys, slugs, strict=True):
-        members = [run for run in runs if (run.dataset, run.setting) == (dataset, setting)]
-        groups.append(Group(dataset, setting, slug, _entries(members, folder)))
+    for key, slug in zip(keys, slugs, strict=True):
+        times = Counter(run.method for run in members[key])
+        names = [
+            run.method if times[run.method] == 1 else f"{run.method} ({place(run)})"
+            for run in members[key]
+        ]
+        entries = map(Entry, names, slugs_of(names), members[key])
+        best_first = sorted(entries, key=lambda entry: -entry.accuracy("local"))
+        groups.append(Group(*key, slug, tuple(best_first)))
     return tuple(groups)
-
-
-def _entries(runs: Sequence[Finished], folder: Path) -> tuple[Entry, ...]:
-    placed = sorted(
-        ((Path(os.path.relpath(run.folder, folder)).as_posix(), run) for run in runs),
-        key=lambda pair: pair[0],
-    )
-    times = Counter(run.method for run in runs)
-    names = [
-        run.method if times[run.method] == 1 else f"{run.method} ({place})" for place, run in placed
-    ]
-    found = [
-        Entry(name, slug, run)
-        for name, slug, (_, run) in zip(names, slugs_of(names), placed, strict=True)
-    ]
-    return tuple(sorted(found, key=lambda entry: -entry.accuracy("local")))
 
 
 def slugs_of(names: Iterable[str]) -> list[str]:

@@ -101,10 +101,15 @@ def trials_of(run: Finished, way: Way, *, name: str | None = None) -> Trials:
             f"averaging must be one of {', '.join(measured)} for {run.method} on {run.dataset}, "
             f"not {averaging!r}"
         )
+    # A dataset's name, with its parameters if no label distinguishes it.
+    parameters = {k: v for k, v in run.result["config"]["dataset"].items() if k != "name"}
+    dataset = run.dataset
+    if parameters and not run.labelled:
+        dataset += f" ({', '.join(f'{key}={value}' for key, value in parameters.items())})"
     last = {int(seed["seed"]): [float(x) for x in seed[testing][averaging][-1]] for seed in seeds}
     return Trials(
         name=name or run.method,
-        dataset=_dataset(run),
+        dataset=dataset,
         setting=run.setting,
         metric=run.metric,
         way=way,
@@ -113,14 +118,6 @@ def trials_of(run: Finished, way: Way, *, name: str | None = None) -> Trials:
         tasks=last,
         facts=run.result.get("dataset", {}),
     )
-
-
-def _dataset(run: Finished) -> str:
-    """Return a dataset's name, with its parameters if no label distinguishes it."""
-    parameters = {k: v for k, v in run.result["config"]["dataset"].items() if k != "name"}
-    if run.labelled or not parameters:
-        return run.dataset
-    return f"{run.dataset} ({', '.join(f'{key}={value}' for key, value in parameters.items())})"
 
 
 # Options that an earlier version did not have are at their defaults.
@@ -160,7 +157,9 @@ def check_comparable(a: Trials, b: Trials) -> None:
     """Raise unless both have the same graph, stream, split and way of testing."""
     ours, theirs = conditions(a), conditions(b)
     for key in dict.fromkeys([*ours, *theirs]):
-        if ours.get(key) != theirs.get(key) and None not in (_fact(key, ours), _fact(key, theirs)):
+        # A number that an earlier version did not store is no difference.
+        unknown = key.startswith("the number of ") and None in (ours.get(key), theirs.get(key))
+        if ours.get(key) != theirs.get(key) and not unknown:
             raise ResultsError(
                 f"{a.name} and {b.name} cannot be compared: {key} is {ours.get(key)!r} for "
                 f"{a.name} and {theirs.get(key)!r} for {b.name}"
@@ -171,6 +170,7 @@ def conditions(trials: Trials) -> dict[str, Any]:
     """Return all conditions that two runs must share to be comparable, by name."""
     config = trials.config
     parameters = {key: value for key, value in config["dataset"].items() if key != "name"}
+    pooled = str(config["method"]["name"]).endswith(POOLED)
     return {
         "dataset": Path(config["dataset"]["name"]).stem,
         **{f"dataset.{key}": value for key, value in flat(parameters).items()},
@@ -180,18 +180,9 @@ def conditions(trials: Trials) -> dict[str, Any]:
         "metric": trials.metric,
         "testing": trials.way[0],
         "averaging": trials.way[1],
-        "what is answered at once": _answered(str(config["method"]["name"])),
+        "what is answered at once": "a whole test set" if pooled else "a node",
         **{f"the number of {fact}": trials.facts.get(fact) for fact in FACTS},
     }
-
-
-def _answered(method: str) -> str:
-    return "a whole test set" if method.endswith(POOLED) else "a node"
-
-
-def _fact(key: str, known: Mapping[str, Any]) -> Any:
-    """Return a fact, None if it is unknown; other conditions always count as known."""
-    return known.get(key) if key.startswith("the number of ") else True
 
 
 def pair(a: Trials, b: Trials) -> Pairing:

@@ -37,23 +37,16 @@ def deviations(runs: Iterable[Finished]) -> str:
     return ", mean ± standard deviation over seeds" if several else ""
 
 
-def kept_bytes(run: Finished) -> str:
-    """Return the size of what a run keeps between tasks as text."""
-    return ALL if run.keeps_everything else size(run.result["memory"]["bytes"])
-
-
 def size(count: int) -> str:
     """Return a number of bytes as text.
 
     >>> size(0), size(1500), size(18_400_000)
     ('-', '1.5 kB', '18.4 MB')
     """
-    if count == 0:
-        return "-"
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= scale:
             return f"{count / scale:.1f} {unit}"
-    return f"{count} B"
+    return f"{count} B" if count else "-"
 
 
 def count_of(count: int) -> str:
@@ -62,12 +55,7 @@ def count_of(count: int) -> str:
     >>> count_of(0), count_of(950), count_of(61_000_000)
     ('-', '950', '61.0M')
     """
-    if count == 0:
-        return "-"
-    for unit, scale in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if count >= scale:
-            return f"{count / scale:.1f}{unit}"
-    return str(count)
+    return size(count).replace(" ", "").replace("B", "")
 
 
 Points = Iterable[tuple[float, float]]

@@ -26,14 +26,9 @@ from evergraph.reports.tables.record import Cell, Table, TableColumn, csv_text, 
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table or a figure of a study.
+    """A table or a figure of a study, one of them empty.
 
-    Attributes:
-        name: name of its files.
-        title: title.
-        columns, rows: the table; empty for a figure.
-        notes: differences to the paper, and remarks.
-        picture: the figure; None for a table.
+    ``notes``: differences to the paper, and remarks.
     """
 
     name: str
@@ -50,8 +45,7 @@ class Sheet:
             tuple(cell if isinstance(cell, Cell) else Cell(cell) for cell in row)
             for row in self.rows
         )
-        columns = tuple(TableColumn(name) for name in self.columns)
-        return Table(self.name, self.title, columns, (body,))
+        return Table(self.name, self.title, tuple(map(TableColumn, self.columns)), (body,))
 
 
 NOT_RUN = ("dataset", "not run")  # columns of a sheet with the reason why it was not run
@@ -102,12 +96,7 @@ class Options:
 
 
 class Study(ABC):
-    """One table or figure of the paper.
-
-    Attributes:
-        datasets: default datasets.
-        needs: required packages.
-    """
+    """One table or figure of the paper; ``needs`` are required packages."""
 
     name: ClassVar[str]
     datasets: ClassVar[tuple[str, ...]]
@@ -128,30 +117,27 @@ class Study(ABC):
 
 
 class DatasetStudy(Study):
-    """A study with separate sheets for each dataset.
-
-    Attributes:
-        learns: whether it needs features, or only the structure.
-    """
+    """A study with separate sheets for each dataset; ``learns``: whether it needs features."""
 
     learns: ClassVar[bool] = True
 
     def run(self, options: Options) -> list[Sheet]:
         """Make the sheets of every dataset, or a sheet with the reason why there are none."""
-        return [sheet for dataset in self.asked(options) for sheet in self._made(dataset, options)]
-
-    def _made(self, dataset: str, options: Options) -> list[Sheet]:
-        graph = options.missing.get(dataset) or try_load(dataset)
-        if isinstance(graph, Graph) and self.learns and not graph.num_features:
-            graph = f"{dataset} has no features to learn from"
-        if isinstance(graph, Graph):
+        made: list[Sheet] = []
+        for dataset in self.asked(options):
             try:
-                return self.sheets(dataset, graph, options)
+                graph = options.missing.get(dataset) or try_load(dataset)
+                if isinstance(graph, str):
+                    raise DataError(graph)
+                if self.learns and not graph.num_features:
+                    raise DataError(f"{dataset} has no features to learn from")
+                made += self.sheets(dataset, graph, options)
             except DataError as error:  # for example too small: other datasets are still made
-                graph = str(error)
-        stem = Path(dataset).stem
-        title = f"{self.name}, {stem}"
-        return [Sheet(f"{self.name}-{stem}", title, NOT_RUN, [(stem, graph)])]
+                name, stem = self.name, Path(dataset).stem
+                made.append(
+                    Sheet(f"{name}-{stem}", f"{name}, {stem}", NOT_RUN, [(stem, str(error))])
+                )
+        return made
 
     @abstractmethod
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
@@ -227,37 +213,27 @@ def keep(study: str, sheets: Sequence[Sheet], out: Path) -> list[Path]:
     """Write a study's page, its tables and figures in every format; return the pages' paths."""
     folder = out / study
     page = folder / f"{study}.md"
+    files: dict[Path, bytes] = {}
+    sections = []
+    for sheet in sheets:
+        parts, name = [f"## {sheet.title}"], sheet.name
+        if sheet.picture is not None:
+            files[folder / f"{name}.svg"] = sheet.picture.svg.encode()
+            files[folder / f"{name}.png"] = sheet.picture.png
+            parts.append(f"![{sheet.title}]({sheet.name}.png)")
+        if sheet.rows:
+            files[folder / f"{name}.csv"] = csv_text(sheet.table).encode()
+            files[folder / f"{name}.tex"] = latex(sheet.table).encode()
+            parts.append(markdown(sheet.table).rsplit("\n\n", 1)[0])  # the caption is the heading
+        if sheet.notes:
+            parts.append("\n".join(f"- {note}" for note in sheet.notes))
+        sections.append("\n\n".join(parts))
+    files[page] = ("\n\n".join(sections) + "\n").encode()
     with results_written(folder, remedy="the same command resumes the study"):
-        for sheet in sheets:
-            _keep_files(sheet, folder)
-        _write(page, "\n\n".join(_section(sheet) for sheet in sheets) + "\n")
+        for path, content in files.items():
+            with written_aside(path) as file:
+                file.write(content)
     return [page]
-
-
-def _keep_files(sheet: Sheet, folder: Path) -> None:
-    if sheet.picture is not None:
-        _write(folder / f"{sheet.name}.svg", sheet.picture.svg)
-        with written_aside(folder / f"{sheet.name}.png") as file:
-            file.write(sheet.picture.png)
-    if sheet.rows:
-        _write(folder / f"{sheet.name}.csv", csv_text(sheet.table))
-        _write(folder / f"{sheet.name}.tex", latex(sheet.table))
-
-
-def _section(sheet: Sheet) -> str:
-    parts = [f"## {sheet.title}"]
-    if sheet.picture is not None:
-        parts.append(f"![{sheet.title}]({sheet.name}.png)")
-    if sheet.rows:
-        parts.append(markdown(sheet.table).rsplit("\n\n", 1)[0])  # the caption is the heading
-    if sheet.notes:
-        parts.append("\n".join(f"- {note}" for note in sheet.notes))
-    return "\n\n".join(parts)
-
-
-def _write(path: Path, text: str) -> None:
-    with written_aside(path) as file:
-        file.write(text.encode())
 
 
 # Parts of file names, with the dataset that they mean.

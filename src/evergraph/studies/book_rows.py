@@ -113,7 +113,9 @@ class BookRow:
         """Write the row into a book atomically, and return its path."""
         path = book / self.place
         text = json.dumps(self.to_dict(), indent=1, allow_nan=False, sort_keys=True)
-        write_whole(path, _on_one_line(text).encode())
+        # Each list of numbers goes on one line, so that rows can be compared line by line.
+        text = _NUMBERS.sub(lambda found: "[" + " ".join(found[1].split()) + "]", text)
+        write_whole(path, text.encode())
         return path
 
 
@@ -166,11 +168,6 @@ def row_files(folder: Path) -> list[Path]:
 _NEEDED = [each.name for each in fields(BookRow)][:12]
 
 
-def _on_one_line(text: str) -> str:
-    """Put each list of numbers on one line, so that rows can be compared line by line."""
-    return _NUMBERS.sub(lambda found: "[" + " ".join(found[1].split()) + "]", text)
-
-
 _NUMBERS = re.compile(r"\[([-+\d.,e\s]*)\]")
 _COUNTED = re.compile(r"--seeds (\d+)(?![\d,])")
 
@@ -214,11 +211,9 @@ class BookPlan(Section):
     def entries(self) -> tuple[MethodEntry, ...]:
         """Every method: those listed, then the other registered ones of the library."""
         listed = {entry.name for entry in self.methods}
-        others = [name for name in methods.names() if name not in listed and _ours(name)]
-        return (
-            *self.methods,
-            *(MethodEntry(name=name) for name in others),
-        )
+        others = [name for name in methods.names() if name not in listed]
+        ours = [n for n in others if methods.resolve(n).__module__.startswith("evergraph.")]
+        return (*self.methods, *(MethodEntry(name=name) for name in ours))
 
     def jobs(
         self,
@@ -249,11 +244,6 @@ def read_plan(path: Path = PLAN) -> BookPlan:
         raise ConfigurationError(complaint(error, BookPlan, str(path))) from None
 
 
-def _ours(name: str) -> bool:
-    """Whether a method belongs to the library and not to a user's plugin."""
-    return methods.resolve(name).__module__.startswith("evergraph.")
-
-
 # Options fixed by the book; all others are the method's own.
 DECIDED = (
     "dataset.", "stream.", "seeds", "undirected", "directions", "part", "protocol", "test_every"
@@ -264,11 +254,9 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules for rows of a plan.
+    """The rules for rows of a plan: the configuration ``expected`` for each dataset and setting.
 
-    Attributes:
-        expected: the book's configuration for each dataset and setting.
-        facts: facts that identify the graph of each dataset.
+    ``facts`` identify the graph of each dataset.
     """
 
     expected: Mapping[tuple[str, str], RunConfig]
@@ -329,7 +317,10 @@ def _complaints(row: BookRow, rules: Rules) -> Iterator[str]:
         yield from _of_config(row, rules.expected[row.dataset, row.setting])
     yield from _of_origin(row)
     if row.failure is None:
-        yield from _of_facts(row.facts, rules.facts.get(row.dataset, {}))
+        for name, value in rules.facts.get(row.dataset, {}).items():
+            found = row.facts.get(name)
+            if found is None or abs(found - value) > 1e-6:
+                yield f"the graph differs from the book's: {name} must be {value}, not {found}"
         yield from _of_numbers(row)
     elif not row.failure.strip() or row.values:
         yield "a row that failed must give the reason and have no values"
@@ -366,13 +357,6 @@ def _of_origin(row: BookRow) -> Iterator[str]:
             yield f"{name} must not be empty"
     if not row.command.startswith("evergraph ") or row.method not in row.command:
         yield f"command must be the evergraph command that ran {row.method}, not {row.command!r}"
-
-
-def _of_facts(facts: Mapping[str, Any], known: Mapping[str, int | float]) -> Iterator[str]:
-    for name, value in known.items():
-        found = facts.get(name)
-        if found is None or abs(found - value) > 1e-6:
-            yield f"the graph differs from the book's: {name} must be {value}, not {found}"
 
 
 def _of_numbers(row: BookRow) -> Iterator[str]:
@@ -433,16 +417,13 @@ def metrics_of(seeds: Sequence[Mapping[str, list[float]]]) -> dict[str, list[flo
     >>> metrics_of([{"curve": [0.9, 0.6], "learned": [0.9, 0.7], "final": [0.5, 0.7]}])
     {'average_accuracy': [0.6], 'average_forgetting': [-0.4], 'anytime_accuracy': [0.75]}
     """
-    return {
-        "average_accuracy": [round(float(np.mean(seed["final"])), DIGITS) for seed in seeds],
-        "average_forgetting": [_forgotten(seed) for seed in seeds],
-        "anytime_accuracy": [round(float(np.mean(seed["curve"])), DIGITS) for seed in seeds],
+    lost = [np.subtract(seed["final"], seed["learned"])[:-1] for seed in seeds]
+    means: dict[str, list[Any]] = {
+        "average_accuracy": [np.mean(seed["final"]) for seed in seeds],
+        "average_forgetting": [each.mean() if len(each) else 0.0 for each in lost],
+        "anytime_accuracy": [np.mean(seed["curve"]) for seed in seeds],
     }
-
-
-def _forgotten(seed: Mapping[str, list[float]]) -> float:
-    lost = np.subtract(seed["final"], seed["learned"])[:-1]
-    return round(float(lost.mean()), DIGITS) if len(lost) else 0.0
+    return {name: [round(float(v), DIGITS) for v in values] for name, values in means.items()}
 
 
 def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

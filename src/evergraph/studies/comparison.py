@@ -64,33 +64,35 @@ class MethodsTable(DatasetStudy):
 
     def rows(self, dataset: str, graph: Graph, options: Options) -> list[Row]:
         """Run every method on one dataset."""
-        quick = quick_values(graph) if options.quick else {}
+        quick: dict[str, Any] = {}
+        if options.quick:  # few epochs, and few tasks of more classes
+            classes = max(2, -(-graph.num_classes // QUICK_TASKS))
+            quick = {"training": {"epochs": QUICK_EPOCHS}, "stream": {"classes_per_task": classes}}
         labels = [label for label in METHODS if label in (options.methods or METHODS)]
         entries = [_entry(self.name, dataset, label, quick) for label in labels]
-        bench = BenchConfig.of(
-            {
-                "datasets": [dataset],
-                "settings": [self.setting],
-                "seeds": options.repeats(),
-                "methods": entries,
-            }
-        )
+        bench = BenchConfig.of({
+            "datasets": [dataset], "settings": [self.setting], "seeds": options.repeats(),
+            "methods": entries,
+        })  # fmt: skip
         return options.bench(bench, options.out / self.name / Path(dataset).stem)
 
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
         """Run every method on one dataset, and compare with the paper."""
         stem = Path(dataset).stem
-        title = f"{self.title}, {stem}, {self.setting}: average accuracy and forgetting, percent"
+        where = f"Table {self.name[-1]}, {stem}, {self.setting}"
+        title = f"{where}: average accuracy and forgetting, percent"
         rows = self.rows(dataset, graph, options)
-        return [Sheet(
-            f"{self.name}-{stem}", title, COLUMNS, _lines(self.name, dataset, rows),
-            options.differences(*_notes(dataset)),
-        )]  # fmt: skip
-
-    @property
-    def title(self) -> str:
-        """The table's name in the paper."""
-        return f"Table {self.name.removeprefix('table')}"
+        notes = [
+            "Best bold, second underlined, upper bounds aside; tested locally, as the paper does, "
+            "but for one column.",
+            "The tolerance, in points of AA, is that of the preset: the paper gives neither splits "
+            "nor seeds.",
+            "Baselines run on a normalised GCN: the paper does not say, its sources sum.",
+        ]
+        if papers_name(dataset) is None:
+            notes.append(f"The paper has no {stem}: it stands in for its datasets.")
+        lines = _lines(self.name, dataset, rows)
+        return [Sheet(f"{self.name}-{stem}", title, COLUMNS, lines, options.differences(*notes))]
 
 
 @studies.register
@@ -107,12 +109,6 @@ class Table5(MethodsTable):
 
     name = "table5"
     setting = "task-il"
-
-
-def quick_values(graph: Graph) -> dict[str, Any]:
-    """Return the changes for a quick run: few epochs, and few tasks of more classes."""
-    classes = max(2, -(-graph.num_classes // QUICK_TASKS))
-    return {"training": {"epochs": QUICK_EPOCHS}, "stream": {"classes_per_task": classes}}
 
 
 def _entry(table: str, dataset: str, label: str, quick: dict[str, Any]) -> dict[str, Any]:
@@ -157,19 +153,6 @@ def _line(table: str, dataset: str, row: Row, cell: Cell) -> tuple[str | Cell, .
         within(ours, papers),
         spread(papers.get("average_forgetting")),
     )
-
-
-def _notes(dataset: str) -> tuple[str, ...]:
-    notes = [
-        "Best bold, second underlined, upper bounds aside; tested locally, as the paper does, but "
-        "for one column.",
-        "The tolerance, in points of AA, is that of the preset: the paper gives neither splits nor "
-        "seeds.",
-        "Baselines run on a normalised GCN: the paper does not say, its sources sum.",
-    ]
-    if papers_name(dataset) is None:
-        notes.append(f"The paper has no {Path(dataset).stem}: it stands in for its datasets.")
-    return tuple(notes)
 
 
 @studies.register
@@ -232,13 +215,8 @@ class Fig5(DatasetStudy):
 
 TABLES = ("table3", "table5")
 SUMMARY = (
-    "table and dataset",
-    "methods",
-    "within tolerance",
-    "outside",
-    "failed",
-    "not run because",
-)
+    "table and dataset", "methods", "within tolerance", "outside", "failed", "not run because",
+)  # fmt: skip
 
 
 @studies.register
@@ -265,19 +243,14 @@ def summary(sheets: Sequence[Sheet]) -> Sheet:
     >>> summary([Sheet("table3-arxiv", "", COLUMNS, [row])]).rows
     [('table3-arxiv', '1', '1', '0', '0', '-')]
     """
-    rows = [_counts(sheet) for sheet in sheets]
+    rows: list[tuple[str | Cell, ...]] = []
+    for sheet in sheets:
+        if sheet.columns == NOT_RUN:
+            rows.append((sheet.name, "0", "0", "0", "0", sheet.rows[0][1]))
+            continue
+        verdicts = [row[COLUMNS.index(WITHIN)].text for row in sheet.table.rows]
+        accuracies = [row[COLUMNS.index("AA")].text for row in sheet.table.rows]
+        near, far = (sum(text.startswith(said) for text in verdicts) for said in ("yes", "no "))
+        failed = sum(text.startswith("failed") for text in accuracies)
+        rows.append((sheet.name, *map(str, (len(verdicts), near, far, failed)), "-"))
     return Sheet("paper-summary", "Tables 3 and 5: how near ours are to the paper's", SUMMARY, rows)
-
-
-def _counts(sheet: Sheet) -> tuple[str | Cell, ...]:
-    if sheet.columns == NOT_RUN:
-        return (sheet.name, "0", "0", "0", "0", sheet.rows[0][1])
-    verdicts = [row[COLUMNS.index(WITHIN)] for row in sheet.table.rows]
-    accuracies = [row[COLUMNS.index("AA")].text for row in sheet.table.rows]
-    counts = (
-        len(verdicts),
-        sum(cell.text.startswith("yes") for cell in verdicts),
-        sum(cell.text.startswith("no ") for cell in verdicts),
-        sum(text.startswith("failed") for text in accuracies),
-    )
-    return (sheet.name, *map(str, counts), "-")

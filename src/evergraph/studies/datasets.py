@@ -81,14 +81,12 @@ def _papers(name: str) -> str:
 
 
 def _ratios(name: str) -> tuple[str, ...]:
-    known = facts()["datasets"].get(papers_name(name) or "")
-    papers = "-" if known is None else f"{known['homophily']:.3f}"
     graphs = [try_load(name, undirected=undirected) for undirected in (False, True)]
-    if not all(isinstance(graph, Graph) for graph in graphs):
-        reason = next(graph for graph in graphs if isinstance(graph, str))
-        return (Path(name).stem, f"not at hand: {reason}", "-", papers)
     ratios = [f"{homophily(graph):.3f}" for graph in graphs if isinstance(graph, Graph)]
-    return (Path(name).stem, *ratios, papers)
+    reasons = [graph for graph in graphs if isinstance(graph, str)]
+    if reasons:
+        ratios = [f"not at hand: {reasons[0]}", "-"]
+    return (Path(name).stem, *ratios, _papers(name).split("; ")[-1])
 
 
 HOPS, HIDDEN, MEMORIES, NEIGHBOURS = 2, 256, 100, 5
@@ -122,7 +120,11 @@ class Table4(DatasetStudy):
         stem = Path(dataset).stem
         title = f"Table 4, {stem}: millions of float32 values kept after the whole stream"
         papers = facts()["memory"].get(papers_name(dataset) or "", {})
-        rows = [_line(kept, papers) for kept in consumption(graph, papers_name(dataset))]
+        rows = []
+        for kept in consumption(graph, papers_name(dataset)):
+            ours, theirs = kept.floats / 1e6, papers.get(kept.method)
+            beside = ("-", "-") if theirs is None else (f"{theirs:,}", f"{ours / theirs:.2f}")
+            rows.append((kept.design, f"{ours:,.1f}", *beside, kept.how))
         columns = ("design", "ours, M", "paper's, M", "ours / paper's", "counted as")
         notes = (
             "Exact counts: ego-subnetworks within each task, edges both ways, mean over the "
@@ -172,10 +174,3 @@ def _stored(stream: GraphStream, budget: int) -> tuple[float, float, float]:
             whole += kept * float(own.mean())
             few += kept * float(torch.clamp(own, max=most).mean())
     return stored, whole, few
-
-
-def _line(kept: Kept, papers: dict[str, float]) -> tuple[str, ...]:
-    ours = kept.floats / 1e6
-    theirs = papers.get(kept.method)
-    ratio = "-" if theirs is None else f"{ours / theirs:.2f}"
-    return (kept.design, f"{ours:,.1f}", "-" if theirs is None else f"{theirs:,}", ratio, kept.how)

@@ -45,43 +45,37 @@ class Fig6(DatasetStudy):
                 f"{dataset}: fig6 needs {LEAST} test nodes in the first task, not {few}"
             )
         title = f"Figure 6, {stem}: hidden states of test nodes, a colour a class"
+        folder = options.out / "fig6"
         found = {
-            method: _kept(
-                options.out / "fig6" / f"{stem}-{method}.npz", method, graph, options.quick
-            )
+            method: _kept(folder / f"{stem}-{method}.npz", method, graph, options.quick)
             for method in SHOWN
         }
         notes = options.differences(
             f"t-SNE of at most {POINTS} test nodes of all tasks so far, one seed, tested locally; "
             "ER-GNN on a normalised GCN, the others on PDGNN."
         )
-        return [
-            Sheet(f"fig6-{stem}", title, notes=notes, picture=_draw(f"fig6-{stem}", title, found))
-        ]
+        picture = _draw(f"fig6-{stem}", title, found)
+        return [Sheet(f"fig6-{stem}", title, notes=notes, picture=picture)]
 
 
 def _kept(path: Path, method: str, graph: Graph, quick: bool) -> list[tuple[str, Points]]:
     """Return a method's panels, from the file if they were made before."""
-    if path.exists():
-        return _read(path)
-    panels = _panels(method, graph, quick)
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            names = [key.removeprefix("points ") for key in stored if key.startswith("points ")]
+            return [(name, (stored[f"points {name}"], stored[f"labels {name}"])) for name in names]
+    except FileNotFoundError:
+        panels = _panels(method, graph, quick)
+    except (OSError, ValueError, EOFError, KeyError, BadZipFile) as error:
+        raise ResultsError(
+            f"{path} holds no panels of fig6 ({error}): remove it to make them again"
+        ) from None
     arrays: dict[str, npt.NDArray[Any]] = {}
     for name, (points, labels) in panels:
         arrays |= {f"points {name}": points, f"labels {name}": labels}
     with results_written(path), written_aside(path) as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
     return panels
-
-
-def _read(path: Path) -> list[tuple[str, Points]]:
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            names = [key.removeprefix("points ") for key in stored if key.startswith("points ")]
-            return [(name, (stored[f"points {name}"], stored[f"labels {name}"])) for name in names]
-    except (OSError, ValueError, EOFError, KeyError, BadZipFile) as error:
-        raise ResultsError(
-            f"{path} holds no panels of fig6 ({error}): remove it to make them again"
-        ) from None
 
 
 def _panels(method: str, graph: Graph, quick: bool) -> list[tuple[str, Points]]:
@@ -111,18 +105,12 @@ def _plane(learner: BackboneLearner, stream: GraphStream, index: int) -> Points:
         labels.append(exam.labels)
     learner.backbone.train()
     rows = torch.randperm(sum(map(len, labels)), generator=seeded(0, "points"))[:POINTS]
-    chosen = torch.cat(states)[rows].numpy()
-    return _embedded(chosen), torch.cat(labels)[rows].numpy()
-
-
-def _embedded(states: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
     from sklearn.manifold import TSNE
 
-    perplexity = min(30.0, max(2.0, (len(states) - 1) / 4))
-    places: npt.NDArray[np.float64] = TSNE(
-        random_state=0, init="pca", perplexity=perplexity
-    ).fit_transform(states)
-    return places
+    perplexity = min(30.0, max(2.0, (len(rows) - 1) / 4))
+    tsne = TSNE(random_state=0, init="pca", perplexity=perplexity)
+    places: npt.NDArray[np.float64] = tsne.fit_transform(torch.cat(states)[rows].numpy())
+    return places, torch.cat(labels)[rows].numpy()
 
 
 def _draw(name: str, title: str, found: dict[str, list[tuple[str, Points]]]) -> Picture:

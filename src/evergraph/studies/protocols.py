@@ -42,7 +42,8 @@ def learned(dataset: str, methods: Sequence[str], options: Options) -> Results:
         except ConfigurationError as error:
             found[place] = str(error)
     first = [places[0] for places in shared.values()]
-    rows = options.bench(_bench(dataset, first, options), _folder(dataset, options))
+    folder = options.out / "protocols" / Path(dataset).stem
+    rows = options.bench(_bench(dataset, first, options), folder)
     for row, places in zip(rows, shared.values(), strict=True):
         failure = "not finished" if row.failure is None else row.failure.error
         for method, protocol in places:
@@ -69,10 +70,6 @@ def _bench(dataset: str, places: Sequence[tuple[str, str]], options: Options) ->
     return BenchConfig.of({"datasets": [dataset], "seeds": options.repeats(), "methods": entries})
 
 
-def _folder(dataset: str, options: Options) -> Path:
-    return options.out / "protocols" / Path(dataset).stem
-
-
 def headline(result: Mapping[str, Any], metric: str = "average_accuracy") -> Any:
     """Return the mean and deviation that the result's protocol reports."""
     told = result["headline"]
@@ -88,17 +85,12 @@ def per_seed(result: dict[str, Any] | str) -> list[float]:
 
 
 METHODS = ("finetune", "tem", "analytic", "tpp")
-
 QUICK_METHODS = ("finetune", "tem")
-
 FORGETS = "finetune"  # so far below the others that it would hide their differences
-
 READINGS = tuple((t, a) for t in ("local", "global") for a in ("balanced", "plain"))
-
 SHARED = (
     "Protocols that ask for the same run share it, and differ in which of its numbers they report."
 )
-
 COLUMNS = ("protocol", "reports", "AA", "AF", *(f"AA {t}, {a}" for t, a in READINGS))
 
 
@@ -115,7 +107,13 @@ class Protocols(DatasetStudy):
         methods = options.methods or (QUICK_METHODS if options.quick else METHODS)
         results = learned(dataset, methods, options)
         stem, looks = Path(dataset).stem, looks_of(methods)
-        made = [_readings(stem, method, results, options) for method in methods]
+        made = []
+        for method in methods:
+            # A row per protocol: what its paper reports, and the other numbers of the run.
+            title = f"{method} on {stem} under every protocol, percent"
+            rows = [_line(protocol, results[method, protocol]) for protocol in ORDER]
+            notes = (_seeds(options), SHARED, _spread(method, results))
+            made.append(Sheet(f"protocols-{stem}-{method}", title, COLUMNS, rows, notes))
         if len(methods) > 1:
             made.append(_beside(stem, methods, results, options))
         title = f"Protocols on {stem}: AA as each paper reports it"
@@ -123,29 +121,17 @@ class Protocols(DatasetStudy):
         return [*made, Sheet(f"protocols-{stem}", title, picture=picture)]
 
 
-def _readings(stem: str, method: str, results: Results, options: Options) -> Sheet:
-    """Return a row per protocol: what its paper reports, and the other numbers of the run."""
-    title = f"{method} on {stem} under every protocol, percent"
-    rows = [_line(protocol, results[method, protocol]) for protocol in ORDER]
-    notes = (_seeds(options), SHARED, _spread(method, results))
-    return Sheet(f"protocols-{stem}-{method}", title, COLUMNS, rows, notes)
-
-
 def _line(protocol: str, result: dict[str, Any] | str) -> tuple[str, ...]:
     told = read_protocol(protocol)
     reports = f"{told.testing}, {told.averaging}"
     if told.pooled:
-        reports += ", per test set" if _pools(result) else ", per test set (here per node)"
+        name = result["config"]["method"]["name"] if isinstance(result, dict) else ""
+        reports += ", per test set" + ("" if name.endswith(POOLED) else " (here per node)")
     if isinstance(result, str):
         return (protocol, reports, f"not run: {result}", *["-"] * (len(COLUMNS) - 3))
     every = (result["average_accuracy"][t][a] for t, a in READINGS)
     numbers = (headline(result), headline(result, "average_forgetting"), *every)
     return (protocol, reports, *(spread(number, scale=100) for number in numbers))
-
-
-def _pools(result: dict[str, Any] | str) -> bool:
-    """Return whether the method predicts whole test sets together."""
-    return isinstance(result, dict) and result["config"]["method"]["name"].endswith(POOLED)
 
 
 def _seeds(options: Options) -> str:
@@ -231,11 +217,7 @@ def _draw(name: str, title: str, looks: Mapping[str, Look], results: Results) ->
 class Shares:
     """Shares of the variance of some numbers; they sum to 1, or are all 0 without variance.
 
-    Attributes:
-        method: share of the methods' means.
-        protocol: share of the protocols' means.
-        together: share of their interaction: the order of methods changes.
-        seed: share between repeats.
+    ``together``: that of the interaction, where the order of methods changes.
     """
 
     method: float

@@ -85,37 +85,25 @@ def without_place(plugin: str) -> str:
 
 
 def _words(key: str, value: Any) -> list[str]:
+    """Return a setting as options of the command line.
+
+    >>> _words("seeds", [0, 1, 2]), _words("seeds", [7]), _words("seeds", [7, 9])
+    (['--repeats', '3'], ['--seed', '7'], ['--seeds', '7,9'])
+    >>> [_words("a", value)[1] for value in ("shuffled", [0.6, 0.2], True, "true")]
+    ['a=shuffled', 'a=[0.6, 0.2]', 'a=true', 'a="true"']
+    """
     if key in _OPTIONS:
         return [_OPTIONS[key], str(value)]
     if key == "seeds":
-        return _seeds(value)
+        if len(value) == 1:
+            return ["--seed", str(value[0])]
+        if value == list(range(len(value))):
+            return ["--repeats", str(len(value))]
+        return ["--seeds", ",".join(map(str, value))]
     if key == "plugins":
         return [word for source in value for word in ("--plugin", without_place(source))]
-    return ["--set", f"{key}={_text(value)}"]
-
-
-def _seeds(seeds: list[int]) -> list[str]:
-    """Return seeds as command-line options.
-
-    >>> _seeds([0, 1, 2]), _seeds([7]), _seeds([7, 9])
-    (['--repeats', '3'], ['--seed', '7'], ['--seeds', '7,9'])
-    """
-    if len(seeds) == 1:
-        return ["--seed", str(seeds[0])]
-    if seeds == list(range(len(seeds))):
-        return ["--repeats", str(len(seeds))]
-    return ["--seeds", ",".join(map(str, seeds))]
-
-
-def _text(value: Any) -> str:
-    """Return a value in the syntax of ``--set``: TOML, or a bare word.
-
-    >>> _text("shuffled"), _text([0.6, 0.2]), _text(True), _text("true")
-    ('shuffled', '[0.6, 0.2]', 'true', '"true"')
-    """
-    if isinstance(value, str) and _BARE.fullmatch(value):
-        return value
-    return json.dumps(value)
+    bare = isinstance(value, str) and _BARE.fullmatch(value)  # otherwise it is written as TOML
+    return ["--set", f"{key}={value if bare else json.dumps(value)}"]
 
 
 COMMIT = "EVERGRAPH_COMMIT"
@@ -188,19 +176,17 @@ def in_words(machine: Mapping[str, Any]) -> str:
 
 def commit_here(given: str | None = None) -> str:
     """Return the commit of this code: as given, from ``$EVERGRAPH_COMMIT``, or from git."""
-    said = given or os.environ.get(COMMIT) or _git("rev-parse", "--short=12", "HEAD")
-    return said or "unknown"
-
-
-def _git(*words: str) -> str:
-    folder = Path(__file__).parent
+    said = given or os.environ.get(COMMIT)
+    if said:
+        return said
+    command, here = ["git", "rev-parse", "--short=12", "HEAD"], Path(__file__).parent
     try:
         found = subprocess.run(
-            ["git", *words], cwd=folder, capture_output=True, text=True, timeout=10, check=True
+            command, cwd=here, capture_output=True, text=True, timeout=10, check=True
         )
     except (OSError, subprocess.SubprocessError):  # no git, or no repository
-        return ""
-    return found.stdout.strip()
+        return "unknown"
+    return found.stdout.strip() or "unknown"
 
 
 def _tasks(matrices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

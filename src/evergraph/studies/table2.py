@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +57,7 @@ class Table2(DatasetStudy):
         ratios = [ratio for ratio in RATIOS if not options.quick or ratio in QUICK]
         if graph.num_features:
             return _learned(dataset, ratios, options)
-        return [
-            _covered(dataset, undirected, ratios, options) for undirected in (False, True)
-        ]  # fmt: skip
+        return [_covered(dataset, undirected, ratios, options) for undirected in (False, True)]
 
 
 def learned(
@@ -131,21 +130,19 @@ def _kept(
     path: Path, stream: GraphStream, sampler: str, ratio: str, seeds: list[int]
 ) -> dict[str, Any]:
     """Return coverage over seeds, from the file if it was measured before."""
-    values = _read(path) if path.exists() else []
+    values: list[float] = []
+    if path.exists():
+        try:
+            values = [float(value) for value in json.loads(path.read_text("utf-8"))]
+        except (OSError, ValueError, TypeError) as error:
+            raise ResultsError(
+                f"{path} holds no coverage ratios ({error}): remove it to measure them again"
+            ) from None
     for seed in seeds[len(values) :]:
         values.append(coverage_of(stream, sampler, RATIOS[ratio], seed=seed))
         with results_written(path), written_aside(path) as file:
             file.write(json.dumps(values).encode())
     return spread_of(values[: len(seeds)])
-
-
-def _read(path: Path) -> list[float]:
-    try:
-        return [float(value) for value in json.loads(path.read_text("utf-8"))]
-    except (OSError, ValueError, TypeError) as error:
-        raise ResultsError(
-            f"{path} holds no coverage ratios ({error}): remove it to measure them again"
-        ) from None
 
 
 def coverage_of(stream: GraphStream, sampler: str, budget: float, *, seed: int) -> float:
@@ -201,15 +198,13 @@ def _papers(
 
 def _turn(found: Found, ratios: list[str]) -> str:
     """Return a note on ratios at which coverage maximisation is not ahead of uniform sampling."""
-    behind = [r for r in ratios if _mean(found["coverage", r]) <= _mean(found["uniform", r])]
+    nothing = {"mean": 0.0}
+    means = {key: (value or nothing)["mean"] for key, value in found.items()}
+    behind = [r for r in ratios if means["coverage", r] <= means["uniform", r]]
     if not behind:
         return "Coverage maximisation is ahead of uniform sampling at every ratio."
     where = " and ".join(f"{ratio} %" for ratio in behind)
     return f"Coverage maximisation is not ahead of uniform sampling at {where}."
-
-
-def _mean(value: dict[str, Any] | None) -> float:
-    return 0.0 if value is None else float(value["mean"])
 
 
 STRATEGIES = {
@@ -249,25 +244,22 @@ class Strategies(DatasetStudy):
 
 def _bench(name: str, hops: tuple[int, ...], options: Options) -> BenchConfig:
     training = {"training": {"epochs": 5}} if options.quick else {}
-    entries = [
-        {"name": "tem", "label": f"{strategy}-{hop}",
-         "run": {"topology": _topology(strategy, hop), **training}}
-        for strategy in STRATEGIES
-        for hop in FIXED.get(strategy, hops)
-    ]  # fmt: skip
+    entries = []
+    for strategy in STRATEGIES:
+        for hop in FIXED.get(strategy, hops):
+            hopped = {} if strategy in FIXED else {"hops": hop}
+            run = {"topology": {"name": strategy, **hopped}, **training}
+            entries.append({"name": "tem", "label": f"{strategy}-{hop}", "run": run})
     return BenchConfig.of({"datasets": [name], "seeds": options.repeats(), "methods": entries})
-
-
-def _topology(strategy: str, hop: int) -> dict[str, object]:
-    return {"name": strategy} if strategy in FIXED else {"name": strategy, "hops": hop}
 
 
 def _lines(rows: list[Row], hops: tuple[int, ...]) -> list[tuple[str | Cell, ...]]:
     found = {row.job.label: balanced(row.result, "average_accuracy") for row in rows}
-    labels = [
-        f"{strategy}-{_shown(strategy, hop, hops)}" for strategy in STRATEGIES for hop in hops
-    ]
-    values = [found.get(label) for label in labels]
+    values = []
+    for strategy, hop in product(STRATEGIES, hops):
+        # A strategy with fixed hops appears in one column: theirs, or the first for 0 hops.
+        (only,) = FIXED.get(strategy, (hop,))
+        values.append(found.get(f"{strategy}-{only}") if hop == (only or hops[0]) else None)
     cells = marked(
         [spread(value, scale=100) for value in values],
         [None if value is None else value["mean"] for value in values],
@@ -276,11 +268,3 @@ def _lines(rows: list[Row], hops: tuple[int, ...]) -> list[tuple[str | Cell, ...
         (said, *cells[place * len(hops) : (place + 1) * len(hops)])
         for place, said in enumerate(STRATEGIES.values())
     ]
-
-
-def _shown(strategy: str, hop: int, hops: tuple[int, ...]) -> int | str:
-    """Return the run shown at a hop; strategies with fixed hops appear in one column."""
-    if strategy not in FIXED:
-        return hop
-    only = FIXED[strategy][0]
-    return only if hop == (only or hops[0]) else "-"

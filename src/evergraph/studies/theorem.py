@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,20 +86,15 @@ def coverage_and_accuracy(name: str, options: Options) -> Sheet:
         (sampler, f"{ratio} %", f"{100 * cover:.1f}", f"{100 * accuracy:.1f}")
         for (sampler, ratio), (cover, accuracy) in found.items()
     ]
+    at = {r: [pair for (_, kept), pair in found.items() if kept == r] for r in ratios}
     notes = options.differences(
         f"Rank correlation of coverage and AA: {_ranked(list(found.values()))} over all runs; "
-        + ", ".join(f"{_ranked(_at(found, ratio))} at {ratio} %" for ratio in ratios)
+        + ", ".join(f"{_ranked(at[ratio])} at {ratio} %" for ratio in ratios)
         + ". At one budget it tells samplers apart; over all, larger budgets have more of both.",
     )
     title = f"Coverage and accuracy on {stem}, class-IL, percent"
     columns = ("sampler", "kept", "coverage ratio", "AA")
     return Sheet(f"theorem-{stem}-coverage", title, columns, rows, notes)
-
-
-def _at(
-    found: Mapping[tuple[str, str], tuple[float, float]], ratio: str
-) -> list[tuple[float, float]]:
-    return [pair for (_, kept), pair in found.items() if kept == ratio]
 
 
 def _ranked(pairs: Sequence[tuple[float, float]]) -> str:

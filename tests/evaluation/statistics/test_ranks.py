@@ -54,12 +54,9 @@ def test_critical_values_of_the_literature(confidence: float, methods: int) -> N
     assert q == pytest.approx(Q[confidence][methods - 2], abs=1.5e-3)
 
 
-def test_ties_share_their_rank_by_hand() -> None:
+def test_ties_and_cliques_by_hand() -> None:
     ranks = nemenyi([[0.9, 0.9, 0.1], [0.5, 0.6, 0.5], [0.3, 0.2, 0.1]])
     assert ranks.mean_ranks == pytest.approx([(1.5 + 2.5 + 1) / 3, (1.5 + 1 + 2) / 3, 8.5 / 3])
-
-
-def test_cliques_overlap_and_are_never_inside_each_other() -> None:
     # 20 datasets agree on 5 methods: CD = 2.728 · √(30/120) = 1.364, so neighbours hang together
     scores = np.tile(np.arange(5, 0, -1.0), (20, 1))
     ranks = nemenyi(scores)
@@ -77,9 +74,7 @@ def test_where_all_datasets_agree_by_hand(datasets: int) -> None:
         assert not ranks.differs
         assert len(ranks.cliques) == 1
     assert nemenyi(np.tile([1, 0], (6, 1))).differ(0, 1)  # 2/64
-
-
-def test_many_methods_that_agree_have_no_p_of_nothing() -> None:
+    # Many methods that agree have no p of nothing.
     ranks = nemenyi(np.tile(np.arange(12), (6, 1)))
     assert ranks.friedman_p == pytest.approx(math.factorial(12) ** -5.0)
 
@@ -114,7 +109,7 @@ def test_beyond_what_can_be_counted_ties_are_corrected(scores: list[list[int]]) 
     assert nemenyi(scores).friedman_p == pytest.approx(stats.f.sf(f, 7, 77))
 
 
-@pytest.mark.parametrize(("datasets", "methods"), [(3, 4), (5, 2), (6, 3), (10, 4)])
+@pytest.mark.parametrize(("datasets", "methods"), [(5, 2), (6, 3)])
 def test_equal_methods_are_told_apart_in_five_of_a_hundred_cases_at_most(
     datasets: int, methods: int
 ) -> None:

@@ -81,24 +81,18 @@ def test_a_line_is_the_best_so_far_and_beaten_runs_are_hollow(
         assert {y for y, face in faces.items() if face == "white"} == {37.5, 62.5}
         assert set(faces) == {50.0, 37.5, 75.0, 62.5, 56.25}
         assert axes.get_xlim() == (1e5, 5e8)
-
-
-def test_who_keeps_nothing_is_a_level_and_a_far_floor_is_told(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen = panels(monkeypatch, frontier, group_of(folder), looks_of(NAMES), BYTES)
-    for axes in seen:
+        # Who keeps nothing is a level, and one far below the families is told.
         assert {points[0][1] for points in lines(axes, ":")} == {87.5, 12.5}
         assert axes.get_ylim()[0] > 12.5  # families fill the panel
         assert [text.get_text() for text in axes.texts] == ["below: finetune 12.5"]
 
 
 def test_seconds_are_those_of_one_seed(
-    folder: Path, set_seconds: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    folder: Path, change: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for place in range(1, 5):
         run = folder / "rings" / "class-il" / f"tem@{place}"
-        set_seconds(run, embed=1.0, train=4.0**place - 1)  # of two seeds
+        change(run, seconds={"embed": 1.0, "train": 4.0**place - 1})  # of two seeds
     seen = panels(monkeypatch, frontier, group_of(folder), looks_of(NAMES), SECONDS)
     (line,) = [points for points in lines(seen[0], "-") if len(points) > 1]
     assert line == [(2.0, 50.0), (32.0, 75.0), (128.0, 75.0)]
@@ -119,6 +113,7 @@ def test_every_amount_is_on_the_axis_and_so_is_a_tick(amounts: list[float]) -> N
     assert all(low <= tick <= high for tick in ticks)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_only_kin_are_drawn_and_only_then_is_there_a_section(folder: Path, drawn: Gallery) -> None:
     assert drawn.frontier == ()
     page = write_report(collect(folder), folder).read_text("utf-8")
@@ -133,6 +128,7 @@ def test_the_scatter_names_each_family_once(folder: Path, monkeypatch: pytest.Mo
     assert names == {"tem": 75.0, "ssm": 56.25, "joint": 87.5, "finetune": 12.5}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_scatter_of_too_many_names_is_left_out(
     tmp_path: Path, write_run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

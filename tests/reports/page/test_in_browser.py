@@ -13,17 +13,12 @@ from evergraph.reports import collect, write_report
 
 
 @pytest.fixture
-def page(reported: Path) -> Path:
-    return reported / "report.html"
-
-
-@pytest.fixture
-def show(seen_as: Any, page: Path) -> Callable[..., Any]:
+def show(seen_as: Any, reported: Path) -> Callable[..., Any]:
     from selenium.webdriver.support.ui import WebDriverWait
 
-    def opened(*, width: int = 1600, scheme: str = "light") -> Any:
+    def opened(width: int = 1600, *, scheme: str = "light", page: Path | None = None) -> Any:
         browser = seen_as(width, scheme)
-        browser.get(page.as_uri())
+        browser.get((page or reported / "report.html").as_uri())
         # On a busy machine the driver may return before the page is parsed.
         ready = "return document.readyState === 'complete'"
         WebDriverWait(browser, 20).until(lambda driver: driver.execute_script(ready))
@@ -32,88 +27,24 @@ def show(seen_as: Any, page: Path) -> Callable[..., Any]:
     return opened
 
 
-def test_nothing_is_requested_but_the_page_and_the_console_is_quiet(
-    show: Callable[..., Any], page: Path
-) -> None:
-    browser = show()
-    browser.get_log("performance"), browser.get_log("browser")
-    show()
+def colours(browser: Any) -> list[float]:
+    """Return how bright the background, a figure's card and the ink are."""
+    told = browser.execute_script(
+        "return ['body', 'figure', 'body'].map((name, i) => getComputedStyle("
+        "document.querySelector(name))[i < 2 ? 'backgroundColor' : 'color'])"
+    )
+    return [sum(map(int, text.strip("rgba()").split(",")[:3])) / 3 for text in told]
+
+
+def test_on_a_desktop(chromium: Any, show: Callable[..., Any], reported: Path) -> None:
+    chromium.get_log("performance"), chromium.get_log("browser")
+    browser, address = show(), (reported / "report.html").as_uri()
+    # Nothing is requested but the page, and the console is quiet.
     events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     urls = [e["params"]["request"]["url"] for e in events if e["method"].endswith("WillBeSent")]
-    assert page.as_uri() in urls
-    assert {url for url in urls if not url.startswith("data:")} == {page.as_uri()}
+    assert {url for url in urls if not url.startswith("data:")} == {address}
     assert browser.get_log("browser") == []
-
-
-@pytest.mark.parametrize("width", [390, 1280, 1600])
-def test_nothing_is_wider_than_the_window_and_every_figure_is_seen(
-    width: int, show: Callable[..., Any]
-) -> None:
-    browser = show(width=width)
-    assert browser.execute_script("return document.documentElement.scrollWidth") == width
-    sizes = browser.execute_script(
-        "return [...document.querySelectorAll('figure svg')].map(svg => {"
-        "const box = svg.getBoundingClientRect(); return [box.width, box.height, box.right]})"
-    )
-    assert len(sizes) == 26
-    assert all(w > 250 and h > 100 and right <= width for w, h, right in sizes)
-    boxes = browser.execute_script(
-        "return [...document.querySelectorAll('.scroll, figure, .tile, details, p')]"
-        ".map(box => box.getBoundingClientRect().right)"
-    )
-    assert max(boxes) <= width
-
-
-def test_no_table_is_cut_on_a_laptop_and_a_phone_shows_names_and_numbers(
-    show: Callable[..., Any],
-) -> None:
-    browser = show(width=1280)
-    tables = browser.execute_script(
-        "return [...document.querySelectorAll('.scroll')].map(box => [box.scrollWidth,"
-        "box.clientWidth])"
-    )
-    assert len(tables) == 7
-    assert all(whole == seen for whole, seen in tables)
-    cut = "return [...document.querySelectorAll('td, th button')].filter(cell => "
-    cut += "cell.scrollWidth > cell.clientWidth + 1).map(cell => cell.textContent)"
-    assert browser.execute_script(cut) == []
-    assert show(width=390).execute_script(cut) == []
-
-
-def test_a_table_that_goes_on_beyond_the_edge_says_so(show: Callable[..., Any], wait: Any) -> None:
-    browser = show(width=390)
-    wait("document.querySelector('.scroll.more')")
-    told = browser.execute_script(
-        "return [...document.querySelectorAll('.scroll')].map(box => [box.scrollWidth >"
-        "box.clientWidth, box.matches('.more'), getComputedStyle(box, '::before').content])"
-    )
-    assert sum(wide for wide, _, _ in told) > 2
-    assert all(more == wide and ("scroll →" in said) == wide for wide, more, said in told)
-    # At its end a table no longer fades.
-    browser.execute_script("const box = document.querySelector('.more'); box.scrollLeft = 1e6")
-    wait("!document.querySelector('.scroll').matches('.more')")
-    assert show(width=1280).execute_script("return document.querySelector('.wide')") is None
-
-
-def test_a_phone_shows_what_differs_first(
-    show: Callable[..., Any], tmp_path: Path, write_run: Callable[..., Path]
-) -> None:
-    for place, label in enumerate(("tem", "er-gnn", "analytic")):
-        write_run(tmp_path, label, [0.5 + place / 8, 0.25], kept=1000 * place)
-    path = write_report(collect(tmp_path), tmp_path)
-    browser = show(width=390)
-    browser.get(path.as_uri())
-    seen = browser.execute_script(
-        "return [...document.querySelectorAll('#table-summary th')].filter(cell => "
-        "cell.getBoundingClientRect().right <= 390).map(cell => cell.textContent)"
-    )
-    assert seen[:2] == ["method", "AA local"]
-    above = browser.execute_script("return document.querySelector('#summary .same').textContent")
-    assert above.startswith("In every row: dataset rings · setting class-il")
-
-
-def test_definitions_are_folded_below_the_results(show: Callable[..., Any]) -> None:
-    browser = show()
+    # Definitions are folded below the results.
     terms = browser.find_element("css selector", "#terms details")
     assert terms.get_attribute("open") is None
     last = browser.find_element("id", "matrices")
@@ -122,10 +53,7 @@ def test_definitions_are_folded_below_the_results(show: Callable[..., Any]) -> N
     terms.find_element("css selector", "summary").click()
     assert terms.find_element("css selector", "dl").is_displayed()
 
-
-def test_headings_sort_numbers_as_numbers_up_then_down(show: Callable[..., Any]) -> None:
-    browser = show()
-
+    # Headings sort numbers as numbers, up and then down.
     def sorted_by(name: str) -> tuple[list[str], str]:
         table = browser.find_element("id", "table-summary")
         headings = table.find_elements("css selector", "th")
@@ -142,19 +70,59 @@ def test_headings_sort_numbers_as_numbers_up_then_down(show: Callable[..., Any])
     assert [float(text.split()[0]) for text in accuracies] == [37.0, 37.5, 62.5, 79.2, 85.0, 100.0]
     names, _ = sorted_by("method")
     assert names == ["a<b>&\"'$x", "nine", "plain", "plain", "single", "single"]
-
-
-def test_the_dark_scheme_is_dark_but_figures_stay_on_light_cards(show: Callable[..., Any]) -> None:
-    def colours(scheme: str) -> list[float]:
-        return [
-            sum(map(int, text.strip("rgba()").split(",")[:3])) / 3
-            for text in show(scheme=scheme).execute_script(
-                "return ['body', 'figure', 'body'].map((name, i) => getComputedStyle("
-                "document.querySelector(name))[i < 2 ? 'backgroundColor' : 'color'])"
-            )
-        ]
-
-    background, card, ink = colours("dark")
-    assert (background < 40, card, ink > 200) == (True, 255, True)
-    background, card, ink = colours("light")
+    # In the dark scheme the page is dark, and figures stay on light cards.
+    background, card, ink = colours(browser)
     assert (background > 220, card, ink < 80) == (True, 255, True)
+    background, card, ink = colours(show(scheme="dark"))
+    assert (background < 40, card, ink > 200) == (True, 255, True)
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_nothing_is_cut_or_wider_than_the_window(
+    width: int, show: Callable[..., Any], wait: Any
+) -> None:
+    browser = show(width)
+    assert browser.execute_script("return document.documentElement.scrollWidth") == width
+    sizes = browser.execute_script(
+        "return [...document.querySelectorAll('figure svg')].map(svg => {"
+        "const box = svg.getBoundingClientRect(); return [box.width, box.height, box.right]})"
+    )
+    assert len(sizes) == 26
+    assert all(w > 250 and h > 100 and right <= width for w, h, right in sizes)
+    boxes = browser.execute_script(
+        "return [...document.querySelectorAll('.scroll, figure, .tile, details, p')]"
+        ".map(box => box.getBoundingClientRect().right)"
+    )
+    assert max(boxes) <= width
+    cut = "return [...document.querySelectorAll('td, th button')].filter(cell => "
+    cut += "cell.scrollWidth > cell.clientWidth + 1).map(cell => cell.textContent)"
+    assert browser.execute_script(cut) == []
+    # A table that goes on beyond the edge of a phone says so; on a laptop none does.
+    if width == 390:
+        wait("document.querySelector('.scroll.more')")
+    told = browser.execute_script(
+        "return [...document.querySelectorAll('.scroll')].map(box => [box.scrollWidth >"
+        "box.clientWidth, box.matches('.more'), getComputedStyle(box, '::before').content])"
+    )
+    assert len(told) == 7
+    assert all(more == wide and ("scroll →" in said) == wide for wide, more, said in told)
+    assert (sum(wide for wide, _, _ in told) > 2) == (width == 390)
+    if width == 390:  # at its end a table no longer fades
+        browser.execute_script("const box = document.querySelector('.more'); box.scrollLeft = 1e6")
+        wait("!document.querySelector('.scroll').matches('.more')")
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_phone_shows_what_differs_first(
+    show: Callable[..., Any], tmp_path: Path, write_run: Callable[..., Path]
+) -> None:
+    for place, label in enumerate(("tem", "er-gnn", "analytic")):
+        write_run(tmp_path, label, [0.5 + place / 8, 0.25], kept=1000 * place)
+    browser = show(390, page=write_report(collect(tmp_path), tmp_path))
+    seen = browser.execute_script(
+        "return [...document.querySelectorAll('#table-summary th')].filter(cell => "
+        "cell.getBoundingClientRect().right <= 390).map(cell => cell.textContent)"
+    )
+    assert seen[:2] == ["method", "AA local"]
+    above = browser.execute_script("return document.querySelector('#summary .same').textContent")
+    assert above.startswith("In every row: dataset rings · setting class-il")

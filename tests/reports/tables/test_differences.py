@@ -31,12 +31,13 @@ def of_seeds(run: Path, scores: list[float], **config: Any) -> None:
     """Let a written run have a task and these accuracies, a seed each."""
     path = run / "result.json"
     result = json.loads(path.read_text())
+    mean = sum(scores) / len(scores)
+    ways = ("local", "global")
     result["accuracy_matrix"] = [
-        {"seed": seed, **{way: {"balanced": [[score]]} for way in ("local", "global")}}
+        {"seed": seed, **{way: {"balanced": [[score]]} for way in ways}}
         for seed, score in enumerate(scores)
     ]
-    mean = sum(scores) / len(scores)
-    for way in ("local", "global"):
+    for way in ways:
         result["average_accuracy"][way]["balanced"] = {"mean": mean, "std": 0.01}
         result["average_accuracy_curve"][way]["balanced"] = [mean]
     result["config"] |= config
@@ -119,8 +120,10 @@ def test_a_chosen_one_is_compared_with_alone(tmp_path: Path, write_run: WriteRun
 
 
 def test_one_seed_and_other_streams_make_no_claim(tmp_path: Path, write_run: WriteRun) -> None:
-    three(tmp_path, write_run)
     of_seeds(write_run(tmp_path, "lone", [0.5]), [0.1])
+    assert "differences" not in tables_of(groups_of(tmp_path))  # from what?
+    assert shown(groups_of(tmp_path)) == []
+    three(tmp_path, write_run)
     of_seeds(write_run(tmp_path, "ordered", [0.5], order="shuffled"), [0.1, 0.1])
     pooled = {"method": {"name": "tpp-per-test-set"}}
     of_seeds(write_run(tmp_path, "pooled", [0.5]), [0.2, 0.2, 0.2], **pooled)
@@ -132,22 +135,17 @@ def test_one_seed_and_other_streams_make_no_claim(tmp_path: Path, write_run: Wri
     assert "Not enough datasets to rank methods: 3 of one setting" in section.content
 
 
-def test_a_run_alone_has_nothing_to_differ_from(tmp_path: Path, write_run: WriteRun) -> None:
-    write_run(tmp_path, "alone", [0.5])
-    assert "differences" not in tables_of(groups_of(tmp_path))
-    assert shown(groups_of(tmp_path)) == []
-
-
-@pytest.fixture
-def seven_datasets(tmp_path: Path, write_run: WriteRun) -> Path:
+@pytest.fixture(scope="module")
+def seven_datasets(tmp_path_factory: pytest.TempPathFactory, write_run: WriteRun) -> Path:
+    folder = tmp_path_factory.mktemp("seven")
     pooled = {"method": {"name": "tpp-per-test-set"}}
     for place in range(7):
-        three(tmp_path, write_run, dataset=f"graph{place}")
+        three(folder, write_run, dataset=f"graph{place}")
         of_seeds(
-            write_run(tmp_path, "pooled", [0.5], dataset=f"graph{place}"), [0.99, 0.98], **pooled
+            write_run(folder, "pooled", [0.5], dataset=f"graph{place}"), [0.99, 0.98], **pooled
         )
-    of_seeds(write_run(tmp_path, "once", [0.5], dataset="graph0"), [0.99, 0.98])
-    return tmp_path
+    of_seeds(write_run(folder, "once", [0.5], dataset="graph0"), [0.99, 0.98])
+    return folder
 
 
 def test_methods_are_ranked_over_datasets(seven_datasets: Path) -> None:
@@ -168,14 +166,13 @@ def test_methods_are_ranked_over_datasets(seven_datasets: Path) -> None:
         "Left out, since not run on every dataset or not comparable: once and pooled."
         in table.caption
     )
-
-
-def test_few_datasets_are_ranked_and_nothing_is_claimed(seven_datasets: Path) -> None:
+    # Few datasets are ranked, and nothing is claimed.
     groups = groups_of(seven_datasets)
     last = [[r[7].text for r in tables_of(groups[:n])["ranks"].rows[:3]] for n in (3, 4, 5, 6)]
     assert last == [["best", "cannot tell", "cannot tell"]] * 3 + [["best", "cannot tell", "worse"]]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_page_has_diagrams_where_there_are_datasets(seven_datasets: Path) -> None:
     groups = groups_of(seven_datasets)
     pictures = tuple(map(critical_difference, standings(groups)))

@@ -38,13 +38,9 @@ _TOLD = (
 
 @dataclass(frozen=True)
 class Row:
-    """Outcome of one row of a benchmark: a result, or the reason why there is none.
+    """Outcome of one row of a benchmark: the contents of ``result.json``, or why there are none.
 
-    Attributes:
-        job: the row, with the chosen hyper-parameters if it was searched.
-        result: the contents of ``result.json``.
-        failure: why there is no result.
-        choice: the search, if there was one.
+    ``job`` has the chosen hyper-parameters if it was searched; ``choice`` is that search.
     """
 
     job: Job
@@ -70,14 +66,9 @@ class Row:
 
 @dataclass(frozen=True)
 class BenchEvent:
-    """Event of one seed of one row.
+    """Event of one seed of one row, see ``Event``; ``kept`` means that it had already finished.
 
-    Attributes:
-        job: the row.
-        seed: the repeat.
-        trial: the combination being tried; None outside a search.
-        kind: see ``Event``; ``kept`` means that it had already finished.
-        progress, failure, notes: see ``Event``.
+    ``trial``: the combination being tried; None outside a search.
     """
 
     job: Job
@@ -111,7 +102,7 @@ class Scheduler:
                 (job.folder / FAILURE).unlink(missing_ok=True)  # it is retried
             seeds = {seed: read_progress(job.folder, seed) for seed in job.config.seeds}
             todo = [seed for seed, far in seeds.items() if far is None or not far.finished]
-            if _result(job) is not None:
+            if ResultStore(job.folder).finished() is not None:
                 todo = []
             elif not todo:  # only the result is missing, which learning a seed makes
                 todo = [job.config.seeds[0]]
@@ -137,7 +128,7 @@ class Scheduler:
                 said = f"the search stopped at {trial.name}: {failure.error}"
                 self._fail(job, Failure(said, failure.type, failure.traceback))
                 return None
-        results = [(trial, _result(trial.job)) for trial in tried]
+        results = [(trial, ResultStore(trial.job.folder).finished()) for trial in tried]
         made = choose(job, [(t, result) for t, result in results if result is not None], options)
         try:
             claim(made.job)
@@ -151,7 +142,8 @@ class Scheduler:
         """Return the outcome of a job."""
         final = job if choice is None else choice.job
         failure = self._failures.get(job.folder)
-        return Row(final, None if failure else _result(final), failure, choice)
+        result = None if failure else ResultStore(final.folder).finished()
+        return Row(final, result, failure, choice)
 
     def _fail(self, job: Job, failure: Failure) -> None:
         self._keep_failure(job, failure)
@@ -169,19 +161,12 @@ def claim(job: Job) -> None:
     ResultStore(job.folder).open(resolved(job.config), resume=True)
 
 
-def _result(job: Job) -> dict[str, Any] | None:
-    return ResultStore(job.folder).finished()
-
-
 @dataclass(frozen=True)
 class Bench:
     """Benchmark that is ready to run: checked, with its folders claimed.
 
-    Attributes:
-        jobs: its rows.
-        trials: the trials of rows with a search, by folder.
-        options: how the best trial is chosen.
-        lock: keeps a second benchmark out of its folder until this one has run.
+    ``trials`` are those of rows with a search, by folder. ``lock`` keeps a second benchmark out of
+    the folder until this one has run.
     """
 
     jobs: list[Job]

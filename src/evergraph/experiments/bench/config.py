@@ -54,9 +54,7 @@ _TAKEN = "search"
 class DatasetEntry(Component):
     """A dataset by name or path.
 
-    Attributes:
-        label: name of its rows and folder.
-        run: values of ``RunConfig`` for this dataset only, such as the classes per task.
+    label: name of its rows and folder. run: values of ``RunConfig`` for this dataset only.
 
     >>> DatasetEntry.model_validate("graphs/photo.npz").called
     'photo'

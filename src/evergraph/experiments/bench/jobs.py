@@ -35,7 +35,7 @@ from evergraph.experiments.bench.config import (
     short_text,
 )
 from evergraph.experiments.build import check
-from evergraph.experiments.config import Component, RunConfig, StreamConfig, flat, merged, nested
+from evergraph.experiments.config import Component, RunConfig, flat, merged, nested
 from evergraph.experiments.presets import read_preset, shipped_grid
 from evergraph.experiments.protocols import layered
 from evergraph.experiments.seeds import SEEDING
@@ -48,11 +48,7 @@ from evergraph.streams.ways import check_way
 class Job:
     """One row of a benchmark: a method on a dataset in a setting, all seeds.
 
-    Attributes:
-        label, dataset, setting: names of the row.
-        config: the run's configuration; with a grid, the one that combinations modify.
-        folder: its results folder, in the layout of ``ResultStore``.
-        grid: values to search first, by dotted key; empty for no search.
+    With a ``grid``, values to search first by dotted key, combinations modify ``config``.
     """
 
     label: str
@@ -119,7 +115,11 @@ def _job(
     one_setting = method.settings.get(setting, {})
     try:
         for values in (bench.common, dataset.run, method.run, one_setting, over, grid, swept):
-            _check_axes(values)
+            for key in flat(values):
+                if key in _AXES or key.startswith("dataset."):
+                    raise ConfigurationError(
+                        f"{key} must be set by the benchmark's own lists, not for single runs"
+                    )
         if "method" in bench.common:
             raise ConfigurationError(
                 "common.method must be left out: give a method's parameters beside its name"
@@ -140,18 +140,10 @@ def _job(
     return Job(method.called, dataset.called, setting, config, folder, grid)
 
 
-def _check_axes(values: Mapping[str, Any]) -> None:
-    """Raise if values set what the benchmark's lists define."""
-    for key in flat(values):
-        if key in _AXES or key.startswith("dataset."):
-            raise ConfigurationError(
-                f"{key} must be set by the benchmark's own lists, not for single runs"
-            )
-
-
 _AXES = (
     "dataset", "method", "method.name", "stream.setting", *SEEDING, "part", "plugins",
 )  # fmt: skip
+METRICS = ("average_accuracy", "average_forgetting")
 
 
 @dataclass(frozen=True)
@@ -165,14 +157,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Choice:
-    """A finished search.
-
-    Attributes:
-        job: the row, with the best combination in its configuration.
-        chosen: the best trial.
-        trials: every trial with the contents of its ``result.json``.
-        options: how the best was chosen.
-    """
+    """A finished search: ``job`` has the best trial's values, ``trials`` their results."""
 
     job: Job
     chosen: Trial
@@ -185,7 +170,11 @@ class Choice:
             "part": "validation",
             "testing": self.options.testing,
             "seed": self.chosen.job.config.seeds[0],
-            "combinations": [_summary(trial, result) for trial, result in self.trials],
+            "combinations": [
+                {"name": trial.name, "values": trial.values}
+                | {metric: _means(result, metric) for metric in METRICS}
+                for trial, result in self.trials
+            ],
             "chosen": self.chosen.name,
             "values": self.chosen.values,
         }
@@ -199,25 +188,28 @@ class Choice:
 def trials(job: Job, options: SearchConfig) -> list[Trial]:
     """Return a trial for every combination of a job's grid; the last key varies fastest."""
     seed = job.config.seeds[0] if options.seed is None else options.seed
-    plain = {"seeds": [seed], "part": "validation"}
-    combinations = [
-        dict(zip(job.grid, values, strict=True)) for values in product(*job.grid.values())
-    ]
-    made = [_trial(job, values, plain) for values in combinations]
-    names = [trial.name for trial in made]
-    for name in names:
-        if names.count(name) > 1:
+    made: dict[str, Trial] = {}
+    for chosen in product(*job.grid.values()):
+        values = dict(zip(job.grid, chosen, strict=True))
+        name = combination_name(values)
+        if name in made:
             raise ConfigurationError(
                 f"{job.label}: grid must give combinations that differ, not {name!r} twice"
             )
-    return made
+        try:
+            config = laid_over(job.config, {**values, "seeds": [seed], "part": "validation"})
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{job.label}: grid: {error}") from None
+        folder = job.folder / SEARCH / name
+        made[name] = Trial(name, values, replace(job, config=config, folder=folder, grid={}))
+    return list(made.values())
 
 
 def choose(
     job: Job, tried: Sequence[tuple[Trial, dict[str, Any]]], options: SearchConfig
 ) -> Choice:
     """Return the trial with the highest class-balanced AA, the first in case of ties."""
-    best, _ = max(tried, key=lambda pair: _score(pair[1], options.testing))
+    best, _ = max(tried, key=lambda pair: _means(pair[1], "average_accuracy")[options.testing])
     config = laid_over(job.config, best.values)
     return Choice(replace(job, config=config, grid={}), best, list(tried), options)
 
@@ -234,27 +226,8 @@ def combination_name(values: Mapping[str, Any]) -> str:
     return ",".join(f"{key}={short_text(value)}" for key, value in pairs)
 
 
-def _trial(job: Job, values: dict[str, Any], plain: Mapping[str, Any]) -> Trial:
-    name = combination_name(values)
-    try:
-        config = laid_over(job.config, {**values, **plain})
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{job.label}: grid: {error}") from None
-    folder = job.folder / SEARCH / name
-    return Trial(name, values, replace(job, config=config, folder=folder, grid={}))
-
-
-def _score(result: dict[str, Any], testing: str) -> float:
-    return float(result["average_accuracy"][testing][main_key(result)]["mean"])
-
-
-def _summary(trial: Trial, result: dict[str, Any]) -> dict[str, Any]:
-    metrics = ("average_accuracy", "average_forgetting")
-    found = {
-        metric: {way: value[main_key(result)]["mean"] for way, value in result[metric].items()}
-        for metric in metrics
-    }
-    return {"name": trial.name, "values": trial.values, **found}
+def _means(result: Mapping[str, Any], metric: str) -> dict[str, float]:
+    return {way: float(v[main_key(result)]["mean"]) for way, v in result[metric].items()}
 
 
 BENCH = "bench.toml"
@@ -266,16 +239,13 @@ def check_jobs(jobs: Iterable[Job]) -> None:
         try:
             check(job.config)
             check_dataset(job.config.dataset)
-            check_stream(job.config.stream)
+            # Whether tasks can be cut this way, as far as can be checked without the graph.
+            stream = job.config.stream
+            check_choice("edges", stream.edges, EDGES)
+            check_integer("classes_per_task", stream.classes_per_task, least=1)
+            check_way(**stream.model_dump(include={"by", "tasks", "blur", "setting", "batch"}))
         except EvergraphError as error:
             raise ConfigurationError(f"{job}: {error}") from None
-
-
-def check_stream(stream: StreamConfig) -> None:
-    """Raise unless tasks can be cut this way, as far as can be checked without the graph."""
-    check_choice("edges", stream.edges, EDGES)
-    check_integer("classes_per_task", stream.classes_per_task, least=1)
-    check_way(**stream.model_dump(include={"by", "tasks", "blur", "setting", "batch"}))
 
 
 def check_dataset(dataset: Component) -> None:

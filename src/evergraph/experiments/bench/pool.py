@@ -77,14 +77,9 @@ def threads_of(workers: int) -> int:
 
 @dataclass(frozen=True)
 class Event:
-    """Event of a work item.
+    """Event of a work item; ``task`` means that one more is learned.
 
-    Attributes:
-        kind: ``started``, ``task`` (one more is learned), ``done`` or ``failed``.
-        work: the work item.
-        progress: its progress, if known.
-        failure: why it failed.
-        notes: its log messages, once it has ended.
+    ``notes`` are its log messages, once it has ended.
     """
 
     kind: Literal["started", "task", "done", "failed"]

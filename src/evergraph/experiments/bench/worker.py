@@ -38,10 +38,7 @@ _SIGNS = ("out of memory", "can't allocate memory", "not enough memory", "alloc_
 class Work:
     """Work item of a worker: one seed of one run.
 
-    Attributes:
-        config: the run's whole configuration as plain values, with all seeds.
-        seed: the one to learn.
-        folder: the run's results folder, shared by all seeds.
+    ``config`` is the run's whole configuration, with all seeds, and ``folder`` is shared by them.
     """
 
     config: dict[str, Any]
@@ -80,14 +77,9 @@ class Ending:
 
 @dataclass(frozen=True)
 class SeedProgress:
-    """Progress of a repeat.
+    """Progress of a repeat: learned tasks, or steps if tasks arrive in batches, of how many.
 
-    Attributes:
-        done: number of learned tasks, or steps if tasks arrive in batches.
-        tasks: their total number.
-        finished: whether the repeat's result exists.
-        accuracy, forgetting: AA and AF so far, local and class-balanced.
-        seconds: spent so far.
+    ``finished``: whether its result exists. ``accuracy``, ``forgetting``: local and class-balanced.
     """
 
     done: int
@@ -259,6 +251,5 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def _free() -> None:
-    """Release torch's cached GPU memory."""
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

@@ -46,21 +46,17 @@ def read_preset(name: str, method: str | None = None) -> dict[str, Any]:
     values = _read(name)
     values.pop("published", None)
     tables = values.pop("methods", {})
-    _say_unknown(name, set(tables) - {method})
+    others = set(tables) - {method}
+    known = declared_parts("methods", "methods") if others else {}
+    for other in sorted(others - known.keys()):  # misspelt, or of a plug-in
+        logger.warning(
+            "preset %s: [methods.%s] is not used: %sno method has that name",
+            name, other, did_you_mean(other, known),
+        )  # fmt: skip
     own = with_seeds(tables.get(method, {}), where=f"preset {name}")
     base = values.pop("extends", None)
     values = values if base is None else merged(read_preset(base, method), values)
     return merged(values, own)
-
-
-def _say_unknown(name: str, methods: set[str]) -> None:
-    """Log tables of unknown methods: they may be misspelt, or belong to a plug-in."""
-    known = declared_parts("methods", "methods") if methods else {}
-    for method in sorted(methods - known.keys()):
-        logger.warning(
-            "preset %s: [methods.%s] is not used: %sno method has that name",
-            name, method, did_you_mean(method, known),
-        )  # fmt: skip
 
 
 def published(name: str) -> dict[str, Any]:

@@ -82,30 +82,16 @@ def local_global(group: Group) -> Picture:
         axes.set_xlim(percent_limits([*ends[0], *ends[1]]))
         rows = range(len(group.entries))
         axes.hlines(rows, *ends, color="#9ca3af", linewidth=2, zorder=1)
-        handles = [
-            _ends(axes, group, way, colour, marker)
-            for way, colour, marker in (("global", GLOBAL, "s"), ("local", LOCAL, "o"))
-        ]
-        key_above(axes, handles[::-1], ["local", "global"])
-        number_rows(
-            axes,
-            "change",
-            [f"{b - a:+.1f}".replace("-0.0", "0.0") for a, b in zip(*ends, strict=True)],
-        )
+        handles = {}
+        for way, colour, marker in (("global", GLOBAL, "s"), ("local", LOCAL, "o")):
+            spreads = [entry.run.main("average_accuracy", way) for entry in group.entries]
+            handles[way] = axes.errorbar(
+                [100 * spread["mean"] for spread in spreads], rows,
+                xerr=[100 * (spread["std"] or 0) for spread in spreads],
+                fmt=marker, color=colour, markersize=5.5, elinewidth=1, clip_on=False,
+            )  # fmt: skip
+        key_above(axes, [handles["local"], handles["global"]], ["local", "global"])
+        changes = [f"{b - a:+.1f}".replace("-0.0", "0.0") for a, b in zip(*ends, strict=True)]
+        number_rows(axes, "change", changes)
 
     return drawn(f"local_global-{group.slug}", group.title, rows_frame(group.entries), draw)
-
-
-def _ends(axes: Any, group: Group, testing: str, colour: str, marker: str) -> Any:
-    means = [entry.accuracy(testing) for entry in group.entries]
-    spreads = [entry.run.main("average_accuracy", testing) for entry in group.entries]
-    return axes.errorbar(
-        means,
-        range(len(means)),
-        xerr=[100 * (spread["std"] or 0) for spread in spreads],
-        fmt=marker,
-        color=colour,
-        markersize=5.5,
-        elinewidth=1,
-        clip_on=False,
-    )

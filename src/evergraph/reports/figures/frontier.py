@@ -35,13 +35,17 @@ FONT = 7.5
 def memory_accuracy(group: Group, looks: Mapping[str, Look], testing: str) -> Picture:
     """Draw AA over the bytes kept between tasks, on a log scale.
 
-    Runs that keep nothing are at the left, those that keep all data at the right.
-
-    Runs of a family share a look, and the best of them is labelled.
+    Runs that keep nothing are at the left, those that keep all data at the right. Runs of a family
+    share a look, and the best of them is labelled.
     """
     kept = [bytes_kept(entry) for entry in group.entries]
     accuracies = [entry.accuracy(testing) for entry in group.entries]
     nothing, places = _decades(kept)
+    best = {
+        max(runs, key=lambda run: run.accuracy(testing)).name: name
+        for name, runs in families(group).items()
+    }
+    names = [shortened(best.get(entry.name, "")) for entry in group.entries]
 
     def draw(figure: Any, axes: Any) -> None:
         axes.set_title(f"{group.title}, {testing}")
@@ -51,17 +55,10 @@ def memory_accuracy(group: Group, looks: Mapping[str, Look], testing: str) -> Pi
         for entry, x, y in zip(group.entries, places, accuracies, strict=True):
             look = looks[family_of(entry.name)]
             axes.plot([x], [y], look.marker, color=look.colour, markersize=6.5, clip_on=False)
-        _name_points(axes, _names(group, testing), places, accuracies)
+        _name_points(axes, names, places, accuracies)
 
     name = f"memory_accuracy-{testing}-{group.slug}"
     return drawn(name, f"{group.title}, {testing}", Frame(4.6, 3.5), draw)
-
-
-def _names(group: Group, testing: str) -> list[str]:
-    """Return the label of each run: its family at the best run, else empty."""
-    kin = families(group).items()
-    best = {max(runs, key=lambda run: run.accuracy(testing)).name: name for name, runs in kin}
-    return [shortened(best.get(entry.name, "")) for entry in group.entries]
 
 
 def _decades(kept: Sequence[float]) -> tuple[float, list[float]]:
@@ -97,56 +94,36 @@ def _ticks(axes: Any, nothing: float, places: Sequence[float], *, everything: bo
 def _name_points(axes: Any, names: Sequence[str], xs: Sequence[float], ys: Sequence[float]) -> None:
     """Write each name beside its point, with a leader line if it is far away."""
     scale = 72 / axes.figure.dpi
-    points = [tuple(scale * axes.transData.transform(p)) for p in zip(xs, ys, strict=True)]
+    at = list(zip(xs, ys, strict=True))
+    points = [tuple(scale * axes.transData.transform(p)) for p in at]
     area = axes.get_window_extent()
-    room = Box(
-        *(
-            scale * v
-            for v in ((area.x0 + area.x1) / 2, (area.y0 + area.y1) / 2, area.width, area.height)
-        )
-    )
-    for (x, y), point, name, box in zip(
-        zip(xs, ys, strict=True),
-        points,
-        names,
-        place_labels(points, names, room, FONT),
-        strict=True,
-    ):
+    centre = (area.x0 + area.x1) / 2, (area.y0 + area.y1) / 2
+    room = Box(*(scale * v for v in (*centre, area.width, area.height)))
+    boxes = place_labels(points, names, room, FONT)
+    lead = {"arrowstyle": "-", "color": "#9ca3af", "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3}
+    for place, point, name, box in zip(at, points, names, boxes, strict=True):
         if not name:
             continue
         offset = (box.x - point[0], box.y - point[1])
         nearest = min(points, key=box.distance)
         far = box.distance(point) > 10 or box.distance(nearest) < box.distance(point)
-        lead = {"arrowstyle": "-", "color": "#9ca3af", "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3}
         axes.annotate(
-            name, (x, y), offset, textcoords="offset points", ha="center", va="center",
+            name, place, offset, textcoords="offset points", ha="center", va="center",
             fontsize=FONT, color=INK, arrowprops=lead if far else None,
         )  # fmt: skip
 
 
-TESTINGS = ("local", "global")
-
 PANEL, KEY = 2.5, 0.16  # height in inches of a panel and of a legend line
-
 Line = Literal["-", "--", ":", "none"]
-
-Points = list[tuple[float, float]]
-
 ROOM = 1.6  # factor from the outermost amount to the end of the axis: a tick of 1, 2, 5 always fits
-
 MOST_TICKS = 7
 
 
 @dataclass(frozen=True)
 class Price:
-    """A cost of accuracy.
+    """A cost of accuracy: its name in files, the axis' label, the cost of a run and its text.
 
-    Attributes:
-        name: name in the figure's file.
-        label: label of the axis.
-        of: returns the cost of a run.
-        told: formats an amount.
-        shown: amounts that the axis always covers.
+    shown: amounts that the axis always covers.
     """
 
     name: str
@@ -157,19 +134,13 @@ class Price:
 
 
 BYTES = Price(
-    "bytes",
-    "kept between tasks",
-    bytes_kept,
-    lambda amount: size(round(amount)).replace(".0", ""),
-    (1e5, 5e8),
-)
-
+    "bytes", "kept between tasks", bytes_kept,
+    lambda amount: size(round(amount)).replace(".0", ""), (1e5, 5e8),
+)  # fmt: skip
 SECONDS = Price(
-    "seconds",
-    "learning: embed and train, one seed",
-    learning_seconds,
+    "seconds", "learning: embed and train, one seed", learning_seconds,
     lambda amount: f"{amount:,.10g} s",
-)
+)  # fmt: skip
 
 
 def frontier(group: Group, looks: Mapping[str, Look], price: Price) -> Picture:
@@ -183,16 +154,31 @@ def frontier(group: Group, looks: Mapping[str, Look], price: Price) -> Picture:
     lines = _lines(named, looks, price)
     foot = 0.5 + KEY * math.ceil(len(named) / 2)
     frame = Frame(4.6, 2 * PANEL + foot, bottom=foot)
+    several = [run for runs in named.values() if len(runs) > 1 for run in runs]
+    singles = [runs[0] for runs in named.values() if len(runs) == 1]
+    low, high = log_span([c for e in group.entries if _has_place(c := price.of(e))], price.shown)
+    ticks = log_ticks(low, high)
 
     def draw(figure: Any, panels: Any) -> None:
         figure.subplots_adjust(hspace=0.36)
-        for axes, testing in zip(panels, TESTINGS, strict=True):
+        for axes, testing in zip(panels, ("local", "global"), strict=True):
             axes.set_title(f"{group.title}, {testing}")
-            axes.set(ylabel=f"average {group.metric} (%)", ylim=_height(named, testing))
-            _scale(axes, price, [cost for e in group.entries if _has_place(cost := price.of(e))])
+            # The height covers families only, so that a low single run does not flatten them.
+            limits = percent_limits([run.accuracy(testing) for run in several])
+            axes.set(ylabel=f"average {group.metric} (%)", ylim=limits)
+            axes.set_xscale("log")
+            axes.set_xlim(low, high)
+            axes.set_xticks(ticks, [price.told(tick) for tick in ticks])
+            axes.minorticks_off()
             for name, runs in named.items():
-                _family(axes, _points(runs, price, testing), looks[name], lines[name])
-            _name_below(axes, named, testing)
+                points = [(price.of(run), run.accuracy(testing)) for run in runs]
+                _draw_family(axes, points, looks[name], lines[name])
+            under = [run for run in singles if run.accuracy(testing) < axes.get_ylim()[0]]
+            if under:
+                told = (f"{shortened(run.name)} {run.accuracy(testing):.1f}" for run in under)
+                corner = {"transform": axes.transAxes, "ha": "right", "va": "bottom"}
+                text = f"below: {', '.join(told)}"
+                axes.text(0.99, 0.02, text, fontsize=7.5, color=INK, **corner)
         panels[-1].set_xlabel(price.label)
         _key(figure, {name: (looks[name], lines[name]) for name in named})
 
@@ -220,26 +206,7 @@ def _has_place(cost: float) -> bool:
     return 0 < cost < math.inf
 
 
-def _points(runs: Sequence[Entry], price: Price, testing: str) -> Points:
-    return [(price.of(run), run.accuracy(testing)) for run in runs]
-
-
-def _height(named: Mapping[str, Sequence[Entry]], testing: str) -> tuple[float, float]:
-    """Return the limits of the axis, from families only, so that a low run does not flatten it."""
-    several = [run for runs in named.values() if len(runs) > 1 for run in runs]
-    return percent_limits([run.accuracy(testing) for run in several])
-
-
-def _scale(axes: Any, price: Price, amounts: Sequence[float]) -> None:
-    low, high = log_span(amounts, price.shown)
-    ticks = log_ticks(low, high)
-    axes.set_xscale("log")
-    axes.set_xlim(low, high)
-    axes.set_xticks(ticks, [price.told(tick) for tick in ticks])
-    axes.minorticks_off()
-
-
-def _family(axes: Any, points: Points, look: Look, line: Line) -> None:
+def _draw_family(axes: Any, points: Sequence[tuple[float, float]], look: Look, line: Line) -> None:
     for level in {value for cost, value in points if not _has_place(cost)}:
         axes.axhline(level, color=look.colour, linewidth=1.2, linestyle=":")
     paid = [point for point in points if _has_place(point[0])]
@@ -251,16 +218,6 @@ def _family(axes: Any, points: Points, look: Look, line: Line) -> None:
         face, order = (look.colour, 4) if point in best else ("white", 3)
         marker = {"marker": look.marker, "markersize": 5, "markerfacecolor": face}
         axes.plot(*point, color=look.colour, zorder=order, **marker)
-
-
-def _name_below(axes: Any, named: Mapping[str, Sequence[Entry]], testing: str) -> None:
-    floor = axes.get_ylim()[0]
-    singles = [runs[0] for runs in named.values() if len(runs) == 1]
-    low = [run for run in singles if run.accuracy(testing) < floor]
-    text = ", ".join(f"{shortened(run.name)} {run.accuracy(testing):.1f}" for run in low)
-    if low:
-        place = {"transform": axes.transAxes, "ha": "right", "va": "bottom"}
-        axes.text(0.99, 0.02, f"below: {text}", fontsize=7.5, color=INK, **place)
 
 
 def _key(figure: Any, signs: Mapping[str, tuple[Look, Line]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from evergraph.reports.figures.picture import (
     shortened,
     spread_apart,
 )
-from evergraph.reports.runs import Entry, Finished, Group
+from evergraph.reports.runs import Entry, Group
 
 LINES = {"local": "-", "global": (0, (3, 1.6))}
 LABEL = 0.155  # height of a label in inches
@@ -35,9 +36,21 @@ def learning_curves(group: Group, looks: Mapping[str, Look]) -> Picture:
 
     def draw(figure: Any, axes: Any) -> None:
         tasks = max(_tasks(entry) for entry in group.entries)
-        _axes(axes, group, tasks)
-        for entry in group.entries:
-            _lines(axes, entry, looks[entry.name])
+        curves = [_curve(entry, testing) for entry in group.entries for testing in LINES]
+        limits = percent_limits([value for curve in curves for value in curve])
+        learned = "batches" if group.entries[0].run.step == "batch" else "tasks"
+        axes.set(xlabel=f"{learned} learned", ylabel=f"average {group.metric} (%)", ylim=limits)
+        axes.set_xlim(0.8, max(tasks, 2) + 0.2)
+        axes.set_title(group.title, pad=24)
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        for entry, (testing, line) in product(group.entries, LINES.items()):
+            look, local, curve = looks[entry.name], testing == "local", _curve(entry, testing)
+            axes.plot(
+                entry.run.tested_after, curve, linestyle=line, color=look.colour,
+                marker=look.marker, markevery=max(1, len(curve) // 6),
+                markerfacecolor=look.colour if local else "white",
+                linewidth=1.5 if local else 1.0, alpha=1.0 if local else 0.75, clip_on=False,
+            )  # fmt: skip
         low, high = axes.get_ylim()
         inches = height - frame.top - frame.bottom
         _name_ends(axes, group, looks, gap=(high - low) * LABEL / inches)
@@ -45,33 +58,6 @@ def learning_curves(group: Group, looks: Mapping[str, Look]) -> Picture:
         key_above(axes, lines, list(LINES))
 
     return drawn(f"learning_curves-{group.slug}", group.title, frame, draw)
-
-
-def _axes(axes: Any, group: Group, tasks: int) -> None:
-    curves = [_curve(entry, testing) for entry in group.entries for testing in LINES]
-    limits = percent_limits([value for curve in curves for value in curve])
-    learned = "batches" if group.entries[0].run.step == "batch" else "tasks"
-    axes.set(xlabel=f"{learned} learned", ylabel=f"average {group.metric} (%)", ylim=limits)
-    axes.set_xlim(0.8, max(tasks, 2) + 0.2)
-    axes.set_title(group.title, pad=24)
-    axes.xaxis.get_major_locator().set_params(integer=True)
-
-
-def _lines(axes: Any, entry: Entry, look: Look) -> None:
-    for testing, line in LINES.items():
-        curve = _curve(entry, testing)
-        axes.plot(
-            entry.run.tested_after,
-            curve,
-            linestyle=line,
-            color=look.colour,
-            marker=look.marker,
-            markevery=max(1, len(curve) // 6),
-            markerfacecolor=look.colour if testing == "local" else "white",
-            linewidth=1.5 if testing == "local" else 1.0,
-            alpha=1.0 if testing == "local" else 0.75,
-            clip_on=False,
-        )
 
 
 def _name_ends(axes: Any, group: Group, looks: Mapping[str, Look], *, gap: float) -> None:
@@ -92,8 +78,7 @@ def _name_ends(axes: Any, group: Group, looks: Mapping[str, Look], *, gap: float
 
 
 def _curve(entry: Entry, testing: str) -> list[float]:
-    curve = entry.run.main("average_accuracy_curve", testing)
-    return [100 * value for value in curve]
+    return [100 * value for value in entry.run.main("average_accuracy_curve", testing)]
 
 
 def _tasks(entry: Entry) -> int:
@@ -112,9 +97,20 @@ def accuracy_matrix(group: Group, entry: Entry) -> Picture:
             look = {"vmin": 0, "vmax": 100, "cmap": "viridis", "interpolation": "none"}
             square = matrix.shape[0] == matrix.shape[1]
             image = place.imshow(matrix, aspect="equal" if square else "auto", **look)
-            _dress(place, testing, matrix.shape[1], entry.run)
-            if len(matrix) <= WRITTEN:
-                _write(place, matrix)
+            place.set_title(testing, fontsize=9, fontweight="normal", pad=5)
+            place.set_xlabel(f"{entry.run.metric} on task")
+            place.grid(visible=False)
+            place.spines[:].set_visible(False)
+            across, down = range(1, matrix.shape[1] + 1), entry.run.tested_after
+            for axis, names in ((place.xaxis, across), (place.yaxis, down)):
+                ticks = list(range(0, len(names), -(-len(names) // 8)))
+                axis.set_ticks(ticks, [str(names[tick]) for tick in ticks])
+                axis.set_tick_params(length=0)
+            written = zip(*np.nonzero(~np.isnan(matrix)), strict=True)
+            for i, j in written if len(matrix) <= WRITTEN else ():
+                style = {"ha": "center", "va": "center", "fontsize": 7}
+                colour = "white" if matrix[i, j] < 60 else "black"  # white on dark colours
+                place.text(j, i, f"{matrix[i, j]:.0f}", color=colour, **style)
         title = {"ha": "left", "va": "top", "weight": "bold", "fontsize": 10}
         figure.text(0.02, 0.97, f"{shortened(entry.name)}: {group.title}", **title)
         axes[0].set_ylabel(f"after learning {entry.run.step}")
@@ -134,22 +130,3 @@ def mean_matrix(entry: Entry, testing: str) -> npt.NDArray[np.float64]:
     for i, row in enumerate(seeds[0]):
         matrix[i, : len(row)] = np.mean([seed[i] for seed in seeds], axis=0)
     return 100 * matrix
-
-
-def _dress(axes: Any, testing: str, tasks: int, run: Finished) -> None:
-    axes.set_title(testing, fontsize=9, fontweight="normal", pad=5)
-    axes.set_xlabel(f"{run.metric} on task")
-    axes.grid(visible=False)
-    axes.spines[:].set_visible(False)
-    for axis, names in ((axes.xaxis, range(1, tasks + 1)), (axes.yaxis, run.tested_after)):
-        ticks = list(range(0, len(names), -(-len(names) // 8)))
-        axis.set_ticks(ticks, [str(names[tick]) for tick in ticks])
-        axis.set_tick_params(length=0)
-
-
-def _write(axes: Any, matrix: npt.NDArray[np.float64]) -> None:
-    """Write the numbers, white on dark colours."""
-    for i, j in zip(*np.nonzero(~np.isnan(matrix)), strict=True):
-        value = matrix[i, j]
-        colour = "white" if value < 60 else "black"
-        axes.text(j, i, f"{value:.0f}", ha="center", va="center", color=colour, fontsize=7)

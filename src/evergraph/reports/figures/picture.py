@@ -97,13 +97,7 @@ DPI = 150
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawn figure.
-
-    Attributes:
-        name: name of its files, without suffix.
-        title: title for a caption.
-        svg, png: the same figure in two formats.
-    """
+    """A drawn figure in two formats; ``name`` is that of its files, without suffix."""
 
     name: str
     title: str
@@ -125,14 +119,9 @@ class Frame:
     @property
     def box(self) -> tuple[float, float, float, float]:
         """Left, bottom, width and height of the axes, as fractions of the figure."""
-        width = self.width - self.left - self.right
-        height = self.height - self.top - self.bottom
-        return (
-            self.left / self.width,
-            self.bottom / self.height,
-            width / self.width,
-            height / self.height,
-        )
+        width = (self.width - self.left - self.right) / self.width
+        height = (self.height - self.top - self.bottom) / self.height
+        return self.left / self.width, self.bottom / self.height, width, height
 
 
 def drawn(
@@ -156,13 +145,9 @@ def drawn(
         left, bottom, width, height = frame.box
         figure.subplots_adjust(left, bottom, left + width, bottom + height)
         draw(figure, figure.subplots(rows, columns))
-        return Picture(name, title, _svg(figure), _png(figure))
-
-
-def _svg(figure: Any) -> str:
-    text = io.StringIO()
-    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
-    return text.getvalue()
+        svg = io.StringIO()
+        figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
+        return Picture(name, title, svg.getvalue(), _png(figure))
 
 
 def _png(figure: Any) -> bytes:
@@ -235,35 +220,25 @@ def place_labels(
     All in points. Greedy, in the given order: each label takes the cheapest position.
     """
     dots = [Box(x, y, 1.2 * size, 1.2 * size) for x, y in points]
+    turns = [math.pi * eighth / 8 for eighth in range(16)]
     placed: list[Box] = []
     for (x, y), text in zip(points, texts, strict=True):
         width, height = LETTER * size * len(text), LINE * size
-        placed.append(
-            min(
-                _around(x, y, width, height),
-                key=lambda box: _cost(box, (x, y), room, dots, placed),
+        around = [  # near ones first: of equal costs the first is taken
+            Box(
+                x + math.cos(turn) * (distance + width / 2),
+                y + math.sin(turn) * (distance + height / 2),
+                width,
+                height,
             )
-        )
+            for distance, turn in product((7, 10, 14, 20, 28, 38, 50, 65, 80), turns)
+        ]
+        costs = [
+            2 * sum(map(box.overlap, dots))
+            + 3 * sum(map(box.overlap, placed))
+            + 50 * box.outside(room)
+            + 0.3 * math.hypot(box.x - x - math.copysign(width / 2, box.x - x), box.y - y)
+            for box in around
+        ]
+        placed.append(around[costs.index(min(costs))])
     return placed
-
-
-def _around(x: float, y: float, width: float, height: float) -> list[Box]:
-    """Return positions for a label around a point, near ones first."""
-    turns = [math.pi * eighth / 8 for eighth in range(16)]
-    return [
-        Box(
-            x + math.cos(turn) * (distance + width / 2),
-            y + math.sin(turn) * (distance + height / 2),
-            width,
-            height,
-        )
-        for distance, turn in product((7, 10, 14, 20, 28, 38, 50, 65, 80), turns)
-    ]
-
-
-def _cost(box: Box, point: Point, room: Box, dots: Sequence[Box], placed: Sequence[Box]) -> float:
-    hidden = 2 * sum(map(box.overlap, dots)) + 3 * sum(map(box.overlap, placed))
-    away = math.hypot(
-        box.x - point[0] - math.copysign(box.width / 2, box.x - point[0]), box.y - point[1]
-    )
-    return hidden + 50 * box.outside(room) + 0.3 * away

@@ -15,34 +15,19 @@ import tomli_w
 from evergraph.evaluation.statistics import LEAST_DATASETS
 from evergraph.reports.figures.picture import Picture
 from evergraph.reports.gallery import Gallery
-from evergraph.reports.runs import Entry, Group, metric_of
+from evergraph.reports.runs import Group, metric_of
 from evergraph.reports.tables.record import Table, html_table
 from evergraph.reports.units import seeds_of
 
 
 @dataclass(frozen=True)
 class PageSection:
-    """A section of the page.
-
-    Attributes:
-        anchor: its anchor.
-        heading, lead: plain text above it.
-        content: HTML.
-    """
+    """A section of the page: plain text above ``content``, which is HTML."""
 
     anchor: str
     heading: str
     lead: str
     content: str
-
-
-def section_html(section: PageSection) -> str:
-    """Return the section as HTML."""
-    lead = f'<p class="soft">{escape(section.lead)}</p>\n' if section.lead else ""
-    return (
-        f'<section id="{section.anchor}">\n<h2>{escape(section.heading)}</h2>\n'
-        f"{lead}{section.content}\n</section>"
-    )
 
 
 def figures_html(pictures: Sequence[Picture], prefix: str, *, small: bool = False) -> str:
@@ -71,22 +56,17 @@ DROPPED = re.compile(
 def inline_svg(picture: Picture, prefix: str) -> str:
     """Return the bare ``<svg>``, as wide as its box, with prefixed ids."""
     text = DROPPED.sub("", picture.svg)
-    text = re.sub(r"(<svg)([^>]*)(>)", lambda found: _root(found, picture), text, count=1)
+    box = re.search(r'<svg[^>]*(viewBox="[^"]*")', text)
+    assert box is not None, "matplotlib gives every SVG a viewBox"
+    root = f'<svg {box[1]} role="img" aria-label="{escape(picture.title)}">'
+    text = re.sub(r"<svg[^>]*>", lambda _: root, text, count=1)
     used = {name for _, name in REFERENCE.findall(text)}
     ids = {name: f"{prefix}-{place}" for place, name in enumerate(sorted(used))}
-    text = re.sub(r' id="([^"]+)"', lambda found: _id(ids.get(found[1])), text)
+    text = re.sub(  # an id that nothing refers to goes
+        r' id="([^"]+)"', lambda f: f' id="{ids[f[1]]}"' if f[1] in ids else "", text
+    )
     text = REFERENCE.sub(lambda found: found[1] + ids[found[2]], text)
     return re.sub(r"\s*\n\s*", "\n", text).strip()
-
-
-def _root(found: re.Match[str], picture: Picture) -> str:
-    box = re.search(r'viewBox="[^"]*"', found[2])
-    assert box is not None, "matplotlib gives every SVG a viewBox"
-    return f'<svg {box[0]} role="img" aria-label="{escape(picture.title)}">'
-
-
-def _id(name: str | None) -> str:
-    return "" if name is None else f' id="{name}"'
 
 
 # The page loads nothing, and this policy makes the browser enforce it.
@@ -96,7 +76,16 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inli
 def page(title: str, groups: Sequence[Group], sections: Sequence[PageSection]) -> str:
     """Return the page as self-contained HTML."""
     links = "".join(f'<li><a href="#{s.anchor}">{escape(s.heading)}</a></li>' for s in sections)
-    body = "\n".join(section_html(section) for section in sections)
+    body = "\n".join(
+        f'<section id="{s.anchor}">\n<h2>{escape(s.heading)}</h2>\n'
+        + (f'<p class="soft">{escape(s.lead)}</p>\n' if s.lead else "")
+        + f"{s.content}\n</section>"
+        for s in sections
+    )
+    style, script = (
+        resources.files(__package__).joinpath(name).read_text("utf-8")
+        for name in ("report.css", "report.js")
+    )
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -106,7 +95,7 @@ def page(title: str, groups: Sequence[Group], sections: Sequence[PageSection]) -
 <title>{escape(title)} · evergraph report</title>
 <link rel="icon" href="data:,">
 <style>
-{_part("report.css")}</style>
+{style}</style>
 </head>
 <body>
 <div class="layout">
@@ -124,7 +113,7 @@ def page(title: str, groups: Sequence[Group], sections: Sequence[PageSection]) -
 </div>
 </div>
 <script>
-{_part("report.js")}</script>
+{script}</script>
 </body>
 </html>
 """
@@ -135,18 +124,12 @@ def counted(groups: Sequence[Group]) -> str:
     runs = [entry.run for group in groups for entry in group.entries]
     seeds = sorted({len(run.result["accuracy_matrix"]) for run in runs})
     repeats = "–".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))  # noqa: RUF001
-    counts = (
-        (str(len(runs)), len(runs), "run"),
-        (str(len({run.method for run in runs})), len({run.method for run in runs}), "method"),
-        (str(len({run.dataset for run in runs})), len({run.dataset for run in runs}), "dataset"),
-        (str(len({run.setting for run in runs})), len({run.setting for run in runs}), "setting"),
-        (repeats, seeds[-1], "seed"),
-    )
+    counts = [(str(len(runs)), len(runs), "run")]
+    for name in ("method", "dataset", "setting"):
+        several = len({getattr(run, name) for run in runs})
+        counts.append((str(several), several, name))
+    counts.append((repeats, seeds[-1], "seed"))
     return " · ".join(f"{text} {name}{'' if n == 1 else 's'}" for text, n, name in counts)
-
-
-def _part(name: str) -> str:
-    return resources.files(__package__).joinpath(name).read_text("utf-8")
 
 
 LEAD = (
@@ -286,7 +269,6 @@ def sections_of(
 
 
 def _tile(group: Group) -> str:
-    """Return the highest local and global AA of a group."""
     lines = []
     for testing in ("local", "global"):
         best = max(group.entries, key=lambda entry: entry.accuracy(testing))
@@ -298,54 +280,43 @@ def _tile(group: Group) -> str:
 
 
 def _differences(groups: Sequence[Group], shown: Mapping[str, str], gallery: Gallery) -> str:
-    """Return the section on differences; empty if no run can be compared with another."""
+    """Return the section on differences, and what is missing for a test."""
     if "differences" not in shown:
         return ""
-    parts = [f"<p>{escape(text)}</p>" for text in _shortages(groups, ranked="ranks" in shown)]
-    parts.append(shown["differences"])
+    runs = [entry.run for group in groups for entry in group.entries]
+    missing = []
+    if single := sum(seeds_of(run) < 2 for run in runs):
+        missing.append(
+            f"Not enough seeds: {single} of {len(runs)} runs have a single one, which shows no "
+            "spread; at least 2 are needed, and 5 are better."
+        )
+    if "ranks" not in shown:
+        most = max(Counter(group.setting for group in groups).values())
+        missing.append(
+            f"Not enough datasets to rank methods: {LEAST_DATASETS} of one setting are needed on "
+            f"which the same methods were run, and there are {most}."
+        )
+    parts = [*(f"<p>{escape(text)}</p>" for text in missing), shown["differences"]]
     if "ranks" in shown:
         parts += ["<h3>Over all datasets</h3>", figures_html(gallery.ranks, "r"), shown["ranks"]]
     return "\n".join(parts)
 
 
-def _shortages(groups: Sequence[Group], *, ranked: bool) -> list[str]:
-    """Return a sentence for each thing that is missing for a test."""
-    runs = [entry.run for group in groups for entry in group.entries]
-    told = []
-    if single := sum(seeds_of(run) < 2 for run in runs):
-        told.append(
-            f"Not enough seeds: {single} of {len(runs)} runs have a single one, which shows no "
-            "spread; at least 2 are needed, and 5 are better."
-        )
-    if not ranked:
-        most = max(Counter(group.setting for group in groups).values())
-        told.append(
-            f"Not enough datasets to rank methods: {LEAST_DATASETS} of one setting are needed on "
-            f"which the same methods were run, and there are {most}."
-        )
-    return told
-
-
-TOLD = "The full configuration of each run as TOML; evergraph run --preset FILE repeats it."
-
-
 def _configurations(groups: Sequence[Group]) -> PageSection:
     """Return a fold per group with a fold per run."""
-    folds = "\n".join(
-        f'<details><summary>{escape(group.title)}</summary><div class="inside">\n'
-        + "\n".join(_fold(entry) for entry in group.entries)
-        + "\n</div></details>"
-        for group in groups
-    )
-    return PageSection("configurations", "Configurations", TOLD, folds)
-
-
-def _fold(entry: Entry) -> str:
-    text = tomli_w.dumps(_said(entry.run.result["config"]))
-    return (
-        f"<details><summary>{escape(entry.name)}</summary>"
-        f"<pre><code>{escape(text)}</code></pre></details>"
-    )
+    folds = []
+    for group in groups:
+        runs = "\n".join(
+            f"<details><summary>{escape(entry.name)}</summary><pre><code>"
+            f"{escape(tomli_w.dumps(_said(entry.run.result['config'])))}</code></pre></details>"
+            for entry in group.entries
+        )
+        folds.append(
+            f'<details><summary>{escape(group.title)}</summary><div class="inside">\n{runs}\n'
+            "</div></details>"
+        )
+    lead = "The full configuration of each run as TOML; evergraph run --preset FILE repeats it."
+    return PageSection("configurations", "Configurations", lead, "\n".join(folds))
 
 
 def _said(value: Any) -> Any:

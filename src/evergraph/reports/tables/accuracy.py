@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from evergraph.reports.runs import Entry, Finished, Group, metric_of
+from evergraph.reports.runs import Finished, Group, metric_of
 from evergraph.reports.tables.costs import kept_cell
 from evergraph.reports.tables.record import (
     NAMED,
@@ -15,6 +15,7 @@ from evergraph.reports.tables.record import (
     named,
     own_names,
     ranked,
+    rows_of,
 )
 from evergraph.reports.units import deviations, percent, seconds_a_seed
 
@@ -54,12 +55,13 @@ def _table(rows: Sequence[tuple[Cell, ...]], runs: Iterable[Finished]) -> Table 
 
 def _cells(run: Finished) -> tuple[Cell, ...]:
     testing, averaging = run.headline
-    spreads = [
-        run.result[metric][testing][averaging]
-        for metric in ("average_accuracy", "average_forgetting")
-    ]
-    numbers = (Cell(percent(spread), (spread["mean"], spread["std"])) for spread in spreads)
-    return (Cell(f"{testing}, {averaging}"), *numbers)
+    metrics = ("average_accuracy", "average_forgetting")
+    spreads = [run.result[metric][testing][averaging] for metric in metrics]
+    return (Cell(f"{testing}, {averaging}"), *map(_spread_cell, spreads))
+
+
+def _spread_cell(spread: Mapping[str, Any]) -> Cell:
+    return Cell(percent(spread), (spread["mean"], spread["std"]))
 
 
 SUMMARY_METRICS = tuple(
@@ -85,18 +87,16 @@ def summary_table(groups: Sequence[Group]) -> Table:
         "dataset and setting. Seconds are from start to end, the mean over seeds."
         f"{labels_shown(runs)}"
     )
-    return Table(
-        "summary", caption, SUMMARY_COLUMNS, tuple(_summary_block(group) for group in groups)
-    )
-
-
-def _summary_block(group: Group) -> tuple[tuple[Cell, ...], ...]:
-    columns = zip(*(_accuracies(entry.run) for entry in group.entries), strict=True)
-    accuracies = zip(*map(ranked, columns), strict=True)
-    return tuple(
-        (*named(group, entry), *cells, *_costs(entry.run))
-        for entry, cells in zip(group.entries, accuracies, strict=True)
-    )
+    blocks = []
+    for group in groups:
+        columns = zip(*(_accuracies(entry.run) for entry in group.entries), strict=True)
+        accuracies = zip(*map(ranked, columns), strict=True)
+        rows = [
+            (*named(group, entry), *cells, *_costs(entry.run))
+            for entry, cells in zip(group.entries, accuracies, strict=True)
+        ]
+        blocks.append(tuple(rows))
+    return Table("summary", caption, SUMMARY_COLUMNS, tuple(blocks))
 
 
 def comparison(runs: Sequence[Finished]) -> Table:
@@ -131,8 +131,7 @@ def failed(method: str, dataset: str, setting: str) -> list[str]:
 
 
 def _accuracies(run: Finished) -> list[Cell]:
-    spreads = [run.main(metric, testing) for _, metric, testing in SUMMARY_METRICS]
-    return [Cell(percent(spread), (spread["mean"], spread["std"])) for spread in spreads]
+    return [_spread_cell(run.main(metric, testing)) for _, metric, testing in SUMMARY_METRICS]
 
 
 def _costs(run: Finished) -> tuple[Cell, Cell, Cell]:
@@ -153,47 +152,36 @@ BEYOND = tuple(
 
 def beyond_table(groups: Sequence[Group]) -> Table:
     """Return a row for each run and a column for each measure that any run has."""
-    entries = [entry for group in groups for entry in group.entries]
-    told = [metric for metric in BEYOND if any(_spread(e, *metric[1:]) for e in entries)]
+    runs = [entry.run for group in groups for entry in group.entries]
+    told = [metric for metric in BEYOND if any(_spread(run, *metric[1:]) for run in runs)]
+    names = {name for _, name, _ in told}
+    of_targets = ""
+    if "average_precision" in names:
+        of_targets += "; AP: average precision, the mean over labels"
+    if "mae" in names:
+        of_targets += "; MAE: mean absolute error in the target's own units, lower is better"
     caption = (
-        f"AAA: average {metric_of(e.run for e in entries)}, mean over all tests; ECE: expected "
+        f"AAA: average {metric_of(runs)}, mean over all tests; ECE: expected "
         "calibration error, lower is better; AUROC: unknown nodes against known ones, 50 is "
         "guessing; FWT: accuracy on known classes of the next task, above guessing"
-        f"{_of_targets(told)}. In percent{deviations(e.run for e in entries)}"
-        "; - if not measured or not defined."
+        f"{of_targets}. In percent{deviations(runs)}; - if not measured or not defined."
     )
+
+    def cell(run: Finished, name: str, testing: str) -> Cell:
+        spread = _spread(run, name, testing)
+        if spread is None:
+            return Cell("-")
+        text = percent(spread) if name != "mae" else f"{spread['mean']:.4g}"
+        return Cell(text, (spread["mean"], spread["std"]))
+
     columns = [TableColumn(f"{m} {t}", (f"{m} {t} mean", f"{m} {t} std")) for m, _, t in told]
-    blocks = tuple(
-        tuple(
-            (*named(group, entry), *(_cell(_spread(entry, n, t), n) for _, n, t in told))
-            for entry in group.entries
-        )
-        for group in groups
-    )
+    blocks = rows_of(groups, lambda run: [cell(run, name, testing) for _, name, testing in told])
     return Table("beyond", caption, (*NAMED, *columns), blocks)
 
 
-def _spread(entry: Entry, name: str, testing: str) -> dict[str, Any] | None:
+def _spread(run: Finished, name: str, testing: str) -> dict[str, Any] | None:
     """Return a measure's mean and deviation; earlier versions have accuracies only."""
     if name == "anytime_accuracy":
-        return entry.run.anytime(testing)
-    result: dict[str, Any] = entry.run.result
-    spread: dict[str, Any] | None = result.get("measures", {}).get(testing, {}).get(name)
+        return run.anytime(testing)
+    spread: dict[str, Any] | None = run.result.get("measures", {}).get(testing, {}).get(name)
     return spread
-
-
-def _of_targets(told: Sequence[tuple[str, str, str]]) -> str:
-    names = {name for _, name, _ in told}
-    said = ""
-    if "average_precision" in names:
-        said += "; AP: average precision, the mean over labels"
-    if "mae" in names:
-        said += "; MAE: mean absolute error in the target's own units, lower is better"
-    return said
-
-
-def _cell(spread: dict[str, Any] | None, name: str) -> Cell:
-    if spread is None:
-        return Cell("-")
-    text = percent(spread) if name != "mae" else f"{spread['mean']:.4g}"
-    return Cell(text, (spread["mean"], spread["std"]))

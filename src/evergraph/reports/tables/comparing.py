@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from evergraph.evaluation.statistics import LEAST_PAIRS
 from evergraph.reports.comparing import (
     GroupDifferences,
-    Standing,
     differences_in,
     listed,
     p_text,
@@ -15,7 +14,7 @@ from evergraph.reports.comparing import (
     standings,
 )
 from evergraph.reports.runs import Entry, Group
-from evergraph.reports.tables.record import NAMED, Cell, Table, TableColumn, named
+from evergraph.reports.tables.record import NAMED, Cell, Table, TableColumn, named, numbers
 from evergraph.reports.trials import TESTINGS
 
 DIFFERENCE_COLUMNS = (
@@ -50,20 +49,15 @@ def differences_table(groups: Sequence[Group], against: str | None = None) -> Ta
         "Better and worse require p below 0.05. One seed shows no spread, and identical "
         "repeats count as one; runs on other streams, splits or whole test sets are not comparable."
     )
-    return Table(
-        "differences",
-        caption,
-        DIFFERENCE_COLUMNS,
-        tuple(_differences_block(g, against) for g in shown),
-    )
-
-
-def _differences_block(group: Group, against: str | None) -> tuple[tuple[Cell, ...], ...]:
-    found = [differences_in(group, testing, against) for testing in TESTINGS]
-    return tuple(
-        (*named(group, entry), *(cell for each in found for cell in _difference_cells(each, entry)))
-        for entry in group.entries
-    )
+    blocks = []
+    for group in shown:
+        found = [differences_in(group, testing, against) for testing in TESTINGS]
+        rows = [
+            (*named(group, entry), *(c for each in found for c in _difference_cells(each, entry)))
+            for entry in group.entries
+        ]
+        blocks.append(tuple(rows))
+    return Table("differences", caption, DIFFERENCE_COLUMNS, tuple(blocks))
 
 
 def _difference_cells(differences: GroupDifferences, entry: Entry) -> tuple[Cell, Cell, Cell]:
@@ -86,15 +80,10 @@ def _difference_cells(differences: GroupDifferences, entry: Entry) -> tuple[Cell
 
 
 RANK_COLUMNS = (
-    TableColumn("method"),
-    TableColumn("setting"),
-    TableColumn("testing"),
-    TableColumn("datasets", ("datasets",)),
-    TableColumn("mean rank", ("mean rank",)),
-    TableColumn("critical difference", ("critical difference",)),
-    TableColumn("Friedman p", ("Friedman p",)),
+    TableColumn("method"), TableColumn("setting"), TableColumn("testing"),
+    *numbers(("datasets", "mean rank", "critical difference", "Friedman p")),
     TableColumn("from the best"),
-)
+)  # fmt: skip
 
 
 def ranks_table(groups: Sequence[Group]) -> Table | None:
@@ -102,38 +91,29 @@ def ranks_table(groups: Sequence[Group]) -> Table | None:
     found = standings(groups)
     if not found:
         return None
+    names = sorted({name for standing in found for name in standing.left_out})
+    left_out = ""
+    if names:
+        left_out = f" Left out, since not run on every dataset or not comparable: {listed(names)}."
     caption = (
         "Mean ranks over datasets, 1 being the best. Methods differ if Friedman's p is below 0.05 "
         f"over at least {LEAST_PAIRS} datasets; then two of them differ if their mean ranks are "
-        f"farther apart than Nemenyi's critical difference.{_left_out(found)}"
+        f"farther apart than Nemenyi's critical difference.{left_out}"
     )
-    return Table("ranks", caption, RANK_COLUMNS, tuple(map(_ranks_block, found)))
-
-
-def _left_out(found: Sequence[Standing]) -> str:
-    names = sorted({name for standing in found for name in standing.left_out})
-    if not names:
-        return ""
-    return f" Left out, since not run on every dataset or not comparable: {listed(names)}."
-
-
-def _ranks_block(standing: Standing) -> tuple[tuple[Cell, ...], ...]:
-    ranks = standing.ranks
-    count, p_value = len(standing.datasets), p_text(ranks.friedman_p).removeprefix("p ")
-    return tuple(
-        (
-            Cell(method),
-            Cell(standing.setting),
-            Cell(standing.testing),
-            Cell(str(count), (count,)),
-            Cell(f"{rank:.2f}", (rank,)),
-            Cell(f"{ranks.critical_difference:.2f}", (ranks.critical_difference,)),
-            Cell(p_value.removeprefix("= "), (ranks.friedman_p,)),
-            Cell("best" if not place else _told(standing, place)),
-        )
-        for place, (method, rank) in enumerate(zip(standing.methods, ranks.mean_ranks, strict=True))
-    )
-
-
-def _told(standing: Standing, place: int) -> str:
-    return "worse" if standing.behind(place) else "cannot tell"
+    blocks = []
+    for standing in found:
+        ranks, count = standing.ranks, len(standing.datasets)
+        p_value = p_text(ranks.friedman_p).removeprefix("p ").removeprefix("= ")
+        rows = []
+        for place, (method, rank) in enumerate(
+            zip(standing.methods, ranks.mean_ranks, strict=True)
+        ):
+            verdict = "worse" if standing.behind(place) else "cannot tell"
+            rows.append((
+                Cell(method), Cell(standing.setting), Cell(standing.testing),
+                Cell(str(count), (count,)), Cell(f"{rank:.2f}", (rank,)),
+                Cell(f"{ranks.critical_difference:.2f}", (ranks.critical_difference,)),
+                Cell(p_value, (ranks.friedman_p,)), Cell(verdict if place else "best"),
+            ))  # fmt: skip
+        blocks.append(tuple(rows))
+    return Table("ranks", caption, RANK_COLUMNS, tuple(blocks))

@@ -12,9 +12,9 @@ from evergraph.reports.tables.record import (
     Cell,
     Table,
     TableColumn,
-    named,
     numbers,
     own_names,
+    rows_of,
 )
 from evergraph.reports.units import (
     ALL,
@@ -23,7 +23,6 @@ from evergraph.reports.units import (
     count_of,
     families,
     has_family,
-    kept_bytes,
     learning_seconds,
     seconds_a_seed,
     size,
@@ -40,11 +39,7 @@ def memory_table(groups: Sequence[Group]) -> Table:
         "counts them, floats is their sum, edges are adjacency entries, bytes are the actual size. "
         "A method that receives all earlier tasks again keeps all data, which is not counted."
     )
-    blocks = tuple(
-        tuple((*named(group, entry), *_kept(entry.run)) for entry in group.entries)
-        for group in groups
-    )
-    return Table("memory", caption, MEMORY_COLUMNS, blocks)
+    return Table("memory", caption, MEMORY_COLUMNS, rows_of(groups, _kept))
 
 
 def memory_comparison(runs: Sequence[Finished]) -> Table:
@@ -63,7 +58,8 @@ def kept_cell(run: Finished) -> Cell:
     """Return the number of bytes a run keeps."""
     if run.keeps_everything:
         return Cell(ALL, most=True)
-    return Cell(kept_bytes(run), (run.result["memory"]["bytes"],))
+    kept = run.result["memory"]["bytes"]
+    return Cell(size(kept), (kept,))
 
 
 PHASES = ("embed", "train", "evaluate")
@@ -75,16 +71,13 @@ def time_table(groups: Sequence[Group]) -> Table:
         "Seconds per seed, the mean over seeds, for embedding, training and evaluation; total is "
         "from start to end, including loading if one process did it all."
     )
-    blocks = tuple(
-        tuple((*named(group, entry), *_seconds(entry)) for entry in group.entries)
-        for group in groups
-    )
-    return Table("time", caption, (*NAMED, *numbers((*PHASES, "total"))), blocks)
+    parts = (*PHASES, "total")
 
+    def cells(run: Finished) -> list[Cell]:
+        spent = [seconds_a_seed(run, part) for part in parts]
+        return [Cell(f"{seconds:.1f}", (seconds,)) for seconds in spent]
 
-def _seconds(entry: Entry) -> list[Cell]:
-    spent = [seconds_a_seed(entry.run, part) for part in (*PHASES, "total")]
-    return [Cell(f"{seconds:.1f}", (seconds,)) for seconds in spent]
+    return Table("time", caption, (*NAMED, *numbers(parts)), rows_of(groups, cells))
 
 
 UNTOLD = "-"
@@ -99,19 +92,14 @@ def machine_table(groups: Sequence[Group]) -> Table:
     columns = (
         *NAMED, TableColumn("machine"), TableColumn("device"), *numbers(("peak bytes",)),
     )  # fmt: skip
-    blocks = tuple(
-        tuple((*named(group, entry), *_ran_on(entry)) for entry in group.entries)
-        for group in groups
-    )
-    return Table("machine", caption, columns, blocks)
 
+    def cells(run: Finished) -> tuple[Cell, ...]:
+        peak = run.result.get("peak_rss_bytes")
+        device = str(run.result["config"].get("device", UNTOLD))
+        told = Cell(size(peak), (peak,)) if peak else Cell(UNTOLD)
+        return Cell(_told(run.result.get("machine"))), Cell(device), told
 
-def _ran_on(entry: Entry) -> tuple[Cell, ...]:
-    result = entry.run.result
-    peak = result.get("peak_rss_bytes")
-    device = str(result["config"].get("device", UNTOLD))
-    told = Cell(size(peak), (peak,)) if peak else Cell(UNTOLD)
-    return Cell(_told(result.get("machine"))), Cell(device), told
+    return Table("machine", caption, columns, rows_of(groups, cells))
 
 
 def _told(machine: Any) -> str:
@@ -142,50 +130,36 @@ def versions_table(groups: Sequence[Group]) -> Table:
 SIZES = {"1 MB": 1e6, "10 MB": 1e7, "100 MB": 1e8}
 TIMES = {"fastest": 1.0, "10 x fastest": 10.0}
 TESTINGS = ("local", "global")
-_BUDGETS = tuple(
-    TableColumn(f"{limit} {testing}", (f"{limit} {testing}",))
-    for testing in TESTINGS
-    for limit in (*SIZES, *TIMES)
-)
+_BUDGETS = numbers([f"{limit} {t}" for t in TESTINGS for limit in (*SIZES, *TIMES)])
 
 
 def budgets_table(groups: Sequence[Group]) -> Table | None:
     """Return a row per family; None if every family is a single run."""
     if not any(map(has_family, groups)):
         return None
+    metric = metric_of(entry.run for group in groups for entry in group.entries)
+    measured = "accuracy, class-balanced and" if metric == "accuracy" else f"{metric},"
     caption = (
-        f"The best average {_measured(groups)} in percent, of a family of runs within a limit of "
+        f"The best average {measured} in percent, of a family of runs within a limit of "
         "bytes kept, and within the learning time (embed and train, one seed) of the group's "
         "fastest run and ten times that; - if no run is within the limit. Methods that receive "
         "earlier data again keep all of it, more than any limit here."
     )
-    blocks = tuple(_budget_block(group) for group in groups)
-    return Table("budgets", caption, (*NAMED, *_BUDGETS), blocks)
+    blocks = []
+    for group in groups:
+        fastest = min(learning_seconds(entry) for entry in group.entries)
+        names = Cell(group.dataset), Cell(group.setting)
+        rows = [(Cell(n), *names, *_within(runs, fastest)) for n, runs in families(group).items()]
+        blocks.append(tuple(rows))
+    return Table("budgets", caption, (*NAMED, *_BUDGETS), tuple(blocks))
 
 
-def _measured(groups: Sequence[Group]) -> str:
-    metric = metric_of(entry.run for group in groups for entry in group.entries)
-    return "accuracy, class-balanced and" if metric == "accuracy" else f"{metric},"
-
-
-def _budget_block(group: Group) -> tuple[tuple[Cell, ...], ...]:
-    fastest = min(learning_seconds(entry) for entry in group.entries)
-    return tuple(
-        (Cell(name), Cell(group.dataset), Cell(group.setting), *_cells(runs, fastest))
-        for name, runs in families(group).items()
-    )
-
-
-def _cells(runs: Sequence[Entry], fastest: float) -> list[Cell]:
-    cells = []
+def _within(runs: Sequence[Entry], fastest: float) -> list[Cell]:
+    found: list[float | None] = []
     for testing in TESTINGS:
         accuracies = [run.accuracy(testing) / 100 for run in runs]
         by_size = list(zip(map(bytes_kept, runs), accuracies, strict=True))
         by_time = list(zip(map(learning_seconds, runs), accuracies, strict=True))
-        cells += [_budget_cell(best_within(by_size, limit)) for limit in SIZES.values()]
-        cells += [_budget_cell(best_within(by_time, times * fastest)) for times in TIMES.values()]
-    return cells
-
-
-def _budget_cell(accuracy: float | None) -> Cell:
-    return Cell("-") if accuracy is None else Cell(f"{100 * accuracy:.1f}", (accuracy,))
+        found += [best_within(by_size, limit) for limit in SIZES.values()]
+        found += [best_within(by_time, times * fastest) for times in TIMES.values()]
+    return [Cell("-") if best is None else Cell(f"{100 * best:.1f}", (best,)) for best in found]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 
@@ -14,12 +14,7 @@ from evergraph.reports.runs import Entry, Finished, Group
 
 @dataclass(frozen=True)
 class TableColumn:
-    """A column.
-
-    Attributes:
-        name: its heading.
-        numbers: names of its cells' numbers in CSV; empty for a text column.
-    """
+    """A column; ``numbers`` names its cells' numbers in CSV, and is empty for a text column."""
 
     name: str
     numbers: tuple[str, ...] = ()
@@ -45,14 +40,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """A table.
-
-    Attributes:
-        name: name of its files.
-        caption: one sentence on its content.
-        columns: the columns.
-        blocks: groups of rows, separated by a rule.
-    """
+    """A table: groups of rows, separated by a rule; ``caption`` is one sentence on them."""
 
     name: str
     caption: str
@@ -94,6 +82,16 @@ def named(group: Group, entry: Entry) -> tuple[Cell, ...]:
     return Cell(entry.name), Cell(group.dataset), Cell(group.setting)
 
 
+def rows_of(
+    groups: Sequence[Group], cells: Callable[[Finished], Iterable[Cell]]
+) -> tuple[tuple[tuple[Cell, ...], ...], ...]:
+    """Return a block per group with a row per run: its names, then its cells."""
+    return tuple(
+        tuple((*named(group, entry), *cells(entry.run)) for entry in group.entries)
+        for group in groups
+    )
+
+
 def own_names(run: Finished) -> tuple[Cell, ...]:
     """Return the cells of a run under ``NAMED``, with its own name."""
     return Cell(run.method), Cell(run.dataset), Cell(run.setting)
@@ -128,21 +126,13 @@ def csv_text(table: Table) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([name for column in table.columns for name in column.numbers or (column.name,)])
     for row in table.rows:
-        writer.writerow(
-            [
-                value
-                for c, cell in zip(table.columns, row, strict=True)
-                for value in _values(c, cell)
-            ]
-        )
+        values: list[str] = []
+        for column, cell in zip(table.columns, row, strict=True):
+            numbers = cell.numbers or (None,) * len(column.numbers)
+            told = ["" if number is None else repr(number) for number in numbers]
+            values += told if column.numbers else [cell.text]
+        writer.writerow(values)
     return text.getvalue()
-
-
-def _values(column: TableColumn, cell: Cell) -> list[str]:
-    if not column.numbers:
-        return [cell.text]
-    told = ["" if number is None else repr(number) for number in cell.numbers]
-    return told or ["" for _ in column.numbers]
 
 
 _MARKDOWN_MARKS = {0: "{}", 1: "**{}**", 2: "<u>{}</u>"}
@@ -152,13 +142,12 @@ def markdown(table: Table) -> str:
     """Return the table as Markdown, followed by its caption."""
     head = [escaped_markdown(column.name) for column in table.columns]
     rules = ["--:" if column.numbers else "---" for column in table.columns]
-    rows = [[_markdown_cell(cell) for cell in row] for row in table.rows]
+    rows = [
+        [_MARKDOWN_MARKS[cell.rank].format(escaped_markdown(cell.text)) for cell in row]
+        for row in table.rows
+    ]
     lines = [f"| {' | '.join(row)} |" for row in (head, rules, *rows)]
     return "\n".join([*lines, "", escaped_markdown(table.caption), ""])
-
-
-def _markdown_cell(cell: Cell) -> str:
-    return _MARKDOWN_MARKS[cell.rank].format(escaped_markdown(cell.text))
 
 
 def escaped_markdown(text: str) -> str:
@@ -181,27 +170,22 @@ ESCAPES = {
 def latex(table: Table) -> str:
     r"""Return a table environment; the document needs ``\usepackage{booktabs}``."""
     alignment = "".join("r" if column.numbers else "l" for column in table.columns)
-    blocks = [
-        [_latex_line([_latex_cell(cell) for cell in row]) for row in block]
+
+    def line(cells: Iterable[str]) -> str:
+        return " & ".join(cells) + r" \\"
+
+    body = "\n\\midrule\n".join(
+        "\n".join(line(_LATEX_MARKS[c.rank] % escaped_latex(c.text) for c in row) for row in block)
         for block in table.blocks
-    ]
-    body = "\n\\midrule\n".join("\n".join(block) for block in blocks)
+    )
     lines = [
         r"% needs \usepackage{booktabs}", r"\begin{table}", r"\centering",
         f"\\caption{{{escaped_latex(table.caption)}}}", f"\\label{{tab:{table.name}}}",
         f"\\begin{{tabular}}{{{alignment}}}", r"\toprule",
-        _latex_line([escaped_latex(column.name) for column in table.columns]), r"\midrule",
+        line(escaped_latex(column.name) for column in table.columns), r"\midrule",
         body, r"\bottomrule", r"\end{tabular}", r"\end{table}", "",
     ]  # fmt: skip
     return "\n".join(lines)
-
-
-def _latex_line(cells: Sequence[str]) -> str:
-    return " & ".join(cells) + r" \\"
-
-
-def _latex_cell(cell: Cell) -> str:
-    return _LATEX_MARKS[cell.rank] % escaped_latex(cell.text)
 
 
 def escaped_latex(text: str) -> str:
@@ -214,6 +198,7 @@ def escaped_latex(text: str) -> str:
 
 
 LONG = 18  # characters from which a cell may be wrapped
+FIRST = ' class="first"'  # the first row of a block, which has a rule above it
 _HTML_MARKS = {0: "{}", 1: "<b>{}</b>", 2: "<u>{}</u>"}
 
 
@@ -222,41 +207,32 @@ def html_table(table: Table) -> str:
 
     Columns with the same value in every row are listed once above, to save width.
     """
+    name = escape(table.name)
+    shared = " · ".join(
+        f"{escape(table.columns[place].name)} <b>{'none' if text == '-' else escape(text)}</b>"
+        for place in table.constants
+        for text in [table.rows[0][place].text]
+    )
     places = [place for place in range(len(table.columns)) if place not in table.constants]
-    head = "".join(_heading(table.columns[place]) for place in places)
+    head = "".join(
+        f'<th scope="col"{number}><button type="button">{escape(column.name)}</button></th>'
+        for column in (table.columns[place] for place in places)
+        for number in [' class="number"' if column.numbers else ""]
+    )
     rows = "\n".join(
-        _html_row([(table.columns[place], row[place]) for place in places], first=number == 0)
+        f"<tr{'' if number else FIRST}>"
+        + "".join(_html_cell(table.columns[place], row[place]) for place in places)
+        + "</tr>"
         for block in table.blocks
         for number, row in enumerate(block)
     )
     return (
-        f"{_in_all_rows(table)}"
-        f'<div class="scroll" tabindex="0" role="region" aria-label="Table: {escape(table.name)}">'
-        f'<table id="table-{escape(table.name)}" class="sortable">'
+        (f'<p class="same">In every row: {shared}</p>\n' if shared else "")
+        + f'<div class="scroll" tabindex="0" role="region" aria-label="Table: {name}">'
+        f'<table id="table-{name}" class="sortable">'
         f"<caption><span>{escape(table.caption)}</span></caption>\n"
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table></div>"
     )
-
-
-def _heading(column: TableColumn) -> str:
-    kind = ' class="number"' if column.numbers else ""
-    return f'<th scope="col"{kind}><button type="button">{escape(column.name)}</button></th>'
-
-
-def _in_all_rows(table: Table) -> str:
-    """Return the values shared by all rows as a line."""
-    if not table.constants:
-        return ""
-    said = [(table.columns[place].name, table.rows[0][place].text) for place in table.constants]
-    items = " · ".join(
-        f"{escape(name)} <b>{'none' if text == '-' else escape(text)}</b>" for name, text in said
-    )
-    return f'<p class="same">In every row: {items}</p>\n'
-
-
-def _html_row(cells: Sequence[tuple[TableColumn, Cell]], *, first: bool) -> str:
-    text = "".join(_html_cell(column, cell) for column, cell in cells)
-    return f'<tr class="first">{text}</tr>' if first else f"<tr>{text}</tr>"
 
 
 def _html_cell(column: TableColumn, cell: Cell) -> str:
