@@ -55,19 +55,32 @@ REQUEST_ID: ContextVar[str] = ContextVar("evergraph_request_id", default="")
 class RefusedError(EvergraphError):
     """A rejected request: an HTTP status and one sentence.
 
+    retry_after: in seconds; hang_up: whether to close the connection, and so to drop the requests
+    that the client has sent ahead on it, which would be rejected as well.
+
     >>> RefusedError(404, "there is no node 'a'").status
     404
     """
 
-    def __init__(self, status: int, sentence: str, *, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        sentence: str,
+        *,
+        retry_after: float | None = None,
+        hang_up: bool = False,
+    ) -> None:
         super().__init__(sentence)
         self.status = status
         self.retry_after = retry_after
+        self.hang_up = hang_up
 
     @property
     def headers(self) -> dict[str, str]:
         """Headers of the answer: when to retry, and how to authenticate."""
         headers = {"WWW-Authenticate": "Bearer"} if self.status == 401 else {}
+        if self.hang_up:
+            headers["Connection"] = "close"
         if self.retry_after is not None:
             headers["Retry-After"] = str(math.ceil(max(1.0, self.retry_after)))
         return headers

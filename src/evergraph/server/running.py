@@ -208,11 +208,11 @@ def server_for(
 
 
 def _protocol(limits: Limits) -> type[asyncio.Protocol]:
-    """Return uvicorn's protocol class with a time limit for the head of a request.
+    """Return uvicorn's protocol class with time limits for heads of requests and unread answers.
 
     uvicorn limits the time between two requests, but not the time to the first byte, nor that of a
-    head which arrives slowly. With too many connections, the one that has waited longest for a head
-    is closed. Other slow clients, such as those that do not read, are left to a proxy in front.
+    head which arrives slowly, nor that of an answer which nobody reads. With too many connections,
+    the one that has waited longest for a head is closed.
     """
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -220,6 +220,7 @@ def _protocol(limits: Limits) -> type[asyncio.Protocol]:
 
     class PatientProtocol(HttpToolsProtocol):
         _late: asyncio.TimerHandle | None = None
+        _unread: asyncio.TimerHandle | None = None
         _head = 0  # bytes of the head so far
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -236,8 +237,19 @@ def _protocol(limits: Limits) -> type[asyncio.Protocol]:
             self._stop_waiting()
             super().on_headers_complete()
 
+        def pause_writing(self) -> None:
+            super().pause_writing()  # until the client has read most of what is written
+            self._expect_reading(None)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            if self._unread is not None:
+                self._unread.cancel()
+
         def connection_lost(self, exc: Exception | None) -> None:
             self._stop_waiting()
+            if self._unread is not None:
+                self._unread.cancel()
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:
@@ -253,6 +265,16 @@ def _protocol(limits: Limits) -> type[asyncio.Protocol]:
             waiting[self], self._head = self.transport, 0
             loop = asyncio.get_running_loop()
             self._late = loop.call_later(limits.header_seconds, self.transport.abort)
+
+        def _expect_reading(self, before: int | None) -> None:
+            """Give a client up that has read nothing since there were ``before`` bytes left."""
+            left = self.transport.get_write_buffer_size()
+            if before is not None and left >= before:
+                self.pipeline.clear()  # uvicorn would go on with what the client has sent ahead
+                self.transport.abort()
+                return
+            loop = asyncio.get_running_loop()
+            self._unread = loop.call_later(limits.seconds, self._expect_reading, left)
 
         def _stop_waiting(self) -> None:
             waiting.pop(self, None)

@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 SMALL = 1 << 14  # bytes of a question that is parsed on the event loop
 LITTLE = 1 << 10  # numbers that are serialised on the event loop
+BLOCK = 500  # predictions that are serialised at a time
 PAUSE = 0.002  # seconds between two checks for a delta that a request waits for
 
 
@@ -228,7 +229,7 @@ class Service:
         if len(ids) <= FEW and numbers <= LITTLE and self._view.quick:
             return orjson.dumps(to_json(await self._together.ask(ids, every_class)))
         return await self.pools["predictions"].run(
-            lambda: orjson.dumps(to_json(self._predict(ids, every_class)))
+            lambda: in_blocks(self._predict(ids, every_class))
         )
 
     def _predict(self, ids: Sequence[NodeId], every_class: bool) -> Answer:
@@ -319,6 +320,23 @@ class Service:
             pool.close()
         self.writer.close()
         self.folder.close()
+
+
+def in_blocks(answer: Answer) -> bytes:
+    """Return an answer as JSON, serialised a block of predictions at a time.
+
+    orjson holds the interpreter lock until it is done; between two blocks other threads can run.
+
+    >>> from evergraph.online.view import Answer, Prediction
+    >>> in_blocks(Answer(7, (Prediction("a", "x", 0.5),)))
+    b'{"seq":7,"predictions":[{"id":"a","label":"x","probability":0.5}]}'
+    """
+    rows = answer.predictions
+    blocks = [rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK)]
+    listed = b",".join(orjson.dumps(to_json(block))[1:-1] for block in blocks)
+    # No name of a class can look like this: quotation marks are escaped.
+    whole = orjson.dumps(to_json(replace(answer, predictions=())))
+    return whole.replace(b'"predictions":[]', b'"predictions":[%s]' % listed, 1)
 
 
 def _ids_of(text: str, integer: bool) -> tuple[NodeId, int | None]:

@@ -148,7 +148,7 @@ class Pool:
         """Run ``call`` on a thread and return its result; reject it if the queue is full."""
         if self._running >= self.threads + self.places:
             sentence = f"{self.places} {self.what} are waiting already: try again later"
-            raise RefusedError(503, sentence, retry_after=1)
+            raise RefusedError(503, sentence, retry_after=1, hang_up=True)
         try:
             future = asyncio.get_running_loop().run_in_executor(self._executor, call)
         except RuntimeError:  # it was closed
