@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -33,7 +33,7 @@ from starlette.requests import ClientDisconnect, Request
 from evergraph.online.checking import LONGEST_ID, LONGEST_KEY, LONGEST_NAME
 from evergraph.online.delta import Delta, is_empty
 from evergraph.online.identifiers import LARGEST
-from evergraph.server.arrow import read_arrow
+from evergraph.server.arrow import ArrowBody, read_arrow
 from evergraph.server.http import ARROW, JSON, LONGEST, RefusedError
 
 if TYPE_CHECKING:
@@ -60,12 +60,8 @@ def media_type(request: Request, *allowed: str) -> str:
 class Bodies:
     """Reads request bodies within limits, of each and of all together.
 
-    Args:
-        limits: size of a body, time for it to arrive, and bytes held at once.
-
-    Attributes:
-        held: bytes of bodies whose requests are not answered yet. Small bodies do not count: there
-            are at most as many as connections.
+    ``held`` are the bytes of bodies whose requests are not answered yet. Small bodies do not count:
+    there are at most as many as connections.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -317,7 +313,7 @@ def parse(model: type[Model], body: bytes) -> Model:
             gc.enable()
     for name in found.model_extra or ():
         raise RefusedError(422, f"{name[:LONGEST]}: extra inputs are not permitted")
-    rows: Sequence[Mapping[str, Any]] = getattr(found, "rows", ())
+    rows = getattr(found, "rows", ())
     _check_no_repeated_keys(body, len(found.model_fields_set) + sum(map(len, rows)))
     return found
 
@@ -407,42 +403,33 @@ DELTAS: Mapping[str, type[UpsertBody] | type[LabelsBody] | type[ForgetBody]] = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class ReadDelta:
-    """A parsed delta.
-
-    Attributes:
-        delta: the change.
-        rows: nodes as objects, still to be read by the learner's scheme; empty if they came as
-            numbers.
-        arrow: ``names``, ``read`` and ``scheme`` of an ``ArrowBody``; empty for JSON.
-    """
-
-    delta: Delta
-    rows: Sequence[Mapping[str, Any]] = ()
-    arrow: Mapping[str, Any] = field(default_factory=dict)
+Rows = Sequence[Mapping[str, Any]]
 
 
-def read_delta(body: bytes, *, model: str, kind: str, most: int) -> ReadDelta:
+def read_delta(
+    body: bytes, *, model: str, kind: str, most: int
+) -> tuple[Delta, Rows, ArrowBody | None]:
     """Parse a delta; reject one that is malformed, empty or names too many nodes.
 
-    model: a key of ``DELTAS``; kind: media type; most: nodes that it may name.
+    model: a key of ``DELTAS``; kind: media type; most: nodes that it may name. Returned with it are
+    its nodes as objects, if they did not come as numbers, still to be read by the learner's scheme,
+    and what Arrow tables say besides.
 
-    >>> read_delta(b'{"ids": ["a"]}', model="forget", kind="application/json", most=9).delta
+    >>> read_delta(b'{"ids": ["a"]}', model="forget", kind="application/json", most=9)[0]
     Delta(1 forgotten)
     """
-    if kind == ARROW:
-        tables = vars(read_arrow(body)).copy()
-        found = ReadDelta(tables.pop("delta"), arrow=tables)
+    rows: Rows = ()
+    arrow = read_arrow(body) if kind == ARROW else None
+    if arrow is not None:
+        delta = arrow.delta
     else:
         parsed = parse(DELTAS[model], body)
-        found = ReadDelta(parsed.delta(), getattr(parsed, "rows", ()))
-    delta = found.delta
-    if is_empty(delta) and not found.rows:
+        delta, rows = parsed.delta(), getattr(parsed, "rows", ())
+    if is_empty(delta) and not rows:
         raise RefusedError(422, "a delta must add, change or remove something, and this is empty")
-    named = map(len, (delta.nodes, delta.late, delta.forgotten, delta.updated, found.rows))
+    named = map(len, (delta.nodes, delta.late, delta.forgotten, delta.updated, rows))
     _check_named("delta", max(named), most)
-    return found
+    return delta, rows, arrow
 
 
 def read_question(body: bytes, *, most: int) -> PredictionsBody:

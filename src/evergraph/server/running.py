@@ -104,24 +104,21 @@ class Reload:
 
     def __call__(self) -> None:
         """Read the files again, and log the result."""
+        done = []
         with self._lock:
             try:
-                done = self._read()
+                tokens = None if self.token_file is None else read_tokens(self.token_file)
+                if self.tls is not None:
+                    self.tls.renew()
+                    done.append("the certificate")
             except EvergraphError as error:
                 log.error("nothing was reloaded: %s", error)
                 return
+            # Tokens are replaced last, so that an invalid certificate leaves the old ones in use.
+            if tokens is not None and self.tokens is not None:
+                self.tokens.listed = tokens.listed
+                done.insert(0, f"{len(tokens.listed)} tokens")
             log.info("reloaded %s" if done else "there is nothing to reload%s", " and ".join(done))
-
-    def _read(self) -> list[str]:
-        # Tokens are replaced last, so that an invalid certificate leaves the old ones in use.
-        tokens = None if self.token_file is None else read_tokens(self.token_file)
-        if self.tls is not None:
-            self.tls.renew()
-        done = []
-        if tokens is not None and self.tokens is not None:
-            self.tokens.listed = tokens.listed
-            done.append(f"{len(tokens.listed)} tokens")
-        return done if self.tls is None else [*done, "the certificate"]
 
 
 def outlive_hang_ups() -> None:
@@ -161,7 +158,9 @@ def listen(
 
         server.handle_exit = exit_handler  # type: ignore[method-assign]
         bound.listen()  # from here on clients wait instead of being turned away
-        app.attend(server, _url(bound, tls))  # it logs when it is ready
+        (host, port), scheme = bound.getsockname()[:2], "http" if tls is None else "https"
+        named = f"[{host}]" if ":" in host else host
+        app.attend(server, f"{scheme}://{named}:{port}/")  # it logs when it is ready
         if hasattr(signal, "SIGHUP") and reload is not None:
             signal.signal(signal.SIGHUP, lambda *_: Thread(target=reload, daemon=True).start())
         server.run(sockets=[bound])
@@ -301,10 +300,4 @@ def _allow_files(needed: int) -> None:
 
 
 def _nothing(*_: object) -> None:
-    """Ignore a signal."""
-
-
-def _url(bound: socket.socket, tls: Tls | None) -> str:
-    host, port = bound.getsockname()[:2]
-    scheme = "http" if tls is None else "https"
-    return f"{scheme}://[{host}]:{port}/" if ":" in host else f"{scheme}://{host}:{port}/"
+    pass
