@@ -125,7 +125,7 @@ def run_command(
             "epochs": epochs,
             "lr": lr,
             "weight_decay": weight_decay,
-            "batch_size": int(batch_size) if (batch_size or "").isdigit() else batch_size,
+            "batch_size": int(batch_size) if batch_size and batch_size.isdigit() else batch_size,
         },
         "seeds": seeds_of(seed, seeds, repeats),
         "test_every": test_every,

@@ -225,8 +225,8 @@ def serve_command(
     tls = tls_of(tls_cert, tls_key, tls_key_password_file)
     check_proxies(proxies)
     given = parse_settings(settings)  # the learner's parameters
-    parts = {"topology": {"name": topology, "hops": hops}, "head": {"name": head}}
-    for name, values in parts.items():
+    of_topology: dict[str, Any] = {"name": topology, "hops": hops}
+    for name, values in (("topology", of_topology), ("head", {"name": head})):
         if kept := {key: value for key, value in values.items() if value is not None}:
             given[name] = given.get(name, {}) | kept
     if read_only and given:

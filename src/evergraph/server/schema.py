@@ -293,6 +293,7 @@ def accepts(model: type[BaseModel], *others: str) -> dict[str, Any]:
 def answers(model: type[BaseModel], *refusals: int) -> dict[int | str, dict[str, Any]]:
     """Return the OpenAPI description of an answer and of the errors that may come instead."""
     found: dict[int | str, dict[str, Any]] = {200: {"model": model, "description": "Done."}}
-    for status in (400, *refusals):
-        found[status] = {"model": ErrorReply, "description": MEANINGS[status]}
+    found[400] = {"model": ErrorReply, "description": MEANINGS[400]}
+    for status in refusals:  # FastAPI would make a validator of each model, which takes its time
+        found[status] = {"content": {JSON: {"schema": ERROR}}, "description": MEANINGS[status]}
     return found
