@@ -5,9 +5,6 @@ from __future__ import annotations
 import io
 import json
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +13,13 @@ import pytest
 from rich.console import Console
 
 from evergraph.cli.progress import BenchLine, BenchProgress
+from evergraph.experiments.bench import benchmark
 from evergraph.experiments.bench.benchmark import Bench, BenchEvent
 from evergraph.experiments.bench.config import BenchConfig, SearchConfig
 from evergraph.experiments.bench.jobs import expand
+from evergraph.experiments.bench.pool import run_work
 from evergraph.experiments.bench.worker import Failure, SeedProgress
+from forked_command import Forked
 from waiting import until
 
 SMALL = """
@@ -32,27 +32,24 @@ common = { training = { epochs = 60 } }
 ON_CPU = ["--device", "cpu", "--workers", "1"]
 
 
+def in_other_processes() -> None:
+    """Let a forked benchmark learn in processes of its own: undo ``learned_here``."""
+    benchmark.run_work = run_work
+
+
 @pytest.mark.usefixtures("learned_here", "undrawn")
 def test_an_interrupted_bench_says_how_to_go_on_and_does(tmp_path: Path, call: Any) -> None:
     (tmp_path / "small.toml").write_text(SMALL)
     asked = ["bench", "small.toml", *ON_CPU, "--out", "out"]
-    bench = subprocess.Popen(
-        [sys.executable, "-m", "evergraph.cli.app", *asked],
-        cwd=tmp_path,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        # A job in the background of a shell inherits SIGINT ignored, and would never see it.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    deadline = time.monotonic() + 60
-    while not list(tmp_path.rglob("progress.json")) and time.monotonic() < deadline:
-        assert bench.poll() is None
-        time.sleep(0.01)
-    workers = psutil.Process(bench.pid).children()
-    bench.send_signal(signal.SIGINT)
-    _, said = bench.communicate(timeout=20)
-    assert bench.returncode == 130
+    bench = Forked(*asked, cwd=tmp_path, before=in_other_processes)
+    try:
+        until(lambda: list(tmp_path.rglob("progress.json")), seconds=200)
+        workers = psutil.Process(bench.pid).children()
+        bench.send_signal(signal.SIGINT)
+        assert bench.wait() == 130
+    finally:
+        bench.kill()
+    said = bench.stderr.read()
     assert "continue with --resume --out out" in said
     assert "Traceback" not in said
     assert not psutil.wait_procs(workers, timeout=5)[1]
@@ -186,19 +183,14 @@ def test_a_search_is_followed_too() -> None:
 
 
 def test_workers_leave_with_a_parent_that_was_killed(tmp_path: Path) -> None:
-    bench = subprocess.Popen(
-        [sys.executable, "-m", "evergraph.cli.app", "bench", "quick", "--out", "out",
-         "--device", "cpu", "--workers", "1", "--set", "training.epochs=100000"],
-        cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    until(lambda: list((tmp_path / "out").rglob("seed-*")), seconds=60)  # it learns
-    workers = _learning(bench.pid)
-    bench.kill()
-    bench.wait()
+    (tmp_path / "small.toml").write_text(SMALL.replace("epochs = 60", "epochs = 100_000"))
+    asked = ["bench", "small.toml", *ON_CPU, "--out", "out"]
+    bench = Forked(*asked, cwd=tmp_path, before=in_other_processes)
+    try:
+        until(lambda: list((tmp_path / "out").rglob("seed-*")), seconds=200)  # it learns
+        children = psutil.Process(bench.pid).children()
+        workers = [child for child in children if "spawn_main" in " ".join(child.cmdline())]
+    finally:
+        bench.kill()
     assert workers
     assert not psutil.wait_procs(workers, timeout=20)[1]
-
-
-def _learning(parent: int) -> list[psutil.Process]:
-    children = psutil.Process(parent).children()
-    return [child for child in children if "spawn_main" in " ".join(child.cmdline())]

@@ -120,10 +120,8 @@ def test_a_run_takes_parts_of_several_plugins_and_goes_on_with_them(
 def test_methods_of_a_plugin_learn_beside_others_over_several_seeds(
     call: Call, files: Path
 ) -> None:
-    told = call("run", *TINY, "--plugin", str(FILE), "--method", "anchored,tem", "--repeats", "3")[
-        0
-    ]
-    runs = json.loads(told)["runs"]
+    asked = ("--plugin", str(FILE), "--method", "anchored,tem", "--repeats", "3")
+    runs = json.loads(call("run", *TINY, *asked)[0])["runs"]
     assert list(runs) == ["anchored", "tem"]
     assert [runs[name]["config"]["seeds"] for name in runs] == [[0, 1, 2]] * 2
     assert [len(runs[name]["accuracy_matrix"]) for name in runs] == [3, 3]
@@ -179,16 +177,7 @@ def test_a_benchmarks_workers_import_its_plugins(call: Call, files: Path) -> Non
 
 @pytest.mark.usefixtures("learned_here")
 def test_a_bench_takes_further_plugins(call: Call, files: Path) -> None:
-    options = [
-        "--plugin",
-        "village.py",
-        "--datasets",
-        "village",
-        "--repeats",
-        "1",
-        "--workers",
-        "1",
-    ]
+    options = ["--plugin", "village.py", "--datasets", "village", "--repeats", "1"]
     told = json.loads(call("bench", "mine.toml", *options, "--json", "--out", "out")[0])
     assert {(row["dataset"], row["state"]) for row in told["rows"]} == {("village", "done")}
     stored = read_toml(files / "out" / "bench.toml")

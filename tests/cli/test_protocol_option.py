@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evergraph.cli import bench_command
+from evergraph.experiments.bench import benchmark
 from evergraph.experiments.bench.benchmark import Bench
 
 TINY = [
@@ -53,7 +53,7 @@ def test_a_benchmark_under_a_protocol(
     call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[Bench] = []
-    monkeypatch.setattr(bench_command, "_run", lambda bench, *_: (begun.append(bench), ([], []))[1])
+    monkeypatch.setattr(benchmark, "run_bench", lambda bench, **_: (begun.append(bench), [])[1])
     (tmp_path / "mine.toml").write_text(BENCH)
     call("bench", "mine.toml", "--protocol", "puma", "--json", "--out", "out")
     (job,) = begun[0].jobs

@@ -86,10 +86,7 @@ def test_nothing_is_imported_that_is_not_used(fresh: list[tuple[str, set[str]]])
     for (words, absent), (_, names) in zip(STEPS, fresh[1:-1], strict=True):
         assert names & absent == set(), words
     assert "torch" in fresh[-2][1]
-
-
-def test_readers_import_nothing_heavy(fresh: list[tuple[str, set[str]]]) -> None:
-    assert fresh[-1][1] & EXTRAS == set()
+    assert fresh[-1][1] & EXTRAS == set()  # all readers of datasets
 
 
 def test_a_fresh_process_lists_what_the_resolvers_know(fresh: list[tuple[str, set[str]]]) -> None:

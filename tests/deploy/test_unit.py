@@ -23,6 +23,7 @@ from evergraph.online.delta import Delta
 from evergraph.online.folder.status import Replaying
 from evergraph.server.client import Client
 from evergraph.server.startup import Notifier, Starting
+from forked_command import Forked
 from served import served
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -68,22 +69,24 @@ class Manager:
             line = line.replace(name, value)
         first, *others = shlex.split(line)
         assert first == EXECUTABLE
-        start = [sys.executable, "-m", "evergraph.cli.app", *others]
-        return [*start, "--port", "0", "--set", "head.width=32"]
+        return [*others, "--port", "0", "--set", "head.width=32"]
 
     @contextmanager
-    def started(self) -> Iterator[subprocess.Popen[str]]:
-        """Start it, and wait until it says that it is ready."""
+    def started(self, *, fresh: bool) -> Iterator[Any]:
+        """Start it, in a fresh process or a fork, and wait until it says that it is ready."""
         environment = dict(pair.split("=") for pair in self.said["Environment"].split())
         del environment["NUMBA_CACHE_DIR"]  # an empty one would take half a minute to fill
         environment["NOTIFY_SOCKET"] = str(self.folder / "notify")
         environment["WATCHDOG_USEC"] = "3000000"
-        process = subprocess.Popen(
-            self.command, env=os.environ | environment, stderr=subprocess.PIPE, text=True
-        )
+        process: Any
+        if fresh:
+            command = [sys.executable, "-m", "evergraph.cli.app", *self.command]
+            given = os.environ | environment
+            process = subprocess.Popen(command, env=given, stderr=subprocess.PIPE, text=True)
+        else:
+            process = Forked(*self.command, before=lambda: os.environ.update(environment))
         try:
             self.wait_for("READY=1")
-            assert process.stderr is not None
             found = None
             while found is None:  # it has said so before
                 found = re.search(r"listening on http://[\d.]+:(\d+)/", process.stderr.readline())
@@ -109,12 +112,12 @@ def test_it_starts_is_killed_starts_again_and_stops(tmp_path: Path) -> None:
     manager = Manager(tmp_path)
     assert manager.said["Type"] == "notify"
     delta = Delta(nodes=("a", "b"), features=torch.eye(2), labels=("x", "y"), key="first")
-    with manager.started() as process:
+    with manager.started(fresh=False) as process:
         assert manager.client().submit(delta)["seq"] == 1
         process.send_signal(signal.SIGKILL)
         assert process.wait(30) == -signal.SIGKILL
     assert manager.said["Restart"] == "on-failure"  # so it is started again
-    with manager.started() as process:
+    with manager.started(fresh=True) as process:
         assert manager.client().status()["seq"] == 1
         assert manager.client().predict(["a"])[0]["label"] == "x"
         assert manager.client().submit(delta)["seq"] == 1  # it knows the key
@@ -122,7 +125,6 @@ def test_it_starts_is_killed_starts_again_and_stops(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         manager.wait_for("STOPPING=1")
         assert process.wait(60) == 0  # which is no failure: it stays stopped
-        assert process.stderr is not None
         assert '"message":"stopped: everything acknowledged is on disk"' in (process.stderr.read())
 
 

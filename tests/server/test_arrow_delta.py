@@ -35,9 +35,8 @@ def test_what_is_written_is_read(ids: list[Any], width: int, forget: bool, rando
         updated=tuple(ids[1:]),
         updated_features=torch.rand(len(ids) - 1, width),
     )
-    read = delta_from_arrow(arrow_from_delta(delta), key="k")
+    read = delta_from_arrow(arrow_from_delta(delta))
     assert read.features.equal(delta.features)
-    assert read.key == "k"
     if len(ids) > 1:
         assert read.updated_features.equal(delta.updated_features)
     plain = ("nodes", "labels", "edges", "late", "forgotten")

@@ -19,7 +19,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 from starlette.requests import Request
 
 from arrow_bytes import stream
@@ -120,6 +120,48 @@ def test_json_is_taken_as_it_is_or_refused(body: dict[str, Any]) -> None:
     if "key" in body:
         with pytest.raises(RefusedError, match="key: extra inputs"):
             parse(UpsertBody, data)
+
+
+MANY: dict[str, Any] = {
+    "nodes": [f"n{place}" if place % 2 else place for place in range(4_500)],
+    "features": [[0, place / 8] for place in range(4_500)],
+    "labels": [("x", None, ["x", 2], 0.5, 2**80)[place % 5] for place in range(4_500)],
+    "edges": [[place, "n1"] for place in range(2_001)],
+    "weights": [1.5] * 2_000 + [3],
+    "rows": [{"id": place, "a": None, "b": [1, "c"]} for place in range(2_001)],
+    "key": "k",
+}
+
+
+def test_a_large_body_is_read_in_blocks_as_one_is_read_at_once() -> None:
+    body = json.dumps(MANY).encode()
+    assert len(body) > SMALL
+    assert parse(DeltaBody, body) == DeltaBody.model_validate_json(body)
+    for wrong, said in (
+        ({"nodes": [*MANY["nodes"], 1.5]}, r"nodes\[4500\]: must be a string of 1 to 1024"),
+        ({"edges": [*MANY["edges"], [1]]}, r"edges\[2001\]\[1\]: field required"),
+        ({"weights": [*MANY["weights"], "1"]}, r"weights\[2001\]: input should be a valid number"),
+        ({"relations": 3}, "relations: input should be a valid"),
+        ({"other": 3}, "other: extra inputs are not permitted"),
+    ):
+        with pytest.raises(RefusedError, match=said):
+            parse(DeltaBody, json.dumps(MANY | wrong).encode())
+    for broken in (body[:-1], body + b"]", body.replace(b"1.5", b"NaN", 1), b"[%s]" % body):
+        with pytest.raises(RefusedError):
+            parse(DeltaBody, broken)
+
+
+def test_while_a_large_body_is_read_others_get_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    validate = TypeAdapter.validate_python
+
+    def noting(adapter: Any, values: Any) -> Any:
+        sizes.append(len(values))
+        return validate(adapter, values)
+
+    monkeypatch.setattr(TypeAdapter, "validate_python", noting)
+    parse(PredictionsBody, json.dumps({"ids": list(range(20_500))}).encode())
+    assert sizes == [2_000] * 9 + [500]  # and the first 2,000 with the rest of the body
 
 
 def test_of_many_mistakes_one_is_found() -> None:

@@ -43,7 +43,7 @@ class Small:
             self.held += 1
             while not self.gate.is_set():
                 await asyncio.sleep(0.01)
-        said = scope["client"][0].encode()
+        said = bytes(1 << 24) if scope["path"] == "/much" else scope["client"][0].encode()
         length = (b"content-length", b"%d" % len(said))
         await send({"type": "http.response.start", "status": 200, "headers": [length]})
         await send({"type": "http.response.body", "body": said})
@@ -138,6 +138,19 @@ def test_a_connection_without_another_request_is_ended(serve: Serve) -> None:
     line = app.connect()
     line.sendall(ASK)
     assert ended(line).startswith(b"HTTP/1.1 200")
+
+
+def test_an_answer_that_nobody_reads_is_given_up(serve: Serve) -> None:
+    app = serve(seconds=0.5)
+    unread, slow = app.connect(), app.connect()
+    for line in (unread, slow):
+        line.sendall(ASK.replace(b"/v1/status", b"/much") * 3)  # two more are sent ahead
+    with slow.makefile("rb") as answer:
+        for _ in range(16):  # this one takes longer than that, but it goes on
+            assert len(answer.read(1 << 20)) == 1 << 20
+            time.sleep(0.05)
+    until(lambda: len(app.server.server_state.connections) <= 1)
+    assert len(ended(unread)) < 1 << 24
 
 
 def test_a_head_has_a_length(serve: Serve) -> None:

@@ -23,29 +23,21 @@ def raising(error: Exception) -> Callable[..., Any]:
     return fail
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body"),
-    [("post", "/v1/labels", LABELS), ("post", "/v1/upsert", {"forgotten": ["a"]})],
-)
 @pytest.mark.parametrize("kind", [StoppedError, ResourceError, DataError])
 def test_a_refusal_names_files_by_their_names(
-    lasting: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    kind: type[Exception],
-    method: str,
-    path: str,
-    body: Any,
+    lasting: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any, kind: type[Exception]
 ) -> None:
     folder = lasting.folder
     error = kind(f"{folder.path / 'journal.sqlite'}: the disk is full")
     monkeypatch.setattr(folder.waiting, "_take", lambda all_: [each.refuse(error) for each in all_])
     monkeypatch.setattr(folder, "upsert", raising(error))
-    with caplog.at_level(logging.WARNING):
-        answer = getattr(lasting, method)(path, json=body)
-    assert answer.status_code in (422, 503, 507)
-    assert answer.json() == {"error": "journal.sqlite: the disk is full"}
-    assert str(folder.path / "journal.sqlite") in caplog.text
+    for path, body in (("/v1/labels", LABELS), ("/v1/upsert", {"forgotten": ["a"]})):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            answer = lasting.post(path, json=body)
+        assert answer.status_code in (422, 503, 507)
+        assert answer.json() == {"error": "journal.sqlite: the disk is full"}
+        assert str(folder.path / "journal.sqlite") in caplog.text
 
 
 def test_a_delta_that_cannot_be_applied_is_refused_without_paths(
@@ -69,19 +61,17 @@ def test_a_learner_that_stopped_says_why_without_its_folder(client: Any) -> None
     assert not [answer for answer in answers if str(where.parent) in answer.text]
 
 
-def test_predictions_are_refused_without_paths_too(
+def test_what_readers_and_the_database_say_is_told_without_paths(
     lasting: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from evergraph.online.folder.sqlite_file import sound
+
+    odd = lasting.post("/v1/predictions", json={"ids": ["/etc/a/b"]})
+    assert odd.json() == {"error": "node '/etc/a/b' is not in the graph"}  # no path, but an id
     error = ResourceError(f"{lasting.folder.path}: the disk is full")
     monkeypatch.setattr(lasting.folder.learner.frozen(), "answer", raising(error))
     answer = lasting.post("/v1/predictions", json={"ids": ["a"]})
     assert answer.json() == {"error": "learner: the disk is full"}
-
-
-def test_what_the_database_says_is_told_without_its_path(
-    lasting: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from evergraph.online.folder.sqlite_file import sound
 
     def last(_: str) -> None:
         with sound(lasting.folder.path / "journal.sqlite"):
@@ -104,8 +94,3 @@ def test_what_the_database_says_is_told_without_its_path(
 )
 def test_paths_become_names(said: str, told: str) -> None:
     assert without_paths(ResourceError(said), Path("/srv/my data/learner")) == told
-
-
-def test_an_id_that_looks_like_a_path_stays_as_it_is(lasting: Any) -> None:
-    answer = lasting.post("/v1/predictions", json={"ids": ["/etc/a/b"]})
-    assert answer.json() == {"error": "node '/etc/a/b' is not in the graph"}

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+import orjson
 import pytest
 from fastapi.testclient import TestClient
 
@@ -16,6 +17,8 @@ from evergraph.online.view import FEW, Answer, LearnerView
 from evergraph.server import service as service_module
 from evergraph.server.http import RefusedError
 from evergraph.server.routes import after_in
+from evergraph.server.schema import to_json
+from evergraph.server.service import in_blocks
 from evergraph.server.workers import Together
 
 
@@ -83,6 +86,14 @@ def test_few_and_many_are_told_the_same(lasting: TestClient, count: int) -> None
         assert (one["id"], one["label"]) == (expected["id"], expected["label"])
         assert one["probabilities"] == pytest.approx(expected["probabilities"], abs=1e-6)
         assert one["probability"] == max(one["probabilities"])
+
+
+@pytest.mark.parametrize("every", [False, True])
+def test_many_are_written_in_blocks_as_they_are_at_once(lasting: TestClient, every: bool) -> None:
+    view = lasting.folder.learner.frozen()  # type: ignore[attr-defined]
+    for count in (0, 1, 500, 1_001):
+        answer = view.answer((["a", "c", 1, 3] * count)[:count], every_class=every)
+        assert in_blocks(answer) == orjson.dumps(to_json(answer))
 
 
 @pytest.mark.parametrize("quick", [True, False])

@@ -8,11 +8,7 @@ import re
 import signal
 import socket
 import sqlite3
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -30,24 +26,7 @@ from evergraph.online.learner import OnlineLearner
 from evergraph.server.app import create_app
 from evergraph.server.limits import Limits
 from evergraph.server.running import bind, check_address
-
-COMMAND = [sys.executable, "-m", "evergraph.cli.app", "serve"]
-
-
-@contextmanager
-def serving(path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """Start a service and wait until it listens."""
-    arguments = [*COMMAND, str(path), "--port", "0", "--set", "head.width=32"]
-    process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
-    try:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if found := re.search(r"listening on http://127\.0\.0\.1:(\d+)/", line):
-                break
-        yield process, int(found[1])
-    finally:
-        process.kill()
-        process.wait()
+from forked_command import Forked
 
 
 def post(port: int, path: str, body: Any) -> tuple[int, Any]:
@@ -61,15 +40,22 @@ def post(port: int, path: str, body: Any) -> tuple[int, Any]:
 
 def test_a_service_from_start_to_stop(tmp_path: Path, learner: Any) -> None:
     folder = tmp_path / "learner"
-    with serving(folder) as (process, port):
+    process = Forked("serve", str(folder), "--port", "0", "--set", "head.width=32")
+    try:
+        for line in process.stderr:
+            if found := re.search(r"listening on http://127\.0\.0\.1:(\d+)/", line):
+                break
+        port = int(found[1])
         huge_bodies_are_refused_unread(process.pid, port)
         if hasattr(signal, "SIGHUP"):
             process.send_signal(signal.SIGHUP)  # would end a process that does not look after it
         acknowledged = stopped_while_learning(process, port)
-        assert process.wait(60) == 0
-        said = process.stderr.read()
-        assert "there is nothing to reload" in said
-        assert "stopped: everything acknowledged is on disk" in said
+        assert process.wait() == 0
+    finally:
+        process.kill()
+    said = process.stderr.read()
+    assert "there is nothing to reload" in said
+    assert "stopped: everything acknowledged is on disk" in said
     with LearnerFolder.open(folder, make=learner) as found:
         assert found.learner.status().nodes >= len(acknowledged)
         found.learner.embed(sorted(acknowledged))  # raises where one of them is not known
@@ -92,7 +78,7 @@ def huge_bodies_are_refused_unread(pid: int, port: int) -> None:
     assert psutil.Process(pid).memory_info().rss - before < 80_000_000
 
 
-def stopped_while_learning(process: subprocess.Popen[str], port: int) -> set[str]:
+def stopped_while_learning(process: Forked, port: int) -> set[str]:
     """Send nodes from several threads, stop the service, return those that were acknowledged."""
     acknowledged: set[str] = set()
 

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
 import time
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -21,24 +17,13 @@ import pytest
 from evergraph.core.errors import DataError
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.status import Replaying
+from evergraph.online.learner import OnlineLearner
 from evergraph.server.app import create_app
 from evergraph.server.bodies import DeltaBody
 from evergraph.server.startup import Notifier, Starting
+from forked_command import Forked
 from served import served
 from waiting import until
-
-# ``evergraph`` with deltas that take so many seconds to apply: so does a start that must.
-SLOW = """
-import sys, time
-from evergraph.cli.app import main
-from evergraph.online.learner import OnlineLearner
-seconds, apply = float(sys.argv.pop(1)), OnlineLearner.apply_batch
-def slowly(learner, deltas):
-    time.sleep(seconds)
-    return apply(learner, deltas)
-OnlineLearner.apply_batch = slowly
-main()
-"""
 
 
 def ask(port: int, path: str) -> tuple[int, Any, http.client.HTTPMessage]:
@@ -144,13 +129,12 @@ def test_a_process_answers_while_it_recovers_and_stops_at_once(
         for number in range(3):
             body = {"nodes": [f"n{number}"], "features": [[1.0, 2.0]], "labels": ["x"]}
             kept.submit(DeltaBody(**body).delta())
-    process = subprocess.Popen(
-        [sys.executable, "-c", SLOW, "60", "serve", str(folder), "--port", "0"],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+
+    def slowly() -> None:  # deltas take a minute to apply, and so does a start that must
+        OnlineLearner.apply_batch = lambda *_: time.sleep(60)  # type: ignore[assignment]
+
+    process = Forked("serve", str(folder), "--port", "0", before=slowly)
     try:
-        assert process.stderr is not None
         line = process.stderr.readline()
         found = re.search(r"recovering at http://127.0.0.1:(\d+)/: 3 deltas", line)
         assert found, line
@@ -162,8 +146,6 @@ def test_a_process_answers_while_it_recovers_and_stops_at_once(
         assert process.wait(30) == 0
         assert "listening on" not in process.stderr.read()
     finally:
-        with suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGKILL)
-        process.wait()
+        process.kill()
     with LearnerFolder.open(folder, make=learner) as again:
         assert again.seq == 3

@@ -80,9 +80,10 @@ def test_a_class_is_refused_in_one_sentence(tmp_path: Path) -> None:
 
 def test_minus_one_is_a_number_where_nodes_have_numbers(tmp_path: Path) -> None:
     sent = stream({"id": ["a"], "label": [-1], "f": [2.0]})
-    found = read_delta(sent, model="delta", kind=ARROW, most=9)
+    _, _, found = read_delta(sent, model="delta", kind=ARROW, most=9)
+    assert found is not None
     targets = {"head": {"name": "targets", "kind": "numbers"}}
     for given, label in ((targets, -1), (None, None)):
         with LearnerFolder.open(tmp_path / str(label), given) as folder:
-            delta, scheme = with_names(found.delta, found.arrow, folder)
+            delta, scheme = with_names(found, folder)
             assert (delta.labels, scheme is None) == ((label,), False)

@@ -7,7 +7,6 @@ import io
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from evergraph.core.written_aside import written_aside
 
 AT_ONCE = 1_000  # ids in one question
 SUFFIXES = (".csv", ".parquet")
+Rows = Sequence[dict[str, Any]]  # predictions as the service returns them
 
 
 def predict_command(
@@ -55,27 +55,18 @@ def predict_command(
     wanted = None if ids is None else read_ids(ids, integers=integers)
     within = {"memory_limit": memory_limit, "scratch": scratch}
     with _asked(target, token_file, ca, plugins, **within) as learner:
+        known = learner.every_id() if wanted is None else wanted
+        starts = range(0, len(known), AT_ONCE)
+        blocks: Iterable[Rows] = (learner.predict(known[at : at + AT_ONCE]) for at in starts)
         if wanted is not None:
-            rows = [*_blocks(learner, wanted)]  # nothing is written if any id is unknown
-            every = [row for block in rows for row in block]
-            labels = [row.get("label", "") for row in every]
-            told = _Told(rows, [row["id"] for row in every], labels)
+            blocks = list(blocks)  # nothing is written if any id is unknown
+            classes = [row.get("label", "") for block in blocks for row in block]
         else:
-            known = learner.every_id()
-            told = _Told(_blocks(learner, known), known, learner.classes())
+            classes = learner.classes()
         if out is not None and out.suffix == ".parquet":
-            _write_parquet(out, told)
+            _write_parquet(out, blocks or [[]], known, classes)
         else:
-            _write_csv(out, told)
-
-
-@dataclass(frozen=True)
-class _Told:
-    """Predictions in blocks, with all ids and classes that they may contain."""
-
-    blocks: Iterable[Sequence[dict[str, Any]]]
-    ids: Sequence[str | int]
-    classes: Sequence[str | int]
+            _write_csv(out, blocks or [[]])
 
 
 @contextmanager
@@ -91,11 +82,6 @@ def _asked(
         yield learner
 
 
-def _blocks(learner: Target, ids: Sequence[str | int]) -> Iterator[Sequence[dict[str, Any]]]:
-    for start in range(0, len(ids), AT_ONCE):
-        yield learner.predict(ids[start : start + AT_ONCE])
-
-
 @contextmanager
 def _csv_writer(out: Path | None) -> Iterator[Any]:
     """Yield a CSV writer to stdout, or to a file that appears only when it is complete."""
@@ -108,9 +94,9 @@ def _csv_writer(out: Path | None) -> Iterator[Any]:
         text.detach()
 
 
-def _write_csv(out: Path | None, told: _Told) -> None:
+def _write_csv(out: Path | None, blocks: Iterable[Rows]) -> None:
     with _csv_writer(out) as writer:
-        for number, rows in enumerate(told.blocks or [[]]):
+        for number, rows in enumerate(blocks):
             table = _columns(rows)
             if not number:
                 writer.writerow(table)
@@ -119,7 +105,7 @@ def _write_csv(out: Path | None, told: _Told) -> None:
             writer.writerows(zip(*table.values(), strict=True))
 
 
-def _columns(rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
+def _columns(rows: Rows) -> dict[str, list[Any]]:
     """Return predictions as columns: classes, or labels and values in the format of node tables.
 
     >>> _columns([{"id": 1, "labels": ["a", "b"], "probabilities": [0.75, 0.5]}])
@@ -136,15 +122,19 @@ def _columns(rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
     return {"id": ids, "labels": labels, "probabilities": shares}
 
 
-def _write_parquet(path: Path, told: _Told) -> None:
+def _write_parquet(
+    path: Path, blocks: Iterable[Rows], ids: Sequence[str | int], classes: Sequence[str | int]
+) -> None:
     """Write a table; ids and classes are integers if all of them are, else text."""
     require("pyarrow", extra="tables", why=f"writing {path}")
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
     text, number = pa.string(), pa.float64()
-    kinds = {"id": _kind(told.ids), "class": _kind(told.classes), "probability": number}
-    kinds |= {"target": number, "labels": text, "probabilities": text}
+    kinds = {"target": number, "labels": text, "probabilities": text, "probability": number}
+    for name, known in (("id", ids), ("class", classes)):
+        whole = known and all(type(value) is int for value in known)
+        kinds[name] = pa.int64() if whole else text
 
     def column(name: str, values: list[Any]) -> pa.Array:
         kind = kinds[name]
@@ -152,19 +142,12 @@ def _write_parquet(path: Path, told: _Told) -> None:
 
     with written_aside(path) as file, ExitStack() as stack:
         writer = None
-        for rows in told.blocks or [[]]:
+        for rows in blocks:
             found = {name: column(name, values) for name, values in _columns(rows).items()}
             if writer is None:
                 schema = pa.schema([(name, kinds[name]) for name in found])
                 writer = stack.enter_context(parquet.ParquetWriter(file, schema))
             writer.write_table(pa.table(found))
-
-
-def _kind(values: Sequence[str | int]) -> Any:
-    import pyarrow as pa
-
-    whole = values and all(type(value) is int for value in values)
-    return pa.int64() if whole else pa.string()
 
 
 SHOWN = 3  # classes shown in a table
@@ -194,11 +177,7 @@ def explain_command(
     found = {name: found[name] for name in PARTS if name in found}
     if as_json:
         print_json(found)
-    else:
-        _print(found)
-
-
-def _print(found: dict[str, Any]) -> None:
+        return
     known = "" if found.get("known") is None else f"; it is labelled {found['known']}"
     share = 100 * found["probabilities"][0]
     say(f"{found['id']}: {found['classes'][0]} with a probability of {share:.1f} %{known}")

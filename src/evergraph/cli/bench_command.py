@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ import typer
 
 from evergraph.cli import options
 from evergraph.cli.options import bench_of, default_folder, parse_settings, seeds_of
-from evergraph.cli.output import print_json, print_table, say
+from evergraph.cli.output import print_json, print_table, say, stops_with
 from evergraph.cli.progress import BenchProgress, spinner
 from evergraph.core.engine import check_engine
 
@@ -54,35 +53,26 @@ def bench_command(
     given = {"device": device, "protocol": protocol}
     over = parse_settings(settings) | {key: v for key, v in given.items() if v is not None}
     folder = out if out is not None else default_folder(f"bench-{Path(bench).stem}", resume=resume)
-    try:
+    with stops_with(f"finished tasks are kept; continue with --resume --out {folder}"):
         with spinner("loading torch and checking the benchmark"):
-            from evergraph.experiments.bench.benchmark import open_bench
+            from evergraph.experiments.bench.benchmark import open_bench, run_bench
 
             opened = open_bench(config, out=folder, resume=resume, over=over, search=search)
-        rows, notes = _run(opened, workers, engine, address)
-    except KeyboardInterrupt:
-        say(
-            f"interrupted: finished tasks are kept; continue with --resume --out {folder}", err=True
-        )
-        raise typer.Exit(130) from None
+        pool, fitting = None, workers or _fitting(opened)
+        if engine == "ray":
+            pool, fitting = _ray_pool(opened, workers, address)
+        with BenchProgress(opened) as progress:
+            rows = run_bench(opened, workers=fitting, on_event=progress.on_event, pool=pool)
     if as_json:
-        print_json(_as_dict(rows, notes, folder))
+        told = [row.to_dict() for row in rows]
+        print_json({"folder": str(folder), "rows": told, "notes": list(progress.notes)})
     else:
-        _print_rows(rows, notes, folder)
-    _exit(rows, folder)
-
-
-def _run(
-    bench: Bench, workers: int | None, engine: str, address: str | None
-) -> tuple[list[Row], list[str]]:
-    from evergraph.experiments.bench.benchmark import run_bench
-
-    pool, fitting = None, workers or _fitting(bench)
-    if engine == "ray":
-        pool, fitting = _ray_pool(bench, workers, address)
-    with BenchProgress(bench) as progress:
-        rows = run_bench(bench, workers=fitting, on_event=progress.on_event, pool=pool)
-    return rows, list(progress.notes)
+        _print_rows(rows, list(progress.notes), folder)
+    failed = sum(row.failure is not None for row in rows)
+    if failed:
+        again = f"--resume --out {folder} retries them"
+        say(f"{failed} of {len(rows)} runs failed: {again}", err=True)
+        raise typer.Exit(1)
 
 
 def _fitting(bench: Bench) -> int:
@@ -104,25 +94,18 @@ def _ray_pool(bench: Bench, workers: int | None, address: str | None) -> tuple[W
     return RayPool(engine), min(engine.workers, bench.size)
 
 
-def _exit(rows: list[Row], folder: Path) -> None:
-    failed = sum(row.failure is not None for row in rows)
-    if failed:
-        say(
-            f"{failed} of {len(rows)} runs failed: --resume --out {folder} retries them",
-            err=True,
-        )
-        raise typer.Exit(1)
-
-
-def _as_dict(rows: list[Row], notes: list[str], folder: Path) -> dict[str, Any]:
-    return {"folder": str(folder), "rows": [row.to_dict() for row in rows], "notes": notes}
-
-
 def _print_rows(rows: list[Row], notes: list[str], folder: Path) -> None:
     from evergraph.reports import Finished, comparison
     from evergraph.reports.tables.accuracy import failed, headlines
 
-    searches = [line for row in rows for line in _search_lines(row)]
+    searches = []
+    for row in rows:
+        found: dict[str, Any] = {"combinations": []} if row.choice is None else row.choice.to_dict()
+        for trial in found["combinations"]:
+            measures = (trial[f"average_{m}"][found["testing"]] for m in ("accuracy", "forgetting"))
+            chosen = "chosen" if trial["name"] == found["chosen"] else ""
+            name = trial["name"].replace(",", ", ")  # where a line may break
+            searches.append((*_names(row), name, *(f"{100 * m:.1f}" for m in measures), chosen))
     if searches:
         columns = ("method", "dataset", "setting", "combination", "AA", "AF", "chosen")
         print_table(columns, searches, "searched on validation nodes, percent")
@@ -143,18 +126,3 @@ def _print_rows(rows: list[Row], notes: list[str], folder: Path) -> None:
 
 def _names(row: Row) -> tuple[str, str, str]:
     return row.job.label, row.job.dataset, row.job.setting
-
-
-def _search_lines(row: Row) -> list[tuple[str, ...]]:
-    if row.choice is None:
-        return []
-    found = row.choice.to_dict()
-    return [(*_names(row), *_trial_cells(trial, found)) for trial in found["combinations"]]
-
-
-def _trial_cells(trial: Mapping[str, Any], found: Mapping[str, Any]) -> tuple[str, ...]:
-    testing = found["testing"]
-    accuracy, forgetting = trial["average_accuracy"][testing], trial["average_forgetting"][testing]
-    chosen = "chosen" if trial["name"] == found["chosen"] else ""
-    name = trial["name"].replace(",", ", ")  # where a line may break
-    return (name, f"{100 * accuracy:.1f}", f"{100 * forgetting:.1f}", chosen)

@@ -11,13 +11,12 @@ import typer
 from evergraph.cli import inputs, options
 from evergraph.cli.inputs import parse_columns, tables_of
 from evergraph.cli.options import parse_settings, renamed, resources_of
-from evergraph.cli.output import print_json, print_table
+from evergraph.cli.output import print_json, print_table, stops_with
 from evergraph.cli.progress import StageProgress, spinner
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.plugins import load_plugins
 
 if TYPE_CHECKING:
-    from evergraph.datasets.importing.progress import ImportReport
     from evergraph.tables.sources import Source
 
 
@@ -53,15 +52,25 @@ def import_command(
     result is used like any other graph. A stopped import continues when the same command is run
     again.
     """
-    try:
+    with stops_with("run the same command again to continue"):
         load_plugins(plugins)
-        named = _named(edges, nodes, database, edges_query, nodes_query)
-        tables = tables_of(*named, database=database, delimiter=delimiter, decimal=decimal)
+        if database is None:
+            if edges is None or nodes is None or edges_query or nodes_query:
+                raise ConfigurationError(
+                    "import needs a file of edges and one of nodes, or --from with --nodes and "
+                    "--edges"
+                )
+        elif edges is not None or not nodes_query or not edges_query:
+            raise ConfigurationError("--from needs the queries --nodes and --edges, without files")
+        else:
+            edges, nodes = edges_query, nodes_query
+        tables = tables_of(edges, nodes, database=database, delimiter=delimiter, decimal=decimal)
         of_edges, of_nodes = (cast("Source", table) for table in tables)  # both are given
+        units = ["rows" if t.suffix == ".parquet" else "bytes" for t in (of_edges, of_nodes)]
         resources = resources_of(memory_limit, None)
         with spinner("loading torch"):
             from evergraph.datasets.importing.importing import import_graph
-        with StageProgress({"nodes": _unit(of_nodes), "edges": _unit(of_edges)}) as progress:
+        with StageProgress({"nodes": units[1], "edges": units[0]}) as progress:
             report = import_graph(
                 of_edges,
                 of_nodes,
@@ -73,47 +82,18 @@ def import_command(
                 columns=parse_columns(columns, gaps=gaps, strict=False),
                 unknown_edges=unknown_edges,
             )
-    except KeyboardInterrupt:
-        typer.echo("interrupted: run the same command again to continue", err=True)
-        raise typer.Exit(130) from None
     if as_json:
         print_json(asdict(report))
-    else:
-        _print_report(report, out)
-
-
-def _named(
-    edges: str | None,
-    nodes: str | None,
-    database: str | None,
-    edges_query: str | None,
-    nodes_query: str | None,
-) -> tuple[str, str]:
-    """Return the sources of edges and nodes: two files, or two database queries."""
-    if database is None:
-        if edges is None or nodes is None or edges_query or nodes_query:
-            raise ConfigurationError(
-                "import needs a file of edges and one of nodes, or --from with --nodes and --edges"
-            )
-        return edges, nodes
-    if edges is not None or not nodes_query or not edges_query:
-        raise ConfigurationError("--from needs the queries --nodes and --edges, without files")
-    return edges_query, nodes_query
-
-
-def _unit(table: Source) -> str:
-    return "rows" if table.suffix == ".parquet" else "bytes"
-
-
-def _print_report(report: ImportReport, out: Path) -> None:
+        return
     facts = asdict(report) | {"seconds": f"{report.seconds:.1f}"}
-    new, columns = facts.pop("new"), facts.pop("columns")
-    facts = {name: value for name, value in facts.items() if name != "unknown_edges" or value}
-    if columns:
-        rows = [tuple(row.values()) for row in columns]
-        print_table(tuple(columns[0]), rows, "columns of nodes")
+    new, encoded = facts.pop("new"), facts.pop("columns")
+    if encoded:
+        rows = [tuple(row.values()) for row in encoded]
+        print_table(tuple(encoded[0]), rows, "columns of nodes")
     counts = [
-        (name, f"{value:,}" if isinstance(value, int) else value) for name, value in facts.items()
+        (name, f"{value:,}" if isinstance(value, int) else value)
+        for name, value in facts.items()
+        if name != "unknown_edges" or value
     ]
     print_table(("fact", "value"), counts, f"{out}" if new else f"{out}, which already existed")
     typer.echo(f"show it with: evergraph info {out}; use it with: evergraph run --dataset {out}")
@@ -149,11 +129,15 @@ def embed_command(
     run uses only the embeddings. A stopped command continues when it is run again.
     """
     resources = resources_of(memory_limit, None, engine, address, worker_threads)
-    chosen = _parameters(settings) | {"name": topology, "hops": hops}
+    given = parse_settings(settings)
+    if others := given.keys() - {"topology"}:
+        named = min(others)
+        raise ConfigurationError(f"--set must begin with topology. for embed, not with {named!r}")
+    chosen = dict(given.get("topology", {})) | {"name": topology, "hops": hops}
     dtype = renamed("--rows", rows, "--dtype", dtype)
     # Some f_topo do not take it.
     chosen |= {} if dtype in (None, "float32") else {"dtype": dtype}
-    try:
+    with stops_with("run the same command again to continue"):
         with spinner(f"loading torch and {dataset}"):
             from evergraph.datasets import load
             from evergraph.graphs.graph_folder import open_graph_folder
@@ -176,9 +160,6 @@ def embed_command(
                 on_progress=progress.on_progress,
                 overwrite=overwrite,
             )
-    except KeyboardInterrupt:
-        typer.echo("interrupted: run the same command again to continue", err=True)
-        raise typer.Exit(130) from None
     made = open_graph_folder(out)
     if as_json:
         size = {"nodes": made.num_nodes, "width": made.num_features}
@@ -187,11 +168,3 @@ def embed_command(
     done = "" if new else ", which already existed"
     typer.echo(f"{made.num_nodes:,} embeddings of width {made.num_features:,} in {out}{done}")
     typer.echo(f"use them with: evergraph run --dataset {out}")
-
-
-def _parameters(settings: list[str]) -> dict[str, Any]:
-    found = parse_settings(settings)
-    if found.keys() - {"topology"}:
-        name = min(found.keys() - {"topology"})
-        raise ConfigurationError(f"--set must begin with topology. for embed, not with {name!r}")
-    return dict(found.get("topology", {}))

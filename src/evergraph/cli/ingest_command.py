@@ -12,7 +12,7 @@ import typer
 from evergraph.cli import inputs, options
 from evergraph.cli.inputs import arriving_lines, parse_columns, read_ids, seconds_of, tables_of
 from evergraph.cli.learner_target import opened
-from evergraph.cli.output import print_json, print_table
+from evergraph.cli.output import print_json, print_table, stops_with
 from evergraph.cli.progress import StageProgress, spinner
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from evergraph.cli.learner_target import Target
-    from evergraph.online.codecs.table_deltas import TableDeltas
     from evergraph.tables import Columns, Scheme
     from evergraph.tables.sources import Source
 
@@ -33,6 +32,12 @@ SUMMED = (
     "changed_labels", "forgotten", "changed_weights", "removed_edges", "missing_edges",
     "updated_nodes", "missing_nodes",
 )  # fmt: skip
+CHANGES = (  # other than additions: the count, what is counted, what happened to it
+    ("changed_weights", "weight", "changed"),
+    ("removed_edges", "edge", "removed"),
+    ("updated_nodes", "node", "updated"),
+    ("unknown_edges", "edge", "to unknown nodes skipped"),
+)
 STREAM_COUNTS = ("lines", "known", "deltas", "new_nodes", "predicted", "right")
 
 
@@ -105,14 +110,16 @@ def ingest_command(
         load_plugins(plugins)
         _ingest_stream(learner, way | {"skip_known": skip_known}, as_json)
         return
-    try:
+    with stops_with("run the same command again to continue"):
         load_plugins(plugins)
         tables: list[Source | None] = [None, None]
         if nodes or edges:
             tables = tables_of(
                 nodes, edges, database=database, delimiter=delimiter, decimal=decimal
             )
-        intake = _Intake(sync, allow_emptying, unknown_edges)
+        check_choice("--unknown-edges", unknown_edges, ("refuse", "skip"))
+        if allow_emptying and not sync:
+            raise ConfigurationError("--allow-emptying needs --sync")
         if tables == [None, None] and (sync or forget is None):
             needed = "ingest needs --nodes, --edges, --forget or a stream -, and none is given"
             raise ConfigurationError("--sync needs --nodes, --edges or both" if sync else needed)
@@ -120,10 +127,8 @@ def ingest_command(
         if forget is not None and Path(forget).is_file():
             gone = read_ids(forget, integers=integers)
         reading = {"forget": gone, "batch": batch, "integers": integers}
-        done = _ingest(learner, tables, reading, intake)
-    except KeyboardInterrupt:
-        typer.echo("interrupted: run the same command again to continue", err=True)
-        raise typer.Exit(130) from None
+        emptying = allow_emptying if sync else None
+        done = _ingest(learner, tables, reading, emptying, skip_unknown=unknown_edges == "skip")
     if done["other_features"]:
         left = f"the features of {_many(done['other_features'], 'known node')} were kept"
         say(tables[0], f"{left}: to change them, put 'update' in a column 'op'")
@@ -191,11 +196,8 @@ def _ingest_stream(receiver: _Receiver, way: dict[str, Any], as_json: bool) -> N
     with receiver.opened() as learner:
         status = learner.status()
         stream = LineStream(learner, **way, classes=status.get("metric") in (None, "accuracy"))
-        try:
+        with stops_with("send the same stream again to continue"):
             stream.take_in(arriving_lines())
-        except KeyboardInterrupt:
-            typer.echo("interrupted: send the same stream again to continue", err=True)
-            raise typer.Exit(130) from None
         status = learner.status()
     done = {name: getattr(stream, name) for name in STREAM_COUNTS}
     done |= {name: status[name] for name in ("nodes", "edges", "classes")}
@@ -205,96 +207,58 @@ def _ingest_stream(receiver: _Receiver, way: dict[str, Any], as_json: bool) -> N
         typer.echo(
             f"{_many(done['lines'], 'line')}, {done['known']:,} known, in "
             f"{_many(done['deltas'], 'delta')}; the learner knows {_many(done['nodes'], 'node')} "
-            f"and {done['classes']:,} class{'' if done['classes'] == 1 else 'es'}"
+            f"and {_many(done['classes'], 'class')}"
         )
 
 
-@dataclass(frozen=True)
-class _Intake:
-    """How nodes and edges missing from the tables are treated; sync, emptying: the options."""
-
-    sync: bool
-    emptying: bool
-    unknown_edges: str
-
-    def __post_init__(self) -> None:
-        check_choice("--unknown-edges", self.unknown_edges, ("refuse", "skip"))
-        if self.emptying and not self.sync:
-            raise ConfigurationError("--allow-emptying needs --sync")
-
-    def prepared(self, deltas: TableDeltas, learner: Target, counts: dict[str, Any]) -> TableDeltas:
-        """Return the deltas with deletions added, and known or dangling edges removed."""
-        if self.sync and deltas.places["nodes"][0] is not None:
-            deltas = deltas.without_others(learner.every_id(), emptying=self.emptying)
-        if self.sync and deltas.places["edges"][0] is not None:
-            deltas = deltas.without_other_edges(learner.edges_beyond, emptying=self.emptying)
-        if self.unknown_edges == "skip":
-            deltas, counts["unknown_edges"] = deltas.without_unknown_edges(learner.knows_nodes)
-        deltas, counts["known_edges"] = learner.unknown(deltas)
-        return deltas
-
-
 def _summary(done: dict[str, Any]) -> str:
-    """Return a one-line summary."""
     ignored = f", ignored columns: {', '.join(done['ignored'])}" if done["ignored"] else ""
-    right = ""
+    right, kinds = "", _many(done["classes"], "class")
     if done["predicted"]:
         share = f"{done['right']:,} of {done['predicted']:,}"
         right = f", {share} predicted correctly before being learned"
     if "metric" in done:
         found = "none yet" if done["accuracy"] is None else f"{done['accuracy']:.4g}"
         right = f", {done['metric']} before being learned {found}"
+        numeric = done["metric"] == "mean absolute error"
+        kinds = "their values" if numeric else _many(done["classes"], "label")
     parts = (
         _many(done["new_nodes"], "new node"),
         f"{_many(done['known_nodes'], 'known node')} skipped",
         _many(done["new_edges"], "new edge"),
         f"{_many(done['new_labels'], 'label')} added",
         f"{done['changed_labels']:,} changed",
-        *_changes(done),
+        *(f"{_many(done[name], what)} {how}" for name, what, how in CHANGES if done[name]),
         f"{_many(done['forgotten'], 'node')} forgotten",
     )
     return (
         f"{', '.join(parts)}{ignored}; the learner knows {_many(done['nodes'], 'node')} and "
-        f"{_kinds(done)}{right}"
+        f"{kinds}{right}"
     )
-
-
-def _changes(done: dict[str, Any]) -> list[str]:
-    """Return short descriptions of changes other than additions."""
-    changes = (
-        ("changed_weights", "weight", "changed"),
-        ("removed_edges", "edge", "removed"),
-        ("updated_nodes", "node", "updated"),
-        ("unknown_edges", "edge", "to unknown nodes skipped"),
-    )
-    return [f"{_many(done[name], what)} {how}" for name, what, how in changes if done[name]]
-
-
-def _kinds(done: dict[str, Any]) -> str:
-    """Return the number of classes or labels, in words; numeric targets have none."""
-    if done.get("metric") == "mean absolute error":
-        return "their values"
-    if "metric" in done:
-        return _many(done["classes"], "label")
-    return f"{done['classes']:,} class{'' if done['classes'] == 1 else 'es'}"
 
 
 def _many(count: int, what: str) -> str:
     """Return a count with its noun.
 
-    >>> _many(1, "node"), _many(1200, "node")
-    ('1 node', '1,200 nodes')
+    >>> _many(1, "node"), _many(1200, "class")
+    ('1 node', '1,200 classes')
     """
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+    return f"{count:,} {what}{'' if count == 1 else 'es' if what.endswith('s') else 's'}"
 
 
 def _ingest(
     receiver: _Receiver,
     tables: list[Source | None],
     reading: dict[str, Any],
-    intake: _Intake,
+    emptying: bool | None,
+    *,
+    skip_unknown: bool,
 ) -> dict[str, Any]:
-    """Ingest tables.  reading: arguments of ``read_deltas``"""
+    """Ingest tables.
+
+    reading: arguments of ``read_deltas``; emptying: whether a sync may delete everything, None
+    where the learner is not synced; skip_unknown: drop edges to unknown nodes, and count them.
+    """
     with spinner("loading torch"):
         from evergraph.online.codecs.tables import read_deltas
 
@@ -311,7 +275,13 @@ def _ingest(
     ):
         if not learner.status()["relations"]:
             deltas = deltas.without_relations()
-        deltas = intake.prepared(deltas, learner, counts)
+        if emptying is not None and tables[0] is not None:
+            deltas = deltas.without_others(learner.every_id(), emptying=emptying)
+        if emptying is not None and tables[1] is not None:
+            deltas = deltas.without_other_edges(learner.edges_beyond, emptying=emptying)
+        if skip_unknown:
+            deltas, counts["unknown_edges"] = deltas.without_unknown_edges(learner.knows_nodes)
+        deltas, counts["known_edges"] = learner.unknown(deltas)
         if deltas.features is not None and deltas.nodes:  # an empty table has no columns to fix
             learner.keep_columns(deltas.scheme)
         for done, delta in enumerate(deltas, start=1):
@@ -322,7 +292,7 @@ def _ingest(
                 for name in ("predicted", "right"):
                     counts[name] += reply[name]
             progress.on_progress("ingest", done, len(deltas))
-        if intake.sync and deltas.updates is not None:  # known and unchanged
+        if emptying is not None and deltas.updates is not None:  # known and unchanged
             counts["known_nodes"] += int(deltas.updates.sum()) - counts["updated_nodes"]
         status = learner.status()
         known = {name: status[name] for name in ("nodes", "edges", "classes")}

@@ -97,7 +97,13 @@ def read_ids(source: str, *, integers: bool) -> list[str | int]:
     source: a path, or - for stdin; integers: whether ids in text are whole numbers.
     """
     if source.endswith(".parquet"):
-        return _read_parquet(Path(source))
+        from evergraph.tables.chunks import read_table
+        from evergraph.tables.columns import ids as ids_in
+        from evergraph.tables.sources import naming
+
+        with naming(Path(source)):
+            found: list[str | int] = ids_in(read_table(Path(source), ("id",)), "id").to_pylist()
+            return found
     try:
         if source == "-":
             lines = list(csv.reader(sys.stdin))
@@ -108,31 +114,16 @@ def read_ids(source: str, *, integers: bool) -> list[str | int]:
         raise DataError(f"{source}: cannot be read as a list of ids ({error})") from None
     named = "id" in lines[0] if lines else False
     place = lines[0].index("id") if named else 0
-    found = [
-        (row, line[place])
-        for row, line in enumerate(lines[named:], start=1)
-        if len(line) > place and line[place]
-    ]
-    return [_whole(source, row, text) if integers else text for row, text in found]
-
-
-def _read_parquet(path: Path) -> list[str | int]:
-    from evergraph.tables.chunks import read_table
-    from evergraph.tables.columns import ids
-    from evergraph.tables.sources import naming
-
-    with naming(path):
-        found: list[str | int] = ids(read_table(path, ("id",)), "id").to_pylist()
-        return found
-
-
-def _whole(source: str, row: int, text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise DataError(
-            f"{source}: row {row}: with --integers ids must be integers, not {text!r}"
-        ) from None
+    ids: list[str | int] = []
+    for row, line in enumerate(lines[named:], start=1):
+        if len(line) > place and (text := line[place]):
+            try:
+                ids.append(int(text) if integers else text)
+            except ValueError:
+                raise DataError(
+                    f"{source}: row {row}: with --integers ids must be integers, not {text!r}"
+                ) from None
+    return ids
 
 
 TICK = 0.1  # seconds to wait for a line before None is yielded

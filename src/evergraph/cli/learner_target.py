@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from evergraph.tables.scheme import Scheme
 
 # Both have the methods that the commands call.
-Target: TypeAlias = Union["InFolder", "Client"]
+Target: TypeAlias = Union["_InFolder", "Client"]
 
 
 @contextmanager
@@ -61,68 +61,55 @@ def opened(
     with LearnerFolder.open(
         target, given, readonly=scope == "read", memory_limit=memory_limit, scratch=scratch
     ) as folder:
-        yield InFolder(folder)
+        yield _InFolder(folder)
 
 
-class InFolder:
-    """A learner in a folder."""
+class _InFolder:
+    """A learner in a folder, with the methods of ``Client``, which describes them."""
 
     def __init__(self, folder: LearnerFolder) -> None:
         self._folder = folder
 
     def knows_nodes(self, ids: Sequence[NodeId]) -> Sequence[bool]:
-        """Return, for each id, whether it is a known node."""
         return self._folder.learner.knows_nodes(ids)
 
     def edges_beyond(self, *dump: Any) -> EdgesBeyond:
-        """Return known edges that are not in a dump."""
         return self._folder.learner.edges_beyond(*dump)
 
     def unknown(self, deltas: TableDeltas) -> tuple[TableDeltas, int]:
-        """Return deltas without known edges, and how many were dropped.
-
-        Raise if an edge leads to an unknown node.
-        """
         learner = self._folder.learner
-        deltas.check_known(learner.knows_nodes)
+        deltas.check_known(learner.knows_nodes)  # raises if an edge leads to an unknown node
         return deltas.without_known_edges(learner.knows_edges)
 
     def keep_columns(self, scheme: Scheme | None) -> None:
-        """Store the columns' encoding, or raise if it differs from the stored one."""
         self._folder.keep_columns(scheme)
 
     def upsert(self, delta: Delta) -> dict[str, Any]:
-        """Apply what is new in a delta."""
         done = self._folder.upsert(delta)
         return asdict(done.applied) | {"news": asdict(done.news)}
 
     def predict(self, ids: Sequence[NodeId]) -> list[dict[str, Any]]:
-        """Return id, label and probability of nodes."""
         told = self._folder.learner.answer(ids).predictions
         return [{k: v for k, v in asdict(p).items() if v is not None} for p in told]
 
     def every_id(self) -> list[NodeId]:
-        """Return the ids of all nodes."""
         return self._folder.learner.every_id()
 
     def classes(self) -> list[Label]:
-        """Return the names of all classes."""
         return list(self._folder.learner.classes)
 
     def submit(self, delta: Delta) -> dict[str, Any]:
-        """Apply a delta with a key once, as a whole."""
         return asdict(self._folder.submit(delta))
 
     def last_key(self, prefix: str) -> str | None:
-        """Return the newest delta's key that begins with ``prefix``, None if there is none."""
         return self._folder.last_key(prefix)
 
     def suggest(self, n: int) -> list[dict[str, Any]]:
-        """Return the nodes most worth labelling, with the reasons."""
-        return [_listed(asdict(found)) for found in self._folder.learner.suggest(n)]
+        from evergraph.server.schema import to_json
+
+        return [to_json(found) for found in self._folder.learner.suggest(n)]
 
     def explain(self, node: str, *, integer: bool, limit: int) -> dict[str, Any]:
-        """Return the contributions to a node's prediction, in the service's format."""
         from evergraph.server.schema import CLASSES, to_json
 
         learner, name = self._folder.learner, cast("NodeId", node)
@@ -133,19 +120,11 @@ class InFolder:
         return found
 
     def status(self) -> dict[str, Any]:
-        """Return counts and statistics of the learner."""
         return asdict(self._folder.learner.status())
 
     def compact(self, *, now: bool, keys: bool, names: bool) -> dict[str, Any]:
-        """Take a snapshot, and drop what is no longer needed."""
         folder = self._folder
         return asdict(folder.purge(keys=keys, names=names) if now else folder.compacted())
-
-
-def _listed(record: dict[str, Any]) -> dict[str, Any]:
-    """Return a record for JSON: tuples become lists, and None is left out."""
-    kept = {name: value for name, value in record.items() if value is not None}
-    return {name: list(v) if isinstance(v, tuple) else v for name, v in kept.items()}
 
 
 def token_for(path: Path | None, scope: Scope) -> str | None:

@@ -95,24 +95,20 @@ def _list_kinds(as_json: bool) -> None:
 
 
 def _list_datasets(as_json: bool) -> None:
-    facts = _datasets()
+    known = _catalogue()
+    facts = {name: known.get(name, {"title": line}) for name, line in _parts(Kind.datasets).items()}
     if as_json:
         print_json({"datasets": facts})
         return
     columns = ("nodes", "edges", "features", "classes", "tasks", "title")
     rows = [
-        [name, *(_cell(known.get(column)) for column in columns)] for name, known in facts.items()
+        [name, *(_cell(fact.get(column)) for column in columns)] for name, fact in facts.items()
     ]
     print_table(("name", *columns[:-1], "description"), rows)
 
 
 def _cell(value: Any) -> str:
     return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _datasets() -> dict[str, dict[str, Any]]:
-    facts = _catalogue()
-    return {name: facts.get(name, {"title": line}) for name, line in _parts(Kind.datasets).items()}
 
 
 def _catalogue() -> dict[str, dict[str, Any]]:

@@ -10,8 +10,11 @@ import json
 import os
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
+
+import typer
 
 SIGNS = {"±": "+/-", "…": "...", "·": "-", "\u2013": "-", "\u2014": "-", "\u00d7": "x"}
 WORDS = ("all data", "failed")  # that may occur in a column of numbers
@@ -61,6 +64,16 @@ def say(text: str = "", *, err: bool = False) -> None:
     stream = sys.stderr if err else sys.stdout
     stream.write(f"{text}\n")
     stream.flush()
+
+
+@contextmanager
+def stops_with(sentence: str) -> Iterator[None]:
+    """Print a sentence and exit with code 130 if the command is interrupted meanwhile."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(f"interrupted: {sentence}", err=True)
+        raise typer.Exit(130) from None
 
 
 def print_json(value: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from evergraph.cli import options
 from evergraph.cli.options import seeds_of
-from evergraph.cli.output import print_table, say
+from evergraph.cli.output import print_table, say, stops_with
 from evergraph.cli.progress import BenchProgress, StageProgress, spinner
 from evergraph.core.checks import check_directory
 from evergraph.core.errors import ConfigurationError, EvergraphError
@@ -19,8 +19,6 @@ from evergraph.core.sizes import check_room
 from evergraph.core.written_aside import check_writable
 
 if TYPE_CHECKING:
-    from evergraph.datasets.fetching import Fetch
-    from evergraph.datasets.published import PublishedDataset
     from evergraph.experiments.bench.benchmark import Bench, Row
     from evergraph.experiments.bench.config import BenchConfig
     from evergraph.studies import Sheet
@@ -80,12 +78,14 @@ def reproduce_command(
     with spinner("loading torch"):
         from evergraph.core.device import choose_device
         from evergraph.datasets.loading import is_registered
+        from evergraph.methods import methods as known_methods
         from evergraph.studies import Options, studies
         from evergraph.studies.base import NOT_RUN, keep
-        from evergraph.studies.comparison import TABLES
+        from evergraph.studies.comparison import METHODS, TABLES
 
     chosen = [studies.make(name) for name in names]  # errors are raised before any work
     folder = out / "quick" if quick else out
+    every = known_methods.names() if names == ["protocols"] else METHODS
     runs = StudyRuns(workers, device, room=0 if quick else RESULT_BYTES)
     options = Options(
         out=folder,
@@ -94,7 +94,7 @@ def reproduce_command(
         seeds=tuple(seeds_of(seed, seeds, repeats) or (0, 1, 2)),
         quick=quick,
         tables=_choice("tables", tables, TABLES),
-        methods=_choice("methods", methods, _methods_of(names)),
+        methods=_choice("methods", methods, every),
     )
     for study in chosen:
         study.check()
@@ -102,7 +102,7 @@ def reproduce_command(
     choose_device("auto" if device is None else device)
     check_writable(folder)
     unmade: dict[str, None] = {}
-    try:
+    with stops_with("finished work is kept; run the same command again to continue"):
         if download or source is not None or checksums is not None:
             asked = dict.fromkeys(name for study in chosen for name in study.asked(options))
             known = [name for name in asked if is_registered(name)]
@@ -118,14 +118,6 @@ def reproduce_command(
                 unmade = dict.fromkeys(f"{s.rows[0][0]}" for s in sheets if s.columns == NOT_RUN)
             for page in pages:
                 say(f"page: {page}\n")
-    except KeyboardInterrupt:
-        say("interrupted: finished work is kept; run the same command again to continue", err=True)
-        raise typer.Exit(130) from None
-    _exit(runs, unmade)
-
-
-def _exit(runs: StudyRuns, unmade: Collection[str]) -> None:
-    """Exit with code 1 if anything is missing, and print what to do."""
     for note in runs.notes:
         say(f"note: {note}", err=True)
     if runs.failed or unmade:
@@ -173,17 +165,6 @@ def _names(text: str | None) -> tuple[str, ...]:
         "datasets", [Path(name).stem for name in names], remedy=": results are stored by name"
     )
     return names
-
-
-def _methods_of(studies: list[str]) -> Collection[str]:
-    """Return the methods that --methods may name."""
-    if studies != ["protocols"]:
-        from evergraph.studies.comparison import METHODS
-
-        return METHODS
-    from evergraph.methods import methods
-
-    return methods.names()
 
 
 def _show(sheet: Sheet, folder: Path) -> None:
@@ -244,26 +225,19 @@ class StudyRuns:
 def _fitting(bench: Bench) -> int:
     """Return how many runs on graphs of this size fit on this machine at once."""
     from evergraph.core.sizes import free_memory
+    from evergraph.datasets.catalogue import catalogue
     from evergraph.experiments.bench.pool import default_workers
 
     most = min(bench.size, *(default_workers(job.config.device) for job in bench.jobs))
-    each = max(_run_bytes(name) for name in {job.config.dataset.name for job in bench.jobs})
+    known, each = catalogue(), 1
+    for name in {job.config.dataset.name for job in bench.jobs} & known.keys():
+        # An upper estimate for a GCN: the graph, the tasks' graphs and the graph of everything seen
+        # so far are in memory at once, and for every node a dozen states as wide as the hidden
+        # layer of 256.
+        facts = known[name]
+        held = 2 * (8 * facts.edges + 4 * facts.nodes * facts.features)
+        each = max(each, PROCESS_BYTES + held + 4 * 12 * 256 * facts.nodes)
     return max(1, min(most, int(free_memory() // each)))
-
-
-def _run_bytes(dataset: str) -> int:
-    """Return an upper estimate of the memory to train a GCN on a dataset of the catalogue.
-
-    The graph, the tasks' graphs and the graph of everything seen so far are in memory at once, and
-    for every node a dozen states as wide as the hidden layer of 256.
-    """
-    from evergraph.datasets.catalogue import catalogue
-
-    facts = catalogue().get(dataset)
-    if facts is None:
-        return 1
-    held = 2 * (8 * facts.edges + 4 * facts.nodes * facts.features)
-    return PROCESS_BYTES + held + 4 * 12 * 256 * facts.nodes
 
 
 def fetch_all(names: Sequence[str], folder: Path | None, checksums: Path | None) -> dict[str, str]:
@@ -275,13 +249,16 @@ def fetch_all(names: Sequence[str], folder: Path | None, checksums: Path | None)
     from evergraph.datasets.base import datasets, default_cache
     from evergraph.datasets.download import read_sums, recorded
     from evergraph.datasets.fetching import Fetch
+    from evergraph.datasets.fetching.raw_files import MAKE_ROOM
     from evergraph.datasets.published import PublishedDataset
 
     sums = {} if checksums is None else read_sums(checksums)
     made = [datasets.make(name) for name in names]
     published = [dataset for dataset in made if isinstance(dataset, PublishedDataset)]
     cache, missing = default_cache(), {}
-    check_rooms(published, cache, Fetch(folder, sums))
+    rooms = {dataset.name: dataset.raw(cache).room(Fetch(folder, sums)) for dataset in published}
+    if wanted := [name for name, room in rooms.items() if room]:
+        check_room(cache, sum(rooms.values()), f"fetching {', '.join(wanted)}", remedy=MAKE_ROOM)
     for dataset in published:
         with StageProgress({}) as progress:
             how = Fetch(folder, sums, on_progress=progress.on_progress)
@@ -295,14 +272,3 @@ def fetch_all(names: Sequence[str], folder: Path | None, checksums: Path | None)
         for file, found in recorded(cache / dataset.name).items():
             say(f"{found}  {dataset.name}/{file}")
     return missing
-
-
-def check_rooms(published: Sequence[PublishedDataset], cache: Path, how: Fetch) -> None:
-    """Raise unless the disk has room for everything still to be fetched."""
-    from evergraph.core.sizes import check_room
-    from evergraph.datasets.fetching.raw_files import MAKE_ROOM
-
-    rooms = {dataset.name: dataset.raw(cache).room(how) for dataset in published}
-    wanted = [name for name, room in rooms.items() if room]
-    if wanted:
-        check_room(cache, sum(rooms.values()), f"fetching {', '.join(wanted)}", remedy=MAKE_ROOM)

@@ -110,7 +110,11 @@ def compare_command(
     ours = found_trials(a, folder, testing=testing, averaging=averaging)
     theirs = found_trials(b, folder, testing=testing, averaging=averaging)
     common = _common(a, ours, b, theirs)
-    pairs = [_named_apart(a, ours[place], b, theirs[place]) for place in common]
+    pairs = []
+    for one, other in ((ours[place], theirs[place]) for place in common):
+        if one.name == other.name:  # told apart by their folders
+            one, other = (replace(x, name=f"{x.name} ({n})") for x, n in ((one, a), (other, b)))
+        pairs.append((one, other))
     found = corrected([compare_trials(*pair) for pair in pairs])
     over = over_datasets(found)
     if as_json:
@@ -137,16 +141,6 @@ def _common(a: str, ours: dict[Place, Trials], b: str, theirs: dict[Place, Trial
 
 def _told(places: Iterable[Place]) -> str:
     return "; ".join(", ".join(place) for place in places)
-
-
-def _named_apart(a: str, ours: Trials, b: str, theirs: Trials) -> tuple[Trials, Trials]:
-    """Return both; if their names are equal, add the folder to each."""
-    if ours.name != theirs.name:
-        return ours, theirs
-    return (
-        replace(ours, name=f"{ours.name} ({a})"),
-        replace(theirs, name=f"{theirs.name} ({b})"),
-    )
 
 
 def found_trials(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,7 +21,7 @@ from evergraph.cli.options import (
     seeds_of,
     several,
 )
-from evergraph.cli.output import print_json, print_table, say
+from evergraph.cli.output import print_json, print_table, say, stops_with
 from evergraph.cli.progress import spinner
 from evergraph.core.errors import ConfigurationError, ResultsError
 from evergraph.core.extras import require
@@ -29,8 +29,6 @@ from evergraph.core.sizes import shown
 from evergraph.core.written_aside import check_writable
 
 if TYPE_CHECKING:
-    from evergraph.experiments.config import RunConfig
-    from evergraph.experiments.plan import Cost, Plan
     from evergraph.experiments.result import RunResult
 
 
@@ -127,7 +125,7 @@ def run_command(
             "epochs": epochs,
             "lr": lr,
             "weight_decay": weight_decay,
-            "batch_size": _batch_size(batch_size),
+            "batch_size": int(batch_size) if batch_size and batch_size.isdigit() else batch_size,
         },
         "seeds": seeds_of(seed, seeds, repeats),
         "test_every": test_every,
@@ -139,74 +137,51 @@ def run_command(
         require("matplotlib", extra="report", why="--report")
     auto = options_of_auto(renamed("--keep", keep, "--memory", memory), views)
     configs = several(method, preset, given, parse_settings(settings), auto=auto)
-    if save is not None:
-        _check_save(save, configs)
-    folder = out if out is not None else default_folder(_name(configs), resume=resume)
+    alone = len(configs) == 1  # otherwise each method has its own folder below
+    if save is not None:  # raise now if the learner could not be saved, not after training
+        if not alone:
+            raise ConfigurationError(f"--save needs a single method, and {len(configs)} are given")
+        if save.is_dir():
+            raise ConfigurationError(f"--save must be a file, and {save} is a folder")
+        check_writable(save.parent)
+    methods = "-".join(config.method.name for config in configs)
+    name = f"{Path(configs[0].dataset.name).stem}-{methods}-{configs[0].stream.setting}"
+    folder = out if out is not None else default_folder(name, resume=resume)
     resources = resources_of(memory_limit, scratch, engine, address, worker_threads)
-    try:
+    with stops_with(f"finished tasks are kept; continue with --resume --out {folder}"):
         with spinner(f"loading torch and {configs[0].dataset.name}"):
             from evergraph.experiments.runner import complete_together, open_together, progress_of
 
-            alone = len(configs) == 1  # otherwise each method has its own folder below
             folders = [folder if alone else folder / c.method.name for c in configs]
             runs = open_together(configs, out=folders, resume=resume, resources=resources())
         say_unused(configs, given)
         progress, observers = progress_of(runs)
         with progress:
             results = complete_together(runs, observers=observers, keep_learner=save is not None)
-    except KeyboardInterrupt:
-        say(
-            f"interrupted: finished tasks are kept; continue with --resume --out {folder}", err=True
-        )
-        raise typer.Exit(130) from None
     if save is not None:
-        _save(results[0], save)
-    page = _drawn(folder) if report else None  # before printing, which may fail
+        if results[0].learner is None:
+            raise ResultsError(
+                f"{save} was not written: the run had already finished, and its learner was not "
+                "kept; run again with another --out"
+            )
+        results[0].learner.save(save)
+    if report:
+        from evergraph.reports import collect, write_report
+
+        with spinner("drawing the report"):
+            page = write_report(collect(folder), folder)  # before printing, which may fail
     if as_json:
-        print_json(_as_dict(results, folder))
+        each = {result.config.method.name: result.to_dict() for result in results}
+        print_json(results[0].to_dict() if alone else {"folder": str(folder), "runs": each})
         return
     if len(results) == 1:
         _print_result(results[0], folder)
     else:
         _print_comparison(results, folder)
-    if page is not None:
+    if report:
         say(f"open {page} in a browser for all tables and figures")
     elif len(results) > 1:
         say(f"results in {folder}; evergraph report {folder} draws figures")
-
-
-def _batch_size(text: str | None) -> int | str | None:
-    return int(text) if text is not None and text.isdigit() else text
-
-
-def _check_save(path: Path, configs: Sequence[RunConfig]) -> None:
-    """Raise, before training, if the learner could not be saved."""
-    if len(configs) > 1:
-        raise ConfigurationError(f"--save needs a single method, and {len(configs)} are given")
-    if path.is_dir():
-        raise ConfigurationError(f"--save must be a file, and {path} is a folder")
-    check_writable(path.parent)
-
-
-def _save(result: RunResult, path: Path) -> None:
-    if result.learner is None:
-        raise ResultsError(
-            f"{path} was not written: the run had already finished, and its learner was not kept; "
-            "run again with another --out"
-        )
-    result.learner.save(path)
-
-
-def _name(configs: Sequence[RunConfig]) -> str:
-    methods = "-".join(config.method.name for config in configs)
-    return f"{Path(configs[0].dataset.name).stem}-{methods}-{configs[0].stream.setting}"
-
-
-def _as_dict(results: Sequence[RunResult], folder: Path) -> dict[str, Any]:
-    if len(results) == 1:
-        return results[0].to_dict()
-    runs = {result.config.method.name: result.to_dict() for result in results}
-    return {"folder": str(folder), "runs": runs}
 
 
 def _print_comparison(results: Sequence[RunResult], folder: Path) -> None:
@@ -219,15 +194,8 @@ def _print_comparison(results: Sequence[RunResult], folder: Path) -> None:
             print_table(table.headings, table.texts, table.caption)
 
 
-def _drawn(folder: Path) -> Path:
-    """Write the report of a folder, and return the path of its page."""
-    from evergraph.reports import collect, write_report
-
-    with spinner("drawing the report"):
-        return write_report(collect(folder), folder)
-
-
 def _print_result(result: RunResult, folder: Path) -> None:
+    from evergraph.evaluation.yardstick import BESIDE, NAMES
     from evergraph.reports.units import ALL, percent, size
 
     values = result.to_dict()
@@ -247,11 +215,18 @@ def _print_result(result: RunResult, folder: Path) -> None:
         for testing, average in ways
     ]
     title = f"{result.config.method.name} on {result.config.dataset.name}, percent"
-    measured = f"average {result.yardstick.name if len(keys) == 1 else _shared(keys)}"
+    shared = "accuracy" if "balanced" in keys else "F1"
+    measured = f"average {result.yardstick.name if len(keys) == 1 else shared}"
     anytime = measured.replace("average", "anytime")
     print_table(("tested", measured, "average forgetting", anytime), rows, title)
-    if beside := _beside(values["measures"]):
-        say(beside)
+    beside = [  # other measures of targets, averaged over tasks
+        f"{NAMES[name]} {values['measures'][testing][name]['mean']:.4g} {testing}"
+        for name in BESIDE
+        for testing in ("local", "global")
+        if values["measures"][testing].get(name) is not None
+    ]
+    if beside:
+        say(", ".join(beside))
     seconds: dict[str, Any] = values["seconds"]
     count = len(result.seeds)
     phases = ", ".join(f"{phase} {spent / count:.1f} s" for phase, spent in seconds.items())
@@ -264,24 +239,6 @@ def _print_result(result: RunResult, folder: Path) -> None:
         again, old = values["refresh"]["recomputed"], values["refresh"]["of"]
         said += f", {again:,} of {old:,} old embeddings recomputed"
     say(f"memory {kept}{said}; {phases}; results in {folder}")
-
-
-def _shared(keys: Sequence[str]) -> str:
-    """Return a name for the measures of all rows of a table."""
-    return "accuracy" if "balanced" in keys else "F1"
-
-
-def _beside(measures: Mapping[str, Any]) -> str:
-    """Return the other measures of targets, averaged over tasks."""
-    from evergraph.evaluation.yardstick import BESIDE, NAMES
-
-    found = [
-        f"{NAMES[name]} {measures[testing][name]['mean']:.4g} {testing}"
-        for name in BESIDE
-        for testing in ("local", "global")
-        if measures[testing].get(name) is not None
-    ]
-    return ", ".join(found)
 
 
 def plan_command(
@@ -313,34 +270,26 @@ def plan_command(
     with spinner(f"loading torch and {dataset}"):
         from evergraph.experiments.plan import plan_run
 
-    try:
+    with stops_with("nothing is kept, run the same command again"):
         plan = plan_run(
             config,
             seconds=seconds,
             on_copy=lambda nodes: say(f"learning a copy of {nodes:,} nodes ...", err=True),
         )
-    except KeyboardInterrupt:
-        say("interrupted: nothing is kept, run the same command again", err=True)
-        raise typer.Exit(130) from None
     if as_json:
         print_json(asdict(plan))
         return
-    _print(plan, config.method.name, dataset)
-
-
-def _print(plan: Plan, method: str, dataset: str) -> None:
     columns = ("nodes", "processor", "clock", "memory", "GPU memory")
-    rows = [_row(f"{cost.share * plan.nodes:,.0f}", cost) for cost in plan.copies]
-    rows.append(_row(f"{plan.nodes:,} (estimated)", plan.seed))
+    costs = [(f"{cost.share * plan.nodes:,.0f}", cost) for cost in plan.copies]
+    rows = [
+        (nodes, _time(c.processor), _time(c.clock), shown(c.memory), shown(c.device_memory))
+        for nodes, c in (*costs, (f"{plan.nodes:,} (estimated)", plan.seed))
+    ]
     used = 5 if plan.seed.device_memory else 4
-    print_table(columns[:used], [row[:used] for row in rows], f"{method} on {dataset}, one seed")
+    title = f"{config.method.name} on {dataset}, one seed"
+    print_table(columns[:used], [row[:used] for row in rows], title)
     if plan.seeds > 1:
         say(f"{plan.seeds} seeds, one after another: {_time(plan.seeds * plan.seed.clock)}")
-
-
-def _row(nodes: str, cost: Cost) -> tuple[str, ...]:
-    spent = _time(cost.processor), _time(cost.clock)
-    return nodes, *spent, shown(cost.memory), shown(cost.device_memory)
 
 
 def _time(seconds: float) -> str:

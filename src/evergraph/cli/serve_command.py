@@ -24,8 +24,6 @@ from evergraph.core.sizes import parse_size
 if TYPE_CHECKING:
     from evergraph.online.folder.status import Progress
     from evergraph.server.app import Application
-    from evergraph.server.startup import Starting
-
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -58,7 +56,10 @@ def options_in(path: Path, command: Any) -> dict[str, Any]:
             raise UnknownNameError(f"option in {path}", key, names)
         if names[plain] in found:
             raise ConfigurationError(f"{path}: {plain} must be given once, not twice")
-        _check_kind(path, key, value, kinds[names[plain]])
+        rule, fits = _rule(kinds[names[plain]], value)
+        if not fits:
+            given = json.dumps(value, default=str)
+            raise ConfigurationError(f"{path}: {key} must be {rule}, not {given}")
         found[names[plain]] = value
     return found
 
@@ -71,15 +72,6 @@ def option_names(command: Any) -> dict[str, str]:
         for option in parameter.opts
         if option.startswith("--") and parameter.name not in TYPED_ONLY
     }
-
-
-def _check_kind(path: Path, key: str, value: object, kind: Any) -> None:
-    """Raise unless a value has the type that its option takes."""
-    rule, fits = _rule(kind, value)
-    if not fits:
-        raise ConfigurationError(
-            f"{path}: {key} must be {rule}, not {json.dumps(value, default=str)}"
-        )
 
 
 def _rule(kind: Any, value: object) -> tuple[str, bool]:
@@ -100,14 +92,6 @@ def _rule(kind: Any, value: object) -> tuple[str, bool]:
     if int in kinds:
         return "an integer", number and isinstance(value, int)
     return "a string", isinstance(value, str)
-
-
-def shown(context: typer.Context) -> str:
-    """Return all options in the form of a file; those that are not set are comments."""
-    values = context.params
-    return "\n".join(
-        _line(option, values[name]) for option, name in option_names(context.command).items()
-    )
 
 
 def _line(option: str, value: Any) -> str:
@@ -240,7 +224,11 @@ def serve_command(
     tokens = None if token_file is None else read_tokens(token_file)
     tls = tls_of(tls_cert, tls_key, tls_key_password_file)
     check_proxies(proxies)
-    given = _given(topology, hops, head, parse_settings(settings))
+    given = parse_settings(settings)  # the learner's parameters
+    of_topology: dict[str, Any] = {"name": topology, "hops": hops}
+    for name, values in (("topology", of_topology), ("head", {"name": head})):
+        if kept := {key: value for key, value in values.items() if value is not None}:
+            given[name] = given.get(name, {}) | kept
     if read_only and given:
         raise ConfigurationError(
             f"--read-only cannot change the learner: leave out {next(iter(given))}"
@@ -257,7 +245,8 @@ def serve_command(
         held=parse_size(held_limit),
     )
     if check_config:
-        say(shown(context))
+        for option, name in option_names(context.command).items():
+            say(_line(option, context.params[name]))
         return
     bound = bind(host, port)
 
@@ -294,33 +283,12 @@ def serve_command(
     with written_log(log_format):
         starting = Starting(application)
         listen(starting, bound, limits=limits, tls=tls, proxies=proxies, reload=reload)
-        _ended(starting)
-
-
-def _given(
-    topology: str | None, hops: int | None, head: str | None, settings: dict[str, Any]
-) -> dict[str, Any]:
-    """Return the learner's parameters that were given."""
-    parts: dict[str, dict[str, Any]] = {
-        "topology": {"name": topology, "hops": hops},
-        "head": {"name": head},
-    }
-    given: dict[str, Any] = dict(settings)
-    for name, values in parts.items():
-        kept = {key: value for key, value in values.items() if value is not None}
-        if kept:
-            given[name] = given.get(name, {}) | kept
-    return given
-
-
-def _ended(starting: Starting) -> None:
-    """Exit after a service was stopped; raise if it could not start."""
-    if starting.failed is not None:
-        raise starting.failed
-    if starting.abandoned:
-        # A thread is still running, and the interpreter would wait for it. The folder is left as
-        # after a crash: every acknowledged change is in its journal.
-        logging.shutdown()
-        os._exit(0)
-    if starting.state.failed.is_set():  # the log has the reason
-        raise typer.Exit(1)
+        if starting.failed is not None:
+            raise starting.failed
+        if starting.abandoned:
+            # A thread is still running, and the interpreter would wait for it. The folder is left
+            # as after a crash: every acknowledged change is in its journal.
+            logging.shutdown()
+            os._exit(0)
+        if starting.state.failed.is_set():  # the log has the reason
+            raise typer.Exit(1)

@@ -82,7 +82,6 @@ def check_command(
 
 
 def _print(aside: list[SetAside]) -> None:
-    """Print the deltas that were set aside, if any."""
     rows = []
     for each in aside:
         when = datetime.fromtimestamp(each.time, UTC).strftime("%Y-%m-%d %H:%M:%S")

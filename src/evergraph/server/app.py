@@ -39,9 +39,6 @@ class JournalFollower(Thread):
     """Thread that keeps a read-only service up to date with the process that writes.
 
     If it fails, the process stops; its supervisor can restart it from what is on disk by then.
-
-    Args:
-        service: of a folder opened read-only.
     """
 
     def __init__(self, service: Service) -> None:
@@ -70,13 +67,7 @@ class JournalFollower(Thread):
 
 
 class Application(FastAPI):
-    """FastAPI inside ``Observed``, so that even unexpected failures are counted and have an id.
-
-    Args:
-        metrics: counts the requests.
-        access_log: whether every request is logged.
-        options: passed on to FastAPI.
-    """
+    """FastAPI inside ``Observed``, so that even unexpected failures are counted and have an id."""
 
     def __init__(self, *, metrics: Metrics, access_log: bool, **options: Any) -> None:
         super().__init__(**options)

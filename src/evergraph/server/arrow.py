@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -69,9 +69,9 @@ class ArrowBody:
     scheme: Mapping[str, Any] | None = None
 
 
-def delta_from_arrow(body: bytes, *, key: str | None = None, most: int = MOST_DECODED) -> Delta:
+def delta_from_arrow(body: bytes, *, most: int = MOST_DECODED) -> Delta:
     """Return the delta in a body without encoding its columns; see ``read_arrow``."""
-    return replace(read_arrow(body, most=most).delta, key=key)
+    return read_arrow(body, most=most).delta
 
 
 def read_arrow(body: bytes, *, most: int = MOST_DECODED) -> ArrowBody:
@@ -81,9 +81,15 @@ def read_arrow(body: bytes, *, most: int = MOST_DECODED) -> ArrowBody:
     import pyarrow as pa
 
     parts: dict[str, Any] = {}
-    marks: list[bytes | None] = []
+    read, scheme = True, None
     for table in tables_in(body, most=most):
-        marks.append((table.schema.metadata or {}).get(MARK))
+        mark = (table.schema.metadata or {}).get(MARK)
+        try:
+            told = json.loads(mark or b"{}")
+        except ValueError:
+            raise RefusedError(422, "metadata 'evergraph' of an Arrow table must be JSON") from None
+        read = read and mark is not None
+        scheme = scheme or (told.get("columns") if isinstance(told, dict) else None)
         try:
             part = _part(stripped(table))
         except (pa.ArrowException, ValueError) as error:
@@ -93,21 +99,8 @@ def read_arrow(body: bytes, *, most: int = MOST_DECODED) -> ArrowBody:
             raise RefusedError(422, f"the body must hold one table of {min(twice)}, not two")
         parts |= part
     names = {name: parts.pop(f"{name} names", ()) for name in ("features", "updated_features")}
-    return ArrowBody(
-        Delta(**parts),
-        {name: found for name, found in names.items() if found},
-        read=all(mark is not None for mark in marks),
-        scheme=next(filter(None, map(_marked_scheme, marks)), None),
-    )
-
-
-def _marked_scheme(mark: bytes | None) -> Mapping[str, Any] | None:
-    """Return the scheme in the metadata of a table, if it holds one."""
-    try:
-        found = json.loads(mark or b"{}")
-    except ValueError:
-        raise RefusedError(422, "metadata 'evergraph' of an Arrow table must be JSON") from None
-    return found.get("columns") if isinstance(found, dict) else None
+    named = {name: found for name, found in names.items() if found}
+    return ArrowBody(Delta(**parts), named, read=read, scheme=scheme)
 
 
 def arrow_from_delta(delta: Delta, scheme: Scheme | None = None) -> bytes:
@@ -148,7 +141,12 @@ def arrow_from_delta(delta: Delta, scheme: Scheme | None = None) -> bytes:
         tables.append({"id": list(delta.forgotten)})
     metadata = {"columns": scheme.to_json()} if scheme is not None and len(delta.nodes) else {}
     mark = {MARK: json.dumps(metadata).encode()}
-    return b"".join(_stream(pa.table(table).replace_schema_metadata(mark)) for table in tables)
+    sink = pa.BufferOutputStream()
+    for columns in tables:
+        table = pa.table(columns).replace_schema_metadata(mark)
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+    return bytes(sink.getvalue())
 
 
 def _ends(edges: Sequence[tuple[NodeId, NodeId]]) -> dict[str, Any]:
@@ -159,20 +157,10 @@ def _ends(edges: Sequence[tuple[NodeId, NodeId]]) -> dict[str, Any]:
 
 
 def _wide(features: Tensor) -> pyarrow.Array:
-    """Return a matrix as one column of lists."""
     import pyarrow as pa
 
     rows = np.ascontiguousarray(features.numpy(), dtype=np.float32)
     return pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1])
-
-
-def _stream(table: pyarrow.Table) -> bytes:
-    import pyarrow as pa
-
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
 
 
 def _part(table: pyarrow.Table) -> dict[str, Any]:
@@ -222,12 +210,19 @@ def _node_part(table: pyarrow.Table, op: str | None = None) -> dict[str, Any]:
         return {"forgotten": _ids(table, "id")}
     if "time" in names:
         raise DataError("an Arrow table of nodes must not have the column 'time': it is not used")
-    if op == "update":
-        return _updates(table)
+    if op == "update":  # new features of known nodes, and their labels where the table has some
+        known, labels = _ids(table, "id"), _labels(table).to_pylist()
+        late = tuple(pair for pair in zip(known, labels, strict=True) if pair[1] is not None)
+        return {
+            "updated": known,
+            "updated_features": _features(table),
+            "updated_features names": _feature_names(table),
+            **({"late": late} if late else {}),
+        }
     if set(names) == {"id", "label"}:
-        late = _labels(table)
-        check_filled(late, "label")
-        return {"late": tuple(zip(_ids(table, "id"), late.to_pylist(), strict=True))}
+        found = _labels(table)
+        check_filled(found, "label")
+        return {"late": tuple(zip(_ids(table, "id"), found.to_pylist(), strict=True))}
     parts: dict[str, Any] = {}
     if is_typed(table):
         parts["types"] = tuple(column(table, TYPE).to_pylist())
@@ -238,15 +233,6 @@ def _node_part(table: pyarrow.Table, op: str | None = None) -> dict[str, Any]:
         "features names": _feature_names(table),
         "labels": tuple(_labels(table).to_pylist()),
     }
-
-
-def _updates(table: pyarrow.Table) -> dict[str, Any]:
-    """Return new features of known nodes, and their labels where the table has some."""
-    known, labels = _ids(table, "id"), _labels(table).to_pylist()
-    late = [pair for pair in zip(known, labels, strict=True) if pair[1] is not None]
-    parts: dict[str, Any] = {"updated": known, "updated_features": _features(table)}
-    parts["updated_features names"] = _feature_names(table)
-    return parts | ({"late": tuple(late)} if late else {})
 
 
 def _ids(table: pyarrow.Table, name: str) -> tuple[NodeId, ...]:
@@ -398,9 +384,19 @@ def check_decoded(table: pyarrow.Table, most: int) -> int:
     >>> check_decoded(pa.table({"id": pa.array(["ab", "ab", "c"]).dictionary_encode()}), 1_000)
     17
     """
-    total = 0
+    import pyarrow as pa
+
+    total, texts = 0, (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
     for about, values in zip(table.schema, table.columns, strict=True):
-        _check_kind(about.name, about.type)
+        # Values of other types, dictionaries excepted, may outgrow their buffers.
+        is_nested = _is_list(about.type) or pa.types.is_dictionary(about.type)
+        inner = about.type.value_type if is_nested else about.type
+        if not (pa.types.is_primitive(inner) or pa.types.is_null(inner) or inner in texts):
+            raise RefusedError(
+                422,
+                f"column {about.name!r} holds {about.type}: expected numbers, strings or lists of "
+                "them",
+            )
         for chunk in values.chunks:
             for size in _decoded(about.name, chunk):
                 total += size
@@ -411,18 +407,6 @@ def check_decoded(table: pyarrow.Table, most: int) -> int:
                         f"column {about.name!r} these take more: send them in smaller parts",
                     )
     return total
-
-
-def _check_kind(name: str, kind: pyarrow.DataType) -> None:
-    """Reject a column type, dictionaries excepted, whose values may outgrow its buffers."""
-    import pyarrow as pa
-
-    inner = kind.value_type if _is_list(kind) or pa.types.is_dictionary(kind) else kind
-    texts = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
-    if not (pa.types.is_primitive(inner) or pa.types.is_null(inner) or inner in texts):
-        raise RefusedError(
-            422, f"column {name!r} holds {kind}: expected numbers, strings or lists of them"
-        )
 
 
 def _is_list(kind: pyarrow.DataType) -> bool:

@@ -138,11 +138,6 @@ class Buckets:
 
     With too many callers, the least recent one is forgotten.
 
-    Args:
-        rate: tokens per second.
-        burst: capacity of a bucket.
-        clock: returns seconds.
-
     >>> buckets = Buckets(rate=2.0, burst=1, clock=iter([0.0, 0.1, 0.6]).__next__)
     >>> buckets.take("me"), round(buckets.take("me"), 1), buckets.take("me")
     (0.0, 0.4, 0.0)
@@ -198,7 +193,13 @@ class Guard:
         address = "?" if request.client is None else request.client.host
         if self._tokens is None:
             self._check_rate(address)
-            _check_host(request)
+            named = request.headers.getlist("host")
+            if len(named) > 1:
+                raise RefusedError(400, f"a request must have one Host, not {len(named)}")
+            host = named[0] if named else ""
+            if host.rsplit(":", 1)[0] not in HERE and host not in HERE:
+                sentence = f"without tokens the service answers to localhost, not to {host!r}"
+                raise RefusedError(403, sentence)
             return
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         given = given.strip() if scheme.lower() == "bearer" else ""
@@ -250,16 +251,6 @@ class Guard:
             )
 
 
-def _check_host(request: Request) -> None:
-    """Reject a request whose Host header does not name this machine; see ``Guard``."""
-    named = request.headers.getlist("host")
-    if len(named) > 1:
-        raise RefusedError(400, f"a request must have one Host, not {len(named)}")
-    host = named[0] if named else ""
-    if host.rsplit(":", 1)[0] not in HERE and host not in HERE:
-        raise RefusedError(403, f"without tokens the service answers to localhost, not to {host!r}")
-
-
 def group_of(address: str) -> str:
     """Return the group of addresses that share one limit: for IPv6 a /64 network.
 
@@ -282,19 +273,15 @@ def group_of(address: str) -> str:
 class Tls:
     """The service's certificate and key.
 
-    Args:
-        cert: PEM file of the certificate, with intermediate certificates.
-        key: PEM file of its key, readable by its owner only.
-        password_file: file whose first line is the key's password, if it has one.
-
-    Attributes:
-        context: of the connections; ``renew`` updates the same object.
+    cert: PEM file of the certificate, with intermediate certificates; key: PEM file of its key,
+    readable by its owner only; password_file: its first line is the key's password, if it has one.
     """
 
     def __init__(self, cert: Path, key: Path, password_file: Path | None = None) -> None:
         self.cert = cert
         self.key = key
         self.password_file = password_file
+        # Of all connections; ``renew`` updates the same object.
         self.context = self._loaded(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
 
     def renew(self) -> None:

@@ -31,7 +31,6 @@ from evergraph.server.http import ARROW, JSON, RefusedError, answer
 from evergraph.server.observability import audit, audit_change
 from evergraph.server.schema import (
     KEY_HEADER,
-    MEANINGS,
     AppliedReply,
     ErrorReply,
     UpsertedReply,
@@ -51,13 +50,10 @@ CompactedReply = described(Purged, "Compacted")
 TAR = "application/x-tar"
 BACKED_UP = "x-evergraph-backup"  # header with a backup's last delta, snapshot and size in bytes
 ARCHIVE: dict[int | str, dict[str, Any]] = {
+    **answers(ErrorReply, 401, 403, 422, 429, 503, 507),
     200: {
         "content": {TAR: {"schema": {"type": "string", "format": "binary"}}},
         "description": "Done.",
-    },
-    **{
-        status: {"model": ErrorReply, "description": MEANINGS[status]}
-        for status in (400, 401, 403, 422, 429, 503, 507)
     },
 }
 
@@ -90,8 +86,16 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
         async with service.bodies.of(request, kind) as body:
             delta, scheme = await service.read_delta(body, model=model, kind=kind)
             delta = _keyed(request, delta)
-            done = await service.change(delta, scheme)
-        audit_change(request, delta, done.seq, time.monotonic() - began)
+            done: Any
+            if model != "upsert":
+                done = applied = await service.change(delta, scheme)
+            elif delta.key is not None:
+                raise RefusedError(422, "an upsert takes no key: repeating it changes nothing")
+            else:
+                upserted = await service.upsert(delta, scheme)
+                applied = upserted.applied
+                done = asdict(applied) | {"news": upserted.news}
+        audit_change(request, delta, applied.seq, time.monotonic() - began)
         return answer(done)
 
     @router.post("/deltas", openapi_extra=accepts(DeltaBody, ARROW) | KEY_HEADER)
@@ -120,14 +124,7 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
         theirs; their features change only if they are `updated`. Known edges and labels are
         skipped, and so are missing edges to remove and missing nodes to update or forget.
         """
-        began, kind = time.monotonic(), media_type(request, JSON, ARROW)
-        async with service.bodies.of(request, kind) as body:
-            delta, scheme = await service.read_delta(body, model="upsert", kind=kind)
-            if _keyed(request, delta).key is not None:
-                raise RefusedError(422, "an upsert takes no key: repeating it changes nothing")
-            done = await service.upsert(delta, scheme)
-        audit_change(request, delta, done.applied.seq, time.monotonic() - began)
-        return answer(asdict(done.applied) | {"news": done.news})
+        return await learn(request, "upsert", ARROW)
 
     @router.post("/labels", openapi_extra=accepts(LabelsBody) | KEY_HEADER)
     async def labels(request: Request) -> Response:

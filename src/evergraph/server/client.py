@@ -59,10 +59,12 @@ class Client:
 
     def submit(self, delta: Delta) -> dict[str, Any]:
         """Send a delta and return its result."""
+        return self._send("/v1/deltas", delta, delta.key)
+
+    def _send(self, path: str, delta: Delta, key: str | None) -> dict[str, Any]:
         from evergraph.server.arrow import arrow_from_delta
 
-        sent = arrow_from_delta(delta, self._scheme)
-        done = self._ask("/v1/deltas", sent, ARROW, delta.key)
+        done = self._ask(path, arrow_from_delta(delta, self._scheme), ARROW, key)
         self._scheme = None if len(delta.nodes) else self._scheme
         return done
 
@@ -95,11 +97,7 @@ class Client:
 
     def upsert(self, delta: Delta) -> dict[str, Any]:
         """Send a delta that may be known in part, and return what was new; safe to repeat."""
-        from evergraph.server.arrow import arrow_from_delta
-
-        done = self._ask("/v1/upsert", arrow_from_delta(delta, self._scheme), ARROW)
-        self._scheme = None if len(delta.nodes) else self._scheme
-        return done
+        return self._send("/v1/upsert", delta, None)
 
     def predict(self, ids: Sequence[NodeId], *, after: int = 0) -> list[dict[str, Any]]:
         """Return the predictions for nodes, in their order.

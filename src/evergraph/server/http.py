@@ -55,22 +55,28 @@ REQUEST_ID: ContextVar[str] = ContextVar("evergraph_request_id", default="")
 class RefusedError(EvergraphError):
     """A rejected request: an HTTP status and one sentence.
 
+    retry_after: in seconds; hang_up: whether to close the connection, and so to drop the requests
+    that the client has sent ahead on it, which would be rejected as well.
+
     >>> RefusedError(404, "there is no node 'a'").status
     404
     """
 
-    def __init__(self, status: int, sentence: str, *, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        sentence: str,
+        *,
+        retry_after: float | None = None,
+        hang_up: bool = False,
+    ) -> None:
         super().__init__(sentence)
         self.status = status
-        self.retry_after = retry_after
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """Headers of the answer: when to retry, and how to authenticate."""
-        headers = {"WWW-Authenticate": "Bearer"} if self.status == 401 else {}
-        if self.retry_after is not None:
-            headers["Retry-After"] = str(math.ceil(max(1.0, self.retry_after)))
-        return headers
+        self.headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+        if hang_up:
+            self.headers["Connection"] = "close"
+        if retry_after is not None:
+            self.headers["Retry-After"] = str(math.ceil(max(1.0, retry_after)))
 
 
 # Any other EvergraphError means that the input breaks a rule: 422.
@@ -181,16 +187,15 @@ def without_paths(error: Exception | str, folder: Path | None = None) -> str:
 
 
 async def only_known(request: Request) -> None:
-    """Reject a query with an unknown or a repeated parameter.
+    """Reject a query with an unknown or a repeated parameter."""
+    if query := request.scope["query_string"]:
+        check_parameters(query, _parameters_of(request.scope["route"].dependant))
 
-    The OpenAPI document says which parameters a route takes.
-    """
-    query = request.scope["query_string"]
-    if query:
-        paths = request.app.openapi()["paths"]
-        route = paths.get(request.scope["route"].path_format, {})
-        listed = route.get(request.method.lower(), {}).get("parameters", [])
-        check_parameters(query, [each["name"] for each in listed if each["in"] == "query"])
+
+def _parameters_of(route: Any) -> list[str]:
+    """Return the names of the parameters that a route takes, and what it depends on."""
+    inner = [name for part in route.dependencies for name in _parameters_of(part)]
+    return [*(each.alias for each in route.query_params), *inner]
 
 
 def check_parameters(query: bytes, known: Sequence[str]) -> None:

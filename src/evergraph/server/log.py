@@ -71,10 +71,7 @@ class Sparing(logging.Filter):
     """Limits warnings of one kind per second, so that no client can fill the disk.
 
     The next warning that passes says how many were left out. Other levels always pass, the audit
-    lines of changes among them.
-
-    Args:
-        most: warnings of one kind per second.
+    lines of changes among them. ``most`` is per second.
 
     >>> sparing, record = Sparing(most=1), logging.LogRecord("x", 30, "", 0, "refused", None, None)
     >>> record.created = 7.1
@@ -109,12 +106,8 @@ class Sparing(logging.Filter):
 class AsideHandler(logging.handlers.QueueHandler):
     """Writes lines on a thread of its own, so that a full pipe holds up no request.
 
-    Lines are formatted by the caller, where the request id is known. If too many wait, further
-    lines are lost and counted.
-
-    Args:
-        stream: to write to.
-        places: lines that may wait.
+    Lines are formatted by the caller, where the request id is known. If more than ``places`` wait,
+    further lines are lost and counted.
     """
 
     queue: Queue[Any]

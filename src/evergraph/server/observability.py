@@ -215,21 +215,13 @@ def folder_gauges(status: FolderStatus, *, now: float) -> dict[str, tuple[str, f
     now: in Unix seconds.
     """
     stopped = status.stopped_since
+    since = 0 if stopped is None else round(max(now - stopped, 0.0), 3)
     gauges: dict[str, tuple[str, float]] = {
         "replay_deltas": ("Deltas that a restart would replay.", status.deltas_since),
         "replay_seconds": ("Time that a replay would take.", round(status.replay_seconds, 3)),
-        "stopped_seconds": (
-            "Time since writes were suspended; 0 while they are accepted.",
-            0 if stopped is None else round(max(now - stopped, 0.0), 3),
-        ),
-        "set_aside_total": (
-            "Deltas set aside after failing to apply.",
-            status.set_aside,
-        ),
-        "snapshot_failed": (
-            "1 if the last snapshot failed.",
-            int(status.snapshot_error is not None),
-        ),
+        "stopped_seconds": ("Time since writes were suspended; 0 while they are accepted.", since),
+        "set_aside_total": ("Deltas set aside after failing to apply.", status.set_aside),
+        "snapshot_failed": ("1 if the last snapshot failed.", status.snapshot_error is not None),
     }
     if status.snapshot_time is not None:
         age = round(max(now - status.snapshot_time, 0.0), 3)
@@ -249,13 +241,7 @@ def _metric(name: str, meaning: str, value: float, **labels: str) -> Metric:
 
 
 class Observed:
-    """ASGI middleware that gives requests an id, and counts, times and secures their answers.
-
-    Args:
-        app: the application inside.
-        metrics: counts the requests.
-        access_log: whether every request is logged.
-    """
+    """ASGI middleware that gives requests an id, and counts, times, logs and secures answers."""
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics, access_log: bool = False) -> None:
         self.app = app
@@ -286,17 +272,8 @@ class Observed:
             seconds = time.perf_counter() - began
             self._metrics.observe(route, status, seconds)
             if self._access_log:
-                _note_access(scope, status, seconds)
-
-
-def _note_access(scope: Scope, status: int, seconds: float) -> None:
-    method, path, address = scope["method"], scope["path"], (scope.get("client") or "?")[0]
-    facts = {
-        "method": method,
-        "path": path,
-        "status": status,
-        "seconds": round(seconds, 6),
-        "address": address,
-    }
-    line = f"{method} {path!r} {status} {seconds:.4f} s {address}"
-    access.info("%s", line, extra={"event": "request", "facts": facts})
+                facts = {name: scope[name] for name in ("method", "path")}
+                facts |= {"status": status, "seconds": round(seconds, 6)}
+                facts["address"] = (scope.get("client") or "?")[0]
+                line = "{method} {path!r} {status} {0:.4f} s {address}".format(seconds, **facts)
+                access.info("%s", line, extra={"event": "request", "facts": facts})

@@ -23,7 +23,6 @@ from evergraph.server.schema import (
     AlarmsReply,
     ClassesReply,
     ColumnsReply,
-    ErrorReply,
     HealthReply,
     HistoryReply,
     IdsReply,
@@ -91,8 +90,8 @@ class NotReadyReply(BaseModel):
 
 
 READINESS: dict[int | str, dict[str, Any]] = {
+    **answers(ReadyReply),
     200: {"model": ReadyReply, "description": "Ready."},
-    400: {"model": ErrorReply, "description": MEANINGS[400]},
     503: {"model": NotReadyReply, "description": "Not ready: see Retry-After."},
 }
 

@@ -19,6 +19,7 @@ from evergraph.tables.scheme import Scheme
 if TYPE_CHECKING:
     from evergraph.online.delta import Delta
     from evergraph.online.folder.learner_folder import LearnerFolder
+    from evergraph.server.arrow import ArrowBody
 
 WHERE, ARROW = "rows", "Arrow"
 
@@ -53,24 +54,20 @@ def with_rows(
     return replace(delta, nodes=nodes, features=read.features, labels=labels), read.scheme
 
 
-def with_names(
-    delta: Delta, arrow: Mapping[str, Any], folder: LearnerFolder
-) -> tuple[Delta, Scheme | None]:
-    """Return the delta of Arrow tables with labels and named columns as the learner reads them.
-
-    arrow: names and more, as in ``ReadDelta``.
-    """
-    if arrow["read"]:
-        return delta, _sent_scheme(arrow["scheme"], delta)
+def with_names(arrow: ArrowBody, folder: LearnerFolder) -> tuple[Delta, Scheme | None]:
+    """Return the delta of Arrow tables with labels and named columns as the learner reads them."""
+    delta = arrow.delta
+    if arrow.read:
+        return delta, _sent_scheme(arrow.scheme, delta)
     delta = replace(
         delta,
         labels=_labels(delta.labels, folder),
         late=[(node, _late(node, label, folder)) for node, label in delta.late],
     )
     scheme, columns = None, _columns(folder)
-    if isinstance(columns, Columns) and arrow["names"] and set(delta.labels) <= {None}:
-        say_unlabelled(ARROW, arrow["names"].get("features", ()))
-    for part, names in arrow["names"].items():
+    if isinstance(columns, Columns) and arrow.names and set(delta.labels) <= {None}:
+        say_unlabelled(ARROW, arrow.names.get("features", ()))
+    for part, names in arrow.names.items():
         if columns is None:
             continue  # the learner began with plain arrays: columns count by position
         import pyarrow as pa

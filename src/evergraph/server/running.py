@@ -104,24 +104,21 @@ class Reload:
 
     def __call__(self) -> None:
         """Read the files again, and log the result."""
+        done = []
         with self._lock:
             try:
-                done = self._read()
+                tokens = None if self.token_file is None else read_tokens(self.token_file)
+                if self.tls is not None:
+                    self.tls.renew()
+                    done.append("the certificate")
             except EvergraphError as error:
                 log.error("nothing was reloaded: %s", error)
                 return
+            # Tokens are replaced last, so that an invalid certificate leaves the old ones in use.
+            if tokens is not None and self.tokens is not None:
+                self.tokens.listed = tokens.listed
+                done.insert(0, f"{len(tokens.listed)} tokens")
             log.info("reloaded %s" if done else "there is nothing to reload%s", " and ".join(done))
-
-    def _read(self) -> list[str]:
-        # Tokens are replaced last, so that an invalid certificate leaves the old ones in use.
-        tokens = None if self.token_file is None else read_tokens(self.token_file)
-        if self.tls is not None:
-            self.tls.renew()
-        done = []
-        if tokens is not None and self.tokens is not None:
-            self.tokens.listed = tokens.listed
-            done.append(f"{len(tokens.listed)} tokens")
-        return done if self.tls is None else [*done, "the certificate"]
 
 
 def outlive_hang_ups() -> None:
@@ -161,7 +158,9 @@ def listen(
 
         server.handle_exit = exit_handler  # type: ignore[method-assign]
         bound.listen()  # from here on clients wait instead of being turned away
-        app.attend(server, _url(bound, tls))  # it logs when it is ready
+        (host, port), scheme = bound.getsockname()[:2], "http" if tls is None else "https"
+        named = f"[{host}]" if ":" in host else host
+        app.attend(server, f"{scheme}://{named}:{port}/")  # it logs when it is ready
         if hasattr(signal, "SIGHUP") and reload is not None:
             signal.signal(signal.SIGHUP, lambda *_: Thread(target=reload, daemon=True).start())
         server.run(sockets=[bound])
@@ -208,11 +207,11 @@ def server_for(
 
 
 def _protocol(limits: Limits) -> type[asyncio.Protocol]:
-    """Return uvicorn's protocol class with a time limit for the head of a request.
+    """Return uvicorn's protocol class with time limits for heads of requests and unread answers.
 
     uvicorn limits the time between two requests, but not the time to the first byte, nor that of a
-    head which arrives slowly. With too many connections, the one that has waited longest for a head
-    is closed. Other slow clients, such as those that do not read, are left to a proxy in front.
+    head which arrives slowly, nor that of an answer which nobody reads. With too many connections,
+    the one that has waited longest for a head is closed.
     """
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -220,6 +219,7 @@ def _protocol(limits: Limits) -> type[asyncio.Protocol]:
 
     class PatientProtocol(HttpToolsProtocol):
         _late: asyncio.TimerHandle | None = None
+        _unread: asyncio.TimerHandle | None = None
         _head = 0  # bytes of the head so far
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -236,8 +236,19 @@ def _protocol(limits: Limits) -> type[asyncio.Protocol]:
             self._stop_waiting()
             super().on_headers_complete()
 
+        def pause_writing(self) -> None:
+            super().pause_writing()  # until the client has read most of what is written
+            self._expect_reading(None)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            if self._unread is not None:
+                self._unread.cancel()
+
         def connection_lost(self, exc: Exception | None) -> None:
             self._stop_waiting()
+            if self._unread is not None:
+                self._unread.cancel()
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:
@@ -253,6 +264,16 @@ def _protocol(limits: Limits) -> type[asyncio.Protocol]:
             waiting[self], self._head = self.transport, 0
             loop = asyncio.get_running_loop()
             self._late = loop.call_later(limits.header_seconds, self.transport.abort)
+
+        def _expect_reading(self, before: int | None) -> None:
+            """Give a client up that has read nothing since there were ``before`` bytes left."""
+            left = self.transport.get_write_buffer_size()
+            if before is not None and left >= before:
+                self.pipeline.clear()  # uvicorn would go on with what the client has sent ahead
+                self.transport.abort()
+                return
+            loop = asyncio.get_running_loop()
+            self._unread = loop.call_later(limits.seconds, self._expect_reading, left)
 
         def _stop_waiting(self) -> None:
             waiting.pop(self, None)
@@ -279,10 +300,4 @@ def _allow_files(needed: int) -> None:
 
 
 def _nothing(*_: object) -> None:
-    """Ignore a signal."""
-
-
-def _url(bound: socket.socket, tls: Tls | None) -> str:
-    host, port = bound.getsockname()[:2]
-    scheme = "http" if tls is None else "https"
-    return f"{scheme}://[{host}]:{port}/" if ":" in host else f"{scheme}://{host}:{port}/"
+    pass

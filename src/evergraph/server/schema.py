@@ -7,16 +7,7 @@ import re
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from types import UnionType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    NamedTuple,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-    is_typeddict,
-)
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from pydantic import BaseModel, Field, create_model
 
@@ -62,23 +53,16 @@ def to_json(record: Any) -> Any:
         return [to_json(part) for part in record]
     if not is_dataclass(record) or isinstance(record, type):
         return record
-    found = ((part, getattr(record, part.name)) for part in _parts(type(record)))
-    return {p.json_name: to_json(v) for p, v in found if v is not None or not p.optional}
-
-
-class _Part(NamedTuple):
-    """A field of a record."""
-
-    name: str
-    json_name: str
-    optional: bool
+    found = ((*part[1:], getattr(record, part[0])) for part in _parts(type(record)))
+    return {name: to_json(v) for name, optional, v in found if v is not None or not optional}
 
 
 @cache
-def _parts(record: type) -> tuple[_Part, ...]:
+def _parts(record: type) -> tuple[tuple[str, str, bool], ...]:
+    """Return for each field of a record its name, its name in JSON, and whether it is optional."""
     names = JSON_NAMES.get(record, {})
     optional = {f.name for f in fields(record) if f.default is None} if is_dataclass(record) else ()
-    return tuple(_Part(n, names.get(n, n), n in optional) for n in get_type_hints(record))
+    return tuple((n, names.get(n, n), n in optional) for n in get_type_hints(record))
 
 
 def described(record: type, name: str, **more: Any) -> type[BaseModel]:
@@ -90,39 +74,34 @@ def described(record: type, name: str, **more: Any) -> type[BaseModel]:
     'Number of known classes.'
     """
     about = (record.__doc__ or "").split("\n\n")[0]
-    own = _model_fields(record, *(part.name for part in _parts(record)))
-    return create_model(name, __doc__=about, **(own | more))
+    return create_model(name, __doc__=about, **(_model_fields(record) | more))
 
 
 def _model_fields(record: type, *names: str) -> dict[str, Any]:
-    """Return some fields of a record as ``pydantic.create_model`` takes them."""
-    hints, descriptions = get_type_hints(record), _attribute_docs(record)
+    """Return some fields of a record, or all, as ``pydantic.create_model`` takes them."""
+    hints, doc = get_type_hints(record), inspect.cleandoc(record.__doc__ or "")
+    # The section ``Attributes`` of its docstring: a sentence for each name.
+    listed = doc.partition("Attributes:\n")[2].split("\n\n")[0] + "\n"
+    found = re.findall(r"^    (\w+): (.+?)(?=^    \w+: |\Z)", listed, re.DOTALL | re.MULTILINE)
+    texts = {name: " ".join(text.split()).replace("``", "`") for name, text in found}
+    about = {name: f"{text[0].upper()}{text[1:].rstrip('.')}." for name, text in texts.items()}
     return {
-        part.json_name: (
-            _model_type(hints[part.name]),
-            Field(None if part.optional else ..., description=descriptions.get(part.name)),
+        json_name: (
+            _model_type(hints[name]),
+            Field(None if optional else ..., description=about.get(name)),
         )
-        for part in _parts(record)
-        if part.name in names
+        for name, json_name, optional in _parts(record)
+        if name in (names or hints)
     }
 
 
 def _model_type(kind: Any) -> Any:
-    """Return a type with every record in it replaced by its model."""
+    # Records inside are replaced by their models.
     if get_args(kind):
         parts = tuple(_model_type(part) for part in get_args(kind))
         return Union[parts] if get_origin(kind) is UnionType else get_origin(kind)[parts]  # noqa: UP007
     is_record = is_dataclass(kind) or is_typeddict(kind)
     return described(kind, kind.__name__) if is_record else kind
-
-
-def _attribute_docs(record: type) -> dict[str, str]:
-    """Return the section ``Attributes`` of a docstring: a sentence for each name."""
-    _, _, listed = inspect.cleandoc(record.__doc__ or "").partition("Attributes:\n")
-    listed = listed.split("\n\n")[0] + "\n"
-    found = re.findall(r"^    (\w+): (.+?)(?=^    \w+: |\Z)", listed, re.DOTALL | re.MULTILINE)
-    texts = {name: " ".join(text.split()).replace("``", "`") for name, text in found}
-    return {name: f"{text[0].upper()}{text[1:].rstrip('.')}." for name, text in texts.items()}
 
 
 @dataclass(frozen=True)
@@ -314,6 +293,7 @@ def accepts(model: type[BaseModel], *others: str) -> dict[str, Any]:
 def answers(model: type[BaseModel], *refusals: int) -> dict[int | str, dict[str, Any]]:
     """Return the OpenAPI description of an answer and of the errors that may come instead."""
     found: dict[int | str, dict[str, Any]] = {200: {"model": model, "description": "Done."}}
-    for status in (400, *refusals):
-        found[status] = {"model": ErrorReply, "description": MEANINGS[status]}
+    found[400] = {"model": ErrorReply, "description": MEANINGS[400]}
+    for status in refusals:  # FastAPI would make a validator of each model, which takes its time
+        found[status] = {"content": {JSON: {"schema": ERROR}}, "description": MEANINGS[status]}
     return found

@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -27,9 +27,7 @@ from evergraph.server.rows import with_names, with_rows
 from evergraph.server.schema import (
     MOST_NAMES,
     OF_THE_FOLDER,
-    Alarms,
     Process,
-    Suggestions,
     node_reply,
     to_json,
 )
@@ -47,15 +45,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 SMALL = 1 << 14  # bytes of a question that is parsed on the event loop
 LITTLE = 1 << 10  # numbers that are serialised on the event loop
+BLOCK = 500  # predictions that are serialised at a time
 PAUSE = 0.002  # seconds between two checks for a delta that a request waits for
 
 
 class Service:
     """One learner: changes go through one thread and the journal, readers see the last whole delta.
 
-    Args:
-        folder: open for writing or read-only; closed with the service.
-        limits: of requests and queues.
+    The folder is open for writing or read-only, and is closed with the service.
     """
 
     def __init__(self, folder: LearnerFolder, limits: Limits) -> None:
@@ -81,21 +78,16 @@ class Service:
         model, kind: as in ``read_delta`` of ``bodies``.
         """
         threads, most = self.pools["bodies"], self.limits.nodes
-        found = await threads.run(partial(read_delta, body, model=model, kind=kind, most=most))
-        if found.rows:
-            return await threads.run(partial(with_rows, found.delta, found.rows, self.folder))
-        if not found.arrow:
-            self._warn_if_raw(found.delta)
-            return found.delta, None
-        by_name = partial(with_names, found.delta, found.arrow, self.folder)
-        delta, scheme = await threads.run(by_name)
-        if scheme is None and found.arrow["names"] and not self._warned_by_position:
-            self._warned_by_position = True
-            say_by_position("Arrow", [*found.arrow["names"]])
-        return delta, scheme
-
-    def _warn_if_raw(self, delta: Delta) -> None:
-        """Log once that numbers arrived without names at a learner that encodes named columns."""
+        read = partial(read_delta, body, model=model, kind=kind, most=most)
+        delta, rows, arrow = await threads.run(read)
+        if rows:
+            return await threads.run(partial(with_rows, delta, rows, self.folder))
+        if arrow is not None:
+            delta, scheme = await threads.run(partial(with_names, arrow, self.folder))
+            if scheme is None and arrow.names and not self._warned_by_position:
+                self._warned_by_position = True
+                say_by_position("Arrow", [*arrow.names])
+            return delta, scheme
         raw = len(delta.features) or len(delta.updated_features)
         if raw and not self._warned_raw and self.folder.columns is not None:
             self._warned_raw = True
@@ -104,6 +96,7 @@ class Service:
                 "the learner scales and encodes named columns, and these numbers are used as they "
                 "are: send rows to have them encoded",
             )
+        return delta, None
 
     async def read_question(self, body: bytes) -> PredictionsBody:
         """Parse a request for predictions, on the event loop if it is small."""
@@ -118,21 +111,22 @@ class Service:
         A delta that is not begun in time is dropped. One that is begun is finished, even if the
         client no longer waits.
         """
-        return await self._written(partial(self._submit, delta, scheme), again="with the same key ")
+
+        def submit() -> Future[DeltaResult]:
+            # In a batch with others, unless it fixes how columns are read.
+            if scheme is not None:
+                if not self.folder.learner.status().features:
+                    learn = partial(self._keep_scheme_then, self.folder.submit, delta, scheme)
+                    return self.writer.call(learn)
+                self.folder.check_columns(scheme)
+            return self.writer.submit(delta)
+
+        return await self._written(submit, again="with the same key ")
 
     async def upsert(self, delta: Delta, scheme: Scheme | None = None) -> Upserted:
         """Apply the new part of a delta; timing as in ``change``."""
         learn = partial(self._keep_scheme_then, self.folder.upsert, delta, scheme)
         return await self._written(partial(self.writer.call, learn), again="")
-
-    def _submit(self, delta: Delta, scheme: Scheme | None) -> Future[DeltaResult]:
-        """Queue a delta: in a batch with others, unless it fixes how columns are read."""
-        if scheme is not None:
-            if not self.folder.learner.status().features:
-                learn = partial(self._keep_scheme_then, self.folder.submit, delta, scheme)
-                return self.writer.call(learn)
-            self.folder.check_columns(scheme)
-        return self.writer.submit(delta)
 
     async def _written(self, submit: Callable[[], Future[T]], *, again: str) -> T:
         """Submit a change and wait for it, within the time limit.  again: how to retry"""
@@ -228,7 +222,7 @@ class Service:
         if len(ids) <= FEW and numbers <= LITTLE and self._view.quick:
             return orjson.dumps(to_json(await self._together.ask(ids, every_class)))
         return await self.pools["predictions"].run(
-            lambda: orjson.dumps(to_json(self._predict(ids, every_class)))
+            lambda: in_blocks(self._predict(ids, every_class))
         )
 
     def _predict(self, ids: Sequence[NodeId], every_class: bool) -> Answer:
@@ -272,13 +266,12 @@ class Service:
     def alarms(self) -> dict[str, Any]:
         """Return the accuracy alarm while it is raised."""
         page = self._view.page
-        found: dict[str, Any] = to_json(Alarms(page.status.seq, page.alarms))
-        return found
+        return {"seq": page.status.seq, "alarms": to_json(page.alarms)}
 
     def suggestions(self, n: int) -> dict[str, Any]:
         """Return unlabelled nodes that are worth labelling next."""
-        found: dict[str, Any] = to_json(Suggestions(*self._view.suggestions(n)))
-        return found
+        seq, found = self._view.suggestions(n)
+        return {"seq": seq, "suggestions": to_json(found)}
 
     def last_key(self, prefix: str) -> dict[str, Any]:
         """Return the newest delta key with this prefix."""
@@ -319,6 +312,23 @@ class Service:
             pool.close()
         self.writer.close()
         self.folder.close()
+
+
+def in_blocks(answer: Answer) -> bytes:
+    """Return an answer as JSON, serialised a block of predictions at a time.
+
+    orjson holds the interpreter lock until it is done; between two blocks other threads can run.
+
+    >>> from evergraph.online.view import Answer, Prediction
+    >>> in_blocks(Answer(7, (Prediction("a", "x", 0.5),)))
+    b'{"seq":7,"predictions":[{"id":"a","label":"x","probability":0.5}]}'
+    """
+    rows = answer.predictions
+    blocks = [rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK)]
+    listed = b",".join(orjson.dumps(to_json(block))[1:-1] for block in blocks)
+    # No name of a class can look like this: quotation marks are escaped.
+    whole = orjson.dumps(to_json(replace(answer, predictions=())))
+    return whole.replace(b'"predictions":[]', b'"predictions":[%s]' % listed, 1)
 
 
 def _ids_of(text: str, integer: bool) -> tuple[NodeId, int | None]:

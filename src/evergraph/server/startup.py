@@ -117,10 +117,10 @@ class Starting:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        if self.app is not None and scope["type"] != "lifespan":
-            await self.app(scope, receive, send)
-        elif scope["type"] == "lifespan":
+        if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
+        elif self.app is not None:
+            await self.app(scope, receive, send)
         else:
             await self._answer(scope, receive, send)
 
@@ -206,17 +206,14 @@ class Starting:
                 self._server.should_exit = True
             return
         async with app.router.lifespan_context(app):
-            self._take_over(app)
+            stopping = self.state.stopping.is_set()
+            self.state, self.app = app.state, app
+            if stopping:
+                self.state.stopping.set()
+            else:
+                log.info("listening on %s", self._url)
+                self._notifier.notify(READY=1, STATUS="ready")
             await stop.wait()
-
-    def _take_over(self, app: Application) -> None:
-        stopping = self.state.stopping.is_set()
-        self.state, self.app = app.state, app
-        if stopping:
-            self.state.stopping.set()
-            return
-        log.info("listening on %s", self._url)
-        self._notifier.notify(READY=1, STATUS="ready")
 
     async def _beat(self) -> None:
         """Ping the watchdog, and extend the start-up timeout during a recovery."""

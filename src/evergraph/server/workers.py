@@ -10,9 +10,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import anyio
 
@@ -31,14 +30,8 @@ class Writer:
     """The thread that changes a learner, one call at a time, with a bounded queue.
 
     Deltas wait in the folder's own queue and are applied in batches. A change whose client has gone
-    is dropped if it has not begun, so it happens entirely or not at all.
-
-    Args:
-        folder: whose learner is changed.
-        places: how many changes may wait.
-
-    Attributes:
-        busy: seconds spent on changes.
+    is dropped if it has not begun, so it happens entirely or not at all. ``places`` changes may
+    wait; ``busy`` are the seconds spent on changes.
     """
 
     def __init__(self, folder: LearnerFolder, *, places: int) -> None:
@@ -123,11 +116,8 @@ class Pool:
     A call that takes too long is answered with 503. Its thread runs on and is not replaced
     meanwhile, so the number of threads stays bounded.
 
-    Args:
-        what: the work in the plural, for error messages.
-        threads: calls at once.
-        places: calls that may wait.
-        seconds: time for a call, waiting included.
+    what: the work in the plural, for error messages; places: calls that may wait; seconds: time for
+    a call, waiting included.
 
     >>> async def main():
     ...     pool = Pool("sums", threads=1, places=8, seconds=5.0)
@@ -148,7 +138,7 @@ class Pool:
         """Run ``call`` on a thread and return its result; reject it if the queue is full."""
         if self._running >= self.threads + self.places:
             sentence = f"{self.places} {self.what} are waiting already: try again later"
-            raise RefusedError(503, sentence, retry_after=1)
+            raise RefusedError(503, sentence, retry_after=1, hang_up=True)
         try:
             future = asyncio.get_running_loop().run_in_executor(self._executor, call)
         except RuntimeError:  # it was closed
@@ -194,8 +184,7 @@ def pools(seconds: float) -> dict[str, Pool]:
     } | {"backups": Pool("backups", threads=1, places=2, seconds=3600.0)}
 
 
-@dataclass(frozen=True)
-class _Question:
+class _Question(NamedTuple):
     ids: Sequence[NodeId]
     every_class: bool
     answer: asyncio.Future[Answer]
@@ -206,9 +195,8 @@ class Together:
 
     No question is delayed to wait for others: a batch is what has arrived when the loop gets to it.
 
-    Args:
-        answer: returns the answer for ids; with ``True`` including all probabilities.
-        most: nodes in one batch.
+    answer: returns the answer for ids, with ``True`` including all probabilities; most: nodes in
+    one batch.
 
     >>> def answer(ids, every_class):
     ...     return Answer(len(ids), tuple(ids))
