@@ -364,30 +364,47 @@ class Knowledge:
         if self._forgotten or self._cut:
             self._urgent |= self.head.let_go(nodes)
         anew = self._landmarks_wanted(changed=bool(len(nodes)))
-        if not every:
-            known = (self._learned.of(nodes) != UNLABELLED) | (self.labels.of(nodes) != UNLABELLED)
-            nodes = nodes[known]
+        old, new = self._learned.of(nodes), self.labels.of(nodes)
+        stay = (old == new) & (old != UNLABELLED)
+        if self._cut and not self._forgotten:
+            self.counted.mark(nodes[stay])
+        stay[stay.clone()] = self._may_have_moved(nodes[stay])
+        if not every:  # readers have no copy of the vectors of others
+            some = stay | (old != new)
+            nodes, stay = nodes[some], stay[some]
         vectors = self.of(nodes)
-        counted = self._teach(nodes, vectors, anew)
+        counted = self._teach(nodes, vectors, stay, anew)
         self._solve(counted)
         behind = self.head.lazy and self.solving.behind
         done = Settled(nodes, vectors, self._recomputed, counted, behind)
         self._begin_change()
         return done
 
-    def _teach(self, nodes: Tensor, vectors: Tensor, anew: int) -> int:
+    def _may_have_moved(self, nodes: Tensor) -> Tensor:
+        """Return which counted nodes are to be compared with what they are counted as.
+
+        All of them unless compiled code can tell cheaply which have certainly not moved. bool [n]
+        """
+        parts = [part.stored() for part in self._vectors] if self.graph.compiled else []
+        exactly = self._forgotten or not self.counted.tolerance or self.storage is not None
+        if exactly or not parts or None in parts:
+            return torch.ones(len(nodes), dtype=torch.bool)
+        stored = [one for part in parts for one in part or ()]
+        return torch.from_numpy(~self.counted.surely_near(nodes, stored))
+
+    def _teach(self, nodes: Tensor, vectors: Tensor, stay: Tensor, anew: int) -> int:
         """Let the head forget, move and learn; return how many nodes it has counted (again).
 
         If it is to use new landmarks, it learns everything again afterwards instead.
 
-        anew: number of new landmarks, 0 to keep the present ones
+        stay: nodes that keep their class and may have moved, bool [n]; anew: number of new
+        landmarks, 0 to keep the present ones
         """
         old, new = self._learned.of(nodes), self.labels.of(nodes)
         gone = (old != new) & (old != UNLABELLED)
         if not anew:
             self.head.forget(nodes[gone], self.counted.of(nodes[gone]), old[gone])
         self.counted.drop(nodes[gone])
-        stay = (old == new) & (old != UNLABELLED)
         again = self._count_again(nodes, vectors, old, stay, told=not anew)
         come = (old != new) & (new != UNLABELLED)
         if not anew:
@@ -448,8 +465,6 @@ class Knowledge:
         if told:
             self.head.move(nodes[there], moved.before, moved.after, labels[there])
         self.counted.put(nodes[there], moved.after)
-        if self._cut and not self._forgotten:
-            self.counted.mark(nodes[stay])
         return len(there)
 
     def _solve(self, counted: int) -> None:

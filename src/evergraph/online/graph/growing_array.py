@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -277,3 +277,18 @@ class FrozenRows:
     def every(self) -> Array:
         """Return a copy of all rows at that moment."""
         return self.of(np.arange(self.length))
+
+
+class StoredPart(NamedTuple):
+    """A part of all vectors as it lies in memory: row v is ``rows[v] - own[v] * shown[v]``.
+
+    Attributes:
+        rows: float32 [positions, width]
+        unit: whether a vector has it scaled to unit length.
+        own, shown: float32 [positions], [positions, width]; empty if nothing is subtracted.
+    """
+
+    rows: Array
+    unit: bool = False
+    own: Array = np.empty(0, np.float32)
+    shown: Array = np.empty((0, 0), np.float32)

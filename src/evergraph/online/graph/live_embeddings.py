@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -19,12 +21,12 @@ from evergraph.online.graph.corrections import (
     differ,
     differences,
 )
-from evergraph.online.graph.growing_array import GrowingArray
+from evergraph.online.graph.growing_array import GrowingArray, StoredPart
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_smoother import FrozenSmoother, LiveSmoother
 from evergraph.online.graph.neighbour_lists import Entries
 from evergraph.online.graph.surroundings import Surroundings
-from evergraph.topology import Stepwise, TopologyEncoder
+from evergraph.topology import MixHop, Stepwise, TopologyEncoder
 from evergraph.topology.cached import Scaling
 
 ROWS = 1 << 15  # computed at a time
@@ -33,6 +35,9 @@ ROWS = 1 << 15  # computed at a time
 # compared and written (measured at 32 and 128 columns). If rows are not corrected, WHOLE is a share
 # of the positions instead: then most rows are affected.
 WHOLE, ROW = 0.3, 4
+
+
+PUT_SIDE_BY_SIDE = (Stepwise.assemble, MixHop.assemble)
 
 
 class HopStates:
@@ -209,8 +214,16 @@ class HopStates:
 
         nodes: int64 [n]; tops: these sizes, float32 [n]
         """
-        due = self._drifts[-1].tensor[nodes] > self._most * tops
-        self._sum_anew(graph, nodes[due], len(self._states) - 1)
+        self.sum_last(graph, nodes[self._drifts[-1].tensor[nodes] > self._most * tops])
+
+    def sum_last(self, graph: GrowingGraph, nodes: Tensor) -> None:
+        """Recompute the last hop of some nodes."""
+        self._sum_anew(graph, nodes, len(self._states) - 1)
+
+    @property
+    def last(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """H_L, and the bound on the rounding error of each row.  [n, width], [n]"""
+        return self._states[-1].array, self._drifts[-1].array
 
     def _sum_all(self, graph: GrowingGraph, new: Tensor, hop: int) -> Changed:
         """Recompute hop + 1 of all nodes, and return those that changed, including new nodes."""
@@ -272,6 +285,13 @@ class HopStates:
         if self._graph is None:
             return torch.zeros(len(nodes), self._width)  # before the first node
         return self._graph.features[nodes]
+
+    @property
+    def stored(self) -> list[npt.NDArray[Any]] | None:
+        """The arrays that ``of`` puts side by side; None if it computes something else."""
+        if self._graph is None or type(self.topology).assemble not in PUT_SIDE_BY_SIDE:
+            return None
+        return [self._state(self._graph, hop).numpy() for hop in self.topology.assembled]
 
     def attach(self, graph: GrowingGraph) -> None:
         """Attach a graph; in snapshots of version 0.1.0 the last hop is missing and is computed."""
@@ -388,6 +408,14 @@ class LiveEmbeddings:
     def of(self, nodes: Tensor) -> Tensor:
         """Return the embeddings of some nodes.  int64 [k] -> float32 [k, dims]"""
         return self._scaled(self._source.of(nodes))
+
+    def stored(self) -> list[StoredPart] | None:
+        """Return the parts of all embeddings without copying, None if they are computed."""
+        rows = self._source.stored if isinstance(self._source, HopStates) else None
+        apart = len(rows or ()) == 1 or (isinstance(self.topology, MixHop) and self.topology.unit)
+        if rows is None or not (apart or self.scaling == "none"):
+            return None
+        return [StoredPart(part, unit=self.scaling == "unit") for part in rows]
 
     def attach(self, graph: GrowingGraph) -> None:
         """Attach the graph, once both were restored and before it changes."""

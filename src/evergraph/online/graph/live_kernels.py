@@ -27,6 +27,8 @@ from evergraph.graphs.kernels.row_ranges import compiled
 
 Code = Callable[..., Any]
 AHEAD = 4  # rows prefetched ahead of use
+TINY = np.float32(1e-25)  # squares below it, or above its inverse, may lose digits
+BARELY = np.float32(1e-4)  # share of a code of which ``others_alone`` certainly leaves something
 
 
 @compiled
@@ -167,6 +169,68 @@ def subtract(  # type: ignore[no-untyped-def]
         for c in range(width):
             top = max(top, abs(differences[i, c]))
         sizes[i] = top
+
+
+@njit(fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]  # sums in any order
+def _apart(row, own, shown, unit, was, x):  # type: ignore[no-untyped-def]
+    """Return ‖x - was‖² for x = row - own · shown, scaled to unit length if ``unit``; x: scratch.
+
+    0 only if they are equal; NaN if squares lose digits, or hardly anything is left of x.
+    """
+    total = top = taken = np.float32(0)
+    for c in range(len(row)):
+        code = own * shown[c]
+        x[c] = row[c] - code
+        total += x[c] * x[c]
+        top, taken = max(top, abs(x[c])), max(taken, abs(code))
+    factor = np.float32(1)
+    if unit and top > 0:
+        if top <= BARELY * taken or not TINY < total < 1 / TINY:
+            return np.float32(np.nan)
+        factor = np.float32(1) / np.sqrt(total)
+    gap = furthest = np.float32(0)
+    for c in range(len(row)):
+        difference = factor * x[c] - was[c]
+        gap += difference * difference
+        furthest = max(furthest, abs(difference))
+    if furthest > 0 and gap < TINY:
+        return np.float32(np.nan)
+    return gap
+
+
+@compiled
+def add_gaps(  # type: ignore[no-untyped-def]
+    nodes, slots, rows, own, shown, unit, counted, first, gaps, start, stop
+):
+    """Add to ``gaps`` how far a part of vectors is from the counted one, see ``_apart``.
+
+    rows, own, shown, unit: see ``StoredPart``; counted: by slot, its part begins at ``first``
+    """
+    x = np.empty(rows.shape[1], np.float32)
+    for i in range(start, stop):
+        node = nodes[i]
+        was = counted[slots[i], first : first + len(x)]
+        if len(own):
+            gaps[i] += _apart(rows[node], own[node], shown[node], unit, was, x)
+        else:
+            gaps[i] += _apart(rows[node], np.float32(0), rows[node], unit, was, x)
+
+
+@compiled
+def find_swamped(nodes, far, own, shown, drift, most, barely, due):  # type: ignore[no-untyped-def]
+    """Mark labelled nodes whose rounding error shows once their own code is subtracted."""
+    for i in range(len(nodes)):
+        node = nodes[i]
+        if drift[node] == 0:
+            continue
+        labelled, top, own_top = False, np.float32(0), np.float32(0)
+        for c in range(far.shape[1]):
+            code = own[node] * shown[node, c]
+            labelled |= shown[node, c] != 0
+            top, own_top = max(top, abs(far[node, c] - code)), max(own_top, abs(code))
+        if not top > barely * own_top:
+            top = np.float32(0)
+        due[i] = labelled and drift[node] > most * top
 
 
 def _tile(half: int) -> Code:

@@ -16,7 +16,7 @@ from evergraph.closed_form.relations import WIDTH, kind_signs
 from evergraph.core.seeding import seeded
 from evergraph.graphs.propagation import ordered_product
 from evergraph.online.graph.frozen_graph import FrozenLists
-from evergraph.online.graph.growing_array import FormerRows, FrozenRows, GrowingArray
+from evergraph.online.graph.growing_array import FormerRows, FrozenRows, GrowingArray, StoredPart
 from evergraph.online.graph.growing_graph import no_nodes
 from evergraph.online.graph.live_embeddings import ROWS
 from evergraph.online.graph.neighbour_lists import Entries, NeighbourLists, last_of_each
@@ -270,6 +270,10 @@ class LiveRelations:
     def of(self, nodes: Tensor) -> Tensor:
         """Return the vectors of some nodes.  int64 [k] -> float32 [k, dims]"""
         return self._vectors.tensor[nodes]
+
+    def stored(self) -> list[StoredPart]:
+        """Return all vectors without copying."""
+        return [StoredPart(self._vectors.array)]
 
     def arrays(self) -> Iterator[GrowingArray]:
         """Yield the arrays that are as long as the graph."""
