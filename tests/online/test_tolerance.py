@@ -145,12 +145,12 @@ def test_what_has_certainly_not_moved_is_skipped_without_any_effect(
     for delta in growth:
         skipping.apply(delta)
         with monkeypatch.context() as patch:
-            patch.setattr(Knowledge, "_may_have_moved", lambda _, nodes: torch.ones(len(nodes)) > 0)
+            patch.setattr(Knowledge, "_stored", lambda _: [])
             comparing.apply(delta)
         known = skipping.knowledge
         assert known is not None
         nodes = torch.from_numpy(known.counted._slots.array.nonzero()[0])
-        skipped += int((~known._may_have_moved(nodes)).sum())
+        skipped += int(known.counted.surely_near(nodes, known._stored()).sum())
     assert skipped > 50
     ours, others = skipping.state(), comparing.state()
     assert [name for name, value in ours.items() if not value.equal(others[name])] == []

@@ -200,12 +200,7 @@ class Counted:
         return torch.from_numpy(found)
 
     def moved(
-        self,
-        nodes: Tensor,
-        vectors: Tensor,
-        *,
-        among: Tensor | None = None,
-        exactly: bool = False,
+        self, nodes: Tensor, vectors: Tensor, *, among: Tensor | None = None, exactly: bool = False
     ) -> Moved:
         """Return the nodes to be counted again.  int64 [n], float32 [n, dims]
 

@@ -23,7 +23,7 @@ from evergraph.online.array_storage import ArrayStorage
 from evergraph.online.checking import CheckedDelta, check_delta
 from evergraph.online.delta import Delta, DeltaResult, Label, NodeId, name_of
 from evergraph.online.graph.corrections import DRIFT
-from evergraph.online.graph.growing_graph import GrowingGraph
+from evergraph.online.graph.growing_graph import GrowingGraph, no_nodes
 from evergraph.online.graph.live_embeddings import LiveEmbeddings, check_whole_rows
 from evergraph.online.heads import FusedHead, OnlineHead, TargetHead, heads
 from evergraph.online.identifiers import IdTable
@@ -149,8 +149,8 @@ class OnlineLearner(LearnerView):
     def held(self) -> Held:
         """The parts on which the memory of a delta depends."""
         copied = sum(array.row_bytes for array in self.arrays() if not array.is_in_file)
-        known = (self._knowledge, self._storage)
-        return Held(self.head, self.topology, self.scaling, *known, copied)
+        made = (self.head, self.topology, self.scaling)
+        return Held(*made, self._knowledge, self._storage, copied)
 
     def keep_within(self, memory_limit: int | str, scratch: Path | str | None = None) -> None:
         """Keep wide arrays in files from now on; arguments as in the constructor."""
@@ -202,52 +202,39 @@ class OnlineLearner(LearnerView):
         self, delta: Delta, ahead: Mapping[NodeId, int] | None = None, *, fresh: bool = False
     ) -> CheckedDelta:
         """Return a validated delta, without checking ``bounds``."""
-        self._make_room(len(ahead or ()) + len(delta.nodes))
-        graph = None if self._knowledge is None else self._knowledge.graph
-        width = None if graph is None else graph.num_features
-        self._check_relations(delta)
+        known = self._knowledge
+        if self._storage is not None and known is not None:
+            # Disk space is claimed now, so that applying the delta cannot run out of it.
+            self._storage.check(len(self._ids))
+            for array in (*known.arrays(), *self.arrays()):
+                array.reserve(len(ahead or ()) + len(delta.nodes))
+        related = len(delta.relations) or len(delta.types)
+        if related and not self.head.takes_relations:
+            raise DataError(
+                f"a delta must not have relations or types with head {self.head.name!r}, which "
+                "does not use them: leave them out (head 'auto', which learns classes, uses them)"
+            )
+        if related and known is not None and known.relations is None:
+            raise DataError(
+                "a delta must not have relations or types if the learner began without them: its "
+                "first nodes must have them"
+            )
         return check_delta(
             delta,
             self._ids,
-            num_features=width,
-            graph=graph,
+            num_features=None if known is None else known.graph.num_features,
+            graph=None if known is None else known.graph,
             kind=self.head.kind,
             undirected=self.undirected,
             ahead=ahead or {},
             fresh=fresh,
         )
 
-    def _make_room(self, nodes: int) -> None:
-        """Claim disk space for so many more nodes; raise if it or memory is exhausted."""
-        if self._storage is None or self._knowledge is None:
-            return
-        self._storage.check(len(self._ids))
-        for array in (*self._knowledge.arrays(), *self.arrays()):
-            array.reserve(nodes)
-
-    def _check_relations(self, delta: Delta) -> None:
-        if not len(delta.relations) and not len(delta.types):
-            return
-        if not self.head.takes_relations:
-            raise DataError(
-                f"a delta must not have relations or types with head {self.head.name!r}, which "
-                "does not use them: leave them out (head 'auto', which learns classes, uses them)"
-            )
-        if self._knowledge is not None and self._knowledge.relations is None:
-            raise DataError(
-                "a delta must not have relations or types if the learner began without them: its "
-                "first nodes must have them"
-            )
-
     def only_new(self, delta: Delta) -> tuple[Delta, News]:
         """Return a delta without what is known already, and the counts of what is new."""
         with self._writing:
             return only_new(
-                delta,
-                self._ids,
-                self._knowledge,
-                kind=self.head.kind,
-                undirected=self.undirected,
+                delta, self._ids, self._knowledge, kind=self.head.kind, undirected=self.undirected
             )
 
     def every_id(self) -> list[NodeId]:
@@ -266,9 +253,7 @@ class OnlineLearner(LearnerView):
             return known_edges(self._ids, self._knowledge, sources, targets)
 
     def edges_beyond(
-        self,
-        edges: tuple[pyarrow.Array, pyarrow.Array],
-        without: Sequence[NodeId],
+        self, edges: tuple[pyarrow.Array, pyarrow.Array], without: Sequence[NodeId]
     ) -> EdgesBeyond:
         """Return known edges that are not among the given ones; see ``upsert.edges_beyond``."""
         with self._writing:
@@ -292,8 +277,16 @@ class OnlineLearner(LearnerView):
         are validated first, unless ``check`` returned them.
         """
         with self._writing, exactly_threads(self.threads):
-            parts = self._checked(deltas)
-            whole = merged(parts)
+            batch = Batch()
+            for delta in deltas:
+                if not isinstance(delta, CheckedDelta):
+                    delta = self._fitting(delta, batch.ahead)
+                    if not batch.takes(delta):
+                        raise DataError(
+                            f"{delta!r} cannot be applied together with those before it"
+                        )
+                batch.add(delta)
+            parts, whole = batch.deltas, merged(batch.deltas)
             assert whole.first == self._ids.next, "nodes were added after the delta was checked"
             if len(whole.nodes) and self._knowledge is None:
                 related = bool(len(whole.relations) or len(whole.types))
@@ -301,19 +294,9 @@ class OnlineLearner(LearnerView):
                 self._map()
                 self._share()
             if self._knowledge is None:  # empty deltas, before the first node
-                nothing = torch.empty(0, dtype=torch.int64)
+                nothing = no_nodes()
                 return self._done(parts, None, None, nothing, nothing)
             return self._apply(whole, parts, self._knowledge)
-
-    def _checked(self, deltas: Sequence[Delta]) -> list[CheckedDelta]:
-        batch = Batch()
-        for delta in deltas:
-            if not isinstance(delta, CheckedDelta):
-                delta = self._fitting(delta, batch.ahead)
-                if not batch.takes(delta):
-                    raise DataError(f"{delta!r} cannot be applied together with those before it")
-            batch.add(delta)
-        return batch.deltas
 
     def _begun(self, num_features: int, *, related: bool) -> Knowledge:
         """Create what depends on the width of features, and on whether there are relations."""
@@ -326,31 +309,18 @@ class OnlineLearner(LearnerView):
             # largest value could swamp a small one: no drift is allowed.
             drift=DRIFT if self.scaling == "unit" else 0.0,
         )
-        generator = seeded(self.seed, "head")
-        self.head.begin(
-            live.dims,
-            topology=self.topology,
-            scaling=self.scaling,
-            generator=generator,
-            related=related,
-        )
-        return Knowledge(
-            graph,
-            live,
-            self.head,
-            seed=self.seed,
-            related=related,
-            tolerance=self.tolerance,
-            patience=self.patience,
-        )
+        made = {"topology": self.topology, "scaling": self.scaling, "related": related}
+        self.head.begin(live.dims, generator=seeded(self.seed, "head"), **made)
+        limits = {"tolerance": self.tolerance, "patience": self.patience}
+        return Knowledge(graph, live, self.head, seed=self.seed, related=related, **limits)
 
     def _apply(
         self, delta: CheckedDelta, parts: Sequence[CheckedDelta], knowledge: Knowledge
     ) -> list[DeltaResult]:
         """Apply a delta; parts: the deltas that it was merged from."""
         if any(map(len, (delta.nodes, delta.edges, delta.removed_edges, delta.updated))):
+            knowledge.extend(delta.nodes)
             knowledge.change(
-                delta.nodes,
                 delta.features,
                 delta.ends,
                 weights=delta.weighed,
@@ -409,45 +379,33 @@ class OnlineLearner(LearnerView):
         ]
 
     def _written(self) -> Page:
-        knowledge = self._knowledge
-        if knowledge is None:
-            nothing = torch.zeros(0, dtype=torch.bool)
-            return Page(self._status(), (), nothing, None, None, 0, self.head.kind)
-        publish = knowledge.published
-        if self._sharing:  # frozen now, for readers that look things up while they change
-            published = publish()
-            publish = lambda: published  # noqa: E731
-        return Page(
-            self._status(),
-            knowledge.names,
-            knowledge.met,
-            self.head.scorer(),
-            knowledge.of,
-            knowledge.embeddings.dims,
-            self.head.kind,
-            self._record.watch.alarms(),
-            publish,
-        )
-
-    def _status(self) -> Status:
-        knowledge = self._knowledge
-        return Status(
+        """Return the page that readers see after the last delta."""
+        known, record, kind = self._knowledge, self._record, self.head.kind
+        graph = None if known is None else known.graph
+        status = Status(
             seq=self._seq,
             nodes=len(self._ids),
-            edges=0 if knowledge is None else knowledge.graph.num_edges,
-            classes=0 if knowledge is None else len(knowledge.names),
-            labelled=0 if knowledge is None else int(knowledge.labels.counts_.sum()),
-            features=0 if knowledge is None else knowledge.graph.num_features,
-            memory=0 if knowledge is None else knowledge.nbytes,
-            predicted=self._record.prequential.asked,
-            accuracy=self._record.prequential.accuracy,
+            edges=0 if graph is None else graph.num_edges,
+            classes=0 if known is None else len(known.names),
+            labelled=0 if known is None else int(known.labels.counts_.sum()),
+            features=0 if graph is None else graph.num_features,
+            memory=0 if known is None else known.nbytes,
+            predicted=record.prequential.asked,
+            accuracy=record.prequential.accuracy,
             exact_forgetting=self.head.exact_forgetting,
-            metric=METRICS[self.head.kind],
-            relations=self.head.takes_relations
-            and (knowledge is None or knowledge.relations is not None),
+            metric=METRICS[kind],
+            relations=self.head.takes_relations and (known is None or known.relations is not None),
             solved=self._solved,
             undirected=self.undirected,
         )
+        if known is None:
+            return Page(status, (), torch.zeros(0, dtype=torch.bool), None, None, 0, kind)
+        publish = known.published
+        if self._sharing:  # frozen now, for readers that look things up while they change
+            published = publish()
+            publish = lambda: published  # noqa: E731
+        scored = (known.names, known.met, self.head.scorer(), known.of, known.embeddings.dims)
+        return Page(status, *scored, kind, record.watch.alarms(), publish)
 
     def frozen(self) -> LearnerView:
         """Return a view that any thread may read while this one learns; see ``LearnerView``."""
@@ -499,11 +457,8 @@ class OnlineLearner(LearnerView):
     def pieces(self) -> dict[str, Tensor | Pieces]:
         """Return the same for writing at once, in pieces where it must be converted."""
         with self._writing:
-            kept: dict[str, Tensor | Pieces] = {}
-            if self._knowledge is not None:
-                kept = self._knowledge.pieces()
-            parts = {"ids": self._ids} | self._record.parts
-            for prefix, part in parts.items():
+            kept = {} if self._knowledge is None else self._knowledge.pieces()
+            for prefix, part in ({"ids": self._ids} | self._record.parts).items():
                 kept |= {f"{prefix}.{name}": value for name, value in pieces_of(part).items()}
             return kept
 
@@ -534,7 +489,13 @@ class OnlineLearner(LearnerView):
     def restore(self, state: dict[str, Tensor], about: dict[str, Any]) -> None:
         """Restore what ``state`` and ``about`` returned."""
         with self._writing, exactly_threads(self.threads):
-            self._warn_of_threads(about.get("threads"))
+            before = about.get("threads")
+            if before is not None and self.threads is not None and before != self.threads:
+                logger.warning(
+                    "the snapshot was learned with %d threads and this process uses %d: the last "
+                    "digits of results may differ from those with %d threads",
+                    before, self.threads, before,
+                )  # fmt: skip
             self._seq = int(about["seq"])
             self._solved = int(about.get("solved", self._seq))
             if about["num_features"]:
@@ -542,24 +503,16 @@ class OnlineLearner(LearnerView):
                 self._knowledge = self._begun(width, related=related)
                 self._map()
                 self._knowledge.restore(state)
-            self.turn(lambda: self._restored(state), ())
+
+            def read() -> Page:
+                self._ids.restore(part_of(state, "ids."))
+                for name, part in self._record.parts.items():
+                    part.restore(part_of(state, f"{name}."))
+                return self._written()
+
+            self.turn(read, ())
             self._ids.base = int(about.get("base", 0))
             self._share()
-
-    def _warn_of_threads(self, before: int | None) -> None:
-        """Warn if the snapshot was learned with another number of threads."""
-        if before is not None and self.threads is not None and before != self.threads:
-            logger.warning(
-                "the snapshot was learned with %d threads and this process uses %d: the last "
-                "digits of results may differ from those with %d threads",
-                before, self.threads, before,
-            )  # fmt: skip
-
-    def _restored(self, state: dict[str, Tensor]) -> Page:
-        self._ids.restore(part_of(state, "ids."))
-        for name, part in self._record.parts.items():
-            part.restore(part_of(state, f"{name}."))
-        return self._written()
 
 
 def unused_names(names: Sequence[Label], met: Tensor) -> dict[Label, Label]:

@@ -154,19 +154,16 @@ class FusedHead(OnlineHead):
         self._hops, self._dims, self._related = hops_in(topology), dims, related
         if self.views is None:
             self.parsed = default_views(self._hops, related=related)
-        self._check_hops()
-        self.seed = torch.randint(2**62, (1,), generator=generator)
-        self._draw()
-        self.statistics_ = [ClassStatistics(self.width, precise=True) for _ in self.parsed]
-        self._weights = [torch.zeros(self.width, 0) for _ in self.parsed]
-
-    def _check_hops(self) -> None:
         for view in self.parsed:
             if not set(view.hops) <= set(self._hops):
                 raise ConfigurationError(
                     f"views must be of the hops that the topology keeps, {list(self._hops)}, not "
                     f"{str(view)!r}: use topology mixhop with kept_hops"
                 )
+        self.seed = torch.randint(2**62, (1,), generator=generator)
+        self._draw()
+        self.statistics_ = [ClassStatistics(self.width, precise=True) for _ in self.parsed]
+        self._weights = [torch.zeros(self.width, 0) for _ in self.parsed]
 
     def _draw(self) -> None:
         sizes = dict.fromkeys(self._hops, self._dims // len(self._hops))
@@ -198,7 +195,10 @@ class FusedHead(OnlineHead):
     def forget(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
         """Subtract nodes from the sums of every view."""
         self._count(vectors, labels, sign=-1)
-        self._tidy()
+        for statistics in self.statistics_:  # of classes without nodes rounding errors are left
+            statistics.sums_[statistics.counts_ == 0] = 0.0
+            if not bool(statistics.counts_.any()):
+                statistics.gram_.zero_()
 
     def landmarks_wanted(self, labelled: int, classes: int, *, changed: bool) -> int:
         """Return ``width`` if labels or classes have doubled, or a quarter of landmarks is gone."""
@@ -257,12 +257,10 @@ class FusedHead(OnlineHead):
 
     def _count(self, vectors: Tensor, labels: Tensor, *, sign: int) -> None:
         for rows in self._blocks(len(labels)):
-            weights = torch.ones(len(labels[rows]))
-            for statistics, features in zip(
-                self.statistics_, self._features(vectors[rows]), strict=True
-            ):
+            pairs = zip(self.statistics_, self._features(vectors[rows]), strict=True)
+            for statistics, features in pairs:
                 count = statistics.add if sign > 0 else statistics.remove
-                count(features, labels[rows], weights)
+                count(features, labels[rows], torch.ones(len(features)))
         self._settled &= not len(labels)
 
     def _features(self, vectors: Tensor) -> Iterator[Tensor]:
@@ -277,8 +275,7 @@ class FusedHead(OnlineHead):
     def move(self, ids: Tensor, before: Tensor, after: Tensor, labels: Tensor) -> None:
         """Replace nodes in the sums of the views in which their vectors differ."""
         for rows in self._blocks(len(labels)):
-            was, now = self._map.cut(before[rows]), self._map.cut(after[rows])
-            self._move(was, now, labels[rows])
+            self._move(self._map.cut(before[rows]), self._map.cut(after[rows]), labels[rows])
         self._settled &= not len(labels)
 
     def _move(self, before: Parts, after: Parts, labels: Tensor) -> None:
@@ -300,13 +297,6 @@ class FusedHead(OnlineHead):
                     for projected in (earlier, later)
                 )
                 statistics.exchange(was, now, labels[some])
-
-    def _tidy(self) -> None:
-        """Clear the sums of classes without nodes, which hold rounding errors only."""
-        for statistics in self.statistics_:
-            statistics.sums_[statistics.counts_ == 0] = 0.0
-            if not bool(statistics.counts_.any()):
-                statistics.gram_.zero_()
 
     def sizes(self) -> Tensor | None:
         """Return Σ ‖φ_v‖² of every view."""
@@ -392,15 +382,12 @@ class FusedHead(OnlineHead):
         held = views * (4 + 4 + 8) + 4 * 8
         rows = self.width * (kept * new + held * classes + 3 * 8 * self.width)
         if self.basis == "landmarks":  # a new set, and its kernel matrix
-            rows += self.width * (views * 2 * 4 * self.width + 3 * 4 * self._vector_width)
+            dims = sum(self._map.sizes.values()) if self.statistics_ else 0
+            rows += self.width * (views * 2 * 4 * self.width + 3 * 4 * dims)
         block = min(counted * self.width, BLOCK_VALUES)
         alone = max(classes - nodes // LEAST, 0)  # at least so many classes are too small for it
         weighed = min(min(max(nodes - alone, 0), NODES) * classes * views, WEIGHED)
         return rows + 5 * 8 * block + 3 * 8 * weighed + 8 * self.codes * new
-
-    @property
-    def _vector_width(self) -> int:
-        return sum(self._map.sizes.values()) if self.statistics_ else 0
 
     @property
     def nbytes(self) -> int:
