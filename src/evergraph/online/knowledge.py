@@ -38,19 +38,15 @@ class Settled:
     """The effect of a delta on vectors and head.
 
     Attributes:
-        nodes: whose vectors changed or were recomputed, including removed ones; only those with
-            labels, now or before, unless all were requested.  int64 [n], ascending
-        vectors: of these, zeros for removed ones.  float32 [n, dims]
-        recomputed: number of embeddings computed.
-        counted: number of labelled nodes that the head learned, or learned again.
-        behind: whether scores do not include all of them yet.
+        nodes: whose vectors changed or were recomputed, including removed ones; fewer unless all
+            were requested.  int64 [n], ascending
     """
 
     nodes: Tensor
-    vectors: Tensor
-    recomputed: int
-    counted: int
-    behind: bool
+    vectors: Tensor  # of these, zeros for removed ones.  float32 [n, dims]
+    recomputed: int  # number of embeddings computed
+    counted: int  # number of labelled nodes that the head learned, or learned again
+    behind: bool  # whether scores do not include all of them yet
 
 
 class _RowBytes(NamedTuple):

@@ -94,17 +94,11 @@ class NodeLabels:
 
 @dataclass(frozen=True, eq=False)
 class Moved:
-    """Nodes to be counted again.
+    """Nodes to be counted again."""
 
-    Attributes:
-        places: their indices among the nodes given, ascending.  int64 [k]
-        before: the vectors they are counted as.  float32 [k, dims]
-        after: the vectors to count them as.  float32 [k, dims]
-    """
-
-    places: Tensor
-    before: Tensor
-    after: Tensor
+    places: Tensor  # their indices among the nodes given, ascending.  int64 [k]
+    before: Tensor  # the vectors they are counted as.  float32 [k, dims]
+    after: Tensor  # the vectors to count them as.  float32 [k, dims]
 
 
 class Counted:

@@ -125,10 +125,9 @@ class Prequential:
 
     def curve(self) -> list[Point]:
         """Return the points, oldest first; asked and right count since the previous point."""
-        names = ("seq", "nodes", "classes", "asked")
         return [
-            Point(**dict(zip(names, map(int, whole), strict=True)), right=right)  # type: ignore[typeddict-item]
-            for *whole, right in self.curve_.tolist()
+            Point(seq=int(seq), nodes=int(nodes), classes=int(known), asked=int(asked), right=right)
+            for seq, nodes, known, asked, right in self.curve_.tolist()
         ]
 
     def confusion(self, classes: Sequence[int]) -> list[list[int]]:
@@ -225,13 +224,9 @@ class PredictionRecord:
     """
 
     def __init__(self, kind: Kind) -> None:
-        self.prequential = Prequential()
-        self.watch = Watch(kind)
-
-    @property
-    def parts(self) -> dict[str, Prequential | Watch]:
-        """Components with a state, by name."""
-        return {"prequential": self.prequential, "alarms": self.watch}
+        self.prequential, self.watch = Prequential(), Watch(kind)
+        # Components with a state, by name.
+        self.parts = {"prequential": self.prequential, "alarms": self.watch}
 
     def count(
         self,

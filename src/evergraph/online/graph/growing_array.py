@@ -282,13 +282,10 @@ class FrozenRows:
 class StoredPart(NamedTuple):
     """A part of all vectors as it lies in memory: row v is ``rows[v] - own[v] * shown[v]``.
 
-    Attributes:
-        rows: float32 [positions, width]
-        unit: whether a vector has it scaled to unit length.
-        own, shown: float32 [positions], [positions, width]; empty if nothing is subtracted.
+    ``own`` and ``shown`` are empty if nothing is subtracted.
     """
 
-    rows: Array
-    unit: bool = False
-    own: Array = np.empty(0, np.float32)
-    shown: Array = np.empty((0, 0), np.float32)
+    rows: Array  # float32 [positions, width]
+    unit: bool = False  # whether a vector has it scaled to unit length
+    own: Array = np.empty(0, np.float32)  # [positions]
+    shown: Array = np.empty((0, 0), np.float32)  # [positions, width]

@@ -28,7 +28,9 @@ from evergraph.graphs.kernels.row_ranges import compiled
 Code = Callable[..., Any]
 AHEAD = 4  # rows prefetched ahead of use
 TINY = np.float32(1e-25)  # squares below it, or above its inverse, may lose digits
-BARELY = np.float32(1e-4)  # share of a code of which ``others_alone`` certainly leaves something
+# Squares of what is left of a code, as a share, from which ``others_alone`` takes it seriously:
+# it compares the largest values, by 1e-5.
+BARELY = np.float32(1e-9)
 
 
 @compiled
@@ -177,24 +179,29 @@ def _apart(row, own, shown, unit, was, x):  # type: ignore[no-untyped-def]
 
     0 only if they are equal; NaN if squares lose digits, or hardly anything is left of x.
     """
-    total = top = taken = np.float32(0)
-    for c in range(len(row)):
-        code = own * shown[c]
-        x[c] = row[c] - code
-        total += x[c] * x[c]
-        top, taken = max(top, abs(x[c])), max(taken, abs(code))
+    total = taken = gap = np.float32(0)
+    if own == 0:
+        for c in range(len(x)):
+            x[c] = row[c]
+            total += row[c] * row[c]
+    else:
+        for c in range(len(x)):
+            code = own * shown[c]
+            x[c] = row[c] - code
+            total += x[c] * x[c]
+            taken += code * code
     factor = np.float32(1)
-    if unit and top > 0:
-        if top <= BARELY * taken or not TINY < total < 1 / TINY:
+    if unit and x.any():
+        if not TINY < total < 1 / TINY or total <= BARELY * len(x) * taken:
             return np.float32(np.nan)
         factor = np.float32(1) / np.sqrt(total)
-    gap = furthest = np.float32(0)
-    for c in range(len(row)):
+    for c in range(len(x)):
         difference = factor * x[c] - was[c]
         gap += difference * difference
-        furthest = max(furthest, abs(difference))
-    if furthest > 0 and gap < TINY:
-        return np.float32(np.nan)
+    if gap < TINY:
+        for c in range(len(x)):
+            if factor * x[c] != was[c]:
+                return np.float32(np.nan)
     return gap
 
 

@@ -40,17 +40,11 @@ def is_compiled(entries: int) -> bool:
 
 
 class Entries(NamedTuple):
-    """Changed entries of an adjacency.
+    """Changed entries of an adjacency."""
 
-    Attributes:
-        rows: targets of the edges.  int64 [entries]
-        columns: sources of the edges.  int64 [entries]
-        differences: new weight minus old weight; absent entries weigh 0.  float32 [entries]
-    """
-
-    rows: Array
-    columns: Array
-    differences: Array
+    rows: Array  # targets of the edges.  int64 [entries]
+    columns: Array  # sources of the edges.  int64 [entries]
+    differences: Array  # new weight minus old weight; absent entries weigh 0.  float32 [entries]
 
     @property
     def owners(self) -> Array:
@@ -75,18 +69,12 @@ def no_entries() -> Entries:
 
 
 class Lists(NamedTuple):
-    """The storage of neighbour lists, as views that are valid until a list changes.
+    """The storage of neighbour lists, as views that are valid until a list changes."""
 
-    Attributes:
-        starts, counts: start in the pool and length of each list.  int64 [rows]
-        pool: columns, with gaps between lists.  int32 [room]
-        weights: parallel to the pool, None if all are 1.  float32 [room]
-    """
-
-    starts: Array
-    counts: Array
-    pool: Array
-    weights: Array | None
+    starts: Array  # of each list in the pool.  int64 [rows]
+    counts: Array  # length of each list.  int64 [rows]
+    pool: Array  # columns, with gaps between lists.  int32 [room]
+    weights: Array | None  # parallel to the pool, None if all are 1.  float32 [room]
 
 
 class NeighbourLists:

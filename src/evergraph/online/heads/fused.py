@@ -89,6 +89,7 @@ class FusedHead(OnlineHead):
     exact_forgetting = True
     holds_back = True
     lazy = True
+    takes_relations = True
 
     def __init__(
         self,
@@ -105,10 +106,8 @@ class FusedHead(OnlineHead):
         check_integer("codes", codes, least=1)
         check_choice("basis", basis, ("random", "landmarks"))
         check_choice("objective", objective, ("balanced", "plain"))
-        self.views = views
-        self.width = width
+        self.views, self.width, self.codes = views, width, codes
         self.regularisation = regularisation
-        self.codes = codes
         self.basis: Basis = basis
         self.objective: Objective = objective
         self.balanced = objective == "balanced"
@@ -135,11 +134,6 @@ class FusedHead(OnlineHead):
     def parts(self, dims: int) -> tuple[int, ...]:
         """Return the widths of hops, relations and class codes."""
         return tuple(self._map.sizes.values())
-
-    @property
-    def takes_relations(self) -> bool:
-        """True: views may have relations."""
-        return True
 
     def begin(
         self,
@@ -212,12 +206,11 @@ class FusedHead(OnlineHead):
 
     def stand_on(self, nodes: Tensor, vectors: Tensor, *, labelled: int, classes: int) -> None:
         """Use nodes as landmarks, with the vectors they are counted as; empties the sums."""
-        self._chosen = labelled, classes, len(nodes)
-        self._stand(nodes, vectors)
+        self._stand(nodes, vectors, chosen=(labelled, classes, len(nodes)))
 
-    def _stand(self, nodes: Tensor, vectors: Tensor) -> None:
+    def _stand(self, nodes: Tensor, vectors: Tensor, chosen: tuple[int, int, int]) -> None:
         known = self.num_classes
-        self._landmarks = nodes
+        self._landmarks, self._chosen = nodes, chosen
         parts = {part: vectors[:, slice(*ends)] for part, ends in self._map.places.items()}
         self._map = KernelMap.of(self.parsed, parts)
         self.statistics_ = [ClassStatistics(len(nodes), precise=True) for _ in self.parsed]
@@ -228,8 +221,7 @@ class FusedHead(OnlineHead):
     def stand_as(self, other: FusedHead) -> None:
         """Use the landmarks of another head, with empty sums."""
         if isinstance(other._map, KernelMap):
-            self._chosen = other._chosen
-            self._stand(other._landmarks, other._landmark_vectors())
+            self._stand(other._landmarks, other._landmark_vectors(), other._chosen)
 
     def let_go(self, nodes: Tensor) -> bool:
         """Erase landmarks from the map, and their rows and columns from all sums."""
@@ -246,9 +238,7 @@ class FusedHead(OnlineHead):
         return True
 
     def _changed_map(self) -> None:
-        self._penalties = {}
-        self._seen = torch.zeros(0, 0), []
-        self._settled = False
+        self._penalties, self._seen, self._settled = {}, (torch.zeros(0, 0), []), False
 
     def _landmark_vectors(self) -> Tensor:
         """Return landmarks, all parts side by side.  -> float32 [landmarks, dims]"""
@@ -424,9 +414,9 @@ class FusedHead(OnlineHead):
         self.seed, self.mixture_ = state["seed"], state["mixture"]
         self._draw()
         if "landmarks" in state:
-            self._stand(state["landmark_nodes"], state["landmarks"])
             labelled, classes, count = state["chosen"].tolist()
-            self._chosen = labelled, classes, count
+            standing = state["landmark_nodes"], state["landmarks"]
+            self._stand(*standing, chosen=(labelled, classes, count))
         for place, statistics in enumerate(self.statistics_):
             part = part_of(state, f"view_{place}.")
             self._weights[place] = part.pop("weights")
