@@ -169,24 +169,19 @@ class HopStates:
     ) -> Changed:
         """Update hop + 1 wherever it may have changed, and return old and new rows."""
         seeds = torch.from_numpy(graph.distinct(torch.cat([sent.nodes, change.touched]).numpy()))
-        if self._reaches_most(graph, graph.num_gatherers(seeds), entries is None):
+        pairs = graph.num_gatherers(seeds)  # of a difference and a row, which is not known yet
+        rows = min(pairs, graph.num_nodes)
+        if entries is None:
+            most = pairs > WHOLE * graph.num_nodes
+        else:
+            most = pairs + ROW * rows > WHOLE * (graph.num_edges + ROW * graph.num_nodes)
+        if most:
             return self._sum_all(graph, change.new, hop)
         if entries is None:
             nodes = graph.gatherers(seeds)
             self._sum_anew(graph, nodes, hop)
             return Moved(nodes, self._states[hop].room(0))  # nobody corrects what comes after
         return self._correct(graph, change, sent, entries, hop)
-
-    @staticmethod
-    def _reaches_most(graph: GrowingGraph, pairs: int, anew: bool) -> bool:
-        """Whether computing a hop of all nodes is cheaper; anew: affected rows are recomputed.
-
-        pairs: number of (difference, affected row) pairs, whose rows are not known yet.
-        """
-        if anew:
-            return pairs > WHOLE * graph.num_nodes
-        rows = min(pairs, graph.num_nodes)
-        return pairs + ROW * rows > WHOLE * (graph.num_edges + ROW * graph.num_nodes)
 
     def _correct(
         self, graph: GrowingGraph, change: GraphChange, sent: Changed, entries: Entries, hop: int
@@ -264,27 +259,24 @@ class HopStates:
         messages = self._messages[hop]
         return self._state(graph, hop) if messages is None else messages.tensor
 
-    def _state(self, graph: GrowingGraph, hop: int) -> Tensor:
+    def _state(self, graph: GrowingGraph | None, hop: int) -> Tensor:
         """Return H_hop of all positions."""
         if hop:
             return self._states[hop - 1].tensor
-        return graph.features if self._inputs is None else self._inputs.tensor
+        if self._inputs is not None:
+            return self._inputs.tensor
+        assert graph is not None, "only the features of a graph that is attached are read"
+        return graph.features
 
     def of(self, nodes: Tensor) -> Tensor:
         """Return the embeddings of some nodes, unscaled.  int64 [k] -> float32 [k, dims]"""
         states = [torch.empty(0)] * (self.topology.hops + 1)
         for hop in self.topology.assembled:
-            states[hop] = self._rows(hop, nodes)
+            if hop or self._inputs is not None or self._graph is not None:
+                states[hop] = self._state(self._graph, hop)[nodes]
+            else:  # before the first node
+                states[hop] = torch.zeros(len(nodes), self._width)
         return self.topology.assemble(states)
-
-    def _rows(self, hop: int, nodes: Tensor) -> Tensor:
-        if hop:
-            return self._states[hop - 1].tensor[nodes]
-        if self._inputs is not None:
-            return self._inputs.tensor[nodes]
-        if self._graph is None:
-            return torch.zeros(len(nodes), self._width)  # before the first node
-        return self._graph.features[nodes]
 
     @property
     def stored(self) -> list[npt.NDArray[Any]] | None:
