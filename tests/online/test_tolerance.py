@@ -159,8 +159,9 @@ def test_what_has_certainly_not_moved_is_skipped_without_any_effect(
 def late(first: int) -> list[Delta]:
     """Further deltas, with other features of known nodes."""
     found = deltas(2, first + 3)[first:]
-    changed = {"updated": [0, 1], "updated_features": torch.tensor([[2.0, 1.5], [-3.0, 0.0]])}
-    return [found[0], replace(found[1], **changed), found[2]]
+    features = torch.tensor([[2.0, 1.5], [-3.0, 0.0]])
+    changed = replace(found[1], updated=[0, 1], updated_features=features)
+    return [found[0], changed, found[2]]
 
 
 SMALL: dict[str, dict[str, object]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -224,17 +225,12 @@ class Counted:
 
         nodes: int64 [n]; parts: of all vectors, side by side -> bool [n]
         """
-        from evergraph.online.graph.live_kernels import add_gaps
-
         slots = self._slots.array[nodes.numpy()] - 1
         near, gaps, part, first = np.ones(len(nodes), np.bool_), np.zeros(len(nodes)), 0, 0
         for rows, unit, own, shown in parts:
             given = (nodes.numpy(), slots, rows, own, shown, unit, self._rows.array, first, gaps)
-            in_parts(
-                lambda some, given=given: add_gaps(*given, some.start, some.stop),  # type: ignore[misc]
-                np.ones(len(nodes), np.int64),
-                each=3 * rows.shape[1],
-            )
+            costs = np.ones(len(nodes), np.int64)
+            in_parts(partial(_add_gaps, given), costs, each=3 * rows.shape[1])
             first += rows.shape[1]
             if first == self._ends[part]:  # a part may lie in several arrays
                 near &= (gaps < NEARER * self._reaches.array[slots, part]) | (gaps == 0)
@@ -272,6 +268,12 @@ class Counted:
             self._reaches.array[start : start + ROWS] = self._reach(rows[start : start + ROWS])
         self._marks.restore(state["marks"])
         self._free = state["free"].numpy().copy()
+
+
+def _add_gaps(given: tuple[Any, ...], some: slice) -> None:
+    from evergraph.online.graph.live_kernels import add_gaps  # compiled by numba
+
+    add_gaps(*given, some.start, some.stop)
 
 
 class Solving:

@@ -108,8 +108,8 @@ class LearnerState(LearnerView):
     def held(self) -> Held:
         """The parts on which the memory of a delta depends."""
         copied = sum(array.row_bytes for array in self.arrays() if not array.is_in_file)
-        made = (self.head, self.topology, self.scaling)
-        return Held(*made, self._knowledge, self._storage, copied)
+        known = (self._knowledge, self._storage)
+        return Held(self.head, self.topology, self.scaling, *known, copied)
 
     def keep_within(self, memory_limit: int | str, scratch: Path | str | None = None) -> None:
         """Keep wide arrays in files from now on; arguments as in the constructor."""
@@ -155,10 +155,22 @@ class LearnerState(LearnerView):
             # largest value could swamp a small one: no drift is allowed.
             drift=DRIFT if self.scaling == "unit" else 0.0,
         )
-        made = {"topology": self.topology, "scaling": self.scaling, "related": related}
-        self.head.begin(live.dims, generator=seeded(self.seed, "head"), **made)
-        limits = {"tolerance": self.tolerance, "patience": self.patience}
-        return Knowledge(graph, live, self.head, seed=self.seed, related=related, **limits)
+        self.head.begin(
+            live.dims,
+            topology=self.topology,
+            scaling=self.scaling,
+            generator=seeded(self.seed, "head"),
+            related=related,
+        )
+        return Knowledge(
+            graph,
+            live,
+            self.head,
+            seed=self.seed,
+            related=related,
+            tolerance=self.tolerance,
+            patience=self.patience,
+        )
 
     def _written(self) -> Page:
         """Return the page that readers see after the last delta."""

@@ -226,6 +226,7 @@ class PredictionRecord:
     def __init__(self, kind: Kind) -> None:
         self.prequential, self.watch = Prequential(), Watch(kind)
         # Components with a state, by name.
+        self.parts: dict[str, Prequential | Watch]
         self.parts = {"prequential": self.prequential, "alarms": self.watch}
 
     def count(

@@ -178,9 +178,11 @@ class GrowingGraph:
         weights: float32 [m], at least 0. The caller has validated them, see ``check_delta``.
         """
         assert features.shape[1] == self.num_features, "features are as wide as those of the graph"
-        old, lists = self.num_nodes, {self._into, self._out_of}  # one if undirected
-        for part in (self._features, self._alive, self._marks, self._tally, *lists):
-            part.extend(len(features))
+        old = self.num_nodes
+        for array in (self._features, self._alive, self._marks, self._tally):
+            array.extend(len(features))
+        for lists in {self._into, self._out_of}:  # one if undirected
+            lists.extend(len(features))
         self.features[old:] = features
         self._alive.array[old:] = True
         distinct = edges[0] != edges[1]

@@ -173,7 +173,7 @@ def subtract(  # type: ignore[no-untyped-def]
         sizes[i] = top
 
 
-@njit(fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]  # sums in any order
+@njit(fastmath={"reassoc", "contract"})  # sums in any order
 def _apart(row, own, shown, unit, was, x):  # type: ignore[no-untyped-def]
     """Return ‖x - was‖² for x = row - own · shown, scaled to unit length if ``unit``; x: scratch.
 

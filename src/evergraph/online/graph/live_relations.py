@@ -130,11 +130,12 @@ class LiveRelations:
         for number in np.unique(numbers[apart]).tolist():
             chosen = apart & (numbers == number)
             sources, targets = (side.numpy()[chosen] for side in ends)
-            stays, given = np.ones(len(sources), dtype=bool), None
+            stays: Array = np.ones(len(sources), dtype=bool)
+            given: Array | None = None
             if weights is not None:
-                keys, given = last_of_each((sources << 32) | targets, weights.numpy()[chosen])
-                sources, targets, stays = keys >> 32, keys & 0xFFFFFFFF, given > 0
-                given = given[stays]
+                keys, last = last_of_each((sources << 32) | targets, weights.numpy()[chosen])
+                sources, targets, stays = keys >> 32, keys & 0xFFFFFFFF, last > 0
+                given = last[stays]
             along, against = self._lists[number]
             self._touch(
                 along.insert(targets[stays], sources[stays], given),

@@ -171,8 +171,8 @@ def explain(pinned: Pinned, node: NodeId, *, top: int, limit: int) -> Explanatio
     return replace(
         plain,
         voices=tuple(
-            Voice(name, label, weight, tuple(said), tuple(labelled) if coded else ())
-            for name, label, weight, said, labelled in zip(*names, *numbers, strict=True)
+            Voice(name, label, weight, tuple(spoken), tuple(labelled) if coded else ())
+            for name, label, weight, spoken, labelled in zip(*names, *numbers, strict=True)
         ),
         others=tuple(says[others].sum(0).tolist()),
         rest=tuple((scores[best] - says.sum(0)).tolist()),
