@@ -32,10 +32,13 @@ from evergraph.closed_form.ridge import balanced_moments, balanced_ridge
 from evergraph.closed_form.view_map import RandomMap
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
+from evergraph.graphs.kernels.scaled_rows import numba_works
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.markers import FORMAT_FILE, with_check
+from evergraph.online.graph import neighbour_lists
 from evergraph.online.heads import AnalyticHead, FusedHead, OnlineHead, heads
+from evergraph.online.knowledge import Knowledge
 from evergraph.online.learner import TOLERANCE, OnlineLearner
 
 R = 0.01  # the regularisation of both heads
@@ -124,6 +127,41 @@ def test_a_tolerance_saves_counting_and_moves_scores() -> None:
     ids = list(range(18))
     assert near.embed(ids).equal(exact.embed(ids))
     assert near.predict_proba(ids)[1].ne(exact.predict_proba(ids)[1]).any()
+
+
+@pytest.mark.skipif(not numba_works(), reason="numba is not at hand")
+@pytest.mark.parametrize("name", ["auto", "relations", "analytic"])
+def test_what_has_certainly_not_moved_is_skipped_without_any_effect(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compiled code leaves out nodes far from the limit: that saves time and changes no bit."""
+    monkeypatch.setattr(neighbour_lists, "is_compiled", lambda _: True)
+    head = HEADS["auto" if name == "relations" else name]
+    growth = [*deltas(1, 6), Delta(forgotten=(4,)), *late(6)]
+    if name == "relations":
+        growth = [replace(d, relations=["cites"] * len(d.edges)) for d in growth]
+    skipping, comparing = (OnlineLearner(head=head(), tolerance=0.2) for _ in range(2))
+    skipped = 0
+    for delta in growth:
+        skipping.apply(delta)
+        with monkeypatch.context() as patch:
+            patch.setattr(Knowledge, "_stored", lambda _: [])
+            comparing.apply(delta)
+        known = skipping.knowledge
+        assert known is not None
+        nodes = torch.from_numpy(known.counted._slots.array.nonzero()[0])
+        skipped += int(known.counted.surely_near(nodes, known._stored()).sum())
+    assert skipped > 50
+    ours, others = skipping.state(), comparing.state()
+    assert [name for name, value in ours.items() if not value.equal(others[name])] == []
+
+
+def late(first: int) -> list[Delta]:
+    """Further deltas, with other features of known nodes."""
+    found = deltas(2, first + 3)[first:]
+    features = torch.tensor([[2.0, 1.5], [-3.0, 0.0]])
+    changed = replace(found[1], updated=[0, 1], updated_features=features)
+    return [found[0], changed, found[2]]
 
 
 SMALL: dict[str, dict[str, object]] = {

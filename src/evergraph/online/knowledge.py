@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.views import CODE_HOPS
 from evergraph.core.label_space import target_values
 from evergraph.core.mapped import in_memory
 from evergraph.graphs import UNLABELLED
@@ -18,9 +17,7 @@ from evergraph.online.array_storage import ArrayStorage
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph, no_nodes
-from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings
-from evergraph.online.graph.live_relations import PLAIN, LiveRelations
 from evergraph.online.heads import OnlineHead
 from evergraph.online.heads.base import likeliest_classes, row_blocks
 from evergraph.online.heads.wear import Wear
@@ -28,6 +25,7 @@ from evergraph.online.held_back import HeldBack
 from evergraph.online.identifiers import IdTable
 from evergraph.online.learned_nodes import Counted, NodeLabels, Solving
 from evergraph.online.monitor import Tallies, tallies
+from evergraph.online.node_vectors import NodeVectors
 from evergraph.online.pieces import Pieces, pieces_of, whole
 from evergraph.online.view.page import Published
 from evergraph.training.learner import part_of
@@ -40,36 +38,26 @@ class Settled:
     """The effect of a delta on vectors and head.
 
     Attributes:
-        nodes: whose vectors changed or were recomputed, including removed ones; only those with
-            labels, now or before, unless all were requested.  int64 [n], ascending
-        vectors: of these, zeros for removed ones.  float32 [n, dims]
-        recomputed: number of embeddings computed.
-        counted: number of labelled nodes that the head learned, or learned again.
-        behind: whether scores do not include all of them yet.
+        nodes: whose vectors changed or were recomputed, including removed ones; fewer unless all
+            were requested.  int64 [n], ascending
     """
 
     nodes: Tensor
-    vectors: Tensor
-    recomputed: int
-    counted: int
-    behind: bool
+    vectors: Tensor  # of these, zeros for removed ones.  float32 [n, dims]
+    recomputed: int  # number of embeddings computed
+    counted: int  # number of labelled nodes that the head learned, or learned again
+    behind: bool  # whether scores do not include all of them yet
 
 
 class _RowBytes(NamedTuple):
-    """Bytes per node in the arrays that are as long as the graph.
+    """Bytes per node in the arrays that are as long as the graph."""
 
-    Attributes:
-        kept: in all of them, in memory or in files.
-        held: in those in memory, and in the counted vector.
-        widest: in the widest of these.
-    """
-
-    kept: int
-    held: int
-    widest: int
+    kept: int  # in all of them, in memory or in files
+    held: int  # in those in memory, and in the counted vector
+    widest: int  # in the widest of these
 
 
-class Knowledge:
+class Knowledge(NodeVectors):
     """A growing graph whose embeddings, class codes and head are updated with it.
 
     Nodes are positions here. A node's vector is its embedding and, for heads that use them, the
@@ -107,28 +95,15 @@ class Knowledge:
         tolerance: float = 0.0,
         patience: int = 1,
     ) -> None:
-        self.graph = graph
-        self.embeddings = embeddings
+        super().__init__(graph, embeddings, code_width=head.code_width, seed=seed, related=related)
         self.head = head
-        self.labels = NodeLabels()
         self.classes = IdTable()
-        self.relations = LiveRelations(num_features=graph.num_features) if related else None
-        self.codes = None
-        if head.code_width:
-            self.codes = LiveCodes(width=head.code_width, seed=seed, relations=self.relations)
         self.held = HeldBack() if head.holds_back else None
-        self.storage: ArrayStorage | None = None
         self._learned = NodeLabels()  # the classes with which the head has learned nodes
         self.counted = Counted(head.parts(self.dims), tolerance=tolerance)
         self.solving = Solving(patience=patience)
         self.wear = Wear()
         self._present = self._classes_there()
-        self._begin_change()
-
-    def _begin_change(self) -> None:
-        self._touched: list[Tensor] = []
-        self._recomputed = 0
-        self._cut = self._forgotten = self._urgent = False
 
     @property
     def nbytes(self) -> int:
@@ -142,17 +117,6 @@ class Knowledge:
             entries += self.relations.entry_bytes
         rows = self.graph.num_nodes * self._row_bytes.kept
         return rows + entries + self.counted.nbytes + self.head.nbytes
-
-    @property
-    def _vectors(self) -> list[LiveEmbeddings | LiveRelations | LiveCodes]:
-        """The parts of a node's vector, in order."""
-        parts = (self.embeddings, self.relations, self.codes)
-        return [part for part in parts if part is not None]
-
-    @property
-    def dims(self) -> int:
-        """Width of a vector: embedding and codes."""
-        return sum(part.dims for part in self._vectors)
 
     def bytes_for(self, nodes: int) -> int:
         """Return the memory that so many more nodes take in all arrays, except those in files.
@@ -185,82 +149,13 @@ class Knowledge:
             kind=self.head.kind,
         )
 
-    def of(self, nodes: Tensor) -> Tensor:
-        """Return the vectors of some nodes: embeddings and codes.  -> float32 [n, dims]"""
-        if self.storage is None:
-            return self._of(nodes)
-        step = max(self.storage.span // (4 * self.dims), 1)
-        if len(nodes) <= step:
-            return self._of(nodes)
-        found = self.storage.empty(len(nodes), self.dims)
-        for rows in torch.arange(len(nodes)).split(step):
-            found[rows] = self._of(nodes[rows])
-            self.storage.tidy()
-        return found
-
-    def _of(self, nodes: Tensor) -> Tensor:
-        parts = [part.of(nodes) for part in self._vectors]
-        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
-
-    def change(
-        self,
-        ids: Sequence[NodeId],
-        features: Tensor,
-        edges: Tensor,
-        *,
-        weights: Tensor | None = None,
-        cut: Tensor | None = None,
-        renewed: tuple[Tensor, Tensor] | None = None,
-        relations: Sequence[str] = (),
-        types: Sequence[str | None] = (),
-    ) -> None:
-        """Add nodes and edges, then remove edges, then replace features of nodes.
-
-        ids: the user's, of new nodes; features: [new, d]; edges: positions, int64 [2, edges];
-        weights: of the edges, float32 [edges]; cut: edges to remove, int64 [2, removed]; renewed:
-        nodes and their new features, int64 [n], float32 [n, d]; relations: one per edge, or empty;
-        types: one per new node, or empty
-        """
+    def extend(self, ids: Sequence[NodeId]) -> None:
+        """Make room for new nodes, right before ``change`` adds them; ids: the user's."""
         for labels in (self.labels, self._learned):
-            labels.extend(len(features))
+            labels.extend(len(ids))
         if self.held is not None:
             self.held.extend(ids)
-        rows = features.reshape(len(features), self.graph.num_features)
-        change = self.graph.add(rows, edges, weights)
-        if cut is not None:
-            change = change.then(self.graph.disconnect(cut))
-        # An edge of weight 0 is removed.
-        self._cut |= cut is not None or (weights is not None and bool((weights == 0).any()))
-        if renewed is not None:
-            change = change.then(self.graph.renew(*renewed))
-        if self.relations is not None:
-            self.relations.extend(rows, types)
-            named = relations or [PLAIN] * edges.shape[1]
-            self.relations.connect(edges, named, weights)
-            self.__dict__.pop("_row_bytes", None)  # a new relation has its own lists
-            if cut is not None:
-                self.relations.disconnect(cut, both_ways=self.graph.undirected)
-            if renewed is not None:
-                self.relations.renew(*renewed)
-        self._follow(change)
-
-    def _follow(self, change: GraphChange, relabelled: Tensor | None = None) -> None:
-        """Update embeddings and codes to a change of the graph and of labels."""
-        self._touched.append(change.removed)
-        self._touched.append(self.embeddings.update(self.graph, change))
-        self._recomputed += len(self._touched[-1])
-        if self.relations is not None:
-            self._touched.append(self.relations.update())
-        self._recode(change, relabelled)
-        if self.relations is not None:
-            self.relations.clear()
-
-    def _recode(self, change: GraphChange, relabelled: Tensor | None = None) -> None:
-        if self.codes is not None:
-            nodes = torch.empty(0, dtype=torch.int64) if relabelled is None else relabelled
-            self._touched.append(
-                self.codes.update(self.graph, change, nodes, self.labels.of(nodes))
-            )
+        self.__dict__.pop("_row_bytes", None)  # a new relation has its own lists
 
     def number(self, labels: Sequence[Label]) -> Tensor:
         """Return the numbers of classes; a new one gets the next number.  -> int64 [labels]"""
@@ -294,9 +189,7 @@ class Knowledge:
     @property
     def names(self) -> tuple[Label, ...]:
         """Names of classes or labels; empty for numbers."""
-        if self.head.kind == "class":
-            return tuple(self.classes)
-        return tuple(self.head.names)
+        return tuple(self.classes if self.head.kind == "class" else self.head.names)
 
     def names_class(self, name: Label) -> bool:
         """Whether a class or label has this name."""
@@ -345,13 +238,6 @@ class Knowledge:
             self.relations.forget(nodes)
         self._follow(self.graph.remove(nodes), nodes.unique())
 
-    def reached_by(self, nodes: Tensor) -> Tensor:
-        """Return all nodes whose vectors these may influence, including themselves."""
-        hops = self.embeddings.topology.hops
-        for _ in range(max(hops, CODE_HOPS) + 1):  # + 1: degrees of the outermost matter
-            nodes = self.graph.gatherers(nodes)
-        return nodes
-
     def settle(self, *, every: bool = False) -> Settled:
         """Update the head to all that has changed since the last call.
 
@@ -363,69 +249,58 @@ class Knowledge:
         nodes = torch.from_numpy(self.graph.distinct(touched))
         if self._forgotten or self._cut:
             self._urgent |= self.head.let_go(nodes)
-        anew = self._landmarks_wanted(changed=bool(len(nodes)))
-        if not every:
-            known = (self._learned.of(nodes) != UNLABELLED) | (self.labels.of(nodes) != UNLABELLED)
-            nodes = nodes[known]
+        counts = self.labels.counts_
+        known = {"labelled": int(counts.sum()), "classes": int((counts > 0).sum())}
+        anew = self.head.landmarks_wanted(**known, changed=bool(len(nodes)))
+        old, new = self._learned.of(nodes), self.labels.of(nodes)
+        stay = (old == new) & (old != UNLABELLED)
+        if self._cut and not self._forgotten:
+            self.counted.mark(nodes[stay])
+        if self.counted.tolerance and not self._forgotten and (stored := self._stored()):
+            near = self.counted.surely_near(nodes[stay], stored)
+            stay[stay.clone()] = ~torch.from_numpy(near)
+        if not every:  # readers have no copy of the vectors of others
+            some = stay | (old != new)
+            nodes, stay = nodes[some], stay[some]
         vectors = self.of(nodes)
-        counted = self._teach(nodes, vectors, anew)
+        counted = self._teach(nodes, vectors, stay, told=not anew)
+        if anew:
+            assert self.held is not None, "heads on landmarks hold back"
+            chosen = self.held.landmarks(anew)
+            self.head.stand_on(chosen, self.counted.of(chosen), **known)
+            self._urgent, counted = True, self._count_all()
+        elif (sizes := self.head.sizes()) is not None and self.wear.worn(sizes):
+            # Sums have lost digits. This depends only on what was counted, so a replay of the same
+            # deltas comes to it at the same points.
+            counted += self._count_all()
         self._solve(counted)
         behind = self.head.lazy and self.solving.behind
         done = Settled(nodes, vectors, self._recomputed, counted, behind)
         self._begin_change()
         return done
 
-    def _teach(self, nodes: Tensor, vectors: Tensor, anew: int) -> int:
+    def _teach(self, nodes: Tensor, vectors: Tensor, stay: Tensor, *, told: bool) -> int:
         """Let the head forget, move and learn; return how many nodes it has counted (again).
 
-        If it is to use new landmarks, it learns everything again afterwards instead.
-
-        anew: number of new landmarks, 0 to keep the present ones
+        stay: nodes that keep their class and may have moved, bool [n]; told: whether to tell the
+        head, which otherwise counts all nodes afterwards
         """
         old, new = self._learned.of(nodes), self.labels.of(nodes)
         gone = (old != new) & (old != UNLABELLED)
-        if not anew:
-            self.head.forget(nodes[gone], self.counted.of(nodes[gone]), old[gone])
-        self.counted.drop(nodes[gone])
-        stay = (old == new) & (old != UNLABELLED)
-        again = self._count_again(nodes, vectors, old, stay, told=not anew)
         come = (old != new) & (new != UNLABELLED)
-        if not anew:
+        moved = self.counted.moved(nodes, vectors, among=stay, exactly=self._forgotten)
+        there = moved.places
+        if told:
+            self.head.forget(nodes[gone], self.counted.of(nodes[gone]), old[gone])
+            self.head.move(nodes[there], moved.before, moved.after, old[there])
             self.head.learn(nodes[come], vectors[come], new[come])
+        self.counted.drop(nodes[gone])
+        self.counted.put(nodes[there], moved.after)
         self.counted.put(nodes[come], vectors[come])
         self._learned.put(nodes, new)
-        if anew:
-            self._choose_landmarks(anew)
-            return self._renewed()
-        return again + int(come.sum()) + self._renew()
+        return len(there) + int(come.sum())
 
-    def _landmarks_wanted(self, *, changed: bool) -> int:
-        """Return how many landmarks the head wants to choose anew; 0 to keep those it has."""
-        counts = self.labels.counts_
-        labelled, classes = int(counts.sum()), int((counts > 0).sum())
-        return self.head.landmarks_wanted(labelled, classes, changed=changed)
-
-    def _choose_landmarks(self, most: int) -> None:
-        assert self.held is not None, "heads on landmarks hold back"
-        counts, chosen = self.labels.counts_, self.held.landmarks(most)
-        self.head.stand_on(
-            chosen,
-            self.counted.of(chosen),
-            labelled=int(counts.sum()),
-            classes=int((counts > 0).sum()),
-        )
-        self._urgent = True
-
-    def _renew(self) -> int:
-        """Let the head recompute its sums if they have lost digits; return the number of nodes.
-
-        The decision depends only on what was counted, so a replay of the same deltas makes it at
-        the same points.
-        """
-        sizes = self.head.sizes()
-        return self._renewed() if sizes is not None and self.wear.worn(sizes) else 0
-
-    def _renewed(self) -> int:
+    def _count_all(self) -> int:
         """Let the head recompute its sums from all learned nodes; return their number."""
         every = (self._learned.every != UNLABELLED).nonzero().flatten()
         self.head.restart()
@@ -436,28 +311,11 @@ class Knowledge:
         self.wear.renew(renewed)
         return len(every)
 
-    def _count_again(
-        self, nodes: Tensor, vectors: Tensor, labels: Tensor, stay: Tensor, *, told: bool
-    ) -> int:
-        """Update the head for learned nodes that have moved; return how many have.
-
-        told: whether to update the head, or only the counted vectors
-        """
-        moved = self.counted.moved(nodes, vectors, among=stay, exactly=self._forgotten)
-        there = moved.places
-        if told:
-            self.head.move(nodes[there], moved.before, moved.after, labels[there])
-        self.counted.put(nodes[there], moved.after)
-        if self._cut and not self._forgotten:
-            self.counted.mark(nodes[stay])
-        return len(there)
-
     def _solve(self, counted: int) -> None:
         """Solve for the scores, unless that can wait."""
-        present = self._classes_there()
-        urgent = self._urgent or self._forgotten or not present.equal(self._present)
-        self._present = present
-        known = int(self.labels.counts_.sum())
+        there, known = self._classes_there(), int(self.labels.counts_.sum())
+        urgent = self._urgent or self._forgotten or not there.equal(self._present)
+        self._present = there
         if not self.head.lazy or self.solving.due(counted, known=known, urgent=urgent):
             if self.held is not None:
                 held = self.held.first(self.head.most_weighed, balanced=self.head.balanced)
@@ -491,8 +349,8 @@ class Knowledge:
 
     def pieces(self) -> dict[str, Tensor | Pieces]:
         """Return everything by name, in pieces where it must be converted for writing."""
-        parts = {name: pieces_of(part) for name, part in self._parts().items()}
-        return {f"{part}.{name}": v for part, kept in parts.items() for name, v in kept.items()}
+        parts = ((name, pieces_of(part)) for name, part in self._parts().items())
+        return {f"{part}.{name}": v for part, kept in parts for name, v in kept.items()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned."""

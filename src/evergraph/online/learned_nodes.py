@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -13,11 +14,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evergraph.graphs import UNLABELLED
-from evergraph.online.graph.growing_array import FormerRows, FrozenRows, GrowingArray
+from evergraph.graphs.kernels.row_ranges import in_parts
+from evergraph.online.graph.growing_array import FormerRows, FrozenRows, GrowingArray, StoredPart
 
 ROWS = 1024  # compared at a time, so that they stay in the processor's cache
 TINY = 1e-30  # squared lengths below it have lost digits and cannot be compared
 SMALL = 1024  # with fewer labelled nodes, scores are solved after every change
+NEARER = 0.99  # share of the limit below which roundings cannot make a difference
 SHARE = 1 / 16  # of the labelled nodes; once more have changed, scores are solved
 
 
@@ -92,17 +95,11 @@ class NodeLabels:
 
 @dataclass(frozen=True, eq=False)
 class Moved:
-    """Nodes to be counted again.
+    """Nodes to be counted again."""
 
-    Attributes:
-        places: their indices among the nodes given, ascending.  int64 [k]
-        before: the vectors they are counted as.  float32 [k, dims]
-        after: the vectors to count them as.  float32 [k, dims]
-    """
-
-    places: Tensor
-    before: Tensor
-    after: Tensor
+    places: Tensor  # their indices among the nodes given, ascending.  int64 [k]
+    before: Tensor  # the vectors they are counted as.  float32 [k, dims]
+    after: Tensor  # the vectors to count them as.  float32 [k, dims]
 
 
 class Counted:
@@ -130,7 +127,8 @@ class Counted:
     def __init__(self, parts: Sequence[int], *, tolerance: float = 0.0) -> None:
         self.tolerance = tolerance
         self._parts = tuple(parts)
-        self._starts = [0, *accumulate(parts)][:-1]
+        self._ends = list(accumulate(parts))
+        self._starts = [0, *self._ends[:-1]]
         self._slots = GrowingArray(dtype=np.int64)  # by position, starting at 1; 0: not counted
         self._rows = GrowingArray(sum(parts))
         self._reaches = GrowingArray(len(parts))  # by slot: τ² ‖counted_b‖², -1 if below TINY
@@ -197,12 +195,7 @@ class Counted:
         return torch.from_numpy(found)
 
     def moved(
-        self,
-        nodes: Tensor,
-        vectors: Tensor,
-        *,
-        among: Tensor | None = None,
-        exactly: bool = False,
+        self, nodes: Tensor, vectors: Tensor, *, among: Tensor | None = None, exactly: bool = False
     ) -> Moved:
         """Return the nodes to be counted again.  int64 [n], float32 [n, dims]
 
@@ -224,6 +217,26 @@ class Counted:
             after.numpy()[into] = np.where(which, here[some], was[some])
             found += len(some)
         return Moved(torch.from_numpy(places[:found]), before[:found], after[:found])
+
+    def surely_near(self, nodes: Tensor, parts: Sequence[StoredPart]) -> NDArray[np.bool_]:
+        """Return which counted nodes have certainly not moved, without reading whole vectors.
+
+        Distances are rounded differently than in ``moved``, which decides close to the limit.
+
+        nodes: int64 [n]; parts: of all vectors, side by side -> bool [n]
+        """
+        slots = self._slots.array[nodes.numpy()] - 1
+        near, gaps, part, first = np.ones(len(nodes), np.bool_), np.zeros(len(nodes)), 0, 0
+        for rows, unit, own, shown in parts:
+            given = (nodes.numpy(), slots, rows, own, shown, unit, self._rows.array, first, gaps)
+            costs = np.ones(len(nodes), np.int64)
+            in_parts(partial(_add_gaps, given), costs, each=3 * rows.shape[1])
+            first += rows.shape[1]
+            if first == self._ends[part]:  # a part may lie in several arrays
+                near &= (gaps < NEARER * self._reaches.array[slots, part]) | (gaps == 0)
+                gaps, part = np.zeros(len(nodes)), part + 1
+        assert part == len(self._parts), "arrays end where parts do"
+        return near
 
     def _far(
         self, slots: NDArray[np.int64], was: NDArray[Any], now: NDArray[Any], exactly: bool
@@ -255,6 +268,12 @@ class Counted:
             self._reaches.array[start : start + ROWS] = self._reach(rows[start : start + ROWS])
         self._marks.restore(state["marks"])
         self._free = state["free"].numpy().copy()
+
+
+def _add_gaps(given: tuple[Any, ...], some: slice) -> None:
+    from evergraph.online.graph.live_kernels import add_gaps  # compiled by numba
+
+    add_gaps(*given, some.start, some.stop)
 
 
 class Solving:

@@ -2,61 +2,35 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.device import exactly_threads
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.label_space import Kind
-from evergraph.core.seeding import seeded
-from evergraph.core.sizes import parse_size
 from evergraph.graphs import UNLABELLED
-from evergraph.online.array_storage import ArrayStorage
 from evergraph.online.checking import CheckedDelta, check_delta
 from evergraph.online.delta import Delta, DeltaResult, Label, NodeId, name_of
-from evergraph.online.graph.corrections import DRIFT
-from evergraph.online.graph.growing_graph import GrowingGraph
-from evergraph.online.graph.live_embeddings import LiveEmbeddings, check_whole_rows
-from evergraph.online.heads import FusedHead, OnlineHead, TargetHead, heads
-from evergraph.online.identifiers import IdTable
-from evergraph.online.intake import Batch, Bounds, Held, merged, owners
+from evergraph.online.graph.growing_graph import no_nodes
+from evergraph.online.intake import Batch, merged, owners
 from evergraph.online.knowledge import Knowledge, Settled
-from evergraph.online.monitor import METRICS, PredictionRecord, Tallies
-from evergraph.online.pieces import (
-    PackedState,
-    Packing,
-    Pieces,
-    described,
-    made,
-    packed,
-    pieces_of,
-    whole,
-)
+from evergraph.online.learner_state import PATIENCE as PATIENCE
+from evergraph.online.learner_state import TOLERANCE as TOLERANCE
+from evergraph.online.learner_state import LearnerState
+from evergraph.online.monitor import Tallies
 from evergraph.online.upsert import EdgesBeyond, News, edges_beyond, known_edges, only_new
-from evergraph.online.view import LearnerView, Page, Status
-from evergraph.topology import TopologyEncoder, topologies
-from evergraph.topology.cached import Scaling
-from evergraph.training.learner import part_of
+from evergraph.online.view import Page
 
 if TYPE_CHECKING:
     import pyarrow
 
-logger = logging.getLogger(__name__)
 
-# Chosen on validation nodes of WordNet, see docs/decisions/0041.
-TOLERANCE = 0.05
-PATIENCE = 8
-
-
-class OnlineLearner(LearnerView):
+class OnlineLearner(LearnerState):
     """A graph with embeddings, labels and a head, changed by deltas only.
 
     The same deltas in the same order give the same bits, however often it is read, saved and
@@ -86,6 +60,7 @@ class OnlineLearner(LearnerView):
             other wide arrays then lie in files, see ``ArrayStorage``. No bit depends on it.
         scratch: folder for these files; by default the system's temporary folder.
 
+    >>> from evergraph.online.heads import FusedHead
     >>> learner = OnlineLearner(head=FusedHead(width=64))
     >>> learner.apply(Delta(nodes=("a", "b", "c"), features=torch.eye(3), labels=("x", "y", None),
     ...                     edges=(("a", "c"),)))
@@ -93,97 +68,6 @@ class OnlineLearner(LearnerView):
     >>> learner.predict(["c"])
     ['x']
     """
-
-    def __init__(
-        self,
-        *,
-        topology: TopologyEncoder | None = None,
-        head: OnlineHead | None = None,
-        scaling: Scaling = "unit",
-        undirected: bool = True,
-        seed: int = 0,
-        targets: Kind | None = None,
-        tolerance: float = TOLERANCE,
-        patience: int = PATIENCE,
-        memory_limit: int | str | None = None,
-        scratch: Path | str | None = None,
-    ) -> None:
-        check_choice("scaling", scaling, ("unit", "none"))
-        check_integer("seed", seed, least=0)
-        check_number("tolerance", tolerance, least=0.0)
-        check_integer("patience", patience, least=1)
-        if head is None:
-            head = FusedHead() if targets in (None, "class") else TargetHead(kind=targets)
-        self.head = head
-        if targets is not None and targets != self.head.kind:
-            raise ConfigurationError(
-                f"targets must be {self.head.kind!r} with head {self.head.name!r}, not {targets!r}"
-                ": head 'targets' learns 'labels' and 'numbers'"
-            )
-        self.topology = topology if topology is not None else self.head.default_topology()
-        check_whole_rows(self.topology)
-        self.scaling: Scaling = scaling
-        self.undirected = undirected
-        self.seed = seed
-        self.tolerance = tolerance
-        self.patience = patience
-        self.bounds: Bounds | None = Bounds(classes=None)
-        self.threads: int | None = None
-        self._seq = 0
-        self._solved = 0
-        self._ids = IdTable()
-        self._record = PredictionRecord(self.head.kind)
-        self._knowledge: Knowledge | None = None  # comes with the first node
-        self._sharing = False
-        super().__init__(self._ids, self._record.prequential, self._written())
-        self._storage: ArrayStorage | None = None
-        if memory_limit is not None:
-            self.keep_within(memory_limit, scratch)
-
-    @property
-    def knowledge(self) -> Knowledge | None:
-        """Graph, embeddings and head; None before the first node."""
-        return self._knowledge
-
-    @property
-    def held(self) -> Held:
-        """The parts on which the memory of a delta depends."""
-        copied = sum(array.row_bytes for array in self.arrays() if not array.is_in_file)
-        known = (self._knowledge, self._storage)
-        return Held(self.head, self.topology, self.scaling, *known, copied)
-
-    def keep_within(self, memory_limit: int | str, scratch: Path | str | None = None) -> None:
-        """Keep wide arrays in files from now on; arguments as in the constructor."""
-        limit, folder = parse_size(memory_limit), None if scratch is None else Path(scratch)
-        with self._writing:
-            self._storage = ArrayStorage(limit=limit, folder=folder)
-            self._map()
-
-    def _map(self) -> None:
-        """Move wide arrays to files, if memory is limited."""
-        if self._storage is not None and self._knowledge is not None:
-            self._knowledge.map_to(self._storage)
-            self.map_to(self._storage)
-
-    @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any]) -> OnlineLearner:
-        """Return an empty learner with these ``parameters``."""
-        given = dict(parameters)
-        topology, head = made(topologies, given.pop("topology")), made(heads, given.pop("head"))
-        return cls(topology=topology, head=head, **given)
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """Its parameters, as JSON can hold them."""
-        return {
-            "topology": described(topologies, self.topology),
-            "head": described(heads, self.head),
-            "scaling": self.scaling,
-            "undirected": self.undirected,
-            "seed": self.seed,
-            "tolerance": self.tolerance,
-            "patience": self.patience,
-        }
 
     def check(self, delta: Delta, ahead: Mapping[NodeId, int] | None = None) -> CheckedDelta:
         """Return a validated delta, which ``apply`` does not check again; raise if it is invalid.
@@ -202,52 +86,39 @@ class OnlineLearner(LearnerView):
         self, delta: Delta, ahead: Mapping[NodeId, int] | None = None, *, fresh: bool = False
     ) -> CheckedDelta:
         """Return a validated delta, without checking ``bounds``."""
-        self._make_room(len(ahead or ()) + len(delta.nodes))
-        graph = None if self._knowledge is None else self._knowledge.graph
-        width = None if graph is None else graph.num_features
-        self._check_relations(delta)
+        known = self._knowledge
+        if self._storage is not None and known is not None:
+            # Disk space is claimed now, so that applying the delta cannot run out of it.
+            self._storage.check(len(self._ids))
+            for array in (*known.arrays(), *self.arrays()):
+                array.reserve(len(ahead or ()) + len(delta.nodes))
+        related = len(delta.relations) or len(delta.types)
+        if related and not self.head.takes_relations:
+            raise DataError(
+                f"a delta must not have relations or types with head {self.head.name!r}, which "
+                "does not use them: leave them out (head 'auto', which learns classes, uses them)"
+            )
+        if related and known is not None and known.relations is None:
+            raise DataError(
+                "a delta must not have relations or types if the learner began without them: its "
+                "first nodes must have them"
+            )
         return check_delta(
             delta,
             self._ids,
-            num_features=width,
-            graph=graph,
+            num_features=None if known is None else known.graph.num_features,
+            graph=None if known is None else known.graph,
             kind=self.head.kind,
             undirected=self.undirected,
             ahead=ahead or {},
             fresh=fresh,
         )
 
-    def _make_room(self, nodes: int) -> None:
-        """Claim disk space for so many more nodes; raise if it or memory is exhausted."""
-        if self._storage is None or self._knowledge is None:
-            return
-        self._storage.check(len(self._ids))
-        for array in (*self._knowledge.arrays(), *self.arrays()):
-            array.reserve(nodes)
-
-    def _check_relations(self, delta: Delta) -> None:
-        if not len(delta.relations) and not len(delta.types):
-            return
-        if not self.head.takes_relations:
-            raise DataError(
-                f"a delta must not have relations or types with head {self.head.name!r}, which "
-                "does not use them: leave them out (head 'auto', which learns classes, uses them)"
-            )
-        if self._knowledge is not None and self._knowledge.relations is None:
-            raise DataError(
-                "a delta must not have relations or types if the learner began without them: its "
-                "first nodes must have them"
-            )
-
     def only_new(self, delta: Delta) -> tuple[Delta, News]:
         """Return a delta without what is known already, and the counts of what is new."""
         with self._writing:
             return only_new(
-                delta,
-                self._ids,
-                self._knowledge,
-                kind=self.head.kind,
-                undirected=self.undirected,
+                delta, self._ids, self._knowledge, kind=self.head.kind, undirected=self.undirected
             )
 
     def every_id(self) -> list[NodeId]:
@@ -266,9 +137,7 @@ class OnlineLearner(LearnerView):
             return known_edges(self._ids, self._knowledge, sources, targets)
 
     def edges_beyond(
-        self,
-        edges: tuple[pyarrow.Array, pyarrow.Array],
-        without: Sequence[NodeId],
+        self, edges: tuple[pyarrow.Array, pyarrow.Array], without: Sequence[NodeId]
     ) -> EdgesBeyond:
         """Return known edges that are not among the given ones; see ``upsert.edges_beyond``."""
         with self._writing:
@@ -292,8 +161,16 @@ class OnlineLearner(LearnerView):
         are validated first, unless ``check`` returned them.
         """
         with self._writing, exactly_threads(self.threads):
-            parts = self._checked(deltas)
-            whole = merged(parts)
+            batch = Batch()
+            for delta in deltas:
+                if not isinstance(delta, CheckedDelta):
+                    delta = self._fitting(delta, batch.ahead)
+                    if not batch.takes(delta):
+                        raise DataError(
+                            f"{delta!r} cannot be applied together with those before it"
+                        )
+                batch.add(delta)
+            parts, whole = batch.deltas, merged(batch.deltas)
             assert whole.first == self._ids.next, "nodes were added after the delta was checked"
             if len(whole.nodes) and self._knowledge is None:
                 related = bool(len(whole.relations) or len(whole.types))
@@ -301,56 +178,17 @@ class OnlineLearner(LearnerView):
                 self._map()
                 self._share()
             if self._knowledge is None:  # empty deltas, before the first node
-                nothing = torch.empty(0, dtype=torch.int64)
+                nothing = no_nodes()
                 return self._done(parts, None, None, nothing, nothing)
             return self._apply(whole, parts, self._knowledge)
-
-    def _checked(self, deltas: Sequence[Delta]) -> list[CheckedDelta]:
-        batch = Batch()
-        for delta in deltas:
-            if not isinstance(delta, CheckedDelta):
-                delta = self._fitting(delta, batch.ahead)
-                if not batch.takes(delta):
-                    raise DataError(f"{delta!r} cannot be applied together with those before it")
-            batch.add(delta)
-        return batch.deltas
-
-    def _begun(self, num_features: int, *, related: bool) -> Knowledge:
-        """Create what depends on the width of features, and on whether there are relations."""
-        graph = GrowingGraph(num_features=num_features, undirected=self.undirected)
-        live = LiveEmbeddings(
-            self.topology,
-            num_features=num_features,
-            scaling=self.scaling,
-            # Unscaled rows may have columns of very different size, and an error relative to the
-            # largest value could swamp a small one: no drift is allowed.
-            drift=DRIFT if self.scaling == "unit" else 0.0,
-        )
-        generator = seeded(self.seed, "head")
-        self.head.begin(
-            live.dims,
-            topology=self.topology,
-            scaling=self.scaling,
-            generator=generator,
-            related=related,
-        )
-        return Knowledge(
-            graph,
-            live,
-            self.head,
-            seed=self.seed,
-            related=related,
-            tolerance=self.tolerance,
-            patience=self.patience,
-        )
 
     def _apply(
         self, delta: CheckedDelta, parts: Sequence[CheckedDelta], knowledge: Knowledge
     ) -> list[DeltaResult]:
         """Apply a delta; parts: the deltas that it was merged from."""
         if any(map(len, (delta.nodes, delta.edges, delta.removed_edges, delta.updated))):
+            knowledge.extend(delta.nodes)
             knowledge.change(
-                delta.nodes,
                 delta.features,
                 delta.ends,
                 weights=delta.weighed,
@@ -408,63 +246,6 @@ class OnlineLearner(LearnerView):
             for seq, (delta, (predicted, right)) in enumerate(zip(parts, found, strict=True), first)
         ]
 
-    def _written(self) -> Page:
-        knowledge = self._knowledge
-        if knowledge is None:
-            nothing = torch.zeros(0, dtype=torch.bool)
-            return Page(self._status(), (), nothing, None, None, 0, self.head.kind)
-        publish = knowledge.published
-        if self._sharing:  # frozen now, for readers that look things up while they change
-            published = publish()
-            publish = lambda: published  # noqa: E731
-        return Page(
-            self._status(),
-            knowledge.names,
-            knowledge.met,
-            self.head.scorer(),
-            knowledge.of,
-            knowledge.embeddings.dims,
-            self.head.kind,
-            self._record.watch.alarms(),
-            publish,
-        )
-
-    def _status(self) -> Status:
-        knowledge = self._knowledge
-        return Status(
-            seq=self._seq,
-            nodes=len(self._ids),
-            edges=0 if knowledge is None else knowledge.graph.num_edges,
-            classes=0 if knowledge is None else len(knowledge.names),
-            labelled=0 if knowledge is None else int(knowledge.labels.counts_.sum()),
-            features=0 if knowledge is None else knowledge.graph.num_features,
-            memory=0 if knowledge is None else knowledge.nbytes,
-            predicted=self._record.prequential.asked,
-            accuracy=self._record.prequential.accuracy,
-            exact_forgetting=self.head.exact_forgetting,
-            metric=METRICS[self.head.kind],
-            relations=self.head.takes_relations
-            and (knowledge is None or knowledge.relations is not None),
-            solved=self._solved,
-            undirected=self.undirected,
-        )
-
-    def frozen(self) -> LearnerView:
-        """Return a view that any thread may read while this one learns; see ``LearnerView``."""
-        with self._writing:
-            if not self._sharing:
-                self._sharing = True
-                self._share()
-                self.turn(self._written, ())
-                self._shared = True
-            return self
-
-    def _share(self) -> None:
-        """Give the view a copy of all embeddings, if it is shared and there are any."""
-        if self._sharing and self._knowledge is not None:
-            known = self._knowledge
-            self.share(known.of, known.graph.num_nodes, self._storage)
-
     def unused_names(self) -> dict[Label, Label]:
         """Return the names of classes that no node has any more, and their replacements.
 
@@ -491,75 +272,6 @@ class OnlineLearner(LearnerView):
             self._solved = seq if self._solved == self._seq else self._solved
             self._seq = seq
             self.turn(self._written, ())
-
-    def state(self) -> dict[str, Tensor]:
-        """Return the arrays of the state, by name; some are views in use, so copy what you keep."""
-        return whole(self.pieces())
-
-    def pieces(self) -> dict[str, Tensor | Pieces]:
-        """Return the same for writing at once, in pieces where it must be converted."""
-        with self._writing:
-            kept: dict[str, Tensor | Pieces] = {}
-            if self._knowledge is not None:
-                kept = self._knowledge.pieces()
-            parts = {"ids": self._ids} | self._record.parts
-            for prefix, part in parts.items():
-                kept |= {f"{prefix}.{name}": value for name, value in pieces_of(part).items()}
-            return kept
-
-    def packed(self) -> PackedState | None:
-        """Return the state without the positions of forgotten nodes, None if there are none.
-
-        A learner restored from it gives the same predictions.
-        """
-        with self._writing:
-            if self._knowledge is None or self._ids.next == len(self._ids):
-                return None
-            packing = Packing.of(self._knowledge.graph.alive)
-            found = packed(self.pieces(), packing)
-            head = self.head.packed(self.head.state(), packing)
-            found |= {f"head.{name}": value for name, value in head.items()}
-            about = self.about() | {"base": self._ids.base + self._ids.next}
-            return PackedState(found, about, places=self._ids.next - len(self._ids))
-
-    def about(self) -> dict[str, Any]:
-        """Return the rest of the state, as JSON can hold it."""
-        kept = {"seq": self._seq, "solved": self._solved}
-        if self._ids.base:
-            kept["base"] = self._ids.base
-        kept["num_features"] = self.status().features
-        related = self._knowledge is not None and self._knowledge.relations is not None
-        return kept | {"related": True} if related else kept
-
-    def restore(self, state: dict[str, Tensor], about: dict[str, Any]) -> None:
-        """Restore what ``state`` and ``about`` returned."""
-        with self._writing, exactly_threads(self.threads):
-            self._warn_of_threads(about.get("threads"))
-            self._seq = int(about["seq"])
-            self._solved = int(about.get("solved", self._seq))
-            if about["num_features"]:
-                width, related = int(about["num_features"]), bool(about.get("related"))
-                self._knowledge = self._begun(width, related=related)
-                self._map()
-                self._knowledge.restore(state)
-            self.turn(lambda: self._restored(state), ())
-            self._ids.base = int(about.get("base", 0))
-            self._share()
-
-    def _warn_of_threads(self, before: int | None) -> None:
-        """Warn if the snapshot was learned with another number of threads."""
-        if before is not None and self.threads is not None and before != self.threads:
-            logger.warning(
-                "the snapshot was learned with %d threads and this process uses %d: the last "
-                "digits of results may differ from those with %d threads",
-                before, self.threads, before,
-            )  # fmt: skip
-
-    def _restored(self, state: dict[str, Tensor]) -> Page:
-        self._ids.restore(part_of(state, "ids."))
-        for name, part in self._record.parts.items():
-            part.restore(part_of(state, f"{name}."))
-        return self._written()
 
 
 def unused_names(names: Sequence[Label], met: Tensor) -> dict[Label, Label]:

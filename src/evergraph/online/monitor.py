@@ -126,10 +126,8 @@ class Prequential:
     def curve(self) -> list[Point]:
         """Return the points, oldest first; asked and right count since the previous point."""
         return [
-            Point(
-                seq=int(seq), nodes=int(nodes), classes=int(classes), asked=int(asked), right=right
-            )
-            for seq, nodes, classes, asked, right in self.curve_.tolist()
+            Point(seq=int(seq), nodes=int(nodes), classes=int(known), asked=int(asked), right=right)
+            for seq, nodes, known, asked, right in self.curve_.tolist()
         ]
 
     def confusion(self, classes: Sequence[int]) -> list[list[int]]:
@@ -149,10 +147,9 @@ class Prequential:
         rows = self.pairs_[torch.isin(self.pairs_[:, 0], wanted)]
         same = rows[:, :, None] == wanted  # [pairs, 2, wanted]
         columns = torch.where(same[:, 1].any(1), same[:, 1].int().argmax(1), len(wanted))
-        width = len(wanted) + 1
-        cells = same[:, 0].int().argmax(1) * width + columns
-        counts = torch.bincount(cells, minlength=len(wanted) * width)
-        found: list[list[int]] = counts.reshape(-1, width).tolist()
+        counts = torch.zeros(len(wanted), len(wanted) + 1, dtype=torch.int64)
+        counts.index_put_((same[:, 0].int().argmax(1), columns), torch.tensor(1), accumulate=True)
+        found: list[list[int]] = counts.tolist()
         return found
 
     def state(self) -> dict[str, Tensor]:
@@ -161,8 +158,7 @@ class Prequential:
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned."""
-        self.curve_, self.pairs_ = state["curve"], state["pairs"]
-        self.totals_ = state["totals"]
+        self.curve_, self.pairs_, self.totals_ = (state[n] for n in ("curve", "pairs", "totals"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,10 +215,6 @@ def tallies(given: Tensor, right: Tensor, kind: Kind) -> Tallies:
 class PredictionRecord:
     """Compares predictions with labels, keeps the record, and raises the alarm.
 
-    Attributes:
-        prequential: the record.
-        watch: raises the alarm.
-
     >>> record = PredictionRecord("class")
     >>> guesses, labels = torch.tensor([0, 1]), torch.tensor([0, 0])
     >>> record.count(guesses, labels, torch.tensor([True, True]), seq=1, nodes=2, classes=2)
@@ -232,13 +224,10 @@ class PredictionRecord:
     """
 
     def __init__(self, kind: Kind) -> None:
-        self.prequential = Prequential()
-        self.watch = Watch(kind)
-
-    @property
-    def parts(self) -> dict[str, Prequential | Watch]:
-        """Components with a state, by name."""
-        return {"prequential": self.prequential, "alarms": self.watch}
+        self.prequential, self.watch = Prequential(), Watch(kind)
+        # Components with a state, by name.
+        self.parts: dict[str, Prequential | Watch]
+        self.parts = {"prequential": self.prequential, "alarms": self.watch}
 
     def count(
         self,
@@ -301,19 +290,12 @@ class Alarm:
 
 
 class Verdict(NamedTuple):
-    """The test of a window.
+    """The test of a window."""
 
-    Attributes:
-        on: whether the alarm is raised after it.
-        value: its mean.
-        expected: the mean of the windows before it.
-        answers: its number of predictions.
-    """
-
-    on: bool
-    value: float
-    expected: float
-    answers: int
+    on: bool  # whether the alarm is raised after it
+    value: float  # its mean
+    expected: float  # the mean of the windows before it
+    answers: int  # its number of predictions
 
 
 class Watch:
@@ -368,11 +350,6 @@ class Watch:
         if len(self.past_) < LEAST:
             self.past_.append(full)
             return None
-        verdict = self._judged(full)
-        self._raised = (self._raised or (seq, verdict)) if verdict.on else None
-        return verdict
-
-    def _judged(self, full: Window) -> Verdict:
         on = self._beyond(full, BACK if self.unusual_ else self.level)
         expected = fmean(_means(self.past_))
         if on:
@@ -383,7 +360,9 @@ class Watch:
             self.past_ = [*self.past_, full][-REFERENCE:]
         if not on:
             self.unusual_ = []
-        return Verdict(on, full[1] / full[0], expected, int(full[0]))
+        verdict = Verdict(on, full[1] / full[0], expected, int(full[0]))
+        self._raised = (self._raised or (seq, verdict)) if on else None
+        return verdict
 
     def _beyond(self, full: Window, level: float) -> bool:
         from scipy.special import stdtrit

@@ -139,8 +139,8 @@ def _twin(learner: OnlineLearner, knowledge: Knowledge) -> Knowledge:
     if knowledge.graph.undirected:
         once = ends[0] < ends[1]
         ends, weights = ends[:, once], weights[once]
+    fresh.extend(ids)
     fresh.change(
-        ids,
         knowledge.graph.features.clone(),
         torch.from_numpy(ends),
         weights=torch.from_numpy(weights) if knowledge.graph.weighted else None,

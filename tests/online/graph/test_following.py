@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -11,10 +12,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.closed_form import ClassCodes
-from evergraph.closed_form.codes import class_codes
+from evergraph.closed_form.codes import class_codes, others_alone
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import UNLABELLED, smoother
-from evergraph.online.graph import corrections, live_embeddings
+from evergraph.graphs.kernels.scaled_rows import numba_works
+from evergraph.online.graph import corrections, live_codes, live_embeddings
 from evergraph.online.graph.corrections import DRIFT, Moved, Pushed, differences
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_codes import LiveCodes
@@ -491,12 +493,13 @@ class Followed:
 
 
 @pytest.mark.parametrize(
-    ("kernel", "name"),
-    [*(("torch", name) for name in topologies.names()), ("numba", "sgc"), ("numba", "mixhop")],
+    ("kernel", "names"),
+    [("torch", sorted(topologies.names())), ("numba", ["sgc", "mixhop"])],
     indirect=["kernel"],
 )
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=27, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
+    data=st.data(),
     steps=steps,
     undirected=st.booleans(),
     hops=st.sampled_from([2, 0, 1, 3]),
@@ -505,7 +508,8 @@ class Followed:
 )
 def test_any_history_comes_to_the_final_graph(
     kernel: str,
-    name: str,
+    names: list[str],
+    data: st.DataObject,
     steps: list[Any],
     undirected: bool,
     hops: int,
@@ -513,6 +517,7 @@ def test_any_history_comes_to_the_final_graph(
     whole: bool,
 ) -> None:
     """Features that differ by a million: a row is exact beside its own largest value."""
+    name = data.draw(st.sampled_from(names))
     topology = topologies.make(name, hops=hops, self_loops=self_loops)
     one = Followed(topology, undirected=undirected)
     with pytest.MonkeyPatch.context() as patch:
@@ -527,3 +532,24 @@ def test_any_history_comes_to_the_final_graph(
         largest = expected.abs().amax(1, keepdim=True)
         assert bool(((one.live.of(positions) - expected).abs() <= 1e-5 * largest + 1e-6).all())
         torch.testing.assert_close(one.codes.of(positions), codes, atol=1e-5, rtol=0)
+
+
+@pytest.mark.skipif(not numba_works(), reason="numba is not at hand")
+def test_compiled_code_finds_the_rows_in_which_rounding_shows() -> None:
+    """The same rows as the formula: of labelled nodes, where little is left beside the drift."""
+    from evergraph.online.graph.live_kernels import find_swamped
+
+    draw = torch.Generator().manual_seed(1)
+    shown, own = torch.randn(400, 8, generator=draw), torch.rand(400, generator=draw)
+    shown[::5] = 0
+    left = 10.0 ** -torch.randint(9, (400, 1), generator=draw)
+    far = own[:, None] * shown + torch.randn(400, 8, generator=draw) * left
+    drift = torch.rand(400, generator=draw) * 10.0 ** -torch.randint(4, 12, (400,), generator=draw)
+    drift[::7] = 0
+    tops = others_alone(far, own, shown).abs().amax(1)
+    expected = (drift > live_codes.DRIFT * tops) & shown.any(1)
+    due, limits = np.zeros(400, np.bool_), (live_codes.DRIFT, live_codes.BARELY)
+    arrays = (part.numpy() for part in (torch.arange(400), far, own, shown, drift))
+    find_swamped(*arrays, *map(np.float32, limits), due)
+    assert 50 < due.sum() < 350
+    assert due.tolist() == expected.tolist()

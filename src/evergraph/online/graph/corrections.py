@@ -38,15 +38,10 @@ DRIFT = 64 * ROUNDING
 
 
 class Moved(NamedTuple):
-    """Rows that changed.
+    """Rows that changed."""
 
-    Attributes:
-        nodes: positions, ascending.  int64 [n]
-        before: old rows.  float32 [n, width]; [0, width] if they are not needed
-    """
-
-    nodes: Tensor
-    before: Tensor
+    nodes: Tensor  # positions, ascending.  int64 [n]
+    before: Tensor  # old rows.  float32 [n, width]; [0, width] if they are not needed
 
 
 class LaterMoved:
@@ -109,13 +104,11 @@ def differences(
     # 0 · now + r_u · before: the old messages of the columns
     new, old = np.concatenate([now, np.zeros(len(columns))]), np.concatenate([was, -gave])
     both = np.concatenate([nodes, columns])
-    compiled = graph.compiled
-    make = _subtract_compiled if compiled else _subtract
     rows, sizes = states.room(len(both)).numpy(), np.empty(len(both), np.float32)
-    where = _places(both, sent)
+    where, before = _places(both, sent), sent.before.numpy()
     for part in states.blocks(len(both), max(len(both), 1)):
-        given = (both[part], where[part], values.numpy(), sent, new[part], old[part])
-        make(*given, rows[part], sizes[part])
+        given = (both[part], where[part], values.numpy(), before, new[part], old[part])
+        _subtract(*given, rows[part], sizes[part], compiled=graph.compiled)
     return Differences(rows, sizes, pushed)
 
 
@@ -129,41 +122,25 @@ def _places(nodes: Array, sent: Changed) -> Array:
 
 
 def _subtract(
-    nodes: Array,
-    places: Array,
-    values: Array,
-    sent: Changed,
-    new: Array,
-    old: Array,
-    rows: Array,
-    sizes: Array,
-) -> None:
+    nodes: Array, places: Array, values: Array, before: Array, new: Array, old: Array,
+    rows: Array, sizes: Array, *, compiled: bool,
+) -> None:  # fmt: skip
     """Fill in new · now - old · before of some nodes, and the largest value of each row."""
+    if compiled:
+        from evergraph.online.graph.live_kernels import subtract
+
+        given = (nodes, places, values, before, new, old, rows, sizes)
+        in_parts(
+            lambda part: subtract(*given, part.start, part.stop),
+            np.ones(len(nodes), np.int64),
+            each=2 * values.shape[1],
+        )
+        return
     now = values[nodes].astype(np.float64)
-    before = now.copy()
-    before[places >= 0] = sent.before.numpy()[places[places >= 0]]
-    rows[:] = new[:, None] * now - old[:, None] * before
+    were = now.copy()
+    were[places >= 0] = before[places[places >= 0]]
+    rows[:] = new[:, None] * now - old[:, None] * were
     sizes[:] = np.abs(rows).max(1, initial=0)
-
-
-def _subtract_compiled(
-    nodes: Array,
-    places: Array,
-    values: Array,
-    sent: Changed,
-    new: Array,
-    old: Array,
-    rows: Array,
-    sizes: Array,
-) -> None:
-    from evergraph.online.graph.live_kernels import subtract
-
-    given = (nodes, places, values, sent.before.numpy(), new, old, rows, sizes)
-    in_parts(
-        lambda part: subtract(*given, part.start, part.stop),
-        np.ones(len(nodes), np.int64),
-        each=2 * values.shape[1],
-    )
 
 
 def correct(
@@ -191,8 +168,7 @@ def correct(
     first = int(new[0]) if len(new) else graph.num_nodes
     anew = (lengths >= degrees) | (were == 0) | (rows >= first)
     ratios = left / np.where(were == 0, 1, were)
-    compiled = graph.compiled
-    make = _correct_compiled if compiled else _correct
+    make = _correct_compiled if graph.compiled else _correct
     before, tops = states.room(len(rows) if keep else 0), np.empty(len(rows), np.float32)
     for part in states.blocks(len(rows), max(len(rows), 1)):
         make(found, part, ratios, left, anew, states.array, drift, before.numpy(), tops)
@@ -201,16 +177,9 @@ def correct(
 
 
 def _correct(
-    found: Differences,
-    part: slice,
-    ratios: Array,
-    left: Array,
-    anew: Array,
-    values: Array,
-    drift: Array,
-    before: Array,
-    tops: Array,
-) -> None:
+    found: Differences, part: slice, ratios: Array, left: Array, anew: Array,
+    values: Array, drift: Array, before: Array, tops: Array,
+) -> None:  # fmt: skip
     """Correct some of the rows found; ``before``, unless empty, and ``tops`` are of all of them."""
     nodes, indptr, places, weights = found.pushed
     nodes, starts = nodes[part], indptr[part.start : part.stop + 1]
@@ -232,16 +201,9 @@ def _correct(
 
 
 def _correct_compiled(
-    found: Differences,
-    part: slice,
-    ratios: Array,
-    left: Array,
-    anew: Array,
-    values: Array,
-    drift: Array,
-    before: Array,
-    tops: Array,
-) -> None:
+    found: Differences, part: slice, ratios: Array, left: Array, anew: Array,
+    values: Array, drift: Array, before: Array, tops: Array,
+) -> None:  # fmt: skip
     from evergraph.graphs.kernels.numba_sum import Flat
     from evergraph.online.graph import live_kernels
 
@@ -277,33 +239,20 @@ SORTED = 64  # positions that can be scanned in the time that sorting one more t
 
 
 class Pushed(NamedTuple):
-    """For every affected row the differences that reach it, as CSR.
+    """For every affected row the differences that reach it, as CSR."""
 
-    Attributes:
-        rows: positions, ascending, each once.  int64 [rows]
-        indptr: start of each row's differences.  int64 [rows + 1]
-        places: indices of differences.  int64 [pairs]
-        weights: of the differences.  float32 [pairs]
-    """
-
-    rows: Array
-    indptr: Array
-    places: Array
-    weights: Array
+    rows: Array  # positions, ascending, each once.  int64 [rows]
+    indptr: Array  # start of each row's differences.  int64 [rows + 1]
+    places: Array  # indices of differences.  int64 [pairs]
+    weights: Array  # of the differences.  float32 [pairs]
 
 
 class Direct(NamedTuple):
-    """Differences that reach a single row each.
+    """Differences that reach a single row each."""
 
-    Attributes:
-        rows: positions.  int64 [pairs]
-        places: indices of differences.  int64 [pairs]
-        weights: of the differences.  float32 [pairs]
-    """
-
-    rows: Array
-    places: Array
-    weights: Array
+    rows: Array  # positions.  int64 [pairs]
+    places: Array  # indices of differences.  int64 [pairs]
+    weights: Array  # of the differences.  float32 [pairs]
 
 
 def push(
@@ -324,11 +273,8 @@ def push(
     >>> pushed.rows, pushed.indptr, pushed.places
     (array([0, 1, 2]), array([0, 1, 2, 2]), array([0, 0]))
     """
-    compiled = graph.compiled
-    return (_push_compiled if compiled else _push)(graph, nodes, direct, others, loops)
-
-
-def _push(graph: GrowingGraph, nodes: Array, direct: Direct, others: Array, loops: bool) -> Pushed:
+    if graph.compiled:
+        return _push_compiled(graph, nodes, direct, others, loops)
     indptr, near, weights = graph.giving(nodes)
     numbers = np.arange(len(nodes))
     own = nodes if loops else nodes[:0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -277,3 +277,15 @@ class FrozenRows:
     def every(self) -> Array:
         """Return a copy of all rows at that moment."""
         return self.of(np.arange(self.length))
+
+
+class StoredPart(NamedTuple):
+    """A part of all vectors as it lies in memory: row v is ``rows[v] - own[v] * shown[v]``.
+
+    ``own`` and ``shown`` are empty if nothing is subtracted.
+    """
+
+    rows: Array  # float32 [positions, width]
+    unit: bool = False  # whether a vector has it scaled to unit length
+    own: Array = np.empty(0, np.float32)  # [positions]
+    shown: Array = np.empty((0, 0), np.float32)  # [positions, width]

@@ -179,16 +179,28 @@ class GrowingGraph:
         """
         assert features.shape[1] == self.num_features, "features are as wide as those of the graph"
         old = self.num_nodes
-        self._extend(features)
+        for array in (self._features, self._alive, self._marks, self._tally):
+            array.extend(len(features))
+        for lists in {self._into, self._out_of}:  # one if undirected
+            lists.extend(len(features))
+        self.features[old:] = features
+        self._alive.array[old:] = True
         distinct = edges[0] != edges[1]
         pairs = self._both_ways(edges[:, distinct])
-        changed = (
-            self._join(pairs) if weights is None else self._weigh(pairs, weights[distinct].numpy())
-        )
+        if weights is None:
+            changed = self._join(pairs)
+        else:
+            weighed = weights[distinct].numpy()
+            if self.undirected:  # each edge next to its reverse, so that the last of both counts
+                pairs = pairs.reshape(2, 2, -1).swapaxes(1, 2).reshape(2, -1)
+                weighed = np.repeat(weighed, 2)
+            keys, weighed = last_of_each((pairs[0] << _SOURCE) | pairs[1], weighed)
+            pairs, stays = np.stack([keys >> _SOURCE, keys & (2**_SOURCE - 1)]), weighed > 0
+            changed = self._join(pairs[:, stays], weighed[stays])
+            changed = changed.and_(self._part(pairs[:, ~stays]))  # edges of weight 0
         owners = changed.owners
         touched = torch.from_numpy(owners[owners < old])
-        new = torch.arange(old, self.num_nodes)
-        return GraphChange(new, touched, entries=changed.below(old))
+        return GraphChange(torch.arange(old, self.num_nodes), touched, entries=changed.below(old))
 
     def _both_ways(self, edges: Tensor) -> Array:
         """Return edges, followed by all reversed edges if the graph is undirected.  [2, n]"""
@@ -200,17 +212,6 @@ class GrowingGraph:
         if not self.undirected:
             self._out_of.insert(pairs[0], pairs[1], weights)
         return self._into.insert(pairs[1], pairs[0], weights)
-
-    def _weigh(self, pairs: Array, weights: Array) -> Entries:
-        """Set the weights of edges, removing those of weight 0; return what has changed."""
-        if self.undirected:  # each edge next to its reverse, so that the last of both counts
-            pairs = pairs.reshape(2, 2, -1).swapaxes(1, 2).reshape(2, -1)
-            weights = np.repeat(weights, 2)
-        keys, weights = last_of_each((pairs[0] << _SOURCE) | pairs[1], weights)
-        pairs = np.stack([keys >> _SOURCE, keys & (2**_SOURCE - 1)])
-        stays = weights > 0
-        joined = self._join(pairs[:, stays], weights[stays])
-        return joined.and_(self._part(pairs[:, ~stays]))
 
     def _part(self, pairs: Array) -> Entries:
         """Delete edges, and return what has changed."""
@@ -240,22 +241,14 @@ class GrowingGraph:
         self.features[nodes] = features
         return GraphChange(renewed=nodes[other], entries=no_entries(), former=former[other])
 
-    def _extend(self, features: Tensor) -> None:
-        count = len(features)
-        for part in (self._features, self._alive, self._marks, self._tally, self._into):
-            part.extend(count)
-        if not self.undirected:
-            self._out_of.extend(count)
-        start = self.num_nodes - count
-        self.features[start:] = features
-        self._alive.array[start:] = True
-
     def remove(self, nodes: Tensor) -> GraphChange:
         """Remove nodes with all their edges, and erase their features."""
         gone = torch.unique(nodes).numpy()
-        changed = self._cut(self._out_of, self._into, gone)
-        if not self.undirected:
-            self._cut(self._into, self._out_of, gone)
+        changed = self._out_of.rows(gone)[1].astype(np.int64)
+        ways = [(self._out_of, self._into), (self._into, self._out_of)]
+        for listed, other in ways[: 1 if self.undirected else 2]:
+            indptr, near = listed.rows(gone)
+            other.delete(near, np.repeat(gone, np.diff(indptr)))
         for lists in (self._into, self._out_of):
             lists.clear(gone)
         self._former_features.note(gone, self._features.array[gone])
@@ -264,13 +257,6 @@ class GrowingGraph:
         self._alive.array[gone] = False
         touched = torch.from_numpy(np.setdiff1d(changed, gone))
         return GraphChange(touched=touched, removed=torch.from_numpy(gone))
-
-    @staticmethod
-    def _cut(listed: NeighbourLists, other: NeighbourLists, gone: Array) -> Array:
-        """Delete the edges of some rows from the other direction; return their other ends."""
-        indptr, near = listed.rows(gone)
-        other.delete(near, np.repeat(gone, np.diff(indptr)))
-        return near.astype(np.int64)
 
     def neighbours(self, node: int) -> Array:
         """Return the in-neighbours of a node, ascending.  int32 [degree]"""

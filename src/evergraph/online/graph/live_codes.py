@@ -10,11 +10,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from evergraph.closed_form.codes import ROUNDING as BARELY
 from evergraph.closed_form.codes import class_codes, others_alone
 from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import Label
 from evergraph.online.graph.corrections import ROUNDING
-from evergraph.online.graph.growing_array import FormerRows, FrozenRows, GrowingArray
+from evergraph.online.graph.growing_array import FormerRows, FrozenRows, GrowingArray, StoredPart
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_embeddings import ROWS, HopStates
 from evergraph.online.graph.live_relations import LiveRelations
@@ -118,11 +119,33 @@ class LiveCodes:
 
     def _settle(self, graph: GrowingGraph, felt: Tensor) -> None:
         """Recompute sums in which rounding would show after subtracting a node's own code."""
+        if graph.compiled and not self._shown.is_in_file:
+            self._settle_compiled(graph, felt)
+            return
         for rows in self._shown.blocks(len(felt), ROWS):
             labelled = felt[rows][self.shown(felt[rows]).any(1)]
             own = self._own.tensor[labelled]
             far = self._others(self._hops.of(labelled), self.shown(labelled), own)[1]
             self._hops.settle(graph, labelled, far.abs().amax(1))
+
+    def _settle_compiled(self, graph: GrowingGraph, felt: Tensor) -> None:
+        from evergraph.online.graph.live_kernels import find_swamped
+
+        far, drift = self._hops.last
+        due = np.zeros(len(felt), np.bool_)
+        given = (far, self._own.array, self._shown.array, drift)
+        find_swamped(felt.numpy(), *given, np.float32(DRIFT), np.float32(BARELY), due)
+        self._hops.sum_last(graph, felt[torch.from_numpy(due)])
+
+    def stored(self) -> list[StoredPart]:
+        """Return the parts of all vectors without copying."""
+        assert self._hops.stored is not None, "hops are kept side by side"
+        near, far = self._hops.stored
+        both = [
+            StoredPart(near, unit=True),
+            StoredPart(far, unit=True, own=self._own.array, shown=self._shown.array),
+        ]
+        return both if self.relations is None else [*both, StoredPart(self._along.array)]
 
     def _along_changed(self, change: GraphChange, relabelled: Tensor) -> Tensor | None:
         """Return nodes whose neighbours along relations, or the labels of these, changed."""

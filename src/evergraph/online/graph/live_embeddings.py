@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -19,12 +21,12 @@ from evergraph.online.graph.corrections import (
     differ,
     differences,
 )
-from evergraph.online.graph.growing_array import GrowingArray
+from evergraph.online.graph.growing_array import GrowingArray, StoredPart
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_smoother import FrozenSmoother, LiveSmoother
 from evergraph.online.graph.neighbour_lists import Entries
 from evergraph.online.graph.surroundings import Surroundings
-from evergraph.topology import Stepwise, TopologyEncoder
+from evergraph.topology import MixHop, Stepwise, TopologyEncoder
 from evergraph.topology.cached import Scaling
 
 ROWS = 1 << 15  # computed at a time
@@ -33,6 +35,9 @@ ROWS = 1 << 15  # computed at a time
 # compared and written (measured at 32 and 128 columns). If rows are not corrected, WHOLE is a share
 # of the positions instead: then most rows are affected.
 WHOLE, ROW = 0.3, 4
+
+
+PUT_SIDE_BY_SIDE = (Stepwise.assemble, MixHop.assemble)
 
 
 class HopStates:
@@ -164,24 +169,19 @@ class HopStates:
     ) -> Changed:
         """Update hop + 1 wherever it may have changed, and return old and new rows."""
         seeds = torch.from_numpy(graph.distinct(torch.cat([sent.nodes, change.touched]).numpy()))
-        if self._reaches_most(graph, graph.num_gatherers(seeds), entries is None):
+        pairs = graph.num_gatherers(seeds)  # of a difference and a row, which is not known yet
+        rows = min(pairs, graph.num_nodes)
+        if entries is None:
+            most = pairs > WHOLE * graph.num_nodes
+        else:
+            most = pairs + ROW * rows > WHOLE * (graph.num_edges + ROW * graph.num_nodes)
+        if most:
             return self._sum_all(graph, change.new, hop)
         if entries is None:
             nodes = graph.gatherers(seeds)
             self._sum_anew(graph, nodes, hop)
             return Moved(nodes, self._states[hop].room(0))  # nobody corrects what comes after
         return self._correct(graph, change, sent, entries, hop)
-
-    @staticmethod
-    def _reaches_most(graph: GrowingGraph, pairs: int, anew: bool) -> bool:
-        """Whether computing a hop of all nodes is cheaper; anew: affected rows are recomputed.
-
-        pairs: number of (difference, affected row) pairs, whose rows are not known yet.
-        """
-        if anew:
-            return pairs > WHOLE * graph.num_nodes
-        rows = min(pairs, graph.num_nodes)
-        return pairs + ROW * rows > WHOLE * (graph.num_edges + ROW * graph.num_nodes)
 
     def _correct(
         self, graph: GrowingGraph, change: GraphChange, sent: Changed, entries: Entries, hop: int
@@ -209,8 +209,16 @@ class HopStates:
 
         nodes: int64 [n]; tops: these sizes, float32 [n]
         """
-        due = self._drifts[-1].tensor[nodes] > self._most * tops
-        self._sum_anew(graph, nodes[due], len(self._states) - 1)
+        self.sum_last(graph, nodes[self._drifts[-1].tensor[nodes] > self._most * tops])
+
+    def sum_last(self, graph: GrowingGraph, nodes: Tensor) -> None:
+        """Recompute the last hop of some nodes."""
+        self._sum_anew(graph, nodes, len(self._states) - 1)
+
+    @property
+    def last(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """H_L, and the bound on the rounding error of each row.  [n, width], [n]"""
+        return self._states[-1].array, self._drifts[-1].array
 
     def _sum_all(self, graph: GrowingGraph, new: Tensor, hop: int) -> Changed:
         """Recompute hop + 1 of all nodes, and return those that changed, including new nodes."""
@@ -251,27 +259,31 @@ class HopStates:
         messages = self._messages[hop]
         return self._state(graph, hop) if messages is None else messages.tensor
 
-    def _state(self, graph: GrowingGraph, hop: int) -> Tensor:
+    def _state(self, graph: GrowingGraph | None, hop: int) -> Tensor:
         """Return H_hop of all positions."""
         if hop:
             return self._states[hop - 1].tensor
-        return graph.features if self._inputs is None else self._inputs.tensor
+        if self._inputs is not None:
+            return self._inputs.tensor
+        assert graph is not None, "only the features of a graph that is attached are read"
+        return graph.features
 
     def of(self, nodes: Tensor) -> Tensor:
         """Return the embeddings of some nodes, unscaled.  int64 [k] -> float32 [k, dims]"""
         states = [torch.empty(0)] * (self.topology.hops + 1)
         for hop in self.topology.assembled:
-            states[hop] = self._rows(hop, nodes)
+            if hop or self._inputs is not None or self._graph is not None:
+                states[hop] = self._state(self._graph, hop)[nodes]
+            else:  # before the first node
+                states[hop] = torch.zeros(len(nodes), self._width)
         return self.topology.assemble(states)
 
-    def _rows(self, hop: int, nodes: Tensor) -> Tensor:
-        if hop:
-            return self._states[hop - 1].tensor[nodes]
-        if self._inputs is not None:
-            return self._inputs.tensor[nodes]
-        if self._graph is None:
-            return torch.zeros(len(nodes), self._width)  # before the first node
-        return self._graph.features[nodes]
+    @property
+    def stored(self) -> list[npt.NDArray[Any]] | None:
+        """The arrays that ``of`` puts side by side; None if it computes something else."""
+        if self._graph is None or type(self.topology).assemble not in PUT_SIDE_BY_SIDE:
+            return None
+        return [self._state(self._graph, hop).numpy() for hop in self.topology.assembled]
 
     def attach(self, graph: GrowingGraph) -> None:
         """Attach a graph; in snapshots of version 0.1.0 the last hop is missing and is computed."""
@@ -388,6 +400,14 @@ class LiveEmbeddings:
     def of(self, nodes: Tensor) -> Tensor:
         """Return the embeddings of some nodes.  int64 [k] -> float32 [k, dims]"""
         return self._scaled(self._source.of(nodes))
+
+    def stored(self) -> list[StoredPart] | None:
+        """Return the parts of all embeddings without copying, None if they are computed."""
+        rows = self._source.stored if isinstance(self._source, HopStates) else None
+        apart = len(rows or ()) == 1 or (isinstance(self.topology, MixHop) and self.topology.unit)
+        if rows is None or not (apart or self.scaling == "none"):
+            return None
+        return [StoredPart(part, unit=self.scaling == "unit") for part in rows]
 
     def attach(self, graph: GrowingGraph) -> None:
         """Attach the graph, once both were restored and before it changes."""

@@ -27,6 +27,10 @@ from evergraph.graphs.kernels.row_ranges import compiled
 
 Code = Callable[..., Any]
 AHEAD = 4  # rows prefetched ahead of use
+TINY = np.float32(1e-25)  # squares below it, or above its inverse, may lose digits
+# Squares of what is left of a code, as a share, from which ``others_alone`` takes it seriously:
+# it compares the largest values, by 1e-5.
+BARELY = np.float32(1e-9)
 
 
 @compiled
@@ -167,6 +171,73 @@ def subtract(  # type: ignore[no-untyped-def]
         for c in range(width):
             top = max(top, abs(differences[i, c]))
         sizes[i] = top
+
+
+@njit(fastmath={"reassoc", "contract"})  # sums in any order
+def _apart(row, own, shown, unit, was, x):  # type: ignore[no-untyped-def]
+    """Return ‖x - was‖² for x = row - own · shown, scaled to unit length if ``unit``; x: scratch.
+
+    0 only if they are equal; NaN if squares lose digits, or hardly anything is left of x.
+    """
+    total = taken = gap = np.float32(0)
+    if own == 0:
+        for c in range(len(x)):
+            x[c] = row[c]
+            total += row[c] * row[c]
+    else:
+        for c in range(len(x)):
+            code = own * shown[c]
+            x[c] = row[c] - code
+            total += x[c] * x[c]
+            taken += code * code
+    factor = np.float32(1)
+    if unit and x.any():
+        if not TINY < total < 1 / TINY or total <= BARELY * len(x) * taken:
+            return np.float32(np.nan)
+        factor = np.float32(1) / np.sqrt(total)
+    for c in range(len(x)):
+        difference = factor * x[c] - was[c]
+        gap += difference * difference
+    if gap < TINY:
+        for c in range(len(x)):
+            if factor * x[c] != was[c]:
+                return np.float32(np.nan)
+    return gap
+
+
+@compiled
+def add_gaps(  # type: ignore[no-untyped-def]
+    nodes, slots, rows, own, shown, unit, counted, first, gaps, start, stop
+):
+    """Add to ``gaps`` how far a part of vectors is from the counted one, see ``_apart``.
+
+    rows, own, shown, unit: see ``StoredPart``; counted: by slot, its part begins at ``first``
+    """
+    x = np.empty(rows.shape[1], np.float32)
+    for i in range(start, stop):
+        node = nodes[i]
+        was = counted[slots[i], first : first + len(x)]
+        if len(own):
+            gaps[i] += _apart(rows[node], own[node], shown[node], unit, was, x)
+        else:
+            gaps[i] += _apart(rows[node], np.float32(0), rows[node], unit, was, x)
+
+
+@compiled
+def find_swamped(nodes, far, own, shown, drift, most, barely, due):  # type: ignore[no-untyped-def]
+    """Mark labelled nodes whose rounding error shows once their own code is subtracted."""
+    for i in range(len(nodes)):
+        node = nodes[i]
+        if drift[node] == 0:
+            continue
+        labelled, top, own_top = False, np.float32(0), np.float32(0)
+        for c in range(far.shape[1]):
+            code = own[node] * shown[node, c]
+            labelled |= shown[node, c] != 0
+            top, own_top = max(top, abs(far[node, c] - code)), max(own_top, abs(code))
+        if not top > barely * own_top:
+            top = np.float32(0)
+        due[i] = labelled and drift[node] > most * top
 
 
 def _tile(half: int) -> Code:

@@ -16,7 +16,7 @@ from evergraph.closed_form.relations import WIDTH, kind_signs
 from evergraph.core.seeding import seeded
 from evergraph.graphs.propagation import ordered_product
 from evergraph.online.graph.frozen_graph import FrozenLists
-from evergraph.online.graph.growing_array import FormerRows, FrozenRows, GrowingArray
+from evergraph.online.graph.growing_array import FormerRows, FrozenRows, GrowingArray, StoredPart
 from evergraph.online.graph.growing_graph import no_nodes
 from evergraph.online.graph.live_embeddings import ROWS
 from evergraph.online.graph.neighbour_lists import Entries, NeighbourLists, last_of_each
@@ -66,15 +66,12 @@ class LiveRelations:
         self._former = FormerRows()  # of X
         self._near = GrowingArray(width)  # B₁X, not scaled
         self._vectors = GrowingArray(self.dims)
-        self._matrix = self._drawn()
+        self._matrix: Tensor | None = None  # features of another width are projected
+        if num_features != width:
+            generator = seeded(0, "features along relations", num_features, width)
+            matrix = torch.randn(num_features, width, generator=generator)
+            self._matrix = matrix.mul_(width**-0.5)
         self.clear()
-
-    def _drawn(self) -> Tensor | None:
-        if self.num_features == self.width:
-            return None
-        generator = seeded(0, "features along relations", self.num_features, self.width)
-        matrix = torch.randn(self.num_features, self.width, generator=generator)
-        return matrix.mul_(self.width**-0.5)
 
     def clear(self) -> None:
         """Clear the record of changes, once they have been followed."""
@@ -94,17 +91,14 @@ class LiveRelations:
         for pair in self._lists:
             for part in pair:
                 part.extend(count)
-        nodes = torch.arange(start, start + count)
-        self._typed.tensor[nodes] = self._numbers(types or [None] * count)
-        self._send(nodes, features)
-
-    def _numbers(self, types: Sequence[str | None]) -> Tensor:
         new = [name for name in dict.fromkeys(types) if name is not None and name not in self.types]
         self.types.add(new)
-        numbers = [UNTYPED if name is None else self.types.position(name) for name in types]
-        return torch.tensor(numbers, dtype=torch.int64)
+        for place, name in enumerate(types or [None] * count, start):
+            self._typed.array[place] = UNTYPED if name is None else self.types.position(name)
+        self.renew(torch.arange(start, start + count), features)
 
-    def _send(self, nodes: Tensor, features: Tensor) -> None:
+    def renew(self, nodes: Tensor, features: Tensor) -> None:
+        """Replace the features of nodes."""
         rows = features if self._matrix is None else block_product(features, self._matrix)
         self._former.note(nodes.numpy(), self._sent.array[nodes.numpy()])
         self._sent.tensor[nodes] = unit_rows(rows.contiguous()) + self._codes(nodes)
@@ -117,10 +111,6 @@ class LiveRelations:
         codes = torch.cat([table, torch.zeros(1, self.width)])  # the last is of no type
         return codes[numbers]
 
-    def renew(self, nodes: Tensor, features: Tensor) -> None:
-        """Replace the features of nodes."""
-        self._send(nodes, features)
-
     def connect(
         self, ends: Tensor, relations: Sequence[str], weights: Tensor | None = None
     ) -> None:
@@ -128,39 +118,31 @@ class LiveRelations:
 
         The last weight of a repeated edge counts; an edge of weight 0 is removed.
         """
-        numbers = self._relation_numbers(relations)
-        apart = (ends[0] != ends[1]).numpy()
-        sources, targets = (side.numpy() for side in ends)
-        for number in np.unique(numbers[apart]).tolist():
-            chosen = apart & (numbers == number)
-            given = None if weights is None else weights.numpy()[chosen]
-            self._join(number, sources[chosen], targets[chosen], given)
-
-    def _relation_numbers(self, relations: Sequence[str]) -> Array:
-        """Return the number of each relation; new relations get lists."""
         for name in dict.fromkeys(relations):
-            if name not in self.names:
+            if name not in self.names:  # a new relation gets lists
                 self.names.add([name])
                 pair = NeighbourLists(), NeighbourLists()
                 for part in pair:
                     part.extend(len(self._typed))
                 self._lists.append(pair)
-        return self.names.positions(relations).numpy()
-
-    def _join(self, number: int, sources: Array, targets: Array, weights: Array | None) -> None:
-        stays = np.ones(len(sources), dtype=bool)
-        if weights is not None:
-            keys, weights = last_of_each((sources << 32) | targets, weights)
-            sources, targets, stays = keys >> 32, keys & 0xFFFFFFFF, weights > 0
-        some = None if weights is None else weights[stays]
-        along, against = self._lists[number]
-        changed = [
-            along.insert(targets[stays], sources[stays], some),
-            against.insert(sources[stays], targets[stays], some),
-            along.delete(targets[~stays], sources[~stays]),
-            against.delete(sources[~stays], targets[~stays]),
-        ]
-        self._touch(*changed)
+        numbers = self.names.positions(relations).numpy()
+        apart = (ends[0] != ends[1]).numpy()
+        for number in np.unique(numbers[apart]).tolist():
+            chosen = apart & (numbers == number)
+            sources, targets = (side.numpy()[chosen] for side in ends)
+            stays: Array = np.ones(len(sources), dtype=bool)
+            given: Array | None = None
+            if weights is not None:
+                keys, last = last_of_each((sources << 32) | targets, weights.numpy()[chosen])
+                sources, targets, stays = keys >> 32, keys & 0xFFFFFFFF, last > 0
+                given = last[stays]
+            along, against = self._lists[number]
+            self._touch(
+                along.insert(targets[stays], sources[stays], given),
+                against.insert(sources[stays], targets[stays], given),
+                along.delete(targets[~stays], sources[~stays]),
+                against.delete(sources[~stays], targets[~stays]),
+            )
 
     def disconnect(self, ends: Tensor, *, both_ways: bool) -> None:
         """Remove all relations from sources to targets, and back if ``both_ways``."""
@@ -270,6 +252,10 @@ class LiveRelations:
     def of(self, nodes: Tensor) -> Tensor:
         """Return the vectors of some nodes.  int64 [k] -> float32 [k, dims]"""
         return self._vectors.tensor[nodes]
+
+    def stored(self) -> list[StoredPart]:
+        """Return all vectors without copying."""
+        return [StoredPart(self._vectors.array)]
 
     def arrays(self) -> Iterator[GrowingArray]:
         """Yield the arrays that are as long as the graph."""

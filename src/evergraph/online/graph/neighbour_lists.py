@@ -40,17 +40,11 @@ def is_compiled(entries: int) -> bool:
 
 
 class Entries(NamedTuple):
-    """Changed entries of an adjacency.
+    """Changed entries of an adjacency."""
 
-    Attributes:
-        rows: targets of the edges.  int64 [entries]
-        columns: sources of the edges.  int64 [entries]
-        differences: new weight minus old weight; absent entries weigh 0.  float32 [entries]
-    """
-
-    rows: Array
-    columns: Array
-    differences: Array
+    rows: Array  # targets of the edges.  int64 [entries]
+    columns: Array  # sources of the edges.  int64 [entries]
+    differences: Array  # new weight minus old weight; absent entries weigh 0.  float32 [entries]
 
     @property
     def owners(self) -> Array:
@@ -75,18 +69,12 @@ def no_entries() -> Entries:
 
 
 class Lists(NamedTuple):
-    """The storage of neighbour lists, as views that are valid until a list changes.
+    """The storage of neighbour lists, as views that are valid until a list changes."""
 
-    Attributes:
-        starts, counts: start in the pool and length of each list.  int64 [rows]
-        pool: columns, with gaps between lists.  int32 [room]
-        weights: parallel to the pool, None if all are 1.  float32 [room]
-    """
-
-    starts: Array
-    counts: Array
-    pool: Array
-    weights: Array | None
+    starts: Array  # of each list in the pool.  int64 [rows]
+    counts: Array  # length of each list.  int64 [rows]
+    pool: Array  # columns, with gaps between lists.  int32 [room]
+    weights: Array | None  # parallel to the pool, None if all are 1.  float32 [room]
 
 
 class NeighbourLists:
@@ -199,34 +187,23 @@ class NeighbourLists:
         if weights is not None or self._weights is not None:
             return self._insert_weighted(_keys(rows, columns), weights)
         wanted = np.unique(_keys(rows, columns))
-        if self._compiled:
-            fresh = self._merged(wanted)
-        else:
-            owners = np.unique(rows)
-            known = self._listed(owners)
-            places = np.searchsorted(known, wanted)
-            new = ~_among(wanted, known, places)
-            fresh = wanted[new]
-            self._rewrite(owners, np.insert(known, places[new], fresh))
+        if not self._compiled:
+            return self._insert_weighted(wanted, None)
+        from evergraph.online.graph.live_kernels import merge
+
+        places, there = self._located(wanted)
+        fresh, places = wanted[~there], places[~there]
+        owners, more = np.unique(fresh >> _ROW, return_counts=True)
+        self._make_room(owners, self.lengths(owners) + more)
+        lists = self._starts.array, self._counts.array, self._pool
+        merge(*lists, fresh >> _ROW, fresh & _COLUMN, places)
+        self.num_entries += len(fresh)
         return _entries(fresh, np.ones(len(fresh), np.float32))
 
     @property
     def _compiled(self) -> bool:
         """Whether lists are changed by compiled code, with the same result."""
         return self._weights is None and is_compiled(self.num_entries)
-
-    def _merged(self, wanted: Array) -> Array:
-        """Insert those entries that are absent, and return them.  wanted: ascending keys"""
-        from evergraph.online.graph.live_kernels import merge
-
-        places, there = self._located(wanted)
-        fresh, places = wanted[~there], places[~there]
-        rows, columns = fresh >> _ROW, fresh & _COLUMN
-        owners, more = np.unique(rows, return_counts=True)
-        self._make_room(owners, self.lengths(owners) + more)
-        merge(self._starts.array, self._counts.array, self._pool, rows, columns, places)
-        self.num_entries += len(fresh)
-        return fresh
 
     def _located(self, keys: Array) -> tuple[Array, Array]:
         """Return the indices of entries in their lists (or where to insert), and which exist."""
@@ -250,9 +227,7 @@ class NeighbourLists:
         differences[other] -= weighs[places[other]]
         weighs[places[other]] = given[other]
         if self._weights is None and ((weighs != 1).any() or (given[fresh] != 1).any()):
-            self._weights = np.ones(
-                len(self._pool), np.float32
-            )  # kept from the first that is not 1
+            self._weights = np.ones(len(self._pool), np.float32)
         merged = np.insert(weighs, places[fresh], given[fresh])
         self._rewrite(owners, np.insert(known, places[fresh], wanted[fresh]), merged)
         return _entries(wanted[fresh | other], differences[fresh | other])

@@ -6,12 +6,4 @@ from evergraph.online.heads.fused import FusedHead
 from evergraph.online.heads.replay import ReplayHead
 from evergraph.online.heads.targets import TargetHead
 
-__all__ = [
-    "AnalyticHead",
-    "FusedHead",
-    "OnlineHead",
-    "ReplayHead",
-    "Scorer",
-    "TargetHead",
-    "heads",
-]
+__all__ = ["AnalyticHead", "FusedHead", "OnlineHead", "ReplayHead", "Scorer", "TargetHead", "heads"]

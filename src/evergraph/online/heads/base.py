@@ -71,6 +71,7 @@ class OnlineHead(ABC):
         holds_back: whether it tunes itself on nodes left out in turn, see ``weigh``.
         lazy: whether ``settle`` may be delayed for some deltas; ``state`` then includes what is not
             settled yet. Other heads settle with every delta.
+        takes_relations: whether it uses features along relations, beside each embedding.
         balanced: whether nodes left out are weighted so that every class counts alike.
     """
 
@@ -79,6 +80,7 @@ class OnlineHead(ABC):
     exact_forgetting: ClassVar[bool] = False
     holds_back: ClassVar[bool] = False
     lazy: ClassVar[bool] = False
+    takes_relations: ClassVar[bool] = False
     balanced: bool = True
 
     def default_topology(self) -> TopologyEncoder:
@@ -92,11 +94,6 @@ class OnlineHead(ABC):
         Known after ``begin``.
         """
         return 0
-
-    @property
-    def takes_relations(self) -> bool:
-        """Whether it uses features that come along relations, beside each embedding."""
-        return False
 
     def parts(self, dims: int) -> tuple[int, ...]:
         """Return the widths of the parts of a vector whose moves are measured separately.

@@ -89,6 +89,7 @@ class FusedHead(OnlineHead):
     exact_forgetting = True
     holds_back = True
     lazy = True
+    takes_relations = True
 
     def __init__(
         self,
@@ -105,10 +106,8 @@ class FusedHead(OnlineHead):
         check_integer("codes", codes, least=1)
         check_choice("basis", basis, ("random", "landmarks"))
         check_choice("objective", objective, ("balanced", "plain"))
-        self.views = views
-        self.width = width
+        self.views, self.width, self.codes = views, width, codes
         self.regularisation = regularisation
-        self.codes = codes
         self.basis: Basis = basis
         self.objective: Objective = objective
         self.balanced = objective == "balanced"
@@ -136,11 +135,6 @@ class FusedHead(OnlineHead):
         """Return the widths of hops, relations and class codes."""
         return tuple(self._map.sizes.values())
 
-    @property
-    def takes_relations(self) -> bool:
-        """True: views may have relations."""
-        return True
-
     def begin(
         self,
         dims: int,
@@ -154,19 +148,16 @@ class FusedHead(OnlineHead):
         self._hops, self._dims, self._related = hops_in(topology), dims, related
         if self.views is None:
             self.parsed = default_views(self._hops, related=related)
-        self._check_hops()
-        self.seed = torch.randint(2**62, (1,), generator=generator)
-        self._draw()
-        self.statistics_ = [ClassStatistics(self.width, precise=True) for _ in self.parsed]
-        self._weights = [torch.zeros(self.width, 0) for _ in self.parsed]
-
-    def _check_hops(self) -> None:
         for view in self.parsed:
             if not set(view.hops) <= set(self._hops):
                 raise ConfigurationError(
                     f"views must be of the hops that the topology keeps, {list(self._hops)}, not "
                     f"{str(view)!r}: use topology mixhop with kept_hops"
                 )
+        self.seed = torch.randint(2**62, (1,), generator=generator)
+        self._draw()
+        self.statistics_ = [ClassStatistics(self.width, precise=True) for _ in self.parsed]
+        self._weights = [torch.zeros(self.width, 0) for _ in self.parsed]
 
     def _draw(self) -> None:
         sizes = dict.fromkeys(self._hops, self._dims // len(self._hops))
@@ -198,7 +189,10 @@ class FusedHead(OnlineHead):
     def forget(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
         """Subtract nodes from the sums of every view."""
         self._count(vectors, labels, sign=-1)
-        self._tidy()
+        for statistics in self.statistics_:  # of classes without nodes rounding errors are left
+            statistics.sums_[statistics.counts_ == 0] = 0.0
+            if not bool(statistics.counts_.any()):
+                statistics.gram_.zero_()
 
     def landmarks_wanted(self, labelled: int, classes: int, *, changed: bool) -> int:
         """Return ``width`` if labels or classes have doubled, or a quarter of landmarks is gone."""
@@ -212,12 +206,11 @@ class FusedHead(OnlineHead):
 
     def stand_on(self, nodes: Tensor, vectors: Tensor, *, labelled: int, classes: int) -> None:
         """Use nodes as landmarks, with the vectors they are counted as; empties the sums."""
-        self._chosen = labelled, classes, len(nodes)
-        self._stand(nodes, vectors)
+        self._stand(nodes, vectors, chosen=(labelled, classes, len(nodes)))
 
-    def _stand(self, nodes: Tensor, vectors: Tensor) -> None:
+    def _stand(self, nodes: Tensor, vectors: Tensor, chosen: tuple[int, int, int]) -> None:
         known = self.num_classes
-        self._landmarks = nodes
+        self._landmarks, self._chosen = nodes, chosen
         parts = {part: vectors[:, slice(*ends)] for part, ends in self._map.places.items()}
         self._map = KernelMap.of(self.parsed, parts)
         self.statistics_ = [ClassStatistics(len(nodes), precise=True) for _ in self.parsed]
@@ -228,8 +221,7 @@ class FusedHead(OnlineHead):
     def stand_as(self, other: FusedHead) -> None:
         """Use the landmarks of another head, with empty sums."""
         if isinstance(other._map, KernelMap):
-            self._chosen = other._chosen
-            self._stand(other._landmarks, other._landmark_vectors())
+            self._stand(other._landmarks, other._landmark_vectors(), other._chosen)
 
     def let_go(self, nodes: Tensor) -> bool:
         """Erase landmarks from the map, and their rows and columns from all sums."""
@@ -246,9 +238,7 @@ class FusedHead(OnlineHead):
         return True
 
     def _changed_map(self) -> None:
-        self._penalties = {}
-        self._seen = torch.zeros(0, 0), []
-        self._settled = False
+        self._penalties, self._seen, self._settled = {}, (torch.zeros(0, 0), []), False
 
     def _landmark_vectors(self) -> Tensor:
         """Return landmarks, all parts side by side.  -> float32 [landmarks, dims]"""
@@ -257,12 +247,10 @@ class FusedHead(OnlineHead):
 
     def _count(self, vectors: Tensor, labels: Tensor, *, sign: int) -> None:
         for rows in self._blocks(len(labels)):
-            weights = torch.ones(len(labels[rows]))
-            for statistics, features in zip(
-                self.statistics_, self._features(vectors[rows]), strict=True
-            ):
+            pairs = zip(self.statistics_, self._features(vectors[rows]), strict=True)
+            for statistics, features in pairs:
                 count = statistics.add if sign > 0 else statistics.remove
-                count(features, labels[rows], weights)
+                count(features, labels[rows], torch.ones(len(features)))
         self._settled &= not len(labels)
 
     def _features(self, vectors: Tensor) -> Iterator[Tensor]:
@@ -277,8 +265,7 @@ class FusedHead(OnlineHead):
     def move(self, ids: Tensor, before: Tensor, after: Tensor, labels: Tensor) -> None:
         """Replace nodes in the sums of the views in which their vectors differ."""
         for rows in self._blocks(len(labels)):
-            was, now = self._map.cut(before[rows]), self._map.cut(after[rows])
-            self._move(was, now, labels[rows])
+            self._move(self._map.cut(before[rows]), self._map.cut(after[rows]), labels[rows])
         self._settled &= not len(labels)
 
     def _move(self, before: Parts, after: Parts, labels: Tensor) -> None:
@@ -300,13 +287,6 @@ class FusedHead(OnlineHead):
                     for projected in (earlier, later)
                 )
                 statistics.exchange(was, now, labels[some])
-
-    def _tidy(self) -> None:
-        """Clear the sums of classes without nodes, which hold rounding errors only."""
-        for statistics in self.statistics_:
-            statistics.sums_[statistics.counts_ == 0] = 0.0
-            if not bool(statistics.counts_.any()):
-                statistics.gram_.zero_()
 
     def sizes(self) -> Tensor | None:
         """Return Σ ‖φ_v‖² of every view."""
@@ -392,15 +372,12 @@ class FusedHead(OnlineHead):
         held = views * (4 + 4 + 8) + 4 * 8
         rows = self.width * (kept * new + held * classes + 3 * 8 * self.width)
         if self.basis == "landmarks":  # a new set, and its kernel matrix
-            rows += self.width * (views * 2 * 4 * self.width + 3 * 4 * self._vector_width)
+            dims = sum(self._map.sizes.values()) if self.statistics_ else 0
+            rows += self.width * (views * 2 * 4 * self.width + 3 * 4 * dims)
         block = min(counted * self.width, BLOCK_VALUES)
         alone = max(classes - nodes // LEAST, 0)  # at least so many classes are too small for it
         weighed = min(min(max(nodes - alone, 0), NODES) * classes * views, WEIGHED)
         return rows + 5 * 8 * block + 3 * 8 * weighed + 8 * self.codes * new
-
-    @property
-    def _vector_width(self) -> int:
-        return sum(self._map.sizes.values()) if self.statistics_ else 0
 
     @property
     def nbytes(self) -> int:
@@ -437,9 +414,9 @@ class FusedHead(OnlineHead):
         self.seed, self.mixture_ = state["seed"], state["mixture"]
         self._draw()
         if "landmarks" in state:
-            self._stand(state["landmark_nodes"], state["landmarks"])
             labelled, classes, count = state["chosen"].tolist()
-            self._chosen = labelled, classes, count
+            standing = state["landmark_nodes"], state["landmarks"]
+            self._stand(*standing, chosen=(labelled, classes, count))
         for place, statistics in enumerate(self.statistics_):
             part = part_of(state, f"view_{place}.")
             self._weights[place] = part.pop("weights")

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.display import ShownRecord
+from evergraph.core.errors import DataError
 from evergraph.core.label_space import likeliest
 from evergraph.graphs.csr import repeat
 from evergraph.online.delta import Label, NodeId
@@ -144,6 +145,8 @@ def explain(pinned: Pinned, node: NodeId, *, top: int, limit: int) -> Explanatio
     top: how many classes; limit: how many contributions at most.
     """
     page, published = pinned.page, pinned.published
+    if page.kind != "class":
+        raise DataError(f"explain needs a learner of classes, not of {page.kind}")
     vectors = pinned.vectors(pinned.positions)
     scores = page.scores(pinned.positions, vectors)[0]
     found, shares = likeliest(scores[None], top=min(top, int(page.met.sum())))
@@ -159,27 +162,20 @@ def explain(pinned: Pinned, node: NodeId, *, top: int, limit: int) -> Explanatio
     flows = None if slopes is None else _flows(pinned, vectors[0])
     if slopes is None or flows is None:
         return plain
-    sums = _summed_contributions(flows, slopes[best])
-    order = sums.says.abs().amax(1).argsort(descending=True, stable=True)
+    nodes, weights, says, by_label = _summed_contributions(flows, slopes[best])
+    order = says.abs().amax(1).argsort(descending=True, stable=True)
     largest, others = order[:limit], order[limit:]
     coded = published.codes is not None
-    nodes = sums.nodes[largest]
-    voices = zip(
-        pinned.names(nodes.tolist()),
-        published.named_labels(nodes),
-        sums.weights[largest].tolist(),
-        sums.says[largest].tolist(),
-        sums.by_label[largest].tolist(),
-        strict=True,
-    )
+    names = pinned.names(nodes[largest].tolist()), published.named_labels(nodes[largest])
+    numbers = (part[largest].tolist() for part in (weights, says, by_label))
     return replace(
         plain,
         voices=tuple(
-            Voice(name, label, weight, tuple(says), tuple(by_label) if coded else ())
-            for name, label, weight, says, by_label in voices
+            Voice(name, label, weight, tuple(spoken), tuple(labelled) if coded else ())
+            for name, label, weight, spoken, labelled in zip(*names, *numbers, strict=True)
         ),
-        others=tuple(sums.says[others].sum(0).tolist()),
-        rest=tuple((scores[best] - sums.says.sum(0)).tolist()),
+        others=tuple(says[others].sum(0).tolist()),
+        rest=tuple((scores[best] - says.sum(0)).tolist()),
     )
 
 
@@ -193,14 +189,6 @@ class _Flow:
     unit: bool  # whether the sum is divided by its length
     of_labels: bool = False
     weighs: bool = True  # whether its weights are those of features in the embedding
-
-
-@dataclass(frozen=True, eq=False)
-class _Contributions:
-    nodes: Tensor  # [n]
-    weights: Tensor  # [n]
-    says: Tensor  # [n, classes]
-    by_label: Tensor  # [n, classes]
 
 
 def _flows(pinned: Pinned, vector: Tensor) -> list[_Flow] | None:
@@ -244,8 +232,13 @@ def _related(relations: FrozenRelations, node: int, vector: Tensor) -> list[_Flo
     return flows
 
 
-def _summed_contributions(flows: Sequence[_Flow], slopes: Tensor) -> _Contributions:
-    """Add up the contributions of each node in all parts.  slopes: [classes, dims]"""
+def _summed_contributions(
+    flows: Sequence[_Flow], slopes: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Add up the contributions of each node in all parts.  slopes: [classes, dims]
+
+    -> nodes [n], weights [n], what they say [n, classes], and the part due to labels [n, classes]
+    """
     nodes, where = torch.cat([flow.nodes for flow in flows]).unique(return_inverse=True)
     weights = torch.zeros(len(nodes), dtype=torch.float64)
     says = torch.zeros(len(nodes), len(slopes))
@@ -259,4 +252,4 @@ def _summed_contributions(flows: Sequence[_Flow], slopes: Tensor) -> _Contributi
             by_label[rows] += added
         elif flow.weighs:
             weights[rows] += flow.weights
-    return _Contributions(nodes, weights, says, by_label)
+    return nodes, weights, says, by_label

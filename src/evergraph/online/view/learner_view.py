@@ -15,7 +15,6 @@ from torch import Tensor
 
 from evergraph.core.checks import check_integer
 from evergraph.core.display import Shown, line_chart
-from evergraph.core.errors import DataError
 from evergraph.online.array_storage import ArrayStorage
 from evergraph.online.delta import Label, NodeId, meant_by
 from evergraph.online.graph.growing_array import FormerRows, FrozenRows, GrowingArray
@@ -32,7 +31,6 @@ from evergraph.online.view.page import (
     Page,
     Pinned,
     Prediction,
-    Published,
     Status,
 )
 from evergraph.online.view.suggestions import Suggestion, suggest
@@ -78,14 +76,12 @@ class LearnerView(Shown):
         with self._lock:
             self.page = write()
             for positions, vectors in moved:
-                self._copy(positions, vectors)
-
-    def _copy(self, positions: Tensor, vectors: Tensor) -> None:
-        if self._copied is not None and len(positions):
-            self._copied.extend(max(int(positions.max()) + 1 - len(self._copied), 0))
-            if self._pins:
-                self._former.note(positions.numpy(), self._copied.tensor[positions].numpy())
-            self._copied.tensor[positions] = vectors
+                if self._copied is None or not len(positions):
+                    continue
+                self._copied.extend(max(int(positions.max()) + 1 - len(self._copied), 0))
+                if self._pins:
+                    self._former.note(positions.numpy(), self._copied.tensor[positions].numpy())
+                self._copied.tensor[positions] = vectors
 
     def share(
         self,
@@ -238,14 +234,7 @@ class LearnerView(Shown):
         top: how many classes; limit: how many nodes at most.
         """
         with self.pinned([node]) as pinned:
-            return self._explained(pinned, node, top, limit)
-
-    @staticmethod
-    def _explained(pinned: Pinned, node: NodeId, top: int, limit: int) -> Explanation:
-        kind = pinned.page.kind
-        if kind != "class":
-            raise DataError(f"explain needs a learner of classes, not of {kind}")
-        return explain(pinned, node, top=top, limit=limit)
+            return explain(pinned, node, top=top, limit=limit)
 
     def neighbourhood(
         self, node: NodeId, *, hops: int | None = None, limit: int = 60
@@ -264,7 +253,7 @@ class LearnerView(Shown):
         """
         with self.pinned([node]) as pinned:
             around = neighbourhood(pinned, hops=None, limit=limit)
-            return around, self._explained(pinned, node, top, limit)
+            return around, explain(pinned, node, top=top, limit=limit)
 
     def suggest(self, n: int, *, among: Sequence[NodeId] | None = None) -> tuple[Suggestion, ...]:
         """Return unlabelled nodes that are worth labelling next, the best first.
@@ -350,23 +339,21 @@ def neighbourhood(pinned: Pinned, *, hops: int | None, limit: int) -> Neighbourh
     positions = near.nodes.tolist()
     index = {position: i for i, position in enumerate(positions)}
     numbers = published.labels.of(near.nodes.numpy()).tolist()
+
+    def name(number: int) -> Label:
+        """Return the name of a class; several labels joined to one text."""
+        found = published.classes.at(number)
+        labels = meant_by("labels", found) if published.kind == "labels" else None
+        return "; ".join(map(str, labels)) if isinstance(labels, tuple) else found
+
     return Neighbourhood(
         nodes=tuple(pinned.names(positions)),
         distances=tuple(near.distances.tolist()),
-        labels=tuple(None if n < 0 else _display_name(published, n) for n in numbers),
+        labels=tuple(None if number < 0 else name(number) for number in numbers),
         edges=tuple((index[a], index[b]) for a, b in near.edges.t().tolist()),
         whole=near.whole,
         weights=None if near.weights is None else tuple(near.weights.tolist()),
     )
-
-
-def _display_name(published: Published, number: int) -> Label:
-    """Return the name of a class; several labels joined to one text."""
-    name = published.classes.at(number)
-    if published.kind != "labels":
-        return name
-    labels = meant_by("labels", name)
-    return "; ".join(map(str, labels)) if isinstance(labels, tuple) else name
 
 
 # Least predictions in a point of the chart, and most points: single deltas bring few labels each.

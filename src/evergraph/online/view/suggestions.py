@@ -122,7 +122,7 @@ def chosen(
     ...        known=np.array([False, False, False, True]))
     [(0, 1.25), (2, 0.375)]
     """
-    covering = _Covering(shares, doubts, known)
+    left = np.where(known, 0.0, np.nan)  # doubts; NaN: not computed yet
     bounds = (shares @ (~known).astype(np.float64))[candidates]
     ties = candidates.astype(np.uint64) * np.uint64(SPREAD) % np.uint64(2**32)
     order = np.lexsort((ties, -bounds))
@@ -132,47 +132,20 @@ def chosen(
     found: list[tuple[int, float]] = []
     while waiting and len(found) < count:
         _, tie, node = heapq.heappop(waiting)  # a sorted list is a heap
-        if ranks[node] >= ready:
-            covering.look(np.array(ranked[ready : ranks[node] + BLOCK]))
+        if ranks[node] >= ready:  # doubts of all that the next candidates reach
+            near = np.unique(shares[np.array(ranked[ready : ranks[node] + BLOCK])].indices)
+            fresh = near[np.isnan(left[near])]
+            left[fresh] = doubts(fresh)
             ready = ranks[node] + BLOCK
-        gain = covering.gain(node)
+        entries = slice(*shares.indptr[node : node + 2])
+        near, reached = shares.indices[entries], shares.data[entries]
+        gain = float(reached @ left[near])
         if waiting and (-gain, tie) > waiting[0][:2]:
             heapq.heappush(waiting, (-gain, tie, node))
         else:
-            covering.take(node)
+            left[near] *= 1 - np.maximum(reached, COVERED)
             found.append((node, gain))
     return found
-
-
-class _Covering:
-    """The remaining doubts of nodes, computed when they are first needed."""
-
-    def __init__(
-        self, shares: scipy.sparse.csr_matrix, doubts: Callable[[Array], Array], known: Array
-    ) -> None:
-        self._shares = shares
-        self._doubts = doubts
-        self._left = np.where(known, 0.0, np.nan)  # NaN: not computed yet
-
-    def _row(self, node: int) -> tuple[Array, Array]:
-        start, stop = self._shares.indptr[node : node + 2]
-        return self._shares.indices[start:stop], self._shares.data[start:stop]
-
-    def look(self, nodes: Array) -> None:
-        """Compute the doubts of all nodes that these reach."""
-        near = np.unique(self._shares[nodes].indices)
-        fresh = near[np.isnan(self._left[near])]
-        self._left[fresh] = self._doubts(fresh)
-
-    def gain(self, node: int) -> float:
-        """Return g of a node."""
-        near, shares = self._row(node)
-        return float(shares @ self._left[near])
-
-    def take(self, node: int) -> None:
-        """Choose a node, which lowers the doubts around it."""
-        near, shares = self._row(node)
-        self._left[near] *= 1 - np.maximum(shares, COVERED)
 
 
 def suggest(pinned: Pinned, n: int, *, among: Array | None = None) -> tuple[Suggestion, ...]:
@@ -188,7 +161,17 @@ def suggest(pinned: Pinned, n: int, *, among: Array | None = None) -> tuple[Sugg
         wanted[among] = True
         open_ &= wanted
     shares = shares_of(published.graph)
-    found = chosen(shares, np.flatnonzero(open_), _doubts(pinned), n, known=known)
+
+    def doubts(nodes: Array) -> Array:
+        parts = [np.zeros(0)]
+        for part in torch.from_numpy(nodes.astype(np.int64)).split(ROWS):
+            given = _predicted(pinned, part)
+            all_of_it = torch.ones(len(part))
+            doubt = all_of_it if given is None else uncertainty(given, pinned.page.kind)
+            parts.append(doubt.double().numpy())
+        return np.concatenate(parts)
+
+    found = chosen(shares, np.flatnonzero(open_), doubts, n, known=known)
     return _suggestions(pinned, shares, found)
 
 
@@ -201,20 +184,6 @@ def _predicted(pinned: Pinned, nodes: Tensor) -> Tensor | None:
     if page.kind == "labels":
         return page.values(nodes, vectors)
     return page.scores(nodes, vectors).softmax(1)
-
-
-def _doubts(pinned: Pinned) -> Callable[[Array], Array]:
-    def doubts(nodes: Array) -> Array:
-        parts = [np.zeros(0)]
-        for part in torch.from_numpy(nodes.astype(np.int64)).split(ROWS):
-            shares = _predicted(pinned, part)
-            doubt = (
-                torch.ones(len(part)) if shares is None else uncertainty(shares, pinned.page.kind)
-            )
-            parts.append(doubt.double().numpy())
-        return np.concatenate(parts)
-
-    return doubts
 
 
 def _suggestions(

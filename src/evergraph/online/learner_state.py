@@ -1,0 +1,282 @@
+"""The parts of a live learner: how they are made, saved, restored, and shown to readers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from evergraph.core.checks import check_choice, check_integer, check_number
+from evergraph.core.device import exactly_threads
+from evergraph.core.errors import ConfigurationError
+from evergraph.core.label_space import Kind
+from evergraph.core.seeding import seeded
+from evergraph.core.sizes import parse_size
+from evergraph.online.array_storage import ArrayStorage
+from evergraph.online.graph.corrections import DRIFT
+from evergraph.online.graph.growing_graph import GrowingGraph
+from evergraph.online.graph.live_embeddings import LiveEmbeddings, check_whole_rows
+from evergraph.online.heads import FusedHead, OnlineHead, TargetHead, heads
+from evergraph.online.identifiers import IdTable
+from evergraph.online.intake import Bounds, Held
+from evergraph.online.knowledge import Knowledge
+from evergraph.online.monitor import METRICS, PredictionRecord
+from evergraph.online.pieces import (
+    PackedState,
+    Packing,
+    Pieces,
+    described,
+    made,
+    packed,
+    pieces_of,
+    whole,
+)
+from evergraph.online.view import LearnerView, Page, Status
+from evergraph.topology import TopologyEncoder, topologies
+from evergraph.topology.cached import Scaling
+from evergraph.training.learner import part_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+logger = logging.getLogger(__name__)
+
+# Chosen on validation nodes of WordNet, see docs/decisions/0041.
+TOLERANCE = 0.05
+PATIENCE = 8
+
+
+class LearnerState(LearnerView):
+    """All that a learner consists of; ``OnlineLearner`` changes it by deltas."""
+
+    def __init__(
+        self,
+        *,
+        topology: TopologyEncoder | None = None,
+        head: OnlineHead | None = None,
+        scaling: Scaling = "unit",
+        undirected: bool = True,
+        seed: int = 0,
+        targets: Kind | None = None,
+        tolerance: float = TOLERANCE,
+        patience: int = PATIENCE,
+        memory_limit: int | str | None = None,
+        scratch: Path | str | None = None,
+    ) -> None:
+        check_choice("scaling", scaling, ("unit", "none"))
+        check_integer("seed", seed, least=0)
+        check_number("tolerance", tolerance, least=0.0)
+        check_integer("patience", patience, least=1)
+        if head is None:
+            head = FusedHead() if targets in (None, "class") else TargetHead(kind=targets)
+        self.head = head
+        if targets is not None and targets != self.head.kind:
+            raise ConfigurationError(
+                f"targets must be {self.head.kind!r} with head {self.head.name!r}, not {targets!r}"
+                ": head 'targets' learns 'labels' and 'numbers'"
+            )
+        self.topology = topology if topology is not None else self.head.default_topology()
+        check_whole_rows(self.topology)
+        self.scaling: Scaling = scaling
+        self.undirected = undirected
+        self.seed = seed
+        self.tolerance = tolerance
+        self.patience = patience
+        self.bounds: Bounds | None = Bounds(classes=None)
+        self.threads: int | None = None
+        self._seq = 0
+        self._solved = 0
+        self._ids = IdTable()
+        self._record = PredictionRecord(self.head.kind)
+        self._knowledge: Knowledge | None = None  # comes with the first node
+        self._sharing = False
+        super().__init__(self._ids, self._record.prequential, self._written())
+        self._storage: ArrayStorage | None = None
+        if memory_limit is not None:
+            self.keep_within(memory_limit, scratch)
+
+    @property
+    def knowledge(self) -> Knowledge | None:
+        """Graph, embeddings and head; None before the first node."""
+        return self._knowledge
+
+    @property
+    def held(self) -> Held:
+        """The parts on which the memory of a delta depends."""
+        copied = sum(array.row_bytes for array in self.arrays() if not array.is_in_file)
+        known = (self._knowledge, self._storage)
+        return Held(self.head, self.topology, self.scaling, *known, copied)
+
+    def keep_within(self, memory_limit: int | str, scratch: Path | str | None = None) -> None:
+        """Keep wide arrays in files from now on; arguments as in the constructor."""
+        limit, folder = parse_size(memory_limit), None if scratch is None else Path(scratch)
+        with self._writing:
+            self._storage = ArrayStorage(limit=limit, folder=folder)
+            self._map()
+
+    def _map(self) -> None:
+        """Move wide arrays to files, if memory is limited."""
+        if self._storage is not None and self._knowledge is not None:
+            self._knowledge.map_to(self._storage)
+            self.map_to(self._storage)
+
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
+        """Return an empty learner with these ``parameters``."""
+        given = dict(parameters)
+        topology, head = made(topologies, given.pop("topology")), made(heads, given.pop("head"))
+        return cls(topology=topology, head=head, **given)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Its parameters, as JSON can hold them."""
+        return {
+            "topology": described(topologies, self.topology),
+            "head": described(heads, self.head),
+            "scaling": self.scaling,
+            "undirected": self.undirected,
+            "seed": self.seed,
+            "tolerance": self.tolerance,
+            "patience": self.patience,
+        }
+
+    def _begun(self, num_features: int, *, related: bool) -> Knowledge:
+        """Create what depends on the width of features, and on whether there are relations."""
+        graph = GrowingGraph(num_features=num_features, undirected=self.undirected)
+        live = LiveEmbeddings(
+            self.topology,
+            num_features=num_features,
+            scaling=self.scaling,
+            # Unscaled rows may have columns of very different size, and an error relative to the
+            # largest value could swamp a small one: no drift is allowed.
+            drift=DRIFT if self.scaling == "unit" else 0.0,
+        )
+        self.head.begin(
+            live.dims,
+            topology=self.topology,
+            scaling=self.scaling,
+            generator=seeded(self.seed, "head"),
+            related=related,
+        )
+        return Knowledge(
+            graph,
+            live,
+            self.head,
+            seed=self.seed,
+            related=related,
+            tolerance=self.tolerance,
+            patience=self.patience,
+        )
+
+    def _written(self) -> Page:
+        """Return the page that readers see after the last delta."""
+        known, record, kind = self._knowledge, self._record, self.head.kind
+        graph = None if known is None else known.graph
+        status = Status(
+            seq=self._seq,
+            nodes=len(self._ids),
+            edges=0 if graph is None else graph.num_edges,
+            classes=0 if known is None else len(known.names),
+            labelled=0 if known is None else int(known.labels.counts_.sum()),
+            features=0 if graph is None else graph.num_features,
+            memory=0 if known is None else known.nbytes,
+            predicted=record.prequential.asked,
+            accuracy=record.prequential.accuracy,
+            exact_forgetting=self.head.exact_forgetting,
+            metric=METRICS[kind],
+            relations=self.head.takes_relations and (known is None or known.relations is not None),
+            solved=self._solved,
+            undirected=self.undirected,
+        )
+        if known is None:
+            return Page(status, (), torch.zeros(0, dtype=torch.bool), None, None, 0, kind)
+        publish = known.published
+        if self._sharing:  # frozen now, for readers that look things up while they change
+            published = publish()
+            publish = lambda: published  # noqa: E731
+        scored = (known.names, known.met, self.head.scorer(), known.of, known.embeddings.dims)
+        return Page(status, *scored, kind, record.watch.alarms(), publish)
+
+    def frozen(self) -> LearnerView:
+        """Return a view that any thread may read while this one learns; see ``LearnerView``."""
+        with self._writing:
+            if not self._sharing:
+                self._sharing = True
+                self._share()
+                self.turn(self._written, ())
+                self._shared = True
+            return self
+
+    def _share(self) -> None:
+        """Give the view a copy of all embeddings, if it is shared and there are any."""
+        if self._sharing and self._knowledge is not None:
+            known = self._knowledge
+            self.share(known.of, known.graph.num_nodes, self._storage)
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the arrays of the state, by name; some are views in use, so copy what you keep."""
+        return whole(self.pieces())
+
+    def pieces(self) -> dict[str, Tensor | Pieces]:
+        """Return the same for writing at once, in pieces where it must be converted."""
+        with self._writing:
+            kept = {} if self._knowledge is None else self._knowledge.pieces()
+            for prefix, part in ({"ids": self._ids} | self._record.parts).items():
+                kept |= {f"{prefix}.{name}": value for name, value in pieces_of(part).items()}
+            return kept
+
+    def packed(self) -> PackedState | None:
+        """Return the state without the positions of forgotten nodes, None if there are none.
+
+        A learner restored from it gives the same predictions.
+        """
+        with self._writing:
+            if self._knowledge is None or self._ids.next == len(self._ids):
+                return None
+            packing = Packing.of(self._knowledge.graph.alive)
+            found = packed(self.pieces(), packing)
+            head = self.head.packed(self.head.state(), packing)
+            found |= {f"head.{name}": value for name, value in head.items()}
+            about = self.about() | {"base": self._ids.base + self._ids.next}
+            return PackedState(found, about, places=self._ids.next - len(self._ids))
+
+    def about(self) -> dict[str, Any]:
+        """Return the rest of the state, as JSON can hold it."""
+        kept = {"seq": self._seq, "solved": self._solved}
+        if self._ids.base:
+            kept["base"] = self._ids.base
+        kept["num_features"] = self.status().features
+        related = self._knowledge is not None and self._knowledge.relations is not None
+        return kept | {"related": True} if related else kept
+
+    def restore(self, state: dict[str, Tensor], about: dict[str, Any]) -> None:
+        """Restore what ``state`` and ``about`` returned."""
+        with self._writing, exactly_threads(self.threads):
+            before = about.get("threads")
+            if before is not None and self.threads is not None and before != self.threads:
+                logger.warning(
+                    "the snapshot was learned with %d threads and this process uses %d: the last "
+                    "digits of results may differ from those with %d threads",
+                    before, self.threads, before,
+                )  # fmt: skip
+            self._seq = int(about["seq"])
+            self._solved = int(about.get("solved", self._seq))
+            if about["num_features"]:
+                width, related = int(about["num_features"]), bool(about.get("related"))
+                self._knowledge = self._begun(width, related=related)
+                self._map()
+                self._knowledge.restore(state)
+
+            def read() -> Page:
+                self._ids.restore(part_of(state, "ids."))
+                for name, part in self._record.parts.items():
+                    part.restore(part_of(state, f"{name}."))
+                return self._written()
+
+            self.turn(read, ())
+            self._ids.base = int(about.get("base", 0))
+            self._share()
