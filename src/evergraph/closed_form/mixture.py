@@ -107,7 +107,8 @@ class Mixing:
 
     def _scores(self, heads: Sequence[Tensor], rows: ViewRows) -> Tensor:
         """Return the scores of every head for every probe.  -> [probes, classes, heads]"""
-        views, found = self.expand.views, []
+        views = self.expand.views
+        found: list[Tensor] = []
         for part in self.expand.blocks(rows):
             projected = self.expand.seen_of(part, views)
             pairs = zip(views, heads, strict=True)
