@@ -133,25 +133,21 @@ def test_topologies(name: str, kind: str, check: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "self_loops"),
-    [("plain", True), ("directed", False), ("weighted", True), ("sparse", False)],
-)
-def test_products(self_loops: bool, kind: str, check: Any) -> None:
-    check(partial(products, "torch", self_loops), kind)
-
-
-@pytest.mark.parametrize(
-    ("kind", "self_loops"),
+    ("kernel", "kind", "self_loops"),
     [
-        ("plain", True),
-        ("directed", False),
+        ("torch", "plain", True),
+        ("torch", "directed", False),
+        ("torch", "weighted", True),
+        ("torch", "sparse", False),
+        ("numba", "plain", True),
+        ("numba", "directed", False),
         # compiling the kernel once more takes ten seconds
-        pytest.param("weighted", True, marks=pytest.mark.slow),
+        pytest.param("numba", "weighted", True, marks=pytest.mark.slow),
     ],
 )
-def test_compiled_products(self_loops: bool, kind: str, check: Any) -> None:
-    pytest.importorskip("numba")
-    check(partial(products, "numba", self_loops), kind)
+def test_products(kernel: str, kind: str, self_loops: bool, check: Any) -> None:
+    pytest.importorskip(kernel)
+    check(partial(products, kernel, self_loops), kind)
 
 
 def products(kernel: Any, self_loops: bool, graph: Graph) -> list[Tensor]:

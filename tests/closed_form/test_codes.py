@@ -137,15 +137,15 @@ def test_no_node_sees_its_own_label(
 @pytest.mark.parametrize("undirected", [True, False])
 def test_a_node_that_alone_is_labelled_sees_nothing(undirected: bool) -> None:
     """On graphs whose degrees are no powers of two: N² and its diagonal round differently."""
-    for seed in range(20):
+    for seed in range(8):
         graph = random_graph(seed, nodes=30, edges=90, undirected=undirected)
         for node in range(0, 30, 7):
             labels = torch.full((30,), UNLABELLED)
             labels[node] = 2
-            shown = graph.showing(labels)
-            assert scaled(shown)[node].abs().max() == 0
+            codes = scaled(graph.showing(labels))
+            assert codes[node].abs().max() == 0
             seen = bool((graph.indices == node).any()) and bool(graph.degrees[node])
-            assert bool((scaled(shown) != 0).any()) == seen
+            assert bool((codes != 0).any()) == seen
 
 
 @given(

@@ -18,7 +18,7 @@ from evergraph.closed_form.ridge import balanced_ridge
 from evergraph.closed_form.shape import shape_of
 from evergraph.closed_form.statistics import ClassStatistics
 from evergraph.closed_form.view_map import RandomMap
-from evergraph.closed_form.views import View, ViewRows, parse_views
+from evergraph.closed_form.views import View, ViewRows
 from evergraph.core.errors import ConfigurationError
 from evergraph.datasets import load
 from evergraph.experiments.build import resolved
@@ -134,12 +134,6 @@ def test_shape_tells_degree_and_length_and_nothing_else() -> None:
         edges, features=features.to_sparse_csr(), labels=labels, undirected=True
     )
     assert torch.allclose(shape_of(sparse), found)
-
-
-def test_a_view_may_show_it() -> None:
-    (view,) = parse_views(["0|2|s+y"])
-    assert view.shaped
-    assert str(view) == "0|2|s+y"
 
 
 def learned(stream: GraphStream, **options: object) -> Auto:
@@ -259,7 +253,7 @@ def test_guesses_that_do_not_help_are_not_learned_from(monkeypatch: pytest.Monke
         return places, (labels + 1) % 4
 
     alone = learned(stream, self_training=False)
-    monkeypatch.setattr("evergraph.methods.auto.certain", wrong)
+    monkeypatch.setattr("evergraph.closed_form.guesses.certain", wrong)
     misled = learned(stream)
     assert misled.error_ == pytest.approx(alone.error_)
     assert misled.landmarks_.nodes_.equal(alone.landmarks_.nodes_)

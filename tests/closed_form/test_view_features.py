@@ -47,7 +47,7 @@ def test_scores_are_the_sum_of_the_heads_of_all_views() -> None:
     one, rows = model(), torch.tensor([4, 0, 7])
     seen = one.prepare(graph())
     assert one.head is not None
-    features = next(one.features(seen))
+    features = list(one.expansion()(seen))
     parts = one.head.weight.split(16, dim=1)
     expected = sum((f @ w.t() for f, w in zip(features, parts, strict=True)), torch.zeros(()))
     torch.testing.assert_close(one(seen, rows), expected[rows])
@@ -60,7 +60,7 @@ def test_where_no_label_is_shown_other_views_answer_with_weights_of_their_own() 
     seen = one.prepare(graph(shown=False))
     assert seen.codes is None
     assert one.head is not None
-    _, far, _, own = next(one.features(one.prepare(graph())))
+    _, far, _, own = one.expansion()(one.prepare(graph()))
     _, second, _, fourth = one.head.weight.split(16, dim=1)
     torch.testing.assert_close(one(seen), far @ second.t() + own @ fourth.t())
     one.bare = torch.randn(CLASSES, 2 * 16, generator=seeded(3))
@@ -83,7 +83,7 @@ def test_views_without_weight_cost_nothing_and_change_nothing() -> None:
         patch.setattr(type(expansion), "only", watched)
         scores = one(seen)
     assert set(asked) == {("0|1+y",)}
-    first = next(one.features(seen))[0]
+    first = next(iter(one.expansion()(seen)))
     torch.testing.assert_close(scores, first @ one.head.weight[:, :16].t())
 
 

@@ -22,6 +22,7 @@ views = st.builds(View, hops, st.booleans()).filter(lambda view: view.hops or vi
         ("12", View((12,))),
         ("0|2", View((0, 2))),
         ("0|1|2|4+y", View((0, 1, 2, 4), codes=True)),
+        ("0|2|s+y", View((0, 2), codes=True, shaped=True)),
         ("y", View((), codes=True)),
     ],
 )

@@ -25,7 +25,7 @@ from evergraph.streams.task import Lease
 from evergraph.training import Trainer
 
 VIEWS = ("0|1|2+y", "0", "y", "2")
-ORDERS = ([0, 1, 2, 3, 4, 5], [4, 0, 5, 2, 1, 3], [3, 2, 5, 4, 1, 0])
+ORDERS = ([0, 1, 2, 3, 4, 5], [4, 0, 5, 2, 1, 3])
 
 
 def auto(*views: str, width: int = 48, seed: int = 0, **options: Any) -> Auto:
@@ -117,7 +117,7 @@ def test_the_order_of_classes_changes_nothing(weights: Any, small_graph: Graph) 
 
 def test_the_order_of_tasks_changes_nothing_where_they_are_apart(small_graph: Graph) -> None:
     answers = []
-    for order in ([0, 1, 2, 3, 4, 5], [4, 5, 0, 1, 2, 3], [3, 2, 5, 4, 1, 0]):
+    for order in ([0, 1, 2, 3, 4, 5], [3, 2, 5, 4, 1, 0]):
         stream = GraphStream(small_graph, order=order, known_labels="everywhere")
         learner = learned(stream)
         graphs = [stream.exams(2, "local")[order.index(c) // 2].graph for c in (0, 2, 4)]
@@ -137,8 +137,7 @@ def test_all_tasks_one_by_one_are_one_task_of_everything(small_graph: Graph) -> 
 # ------------------------------------------------------------------ forgetting
 
 
-@pytest.mark.parametrize("weights", ["class-sizes", "equal"])
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(("weights", "seed"), [("class-sizes", 0), ("equal", 1)])
 def test_forgetting_is_never_having_met(weights: Any, seed: int, small_graph: Graph) -> None:
     task = GraphStream(small_graph, classes_per_task=6).open(0)
     gone = torch.rand(task.graph.num_nodes, generator=seeded(seed, "gone")) < 0.3
@@ -439,10 +438,13 @@ def test_the_head_is_heads_times_their_weights(small_graph: Graph) -> None:
     learner.solve()
     head = learner.backbone.head
     assert head is not None
+    assert learner.label_space_ is not None
+    expand = learner.backbone.expansion()
+    mixing = module.Mixing(expand, learner.label_space_, True, "fitted", learner.resources)
     told = learner.statistics_, learner.probes_, learner.probes_.rows()
     heads = [
         module.balanced_ridge(s, strength).float()
-        for s, strength in zip(learner.statistics_, learner._mixing().strengths(*told), strict=True)
+        for s, strength in zip(learner.statistics_, mixing.strengths(*told), strict=True)
     ]
     pairs = list(zip(head.weight.detach().split(48, dim=1), heads, strict=True))
     weights = [float((part * each.t()).sum() / each.square().sum()) for part, each in pairs]
@@ -528,8 +530,8 @@ def test_without_the_graph_nothing_can_be_refreshed(small_graph: Graph) -> None:
 
 
 def test_edges_of_one_way(small_graph: Graph) -> None:
-    graph = replace(small_graph, undirected=False)
-    assert accuracy(learned(GraphStream(graph, edges="all")), GraphStream(graph, edges="all")) > 0.8
+    stream = GraphStream(replace(small_graph, undirected=False), edges="all")
+    assert accuracy(learned(stream), stream) > 0.8
 
 
 # ------------------------------------------------------------------ probes
@@ -545,7 +547,6 @@ def test_probes_do_not_depend_on_the_order_of_classes(small_graph: Graph) -> Non
         assert torch.bincount(labels).tolist() == [5] * 6
         kept.append(probes.nodes_.sort().values)
     assert kept[0].equal(kept[1])
-    assert kept[0].equal(kept[2])
 
 
 def test_probes_are_seen_anew_where_the_graph_is_still_there(small_graph: Graph) -> None:
@@ -596,9 +597,9 @@ def test_usage_counts_statistics_probes_and_ledger(small_graph: Graph) -> None:
     assert ledger.usage.bytes == learner.usage.bytes + 20 * entries
 
 
-@pytest.mark.parametrize(("keep", "classes", "features"), [
-    ("5MB", 6, 16), ("5MB", 10, 800), ("10MB", 40, 300), ("20MB", 10, 800), ("1MB", 4, 16),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("keep", "classes", "features"), [("5MB", 10, 800), ("10MB", 40, 300), ("1MB", 4, 16)]
+)
 def test_no_more_is_kept_than_may_be(keep: str, classes: int, features: int) -> None:
     graph = load("synthetic", nodes=40 * classes, classes=classes, features=features)
     stream = GraphStream(graph, edges="all", classes_per_task=classes // 2, split=(0.2, 0.7, 0.1))
@@ -622,7 +623,6 @@ def test_what_may_be_kept_does_not_depend_on_the_order() -> None:
         kept.append(learner.probes_.nodes_.sort().values)
     assert len(kept[0]) < 6 * 70
     assert kept[0].equal(kept[1])
-    assert kept[0].equal(kept[2])
 
 
 def test_more_room_is_for_more_and_wider_views() -> None:

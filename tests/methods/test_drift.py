@@ -15,7 +15,8 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.evaluation.evaluator import evaluate
 from evergraph.graphs import Graph
-from evergraph.methods.drift import MOST, RIDGE, Drift, _spaced, drift_map, drifted, seen_drift
+from evergraph.methods import drift as module
+from evergraph.methods.drift import RIDGE, Drift, drift_map, drifted, seen_drift
 from evergraph.nn import PDGNN, RandomFeatures
 from evergraph.streams import GraphStream
 from evergraph.topology import SGC
@@ -187,9 +188,11 @@ def test_transformed_statistics_are_those_of_transformed_nodes(nodes: int, seed:
     torch.testing.assert_close(moved.sums_, anew.sums_, rtol=1e-4, atol=1e-4)
 
 
-def test_many_nodes_are_thinned_evenly() -> None:
-    assert _spaced(3).tolist() == [0, 1, 2]
-    assert _spaced(3 * MOST)[:3].tolist() == [0, 3, 6]
+def test_many_nodes_are_thinned_evenly(mixing: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST", 4)
+    drift = seen_drift(GraphStream(mixing, edges="all").open(1), make_backbone("tem"))
+    assert drift is not None
+    assert drift.before.argmax(1).tolist() == [0, 0, 1, 1]  # nodes 0, 2, 4 and 6
 
 
 @pytest.mark.parametrize(("name", "setting"), [("analytic", "class-il"), ("tem", "task-il")])

@@ -92,18 +92,19 @@ def test_neighbours_attributes_are_extracted_by_the_extractors_of_structure(make
     assert float(right[0::2].float().mean()) == 0.5  # no p is told from another
 
 
-def test_extractors_rest_after_the_first_task_unless_always_refined(
-    make: Any, two_pairs: Graph
+@pytest.mark.parametrize(
+    ("options", "setting", "moved"),
+    [
+        ({"refine": "first"}, "task-il", False),
+        ({"refine": "always"}, "class-il", True),
+        ({}, "task-il", True),
+        ({}, "class-il", False),
+    ],
+)
+def test_extractors_are_refined_with_every_task_in_task_il_and_rest_in_class_il_unless_told(
+    make: Any, two_pairs: Graph, options: dict[str, Any], setting: Any, moved: bool
 ) -> None:
-    assert not moves(make("hpn", backbone=small(), refine="first"), two_pairs)
-    assert moves(make("hpn", backbone=small(), refine="always"), two_pairs)
-
-
-def test_extractors_are_refined_with_every_task_in_task_il_and_rest_in_class_il(
-    make: Any, two_pairs: Graph
-) -> None:
-    assert moves(make("hpn", backbone=small()), two_pairs, setting="task-il")
-    assert not moves(make("hpn", backbone=small()), two_pairs, setting="class-il")
+    assert moves(make("hpn", backbone=small(), **options), two_pairs, setting=setting) == moved
 
 
 def moves(learner: HPN, graph: Graph, **stream: Any) -> bool:

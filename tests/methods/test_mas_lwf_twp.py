@@ -66,46 +66,29 @@ def test_mas_adds_up_over_tasks_and_needs_no_labels(make: Any, two_pairs: Graph)
 
 
 @pytest.mark.parametrize("setting", ["class-il", "task-il"])
-def test_lwf_distils_the_old_models_answers(make: Any, two_pairs: Graph, setting: Any) -> None:
+def test_lwf_distils_the_old_models_answers(make: Any, small_graph: Graph, setting: Any) -> None:
+    """Of two old tasks of two classes: one softmax in class-IL, one a task in task-IL."""
     learner = make("lwf", backbone=GCN(hidden=3), strength=2.0, temperature=4.0)
-    stream = halves(two_pairs, setting=setting, classes_per_task=1 if setting == "task-il" else 2)
-    for index in range(len(stream) - 1):
-        learner.fit_task(stream.open(index))
-    task = stream.open(len(stream) - 1)
-    old = learner.logits(task.graph, task.train)  # before the task
-    old_space = learner.label_space_
-    assert old_space is not None
-    learner.begin_task(task)
-    new = learner.scores(EVERYTHING)
-    expected = 0.0
-    for group in old_space.groups():
-        columns = slice(group.start, group.stop)
-        targets = (old[:, columns] / 4).softmax(1)
-        expected += (-(targets * (new[:, columns] / 4).log_softmax(1)).sum(1).mean()).item()
-    assert float(learner.distillation(new, EVERYTHING)) == pytest.approx(expected, rel=1e-5)
-    bare = float(learner.classification_loss(new, EVERYTHING))
-    assert learner.loss(EVERYTHING).item() == pytest.approx(bare + 2 * expected, rel=1e-5)
-
-
-def test_lwf_in_task_il_adds_up_what_it_distils_of_every_old_task(
-    make: Any, small_graph: Graph
-) -> None:
-    """Two old tasks of two classes: a softmax each, and both distances count in full."""
-    learner = make("lwf", backbone=GCN(hidden=3), temperature=2.0)
-    stream = GraphStream(small_graph, setting="task-il")
+    stream = GraphStream(small_graph, setting=setting)
     for index in range(2):
         learner.fit_task(stream.open(index))
     task = stream.open(2)
-    old = learner.logits(task.graph, task.train)  # [nodes, 4]
+    old = learner.logits(task.graph, task.train)  # before the task
     learner.begin_task(task)
-    new = learner.scores(EVERYTHING).detach() + torch.arange(6.0)  # far from the old answers
-    terms = [
-        -((old[:, own] / 2).softmax(1) * (new[:, own] / 2).log_softmax(1)).sum(1).mean()
-        for own in (slice(0, 2), slice(2, 4))
-    ]
-    assert min(float(term) for term in terms) > 0.1
-    found = float(learner.distillation(new, EVERYTHING))
-    assert found == pytest.approx(float(terms[0] + terms[1]), rel=1e-5)
+    groups = [slice(0, 4)] if setting == "class-il" else [slice(0, 2), slice(2, 4)]
+    new = learner.scores(EVERYTHING)
+    told = new.detach()
+    for scores in (told, told + torch.arange(6.0)):  # near the old answers, and far
+        terms = [
+            -((old[:, own] / 4).softmax(1) * (scores[:, own] / 4).log_softmax(1)).sum(1).mean()
+            for own in groups
+        ]
+        expected = sum(float(term) for term in terms)
+        assert float(learner.distillation(scores, EVERYTHING)) == pytest.approx(expected, rel=1e-5)
+        assert min(float(term) for term in terms) > 0.1
+    distilled = float(learner.distillation(new, EVERYTHING))
+    bare = float(learner.classification_loss(new, EVERYTHING))
+    assert learner.loss(EVERYTHING).item() == pytest.approx(bare + 2 * distilled, rel=1e-5)
 
 
 def test_twps_importance_is_the_weighted_sum_of_both_squared_gradients(

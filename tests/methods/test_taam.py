@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph
-from evergraph.methods import TAAM
+from evergraph.methods import TAAM, TAAMPerTestSet
 from evergraph.nn import PDGNN, Modulated
 from evergraph.nn.modulated import ModulatedHead
 from evergraph.streams import GraphStream
@@ -20,7 +20,7 @@ from evergraph.streams import GraphStream
 NO_EDGES = torch.empty(2, 0, dtype=torch.long)
 
 
-def learned(make: Any, graph: Graph, name: str = "taam", **backbone: Any) -> TAAM:
+def learned(make: Any, graph: Graph, **backbone: Any) -> TAAM:
     options: dict[str, Any] = {
         "hidden": (3,),
         "dropout": 0.0,
@@ -28,7 +28,7 @@ def learned(make: Any, graph: Graph, name: str = "taam", **backbone: Any) -> TAA
         "rank": 2,
         "task_dims": 3,
     } | backbone
-    learner: TAAM = make(name, epochs=80, lr=0.05, backbone=Modulated(**options))
+    learner: TAAM = make("taam", epochs=80, lr=0.05, backbone=Modulated(**options))
     for task in GraphStream(graph):
         learner.fit_task(task)
     return learner
@@ -111,16 +111,9 @@ def test_a_node_chooses_among_modulations(make: Any) -> None:
     assert accuracy(4) > 0.95
 
 
-def test_pooling_is_right_where_a_single_node_is_wrong(make: Any, two_pairs: Graph) -> None:
-    # Prototypes are near (1, 1, 0, 0) and (0, 0, 1, 1): the third node alone looks like the second
-    # task, but not among the others, all of the first.
-    rows = [[1.0, 0, 0, 0], [0, 1, 0, 0], [0, 0.4, 0.6, 0], [0, 0, 0, 1], [0, 0, 1, 0]]
-    exam = Graph.from_edges(NO_EDGES, features=torch.tensor(rows), labels=torch.zeros(5).long())
-    nodes, tasks = torch.arange(5), torch.tensor([0, 0, 0, 1, 1])
-    assert learned(make, two_pairs).predict(exam, nodes, tasks).tolist()[2] > 1
-    pooled = learned(make, two_pairs, "taam-per-test-set")
-    assert (pooled.predict(exam, nodes, tasks)[:3] < 2).all()
-    assert (pooled.predict(exam, nodes, tasks)[3:] > 1).all()
+def test_only_the_variant_of_the_paper_pools() -> None:
+    """What pooling does is ``test_tpp``'s."""
+    assert (TAAM.pooled, TAAMPerTestSet.pooled) == (False, True)
 
 
 def test_other_backbones_are_refused(make: Any) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from evergraph.core.errors import ConfigurationError
@@ -47,73 +48,55 @@ def test_replay_prevents_what_finetune_forgets(small_graph: Graph) -> None:
     assert average_accuracy(remembers) > 0.85
 
 
-def test_the_class_il_loss_is_weighted_cross_entropy_over_current_and_stored() -> None:
-    generator = torch.Generator().manual_seed(0)
-    targets = torch.tensor([2, 2, 2, 3, 0, 1, 1])  # four current, three stored
-    logits = torch.randn(7, 4, generator=generator)
+TARGETS = torch.tensor([2, 2, 2, 3, 0, 1, 1])  # four current, three stored
+
+
+def loss_of(setting: Any, weighting: Any, **options: Any) -> tuple[Tensor, Tensor]:
+    """Return the loss of two tasks of two classes, and the scores that it is of."""
+    logits = torch.randn(7, 4, generator=torch.Generator().manual_seed(0))
     examples = make_examples(
-        logits, None, targets, label_space=LabelSpace("class-il", (2, 2)), stored=3
-    )
-    ours = masked_cross_entropy(logits, targets, weights=examples.weights, allowed=None)
+        logits, None, TARGETS, label_space=LabelSpace(setting, (2, 2)), stored=3,
+        weighting=weighting, **options,
+    )  # fmt: skip
+    loss = masked_cross_entropy(
+        logits, TARGETS, weights=examples.weights, allowed=examples.allowed,
+        offsets=examples.offsets,
+    )  # fmt: skip
+    return loss, logits
+
+
+def test_the_class_il_loss_is_weighted_cross_entropy_over_current_and_stored() -> None:
+    ours, logits = loss_of("class-il", "class-balanced")
     sizes = torch.tensor([1.0, 2.0, 3.0, 1.0])  # n_c on the concatenation
-    torch.testing.assert_close(ours, cross_entropy(logits, targets, weight=1 / sizes))
+    torch.testing.assert_close(ours, cross_entropy(logits, TARGETS, weight=1 / sizes))
 
 
-def test_the_task_il_loss_is_a_sum_of_terms_one_a_task() -> None:
-    generator = torch.Generator().manual_seed(0)
-    targets = torch.tensor([2, 2, 2, 3, 0, 1, 1])
-    logits = torch.randn(7, 4, generator=generator)
-    space = LabelSpace("task-il", (2, 2))
-    examples = make_examples(logits, None, targets, label_space=space, stored=3)
-    ours = masked_cross_entropy(logits, targets, weights=examples.weights, allowed=examples.allowed)
-    current = cross_entropy(logits[:4, 2:], targets[:4] - 2, weight=1 / torch.tensor([3.0, 1.0]))
-    old = cross_entropy(logits[4:, :2], targets[4:], weight=1 / torch.tensor([1.0, 2.0]))
+@pytest.mark.parametrize("weighting", ["class-balanced", "current-balanced"])
+def test_the_task_il_loss_is_a_sum_of_terms_one_a_task(weighting: Any) -> None:
+    """The released code weighs stored nodes alike."""
+    ours, logits = loss_of("task-il", weighting)
+    current = cross_entropy(logits[:4, 2:], TARGETS[:4] - 2, weight=1 / torch.tensor([3.0, 1.0]))
+    sizes = torch.tensor([1.0, 2.0] if weighting == "class-balanced" else [1.0, 1.0])
+    old = cross_entropy(logits[4:, :2], TARGETS[4:], weight=1 / sizes)
     torch.testing.assert_close(ours, current + old)
 
 
-def test_the_released_codes_task_il_loss_weighs_stored_nodes_alike() -> None:
-    targets = torch.tensor([2, 2, 2, 3, 0, 1, 1])
-    logits = torch.randn(7, 4, generator=torch.Generator().manual_seed(0))
-    space = LabelSpace("task-il", (2, 2))
-    examples = make_examples(
-        logits, None, targets, label_space=space, stored=3, weighting="current-balanced"
-    )
-    ours = masked_cross_entropy(logits, targets, weights=examples.weights, allowed=examples.allowed)
-    current = cross_entropy(logits[:4, 2:], targets[:4] - 2, weight=1 / torch.tensor([3.0, 1.0]))
-    torch.testing.assert_close(ours, current + cross_entropy(logits[4:, :2], targets[4:]))
-
-
 def test_the_plain_loss_weighs_stored_nodes_by_lambda() -> None:
-    targets = torch.tensor([1, 1, 0])
-    logits = torch.randn(3, 2, generator=torch.Generator().manual_seed(0))
-    examples = make_examples(
-        logits, None, targets, label_space=LabelSpace("class-il", (1, 1)), stored=1,
-        weighting="plain", replay_weight=5.0,
-    )  # fmt: skip
-    ours = masked_cross_entropy(logits, targets, weights=examples.weights)
-    each = cross_entropy(logits, targets, reduction="none")
-    torch.testing.assert_close(ours, (each[0] + each[1] + 5.0 * each[2]) / 3)
+    ours, logits = loss_of("class-il", "plain", replay_weight=5.0)
+    each = cross_entropy(logits, TARGETS, reduction="none")
+    torch.testing.assert_close(ours, (each[:4].sum() + 5.0 * each[4:].sum()) / 7)
 
 
 @pytest.mark.parametrize("setting", ["class-il", "task-il"])
 def test_the_adjusted_loss_adds_the_log_of_each_classs_share(setting: Any) -> None:
-    targets = torch.tensor([2, 2, 2, 3, 0, 1, 1])  # four current, three stored
-    logits = torch.randn(7, 4, generator=torch.Generator().manual_seed(0))
-    space = LabelSpace(setting, (2, 2))
-    examples = make_examples(
-        logits, None, targets, label_space=space, stored=3, weighting="logit-adjusted"
-    )
-    ours = masked_cross_entropy(
-        logits, targets, weights=examples.weights, allowed=examples.allowed,
-        offsets=examples.offsets,
-    )  # fmt: skip
+    ours, logits = loss_of(setting, "logit-adjusted")
     if setting == "class-il":
         shares = torch.tensor([1, 2, 3, 1]) / 7
-        expected = cross_entropy(logits + shares.log(), targets)
+        expected = cross_entropy(logits + shares.log(), TARGETS)
     else:  # a mean for each task, shares within it
         old, new = torch.tensor([1, 2]) / 3, torch.tensor([3, 1]) / 4
-        expected = cross_entropy(logits[:4, 2:] + new.log(), targets[:4] - 2)
-        expected = expected + cross_entropy(logits[4:, :2] + old.log(), targets[4:])
+        expected = cross_entropy(logits[:4, 2:] + new.log(), TARGETS[:4] - 2)
+        expected = expected + cross_entropy(logits[4:, :2] + old.log(), TARGETS[4:])
     torch.testing.assert_close(ours, expected)
 
 

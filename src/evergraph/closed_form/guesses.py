@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from evergraph.closed_form.ledger import LedgerEntries
+
 # Predictions used per labelled node of a class.
 TIMES = 6
 # Unlabelled nodes per labelled one from which self-training can help.
@@ -31,3 +33,15 @@ def certain(chances: Tensor, counts: Tensor, *, times: int = TIMES) -> tuple[Ten
     rank = torch.arange(len(order)) - (met.cumsum(0) - met)[guessed[order]]
     places = order[rank < times * counts.cpu()[guessed[order]]]
     return places, guessed[places]
+
+
+def guessed(scores: Tensor, ids: Tensor, train: LedgerEntries) -> LedgerEntries:
+    """Return confidently classified nodes, each weighted as a training node of its class is.
+
+    scores: of nodes that are not labelled.  [n, classes]; ids: int64 [n]
+    """
+    counts = torch.bincount(train.labels, minlength=scores.shape[1])
+    scores = scores.masked_fill((counts == 0).to(scores.device), -torch.inf)
+    places, labels = certain(scores.softmax(1), counts)
+    weights = torch.zeros(len(counts)).index_add_(0, train.labels, train.weights) / counts
+    return LedgerEntries(ids[places], labels, weights[labels])

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from evergraph.closed_form.fusing import Probes, draw_order
+from evergraph.closed_form.statistics import few_rows
 from evergraph.closed_form.view_features import ViewFeatures
 from evergraph.closed_form.view_map import (
     BLOCK_VALUES,
@@ -34,7 +35,7 @@ VIEWS = ("0|1|2|4|r+y", "0|s", "0", "4", "0|1|2|4|r", "2", "0+y", "0|1|2|4|r|s+y
 """A node's own features, near and far neighbourhoods, and labels nearby; the best pair first."""
 # Added to K's diagonal, as a share of its trace, so that nearly equal landmarks count as one.
 JITTER = 1e-7
-PANEL = 256
+PANEL = 128
 # Number of landmarks: see docs/decisions/0082.
 FEW, SHARE = 1024, 32
 
@@ -115,8 +116,12 @@ class LandmarkMap(ViewMap):
 
     def narrowed(self, width: int) -> Self:
         """Return the first features of every view, which use the first landmarks only."""
-        first = {view: matrix[:, :width] for view, matrix in self.whitening.items()}
-        return replace(self, whitening=first)
+        return replace(
+            self,
+            landmarks={part: rows[:width] for part, rows in self.landmarks.items()},
+            whitening={view: matrix[:width, :width] for view, matrix in self.whitening.items()},
+            squares={part: lengths[:width] for part, lengths in self.squares.items()},
+        )
 
     def projected(self, parts: Parts, product: Product = tiled_product) -> Parts:
         """Return inner products with every landmark, then the row's own.  -> [n, landmarks + 1]"""
@@ -131,16 +136,19 @@ class LandmarkMap(ViewMap):
         """Return k_v(x, Z).  -> [n, landmarks]"""
         needed = self.needed(view)
         count = sum(self.units.get(part, 1) for part in needed)
-        total = sum((projected[part] for part in needed[1:]), projected[needed[0]]) / count
-        mine = total[:, -1:].sqrt()
         theirs = torch.stack([self.squares[part] for part in needed]).sum(0).div(count).sqrt()
-        lengths = mine * theirs
-        cosine = (total[:, :-1] / lengths.clamp_min(1e-12)).clamp_(-1.0, 1.0)
-        angle = cosine.acos()
-        # sin t is the root of 1 - cos² t, which saves one function per pair of nodes.
-        sine = (1 - cosine.square()).clamp_min_(0.0).sqrt_()
-        values: Tensor = cosine.mul_(math.pi - angle).add_(sine).mul_(lengths).div_(math.pi)
-        return values
+        first, *others = (projected[part] for part in needed)
+        out = first.new_empty(len(first), len(theirs))
+        for rows in few_rows(out):
+            total = sum((part[rows] for part in others), first[rows]) / count
+            lengths = total[:, -1:].sqrt() * theirs
+            cosine = torch.div(total[:, :-1], lengths.clamp_min(1e-12), out=out[rows])
+            cosine.clamp_(-1.0, 1.0)
+            angle = cosine.acos()
+            # sin t is the root of 1 - cos² t, which saves one function per pair of nodes.
+            sine = cosine.square().neg_().add_(1).clamp_min_(0.0).sqrt_()
+            cosine.mul_(angle.neg_().add_(math.pi)).add_(sine).mul_(lengths).div_(math.pi)
+        return out
 
     def features(self, view: View, projected: Parts) -> Tensor:
         """Return φ_v.  -> [n, m]"""

@@ -43,16 +43,9 @@ class Mixture:
     bare: Tensor
     error: float
 
-    def side_by_side(self, width: int) -> Tensor:
-        """Return a_v V_v of all views, concatenated.  -> [classes, views x width]"""
-        return _side_by_side(self.heads, self.weights, width)
 
-    def bare_side_by_side(self, views: Sequence[int], width: int) -> Tensor:
-        """Return a_v V_v of the views without class codes.  views: their indices"""
-        return _side_by_side([self.heads[view] for view in views], self.bare, width)
-
-
-def _side_by_side(heads: Sequence[Tensor], weights: Tensor, width: int) -> Tensor:
+def side_by_side(heads: Sequence[Tensor], weights: Tensor, width: int) -> Tensor:
+    """Return a_v V_v of some views, concatenated, each of this width.  -> [classes, all widths]"""
     pairs = zip(heads, weights.float(), strict=True)
     parts = [torch.nn.functional.pad((h * w).t(), (0, width - len(h))) for h, w in pairs]
     return torch.cat(parts, dim=1).contiguous()
@@ -114,10 +107,13 @@ class Mixing:
 
     def _scores(self, heads: Sequence[Tensor], rows: ViewRows) -> Tensor:
         """Return the scores of every head for every probe.  -> [probes, classes, heads]"""
-        found = [
-            torch.stack([f @ head for f, head in zip(self.expand(part), heads, strict=True)], dim=2)
-            for part in self.expand.blocks(rows)
-        ]
+        views = self.expand.views
+        found: list[Tensor] = []
+        for part in self.expand.blocks(rows):
+            projected = self.expand.seen_of(part, views)
+            pairs = zip(views, heads, strict=True)
+            scores = [self.expand.scores(view, projected, head.t()) for view, head in pairs]
+            found.append(torch.stack(scores, dim=2))
         nothing = torch.empty(0, heads[0].shape[1], len(heads), device=self.expand.device)
         return torch.cat(found) if found else nothing
 

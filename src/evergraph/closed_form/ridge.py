@@ -122,8 +122,7 @@ def balanced_ridge(
     those too near to singular, with a factor in float64. λ grows tenfold while rounding keeps the
     matrix from being positive definite.
     """
-    problem = BalancedProblem.of(statistics, balanced=balanced)
-    met = statistics.mass_ > 0
+    problem, met = BalancedProblem.of(statistics, balanced=balanced), statistics.mass_ > 0
     if bool(met.all()):
         return _solved(problem, problem.means, regularisation)
     weights = torch.zeros_like(problem.means)
@@ -224,8 +223,7 @@ class BalancedSolution:
 
 def _pairs(first: Tensor, across: Tensor, second: Tensor) -> Tensor:
     """Return symmetric 2 x 2 matrices.  [n] each -> [n, 2, 2]"""
-    rows = torch.stack([first, across], -1), torch.stack([across, second], -1)
-    return torch.stack(rows, -2)
+    return torch.stack([first, across, across, second], -1).unflatten(-1, (2, 2))
 
 
 def solved(matrix: Tensor, means: Tensor, regularisation: float) -> Tensor:
@@ -241,11 +239,13 @@ def solved(matrix: Tensor, means: Tensor, regularisation: float) -> Tensor:
 def _solved(problem: BalancedProblem, means: Tensor, regularisation: float) -> Tensor:
     scale = _scale(problem)
     while True:
-        found = _refined(problem, means, regularisation * scale)
-        if found is None:
-            found = _exact(problem, means, regularisation * scale)
+        ridge = regularisation * scale
+        found = _refined(problem, means, ridge)
         if found is not None:
             return found
+        factor = _factor(problem, ridge, torch.float64)
+        if factor is not None:
+            return _substituted(factor, means)
         regularisation = max(10 * regularisation, 1e-7)
 
 
@@ -276,16 +276,8 @@ def _refined(problem: BalancedProblem, means: Tensor, ridge: float) -> Tensor | 
     )
 
 
-def _exact(problem: BalancedProblem, means: Tensor, ridge: float) -> Tensor | None:
-    """Return V by a factor in float64; None if rounding has left the matrix indefinite."""
-    factor = _factor(problem, ridge, torch.float64)
-    return None if factor is None else _substituted(factor, means)
-
-
 def _substituted(factor: Tensor, means: Tensor) -> Tensor:
     """Return (L Lᵀ)⁻¹ M, some classes at a time."""
-    if means.shape[1] <= CLASSES:
-        return torch.cholesky_solve(means, factor)
     found = torch.empty_like(means)
     for part, into in zip(means.split(CLASSES, 1), found.split(CLASSES, 1), strict=True):
         into.copy_(torch.cholesky_solve(part, factor))
@@ -295,6 +287,7 @@ def _substituted(factor: Tensor, means: Tensor) -> Tensor:
 def _factor(
     problem: BalancedProblem, ridge: float, dtype: torch.dtype, penalty: Tensor | None = None
 ) -> Tensor | None:
+    """Return L of A + λ I or A + λ P; None if rounding has left the matrix indefinite."""
     matrix = problem.matrix(dtype)
     if penalty is None:
         matrix.diagonal().add_(ridge)
@@ -327,15 +320,19 @@ def choose_regularisation(
     # One decomposition serves the whole ladder: (A + λ I)⁻¹ M = U (Λ + λ)⁻¹ Uᵀ M.
     matrix = problem.matrix(torch.float64)
     values, vectors = torch.linalg.eigh(matrix)
-    turned, scale = vectors.t() @ problem.means, _scale(whole)
-    errors = []
-    for regularisation in ladder:
-        shrunk = values.clamp_min(0.0) + max(regularisation, 1e-9) * scale
-        weights = vectors @ (turned / shrunk[:, None])
-        hits = (weights[:, : centres.shape[1]] * centres).sum()  # the last classes may be empty
-        error = float((weights * (asked @ weights)).sum() - 2 * hits)
-        # A perfect fit rounds to either side of 0, and a limit relative to a negative error fails.
-        errors.append(max(error + int((validation.mass_ > 0).sum()), 0.0))
+    turned = vectors.t() @ problem.means
+    penalties = turned.new_tensor(ladder).clamp_min(1e-9) * _scale(whole)
+    shrunk = values.clamp_min(0.0)[:, None] + penalties  # [m, ladder]
+    centres = torch.nn.functional.pad(centres, (0, turned.shape[1] - centres.shape[1]))
+    found = torch.zeros_like(penalties)
+    at_a_time = max(CLASSES // len(ladder), 1)
+    for part, centre in zip(turned.split(at_a_time, 1), centres.split(at_a_time, 1), strict=True):
+        weights = vectors @ (part[:, None] / shrunk[:, :, None]).flatten(1)
+        error = (weights * (asked @ weights)).view(*shrunk.shape, -1)
+        hits = weights.view(*shrunk.shape, -1) * centre[:, None]
+        found += (error - 2 * hits).sum((0, 2))
+    # A perfect fit rounds to either side of 0, and a limit relative to a negative error fails.
+    errors = (found + int((validation.mass_ > 0).sum())).clamp_min(0.0).tolist()
     limit = (1 + TOLERANCE) * min(errors)
     return min(r for r, error in zip(ladder, errors, strict=True) if error <= limit)
 

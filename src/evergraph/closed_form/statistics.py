@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 import numpy as np
@@ -21,7 +21,17 @@ CORNER = 128
 # Rows multiplied at a time: rounding grows with the number of blocks, not of rows.
 ROWS = 4096
 
+# Values of a row-wise computation of many passes that stay in a CPU's cache between two of them.
+CACHED = 1 << 16
+
 Features = Tensor | Iterable[Tensor]
+
+
+def few_rows(values: Tensor) -> Iterator[slice]:
+    """Yield slices of as many rows as a CPU's cache holds; all of them on another device."""
+    count, width = values.shape
+    step = max(CACHED // max(width, 1), 1) if values.device.type == "cpu" else max(count, 1)
+    return (slice(start, start + step) for start in range(0, count, step))
 
 
 class ClassStatistics:
@@ -155,21 +165,20 @@ class ClassStatistics:
             for panel in panels:
                 each(panel)
         # Row by row, not as a product with a class matrix: the same cost for 2 and 1,000 classes.
-        weighted = rows.double() * (sign * weights.double())[:, None]
-        self.sums_.index_add_(0, labels, weighted)
+        weights = (sign * weights.double())[:, None]
+        for part in few_rows(rows):
+            weighted = rows[part].double().mul_(weights[part])
+            self.sums_.index_add_(0, labels[part], weighted)
 
     @torch.no_grad()
     def _multiply_panel(self, scaled: Tensor, sign: int, panel: slice) -> None:
-        """Add to some columns of G, the part below a corner first."""
-        self._multiply(scaled, slice(panel.stop, None), panel, sign)
-        for corner in range(panel.start, panel.stop, CORNER):
-            columns = slice(corner, min(corner + CORNER, panel.stop))
-            self._multiply(scaled, slice(corner, panel.stop), columns, sign)
-
-    def _multiply(self, scaled: Tensor, rows: slice, columns: slice, sign: int) -> None:
-        """Add to a part of G."""
-        part = self.gram_[rows, columns]
-        part.addmm_(scaled[:, rows].t(), scaled[:, columns], alpha=sign)
+        """Add to some columns of G: the part below a corner, then the corner."""
+        parts: list[tuple[slice, slice]] = [(slice(panel.stop, None), panel)]
+        for start in range(panel.start, panel.stop, CORNER):
+            parts.append((slice(start, panel.stop), slice(start, min(start + CORNER, panel.stop))))
+        for rows, columns in parts:
+            part = self.gram_[rows, columns]
+            part.addmm_(scaled[:, rows].t(), scaled[:, columns], alpha=sign)
 
     def transform(self, matrix: Tensor) -> None:
         """Replace every φ by Wᵀφ: WᵀGW and s_c W.  matrix: W, float64 [m, m]

@@ -108,8 +108,7 @@ class TargetStatistics:
     def _count(self, features: Features, values: Tensor, weights: Tensor, sign: int) -> None:
         if not len(values):
             return
-        known = ~values.isnan()
-        patterns, owner = known.unique(dim=0, return_inverse=True)
+        patterns, owner = (~values.isnan()).unique(dim=0, return_inverse=True)
         met = [tuple(pattern) for pattern in patterns.tolist()]
         self._check_room(met)
         start = 0
@@ -121,10 +120,7 @@ class TargetStatistics:
                     given = rows[here], values[part][here], weights[part][here]
                     self._count_rows(pattern, *given, sign)
             start = part.stop
-        self._drop_empty()
-
-    def _drop_empty(self) -> None:
-        """Drop patterns without nodes, and with them any rounding left."""
+        # Patterns without nodes go, and with them any rounding left.
         for pattern in [p for p, each in self.patterns_.items() if not int(each.counts_.sum())]:
             del self.patterns_[pattern], self.cross_[pattern]
 
@@ -198,7 +194,7 @@ class TargetStatistics:
                 "statistics can be merged if they have the same targets and width, not "
                 f"{self.targets} and {other.targets} targets, {self.width} and {other.width} wide"
             )
-        both = self._empty(self.width)
+        both = self._empty()
         both._check_room([*self.patterns_, *other.patterns_])
         for each in (self, other):
             for pattern, statistics in each.patterns_.items():
@@ -216,9 +212,7 @@ class TargetStatistics:
         [[0.0]]
         """
         more = targets - self.targets
-        wide = TargetStatistics(
-            self.width, targets=targets, rank=self.rank, precise=self.precise, device=self.device
-        )
+        wide = self._empty(targets=targets)
         for pattern, statistics in self.patterns_.items():
             known = pattern + (True,) * more
             wide.patterns_[known] = statistics
@@ -227,21 +221,16 @@ class TargetStatistics:
 
     def narrowed(self, width: int) -> TargetStatistics:
         """Return the statistics of the first features alone."""
-        part = self._empty(width)
+        part = self._empty(width=width)
         for pattern, statistics in self.patterns_.items():
             part.patterns_[pattern] = statistics.narrowed(width)
             cross = self.cross_[pattern]
             part.cross_[pattern] = torch.cat([cross[:width], cross[-2:]])
         return part
 
-    def _empty(self, width: int) -> TargetStatistics:
-        return TargetStatistics(
-            width,
-            targets=self.targets,
-            rank=self.rank,
-            precise=self.precise,
-            device=self.device,
-        )
+    def _empty(self, **other: int) -> TargetStatistics:
+        names = ("width", "targets", "rank", "precise", "device")
+        return TargetStatistics(**{name: getattr(self, name) for name in names} | other)
 
     @property
     def usage(self) -> MemoryUsage:
@@ -312,20 +301,15 @@ def target_ridge(
     offsets = weights.new_zeros(statistics.targets)
     for group in statistics.groups():
         part = statistics.moments(group)
-        head = _solved(part, regularisation, centred=centred)
-        weights[:, group], offsets[group] = head.weights, head.offsets
+        gram, cross = part.gram.double(), part.cross
+        mean, level = part.sums / part.count, part.totals / part.count
+        if centred:
+            gram = gram.addr(part.sums, mean, alpha=-1)
+            cross = cross.addr(part.sums, level, alpha=-1)
+        weights[:, group] = found = solved(gram, cross, regularisation)
+        if centred:
+            offsets[group] = level - mean @ found
     return TargetWeights(weights, offsets)
-
-
-def _solved(moments: TargetMoments, regularisation: float, *, centred: bool) -> TargetWeights:
-    gram, cross = moments.gram.double(), moments.cross
-    if not centred:
-        return TargetWeights(solved(gram, cross, regularisation), torch.zeros_like(moments.totals))
-    mean, level = moments.sums / moments.count, moments.totals / moments.count
-    gram = gram.addr(moments.sums, mean, alpha=-1)
-    cross = cross.addr(moments.sums, level, alpha=-1)
-    weights = solved(gram, cross, regularisation)
-    return TargetWeights(weights, level - mean @ weights)
 
 
 def choose_target_regularisation(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 from weakref import WeakKeyDictionary
@@ -273,21 +273,15 @@ class ViewFeatures(Backbone):
         expansion = self.expansion().only(weights)
         scores = torch.zeros(len(rows), len(self.head.weight), device=self.device)
         if self.training and self.dropout:
+            assert generator is not None, "dropout needs a generator"
             for features, part in zip(expansion(rows), weights.values(), strict=True):
-                scores = scores + self._dropped(features, generator) @ part.t()
+                mask = dropout_mask(features.shape, self.dropout, generator=generator)
+                scores = scores + (features * mask) @ part.t()
             return scores
         projected = expansion.seen_of(rows, expansion.views)
         for view, part in weights.items():
             scores = scores + expansion.scores(view, projected, part)
         return scores
-
-    def _dropped(self, features: Tensor, generator: torch.Generator | None) -> Tensor:
-        assert generator is not None, "dropout needs a generator"
-        return features * dropout_mask(features.shape, self.dropout, generator=generator)
-
-    def features(self, rows: ViewRows) -> Iterator[list[Tensor]]:
-        """Yield the features of all views, a block of nodes at a time.  -> [block, width] each"""
-        return (list(self.expansion()(part)) for part in self.expansion().blocks(rows))
 
     def hidden_states(self, inputs: ViewRows, rows: Tensor | None = None) -> Tensor:
         """Return the concatenated features of all views.  -> [rows, views x width]"""
@@ -295,7 +289,8 @@ class ViewFeatures(Backbone):
         if asked.codes is None:
             nothing = asked.hops.new_zeros(len(asked.hops), self.code_dims)
             asked = replace(asked, codes=nothing)
-        return torch.cat([torch.cat(block, dim=1) for block in self.features(asked)])
+        expand = self.expansion()
+        return torch.cat([torch.cat([*expand(part)], dim=1) for part in expand.blocks(asked)])
 
     def expands_like(self, other: ViewFeatures) -> bool:
         """Return whether another backbone computes the same features of the same graph."""
@@ -322,17 +317,21 @@ def fit_into(memory: int, backbone: ViewFeatures) -> ViewFeatures:
     (5, 1856)
     """
     views, room = parse_views(backbone.views), int(memory * backbone.statistics_share)
-    count = max((n for n in range(1, len(views) + 1) if _width(room, n) >= LEAST_WIDTH), default=1)
-    width = _width(room, count)
+    widths = [int((room / (2 * n)) ** 0.5) // STEP * STEP for n in range(1, len(views) + 1)]
+    count = max((n for n, width in enumerate(widths, 1) if width >= LEAST_WIDTH), default=1)
+    width = widths[count - 1]
     if width < NARROWEST:
         least = int(2 * NARROWEST**2 / backbone.statistics_share)
         raise ConfigurationError(
             f"memory must leave room for a view of width {NARROWEST}, {least:,} bytes, not "
             f"{shown(memory)}"
         )
+    chosen, plain = views[:count], [view for view in views if not view.codes]
+    if plain and all(view.codes for view in chosen):
+        chosen = (*chosen[:-1], plain[0])
     return type(backbone)(
         **backbone.get_params(deep=False)
-        | {"views": [str(view) for view in _first(views, count)], "width": min(width, WIDEST)}
+        | {"views": [str(view) for view in chosen], "width": min(width, WIDEST)}
     )
 
 
@@ -350,17 +349,3 @@ def probes_within(
     """
     statistics = views * (2 * width * (width + 1) + classes * (8 * width + 16))
     return max(((memory - statistics) // (2 * dims + 16) - landmarks) // classes, 1)
-
-
-def _width(memory: int, views: int) -> int:
-    """Return the width for this number of views."""
-    width = (memory / (2 * views)) ** 0.5
-    return int(width) // STEP * STEP
-
-
-def _first(views: tuple[View, ...], count: int) -> tuple[View, ...]:
-    chosen = views[:count]
-    plain = [view for view in views if not view.codes]
-    if plain and all(view.codes for view in chosen):
-        return (*chosen[:-1], plain[0])
-    return chosen

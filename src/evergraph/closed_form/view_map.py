@@ -17,6 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from evergraph.closed_form.statistics import few_rows
 from evergraph.closed_form.views import CODE_HOPS, CODES, RELATIONS, View, ViewRows
 from evergraph.graphs.kernels.row_ranges import tiled_product
 
@@ -220,23 +221,23 @@ class RandomMap(ViewMap):
 
     def features(self, view: View, projected: Parts) -> Tensor:
         """Return φ_v.  -> [n, m]"""
-        return self._summed(view, projected).relu_().mul_(self.scale(view))
+        first, *others = (projected[part] for part in self.needed(view))
+        out, scale = torch.empty_like(first), self.scale(view)
+        for rows in few_rows(out):
+            total = out[rows].copy_(first[rows])
+            for other in others:
+                total += other[rows]
+            total.relu_().mul_(scale)
+        return out
 
     def scale(self, view: View) -> float:
         """Return √(2/(m|v|))."""
         count = sum(self.units.get(part, 1) for part in self.needed(view))
         return math.sqrt(2 / ((self.total or self.width) * count))
 
-    def _summed(self, view: View, projected: Parts) -> Tensor:
-        first, *others = (projected[part] for part in self.needed(view))
-        total = first + others[0] if others else first.clone()
-        for other in others[1:]:
-            total += other
-        return total
-
     def slopes(self, view: View, projected: Parts, weights: Tensor, parts: Parts) -> Parts:
         """Return Wᵀ diag(Σ_b x_b R_b > 0) R_bᵀ of every part, with the scale of φ_v."""
-        passed = self._summed(view, projected) > 0  # [1, m]
+        passed = self.features(view, projected) > 0  # [1, m]
         through = (weights.t() * passed).mul_(self.scale(view))  # [classes, m]
         return {part: through @ self.matrices[part].t() for part in self.needed(view)}
 

@@ -131,17 +131,15 @@ class Analytic(WholeTaskLearner):
                 f"'random-features', not {backbone.name!r}"
             )
 
-    @property
-    def sight(self) -> int | None:
-        """The backbone's number of hops, or None (the whole graph) with ``refresh``."""
-        return super().sight if self.refresh == "none" else None
-
     @torch.no_grad()
     def fit_task(self, task: Task) -> None:
         """Add the task's nodes to the statistics; the head is solved at the first prediction."""
         self.label_space_ = task.label_space
         self._take_targets(task.label_space)
-        self._refresh(task)
+        if self.refresh == "embeddings":
+            self._recount(task)
+        elif self.refresh == "corrected":
+            self._correct(task)
         embeddings = self.backbone.prepare(task.graph)
         first = not self.backbone.begun
         self._make_room(embeddings.shape[1], task.label_space.num_classes)
@@ -186,20 +184,16 @@ class Analytic(WholeTaskLearner):
     def _set_head(self, regularisation: float) -> None:
         assert self.backbone.head is not None
         if isinstance(self.statistics_, TargetStatistics):
-            weights = self._target_weights(self.statistics_, regularisation)
+            head = target_ridge(self.statistics_, regularisation, centred=self._centred)
+            scale, shift = torch.ones_like(head.offsets), head.offsets
+            if not self._centred:
+                assert isinstance(self.validation_, TargetStatistics)
+                scale, shift = fitted_sigmoid(self.validation_, head)
+            self.answers_ = scale.float(), shift.float()
+            weights = head.weights
         else:
             weights = balanced_ridge(self.statistics_, regularisation)
         self.backbone.head.weight.data = weights.t().float().contiguous()
-
-    def _target_weights(self, statistics: TargetStatistics, regularisation: float) -> Tensor:
-        """Return the head of the targets, and set the scale and shift of its scores."""
-        head = target_ridge(statistics, regularisation, centred=self._centred)
-        scale, shift = torch.ones_like(head.offsets), head.offsets
-        if not self._centred:
-            assert isinstance(self.validation_, TargetStatistics)
-            scale, shift = fitted_sigmoid(self.validation_, head)
-        self.answers_ = scale.float(), shift.float()
-        return head.weights
 
     @property
     def _centred(self) -> bool:
@@ -232,8 +226,13 @@ class Analytic(WholeTaskLearner):
         return choose_target_regularisation(training, few, LADDER, centred=self._centred)
 
     def _count(self, task: Task, embeddings: Tensor, part: str) -> None:
-        nodes = getattr(task, part)
-        labels, weights = self._counted_as(task, part)
+        nodes, targets = getattr(task, part), getattr(task, f"{part}_targets")
+        if targets is not None:
+            labels, weights = targets.to(self.device), torch.ones(len(targets), device=self.device)
+        else:
+            labels = getattr(task, f"{part}_labels").to(self.device)
+            of_classes = class_weights(task, sized=self.weights == "class-sizes")
+            weights = of_classes.to(self.device)[labels]
         counted: Statistics = with_counted(
             self._statistics_of(part),
             self.backbone.taken(embeddings, nodes),
@@ -249,18 +248,6 @@ class Analytic(WholeTaskLearner):
         if self.ledger:
             self.ledger_.enter(task.ids[nodes], labels.cpu(), weights.cpu(), part)
 
-    def _counted_as(self, task: Task, part: str) -> tuple[Tensor, Tensor]:
-        """Return the classes or targets of a task's nodes, and each node's weight."""
-        targets: Tensor | None = getattr(task, f"{part}_targets")
-        if targets is not None:
-            return targets.to(self.device), torch.ones(len(targets), device=self.device)
-        labels: Tensor = getattr(task, f"{part}_labels").to(self.device)
-        sizes = torch.ones(task.label_space.num_classes)
-        if self.weights == "class-sizes":
-            for label, size in task.met_sizes.items():
-                sizes[label] = size
-        return labels, sizes.reciprocal().to(self.device)[labels]
-
     def _statistics_of(self, part: str) -> Statistics:
         return self.statistics_ if part == "train" else self.validation_
 
@@ -272,13 +259,6 @@ class Analytic(WholeTaskLearner):
     def _expansion(self, part: str) -> FeatureMap:
         """Return φ at the width of a part's statistics."""
         return self.backbone.expansion().narrowed(self._statistics_of(part).width)
-
-    def _refresh(self, task: Task) -> None:
-        """Bring the statistics up to date with the graph."""
-        if self.refresh == "embeddings":
-            self._recount(task)
-        elif self.refresh == "corrected":
-            self._correct(task)
 
     def _correct(self, task: Task) -> None:
         """Move the statistics by the drift of the old nodes in sight."""
@@ -345,8 +325,7 @@ class Analytic(WholeTaskLearner):
         classes: this learner's class for each class of the other; the same numbers by default.
         """
         label_space, theirs = self._check_learned(), other._check_learned()
-        alike = type(self) is type(other) and self.backbone.expands_like(other.backbone)
-        if not alike:
+        if type(self) is not type(other) or not self.backbone.expands_like(other.backbone):
             raise ConfigurationError(
                 "merge() needs a learner of the same method with the same features: give both the "
                 "same topology, seed, width and activation, and do not centre them"
@@ -407,10 +386,8 @@ class Analytic(WholeTaskLearner):
             parts["validation"] = self.validation_.state()
         kept = {f"{part}.{n}": v.cpu() for part, named in parts.items() for n, v in named.items()}
         if self.answers_ is not None:
-            kept |= {
-                "answers.scale": self.answers_[0].cpu(),
-                "answers.shift": self.answers_[1].cpu(),
-            }
+            names = ("answers.scale", "answers.shift")
+            kept |= {n: each.cpu() for n, each in zip(names, self.answers_, strict=True)}
         return super().state() | kept | self.growing_.state()
 
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
@@ -425,6 +402,15 @@ class Analytic(WholeTaskLearner):
         if self.regularisation == "validation":
             self.validation_.restore(part_of(state, "validation."))
         self._solved = True
+
+
+def class_weights(task: Task, *, sized: bool) -> Tensor:
+    """Return one over the size of each class on arrival if ``sized``, else 1.  -> [classes]"""
+    sizes = torch.ones(task.label_space.num_classes)
+    if sized:
+        for label, size in task.met_sizes.items():
+            sizes[label] = size
+    return sizes.reciprocal()
 
 
 def _merged(ours: Statistics, theirs: Statistics, classes: Tensor | None) -> Statistics:

@@ -13,10 +13,10 @@ from torch import Tensor
 from evergraph.closed_form import ClassStatistics, LandmarkFeatures, ViewFeatures
 from evergraph.closed_form.counting import count_views
 from evergraph.closed_form.fusing import Probes
-from evergraph.closed_form.guesses import PLENTY, certain
+from evergraph.closed_form.guesses import PLENTY, guessed
 from evergraph.closed_form.landmarks import Landmarks, column_weights
 from evergraph.closed_form.ledger import PARTS, LearnedNodes, LedgerEntries, check_held
-from evergraph.closed_form.mixture import FUSINGS, Mixing
+from evergraph.closed_form.mixture import FUSINGS, Mixing, side_by_side
 from evergraph.closed_form.view_features import fit_into, probes_within
 from evergraph.closed_form.views import ViewRows
 from evergraph.core.checks import check_choice, check_integer
@@ -26,7 +26,7 @@ from evergraph.core.label_space import LabelSpace
 from evergraph.core.sizes import parse_size
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.memory import MemoryUsage
-from evergraph.methods.analytic import WEIGHTS, Weights
+from evergraph.methods.analytic import WEIGHTS, Weights, class_weights
 from evergraph.methods.backbone_learner import WholeTaskLearner
 from evergraph.methods.base import methods
 from evergraph.methods.refresh import NEEDS_ALL_EDGES
@@ -57,10 +57,9 @@ class Auto(WholeTaskLearner):
     log-loss on some validation nodes of every class, the probes (see ``fused_weights``). No view is
     dropped: one that does not help now may help later.
 
-    Landmarks, statistics and probes are sets and sums of the nodes seen; heads, λ and a are
-    functions of these alone. So the order of tasks does not matter, and ``forget`` removes a node
-    exactly, including as a landmark. With random features, ``merge`` gives the learner that would
-    have seen the data of both; sums on two sets of landmarks cannot be merged.
+    Everything is a function of sets and sums of the nodes seen. So the order of tasks does not
+    matter, and ``forget`` removes a node exactly, including as a landmark. With random features,
+    ``merge`` gives the learner that would have seen the data of both.
 
     Views with class codes use the labels of nearby training nodes. On a graph without labels, only
     the other views predict, with weights of their own.
@@ -82,7 +81,7 @@ class Auto(WholeTaskLearner):
             few nodes are labelled, if this lowers the loss on the probes. Landmarks only.
         backbone: the views and their width; ``LandmarkFeatures`` with refresh, else
             ``ViewFeatures``, by default.
-        trainer, generator: see ``BackboneLearner``; nothing is trained, only the device is used.
+        trainer, generator: see ``BackboneLearner``; only the device is used.
     """
 
     name = "auto"
@@ -161,63 +160,45 @@ class Auto(WholeTaskLearner):
         width = len(self.landmarks_) or self.backbone.width
         return [ClassStatistics(width, device=self.device) for _ in self.backbone.parsed]
 
-    @property
-    def sight(self) -> int | None:
-        """The backbone's number of hops, or None (the whole graph) with ``refresh``."""
-        return super().sight if self.refresh == "none" else None
-
     @torch.no_grad()
     def fit_task(self, task: Task) -> None:
         """Add the task's training nodes to the statistics, and keep some validation nodes."""
         self.label_space_ = task.label_space
-        seen = self.backbone.prepare(self._showing(task))
+        graph = task.graph
+        if graph.bare is None and self.backbone.coded:  # training labels are shown to class codes
+            own = LedgerEntries(task.ids[task.train], task.train_labels, torch.empty(0))
+            graph = self._shown(graph, task.ids, own)
+        seen = self.backbone.prepare(graph)
         self._make_room(self.backbone.width_of(seen), task.label_space.num_classes)
         if self.refresh == "embeddings":
-            self._check_there(task.ids)
-            learned = any(len(self.ledger_.part(part).ids) for part in PARTS)
-            if learned and not self.backbone.on_landmarks:
+            learned = self._learned_ids()
+            if not bool(torch.isin(learned, task.ids).all()):  # they could not be counted again
+                raise ConfigurationError(NEEDS_ALL_EDGES)
+            if len(learned) and not self.backbone.on_landmarks:
                 self._recount(seen, task.ids)
-        sizes = self._sizes(task)
+        sized = self.weights == "class-sizes" and self.objective == "balanced"
+        weights = class_weights(task, sized=sized)
         for part in PARTS:
             nodes, labels = getattr(task, part), getattr(task, f"{part}_labels")
-            entries = LedgerEntries(task.ids[nodes], labels, sizes[labels].reciprocal())
+            entries = LedgerEntries(task.ids[nodes], labels, weights[labels])
             if self.ledger:
                 self.ledger_.enter(entries.ids, entries.labels, entries.weights, part)
             if not self.backbone.on_landmarks:
-                self._take_in(part, entries, self._rows(seen, nodes))
+                self._take_in(part, entries, seen.of(nodes))
         self._solved = False
         if self.backbone.on_landmarks:  # chosen among all nodes before any is counted
             self._learn_anew(seen, task.ids)
 
-    def _check_there(self, ids: Tensor) -> None:
-        """Raise unless the graph holds every node learned so far, so that it can be counted."""
-        if not all(bool(torch.isin(self.ledger_.part(p).ids, ids).all()) for p in PARTS):
-            raise ConfigurationError(NEEDS_ALL_EDGES)
-
-    def _showing(self, task: Task) -> Graph:
-        """Return the task's graph with its training labels shown."""
-        if task.graph.bare is not None or not self.backbone.coded:
-            return task.graph
-        entries = LedgerEntries(task.ids[task.train], task.train_labels, torch.empty(0))
-        return self._shown(task.graph, task.ids, entries)
-
     def _shown(self, graph: Graph, ids: Tensor, entries: LedgerEntries) -> Graph:
-        """Return a graph that shows the labels of those learned nodes that it holds."""
+        """Return a graph that shows the labels of the learned nodes that it holds."""
         labels = torch.full((graph.num_nodes,), UNLABELLED)
         there = torch.isin(entries.ids, ids)
         names = torch.tensor(self.classes)[entries.labels[there]]
         labels[torch.searchsorted(ids, entries.ids[there])] = names
         return graph.structure.showing(labels)
 
-    def _sizes(self, task: Task) -> Tensor:
-        sizes = torch.ones(task.label_space.num_classes)
-        if self.weights == "class-sizes" and self.objective == "balanced":
-            for label, size in task.met_sizes.items():
-                sizes[label] = size
-        return sizes
-
-    def _rows(self, seen: ViewRows, nodes: Tensor) -> ViewRows:
-        return seen.of(nodes)
+    def _learned_ids(self) -> Tensor:
+        return torch.cat([self.ledger_.part(part).ids for part in PARTS])
 
     def _take_in(self, part: str, entries: LedgerEntries, rows: ViewRows) -> None:
         """Add training nodes to the statistics; consider validation nodes as probes."""
@@ -231,40 +212,24 @@ class Auto(WholeTaskLearner):
     def _learn_anew(self, seen: ViewRows, ids: Tensor) -> None:
         """Choose landmarks, count and solve; the sums are not needed afterwards."""
         self._recount(seen, ids)
-        if self.self_training:
-            self._self_train(seen, ids)
+        train = self.ledger_.part("train")
+        others = (~torch.isin(ids, self._learned_ids())).nonzero().flatten()
+        if self.self_training and len(self.probes_) and len(others) >= PLENTY * len(train):
+            self.solve()
+            before = self.error_
+            scores = self.backbone.eval()(seen, others.to(seen.hops.device))
+            self._recount(seen, ids, guessed(scores, ids[others], train))
+            self.solve()
+            if self.error_ >= before:  # confident predictions do not help
+                self._recount(seen, ids)
         self.solve()
         self.statistics_ = []
         self.probes_.clear()
 
-    def _self_train(self, seen: ViewRows, ids: Tensor) -> None:
-        """Learn from confident predictions too, if this lowers the loss on the probes."""
-        known = torch.cat([self.ledger_.part(part).ids for part in PARTS])
-        others = (~torch.isin(ids, known)).nonzero().flatten()
-        if not len(self.probes_) or len(others) < PLENTY * len(self.ledger_.part("train")):
-            return
-        self.solve()
-        before = self.error_
-        self._recount(seen, ids, self._guesses(seen, ids, others))
-        self.solve()
-        if self.error_ >= before:
-            self._recount(seen, ids)
-
-    def _guesses(self, seen: ViewRows, ids: Tensor, others: Tensor) -> LedgerEntries:
-        """Return other nodes with their confidently predicted classes, and the class weights."""
-        train, classes = self.ledger_.part("train"), self._check_learned().num_classes
-        scores = self.backbone.eval()(seen, others.to(seen.hops.device))
-        counts = torch.bincount(train.labels, minlength=classes)
-        scores = scores.masked_fill((counts == 0).to(scores.device), -torch.inf)
-        places, labels = certain(scores.softmax(1), counts)
-        weights = torch.zeros(classes).index_add_(0, train.labels, train.weights) / counts
-        return LedgerEntries(ids[others[places]], labels, weights[labels])
-
     def _choose_landmarks(self, seen: ViewRows, ids: Tensor, guesses: LedgerEntries) -> None:
         """Choose landmarks among all learned nodes, before any of them is counted."""
         assert isinstance(self.backbone, LandmarkFeatures)
-        entries = self.ledger_.part("train")
-        seen = self._with_codes(seen)
+        seen, entries = self._with_codes(seen), self.ledger_.part("train")
         if self.memory is not None:
             dims = 2 * (seen.dims + self.backbone.code_dims * self.backbone.coded)
             most = max(int(LANDMARK_SHARE * parse_size(self.memory)) // dims, 1)
@@ -278,7 +243,6 @@ class Auto(WholeTaskLearner):
         self.backbone.stand_on(self.landmarks_.rows(), columns)
 
     def _limit_probes(self, hop_dims: int) -> None:
-        """Reduce the probes to the memory budget."""
         if self.memory is None:
             return
         fitting = probes_within(
@@ -310,7 +274,7 @@ class Auto(WholeTaskLearner):
         return replace(rows, codes=codes.expand(len(rows.hops), -1))
 
     def _recount(self, seen: ViewRows, ids: Tensor, guesses: LedgerEntries | None = None) -> None:
-        """Count all learned nodes and the guesses again, as they are in a graph that holds them."""
+        """Count all learned nodes and the guesses as they are in a graph that holds them."""
         if self.device.type == "cuda":  # blocks of smaller graphs would stay reserved, unused
             torch.cuda.empty_cache()
         guesses = self.ledger_.part("train").take(torch.arange(0)) if guesses is None else guesses
@@ -323,34 +287,31 @@ class Auto(WholeTaskLearner):
             ("train", guesses),
             ("validation", self.ledger_.part("validation")),
         ):
-            self._take_in(part, entries, self._rows(seen, torch.searchsorted(ids, entries.ids)))
+            self._take_in(part, entries, seen.of(torch.searchsorted(ids, entries.ids)))
         self._solved = False
 
     def solve(self) -> None:
         """Set heads and mixture from statistics and probes, if these have changed."""
         if self._solved:
             return
-        for statistics in self.statistics_:
-            statistics.grow(self._check_learned().num_classes)
-        rows = self._with_codes(self.probes_.rows())
-        found = self._mixing()(self.statistics_, self.probes_, rows)
-        backbone, head = self.backbone, self.backbone.head
+        backbone, head, space = self.backbone, self.backbone.head, self._check_learned()
         assert head is not None
-        head.weight.data = found.side_by_side(backbone.width)
-        if bare := [place for place, view in enumerate(backbone.parsed) if not view.codes]:
-            backbone.bare = found.bare_side_by_side(bare, backbone.width)
+        for statistics in self.statistics_:
+            statistics.grow(space.num_classes)
+        mixing = Mixing(
+            backbone.expansion(), space, self.objective == "balanced", self.fusing, self.resources
+        )
+        found = mixing(self.statistics_, self.probes_, self._with_codes(self.probes_.rows()))
+        head.weight.data = side_by_side(found.heads, found.weights, backbone.width)
+        pairs = zip(found.heads, backbone.parsed, strict=True)
+        if bare := [each for each, view in pairs if not view.codes]:
+            backbone.bare = side_by_side(bare, found.bare, backbone.width)
         self.sharpness_ = torch.stack([found.bare.sum(), found.weights.sum()]).float().cpu()
         self.error_ = found.error
         self._solved = True
         shares = (100 * found.weights / found.weights.sum().clamp_min(1e-12)).tolist()
-        pairs = zip(backbone.views, shares, strict=True)
-        logger.debug("views: %s", ", ".join(f"{view} {share:.0f} %" for view, share in pairs))
-
-    def _mixing(self) -> Mixing:
-        return Mixing(
-            self.backbone.expansion(), self._check_learned(), self.objective == "balanced",
-            self.fusing, self.resources,
-        )  # fmt: skip
+        said = [f"{view} {share:.0f} %" for view, share in zip(backbone.views, shares, strict=True)]
+        logger.debug("views: %s", ", ".join(said))
 
     @torch.no_grad()
     def forget(self, ids: Tensor, graph: Graph, *, known_as: Tensor | None = None) -> None:
@@ -367,7 +328,7 @@ class Auto(WholeTaskLearner):
         known_as = torch.arange(graph.num_nodes) if known_as is None else known_as
         check_held(ids, known_as)
         before = self._seen(graph, known_as)
-        learned = torch.cat([self.ledger_.part(part).ids for part in PARTS])
+        learned = self._learned_ids()
         self.ledger_.strike(ids)
         after = self._seen(graph, known_as)
         if bool(torch.isin(learned, known_as).all()):
@@ -378,26 +339,20 @@ class Auto(WholeTaskLearner):
                 "graph must hold all learned nodes, so that they can be counted on new landmarks"
             )
         else:
-            self._replace(before, after)
+            # Out with the rows that the learned nodes of this graph had, in with the new ones.
+            entries, places = before[1]["train"]
+            self._count(entries, before[0].of(places), sign=-1)
+            self.probes_.drop(before[1]["validation"][0].ids)
+            for part, (entries, places) in after[1].items():
+                self._take_in(part, entries, after[0].of(places))
             self._solved = False
 
     def _seen(self, graph: Graph, ids: Tensor) -> Seen:
         """Return the views of a graph, and the learned nodes in it with their positions."""
         seen = self.backbone.prepare(self._shown(graph, ids, self.ledger_.part("train")))
-        found = {}
-        for part in PARTS:
-            entries = self.ledger_.part(part)
-            entries = entries.take(torch.isin(entries.ids, ids))
-            found[part] = entries, torch.searchsorted(ids, entries.ids)
-        return seen, found
-
-    def _replace(self, before: Seen, after: Seen) -> None:
-        """Remove the learned nodes of a graph with their old rows, and add them with the new."""
-        entries, places = before[1]["train"]
-        self._count(entries, self._rows(before[0], places), sign=-1)
-        self.probes_.drop(before[1]["validation"][0].ids)
-        for part, (entries, places) in after[1].items():
-            self._take_in(part, entries, self._rows(after[0], places))
+        held = {part: self.ledger_.part(part) for part in PARTS}
+        held = {part: each.take(torch.isin(each.ids, ids)) for part, each in held.items()}
+        return seen, {p: (each, torch.searchsorted(ids, each.ids)) for p, each in held.items()}
 
     @torch.no_grad()
     def merge(self, other: Auto, *, classes: Tensor | None = None) -> None:
@@ -443,16 +398,16 @@ class Auto(WholeTaskLearner):
         head = self.backbone.head
         assert head is not None
         parts = head.weight.detach().split(self.backbone.width, dim=1)
-        lengths = [float(part.norm()) for part in parts]
-        total = sum(lengths) or 1.0
-        return {v: length / total for v, length in zip(self.backbone.views, lengths, strict=True)}
+        lengths = dict(zip(self.backbone.views, (float(p.norm()) for p in parts), strict=True))
+        total = sum(lengths.values()) or 1.0
+        return {view: length / total for view, length in lengths.items()}
 
     @property
     def recomputed(self) -> tuple[int, int] | None:
         """With refresh, all learned nodes; None without."""
         if self.refresh == "none":
             return None
-        known = sum(len(self.ledger_.part(part)) for part in PARTS)
+        known = len(self._learned_ids())
         return known, known
 
     @property

@@ -86,8 +86,8 @@ class BackboneLearner(Learner):
 
     @property
     def sight(self) -> int | None:
-        """Number of hops around its nodes that a task's graph is read: the backbone's."""
-        return self.backbone.hops
+        """Hops around its nodes that a task's graph is read; None for all of it, to refresh."""
+        return self.backbone.hops if getattr(self, "refresh", "none") == "none" else None
 
     def begin_task(self, task: Task) -> int:
         """Add outputs for the task's classes and prepare its graph, once."""

@@ -51,7 +51,8 @@ def seen_drift(task: Task, backbone: PDGNN) -> Drift | None:
     everyone = graph.num_nodes - len(task.own)
     logger.info("task %d: %d of %d old nodes in sight", task.index, len(old), everyone)
     sight = graph.subgraph(around)
-    rows = _spaced(len(old))
+    kept = min(len(old), MOST)
+    rows = torch.arange(kept) * len(old) // kept  # evenly spaced
     after = backbone.taken(backbone.embeddings.encode(sight), old[rows])
     before = backbone.taken(backbone.embeddings.encode(sight.subgraph(old)), rows)
     return Drift(before, after, len(old) / everyone)
@@ -69,9 +70,8 @@ def drift_map(drift: Drift, *, ridge: float = RIDGE) -> Tensor:
     tensor([[1.0000, 0.0000],
             [0.5000, 0.5000]], dtype=torch.float64)
     """
-    gram = (drift.before.t() @ drift.before).double()
     gain = drift.before.t() @ (drift.after - drift.before)
-    weights = _solved(gram, gain.double(), _penalty(drift, ridge))
+    weights = _solved(drift, drift.before.t() @ drift.before, gain, ridge)
     weights.mul_(drift.share).diagonal().add_(1.0)
     return weights
 
@@ -85,20 +85,12 @@ def drifted(vectors: Tensor, drift: Drift, *, ridge: float = RIDGE) -> Tensor:
     seen, dims = drift.before.shape
     if dims <= seen:
         return (vectors.double() @ drift_map(drift, ridge=ridge)).float()
-    alike = (drift.before @ drift.before.t()).double()
-    gain = _solved(alike, (drift.after - drift.before).double(), _penalty(drift, ridge))
+    alike = drift.before @ drift.before.t()
+    gain = _solved(drift, alike, drift.after - drift.before, ridge)
     return vectors + drift.share * (vectors @ drift.before.t() @ gain.float())
 
 
-def _penalty(drift: Drift, ridge: float) -> float:
-    return ridge * float(drift.before.double().square().sum()) / drift.before.shape[1]
-
-
-def _solved(matrix: Tensor, right: Tensor, penalty: float) -> Tensor:
-    matrix.diagonal().add_(penalty)
-    return torch.cholesky_solve(right, torch.linalg.cholesky(matrix))
-
-
-def _spaced(count: int) -> Tensor:
-    kept = min(count, MOST)
-    return torch.arange(kept) * count // kept
+def _solved(drift: Drift, matrix: Tensor, right: Tensor, ridge: float) -> Tensor:
+    matrix = matrix.double()
+    matrix.diagonal().add_(ridge * drift.before.double().square().sum() / drift.before.shape[1])
+    return torch.cholesky_solve(right.double(), torch.linalg.cholesky(matrix))

@@ -132,7 +132,7 @@ class HPN(BackboneLearner):
         levels = self.head.levels(self.head.extracted(self._examples.inputs[batch]))
         scores = self.head.scores(levels.states, generator=self._noise)
         loss = self.classification_loss(scores, batch)
-        if self._rehearses:
+        if self._in_class_il and self.rehearse and self._before.numel():
             share = self._before.any(1).count_nonzero() / len(self._before)
             loss = (1 - share) * loss + share * self._rehearsal()
         loss = loss + self.distance_strength * levels.distance
@@ -140,7 +140,8 @@ class HPN(BackboneLearner):
 
     def adjust_gradients(self) -> None:
         """Freeze the extractors after the first task, unless they are always refined."""
-        if self._before.numel() and (self.refine or self._usual_refine) == "first":
+        usual = "first" if self._in_class_il else "always"
+        if self._before.numel() and (self.refine or usual) == "first":
             for extractor in self.head.extractors:
                 extractor.weight.grad = None
 
@@ -162,14 +163,6 @@ class HPN(BackboneLearner):
     @property
     def _in_class_il(self) -> bool:
         return self.label_space_ is not None and self.label_space_.setting == "class-il"
-
-    @property
-    def _usual_refine(self) -> str:
-        return "first" if self._in_class_il else "always"
-
-    @property
-    def _rehearses(self) -> bool:
-        return self._in_class_il and self.rehearse and self._before.numel() > 0
 
     def _rehearsal(self) -> Tensor:
         """Return the cross-entropy of old prototypes, with equal class weights.  []"""

@@ -61,17 +61,13 @@ class LwF(BackboneLearner):
 
     def distillation(self, scores: Tensor, batch: Batch) -> Tensor:
         """Return the cross-entropy between old and new outputs.  [batch, classes] -> []"""
-        terms = [
-            -(targets[batch] * _log_softmax(scores, group, self.temperature)).sum(1).mean()
-            for group, targets in self._targets
-        ]
+        terms = []
+        for group, targets in self._targets:
+            logs = (scores[:, group.start : group.stop] / self.temperature).log_softmax(1)
+            terms.append(-(targets[batch] * logs).sum(1).mean())
         return torch.stack(terms).sum()
 
     def end_task(self, task: Task) -> None:
         """Release the old outputs."""
         self._targets = []
         super().end_task(task)
-
-
-def _log_softmax(scores: Tensor, group: range, temperature: float) -> Tensor:
-    return (scores[:, group.start : group.stop] / temperature).log_softmax(1)

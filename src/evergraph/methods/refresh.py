@@ -66,7 +66,9 @@ class GrowingEmbeddings:
         is_old = torch.ones(task.graph.num_nodes, dtype=torch.bool)
         is_old[task.own] = False
         old = is_old.nonzero().flatten()
-        known = self._known(task, old, backbone)
+        known, ids = self._embeddings, task.ids[old]
+        if known is None or self._ids is None or not self._ids.equal(ids):  # after a restart
+            known = backbone.embeddings.encode(task.graph.subgraph(old))
         growth = backbone.embeddings.grow(task.graph, known=known, old=old)
         again = int(growth.changed[old].sum())
         self.recomputed += again
@@ -75,12 +77,6 @@ class GrowingEmbeddings:
         before = torch.zeros_like(growth.embeddings)
         before[old.to(known.device)] = known
         return growth, before
-
-    def _known(self, task: Task, old: Tensor, backbone: PDGNN) -> Tensor:
-        ids = task.ids[old]
-        if self._ids is not None and self._embeddings is not None and self._ids.equal(ids):
-            return self._embeddings
-        return backbone.embeddings.encode(task.graph.subgraph(old))
 
 
 def is_first_graph(task: Task) -> bool:

@@ -126,11 +126,6 @@ class TEM(BackboneLearner):
         """Return a memory of embeddings, 400 per class chosen by coverage by default."""
         return EmbeddingMemory(**options)
 
-    @property
-    def sight(self) -> int | None:
-        """The backbone's number of hops, or None (the whole graph) with ``refresh``."""
-        return super().sight if self.refresh == "none" else None
-
     def fit_task(self, task: Task) -> None:
         """Learn one task; with pseudo-labels and store ``only``, a second time with these."""
         before = self.memory.state()
@@ -186,9 +181,11 @@ class TEM(BackboneLearner):
         """Return the task's training nodes and all stored embeddings."""
         if self.store != "after":
             self._remember(task)
-        current, targets = self._current(task)
+        # The memory alone may be what is trained on.
+        nodes, labels = task.train, task.train_labels
         if self.store == "only":
-            current, targets = current[:0], targets[:0]
+            nodes, labels = nodes[:0], labels[:0]
+        current, targets = self._embedded(task, nodes), labels.to(self.device)
         stored = self.memory.embeddings_.reshape(-1, current.shape[1]).to(self.device)
         return make_examples(
             stacked(current, stored, resources=self.resources),
@@ -209,10 +206,6 @@ class TEM(BackboneLearner):
             self._remember(task)
             self._guessed = _NOBODY
 
-    def _current(self, task: Task) -> tuple[Tensor, Tensor]:
-        """Return the embeddings and classes of the task's training nodes."""
-        return self._embedded(task, task.train), task.train_labels.to(self.device)
-
     def _embedded(self, task: Task, nodes: Tensor) -> Tensor:
         assert isinstance(self.backbone, PDGNN)
         return self.backbone.taken(self.backbone.prepare(task.graph), nodes)
@@ -221,19 +214,12 @@ class TEM(BackboneLearner):
         guessed, classes = self._guessed
         nodes = torch.cat([task.train, guessed])
         targets = torch.cat([task.train_labels, classes]).to(self.device)
-        current = self._embedded(task, nodes)
-        hops = self.backbone.hops
+        current, hops = self._embedded(task, nodes), self.backbone.hops
         residuals = self.residuals(current, targets)
         candidates = Candidates(
-            task.graph,
-            nodes,
-            targets.cpu(),
-            current,
-            hops,
-            residuals,
-            task.ids[nodes],
+            task.graph, nodes, targets.cpu(), current, hops, residuals, task.ids[nodes],
             self.resources,
-        )
+        )  # fmt: skip
         order = torch.arange(len(candidates))
         if self.arrivals > 1:
             order = torch.randperm(len(candidates), generator=self.generator)
