@@ -223,7 +223,8 @@ class BalancedSolution:
 
 def _pairs(first: Tensor, across: Tensor, second: Tensor) -> Tensor:
     """Return symmetric 2 x 2 matrices.  [n] each -> [n, 2, 2]"""
-    return torch.stack([first, across, across, second], -1).unflatten(-1, (2, 2))
+    flat: Tensor = torch.stack([first, across, across, second], -1)
+    return flat.reshape(*flat.shape[:-1], 2, 2)
 
 
 def solved(matrix: Tensor, means: Tensor, regularisation: float) -> Tensor:

@@ -149,7 +149,7 @@ def named_graph(source: Any, *, undirected: bool = False, **options: Any) -> Nam
                 raise ConfigurationError(
                     f"{kind} of nodes needs edges: pass the pair (nodes, edges)"
                 )
-            named = door(source, undirected=undirected, **options)
+            named: NamedGraph = door(source, undirected=undirected, **options)
             called = tuple(named.classes or ())
             return replace(named, graph=replace(named.graph, class_names=called))
     raise ConfigurationError(f"a graph must be {KINDS}, not {kind}")

@@ -83,7 +83,8 @@ def directions(features: Tensor, count: int) -> Tensor:
         found = _strongest(features, count)
     largest = found.abs().argmax(0)
     signs = found[largest, torch.arange(count)].sign()
-    return (found * torch.where(signs == 0, torch.ones_like(signs), signs)).float()
+    turned: Tensor = found * torch.where(signs == 0, torch.ones_like(signs), signs)
+    return turned.float()
 
 
 def _strongest(features: Tensor, count: int) -> Tensor:

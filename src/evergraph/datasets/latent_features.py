@@ -79,7 +79,8 @@ def truncated_svd(
     W = vectors.flip(1)[:, :dims].float()  # [width, dims]
     right = Q @ W
     largest = right.gather(0, right.abs().argmax(0, keepdim=True))[0]
-    return B @ (W * torch.where(largest < 0, -1.0, 1.0))
+    found: Tensor = B @ (W * torch.where(largest < 0, -1.0, 1.0))
+    return found
 
 
 def _torch_csr(matrix: scipy.sparse.csr_matrix) -> Tensor:

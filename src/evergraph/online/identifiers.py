@@ -63,7 +63,9 @@ def are_ids(column: Column) -> bool:
         if not kinds <= {int, str}:
             return False
         for kind in kinds:
-            values = part if len(kinds) == 1 else [value for value in part if type(value) is kind]
+            values: Sequence[Any] = part
+            if len(kinds) > 1:
+                values = [value for value in part if type(value) is kind]
             if kind is int and not -LARGEST - 1 <= min(values) <= max(values) <= LARGEST:
                 return False
             try:

@@ -223,9 +223,7 @@ def merged(deltas: Sequence[CheckedDelta]) -> CheckedDelta:
         return deltas[0]
     weighed = [delta.weighed for delta in deltas if delta.weighed is not None]
     features = [delta.features for delta in deltas if len(delta.nodes)]
-    lists: dict[str, list[Any]] = {
-        name: [] for name in ("nodes", "edges", "weights", "late", "labels")
-    }
+    lists: dict[str, Any] = {name: [] for name in ("nodes", "edges", "weights", "late", "labels")}
     for delta in deltas:
         for name, items in lists.items():
             items.extend(labels_of(delta) if name == "labels" else getattr(delta, name))

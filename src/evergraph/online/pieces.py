@@ -193,7 +193,7 @@ def packed(arrays: Mapping[str, Tensor | Pieces], packing: Packing) -> Arrays:
     kept[counted] = torch.arange(1, len(held) + 1)
     free = torch.empty(0, dtype=torch.int64)
     names = ("slots", "rows", "marks", "free")
-    values = (kept, taken(rows, held), marks[held], free)
+    values: tuple[Tensor | Pieces, ...] = (kept, taken(rows, held), marks[held], free)
     return found | {f"counted.{name}": value for name, value in zip(names, values, strict=True)}
 
 

@@ -7,6 +7,7 @@ in earlier chunks.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -230,8 +231,9 @@ def times(table: pa.Table, *, before: int = 0) -> tuple[Tensor, bool]:
     places: NDArray[Any] | slice = slice(None)
     if is_text(values.type):
         coded = values.dictionary_encode()
-        places = coded.indices.to_numpy()
-        rows = before + np.unique(places, return_index=True)[1]  # first row of each text
+        codes: NDArray[np.int32] = coded.indices.to_numpy()
+        rows = before + np.unique(codes, return_index=True)[1]  # first row of each text
+        places = codes
         values = _of_texts(coded.dictionary, rows)
     kind = values.type
     dates = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
@@ -258,7 +260,7 @@ def _of_texts(texts: pa.Array, rows: NDArray[Any]) -> pa.Array:
         if found is not None:
             return found
     # Report the first text that breaks the kind which fits the longest prefix of the column.
-    wrong = max(first_refused(texts, lambda some, kind=kind: parsed(some, kind)) for kind in kinds)
+    wrong = max(first_refused(texts, partial(parsed, kind=kind)) for kind in kinds)
     like = " like those before it" if wrong else ""
     before = int(rows[wrong]) - wrong
     raise wrong_value(texts, wrong, "time", f"{EXPECTED}{like}", before=before)

@@ -330,9 +330,9 @@ def _sqlite_batches(
     while found := cursor.fetchmany(rows):
         columns = []
         for values, kind in zip(zip(*found, strict=True), schema.types, strict=True):
-            if pa.types.is_string(kind):  # numbers among texts become texts
-                values = [None if value is None else str(value) for value in values]
-            columns.append(pa.array(values, kind))
+            texts = pa.types.is_string(kind)  # numbers among texts become texts
+            kept = [str(v) if texts and v is not None else v for v in values]
+            columns.append(pa.array(kept, kind))
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
