@@ -88,7 +88,11 @@ class Mixing:
     def strengths(
         self, statistics: Sequence[ClassStatistics], probes: Probes, rows: ViewRows
     ) -> list[float]:
-        """Return λ of every view with the least error on the probes, by their first features."""
+        """Return λ of every view with the least error on the probes, by their first features.
+
+        The first n of m features hold n/m of a kernel value: all of them shrink scores as much
+        with m/n times the λ. Without this factor heads are fitted too closely, see decision 90.
+        """
         if not len(probes):
             return [0.01] * len(statistics)
         device, labels = self.expand.device, probes.labels_
@@ -100,8 +104,9 @@ class Mixing:
             rows, labels.to(device), weights.to(device),
             expand=self.expand.narrowed(narrow), resources=self.resources,
         )  # fmt: skip
+        more = statistics[0].width / narrow
         return [
-            choose_regularisation(each, other, LADDER, balanced=self.balanced)
+            more * choose_regularisation(each, other, LADDER, balanced=self.balanced)
             for each, other in zip(statistics, validation, strict=True)
         ]
 
