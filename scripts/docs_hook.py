@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import logging
 import re
+import textwrap
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,15 @@ def study(name: str, text: str) -> str:
     return f'### {STUDY_TITLES.get(name, name)}\n\n??? note "Show"\n\n{indented}'
 
 
+def proxy_files() -> str:
+    """Return the proxies' configurations, which are not in the wheel, folded up to be copied."""
+    blocks = []
+    for name, language in (("nginx.conf", "nginx"), ("Caddyfile", "text")):
+        text = f"```{language}\n{(ROOT / 'deploy' / name).read_text('utf-8')}```\n"
+        blocks.append(f'??? note "deploy/{name}"\n\n{textwrap.indent(text, "    ")}')
+    return "\n".join(blocks)
+
+
 def typed(session: str) -> str | None:
     """Return what was typed in a Python session, or None where the text is not a session.
 
@@ -174,4 +184,5 @@ TEXTS: dict[str, dict[str, Callable[[], str]]] = {
         "published-task-il": lambda: as_text(published_table("task-il")),
     },
     "results.md": {"the-studies": studies},
+    "service.md": {"proxy-files": proxy_files},
 }

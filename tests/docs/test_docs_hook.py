@@ -100,7 +100,7 @@ def test_the_results_are_made_of_the_committed_rows(
         hook.on_page_content(place, page=page("results.md"))
 
 
-@pytest.mark.parametrize("name", ["methods.md", "protocols.md", "results.md"])
+@pytest.mark.parametrize("name", ["methods.md", "protocols.md", "results.md", "service.md"])
 def test_every_place_of_a_page_is_filled(hook: ModuleType, name: str) -> None:
     text = (hook.DOCS / name).read_text("utf-8")
     for place in hook.TEXTS[name]:

@@ -123,7 +123,7 @@ def _catalogue() -> dict[str, dict[str, Any]]:
 
 def _summaries(kind: Kind) -> dict[str, str]:
     if kind in _RESOLVERS:
-        return _parts(kind)
+        return {name: line.replace("``", "") for name, line in _parts(kind).items()}
     from evergraph.experiments.presets import benches, presets, summary
     from evergraph.experiments.protocols import protocols
 
