@@ -42,6 +42,8 @@ STUDY_TITLES = {
 }
 SESSION = re.compile(r"^```python\n(?=>>> )", re.MULTILINE)
 BLOCK = re.compile(r'<div class="(?=[^"]*\bhighlight\b)[^"]*">(?=<pre>)(.*?)</pre>', re.DOTALL)
+INLINE = re.compile(r"(?<!</span>)<code>[^<]*--[^<]*</code>")  # not in a block
+OPTION = re.compile(r"--[a-z][\w-]*")
 TAG = re.compile(r"<[^>]+>")
 LINK = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+[^)#\s]+)\)")
 
@@ -90,10 +92,13 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(content: str, page: Any = None, **_: Any) -> str:
-    """Give the copy button the code of each session, without prompts and output; add the book.
+    """Give the copy button the code of each session; keep options on one line; add the book.
 
     The theme copies a block's attribute ``data-copy``, where there is one, instead of its text.
     """
+    content = INLINE.sub(
+        lambda found: OPTION.sub(r'<span class="option">\g<0></span>', found.group()), content
+    )
     if page is not None and page.file.src_uri == "results.md":
         content = content.replace(SLOT.format("the-book"), the_book())
 

@@ -79,6 +79,14 @@ def test_sessions_are_highlighted_as_such(hook: ModuleType) -> None:
     assert "```python\nplain = 1" in text
 
 
+def test_an_option_is_not_broken_after_its_hyphens(hook: ModuleType) -> None:
+    text = hook.on_page_markdown("`--seed 5`\n\n    evergraph run --seed 5\n", page("start.md"))
+    html = markdown.markdown(text, extensions=["pymdownx.highlight", "pymdownx.superfences"])
+    html = hook.on_page_content(html)
+    assert '<code><span class="option">--seed</span> 5</code>' in html
+    assert html.count('class="option"') == 1  # a block is left as it is
+
+
 def page(name: str) -> SimpleNamespace:
     return SimpleNamespace(file=SimpleNamespace(src_uri=name))
 
