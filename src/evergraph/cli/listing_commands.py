@@ -82,7 +82,8 @@ def list_command(
     elif as_json:
         print_json({kind: _summaries(Kind(kind))})
     else:
-        print_table(("name", "description"), list(_summaries(Kind(kind)).items()))
+        lines = _summaries(Kind(kind)).items()
+        print_table(("name", "description"), [(name, line.replace("``", "")) for name, line in lines])
 
 
 def _list_kinds(as_json: bool) -> None:
@@ -123,7 +124,7 @@ def _catalogue() -> dict[str, dict[str, Any]]:
 
 def _summaries(kind: Kind) -> dict[str, str]:
     if kind in _RESOLVERS:
-        return {name: line.replace("``", "") for name, line in _parts(kind).items()}
+        return _parts(kind)
     from evergraph.experiments.presets import benches, presets, summary
     from evergraph.experiments.protocols import protocols
 
