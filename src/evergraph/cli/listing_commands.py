@@ -82,8 +82,8 @@ def list_command(
     elif as_json:
         print_json({kind: _summaries(Kind(kind))})
     else:
-        lines = _summaries(Kind(kind)).items()
-        print_table(("name", "description"), [(name, line.replace("``", "")) for name, line in lines])
+        rows = [(name, line.replace("``", "")) for name, line in _summaries(Kind(kind)).items()]
+        print_table(("name", "description"), rows)
 
 
 def _list_kinds(as_json: bool) -> None:
