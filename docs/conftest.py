@@ -1,6 +1,6 @@
 """Examples of the pages run in an empty folder and leave no component registered.
 
-A plain block that begins with the path of a file, ``# src/...``, is run before the page's examples.
+A plain block that begins with the name of a file, ``# name.py``, is run before the page's examples.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 from evergraph.memory.samplers import samplers
 from evergraph.methods import methods
 
-FILE = re.compile(r"^```python\n(# src/\S+\n.*?)^```", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"^```python\n(# \w+\.py\n.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture(autouse=True)

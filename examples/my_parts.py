@@ -1,4 +1,4 @@
-"""Parts of one's own in one file: a method, a sampler and a topology, each with a name.
+"""Three parts of your own in one file: a method, a sampler and a topology, each with a name.
 
     evergraph list methods --plugin examples/my_parts.py
     evergraph run --plugin examples/my_parts.py --dataset synthetic --method anchored,finetune
@@ -54,7 +54,7 @@ class Anchored(BackboneLearner):
         self.anchors_: dict[str, Tensor] = {}
 
     def begin_task(self, task: Task) -> int:
-        """Make room for the task's classes, then keep the weights as they are."""
+        """Make room for the task's classes, then remember the weights as they are."""
         learned = self.backbone.begun
         examples = super().begin_task(task)
         if learned:
@@ -63,7 +63,7 @@ class Anchored(BackboneLearner):
         return examples
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return the cross-entropy, and what it costs to have moved away."""
+        """Return the cross-entropy plus the penalty for having moved away."""
         weights = self.named_parameters()
         moved = sum(((weights[name] - old) ** 2).sum() for name, old in self.anchors_.items())
         return super().loss(batch) + self.strength * moved
@@ -76,7 +76,7 @@ class LowDegreeSampler(WeightedSampler):
     name = "low-degree"
 
     def weigh(self, candidates: Candidates) -> Tensor:
-        """Return one over how many nodes each candidate gathers from, itself included."""
+        """Return 1 / (1 + in-degree) of each candidate."""
         degrees = candidates.graph.degrees[candidates.nodes.to(candidates.graph.device)]
         return 1 / (degrees.cpu().double() + 1)
 

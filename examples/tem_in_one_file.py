@@ -12,7 +12,7 @@ read from top to bottom:
     python examples/tem_in_one_file.py                    a small random graph
     python examples/tem_in_one_file.py ../graph.npz       edge_index [2, E], x [N, D], y [N]
 
-It shares no code with the library; a test holds it to the library's numbers.
+It shares no code with the library; a test checks that both give the same numbers.
 """
 
 from __future__ import annotations

@@ -64,13 +64,23 @@ echo "using it with the plain install's packages alone"
 cat >"$site/sitecustomize.py" <<'PYTHON'
 import sys
 
-for name in ("torch_geometric", "pyarrow", "matplotlib", "ogb", "pandas", "ray", "fastapi", "uvicorn"):
+packages = "torch_geometric pyarrow duckdb matplotlib ogb pandas ray fastapi starlette uvicorn orjson"
+for name in packages.split():
     sys.modules[name] = None  # importing it raises, as if it were not installed
 PYTHON
 ours info wordnet >info.txt && grep -q "117,659" info.txt
 ours "${tiny[@]}" --out runs/tiny >run.txt && grep -q "average accuracy" run.txt
 if ours report runs; then echo "a report without matplotlib?" && exit 1; fi
 grep -q "pip install 'evergraph\[report\]'" "$log"
+echo "using a live learner with the extra tables alone"
+sed -i 's/ pyarrow duckdb / /' "$site/sitecustomize.py"
+printf 'id,label,size\na,x,1\nb,y,2\nc,,3\n' >nodes.csv
+printf 'source,target\na,c\n' >edges.csv
+ours ingest learner --nodes nodes.csv --edges edges.csv >ingest.txt && grep -q "3 new nodes" ingest.txt
+ours predict learner --all >predict.txt && grep -q "^c,x," predict.txt
+ours explain learner c >explain.txt && grep -q "x" explain.txt
+if ours serve learner; then echo "a service without fastapi?" && exit 1; fi
+grep -q "pip install 'evergraph\[serve\]'" "$log"
 echo "using it with all packages again"
 rm "$site/sitecustomize.py"
 ours report runs >report.txt && test -s runs/report.html

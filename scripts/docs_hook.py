@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import logging
 import re
+import textwrap
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,8 @@ STUDY_TITLES = {
 }
 SESSION = re.compile(r"^```python\n(?=>>> )", re.MULTILINE)
 BLOCK = re.compile(r'<div class="(?=[^"]*\bhighlight\b)[^"]*">(?=<pre>)(.*?)</pre>', re.DOTALL)
+INLINE = re.compile(r"(?<!</span>)<code>[^<]*--[^<]*</code>")  # not in a block
+OPTION = re.compile(r"--[a-z][\w-]*")
 TAG = re.compile(r"<[^>]+>")
 LINK = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+[^)#\s]+)\)")
 
@@ -89,10 +92,13 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(content: str, page: Any = None, **_: Any) -> str:
-    """Give the copy button the code of each session, without prompts and output; add the book.
+    """Give the copy button the code of each session; keep options on one line; add the book.
 
     The theme copies a block's attribute ``data-copy``, where there is one, instead of its text.
     """
+    content = INLINE.sub(
+        lambda found: OPTION.sub(r'<span class="option">\g<0></span>', found.group()), content
+    )
     if page is not None and page.file.src_uri == "results.md":
         content = content.replace(SLOT.format("the-book"), the_book())
 
@@ -143,6 +149,15 @@ def study(name: str, text: str) -> str:
     return f'### {STUDY_TITLES.get(name, name)}\n\n??? note "Show"\n\n{indented}'
 
 
+def proxy_files() -> str:
+    """Return the proxies' configurations, which are not in the wheel, folded up to be copied."""
+    blocks = []
+    for name, language in (("nginx.conf", "nginx"), ("Caddyfile", "text")):
+        text = f"```{language}\n{(ROOT / 'deploy' / name).read_text('utf-8')}```\n"
+        blocks.append(f'??? note "deploy/{name}"\n\n{textwrap.indent(text, "    ")}')
+    return "\n".join(blocks)
+
+
 def typed(session: str) -> str | None:
     """Return what was typed in a Python session, or None where the text is not a session.
 
@@ -174,4 +189,5 @@ TEXTS: dict[str, dict[str, Callable[[], str]]] = {
         "published-task-il": lambda: as_text(published_table("task-il")),
     },
     "results.md": {"the-studies": studies},
+    "service.md": {"proxy-files": proxy_files},
 }

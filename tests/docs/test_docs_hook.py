@@ -76,6 +76,14 @@ def test_a_session_is_copied_without_prompts_and_output(hook: ModuleType) -> Non
     assert "```python\nplain = 1" in text
 
 
+def test_an_option_is_not_broken_after_its_hyphens(hook: ModuleType) -> None:
+    text = hook.on_page_markdown("`--seed 5`\n\n    evergraph run --seed 5\n", page("start.md"))
+    html = markdown.markdown(text, extensions=["pymdownx.highlight", "pymdownx.superfences"])
+    html = hook.on_page_content(html)
+    assert '<code><span class="option">--seed</span> 5</code>' in html
+    assert html.count('class="option"') == 1  # a block is left as it is
+
+
 def page(name: str) -> SimpleNamespace:
     return SimpleNamespace(file=SimpleNamespace(src_uri=name))
 
@@ -97,7 +105,7 @@ def test_the_results_are_made_of_the_committed_rows(
         hook.on_page_content(place, page=page("results.md"))
 
 
-@pytest.mark.parametrize("name", ["methods.md", "protocols.md", "results.md"])
+@pytest.mark.parametrize("name", ["methods.md", "protocols.md", "results.md", "service.md"])
 def test_every_place_of_a_page_is_filled(hook: ModuleType, name: str) -> None:
     text = (hook.DOCS / name).read_text("utf-8")
     for place in hook.TEXTS[name]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from doctest import DocTestParser
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -44,9 +43,8 @@ def _page_method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     if request.node.callspec.params.get("name") != PAGE_METHOD:
         return
     monkeypatch.setattr(methods, "_classes", dict(methods._classes))
-    lines = [e.source for e in DocTestParser().get_examples(PAGE.read_text("utf-8"))]
-    last = next(i for i, line in enumerate(lines) if "class MeanReplay" in line)
-    exec("".join(lines[: last + 1]), {"__name__": "mean_replay"})
+    code = PAGE.read_text("utf-8").split("```python\n# mean_replay.py\n")[1].split("\n```")[0]
+    exec(code, {"__name__": "mean_replay"})
     assert PAGE_METHOD in methods.names()
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union, cast
 
 from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.extras import require
 
 if TYPE_CHECKING:
     from evergraph.online.codecs.table_deltas import TableDeltas
@@ -131,6 +132,7 @@ def token_for(path: Path | None, scope: Scope) -> str | None:
     """Return the first token of a file that grants a scope."""
     if path is None:
         return None
+    require("fastapi", extra="serve", why="--token-file")
     from evergraph.server.auth import RIGHTS, read_tokens
 
     found = [token for held, token in read_tokens(path).listed if scope in RIGHTS[held]]

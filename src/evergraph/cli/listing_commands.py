@@ -82,7 +82,8 @@ def list_command(
     elif as_json:
         print_json({kind: _summaries(Kind(kind))})
     else:
-        print_table(("name", "description"), list(_summaries(Kind(kind)).items()))
+        rows = [(name, line.replace("``", "")) for name, line in _summaries(Kind(kind)).items()]
+        print_table(("name", "description"), rows)
 
 
 def _list_kinds(as_json: bool) -> None:

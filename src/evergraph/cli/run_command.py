@@ -232,7 +232,8 @@ def _print_result(result: RunResult, folder: Path) -> None:
     phases = ", ".join(f"{phase} {spent / count:.1f} s" for phase, spent in seconds.items())
     if count > 1:
         phases = f"per seed {phases}"
-    kept = ALL if result.cumulative else size(values["memory"]["bytes"])
+    stored = values["memory"]["bytes"]
+    kept = ALL if result.cumulative else size(stored) if stored else "none"
     covered = values["coverage_ratio"]
     said = "" if covered is None else f" covering {100 * covered:.1f} % of all nodes"
     if values["refresh"] is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,7 +84,7 @@ def check_command(
 def _print(aside: list[SetAside]) -> None:
     rows = []
     for each in aside:
-        when = datetime.fromtimestamp(each.time, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        when = datetime.fromtimestamp(each.time, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
         rows.append([str(each.seq), each.key or "-", f"{each.size:,}", when, each.why])
     if rows:
         print_table(ASIDE_COLUMNS, rows)

@@ -213,8 +213,10 @@ def propagate(
         # Into our own buffer: ``matrix @ features`` fills and then copies a second one, which
         # costs as much as the product.
         out = room(matrix.shape[0], like=features)
-    if add is None:  # with beta = 0 the old contents of the buffer are never read
-        return torch.addmm(out, matrix, features, beta=0, alpha=scale, out=out)
+    if add is None:
+        # With beta = 0 MKL never reads the buffer; torch's own product does, and 0 · NaN is NaN.
+        old = out if torch.backends.mkl.is_available() else out.zero_()
+        return torch.addmm(old, matrix, features, beta=0, alpha=scale, out=out)
     return torch.addmm(add, matrix, features, beta=add_scale, alpha=scale, out=out)
 
 

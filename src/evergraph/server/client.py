@@ -16,7 +16,6 @@ from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 from evergraph.core.errors import ConfigurationError, DataError, DroppedError, ResourceError
-from evergraph.server.http import ARROW, JSON
 
 if TYPE_CHECKING:
     from evergraph.online.codecs.table_deltas import TableDeltas
@@ -25,6 +24,9 @@ if TYPE_CHECKING:
     from evergraph.online.upsert import EdgesBeyond
     from evergraph.tables import Encoder, Scheme
 
+# Not taken from ``http``: a client needs nothing of the extra ``serve``.
+JSON = "application/json"
+ARROW = "application/vnd.apache.arrow.stream"
 TRIES = 8
 IDS = 10_000  # in one request
 LONGEST = 20.0  # seconds between two tries

@@ -19,7 +19,6 @@ from evergraph.online.view import Answer, History, Status
 from evergraph.online.view.explanation import Explanation, Voice
 from evergraph.online.view.learner_view import Neighbourhood
 from evergraph.online.view.suggestions import Suggestion
-from evergraph.server.http import JSON
 
 if TYPE_CHECKING:
     from evergraph.online.view import LearnerView
@@ -284,7 +283,7 @@ KEY_HEADER = {
 
 def accepts(model: type[BaseModel], *others: str) -> dict[str, Any]:
     """Return the OpenAPI description of a body: JSON, or bytes of other media types."""
-    content: dict[str, Any] = {JSON: {"schema": model.model_json_schema()}}
+    content: dict[str, Any] = {"application/json": {"schema": model.model_json_schema()}}
     for kind in others:
         content[kind] = {"schema": {"type": "string", "format": "binary"}}
     return {"requestBody": {"required": True, "content": content}}

@@ -99,10 +99,11 @@ def into(
     matrix: Tensor, features: Tensor, out: Tensor, add: Tensor | None, scale: float, share: float
 ) -> None:
     """Fill ``out``, in half or single precision, with scale · matrix features + share · add."""
-    # With beta = 0 the old contents of ``out`` are never read.
     beta = 0.0 if add is None else share
     sums = out if out.dtype == matrix.dtype else torch.empty_like(out, dtype=matrix.dtype)
     more = sums if add is None else add.to(sums.dtype)
+    if add is None and not torch.backends.mkl.is_available():
+        sums.zero_()  # with beta = 0 MKL never reads it; torch's own product does, and 0 NaN = NaN
     with exactly_threads(available_threads()):  # a row is always summed by one thread
         torch.addmm(more, matrix, features, beta=beta, alpha=scale, out=sums)
     if sums is not out:
