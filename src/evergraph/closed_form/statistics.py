@@ -167,8 +167,7 @@ class ClassStatistics:
         # Row by row, not as a product with a class matrix: the same cost for 2 and 1,000 classes.
         weights = (sign * weights.double())[:, None]
         for part in few_rows(rows):
-            weighted = rows[part].double().mul_(weights[part])
-            self.sums_.index_add_(0, labels[part], weighted)
+            self.sums_.index_add_(0, labels[part], rows[part].double() * weights[part])
 
     @torch.no_grad()
     def _multiply_panel(self, scaled: Tensor, sign: int, panel: slice) -> None:
