@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,8 +16,6 @@ import numpy as np
 import pytest
 
 from evergraph.experiments import plan
-from forked_command import Forked
-from waiting import until
 
 SIZES = ("--set", "dataset.nodes=400", "--set", "dataset.classes=4")
 GRAPH = ("synthetic", *SIZES, "--method", "slda", "--device", "cpu")
@@ -74,13 +75,18 @@ if multiprocessing.parent_process() is not None:  # a copy is being learned
 
 def test_an_interrupted_plan_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "held.py").write_text(HELD)
-    running = Forked("plan", *GRAPH, "--plugin", "held.py", cwd=tmp_path, session=True)
-    until((tmp_path / "held").exists, seconds=200)
-    while running.poll() is None:  # while a copy's process is being started Ctrl-C is not heard
+    command = [sys.executable, "-m", "evergraph.cli.app", "plan", *GRAPH, "--plugin", "held.py"]
+    running = subprocess.Popen(
+        command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    while not (tmp_path / "held").exists():
+        assert running.poll() is None
+        time.sleep(0.02)
+    said = ""
+    while not said:  # while a copy's process is being started Ctrl-C is not heard
         os.killpg(running.pid, signal.SIGINT)  # as a terminal does: to it and its children
-        with suppress(AssertionError):
-            running.wait(10)
-    said = running.stderr.read()
+        with suppress(subprocess.TimeoutExpired):
+            said = running.communicate(timeout=10)[1]
     assert running.returncode == 130
     assert "interrupted: nothing is kept" in said
     assert "Traceback" not in said
