@@ -3,8 +3,8 @@
     python examples/growing_wordnet.py [--nodes 20000] [--batch 500]
 
 Feeds WordNet in the order of its files (one class after the other) to ``evergraph serve``, kills
-the service with SIGKILL in the middle, starts it again, continues, and asks for the classes of nodes
-whose label it was never given. Then the same without a kill: both must agree on every node.
+the service with SIGKILL in the middle, starts it again, continues, and asks for the classes of
+nodes whose label it was never given. Then the same without a kill: both must agree on every node.
 """
 
 from __future__ import annotations

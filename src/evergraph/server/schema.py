@@ -294,5 +294,8 @@ def answers(model: type[BaseModel], *refusals: int) -> dict[int | str, dict[str,
     found: dict[int | str, dict[str, Any]] = {200: {"model": model, "description": "Done."}}
     found[400] = {"model": ErrorReply, "description": MEANINGS[400]}
     for status in refusals:  # FastAPI would make a validator of each model, which takes its time
-        found[status] = {"content": {JSON: {"schema": ERROR}}, "description": MEANINGS[status]}
+        found[status] = {
+            "content": {"application/json": {"schema": ERROR}},
+            "description": MEANINGS[status],
+        }
     return found
