@@ -31,6 +31,7 @@ GRACE = 30  # seconds for open requests to finish on shutdown
 # Seconds between switches of Python threads, a tenth of the default: the event loop waits this long
 # for the thread that learns.
 SWITCH = 0.0005
+UNSENT = 1 << 17  # bytes of answers that the kernel holds for a connection
 HEAD = 1 << 16  # bytes of a request's head
 _SENTENCE = b'{"error":"the head of a request must have at most 65536 bytes"}'
 TOO_LONG = (
@@ -64,6 +65,8 @@ def bind(host: str, port: int) -> socket.socket:
         # may wait 40 ms for the client's acknowledgement.
         bound = socket.socket(found[0], socket.SOCK_STREAM, socket.IPPROTO_TCP)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Of an answer that nobody reads the kernel would take megabytes, and the next be computed.
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNSENT)
         bound.bind(found[4])
     except (OSError, OverflowError) as error:
         raise ConfigurationError(
