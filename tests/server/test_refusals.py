@@ -206,6 +206,13 @@ def test_too_many_requests(serve: Any) -> None:
     assert service.get("/healthz").status_code == 200
 
 
+def test_guessing_does_not_use_up_the_rate_of_who_holds_a_token(serve: Any) -> None:
+    service = serve(tokens=Tokens((("read", READ),)), rate=0.01, burst=2)
+    guesses = [service.get("/v1/status").status_code for _ in range(3)]
+    assert guesses == [401, 401, 429]
+    assert service.get("/v1/status", headers={"Authorization": f"Bearer {READ}"}).status_code == 200
+
+
 def test_refused_tokens_are_written_down_and_who_guesses_is_slowed(
     serve: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
