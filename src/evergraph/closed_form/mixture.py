@@ -90,8 +90,8 @@ class Mixing:
     ) -> list[float]:
         """Return λ of every view with the least error on the probes, by their first features.
 
-        The first n of m features hold n/m of a kernel value: all of them shrink scores as much
-        with m/n times the λ. Without this factor heads are fitted too closely, see decision 90.
+        The first n of m random features hold n/m of a kernel value: all of them shrink scores as
+        much with m/n times the λ. Landmarks take the same factor, as measured in decision 90.
         """
         if not len(probes):
             return [0.01] * len(statistics)
