@@ -93,7 +93,7 @@ def test_check_leaves_a_delta_out_that_keeps_a_folder_from_opening(tmp_path: Pat
             delta = Delta(nodes=(name,), features=torch.eye(3)[[number]], labels=("x",), key=name)
             folder.submit(delta)
     journal = Journal(path / JOURNAL_FILE)
-    journal._file.connection.execute("UPDATE deltas SET bytes = x'00' WHERE seq = 2")
+    journal.connection.execute("UPDATE deltas SET bytes = x'00' WHERE seq = 2")
     journal.close()
     with pytest.raises(DataError, match="delta 2 cannot be read"):
         LearnerFolder.open(path)

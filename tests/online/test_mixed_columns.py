@@ -18,8 +18,8 @@ from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.datasets.files.table_folder import read_table_folder
 from evergraph.datasets.importing.importing import import_graph
 from evergraph.online.conversion import as_edges
-from evergraph.online.folder.columns_file import store_columns, stored_columns
 from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.folder.markers import store_columns, stored_columns
 from evergraph.tables import Columns, Encoder, Scheme, own
 from evergraph.tables.measured import BooleanEncoder
 from evergraph.tables.scheme import Column

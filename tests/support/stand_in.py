@@ -103,7 +103,7 @@ def filled(path, number: int, *, compact_at: tuple[int, ...] = ()) -> None:
 
 def write_snapshot(folder, seq: int, state, about: bytes):
     """Write a snapshot as a folder does; return its place."""
-    return publish(write_aside(folder, seq, state, about))
+    return publish(write_aside(folder, seq, state), seq, about)
 
 
 def wait_for_snapshot(folder: LearnerFolder, *, after: int = 0) -> None:

@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
-from evergraph.online.folder import snapshot, sqlite_file
+from evergraph.online.folder import journal, snapshot
 from stand_in import delta, opened
 
 SNAPSHOTS = (3, 6, 8)
@@ -39,14 +39,14 @@ def write(folder: Path, marked: Path, careless: Sequence[str]) -> None:
 
 def careless_journal() -> None:
     """Have SQLite take the system's word for the disk's."""
-    open_as_it_is = sqlite_file.open_for_writing
+    open_as_it_is = journal.open_for_writing
 
     def careless(path: Path) -> sqlite3.Connection:
         connection = open_as_it_is(path)
         connection.execute("PRAGMA synchronous = OFF")
         return connection
 
-    sqlite_file.open_for_writing = careless
+    journal.open_for_writing = careless
 
 
 def careless_snapshots() -> None:

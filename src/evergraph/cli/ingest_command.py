@@ -172,7 +172,7 @@ class _Receiver:
 
     def columns(self) -> Columns | Scheme | None:
         """Return how columns are encoded; None for a learner of plain numbers."""
-        from evergraph.online.folder.columns_file import check_chosen, columns_for
+        from evergraph.online.folder.markers import check_chosen, columns_for
         from evergraph.server.client import Client
 
         choices, ca = self.chosen(), self.within["ca"]

@@ -33,8 +33,8 @@ from evergraph.online.conversion import (
     targets_like,
 )
 from evergraph.online.delta import Delta, NodeId, NodeTarget
-from evergraph.online.folder.columns_file import check_chosen
 from evergraph.online.folder.in_memory import InMemoryLearner
+from evergraph.online.folder.markers import check_chosen
 from evergraph.online.frames import is_numbered, read_frame
 from evergraph.online.heads import heads
 from evergraph.online.labels import as_targets, target_score

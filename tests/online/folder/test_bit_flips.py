@@ -27,16 +27,18 @@ import pytest
 import torch
 
 from evergraph.core.errors import DataError, EvergraphError
-from evergraph.online.folder.columns_file import COLUMNS_FILE, store_columns, stored_columns
 from evergraph.online.folder.journal import JOURNAL_FILE
 from evergraph.online.folder.learner_folder import LearnerFolder, made_with
 from evergraph.online.folder.markers import (
     ACKNOWLEDGED_FILE,
     CHECK,
+    COLUMNS_FILE,
     FORMAT_FILE,
     acknowledged_in,
     acknowledgement,
     read_format,
+    store_columns,
+    stored_columns,
 )
 from evergraph.online.folder.snapshot import MANIFEST, read_manifest
 from evergraph.tables.fitting import fit_scheme

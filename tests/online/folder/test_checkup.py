@@ -16,13 +16,13 @@ from torch import Tensor
 from evergraph.core.errors import DataError
 from evergraph.online.delta import Delta
 from evergraph.online.folder.checkup import Finding, checkup
-from evergraph.online.folder.columns_file import store_columns
 from evergraph.online.folder.journal import JOURNAL_FILE
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.markers import (
     ACKNOWLEDGED_FILE,
     FORMAT_FILE,
     acknowledgement,
+    store_columns,
     with_check,
 )
 from evergraph.online.folder.snapshot import read_snapshot, remove_snapshot

@@ -13,10 +13,11 @@ import torch
 
 from evergraph.online.delta import Delta
 from evergraph.online.folder import recovery, snapshot
-from evergraph.online.folder.compactor import Compactor, Counted
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
 from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.folder.snapshot import Compactor
 from evergraph.online.folder.status import Replaying
+from evergraph.online.folder.writer import Counted
 from evergraph.online.learner import OnlineLearner
 from stand_in import StandIn, bits, delta, filled, opened, twin, wait_for_snapshot
 from waiting import until
@@ -82,11 +83,11 @@ def test_closing_waits_for_a_snapshot_and_not_for_ever():
     def compact():
         compacting.set()
         assert go_on.wait(20)
-        compactor.restart()  # must not make it forget that it is to end
+        compactor.due = False  # must not make it forget that it is to end
         done.append(True)
 
-    compactor = Compactor(compact, every=1, size=10**6, retry=0)
-    compactor.count(Counted(deltas=1))
+    compactor = Compactor(compact, retry=0)
+    compactor.wake()
     assert compacting.wait(20)
     closing = threading.Thread(target=compactor.close, daemon=True)
     closing.start()
@@ -184,25 +185,20 @@ def test_what_a_restart_took_counts_too(tmp_path, clock):
         assert folder.status().snapshot == 3
 
 
-def test_snapshots_that_only_save_time_take_a_quarter_of_it_at_most():
-    done = threading.Event()
-    compactor = Compactor(done.set, every=10**6, size=10**9, retry=1.0, seconds=1.0)
-    compactor.took = 2.0
-    compactor.count(Counted(deltas=5, bytes=5, seconds=5.9))
-    assert not done.wait(0.1)
-    compactor.count(Counted(seconds=0.2))
-    assert done.wait(20)
-    compactor.close()
-
-
-@pytest.mark.parametrize("counted", [Counted(deltas=3), Counted(bytes=9)])
-def test_numbers_and_bytes_do_not_wait_for_that(counted):
-    done = threading.Event()
-    compactor = Compactor(done.set, every=3, size=9, retry=1.0)
-    compactor.took = 1000.0
-    compactor.count(counted)
-    assert done.wait(20)
-    compactor.close()
+def test_snapshots_that_only_save_time_take_a_quarter_of_it_at_most(tmp_path):
+    """Numbers and bytes do not wait for that."""
+    with opened(tmp_path, replay_seconds=1.0, snapshot_bytes=1000) as folder:
+        writer, woken = folder._files, []
+        writer._compactor.took = 2.0
+        writer._compactor.wake = lambda: woken.append(writer._counted)
+        writer._count(Counted(deltas=5, bytes=5, seconds=5.9))
+        assert not woken
+        writer._count(Counted(seconds=0.2))
+        assert [each.deltas for each in woken] == [5]
+        for many in (Counted(deltas=10**6), Counted(bytes=1000)):
+            writer._count_anew()
+            writer._count(many)
+            assert woken.pop() == many
 
 
 def test_closing_takes_a_snapshot_where_a_restart_would_take_long(tmp_path, clock):

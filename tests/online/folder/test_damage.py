@@ -35,7 +35,7 @@ def gone(*names: str) -> Callable[[Path], object]:
 def sql(command: str) -> Callable[[Path], object]:
     def planted(folder: Path) -> None:
         journal = Journal(folder / JOURNAL)
-        journal._file.connection.execute(command)
+        journal.connection.execute(command)
         journal.close()
 
     return planted

@@ -77,7 +77,7 @@ def test_a_full_disk_refuses_the_batch_and_tells_each(tmp_path):
     ]
     with opened(tmp_path) as folder:
         folder.submit(delta(1))
-        connection = folder._files._journal._file.connection
+        connection = folder._files._journal.connection
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
         connection.execute(f"PRAGMA max_page_count = {pages}")
         answers = folder.submit_many([*large, large[0]])

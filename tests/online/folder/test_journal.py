@@ -32,10 +32,14 @@ def data(number: int, size: int = 1) -> bytes:
     return delta_to_bytes(Delta(nodes=(number,), features=torch.full((1, size), float(number))))
 
 
+def append(journal: Journal, seq: int, written: bytes, *, key: str | None = None) -> None:
+    journal.write([JournalEntry(seq, seq, key, written)])
+
+
 def test_deltas_come_back_in_order_after_opening_again(path):
     journal = Journal(path)
     for number in range(1, 6):
-        journal.append(number, data(number))
+        append(journal, number, data(number))
     journal.close()
     again = Journal(path)
     assert (again.first(), again.last()) == (1, 5)
@@ -47,7 +51,7 @@ def test_deltas_come_back_in_order_after_opening_again(path):
 
 def test_a_key_is_known_with_what_came_of_it(path):
     journal = Journal(path)
-    journal.append(1, data(1), key="\udc80\0")
+    append(journal, 1, data(1), key="\udc80\0")
     assert journal.keys.known("other", data(1)) is None
     assert journal.keys.known("\udc80\0", data(1))[1] is None
     journal.keys.pending["\udc80\0"] = 1, "one"
@@ -62,11 +66,11 @@ def test_a_key_is_known_with_what_came_of_it(path):
 
 
 def test_a_result_is_written_with_the_next_delta(journal, path):
-    journal.append(1, data(1), key="a")
+    append(journal, 1, data(1), key="a")
     journal.keys.pending["a"] = 1, "one"
     reader = Journal(path, readonly=True)
     assert reader.keys.known("a", data(1))[1] is None
-    journal.append(2, data(2))
+    append(journal, 2, data(2))
     assert reader.keys.known("a", data(1))[1] == "one"
     reader.close()
 
@@ -74,7 +78,7 @@ def test_a_result_is_written_with_the_next_delta(journal, path):
 def test_dropped_deltas_are_gone_and_their_keys_are_not(journal, path):
     third = STEP // 4 // 3 + 1  # float32: three of these make a step
     for seq in range(1, 6):
-        journal.append(seq, data(seq, third), key=str(seq))
+        append(journal, seq, data(seq, third), key=str(seq))
     assert journal.drop(4)  # a few at a time
     assert journal.first() == 4
     assert not journal.drop(4)
@@ -91,7 +95,7 @@ def test_dropped_deltas_are_gone_and_their_keys_are_not(journal, path):
 def test_keys_go_when_they_are_old_and_not_among_the_newest(journal, monkeypatch):
     for seq in range(1, 6):
         monkeypatch.setattr(time, "time", lambda seq=seq: 100.0 * seq)
-        journal.append(seq, data(seq), key=str(seq))
+        append(journal, seq, data(seq), key=str(seq))
     assert not journal.keys.drop(350.0, keep=4)  # 1 to 3 are older, 2 to 5 the newest four
     assert [journal.keys.known(str(seq), data(seq)) is None for seq in (1, 2, 3)] == [
         True,
@@ -110,9 +114,9 @@ def test_keys_go_when_they_are_old_and_not_among_the_newest(journal, monkeypatch
 
 
 def test_a_key_that_comes_again_belongs_to_the_later_delta(journal):
-    journal.append(1, data(1), key="a")
+    append(journal, 1, data(1), key="a")
     journal.keys.pending["a"] = 1, "one"
-    journal.append(2, data(2), key="a")  # as a follower is told after the key was dropped elsewhere
+    append(journal, 2, data(2), key="a")  # after the key was dropped
     assert journal.keys.known("a", data(2))[1] is None
     journal.keys.pending["a"] = 2, "two"
     journal.keys.pending["b"] = 1, "of a key that is not kept"
@@ -165,21 +169,21 @@ def test_the_version_changes_when_another_writes(journal, path):
     reader = Journal(path, readonly=True)
     before = reader.version()
     assert reader.version() == before
-    journal.append(1, data(1))
+    append(journal, 1, data(1))
     assert reader.version() != before
     reader.close()
 
 
 def test_a_full_disk_refuses_and_leaves_everything_as_it_was(journal):
-    journal.append(1, data(1), key="a")
-    pages = journal._file.connection.execute("PRAGMA page_count").fetchone()[0]
-    journal._file.connection.execute(f"PRAGMA max_page_count = {pages}")
+    append(journal, 1, data(1), key="a")
+    pages = journal.connection.execute("PRAGMA page_count").fetchone()[0]
+    journal.connection.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(ResourceError, match="the disk is full: delta 2 was not written"):
-        journal.append(2, data(2, 5000), key="b")
+        append(journal, 2, data(2, 5000), key="b")
     assert journal.last() == 1
     assert journal.keys.known("b", data(2, 5000)) is None
-    journal._file.connection.execute("PRAGMA max_page_count = 100000")
-    journal.append(2, data(2, 5000), key="b")
+    journal.connection.execute("PRAGMA max_page_count = 100000")
+    append(journal, 2, data(2, 5000), key="b")
     assert [entry.seq for entry in journal.after(0)] == [1, 2]
 
 
@@ -192,10 +196,10 @@ def test_a_file_that_is_no_journal_is_named(path):
 def test_a_reader_follows_and_writes_nothing(journal, path):
     reader = Journal(path, readonly=True)
     assert reader.last() == 0
-    journal.append(1, data(1))
+    append(journal, 1, data(1))
     assert reader.last() == 1
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
-        reader.append(2, data(2))
+        append(reader, 2, data(2))
     reader.close()
 
 

@@ -22,10 +22,9 @@ from evergraph.online.delta import Delta
 from evergraph.online.folder import snapshot
 from evergraph.online.folder.backup import backup
 from evergraph.online.folder.checkup import check_journal
-from evergraph.online.folder.columns_file import COLUMNS_FILE, stored_columns
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.folder.markers import with_check
+from evergraph.online.folder.markers import COLUMNS_FILE, stored_columns, with_check
 from evergraph.online.folder.snapshot import SnapshotShelf
 from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
 from evergraph.online.learner import OnlineLearner

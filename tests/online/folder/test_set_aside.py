@@ -75,7 +75,7 @@ def test_a_gap_is_found_where_a_delta_of_that_number_was_set_aside(tmp_path):
         for seq in (3, 4):
             folder.submit(delta(seq))
     journal = Journal(tmp_path / JOURNAL_FILE)
-    journal._file.connection.execute("DELETE FROM deltas WHERE seq = 3")
+    journal.connection.execute("DELETE FROM deltas WHERE seq = 3")
     journal.close()
     assert list(check_journal(tmp_path / JOURNAL_FILE)) == ["delta 3 is missing, the next one is 4"]
 
@@ -122,7 +122,7 @@ def test_its_bytes_are_kept(tmp_path):
     written(tmp_path, [delta(3), BROKEN])  # a batch: both are set aside
     opened(tmp_path).close()
     journal = Journal(tmp_path / JOURNAL_FILE, readonly=True)
-    kept = journal._file.connection.execute("SELECT bytes FROM set_aside ORDER BY rowid").fetchall()
+    kept = journal.connection.execute("SELECT bytes FROM set_aside ORDER BY rowid").fetchall()
     assert kept == [(delta_to_bytes(delta(3)),), (delta_to_bytes(BROKEN),)]
     journal.close()
 

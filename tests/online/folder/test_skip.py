@@ -31,7 +31,7 @@ def test_the_learner_is_as_if_the_delta_had_brought_nothing(tmp_path, compact_at
 def test_what_cannot_be_read_can_be_left_out(tmp_path):
     filled(tmp_path, 5)
     journal = Journal(tmp_path / JOURNAL_FILE)
-    journal._file.connection.execute("UPDATE deltas SET bytes = x'00' WHERE seq = 5")
+    journal.connection.execute("UPDATE deltas SET bytes = x'00' WHERE seq = 5")
     journal.close()
     with pytest.raises(DataError, match="delta 5 cannot be read"):
         opened(tmp_path)

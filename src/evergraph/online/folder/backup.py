@@ -26,11 +26,11 @@ from evergraph.core.errors import ConfigurationError, DataError, ResourceError
 from evergraph.core.mapped import disk_is_enough
 from evergraph.core.written_aside import make_folders, written_aside
 from evergraph.online.folder.checkup import check_journal
-from evergraph.online.folder.columns_file import COLUMNS_FILE
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.markers import (
     ACKNOWLEDGED_FILE,
+    COLUMNS_FILE,
     FORMAT_FILE,
     acknowledged_in,
     acknowledgement,

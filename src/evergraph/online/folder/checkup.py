@@ -21,14 +21,15 @@ import torch
 from evergraph.core.errors import ConfigurationError, DataError, EvergraphError
 from evergraph.core.file_lock import LOCK_FILE, is_held
 from evergraph.online.codecs.delta_bytes import delta_from_bytes, is_same
-from evergraph.online.folder.columns_file import COLUMNS_FILE, stored_columns
 from evergraph.online.folder.journal import JOURNAL_FILE, NOTHING, Journal, SetAside, decoded
 from evergraph.online.folder.learner_folder import LearnerFolder, maker_of
 from evergraph.online.folder.markers import (
     ACKNOWLEDGED_FILE,
+    COLUMNS_FILE,
     FORMAT_FILE,
     acknowledged_in,
     lock_folder,
+    stored_columns,
     stored_parameters,
     sync,
 )

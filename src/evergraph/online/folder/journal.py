@@ -11,20 +11,25 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 from evergraph.core.errors import DataError, KeyReusedError, ResourceError
 from evergraph.online.codecs.delta_bytes import delta_to_bytes, digest_of, is_same
 from evergraph.online.delta import Delta, DeltaResult
 from evergraph.online.folder.sqlite_file import (
-    SqliteFile,
+    COPY,
     emptied_wal,
     empty_wal,
     has_no_room,
+    open_for_reading,
+    open_for_writing,
     sound,
+    stamps,
     transaction,
 )
 
@@ -61,7 +66,46 @@ def named(entries: Sequence[JournalEntry]) -> str:
     return f"delta {first}" if first == last else f"deltas {first} to {last}"
 
 
-class Journal:
+class SqliteFile:
+    """A SQLite file with one writer, and readers in other processes.
+
+    Errors of SQLite are raised as errors of this library; see ``sound``.
+    """
+
+    def __init__(self, path: Path, *, readonly: bool = False) -> None:
+        self.path, self.readonly = path, readonly
+        self._seen = stamps(path)
+        with sound(path):
+            self.connection = open_for_reading(path) if readonly else open_for_writing(path)
+            (_, _, opened) = self.connection.execute("PRAGMA database_list").fetchone()
+        self._is_copy = Path(opened).name == COPY
+
+    def one(self, query: str, *values: object) -> Any:
+        """Return the first row of a result, None if there is none."""
+        with sound(self.path):
+            return self.connection.execute(query, values).fetchone()
+
+    def number(self, query: str, *values: object) -> int:
+        """Return a single number."""
+        return int(self.one(query, *values)[0])
+
+    def rows(self, query: str, *values: object) -> list[Any]:
+        """Return all rows of a result."""
+        with sound(self.path):
+            return self.connection.execute(query, values).fetchall()
+
+    @contextmanager
+    def change(self) -> Iterator[sqlite3.Connection]:
+        """Run a transaction: commit everything done inside, or nothing."""
+        with sound(self.path), transaction(self.connection):
+            yield self.connection
+
+    def is_outdated(self) -> bool:
+        """Whether this is a copy of a file that has changed since, and must be opened again."""
+        return self._is_copy and self._seen != stamps(self.path)
+
+
+class Journal(SqliteFile):
     """Deltas numbered 1, 2, ... without gaps, the batches they were applied in, and their keys.
 
     Deltas that snapshots include can be dropped from its start. Keys are kept longer, with the
@@ -74,22 +118,16 @@ class Journal:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     journal = Journal(Path(folder, JOURNAL_FILE))
-    ...     journal.append(1, b"...", key="a")
+    ...     journal.write([JournalEntry(1, 1, "a", b"...")])
     ...     journal.last(), list(journal.after(0))
     ...     journal.close()
     (1, [JournalEntry(delta 1, 3 bytes)])
     """
 
     def __init__(self, path: Path, *, readonly: bool = False) -> None:
-        self.path = path
-        self.readonly = readonly
-        self._file = SqliteFile(path, readonly=readonly)
-        self.keys = JournalKeys(self._file)
-        self.aside = SetAsideDeltas(self._file)
-
-    def append(self, seq: int, data: bytes, *, key: str | None = None) -> None:
-        """Write a delta as a batch of its own; it is on disk when this returns."""
-        self.write([JournalEntry(seq, seq, key, data)])
+        super().__init__(path, readonly=readonly)
+        self.keys = JournalKeys(self)
+        self.aside = SetAsideDeltas(self)
 
     def write(self, entries: Sequence[JournalEntry]) -> None:
         """Write deltas, all or none; they are on disk when this returns.
@@ -101,11 +139,10 @@ class Journal:
         now = time.time()
         rows = [(entry.seq, entry.data, now, entry.batch) for entry in entries]
         query = "INSERT INTO deltas (seq, bytes, time, batch) VALUES (?, ?, ?, ?)"
-        connection = self._file.connection
         try:
-            with transaction(connection):
-                connection.executemany(query, rows)
-                self.keys.insert(connection, entries)
+            with transaction(self.connection):
+                self.connection.executemany(query, rows)
+                self.keys.insert(self.connection, entries)
         except sqlite3.OperationalError as error:
             if not has_no_room(self.path, sum(len(entry.data) for entry in entries), error):
                 raise
@@ -117,29 +154,24 @@ class Journal:
 
     def version(self) -> int:
         """Return a number that changes when another connection has written; takes microseconds."""
-        return self._file.number("PRAGMA data_version")
-
-    def is_outdated(self) -> bool:
-        """Whether this is a copy of a file that has changed since, and must be opened again."""
-        return self._file.is_outdated()
+        return self.number("PRAGMA data_version")
 
     def last(self) -> int:
         """Return the number of the last delta, 0 if there is none."""
-        newest = self._file.number("SELECT coalesce(max(seq), 0) FROM deltas")
-        return max(newest, self._start())
+        return max(self.number("SELECT coalesce(max(seq), 0) FROM deltas"), self._start())
 
     def first(self) -> int:
         """Return the number of the first delta that is or will be here; 0 in a new journal."""
-        oldest = self._file.number("SELECT coalesce(min(seq), 0) FROM deltas")
+        oldest = self.number("SELECT coalesce(min(seq), 0) FROM deltas")
         return oldest or (self._start() + 1 if self._start() else 0)
 
     def _start(self) -> int:
-        return self._file.number("SELECT coalesce(max(seq), 0) FROM start")
+        return self.number("SELECT coalesce(max(seq), 0) FROM start")
 
     def check_unread(self) -> None:
         """Raise ``ResourceError`` while another process keeps the WAL from being emptied."""
         with sound(self.path):
-            emptied = emptied_wal(self._file.connection)
+            emptied = emptied_wal(self.connection)
         if not emptied:
             raise ResourceError(
                 f"{self.path}: another process reads it, so erased data would stay in its -wal "
@@ -153,7 +185,7 @@ class Journal:
         old contents; the WAL cannot be emptied while another process reads it.
         """
         self.keys.flush()
-        with self._file.change() as connection:
+        with self.change() as connection:
             for table in ("deltas", "start", "set_aside", *(["keys"] if keys else [])):
                 connection.execute(f"DELETE FROM {table}")
             connection.execute("INSERT INTO start VALUES (?)", (seq,))
@@ -162,8 +194,8 @@ class Journal:
     def _rewrite(self) -> bool:
         """Rewrite the file with its rows only; return whether the WAL is empty, too."""
         with sound(self.path):
-            self._file.connection.execute("VACUUM")
-            return emptied_wal(self._file.connection)
+            self.connection.execute("VACUUM")
+            return emptied_wal(self.connection)
 
     def last_written(self, after: int) -> int:
         """Return the number of the first delta, later than ``after``, of the last write.
@@ -172,12 +204,12 @@ class Journal:
         """
         newest = "SELECT time FROM deltas ORDER BY seq DESC LIMIT 1"
         query = f"SELECT coalesce(min(seq), 0) FROM deltas WHERE seq > ? AND time = ({newest})"
-        return self._file.number(query, after)
+        return self.number(query, after)
 
     def size_after(self, seq: int) -> int:
         """Return the size of the deltas after ``seq``, in bytes."""
         query = "SELECT coalesce(sum(length(bytes)), 0) FROM deltas WHERE seq > ?"
-        return self._file.number(query, seq)
+        return self.number(query, seq)
 
     def batches_after(self, seq: int) -> Iterator[list[JournalEntry]]:
         """Yield the deltas after ``seq`` in their original batches.
@@ -195,7 +227,7 @@ class Journal:
     def after(self, seq: int) -> Iterator[JournalEntry]:
         """Yield the deltas after ``seq``; raise if a number is missing."""
         # One at a time: they may be large, and a long read would keep the WAL from shrinking.
-        while (row := self._file.one(_NEXT, seq)) is not None:
+        while (row := self.one(_NEXT, seq)) is not None:
             found, batch, key, data = row
             if found != seq + 1:
                 raise DataError(
@@ -203,7 +235,7 @@ class Journal:
                     "restore the folder from a backup"
                 )
             seq = found
-            yield JournalEntry(seq, batch, None if key is None else decoded(key), data)
+            yield JournalEntry(seq, batch, decoded(key), data)
         if seq < self._start():  # purged since: a snapshot includes the next deltas
             raise DataError(
                 f"{self.path}: delta {seq + 1} is missing, a snapshot up to {self._start()} has it"
@@ -211,25 +243,26 @@ class Journal:
 
     def drop(self, until: int) -> bool:
         """Drop a few of the deltas up to a number; return whether there are more to drop."""
-        (enough,) = self._file.one(_UP_TO_A_STEP, until, STEP)
+        (enough,) = self.one(_UP_TO_A_STEP, until, STEP)
         last = until if enough is None else int(enough)
-        with self._file.change() as connection:
+        with self.change() as connection:
             connection.execute("DELETE FROM deltas WHERE seq <= ?", (last,))
         with sound(self.path):  # executescript, since execute would free a single page only
-            self._file.connection.executescript("PRAGMA incremental_vacuum")
+            self.connection.executescript("PRAGMA incremental_vacuum")
         return last < until
 
     def tidy(self) -> None:
         """Empty the WAL, which still holds dropped deltas; deferred while another process reads."""
         with sound(self.path):
-            empty_wal(self._file.connection)
+            empty_wal(self.connection)
 
     def close(self) -> None:
-        """Write pending results and close the file."""
+        """Write pending results and close the file, even if the disk has failed."""
         if not self.readonly:
             with contextlib.suppress(DataError, ResourceError):  # a recovery recomputes them
                 self.keys.flush()
-        self._file.close()
+        with contextlib.suppress(sqlite3.Error):
+            self.connection.close()
 
 
 class JournalKeys:
@@ -327,9 +360,9 @@ def encoded(key: str) -> bytes:
     return key.encode("utf-8", "surrogatepass")
 
 
-def decoded(key: bytes) -> str:
-    """Return the key that ``encoded`` was given."""
-    return bytes(key).decode("utf-8", "surrogatepass")
+def decoded(key: bytes | None) -> str | None:
+    """Return the key that ``encoded`` was given; None for none."""
+    return None if key is None else bytes(key).decode("utf-8", "surrogatepass")
 
 
 @dataclass(frozen=True)
@@ -352,30 +385,23 @@ class SetAsideDeltas:
     def listed(self) -> list[SetAside]:
         """Return the deltas set aside, in order."""
         query = "SELECT seq, key, why, time, length(bytes) FROM set_aside ORDER BY rowid"
-        return [
-            SetAside(seq, None if key is None else decoded(key), why, when, size)
-            for seq, key, why, when, size in self._file.rows(query)
-        ]
+        return [SetAside(seq, decoded(key), *rest) for seq, key, *rest in self._file.rows(query)]
 
     def count(self) -> int:
         """Return how many deltas were set aside."""
         return self._file.number("SELECT count(*) FROM set_aside")
 
-    def move(self, first: int, why: str) -> None:
-        """Set aside all deltas from a number on; later deltas reuse the numbers."""
-        with self._file.change() as connection:
-            connection.execute(f"{_ADD} d.seq >= ?", (why, time.time(), first))
-            self._remove(connection, first)
+    def move(self, first: int, why: str | None) -> None:
+        """Take out all deltas from a number on, which later deltas then get.
 
-    def take_back(self, first: int) -> None:
-        """Remove all deltas from a number on, which are then written again one by one."""
+        why: a sentence, to be kept with them; None if they are written again one by one.
+        """
         with self._file.change() as connection:
-            self._remove(connection, first)
-
-    def _remove(self, connection: sqlite3.Connection, first: int) -> None:
-        for table in ("deltas", "keys"):
-            connection.execute(f"DELETE FROM {table} WHERE seq >= ?", (first,))
-        _mark_rewritten(connection, first)
+            if why is not None:
+                connection.execute(f"{_ADD} d.seq >= ?", (why, time.time(), first))
+            for table in ("deltas", "keys"):
+                connection.execute(f"DELETE FROM {table} WHERE seq >= ?", (first,))
+            _mark_rewritten(connection, first)
 
     def skip(self, why: Mapping[int, str]) -> None:
         """Set deltas aside, given by number and reason, and replace them by empty deltas."""

@@ -10,7 +10,6 @@ FOLDER/lock                    held by the one process that writes
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
@@ -23,9 +22,8 @@ from evergraph.core.display import Shown
 from evergraph.core.errors import ConfigurationError, DataError, StoppedError, did_you_mean
 from evergraph.core.file_lock import Closing
 from evergraph.online.delta import Delta, DeltaResult, is_empty
-from evergraph.online.folder.columns_file import store_columns, stored_columns
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
-from evergraph.online.folder.markers import BEFORE, stored_parameters
+from evergraph.online.folder.markers import BEFORE, store_columns, stored_columns, stored_parameters
 from evergraph.online.folder.queue import DeltaQueue
 from evergraph.online.folder.reader import FolderReader
 from evergraph.online.folder.status import FolderStatus, Progress, Purged, folder_bytes
@@ -56,6 +54,11 @@ class LearnerFolder(Closing, Shown):
     ...     folder.learner.predict(["a"])
     ['x']
     >>> scratch.cleanup()
+
+    Attributes:
+        path: the folder.
+        lock: held while the learner changes, so that its holder never sees half a delta.
+        readonly: whether it was opened read-only.
     """
 
     def __init__(self, files: FolderWriter | FolderReader) -> None:
@@ -65,6 +68,8 @@ class LearnerFolder(Closing, Shown):
                 "LearnerFolder.open(path)"
             )
         self._files = files
+        self.path, self.lock = files.path, files.lock
+        self.readonly = isinstance(files, FolderReader)
         self._closed = False
         self._columns: Scheme | None = None
         self._columns_read = False
@@ -178,11 +183,6 @@ class LearnerFolder(Closing, Shown):
         return cls.open(path, *given, **settings)
 
     @property
-    def path(self) -> Path:
-        """The folder."""
-        return self._files.path
-
-    @property
     def columns(self) -> Scheme | None:
         """How columns of tables are read; None for plain numbers, and before the first node."""
         if not self._columns_read and (width := self.learner.status().features):
@@ -230,19 +230,9 @@ class LearnerFolder(Closing, Shown):
         self._files.on_change, self._files.on_stop = on_change, on_stop
 
     @property
-    def lock(self) -> threading.RLock:
-        """Held while the learner changes, so that its holder never sees half a delta."""
-        return self._files.lock
-
-    @property
     def seq(self) -> int:
         """How many deltas the learner has applied."""
         return self._files.seq
-
-    @property
-    def readonly(self) -> bool:
-        """Whether it was opened read-only."""
-        return isinstance(self._files, FolderReader)
 
     def submit(self, delta: Delta) -> DeltaResult:
         """Apply a delta durably, all of it or nothing; return its result.

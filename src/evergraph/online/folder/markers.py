@@ -1,4 +1,4 @@
-"""The small files of a learner's folder: format, lock, acknowledged number.
+"""The small files of a learner's folder: format, columns, lock, acknowledged number.
 
 JSON objects carry their own checksum. The field ``sha256`` is computed from the other fields,
 written without spaces and sorted by name, so that spaces and the order of fields do not matter.
@@ -12,7 +12,7 @@ import logging
 import os
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +21,21 @@ from evergraph.core.extras import own_version
 from evergraph.core.file_lock import LOCK_FILE, FileLock
 from evergraph.core.mapped import disk_is_enough
 from evergraph.core.written_aside import written_aside
+from evergraph.tables.choices import OTHERS, Columns
+from evergraph.tables.hashed import without_names
+from evergraph.tables.own import Encoder, registered
+from evergraph.tables.scheme import Scheme
 from evergraph.topology import topologies
 
 CHECK = "sha256"
 logger = logging.getLogger(__name__)
 
 
-def _digest_of(content: Mapping[str, Any]) -> str:
-    kept = {name: value for name, value in content.items() if name != CHECK}
-    text = json.dumps(kept, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 def with_check(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return an object with its checksum, for ``read_checked``."""
-    return {**content, CHECK: _digest_of(content)}
+    kept = {name: value for name, value in content.items() if name != CHECK}
+    text = json.dumps(kept, sort_keys=True, separators=(",", ":"))
+    return {**kept, CHECK: hashlib.sha256(text.encode()).hexdigest()}
 
 
 def read_checked(path: Path, *, checked: int | None = None) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def read_checked(path: Path, *, checked: int | None = None) -> dict[str, Any]:
         raise DataError(f"{path}: is not JSON ({reason}): restore it from a backup") from None
     if not isinstance(content, dict):
         raise DataError(f"{path}: must be a JSON object, not {type(content).__name__}")
-    if CHECK in content and content[CHECK] != _digest_of(content):
+    if CHECK in content and content != with_check(content):
         raise DataError(f"{path}: does not match its checksum: restore it from a backup")
     if CHECK not in content and checked is not None and content.get("format") == checked:
         raise DataError(f"{path}: has lost its checksum: restore it from a backup")
@@ -208,3 +208,91 @@ def acknowledged_in(path: Path) -> int:
     if len(text) > _DIGITS_ALONE and text != acknowledgement(seq):
         raise DataError(f"{path}: does not match its checksum: {_WITHOUT}")
     return seq
+
+
+# How the columns of tables are read, fitted on the first table. It is written before the first
+# delta that uses it, and stays: a learner that has nodes but no such file began with plain numbers
+# and stays with them. It stores hashes of categories; an earlier version stored their names.
+COLUMNS_FILE = "columns.json"
+_FIELDS = {"format", "columns", "strict", "refuse_gaps", CHECK}
+
+
+def stored_columns(folder: Path, encoders: Iterable[Encoder] = ()) -> Scheme | None:
+    """Return how a folder's tables are read; None for plain numbers.
+
+    encoders: custom encoders that the first table was read with.
+    """
+    path = folder / COLUMNS_FILE
+    if not path.exists():
+        return None
+    content = read_checked(path)
+    if other := sorted(content.keys() - _FIELDS):
+        raise DataError(f"{path}: has the unknown field {other[0]!r}")
+    try:
+        return Scheme.from_json(content, encoders)
+    except (ValueError, AttributeError, DataError) as error:
+        raise DataError(f"{path}: cannot be read ({error}): restore it from a backup") from None
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{folder}: {error}") from None
+
+
+def store_columns(folder: Path, scheme: Scheme | None) -> None:
+    """Store how a folder's tables are read; None for plain numbers."""
+    if scheme is None:
+        (folder / COLUMNS_FILE).unlink(missing_ok=True)
+    else:
+        _write_columns(folder, scheme.to_json())
+
+
+def _write_columns(folder: Path, content: Mapping[str, Any]) -> None:
+    with disk_is_enough(folder), written_aside(folder / COLUMNS_FILE) as file:
+        file.write(json.dumps(with_check(content)).encode())
+
+
+def drop_names(folder: Path) -> None:
+    """Rewrite the file if an earlier version left the names of categories in it.
+
+    It is read as JSON, not as a scheme, which may need encoders that are not available.
+    """
+    if (folder / COLUMNS_FILE).exists():
+        content = read_checked(folder / COLUMNS_FILE)
+        kept = [each | {"encoder": without_names(each["encoder"])} for each in content["columns"]]
+        if kept != content["columns"]:
+            _write_columns(folder, content | {"columns": kept})
+
+
+def columns_for(folder: Path, choices: Columns) -> Scheme | Columns | None:
+    """Return how to read a table for a folder: its scheme, None for plain, or choices to fit.
+
+    A scheme left by a process that was killed before the first delta is ignored.
+    """
+    if not acknowledged_in(folder / ACKNOWLEDGED_FILE):
+        return choices
+    scheme = stored_columns(folder, choices.encoders)
+    check_chosen(folder, scheme, choices)
+    return scheme
+
+
+def check_chosen(where: object, scheme: Scheme | None, choices: Columns) -> None:
+    """Raise if choices contradict what the first table has fixed.
+
+    Equal choices may be repeated, as when a stopped command is run again. A learner of plain
+    numbers (no scheme) has no categories and accepts no gaps.
+    """
+
+    def refusal(what: str, before: object) -> ConfigurationError:
+        return ConfigurationError(f"{where}: {what} been {before} since the first table")
+
+    kinds = {} if scheme is None else scheme.kinds
+    if scheme is None and choices.kinds.get(OTHERS, "raw") != "raw":
+        what = f"columns cannot be read as {choices.kinds[OTHERS]!r}: they have"
+        raise refusal(what, "plain numbers")
+    for name in dict.fromkeys((*choices.kinds, *kinds)):
+        kind = None if name == OTHERS else choices.kind_of(name)
+        if kind is not None and kinds.get(name) != str(registered(kind) or kind):
+            there = kinds.get(name, "a plain number" if scheme is None else "no column")
+            raise refusal(f"column {name!r} cannot be read as {str(kind)!r}: it has", there)
+    for option in () if scheme is None else ("gaps", "strict", "text_width"):
+        value, there = getattr(choices, option), getattr(scheme, option)
+        if value not in (getattr(Columns(), option), there):
+            raise refusal(f"{option} cannot be {value!r}: it has", repr(there))

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import cast
 
 from evergraph.core.errors import DataError, ResourceError, StoppedError
 from evergraph.online.checking import CheckedDelta
@@ -121,12 +120,12 @@ class DeltaQueue:
             with self._changed:
                 self._waiting = [each for each in self._waiting if each not in mine]
             raise
-        errors = [each.future.exception() for each in mine]
-        assert not any(error and not isinstance(error, Exception) for error in errors), "no answers"
-        return [
-            each.future.result() if error is None else cast("Exception", error)
-            for each, error in zip(mine, errors, strict=True)
-        ]
+        answers: list[DeltaResult | Exception] = []
+        for each in mine:
+            error = each.future.exception()
+            assert error is None or isinstance(error, Exception), "no answer"
+            answers.append(each.future.result() if error is None else error)
+        return answers
 
     def _get_served(self, mine: Sequence[Waiting]) -> None:
         # A thread that holds the lock must not wait for the leader, which waits for the lock.
@@ -173,44 +172,25 @@ class Gathered:
     delta is answered at once, and so is one that was applied before, by its key.
 
     Args:
+        left: the queue; what is taken is removed from its left.
         learner: to check against.
         journal: for the keys.
         seq: number of the last delta before the batch.
 
     Attributes:
-        waiting: deltas of the batch, in order.
-        again: deltas that repeat the key of one in the batch, and the index of that one.
+        deltas: of the batch, checked.
+        entries: the same for the journal.
+        waiting: all that are to be answered, with the index of the delta whose result they get;
+            those that only repeat a key of the batch are among them.
     """
 
-    def __init__(self, learner: OnlineLearner, journal: Journal, seq: int) -> None:
-        self.waiting: list[Waiting] = []
-        self.again: list[tuple[Waiting, int]] = []
-        self._first = seq + 1
-        self._learner = learner
-        self._journal = journal
+    def __init__(
+        self, left: deque[Waiting], learner: OnlineLearner, journal: Journal, seq: int
+    ) -> None:
+        self.entries: list[JournalEntry] = []
+        self.waiting: list[tuple[Waiting, int]] = []
+        self._first, self._learner, self._journal = seq + 1, learner, journal
         self._batch = Batch()
-        self._keys: dict[str, int] = {}  # key -> index in the batch
-
-    @property
-    def deltas(self) -> list[CheckedDelta]:
-        """The deltas of the batch, checked."""
-        return self._batch.deltas
-
-    @property
-    def entries(self) -> list[JournalEntry]:
-        """The deltas as journal entries."""
-        return [
-            JournalEntry(self._first + index, self._first, each.delta.key, each.data)
-            for index, each in enumerate(self.waiting)
-        ]
-
-    @property
-    def everyone(self) -> list[Waiting]:
-        """All deltas to be answered, in order, repeated ones last."""
-        return [*self.waiting, *(each for each, _ in self.again)]
-
-    def gather(self, left: deque[Waiting]) -> None:
-        """Take deltas from the left of a queue, as long as they fit into one batch."""
         while left and not self._batch.full:
             try:
                 if not self._takes(left[0]):
@@ -221,36 +201,38 @@ class Gathered:
                 left[0].refuse(error)
             left.popleft()
 
+    @property
+    def deltas(self) -> list[CheckedDelta]:
+        """The deltas of the batch, checked."""
+        return self._batch.deltas
+
     def _takes(self, waiting: Waiting) -> bool:
         """Answer a delta with a known key, or add it to the batch; False if it must wait."""
-        key = waiting.delta.key
+        key, index = waiting.delta.key, len(self.entries)
         if key is not None:
-            if (index := self._keys.get(key)) is not None:
-                if not is_same(waiting.data, digest_of(self.waiting[index].data)):
-                    raise key_reused(key, self._first + index)
-                self.again.append((waiting, index))
+            for same in (entry for entry in self.entries if entry.key == key):
+                if not is_same(waiting.data, digest_of(same.data)):
+                    raise key_reused(key, same.seq)
+                self.waiting.append((waiting, same.seq - self._first))
                 return True
             if (known := self._journal.keys.known(key, waiting.data)) is not None:
                 assert known[1] is not None, "results are written before snapshots"
                 waiting.future.set_result(DeltaResult(**json.loads(known[1])))
                 return True
-        if self.waiting and Batch.is_alone(waiting.delta):
+        if index and Batch.is_alone(waiting.delta):
             return False
         checked = self._learner.check(waiting.delta, self._batch.ahead)
         if not self._batch.takes(checked):
             return False
         # The checked parts equal those read back from its bytes, so a recovery applies the same.
         self._batch.add(checked)
-        if key is not None:
-            self._keys[key] = len(self.waiting)
-        self.waiting.append(waiting)
+        self.entries.append(JournalEntry(self._first + index, self._first, key, waiting.data))
+        self.waiting.append((waiting, index))
         return True
 
     def answer(self, results: Sequence[DeltaResult]) -> None:
         """Answer all deltas."""
-        for each, result in zip(self.waiting, results, strict=True):
-            each.future.set_result(result)
-        for each, index in self.again:
+        for each, index in self.waiting:
             each.future.set_result(results[index])
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,10 +20,11 @@ from evergraph.online.folder.markers import (
     FORMAT_FILE,
     acknowledged_in,
     check_parameters,
+    read_checked,
     read_format,
     store_parameters,
 )
-from evergraph.online.folder.snapshot import read_about, read_snapshot, snapshots_in
+from evergraph.online.folder.snapshot import ABOUT, read_snapshot, snapshots_in
 from evergraph.online.folder.status import Progress, Replaying
 from evergraph.online.learner import OnlineLearner
 
@@ -109,8 +109,7 @@ class _Replay:
     """Reports the progress of a recovery: at its start and end and about twice a second."""
 
     def __init__(self, journal: Journal, seq: int, progress: Progress | None) -> None:
-        self._folder = journal.path.parent
-        self._progress = progress or (lambda _: None)
+        self._folder, self._progress = journal.path.parent, progress
         self._done, self._of = 0, max(journal.last() - seq, 0)
         self._bytes, self._size = 0, journal.size_after(seq)
         self._began = self._reported = self._logged = time.monotonic()
@@ -134,10 +133,11 @@ class _Replay:
             logger.info("%s: %d deltas replayed in %.0f s", self._folder, self._done, passed)
 
     def _report(self) -> float:
-        """Return the estimated seconds left, by bytes at the pace so far; 0 before the first."""
+        # The estimated seconds left, by bytes at the pace so far; 0 before the first.
         passed, left = time.monotonic() - self._began, max(self._size - self._bytes, 0)
         seconds = left * passed / self._bytes if self._bytes else 0.0
-        self._progress(Replaying(self._done, self._of, round(seconds, 1)))
+        if self._progress is not None:
+            self._progress(Replaying(self._done, self._of, round(seconds, 1)))
         return seconds
 
 
@@ -174,8 +174,8 @@ def recover(
                 set_aside(journal, error.first, error.name, error.why)
     noted = max(acknowledged, *(number for number, _ in snapshots_in(folder)), 0)
     # Renaming classes uses a number that is not in the journal, see ``LearnerFolder.purge``.
-    renamed = noted == found.snapshot == journal.last() + 1 and noted == read_about(
-        folder / f"snapshot-{noted}"
+    renamed = noted == found.snapshot == journal.last() + 1 and noted == read_checked(
+        folder / f"snapshot-{noted}" / ABOUT
     ).get(RENAMED)
     if journal.last() < noted and not renamed:
         raise DataError(
@@ -229,34 +229,25 @@ def _recovered(
     for batch in journal.batches_after(seq):
         if until is not None and batch[-1].seq > until:
             break
-        with _tried(journal, batch, acknowledged):
+        # If the system kills the process for its memory, nothing can be caught. So the journal
+        # records that an unacknowledged batch is being applied, until that has ended: one that was
+        # being applied when the last process ended counts as one that cannot be applied.
+        recorded = not journal.readonly and _is_unacknowledged(journal, batch[0].seq, acknowledged)
+        if recorded and journal.aside.begin(batch[0].seq):
+            why = "the process ended while it was applied, twice"
+            raise UnappliedError(journal.path, batch, why)
+        try:
             apply_entries(learner, journal, batch)
+        except UnappliedError:
+            recorded = False  # stays recorded until it is set aside
+            raise
+        finally:  # also after an interrupt, which is not the batch's fault
+            if recorded:
+                journal.aside.end()
         replayed.count(batch)
         seq = batch[-1].seq
     replayed.end()
     return Recovered(learner, seq, snapshot, time.thread_time() - began, reading)
-
-
-@contextmanager
-def _tried(journal: Journal, batch: Sequence[JournalEntry], acknowledged: int) -> Iterator[None]:
-    """Record in the journal that an unacknowledged batch is being applied, until that has ended.
-
-    If the system kills the process for its memory, nothing can be caught. So a batch that was being
-    applied when the last process ended counts as one that cannot be applied.
-    """
-    if journal.readonly or not _is_unacknowledged(journal, batch[0].seq, acknowledged):
-        yield
-        return
-    if journal.aside.begin(batch[0].seq):
-        raise UnappliedError(journal.path, batch, "the process ended while it was applied, twice")
-    try:
-        yield
-    except UnappliedError:
-        raise  # stays recorded until it is set aside
-    except BaseException:  # an interrupt, which is not the batch's fault
-        journal.aside.end()
-        raise
-    journal.aside.end()
 
 
 def restore_newest(

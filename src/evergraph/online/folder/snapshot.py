@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from evergraph.core.errors import DataError, ResourceError
 from evergraph.core.mapped import MappedTensor, disk_is_enough
 from evergraph.graphs.graph_folder import checksum
-from evergraph.online.folder.markers import (
-    read_checked,
-    sync,
-    with_check,
-)
+from evergraph.online.folder.markers import read_checked, sync, with_check
 from evergraph.online.pieces import PIECE, Pieces, split
 
 STATE, ABOUT, MANIFEST = "state.safetensors", "about.json", "manifest.json"
@@ -31,7 +29,7 @@ FORMAT = 2  # 1: manifests had no checksum
 _NAME = re.compile(r"snapshot-(\d+)")
 ASIDE = ".aside-"
 KEPT = 2
-_NAMES = {
+_DTYPES = {
     torch.float64: "F64",
     torch.float32: "F32",
     torch.float16: "F16",
@@ -43,8 +41,8 @@ _NAMES = {
     torch.uint8: "U8",
     torch.bool: "BOOL",
 }
-_DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 _LENGTH = 8  # bytes of the header's length
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,22 +68,10 @@ def taken_at(folder: Path, seq: int) -> float | None:
         return None
 
 
-@dataclass(frozen=True)
-class WrittenAside:
-    """A snapshot whose arrays are written to a temporary folder, but not yet flushed to disk."""
-
-    seq: int  # number of its last delta
-    path: Path  # the temporary folder
-    about: bytes  # JSON, not written yet
-
-
-def write_aside(
-    folder: Path, seq: int, state: Mapping[str, Tensor | Pieces], about: bytes
-) -> WrittenAside:
+def write_aside(folder: Path, seq: int, state: Mapping[str, Tensor | Pieces]) -> Path:
     """Write a snapshot's arrays to a temporary folder in pieces, without waiting for the disk.
 
     They must not change meanwhile, so deltas wait: work that ``publish`` can do is left to it.
-    about: JSON.
     Raises ``ResourceError`` if they do not fit on the disk; nothing is left behind then.
     """
     aside = folder / f"{ASIDE}{seq}"
@@ -93,25 +79,26 @@ def write_aside(
     with _all_or_nothing(aside):
         aside.mkdir()
         write_arrays(aside / STATE, state)
-    return WrittenAside(seq, aside, about)
+    return aside
 
 
-def publish(written: WrittenAside) -> Path:
-    """Rename a snapshot to its final name once it is on disk.
+def publish(aside: Path, seq: int, about: bytes) -> Path:
+    """Rename what ``write_aside`` wrote to its final name once it is on disk.
 
     The files are synced, then their folder, and only then it is renamed: a folder with the name of
     a snapshot is complete, even after a power cut. The last sync makes the name itself durable,
     before anything older is dropped.
+
+    about: JSON.
     """
-    aside = written.path
-    path = aside.with_name(f"snapshot-{written.seq}")
+    path = aside.with_name(f"snapshot-{seq}")
     with _all_or_nothing(aside):
-        (aside / ABOUT).write_bytes(written.about)
+        (aside / ABOUT).write_bytes(about)
         files = {
             name: {"bytes": (aside / name).stat().st_size, "sha256": checksum(aside / name)}
             for name in (STATE, ABOUT)
         }
-        manifest = {"format": FORMAT, "seq": written.seq, "files": files}
+        manifest = {"format": FORMAT, "seq": seq, "files": files}
         (aside / MANIFEST).write_text(json.dumps(with_check(manifest), indent=1), "utf-8")
         for each in (aside / STATE, aside / ABOUT, aside / MANIFEST, aside):
             sync(each)
@@ -150,7 +137,7 @@ def read_snapshot(path: Path) -> Snapshot:
                 raise DataError(f"{file}: its contents have changed since it was written")
         except OSError as error:
             raise DataError(f"{file}: cannot be read ({error.strerror})") from error
-    return Snapshot(manifest["seq"], read_arrays(path / STATE), read_about(path))
+    return Snapshot(manifest["seq"], read_arrays(path / STATE), read_checked(path / ABOUT))
 
 
 def is_whole(folder: Path, seq: int) -> bool:
@@ -177,11 +164,6 @@ def read_manifest(path: Path) -> dict[str, Any]:
         if not isinstance(files, dict) or not isinstance(files.get(name), dict):
             raise DataError(f"{place}: must have the size and checksum of {name}")
     return manifest
-
-
-def read_about(path: Path) -> dict[str, Any]:
-    """Return the part of a snapshot that is not arrays."""
-    return read_checked(path / ABOUT)
 
 
 def remove_snapshot(path: Path) -> None:
@@ -222,11 +204,10 @@ class SnapshotShelf:
         """Number up to which deltas can be dropped, even if the newest snapshot gets damaged."""
         return self._good[0] if len(self._good) == KEPT else 0
 
-    def publish(self, written: WrittenAside) -> None:
+    def publish(self, aside: Path, seq: int, about: bytes) -> None:
         """Wait until a snapshot is on disk, then remove all but the last two good ones."""
-        publish(written)
-        others = [number for number in self._good if number != written.seq]
-        self._good = [*others, written.seq][-KEPT:]
+        publish(aside, seq, about)
+        self._good = [*(number for number in self._good if number != seq), seq][-KEPT:]
         for number, path in snapshots_in(self.folder):
             if number not in self._good:
                 remove_snapshot(path)
@@ -236,8 +217,7 @@ class SnapshotShelf:
 
         first: the delta that the journal begins with.
         """
-        numbers = [number for number, _ in snapshots_in(self.folder)]
-        older = [number for number in numbers if first - 1 <= number < seq]
+        older = [number for number, _ in snapshots_in(self.folder) if first - 1 <= number < seq]
         return first == 1 or any(is_whole(self.folder, number) for number in older)
 
     def keep_only(self, seq: int) -> None:
@@ -258,18 +238,67 @@ class SnapshotShelf:
         self._good = [seq]
 
 
-def write_arrays(path: Path, arrays: Mapping[str, Tensor | Pieces]) -> None:
-    """Write arrays in pieces.
+class Compactor:
+    """A thread that takes a snapshot whenever it is woken, while deltas keep coming.
 
-    The format is that of ``safetensors``: the length of a header, the header (JSON: dtype, shape
-    and offsets of each array), and all values. It does not wait for the disk.
+    A failure (most often a full disk) is logged and tried again.
+
+    Args:
+        compact: takes a snapshot.
+        retry: seconds to wait after a failure.
+    """
+
+    def __init__(self, compact: Callable[[], object], *, retry: float) -> None:
+        self.compact, self.retry = compact, retry
+        self.took = 0.0  # seconds of the last snapshot
+        self._changed = threading.Condition()
+        self.due = self._closing = False
+        self._thread = threading.Thread(target=self._run, name="evergraph-compactor", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Have a snapshot taken."""
+        with self._changed:
+            self.due = True
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self.due or self._closing)
+                self.due = False
+                if self._closing:
+                    return
+            began = time.monotonic()
+            try:
+                self.compact()
+                self.took = time.monotonic() - began
+            except Exception as error:
+                logger.warning("the snapshot failed and will be tried again: %s", error)
+                with self._changed:
+                    self._changed.wait_for(lambda: self._closing, timeout=self.retry)
+                    self.due = True
+
+    def close(self) -> None:
+        """Finish a snapshot that is being taken, and end the thread."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join()
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Tensor | Pieces]) -> None:
+    """Write arrays in pieces, which ``safetensors`` itself cannot.
+
+    The format is the same: the length of a header, the header (JSON: dtype, shape and offsets of
+    each array), and all values. It does not wait for the disk.
     """
     order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
     header, place = {}, 0
     for name in order:
         value = arrays[name]
         size = math.prod(value.shape) * value.dtype.itemsize
-        about = {"dtype": _NAMES[value.dtype], "shape": list(value.shape)}
+        about = {"dtype": _DTYPES[value.dtype], "shape": list(value.shape)}
         header[name] = about | {"data_offsets": [place, place + size]}
         place += size
     text = json.dumps(header, separators=(",", ":")).encode()
@@ -301,27 +330,17 @@ def read_arrays(path: Path) -> dict[str, Tensor]:
     ...     read_arrays(Path(folder, "a"))
     {'ones': tensor([1., 1.])}
     """
+    from safetensors import SafetensorError, safe_open
+
     try:
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(_LENGTH), "little")
-            header = json.loads(file.read(length))
-        header.pop("__metadata__", None)
-        return {name: _read(path, _LENGTH + length, facts) for name, facts in header.items()}
+        with safe_open(path, "pt") as file:
+            names = file.keys()
+            arrays: dict[str, Tensor] = {name: file.get_tensor(name) for name in names}
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
-    except (ValueError, KeyError, TypeError, RuntimeError) as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
+    except (SafetensorError, RuntimeError) as error:
         raise DataError(f"{path}: is not a safetensors file ({error})") from error
-
-
-def _read(path: Path, begin: int, facts: Mapping[str, Any]) -> Tensor:
-    dtype, shape = _DTYPES[facts["dtype"]], tuple(facts["shape"])
-    start, end = facts["data_offsets"]
-    if start == end:
-        return torch.empty(shape, dtype=dtype)
-    if end - start <= PIECE:
-        flat = torch.from_numpy(np.fromfile(path, np.uint8, end - start, offset=begin + start))
-        return flat.view(dtype).reshape(shape)
-    mapped = np.memmap(path, np.uint8, "c", offset=begin + start, shape=(end - start,))
-    values = torch.from_numpy(mapped).view(dtype).reshape(shape)
-    found: MappedTensor = values.as_subclass(MappedTensor)
-    return found
+    return {
+        name: value.clone() if value.nbytes <= PIECE else value.as_subclass(MappedTensor)
+        for name, value in arrays.items()
+    }

@@ -22,7 +22,6 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 from evergraph.core.errors import DataError, ResourceError
 
@@ -30,7 +29,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 MOST_TRIED = 1 << 26  # bytes written to find out whether there is space
 _FULL = "database or disk is full"  # SQLite's sentence for SQLITE_FULL
 _WAIT = 10.0  # seconds to wait for another process, which may be reading the WAL
-_COPY = "copy-of-a-journal.sqlite"
+COPY = "copy-of-a-journal.sqlite"  # name of the copy that a reader may need
 LAYOUT = 4
 _SCHEMA = (
     """CREATE TABLE IF NOT EXISTS deltas (
@@ -51,51 +50,7 @@ _SCHEMA = (
 _LATER = {"deltas": "batch INTEGER", "keys": "time REAL"}
 
 
-class SqliteFile:
-    """A SQLite file with one writer, and readers in other processes.
-
-    Errors of SQLite are raised as errors of this library; see ``sound``.
-    """
-
-    def __init__(self, path: Path, *, readonly: bool) -> None:
-        self.path = path
-        self._seen = _stamps(path)
-        with sound(path):
-            self.connection = open_for_reading(path) if readonly else open_for_writing(path)
-            (_, _, opened) = self.connection.execute("PRAGMA database_list").fetchone()
-        self._is_copy = Path(opened).name == _COPY
-
-    def one(self, query: str, *values: object) -> Any:
-        """Return the first row of a result, None if there is none."""
-        with sound(self.path):
-            return self.connection.execute(query, values).fetchone()
-
-    def number(self, query: str, *values: object) -> int:
-        """Return a single number."""
-        return int(self.one(query, *values)[0])
-
-    def rows(self, query: str, *values: object) -> list[Any]:
-        """Return all rows of a result."""
-        with sound(self.path):
-            return self.connection.execute(query, values).fetchall()
-
-    @contextmanager
-    def change(self) -> Iterator[sqlite3.Connection]:
-        """Run a transaction: commit everything done inside, or nothing."""
-        with sound(self.path), transaction(self.connection):
-            yield self.connection
-
-    def is_outdated(self) -> bool:
-        """Whether this is a copy, and the file itself has been written to since."""
-        return self._is_copy and self._seen != _stamps(self.path)
-
-    def close(self) -> None:
-        """Close the file, even if the disk has failed."""
-        with contextlib.suppress(sqlite3.Error):
-            self.connection.close()
-
-
-def _stamps(path: Path) -> list[tuple[int, int]]:
+def stamps(path: Path) -> list[tuple[int, int]]:
     """Return times and sizes of a file and its WAL, to detect changes."""
     files = (path, path.with_name(f"{path.name}-wal"))
     found = [file.stat() for file in files if file.exists()]
@@ -147,13 +102,11 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
 
 
 def _copied(source: Path | sqlite3.Connection) -> sqlite3.Connection:
-    """Open an upgraded copy, whose file is already unlinked when this returns.
-
-    source: a file that nobody writes to, with its WAL; or a connection to one that may be written.
-    """
+    """Open an upgraded copy, whose file is already unlinked when this returns."""
+    # A file that nobody writes to is copied with its WAL; one that may be written to, by SQLite.
     try:
         with tempfile.TemporaryDirectory(prefix="evergraph-") as scratch:
-            path = Path(scratch, _COPY)
+            path = Path(scratch, COPY)
             if isinstance(source, Path):
                 for end in ("", "-wal"):
                     shutil.copyfile(f"{source}{end}", f"{path}{end}")

@@ -17,16 +17,17 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import NamedTuple
 
 from evergraph.core.errors import DataError, EvergraphError, ResourceError, StoppedError
-from evergraph.online.delta import Delta, DeltaResult, Label
-from evergraph.online.folder.columns_file import COLUMNS_FILE, drop_names
-from evergraph.online.folder.compactor import Compactor, Counted
+from evergraph.online.delta import DeltaResult, Label
 from evergraph.online.folder.journal import JournalEntry, named
 from evergraph.online.folder.markers import (
     ACKNOWLEDGED_FILE,
+    COLUMNS_FILE,
     FORMAT_FILE,
     Acknowledged,
+    drop_names,
     lock_folder,
     sync,
 )
@@ -41,8 +42,8 @@ from evergraph.online.folder.recovery import (
     set_aside,
 )
 from evergraph.online.folder.snapshot import (
+    Compactor,
     SnapshotShelf,
-    WrittenAside,
     is_whole,
     remove_leftovers,
     taken_at,
@@ -53,22 +54,23 @@ from evergraph.online.learner import OnlineLearner
 from evergraph.online.monitor import report, warn
 from evergraph.online.pieces import PackedState, pieces_of
 
+# Time spent on deltas triggers a snapshot once it is this many times the duration of the last one.
+SHARE = 3.0
 logger = logging.getLogger(__name__)
+
+
+class Counted(NamedTuple):
+    """Deltas in the journal: their number, bytes, and the seconds spent on them."""
+
+    deltas: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
 
 
 class FolderWriter:
     """A learner, its journal and its snapshots, in a folder that is open for writing.
 
-    Args: as in ``LearnerFolder.open``; key_age in seconds.
-
-    Attributes:
-        learner: after the last delta; a different object after a delta failed to apply.
-        seq: how many deltas it has applied.
-        lock: held while the learner changes.
-        waiting: the queue of deltas.
-        on_change: called with the lock held, before senders are answered, when the learner has
-            changed or is a different object.
-        on_stop: called when writes have stopped; the folder must be opened again.
+    Arguments and attributes are those of ``LearnerFolder``; key_age in seconds.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class FolderWriter:
         self.key_age = key_age
         self.keys_kept = keys_kept
         self.close_seconds = close_seconds
+        self.most = Counted(snapshot_every, snapshot_bytes, replay_seconds)
         self.lock = threading.RLock()
         self.waiting = DeltaQueue(self.lock, self._take_all)
         self.on_change: Callable[[], None] | None = None
@@ -96,6 +99,7 @@ class FolderWriter:
         self._make = make
         self._process = os.getpid()
         self._one_snapshot = threading.Lock()
+        self._counted = Counted()  # since the last snapshot
         self._snapshot_error: str | None = None
         self._snapshot_seconds: float | None = None
         self._stopped: str | None = None
@@ -110,13 +114,7 @@ class FolderWriter:
             self._acknowledged = Acknowledged(path / ACKNOWLEDGED_FILE)
             opened.callback(self._acknowledged.close)
             self._shelf = SnapshotShelf(path, found.snapshot)
-            self._compactor = Compactor(
-                self.compact,
-                every=snapshot_every,
-                size=snapshot_bytes,
-                seconds=replay_seconds,
-                retry=retry,
-            )
+            self._compactor = Compactor(self.compact, retry=retry)
             opened.callback(self._compactor.close)
             with self.lock:
                 self._adopt(found)
@@ -131,10 +129,28 @@ class FolderWriter:
             self._shelf = SnapshotShelf(self.path, found.snapshot)
         self._keys, self._set_aside = self._journal.keys.count(), self._journal.aside.count()
         self._acknowledged.note(self.seq)
-        size, deltas = self._journal.size_after(found.snapshot), self.seq - found.snapshot
-        self._compactor.restart()
         self._compactor.took = max(self._compactor.took, found.reading)
-        self._compactor.count(Counted(deltas, size, found.seconds))
+        size, deltas = self._journal.size_after(found.snapshot), self.seq - found.snapshot
+        self._count_anew()
+        self._count(Counted(deltas, size, found.seconds))
+
+    def _count(self, more: Counted) -> None:
+        """Count deltas in the journal, and have a snapshot taken once there are many.
+
+        The seconds are those that a restart would spend on these deltas. They count only once they
+        are three times the duration of the last snapshot, so that snapshots triggered by them take
+        at most a quarter of the time.
+        """
+        deltas, size, seconds = map(sum, zip(self._counted, more, strict=True))
+        self._counted = Counted(deltas, size, seconds)
+        heavy = seconds >= max(self.most.seconds, SHARE * self._compactor.took)
+        if deltas >= self.most.deltas or size >= self.most.bytes or heavy:
+            self._compactor.wake()
+
+    def _count_anew(self) -> Counted:
+        """Count from 0 again, as a snapshot includes the deltas; return the old count."""
+        counted, self._counted, self._compactor.due = self._counted, Counted(), False
+        return counted
 
     def _renew_learner(self) -> None:
         """Recover the learner from the newest snapshot and the journal."""
@@ -180,9 +196,8 @@ class FolderWriter:
             while left:
                 self._check_taking()
                 began = time.thread_time()
-                batch = Gathered(self.learner, self._journal, self.seq)
-                batch.gather(left)
-                if batch.waiting:
+                batch = Gathered(left, self.learner, self._journal, self.seq)
+                if batch.entries:
                     self._take(batch, began)
         except Exception as error:  # concerns all deltas, not just one
             refusal = self._stop_at("queued deltas", error) if is_of_disk(error) else error
@@ -195,13 +210,13 @@ class FolderWriter:
         entries, before = batch.entries, self.seq
         try:
             self._write(entries)
-            results = self._apply(entries, batch.deltas)
+            results = self._apply(batch)
         except Exception as error:
-            for each in batch.everyone:
+            for each, _ in batch.waiting:
                 each.refuse(error)
             return
         if results is None:  # the batch was withdrawn: its deltas are tried one by one
-            for each in batch.everyone:
+            for each, _ in batch.waiting:
                 self._take_all([each])
             return
         # A delta is acknowledged once it is on disk and applied. The number is recorded before any
@@ -209,7 +224,7 @@ class FolderWriter:
         self._acknowledged.note(self.seq)
         self._keys += sum(entry.key is not None for entry in entries)
         size, seconds = sum(len(entry.data) for entry in entries), time.thread_time() - began
-        self._compactor.count(Counted(len(entries), size, seconds))
+        self._count(Counted(len(entries), size, seconds))
         report(self.learner.alarms(), warn, after=before)
         self._changed()
         batch.answer(results)
@@ -229,17 +244,15 @@ class FolderWriter:
                 raise stopped from error
             raise
 
-    def _apply(
-        self, entries: Sequence[JournalEntry], deltas: Sequence[Delta]
-    ) -> list[DeltaResult] | None:
+    def _apply(self, batch: Gathered) -> list[DeltaResult] | None:
         """Apply a written batch; if that fails, set it aside and recover the learner.
 
         None if a batch of several was withdrawn, whose deltas must be tried one by one.
         """
-        name = named(entries)
+        entries, name = batch.entries, named(batch.entries)
         try:
-            results = self.learner.apply_batch(deltas)
-            self._journal.keys.keep_results(deltas, results)
+            results = self.learner.apply_batch(batch.deltas)
+            self._journal.keys.keep_results(batch.deltas, results)
             self.seq = entries[-1].seq
             return results
         except Exception as error:
@@ -258,7 +271,7 @@ class FolderWriter:
         # Outside the except block: the error's frames hold the memory that applying needed.
         try:
             if len(entries) > 1:
-                self._journal.aside.take_back(entries[0].seq)
+                self._journal.aside.move(entries[0].seq, None)
             else:
                 set_aside(self._journal, entries[0].seq, name, why)
             self._renew_learner()
@@ -279,7 +292,18 @@ class FolderWriter:
         with self._one_snapshot:
             began = time.monotonic()
             try:
-                self._snapshot()
+                with self.lock:
+                    self._check_taking()  # after a stop the learner may hold half a delta
+                    known = self.seq == self._shelf.newest
+                    written = None if known else self._written()
+                    counted = self._count_anew()
+                if written is not None:
+                    try:
+                        self._shelf.publish(*written)
+                    except BaseException:
+                        with self.lock:
+                            self._count(counted)
+                        raise
                 self._drop()
             except Exception as error:
                 self._snapshot_error = str(error)
@@ -288,31 +312,17 @@ class FolderWriter:
             self._snapshot_seconds = round(time.monotonic() - began, 3)
             return self._shelf.newest
 
-    def _snapshot(self) -> None:
-        with self.lock:
-            self._check_taking()  # after a stop the learner may hold half a delta
-            if self.seq == self._shelf.newest:
-                self._compactor.restart()
-                return
-            written = self._written()
-            counted = self._compactor.restart()
-        try:
-            self._shelf.publish(written)
-        except BaseException:
-            self._compactor.count(counted)
-            raise
-
-    def _written(self, packed: PackedState | None = None, **more: int) -> WrittenAside:
+    def _written(self, packed: PackedState | None = None, **more: int) -> tuple[Path, int, bytes]:
         """Write the state to temporary files, a piece at a time, so that it is not held twice.
 
-        packed: a state to write instead of the learner's.
+        packed: a state to write instead of the learner's. Returns what ``publish`` takes.
         """
         self._journal.keys.flush()  # a recovery will no longer recompute these results
         threads = getattr(self.learner, "threads", None)  # the last digits depend on it
         content = self.learner.about() if packed is None else packed.about
         arrays = pieces_of(self.learner) if packed is None else packed.arrays
         about = json.dumps(content | {"threads": threads} | more).encode()
-        return write_aside(self.path, self.seq, arrays, about)
+        return write_aside(self.path, self.seq, arrays), self.seq, about
 
     def _drop(self) -> None:
         """Drop deltas and keys that are no longer needed, a few at a time, so that writes go on.
@@ -320,9 +330,16 @@ class FolderWriter:
         Both snapshots are on disk by now, so a power cut cannot bring back an older state that
         would need these deltas.
         """
+
+        def tidy() -> bool:
+            self._keys = self._journal.keys.count()
+            self._journal.tidy()
+            return False
+
         steps: tuple[Callable[[], bool], ...] = (
             lambda: self._journal.drop(self._shelf.safe_to_drop),
             lambda: self._journal.keys.drop(time.time() - self.key_age, keep=self.keys_kept),
+            tidy,
         )
         for step in steps:
             more = True
@@ -330,10 +347,6 @@ class FolderWriter:
                 with self.lock:
                     self._check_taking()
                     more = step()
-        with self.lock:
-            self._check_taking()
-            self._keys = self._journal.keys.count()
-            self._journal.tidy()
 
     def purge(self, *, keys: bool, names: bool) -> Purged:
         """Keep one snapshot of the current state, and nothing older; see ``LearnerFolder``.
@@ -358,7 +371,7 @@ class FolderWriter:
                             path.unlink(missing_ok=True)
                     drop_names(self.path)  # of categories, which earlier versions stored
                     sync(self.path)
-                self._compactor.restart()
+                self._count_anew()
                 emptied = self._journal.begin_anew(self.seq, keys=keys)
                 self._acknowledged.note(self.seq)
                 self._keys, self._set_aside = self._journal.keys.count(), 0
@@ -368,10 +381,8 @@ class FolderWriter:
                 else:
                     self._changed()  # names may have changed
             except BaseException as error:  # snapshot and learner may differ now
-                self._stop(
-                    f"the purge is incomplete ({error}): open the folder again, and purge again",
-                    error,
-                )
+                why = f"the purge is incomplete ({error}): open the folder again, and purge again"
+                self._stop(why, error)
                 raise
             if not emptied:
                 raise ResourceError(
@@ -394,23 +405,23 @@ class FolderWriter:
             if self.seq and (not there or self._shelf.has_before(self.seq, self._journal.first())):
                 packed = self.learner.packed()
             if packed is not None or not there:
-                self._shelf.publish(self._written(packed))
-            return 0 if packed is None else packed.places
-        # Renaming classes counts as a change with its own number, recorded in the snapshot only.
-        self.learner.rename(names, seq=self.seq + 1)
-        self.seq += 1
-        try:
-            packed = self.learner.packed()
-            self._shelf.publish(self._written(packed, **{RENAMED: self.seq}))
-        except BaseException:  # the journal knows nothing of it
-            self.seq -= 1
-            self.learner.rename({new: old for old, new in names.items()}, seq=self.seq)
-            raise
+                self._shelf.publish(*self._written(packed))
+        else:
+            # Renaming classes counts as a change with its own number, which only snapshots have.
+            self.learner.rename(names, seq=self.seq + 1)
+            self.seq += 1
+            try:
+                packed = self.learner.packed()
+                self._shelf.publish(*self._written(packed, **{RENAMED: self.seq}))
+            except BaseException:  # the journal knows nothing of it
+                self.seq -= 1
+                self.learner.rename({new: old for old, new in names.items()}, seq=self.seq)
+                raise
         return 0 if packed is None else packed.places
 
     def status(self) -> FolderStatus:
         """Return the status of the folder."""
-        counted = self._compactor.counted
+        counted = self._counted
         return FolderStatus(
             path=str(self.path),
             readonly=False,
@@ -432,7 +443,7 @@ class FolderWriter:
         """Finish and release the lock, after a snapshot if that shortens the next start."""
         self._compactor.close()
         worth = max(self.close_seconds, self._compactor.took)  # must save more time than it takes
-        if self._stopped is None and self._compactor.counted.seconds > worth:
+        if self._stopped is None and self._counted.seconds > worth:
             try:
                 self.compact()
             except Exception as error:
