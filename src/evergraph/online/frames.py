@@ -6,20 +6,18 @@ Data frames, Arrow tables and rows of JSON are all read here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evergraph.core.errors import DataError
 from evergraph.online.checking import LARGEST_FEATURE
 from evergraph.online.codecs.tables import TOMORROW
 from evergraph.online.conversion import as_features
+from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
 from evergraph.tables.fitting import say_few
 from evergraph.tables.frames import arrow_table, is_a
 from evergraph.tables.nodes import read_features, say_by_position, say_index
 from evergraph.tables.scheme import NodeFeatures, Scheme
-
-if TYPE_CHECKING:
-    import pyarrow
 
 WHERE = "features"  # prefix of messages
 
@@ -66,7 +64,7 @@ def read_frame(
 
 
 def read_columns(
-    table: pyarrow.Table,
+    table: pa.Table,
     columns: Columns | Scheme | None,
     labels: Sequence[Any] = (),
     *,
@@ -74,8 +72,6 @@ def read_columns(
     where: str = WHERE,
 ) -> NodeFeatures:
     """Return the features of named columns; see ``read_frame``."""
-    import pyarrow as pa
-
     known = pa.array([None if label is None else str(label) for label in labels], pa.string())
     say_index(where, table.column_names)
     try:

@@ -29,22 +29,13 @@ METRICS: dict[Kind, str] = {
 
 
 class Point(TypedDict):
-    """A point of the prequential curve: one or more deltas with labels.
+    """A point of the prequential curve: one or more deltas with labels."""
 
-    Attributes:
-        seq: the number of the last of these deltas.
-        nodes: in the graph after it.
-        classes: known after it.
-        asked: labels that were predicted before they were learned.
-        right: how many of these predictions were correct; for several labels and for numbers see
-            ``Prequential.add``.
-    """
-
-    seq: int
-    nodes: int
-    classes: int
-    asked: int
-    right: int | float
+    seq: int  # the number of the last of these deltas
+    nodes: int  # in the graph after it
+    classes: int  # known after it
+    asked: int  # labels that were predicted before they were learned
+    right: int | float  # how many of these were correct, see ``Prequential.add``
 
 
 class Prequential:
@@ -146,10 +137,11 @@ class Prequential:
         wanted = torch.tensor(list(classes), dtype=torch.int64)
         rows = self.pairs_[torch.isin(self.pairs_[:, 0], wanted)]
         same = rows[:, :, None] == wanted  # [pairs, 2, wanted]
+        width = len(wanted) + 1
         columns = torch.where(same[:, 1].any(1), same[:, 1].int().argmax(1), len(wanted))
-        counts = torch.zeros(len(wanted), len(wanted) + 1, dtype=torch.int64)
-        counts.index_put_((same[:, 0].int().argmax(1), columns), torch.tensor(1), accumulate=True)
-        found: list[list[int]] = counts.tolist()
+        cells = same[:, 0].int().argmax(1) * width + columns
+        counts = torch.bincount(cells, minlength=len(wanted) * width)
+        found: list[list[int]] = counts.view(-1, width).tolist()
         return found
 
     def state(self) -> dict[str, Tensor]:
@@ -163,16 +155,11 @@ class Prequential:
 
 @dataclass(frozen=True, eq=False)
 class Tallies:
-    """Comparison of predicted labels or numbers with the true ones, node by node.
+    """Comparison of predicted labels or numbers with the true ones, node by node."""
 
-    Attributes:
-        asked, right: each node's terms of the sums in ``Prequential.add``.  [n]
-        faultless: whether all labels of a node were predicted correctly.  int64 [n]
-    """
-
-    asked: Tensor
-    right: Tensor
-    faultless: Tensor
+    asked: Tensor  # each node's terms of the sums in ``Prequential.add``.  [n]
+    right: Tensor  # the same.  [n]
+    faultless: Tensor  # whether all labels of a node were predicted correctly.  int64 [n]
 
     @classmethod
     def joined(cls, parts: Sequence[Tallies]) -> Tallies:
@@ -181,10 +168,7 @@ class Tallies:
         return cls(*map(torch.cat, columns))
 
     def total(self, mine: Tensor) -> tuple[int, int | float, int]:
-        """Return ``asked``, ``right`` and the number of faultless nodes.
-
-        mine: which nodes to include, bool [n]
-        """
+        """Return sums over some nodes: asked, right, faultless.  mine: which nodes, bool [n]"""
         right = self.right[mine].sum().item()
         return int(self.asked[mine].sum()), right, int(self.faultless[mine].sum())
 
@@ -272,21 +256,13 @@ Window = tuple[float, float]
 
 @dataclass(frozen=True)
 class Alarm:
-    """Predictions have become worse: their accuracy, F1 of labels, or error of numbers.
+    """Predictions have become worse: their accuracy, F1 of labels, or error of numbers."""
 
-    Attributes:
-        seq: the number of the delta that raised it.
-        message: one sentence.
-        value: the metric in the window that raised it.
-        expected: the metric before.
-        kind: ``accuracy``, the only one.
-    """
-
-    seq: int
-    message: str
-    value: float
-    expected: float
-    kind: str = "accuracy"
+    seq: int  # the number of the delta that raised it
+    message: str  # one sentence
+    value: float  # the metric in the window that raised it
+    expected: float  # the metric before
+    kind: str = "accuracy"  # the only one
 
 
 class Verdict(NamedTuple):
@@ -350,8 +326,9 @@ class Watch:
         if len(self.past_) < LEAST:
             self.past_.append(full)
             return None
-        on = self._beyond(full, BACK if self.unusual_ else self.level)
-        expected = fmean(_means(self.past_))
+        means = [total / count for count, total in self.past_]
+        expected = fmean(means)
+        on = self._beyond(full, means, BACK if self.unusual_ else self.level)
         if on:
             self.unusual_.append(full)
         if len(self.unusual_) == REFERENCE:  # the change is permanent
@@ -364,10 +341,9 @@ class Watch:
         self._raised = (self._raised or (seq, verdict)) if on else None
         return verdict
 
-    def _beyond(self, full: Window, level: float) -> bool:
+    def _beyond(self, full: Window, means: Sequence[float], level: float) -> bool:
         from scipy.special import stdtrit
 
-        means = _means(self.past_)
         mean, spread, known = fmean(means), variance(means), len(means)
         difference = full[1] / full[0] - mean
         if self.kind == "numbers":
@@ -420,10 +396,6 @@ class Watch:
                 rows.append([seq, value, expected, answers])
         for seq, value, expected, answers in rows:
             self._raised = int(seq), Verdict(True, float(value), float(expected), int(answers))
-
-
-def _means(windows: Sequence[Window]) -> list[float]:
-    return [amount / answers for answers, amount in windows]
 
 
 OnAlarm = Callable[[Alarm], object]

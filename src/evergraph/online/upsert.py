@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, compress, count
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -29,23 +28,19 @@ from evergraph.online.delta import (
 )
 from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge
-
-if TYPE_CHECKING:
-    import pyarrow
+from evergraph.tables.arrow import pa
 
 
 def known_edges(
-    ids: IdTable, knowledge: Knowledge | None, sources: pyarrow.Array, targets: pyarrow.Array
+    ids: IdTable, knowledge: Knowledge | None, sources: pa.Array, targets: pa.Array
 ) -> NDArray[np.bool_]:
     """Return which edges are known.  sources, targets: ids, both strings or both int64 [edges]"""
     if knowledge is None or not len(sources):
         return np.zeros(len(sources), dtype=bool)
-    import pyarrow as pa
-
     whole = pa.types.is_integer(sources.type)
     sides = (side.to_numpy(zero_copy_only=False) if whole else side for side in (sources, targets))
-    listed: NDArray[np.bool_] = knowledge.graph.lists(*map(ids.where, sides)).numpy()
-    return listed
+    found: NDArray[np.bool_] = knowledge.graph.lists(*map(ids.where, sides)).numpy()
+    return found
 
 
 @dataclass(frozen=True)
@@ -60,7 +55,7 @@ class EdgesBeyond:
 def edges_beyond(
     ids: IdTable,
     knowledge: Knowledge | None,
-    edges: tuple[pyarrow.Array, pyarrow.Array],
+    edges: tuple[pa.Array, pa.Array],
     without: Sequence[NodeId],
     *,
     both_ways: bool,

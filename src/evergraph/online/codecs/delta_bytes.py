@@ -48,6 +48,7 @@ from evergraph.online.delta import (
     in_columns,
     listed,
 )
+from evergraph.tables.arrow import pa, pc
 
 PLAIN, CHANGES, COLUMNS = 1, 2, 3
 DIGEST = slice(1, 33)
@@ -208,9 +209,6 @@ def _column_to_bytes(column: Column) -> tuple[str, bytes]:
         return "numbers", numbers.astype("<i8").tobytes()
     data: bytes | None = None
     if hasattr(column, "to_pylist"):
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         whole = pa.LargeListArray.from_arrays(pa.array([0, len(column)]), column)
         data = pc.binary_join(whole, BETWEEN)[0].as_buffer().to_pybytes()
     else:

@@ -22,7 +22,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,13 +30,11 @@ from torch import Tensor
 from evergraph.core.errors import DataError
 from evergraph.online.delta import Delta, NodeId, NodeTarget
 from evergraph.online.identifiers import check_id
+from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
 from evergraph.tables.frames import table_of_rows
 from evergraph.tables.labels import one_label
 from evergraph.tables.scheme import Scheme
-
-if TYPE_CHECKING:
-    import pyarrow
 
 # The first of these keys in an object is its operation: a node may have a label as well.
 OPERATIONS = ("node", "edge", "remove_edge", "update", "forget", "label")
@@ -274,6 +272,6 @@ def _matrix(lines: Sequence[Line], scheme: Scheme | None) -> Tensor:
     return torch.tensor(rows, dtype=torch.float64).float() if rows else torch.zeros(0, 0)
 
 
-def table_of_lines(lines: Sequence[Line], names: Sequence[str] | None = None) -> pyarrow.Table:
+def table_of_lines(lines: Sequence[Line], names: Sequence[str] | None = None) -> pa.Table:
     """Return the columns of lines as a table, with gaps; names: of columns, by default all."""
     return table_of_rows([line.columns for line in lines if line.columns is not None], names)

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evergraph.core.errors import DataError
+from evergraph.tables.arrow import pa, pc
 from evergraph.tables.columns import RELATION, WEIGHT, column, is_number, is_text
-
-if TYPE_CHECKING:
-    import pyarrow
-
 
 NODE_OPS = ("add", "update", "forget")
 EDGE_OPS = ("add", "remove")
 
 
-def says_operations(table: pyarrow.Table) -> bool:
+def says_operations(table: pa.Table) -> bool:
     """Whether a table of nodes has a column ``op`` of texts; one of numbers is a feature."""
     return "op" in table.column_names and not is_number(column(table, "op").type)
 
 
-def operations(table: pyarrow.Table, allowed: Sequence[str]) -> dict[str, NDArray[np.bool_]]:
+def operations(table: pa.Table, allowed: Sequence[str]) -> dict[str, NDArray[np.bool_]]:
     """Return the rows of each operation in the column ``op``; an empty cell means the first.
 
     allowed: the operations; -> bool [rows] for each
@@ -33,9 +29,6 @@ def operations(table: pyarrow.Table, allowed: Sequence[str]) -> dict[str, NDArra
     >>> operations(pa.table({"op": ["remove", None]}), ("add", "remove"))["add"].tolist()
     [False, True]
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     values = column(table, "op")
     either = f"{', '.join(allowed[:-1])} or {allowed[-1]}"
     if not is_text(values.type) and values.null_count < len(values):
@@ -51,14 +44,8 @@ def operations(table: pyarrow.Table, allowed: Sequence[str]) -> dict[str, NDArra
     return {op: numbers == number for number, op in enumerate(allowed, 1)}
 
 
-def filled_where_removed(table: pyarrow.Table, removed: NDArray[np.bool_]) -> pyarrow.Table:
-    """Fill in weights and relations of rows that remove an edge, where they may be missing.
-
-    removed: bool [rows]
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
+def filled_where_removed(table: pa.Table, removed: NDArray[np.bool_]) -> pa.Table:
+    """Fill in weights and relations of rows that remove an edge, where they may be missing."""
     for name in (WEIGHT, RELATION):
         if name not in table.column_names:
             continue
@@ -80,13 +67,8 @@ def filled_where_removed(table: pyarrow.Table, removed: NDArray[np.bool_]) -> py
     return table
 
 
-def check_one_operation(
-    ends: tuple[pyarrow.Array, pyarrow.Array], removed: NDArray[np.bool_]
-) -> None:
-    """Raise if an edge is both added and removed, in either direction, which would be ambiguous.
-
-    removed: which rows remove an edge; the others add one.  bool [rows]
-    """
+def check_one_operation(ends: tuple[pa.Array, pa.Array], removed: NDArray[np.bool_]) -> None:
+    """Raise if an edge is both added and removed, in either direction, which would be ambiguous."""
     if not removed.any() or removed.all():
         return
     pairs = [frozenset(pair) for pair in zip(*(side.to_pylist() for side in ends), strict=True)]
@@ -100,16 +82,8 @@ def check_one_operation(
             )
 
 
-def without_gaps(
-    table: pyarrow.Table, names: Sequence[str], rows: NDArray[np.bool_]
-) -> pyarrow.Table:
-    """Fill gaps in number columns with 0 in rows of nodes to forget.
-
-    rows: of these nodes.  bool [rows]
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
+def without_gaps(table: pa.Table, names: Sequence[str], rows: NDArray[np.bool_]) -> pa.Table:
+    """Fill gaps in number columns with 0 in rows of nodes to forget."""
     if not rows.any():
         return table
     for name in names:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,28 +18,26 @@ from evergraph.core.label_space import Kind
 from evergraph.core.notices import say_ignored
 from evergraph.online.delta import Column, Delta, NodeId, listed
 from evergraph.online.upsert import EdgesBeyond
+from evergraph.tables.arrow import pa, pc
 from evergraph.tables.columns import RELATION, TYPE
 from evergraph.tables.edges import ENDS
 from evergraph.tables.scheme import Scheme
 from evergraph.tables.sources import Source
 
-if TYPE_CHECKING:
-    import pyarrow
-
 EDGES = 10_000  # in a delta that holds nothing else
 KnowsNodes = Callable[[Sequence[NodeId]], Sequence[bool]]
-GoneEdges = Callable[[tuple["pyarrow.Array", "pyarrow.Array"], Sequence[NodeId]], EdgesBeyond]
-KnowsEdges = Callable[["pyarrow.Array", "pyarrow.Array"], npt.NDArray[np.bool_]]
+GoneEdges = Callable[[tuple["pa.Array", "pa.Array"], Sequence[NodeId]], EdgesBeyond]
+KnowsEdges = Callable[["pa.Array", "pa.Array"], npt.NDArray[np.bool_]]
 
 
 @dataclass(frozen=True, eq=False)
 class TableDeltas:
     """Deltas of some nodes each, every node with its edges to earlier nodes."""
 
-    nodes: pyarrow.Array  # ids; those without features must be known.  [nodes]
-    labels: pyarrow.Array  # text or int64, or lists of text or numbers; null for none.  [nodes]
+    nodes: pa.Array  # ids; those without features must be known.  [nodes]
+    labels: pa.Array  # text or int64, or lists of text or numbers; null for none.  [nodes]
     features: Tensor | None  # float32 [nodes, dims], or None if the table has none
-    edges: tuple[pyarrow.Array, pyarrow.Array]  # ids of sources and of targets
+    edges: tuple[pa.Array, pa.Array]  # ids of sources and of targets
     forgotten: Sequence[NodeId] = ()  # ids of nodes to forget, last of all
     batch: int = 100  # nodes per delta
     ignored: tuple[str, ...] = ()  # columns of the tables that are not used
@@ -60,22 +58,19 @@ class TableDeltas:
         """Return the deltas for a learner that does not use relations and types, with a notice."""
         unused = ("edges", RELATION, self.relations), ("nodes", TYPE, self.types)
         for table, name, values in unused:
-            path = self.places[table][0]
-            why = "this learner does not use it"
-            say_ignored(path, "column", [] if values is None else [name], why)
+            names = [] if values is None else [name]
+            say_ignored(self.places[table][0], "column", names, "this learner does not use it")
         return replace(self, relations=None, types=None)
 
     def __len__(self) -> int:
         return self._growing + -(-self._going // EDGES) + -(-len(self.forgotten) // self.batch)
 
     @property
-    def _going(self) -> int:
-        """How many edges are to be removed."""
+    def _going(self) -> int:  # edges to be removed
         return len(self.removed[0]) if self.removed else 0
 
     @property
-    def _growing(self) -> int:
-        """How many deltas add something."""
+    def _growing(self) -> int:  # deltas that add something
         if len(self.nodes):
             return -(-len(self.nodes) // self.batch)
         return -(-len(self.edges[0]) // EDGES)
@@ -83,17 +78,25 @@ class TableDeltas:
     @property
     def kind(self) -> Kind:
         """Kind of the targets: classes, several labels, or numbers."""
-        import pyarrow as pa
-
         if pa.types.is_list(self.labels.type):
             return "labels"
         return "numbers" if pa.types.is_floating(self.labels.type) else "class"
 
     def __iter__(self) -> Iterator[Delta]:
-        order, ends = self._edges_by_delta()
+        # Edges in the order in which they can be added, and where each delta's edges end. An edge
+        # is added with the later of its nodes; ids that are not in the table are assumed to be
+        # known.
+        count = len(self.edges[0])
+        order, ends = np.arange(count), np.minimum(np.arange(self._growing + 1) * EDGES, count)
+        if len(self.nodes) and count:
+            found = [pc.index_in(side, value_set=self.nodes) for side in self.edges]
+            rows = [pc.fill_null(each, -1).to_numpy(zero_copy_only=False) for each in found]
+            of = np.maximum(np.maximum(*rows), 0) // self.batch
+            order = np.argsort(of, kind="stable")
+            ends = np.searchsorted(of[order], np.arange(self._growing + 1))
         for number in range(self._growing):
-            rows = slice(number * self.batch, (number + 1) * self.batch)
-            yield self._delta(rows, order[ends[number] : ends[number + 1]])
+            part = slice(number * self.batch, (number + 1) * self.batch)
+            yield self._delta(part, order[ends[number] : ends[number + 1]])
         for start in range(0, self._going, EDGES):
             part = slice(start, start + EDGES)
             gone = (listed(side[part]) for side in self.removed)
@@ -132,25 +135,6 @@ class TableDeltas:
             late=late,
         )
 
-    def _edges_by_delta(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """Return edges in the order in which they can be added, and where each delta's edges end.
-
-        An edge is added with the later of its nodes; ids that are not in the table are assumed to
-        be known.
-        """
-        import pyarrow.compute as pc
-
-        count = len(self.edges[0])
-        if not len(self.nodes) or not count:
-            return np.arange(count), np.minimum(np.arange(self._growing + 1) * EDGES, count)
-        rows = [
-            pc.fill_null(pc.index_in(side, value_set=self.nodes), -1).to_numpy(zero_copy_only=False)
-            for side in self.edges
-        ]
-        number = np.maximum(np.maximum(*rows), 0) // self.batch
-        order = np.argsort(number, kind="stable")
-        return order, np.searchsorted(number[order], np.arange(self._growing + 1))
-
     def check_known(self, knows: KnowsNodes) -> None:
         """Raise unless every edge joins nodes of the table or known ones; to be called first.
 
@@ -170,7 +154,7 @@ class TableDeltas:
                     f"{name!r}: expected the id of a node that is {rule}"
                 )
 
-    def _strange(self, values: pyarrow.Array, knows: KnowsNodes) -> npt.NDArray[np.bool_]:
+    def _strange(self, values: pa.Array, knows: KnowsNodes) -> npt.NDArray[np.bool_]:
         """Return which ids are of no node; nodes to be forgotten count as unknown."""
         there: set[NodeId] = set()
         if self.features is not None:  # those that are added rather than updated
@@ -201,8 +185,6 @@ class TableDeltas:
 
     def _with_edges(self, kept: npt.NDArray[np.bool_]) -> TableDeltas:
         """Return the deltas with some of the edges to add.  kept: bool [edges]"""
-        import pyarrow as pa
-
         source, target = (side.filter(pa.array(kept)) for side in self.edges)
         path, rows = self.places["edges"]
         return replace(
@@ -216,9 +198,8 @@ class TableDeltas:
     def without_others(self, known: Sequence[NodeId], *, emptying: bool = False) -> TableDeltas:
         """Return deltas after which the learner has exactly the nodes of the table.
 
-        Nodes that stay get the features of the table.
-
-        known: all nodes of the learner; emptying: whether all of them may be forgotten.
+        Nodes that stay get the features of the table. known: all nodes of the learner; emptying:
+        whether all of them may be forgotten.
         """
         ids, old = self.nodes.to_pylist(), frozenset(known)
         there = frozenset(ids)
@@ -250,11 +231,8 @@ def _refuse_emptying(path: object, what: str, gone: int, known: int) -> None:
         )
 
 
-def among(values: pyarrow.Array, gone: Sequence[NodeId]) -> npt.NDArray[np.bool_]:
+def among(values: pa.Array, gone: Sequence[NodeId]) -> npt.NDArray[np.bool_]:
     """Return which ids are among others of possibly mixed types.  [n] -> bool [n]"""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     kind = int if pa.types.is_integer(values.type) else str
     alike = pa.array([value for value in gone if type(value) is kind], values.type)
     found: npt.NDArray[np.bool_] = pc.is_in(values, value_set=alike).to_numpy(zero_copy_only=False)

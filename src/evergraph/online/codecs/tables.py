@@ -6,13 +6,11 @@ They are meant for ``LearnerFolder.upsert``, as tables may repeat what the learn
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from evergraph.core.errors import DataError
 from evergraph.core.extras import require
@@ -30,6 +28,7 @@ from evergraph.online.codecs.table_changes import (
 )
 from evergraph.online.codecs.table_deltas import TableDeltas, among
 from evergraph.online.delta import NodeId
+from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
 from evergraph.tables.chunks import read_table
 from evergraph.tables.columns import as_whole, column, ids, is_typed
@@ -38,10 +37,8 @@ from evergraph.tables.nodes import NodeRoles, NodeTable, read_nodes, texts_of
 from evergraph.tables.scheme import Scheme
 from evergraph.tables.sources import Source, naming
 
-if TYPE_CHECKING:
-    import pyarrow
-
 TOMORROW = "later neighbours are not known yet"  # why gaps cannot be filled from neighbours
+Rows = npt.NDArray[np.bool_]
 
 
 def read_deltas(
@@ -69,58 +66,64 @@ def read_deltas(
     require("pyarrow", extra="tables", why=f"reading {nodes or edges}")
     if isinstance(columns, Columns):
         columns.check_fill("a learner", TOMORROW)
-    found = None if nodes is None else _read_nodes(nodes, integers, forget, columns)
-    if found is None and isinstance(forget, str):
+    if nodes is None and isinstance(forget, str):
         raise DataError(f"{forget}: no such file, and no table of nodes with such a column")
-    ends = None if edges is None else _read_edges(edges, integers, nodes, found)
-    named = () if isinstance(forget, str) else tuple(forget)
-    gone = dict.fromkeys((*named, *(() if found is None else found.marked)))  # each once
-    return _deltas(found, ends, tuple(gone), batch, (nodes, edges))
+    nothing = pa.table({name: pa.array([], pa.string()) for name in ("id", *ENDS)})
+    marked: Sequence[NodeId] = () if isinstance(forget, str) else forget
+    updates: Rows | None = None
+    if nodes is None:
+        table = read_nodes(nothing.select(["id"]), None, where="")
+    else:
+        table, more, updates = _read_nodes(nodes, integers, forget, columns)
+        marked = [*marked, *more]
+    gone = tuple(dict.fromkeys(marked))  # each once
+    ends, removed, ignored = read_edges(nothing), np.zeros(0, dtype=bool), []
+    if edges is not None:
+        known = None if nodes is None else (nodes, table.ids)
+        ends, removed, ignored = _read_edges(edges, integers, known)
 
+    # Nodes that are to be forgotten are left out, and edges of theirs.
+    source, target = ends.ends
+    stays = ~(among(source, gone) | among(target, gone))
+    rows = {"nodes": ~among(table.ids, gone), "edges": stays & ~removed}
+    keep, kept, parted = (pa.array(mask) for mask in (*rows.values(), stays & removed))
+    masks = {name: torch.from_numpy(mask) for name, mask in rows.items()}
+    labels = table.labels
+    if table.lists is not None:
+        labels = pa.array(table.lists, pa.list_(pa.string()))
+    elif table.numbers is not None:
+        labels = pa.array(table.numbers[:, 0], from_pandas=True)
+    elif labels is None:
+        labels = pa.nulls(len(table.ids), pa.string())
 
-@dataclass(frozen=True, eq=False)
-class _Nodes:
-    """A table of nodes; marked: ids of nodes to forget; updates: as in ``TableDeltas``."""
+    def names(values: pa.Array | None, table: str) -> Any:
+        return None if values is None else np.array(values.to_pylist(), dtype=object)[rows[table]]
 
-    rows: NodeTable
-    marked: tuple[NodeId, ...] = ()
-    updates: npt.NDArray[np.bool_] | None = None
-
-    @property
-    def features(self) -> Tensor | None:
-        """None if the table has no column of features."""
-        return self.rows.features.features if self.rows.roles.features else None
-
-    @property
-    def labels(self) -> pyarrow.Array:
-        """Targets of nodes, null for none.  [rows]"""
-        import pyarrow as pa
-
-        rows = self.rows
-        if rows.lists is not None:
-            return pa.array(rows.lists, pa.list_(pa.string()))
-        if rows.numbers is not None:
-            return pa.array(rows.numbers[:, 0], from_pandas=True)
-        return pa.nulls(len(rows.ids), pa.string()) if rows.labels is None else rows.labels
-
-
-@dataclass(frozen=True, eq=False)
-class _Edges:
-    """A table of edges; removed: rows that remove an edge, without weight and relation."""
-
-    rows: EdgeRows
-    removed: npt.NDArray[np.bool_]
-    ignored: tuple[str, ...] = ()
+    return TableDeltas(
+        nodes=table.ids.filter(keep),
+        labels=labels.filter(keep),
+        features=table.features.features[masks["nodes"]] if table.roles.features else None,
+        edges=(source.filter(kept), target.filter(kept)),
+        forgotten=gone,
+        batch=batch,
+        ignored=(*([] if table.times is None else ["time"]), *ignored),
+        places={
+            name: (path, np.flatnonzero(rows[name]))
+            for name, path in (("nodes", nodes), ("edges", edges))
+        },
+        weights=None if ends.weights is None else ends.weights[masks["edges"]],
+        removed=(source.filter(parted), target.filter(parted)),
+        updates=None if updates is None else updates[rows["nodes"]],
+        scheme=table.features.scheme,
+        relations=names(ends.relations, "edges"),
+        types=names(table.types, "nodes"),
+    )
 
 
 def _read_nodes(
-    path: Source,
-    integers: bool,
-    forget: str | Sequence[NodeId],
-    columns: Columns | Scheme | None,
-) -> _Nodes:
-    import pyarrow as pa
-
+    path: Source, integers: bool, forget: str | Sequence[NodeId], columns: Columns | Scheme | None
+) -> tuple[NodeTable, list[NodeId], Rows | None]:
+    """Return a table of nodes, the ids of those it marks to forget, and rows that are updates."""
     written = path.suffix != ".parquet"
     with naming(path):
         table = read_table(path, ("id",), text=texts_of(columns))
@@ -128,14 +131,14 @@ def _read_nodes(
         if integers:
             known = as_whole(known, "id")
             table = table.set_column(table.column_names.index("id"), "id", known)
-        marked: tuple[NodeId, ...] = ()
-        ops: dict[str, npt.NDArray[np.bool_]] = {}
+        marked: list[NodeId] = []
+        ops: dict[str, Rows] = {}
         apart = [forget] if isinstance(forget, str) else []
         if isinstance(forget, str):
-            marked = tuple(known.filter(_marks(table, forget)).to_pylist())
+            marked = known.filter(_marks(table, forget)).to_pylist()
         if says_operations(table):
             ops, apart = operations(table, NODE_OPS), [*apart, "op"]
-            marked = (*marked, *known.filter(pa.array(ops["forget"])).to_pylist())
+            marked += known.filter(pa.array(ops["forget"])).to_pylist()
         roles = NodeRoles.of(table.column_names, types=is_typed(table), apart=apart)
         if len(roles.targets) > 1:
             named = ", ".join(roles.targets)
@@ -153,17 +156,20 @@ def _read_nodes(
         )
     timed = [] if rows.times is None else ["time"]
     say_ignored(path, "column", timed, "a learner takes nodes in the order of their rows")
-    found = _Nodes(rows, marked, ops.get("update"))
-    if found.features is not None:
+    if roles.features:
         scheme = rows.features.scheme
         called = roles.features if scheme is None else scheme.names
-        say_loud_column(path, column_peaks(found.features), called)
-    return found
+        say_loud_column(path, column_peaks(rows.features.features), called)
+    return rows, marked, ops.get("update")
 
 
 def _read_edges(
-    path: Source, integers: bool, nodes_path: Source | None, nodes: _Nodes | None
-) -> _Edges:
+    path: Source, integers: bool, nodes: tuple[Source, pa.Array] | None
+) -> tuple[EdgeRows, Rows, list[str]]:
+    """Return a table of edges, rows that remove one, and unused columns.
+
+    nodes: the table of nodes, if there is one, and its ids.
+    """
     with naming(path):
         table = read_table(path, ENDS)
         for name in ENDS if integers else ():
@@ -174,65 +180,19 @@ def _read_edges(
             removed = operations(table, EDGE_OPS)["remove"]
         rows = read_edges(filled_where_removed(table, removed))
         check_one_operation(rows.ends, removed)
-        other = rows.ends[0] if nodes is None else nodes.rows.ids
+        there, other = nodes or ("column 'source'", rows.ends[0])
         for name, side in zip(ENDS, rows.ends, strict=True):
             if len(side) and len(other) and side.type != other.type:
-                there = nodes_path if nodes is not None else "column 'source'"
                 raise DataError(
                     f"column {name!r} holds ids of type {side.type}, but those of {there} are "
                     f"{other.type}: expected the same (--integers reads those of a CSV as numbers)"
                 )
     names = [name for name in table.column_names if name != "op"]
-    return _Edges(rows, removed, tuple(say_edges_unread(path, names)))
+    return rows, removed, say_edges_unread(path, names)
 
 
-def _deltas(
-    nodes: _Nodes | None,
-    edges: _Edges | None,
-    gone: Sequence[NodeId],
-    batch: int,
-    paths: tuple[Source | None, Source | None],
-) -> TableDeltas:
-    """Return the deltas of tables, without nodes that are to be forgotten."""
-    import pyarrow as pa
-
-    nothing = pa.table({name: pa.array([], pa.string()) for name in ("id", *ENDS)})
-    if nodes is None:
-        nodes = _Nodes(read_nodes(nothing.select(["id"]), None, where=""))
-    if edges is None:
-        edges = _Edges(read_edges(nothing), np.zeros(0, dtype=bool))
-    (source, target), weights = edges.rows.ends, edges.rows.weights
-    stays = ~(among(source, gone) | among(target, gone))
-    rows = ~among(nodes.rows.ids, gone), stays & ~edges.removed
-    keep, kept, parted = (pa.array(mask) for mask in (*rows, stays & edges.removed))
-    places = zip(paths, map(np.flatnonzero, rows), strict=True)
-    timed = () if nodes.rows.times is None else ("time",)
-
-    def names(values: pyarrow.Array | None, kept: npt.NDArray[np.bool_]) -> Any:
-        return None if values is None else np.array(values.to_pylist(), dtype=object)[kept]
-
-    return TableDeltas(
-        nodes=nodes.rows.ids.filter(keep),
-        labels=nodes.labels.filter(keep),
-        features=None if nodes.features is None else nodes.features[torch.from_numpy(rows[0])],
-        edges=(source.filter(kept), target.filter(kept)),
-        forgotten=tuple(gone),
-        batch=batch,
-        ignored=(*timed, *edges.ignored),
-        places=dict(zip(("nodes", "edges"), places, strict=True)),
-        weights=None if weights is None else weights[torch.from_numpy(rows[1])],
-        removed=(source.filter(parted), target.filter(parted)),
-        updates=None if nodes.updates is None else nodes.updates[rows[0]],
-        scheme=nodes.rows.features.scheme,
-        relations=names(edges.rows.relations, rows[1]),
-        types=names(nodes.rows.types, rows[0]),
-    )
-
-
-def _marks(table: pyarrow.Table, name: str) -> pyarrow.Array:
+def _marks(table: pa.Table, name: str) -> pa.Array:
     """Return which rows of a column are true or 1; false, 0 and empty cells are not."""
-    import pyarrow as pa
-
     if name not in table.column_names or name in ("id", "label"):
         raise DataError(
             f"has no column {name!r} that marks nodes to forget, and there is no such file either"
@@ -242,11 +202,9 @@ def _marks(table: pyarrow.Table, name: str) -> pyarrow.Array:
         return pa.array([False] * len(values))
     if pa.types.is_boolean(values.type):
         return values.fill_null(False)
-    if pa.types.is_integer(values.type):
-        numbers = values.fill_null(0).to_numpy()
-        wrong = np.flatnonzero((numbers != 0) & (numbers != 1))
-        if not len(wrong):
-            return pa.array(numbers == 1)
-        row = int(wrong[0])
+    if not pa.types.is_integer(values.type):
+        raise DataError(f"column {name!r} holds {values.type}: expected true and false, or 1 and 0")
+    numbers = values.fill_null(0).to_numpy()
+    for row in np.flatnonzero((numbers != 0) & (numbers != 1)).tolist():
         raise DataError(f"row {row + 1} has {numbers[row]} in column {name!r}: expected 0 or 1")
-    raise DataError(f"column {name!r} holds {values.type}: expected true and false, or 1 and 0")
+    return pa.array(numbers == 1)

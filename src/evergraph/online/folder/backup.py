@@ -102,8 +102,13 @@ def backup(folder: Path, to: Path, *, on_progress: OnProgress | None = None) -> 
             if first <= 1:
                 usable.append((0, []))  # the journal alone is complete
             for seq, snapshot in usable:  # the newest that turns out to be intact while copying
+                small = {ACKNOWLEDGED_FILE: acknowledgement(last)}
+                for name in (FORMAT_FILE, COLUMNS_FILE):  # columns: written before the first delta
+                    if (folder / name).exists():
+                        small[name] = (folder / name).read_bytes()
+                parts = [Part(name, io.BytesIO(data), len(data)) for name, data in small.items()]
+                parts += [*snapshot, _part(journal, opened)]
                 try:
-                    parts = [*_small_files(folder, last), *snapshot, _opened_file(journal, opened)]
                     return BackedUp(max(last, seq), seq, copied(parts, to, on_progress))
                 except DataError as error:
                     if seq == usable[-1][0]:
@@ -127,7 +132,7 @@ class Part:
     digest: str | None = None  # expected SHA-256, if known
 
 
-def _opened_file(path: Path, files: ExitStack, name: str = "", digest: str | None = None) -> Part:
+def _part(path: Path, files: ExitStack, name: str = "", digest: str | None = None) -> Part:
     file = files.enter_context(path.open("rb"))
     return Part(name or path.name, file, os.fstat(file.fileno()).st_size, digest)
 
@@ -136,25 +141,12 @@ def _opened(path: Path, files: ExitStack) -> list[Part]:
     """Return the open files of a snapshot; [] if it is gone or damaged."""
     try:
         known = read_manifest(path)["files"]
-        parts = []
-        for name in (STATE, ABOUT, MANIFEST):
-            digest = known.get(name, {}).get("sha256")
-            parts.append(_opened_file(path / name, files, f"{path.name}/{name}", digest))
-        return parts
+        digests = [(name, known.get(name, {}).get("sha256")) for name in (STATE, ABOUT, MANIFEST)]
+        return [_part(path / name, files, f"{path.name}/{name}", each) for name, each in digests]
     except (OSError, DataError) as error:
         if path.exists():
             logger.warning("%s: using the previous snapshot", error)
         return []
-
-
-def _small_files(folder: Path, last: int) -> Iterator[Part]:
-    """Yield the small files of a backup whose journal ends with delta ``last``."""
-    data = {FORMAT_FILE: (folder / FORMAT_FILE).read_bytes()}
-    if (folder / COLUMNS_FILE).exists():  # written before the first delta
-        data[COLUMNS_FILE] = (folder / COLUMNS_FILE).read_bytes()
-    data[ACKNOWLEDGED_FILE] = acknowledgement(last)
-    for name, content in data.items():
-        yield Part(name, io.BytesIO(content), len(content))
 
 
 def copy_journal(source: Path, to: Path) -> None:
@@ -258,13 +250,24 @@ def restore(source: Path, to: Path, *, on_progress: OnProgress | None = None) ->
     """
     if not source.exists():
         raise DataError(f"{source}: does not exist")
-    with folder_aside(to) as aside:
+    with folder_aside(to) as folder:
         if is_tar(source):
-            _unpack(source, aside, on_progress)
+            _unpack(source, folder, on_progress)
         else:
-            aside.rmdir()
-            backup(source, aside, on_progress=on_progress)
-        return _verified(aside, on_progress)
+            folder.rmdir()
+            backup(source, folder, on_progress=on_progress)
+        if stored_parameters(folder) is None:
+            raise DataError(f"the backup holds no {FORMAT_FILE}")
+        for _, path in snapshots_in(folder):
+            read_snapshot(path)
+        on_delta = None if on_progress is None else partial(on_progress, VERIFY)
+        for what in check_journal(folder / JOURNAL_FILE, on_delta):
+            raise DataError(f"{folder / JOURNAL_FILE}: {what}")
+        with LearnerFolder.open(folder, readonly=True) as opened:
+            status = opened.status()
+        for suffix in ("-wal", "-shm"):  # created by opening the journal
+            (folder / f"{JOURNAL_FILE}{suffix}").unlink(missing_ok=True)
+        return BackedUp(status.seq, status.snapshot, folder_bytes(folder))
 
 
 def _unpack(archive: Path, folder: Path, on_progress: OnProgress | None) -> None:
@@ -287,19 +290,3 @@ def _unpack(archive: Path, folder: Path, on_progress: OnProgress | None) -> None
                     on_progress(COPY, member.offset_data + member.size, total)
     except (tarfile.TarError, EOFError) as error:
         raise DataError(f"{archive}: is not a complete tar archive ({error})") from None
-
-
-def _verified(folder: Path, on_progress: OnProgress | None) -> BackedUp:
-    """Return the contents of a folder; raise if anything in it is damaged."""
-    if stored_parameters(folder) is None:
-        raise DataError(f"the backup holds no {FORMAT_FILE}")
-    for _, path in snapshots_in(folder):
-        read_snapshot(path)
-    on_delta = None if on_progress is None else partial(on_progress, VERIFY)
-    for what in check_journal(folder / JOURNAL_FILE, on_delta):
-        raise DataError(f"{folder / JOURNAL_FILE}: {what}")
-    with LearnerFolder.open(folder, readonly=True) as opened:
-        status = opened.status()
-    for suffix in ("-wal", "-shm"):  # created by opening the journal
-        (folder / f"{JOURNAL_FILE}{suffix}").unlink(missing_ok=True)
-    return BackedUp(status.seq, status.snapshot, folder_bytes(folder))
