@@ -59,26 +59,22 @@ def as_features(values: Any, count: int) -> Tensor:
         tensor = values.detach().cpu()
         tensor = tensor.clone() if tensor.layout == torch.strided else tensor.to_dense()
     else:
-        tensor = torch.from_numpy(_numbers(values))
+        try:
+            array = np.asarray(values)
+            if array.dtype.kind == "c":
+                raise DataError(f"features hold {array.dtype}: expected real numbers")
+            if array.dtype.kind not in "biuf":
+                array = array.astype(np.float64)  # mixed columns, or numbers as objects
+        except (TypeError, ValueError) as error:
+            raise DataError(f"features must be a matrix of numbers: {error}") from None
+        wide = np.float32 if array.dtype.itemsize <= 4 else np.float64
+        tensor = torch.from_numpy(np.array(array, wide, order="C"))  # a copy of the caller's
     if tensor.is_complex() or tensor.dim() != 2 or len(tensor) != count:
         raise DataError(
             f"features have shape {tuple(tensor.shape)} of {tensor.dtype}: expected real numbers "
             f"[{count}, dims], one row per node"
         )
     return tensor.to(torch.float32).contiguous()
-
-
-def _numbers(values: Any) -> np.ndarray[Any, Any]:
-    """Return numbers as an array, always a copy of the caller's."""
-    try:
-        array = np.asarray(values)
-        if array.dtype.kind == "c":
-            raise DataError(f"features hold {array.dtype}: expected real numbers")
-        if array.dtype.kind not in "biuf":
-            array = array.astype(np.float64)  # mixed columns, or numbers as objects
-    except (TypeError, ValueError) as error:
-        raise DataError(f"features must be a matrix of numbers: {error}") from None
-    return np.array(array, np.float32 if array.dtype.itemsize <= 4 else np.float64, order="C")
 
 
 def as_edges(values: Any) -> Sequence[tuple[NodeId, NodeId]]:
@@ -178,8 +174,7 @@ def columns_of_nodes(table: Any, kind: Kind = "class") -> tuple[Any, Any, Any, A
     targets = _target_columns(names, kind)
     types = []
     if TYPE in names:  # a column of numbers is a feature
-        values = plain_values(table[TYPE], TYPE)
-        values = [value for value in values if value is not None and value == value]
+        values = [value for value in as_types(table[TYPE]) if value is not None]
         types = [TYPE] if values and all(isinstance(value, str) for value in values) else []
     other = [name for name in names if name in ("id", "time", *targets, *types)]
     if pandas:
@@ -311,11 +306,8 @@ def delta_of_hetero(data: Any, ids: Any, key: str | None, kind: Kind = "class") 
 def label_array(labels: Sequence[Label]) -> np.ndarray[Any, Any]:
     """Return labels as an array of integers, of text, or of both as objects."""
     kinds = {type(label) for label in labels}
-    if kinds in ({int}, {str}):
-        return np.array(labels, dtype=np.int64 if kinds == {int} else np.str_)
-    array = np.empty(len(labels), dtype=object)
-    array[:] = labels
-    return array
+    plain = np.int64 if kinds == {int} else np.str_ if kinds == {str} else object
+    return np.array(labels, dtype=plain)
 
 
 def targets_like(kind: Kind, ids: Any, found: Sequence[Any]) -> Any:

@@ -35,24 +35,14 @@ from evergraph.tables.scheme import Scheme
 LONGEST_PREFIX = 100
 
 
-class Takes(Protocol):
-    """The interface of a learner that a stream needs."""
+class _Learner(Protocol):
+    def submit(self, delta: Delta) -> dict[str, Any]: ...
 
-    def submit(self, delta: Delta) -> dict[str, Any]:
-        """Apply a delta, once for each key."""
-        ...
+    def upsert(self, delta: Delta) -> dict[str, Any]: ...
 
-    def upsert(self, delta: Delta) -> dict[str, Any]:
-        """Apply the new part of a delta."""
-        ...
+    def keep_columns(self, scheme: Scheme | None) -> None: ...
 
-    def keep_columns(self, scheme: Scheme | None) -> None:
-        """Store how columns are read, or check that it is unchanged."""
-        ...
-
-    def last_key(self, prefix: str) -> str | None:
-        """Return the newest delta key with this prefix, if there is one."""
-        ...
+    def last_key(self, prefix: str) -> str | None: ...
 
 
 @dataclass
@@ -60,7 +50,7 @@ class LineStream:
     """Ingests lines.
 
     Args:
-        learner: that receives the deltas.
+        learner: a ``LearnerFolder``, or a client of a service, that receives the deltas.
         batch: lines per delta at most.
         every: longest time in seconds to wait before a batch of lines is sent.
         prefix: of the keys; by default derived from the first line.
@@ -76,7 +66,7 @@ class LineStream:
         deltas, new_nodes, predicted, right: totals of what was applied.
     """
 
-    learner: Takes
+    learner: _Learner
     batch: int = 100
     every: float = 2.0
     prefix: str | None = None
@@ -118,7 +108,11 @@ class LineStream:
             for text in lines:
                 if text is not None:
                     self._take(text)
-                if self._is_due():
+                count = len(self._batch.lines)
+                # The lines on which columns are fitted must not depend on timing.
+                timed = not isinstance(self.columns, Columns) or not _named(self._batch.lines)
+                late = timed and self.clock() - self._began >= self.every
+                if count and (count >= self.batch or late):
                     self._flush()
         except DataError:
             self._flush()  # the lines before the one that failed
@@ -159,14 +153,6 @@ class LineStream:
         self._batch.add(line)
         self._digests[line.number] = here
 
-    def _is_due(self) -> bool:
-        if not self._batch.lines:
-            return False
-        full = len(self._batch.lines) >= self.batch
-        if isinstance(self.columns, Columns) and _named(self._batch.lines):
-            return full  # the lines on which columns are fitted must not depend on timing
-        return full or self.clock() - self._began >= self.every
-
     def _flush(self) -> None:
         lines, self._batch = self._batch.lines, Batch()
         named = _named(lines)
@@ -202,6 +188,5 @@ class LineStream:
             setattr(self, name, getattr(self, name) + done[name])
 
 
-def _named(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines that add nodes with columns."""
+def _named(lines: Sequence[Line]) -> list[Line]:  # those that add nodes with columns
     return [line for line in lines if line.operation == "node" and line.columns is not None]

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -113,36 +114,6 @@ class Packing:
         places[living] = torch.arange(len(living))
         return cls(living, places)
 
-    def rows(self, value: Tensor | Pieces) -> Pieces:
-        """Return the rows of kept positions in pieces.  [positions, any] -> [nodes, any]"""
-        found = value.whole() if isinstance(value, Pieces) else value
-        return taken(found, self.living)
-
-    def padded(self, value: Tensor) -> Tensor:
-        """Return the rows of kept positions of an array that may be shorter, padded with zeros.
-
-        >>> Packing.of(torch.tensor([True, False, True])).padded(torch.tensor([5, 6]))
-        tensor([5, 0])
-        """
-        found = value.new_zeros(len(self.living), *value.shape[1:])
-        there = self.living < len(value)
-        found[there] = value[self.living[there]]
-        return found
-
-    def pointers(self, indptr: Tensor | Pieces) -> Tensor:
-        """Return the CSR pointers of kept rows; removed rows are empty.  -> int64 [nodes + 1]"""
-        assert isinstance(indptr, Tensor), "pointers are small, so never in pieces"
-        return torch.cat([indptr[self.living], indptr[-1:]])
-
-    def renumbered(self, indices: Tensor | Pieces) -> Pieces:
-        """Return positions by their new numbers, in pieces."""
-        dtype = indices.dtype
-
-        def made() -> Iterator[Tensor]:
-            return (self.places[part.long()].to(dtype) for part in split(indices))
-
-        return Pieces(tuple(indices.shape), dtype, made)
-
 
 @dataclass(frozen=True, eq=False)
 class PackedState:
@@ -174,11 +145,15 @@ def packed(arrays: Mapping[str, Tensor | Pieces], packing: Packing) -> Arrays:
     found: Arrays = {}
     for name, value in arrays.items():
         if _ROWS.fullmatch(name):
-            found[name] = packing.rows(value)
+            rows = value.whole() if isinstance(value, Pieces) else value
+            found[name] = taken(rows, packing.living)
         elif _POINTERS.fullmatch(name):
-            found[name] = packing.pointers(value)
+            assert isinstance(value, Tensor), "pointers are small, so never in pieces"
+            found[name] = torch.cat([value[packing.living], value[-1:]])  # removed rows are empty
         elif _INDICES.fullmatch(name):
-            found[name] = packing.renumbered(value)
+            found[name] = Pieces(
+                tuple(value.shape), value.dtype, partial(_renumbered, value, packing)
+            )
         else:
             assert _UNPLACED.fullmatch(name), f"{name} must be listed in pieces.py"
             found[name] = value
@@ -187,14 +162,18 @@ def packed(arrays: Mapping[str, Tensor | Pieces], packing: Packing) -> Arrays:
     assert isinstance(slots, Tensor)
     assert isinstance(rows, Tensor)
     assert isinstance(marks, Tensor)
-    kept = packing.padded(slots)
+    kept, there = slots.new_zeros(len(packing.living)), packing.living < len(slots)
+    kept[there] = slots[packing.living[there]]  # later nodes have no slot yet
     counted = kept > 0
     held = kept[counted] - 1
     kept[counted] = torch.arange(1, len(held) + 1)
     free = torch.empty(0, dtype=torch.int64)
-    names = ("slots", "rows", "marks", "free")
-    values: tuple[Tensor | Pieces, ...] = (kept, taken(rows, held), marks[held], free)
-    return found | {f"counted.{name}": value for name, value in zip(names, values, strict=True)}
+    anew: Arrays = {"slots": kept, "rows": taken(rows, held), "marks": marks[held], "free": free}
+    return found | {f"counted.{name}": value for name, value in anew.items()}
+
+
+def _renumbered(positions: Tensor | Pieces, packing: Packing) -> Iterator[Tensor]:
+    return (packing.places[part.long()].to(positions.dtype) for part in split(positions))
 
 
 T = TypeVar("T")

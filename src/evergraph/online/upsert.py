@@ -158,10 +158,10 @@ def only_new(
         key=None,
     )
     return reduced, News(
+        **edges.counts,
         new_nodes=len(new),
         known_nodes=len(known),
         other_features=len(_other(delta.nodes, delta.features, known, ids, knowledge)),
-        **edges.counts,
         new_labels=len(first) - first.count(None) + len(late) - changed,
         changed_labels=changed,
         forgotten=len(forgotten),

@@ -198,12 +198,7 @@ def _refuse(value: object) -> object:
     )
 
 
-def _column_to_bytes(column: Column) -> tuple[str, bytes]:
-    """Return how a column is encoded, and its bytes.
-
-    >>> _column_to_bytes(["a", "b"])
-    ('texts', b'a\\x00b')
-    """
+def _column_to_bytes(column: Column) -> tuple[str, bytes]:  # how it is encoded, and its bytes
     numbers = as_numbers(column)
     if numbers is not None:
         return "numbers", numbers.astype("<i8").tobytes()
@@ -222,11 +217,6 @@ def _column_to_bytes(column: Column) -> tuple[str, bytes]:
 
 
 def _column_from_bytes(kind: str, data: bytes) -> Column:
-    """Return the column that bytes encode.
-
-    >>> _column_from_bytes("texts", b"a\\0b")
-    ['a', 'b']
-    """
     if kind == "numbers":
         return np.frombuffer(data, "<i8").astype(np.int64)
     found: list[NodeId] = []

@@ -102,12 +102,11 @@ class LineReader:
         if operation is None:
             raise DataError(f"has no operation: expected one of {', '.join(OPERATIONS)}")
         named = rest.pop(operation)
-        label = rest.pop("label", None) if operation == "node" else None
-        weight = rest.pop("weight", None) if operation == "edge" else None
-        relation = rest.pop("relation", None) if operation == "edge" else None
+        of_node, of_edge = operation == "node", operation == "edge"
+        label = rest.pop("label", None) if of_node else None
+        weight, relation = (rest.pop(n, None) if of_edge else None for n in ("weight", "relation"))
         # A node type is a text; a number is a feature, as in tables.
-        kind = rest.get("type", 0)
-        typed = operation == "node" and (kind is None or isinstance(kind, str))
+        typed = of_node and (rest.get("type", 0) is None or isinstance(rest.get("type"), str))
         typed = typed and "type" not in (self._known or self._first)
         kind = rest.pop("type") if typed else None
         if operation in PAIRS and (not isinstance(named, list) or len(named) != 2):
@@ -205,9 +204,8 @@ class Batch:
             weighted, related = line.weight is not None, line.relation is not None
             if related and self._typed is False:  # first nodes without types rule out relations
                 return False
-            kept = frozenset(line.ids) not in self._removed
             alike = self._weighted in (None, weighted) and self._related in (None, related)
-            return kept and alike
+            return alike and frozenset(line.ids) not in self._removed
         if line.operation in ("update", "label", "forget"):
             node = line.ids[0]
             return node not in self._new and (line.operation, node) not in self._changed
@@ -240,13 +238,12 @@ def delta_of_lines(
     by: dict[str, list[Line]] = {name: [] for name in OPERATIONS}
     for line in lines:
         by[line.operation].append(line)
-    weights = [line.weight for line in by["edge"] if line.weight is not None]
     return Delta(
         nodes=[line.ids[0] for line in by["node"]],
         features=_matrix(by["node"], scheme),
         labels=[line.label for line in by["node"]],
         edges=[(line.ids[0], line.ids[1]) for line in by["edge"]],
-        weights=weights,
+        weights=[line.weight for line in by["edge"] if line.weight is not None],
         relations=[line.relation for line in by["edge"] if line.relation is not None],
         types=[line.type for line in by["node"] if line.typed],
         removed_edges=[(line.ids[0], line.ids[1]) for line in by["remove_edge"]],
