@@ -49,29 +49,28 @@ def test_a_backup_under_load_is_a_twin_bit_for_bit(tmp_path: Path, kind: str) ->
             assert other.submit(delta(told.seq + 1)).seq == told.seq + 1  # it goes on
 
 
-def names(path: Path) -> list[str]:
-    return sorted(str(file.relative_to(path)) for file in path.rglob("*") if file.is_file())
-
-
 def test_a_backup_holds_the_newest_snapshot_and_a_journal_without_a_wal(tmp_path: Path) -> None:
-    source = filled(tmp_path / "learner", 6, compact_at=(2, 4))
-    told = backup(source, tmp_path / "copy")
-    assert (told.seq, told.snapshot) == (6, 4)
-    snapshot = [
-        f"snapshot-4/{name}" for name in ("about.json", "manifest.json", "state.safetensors")
-    ]
-    assert names(tmp_path / "copy") == sorted(
-        ["acknowledged", "evergraph-learner.json", "journal.sqlite", *snapshot]
-    )
+    source, told = filled(tmp_path / "learner", 6, compact_at=(2, 4)), []
+    done = backup(source, tmp_path / "copy", on_progress=lambda *stage: told.append(stage))
+    assert (done.seq, done.snapshot) == (6, 4)
+    assert told[-1] == ("copy", done.bytes, done.bytes)
+    files = [path for path in (tmp_path / "copy").rglob("*") if path.is_file()]
+    assert sorted(str(path.relative_to(tmp_path / "copy")) for path in files) == [
+        "acknowledged", "evergraph-learner.json", "journal.sqlite", "snapshot-4/about.json",
+        "snapshot-4/manifest.json", "snapshot-4/state.safetensors",
+    ]  # fmt: skip
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "learner"]
+    restore(tmp_path / "copy", tmp_path / "made", on_progress=lambda *stage: told.append(stage))
+    assert told[-1][0] == "verify"
 
 
-@pytest.mark.parametrize("number", [0, 3])
-def test_a_folder_without_a_snapshot_is_backed_up_too(tmp_path: Path, number: int) -> None:
-    backup(filled(tmp_path / "learner", number), tmp_path / "copy.tar")
-    assert restore(tmp_path / "copy.tar", tmp_path / "made").seq == number
-    with LearnerFolder.open(tmp_path / "made") as folder:
-        assert bits(folder.learner) == twin(number)
+def test_a_folder_without_a_snapshot_is_backed_up_too(tmp_path: Path) -> None:
+    for number in (0, 3):
+        copy, made = tmp_path / f"{number}.tar", tmp_path / f"made-{number}"
+        backup(filled(tmp_path / f"learner-{number}", number), copy)
+        assert restore(copy, made).seq == number
+        with LearnerFolder.open(made) as folder:
+            assert bits(folder.learner) == twin(number)
 
 
 def test_snapshots_that_are_replaced_meanwhile_are_opened_anew(tmp_path: Path, monkeypatch) -> None:
@@ -180,11 +179,3 @@ def test_an_archive_cannot_write_elsewhere(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="must hold files of a learner"):
         restore(tmp_path / "a.tar", tmp_path / "made")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.tar"]
-
-
-def test_progress_is_told_in_bytes(tmp_path: Path) -> None:
-    source, told = filled(tmp_path / "learner", 3, compact_at=(2,)), []
-    done = backup(source, tmp_path / "copy", on_progress=lambda *stage: told.append(stage))
-    assert told[-1] == ("copy", done.bytes, done.bytes)
-    restore(tmp_path / "copy", tmp_path / "made", on_progress=lambda *stage: told.append(stage))
-    assert told[-1][0] == "verify"

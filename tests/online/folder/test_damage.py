@@ -120,13 +120,6 @@ def test_what_cannot_be_mended_is_refused(tmp_path, name):
             opened(tmp_path)
 
 
-def test_a_folder_of_something_else_is_left_alone(tmp_path):
-    (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(ConfigurationError, match=r"but it holds 'thesis.tex'"):
-        opened(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
-
-
 def test_what_a_killed_process_left_aside_goes_when_the_folder_is_opened(tmp_path):
     filled(tmp_path, 1)
     for name in (".aside-2", ".aside-gone-snapshot-1"):
@@ -141,7 +134,11 @@ def test_what_a_killed_process_left_aside_goes_when_the_folder_is_opened(tmp_pat
     opened(tmp_path).close()
 
 
-def test_others_may_read_and_not_write(tmp_path):
+def test_a_folder_of_something_else_is_left_alone_and_others_may_not_write(tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(ConfigurationError, match=r"but it holds 'thesis.tex'"):
+        opened(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
     before = os.umask(0)
     try:
         Acknowledged(tmp_path / ACKNOWLEDGED_FILE).close()

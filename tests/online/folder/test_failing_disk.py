@@ -36,7 +36,7 @@ def files_of_at_most(size: int):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_limit_to_the_size_of_files_is_a_full_disk(tmp_path):
+def test_limits_to_the_size_of_files_are_a_full_disk(tmp_path):
     with opened(tmp_path) as folder:
         folder.submit(delta(1))
         with files_of_at_most(1 << 16):
@@ -45,8 +45,21 @@ def test_a_limit_to_the_size_of_files_is_a_full_disk(tmp_path):
                     folder.submit(wide(number))
         assert (folder.status().stopped, bits(folder.learner)) == (None, twin(1))
         folder.submit(delta(2))
+        with files_of_at_most(100), pytest.raises(ResourceError, match="the disk is full"):
+            folder.compact()
+        assert "the disk is full" in folder.status().snapshot_error
+        assert folder.compact() == 2
+        assert folder.status().snapshot_error is None
+    assert not list(tmp_path.glob(".aside*"))
     with opened(tmp_path) as folder:
         assert bits(folder.learner) == twin(2)
+
+
+class FailingKeys:
+    """Keys of a journal, in the middle of whose transaction SQLite says what it says then."""
+
+    def insert(self, connection, entries) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
 
 
 def test_a_quota_is_a_full_disk(tmp_path, monkeypatch):
@@ -63,24 +76,6 @@ def test_a_quota_is_a_full_disk(tmp_path, monkeypatch):
         assert folder.status().stopped is None
         folder.submit(delta(2))
         assert bits(folder.learner) == twin(2)
-
-
-class FailingKeys:
-    """Keys of a journal, in the middle of whose transaction SQLite says what it says then."""
-
-    def insert(self, connection, entries) -> None:
-        raise sqlite3.OperationalError("disk I/O error")
-
-
-def test_a_snapshot_beyond_the_size_of_files_is_said_and_taken_later(tmp_path):
-    with opened(tmp_path) as folder:
-        folder.submit(wide(1))
-        with files_of_at_most(1 << 10), pytest.raises(ResourceError, match="the disk is full"):
-            folder.compact()
-        assert "the disk is full" in folder.status().snapshot_error
-        assert folder.compact() == 1
-        assert folder.status().snapshot_error is None
-    assert not list(tmp_path.glob(".aside*"))
 
 
 @contextmanager

@@ -69,12 +69,8 @@ def test_the_same_key_twice_in_a_batch_counts_once(tmp_path):
 
 
 def test_a_full_disk_refuses_the_batch_and_tells_each(tmp_path):
-    large = [
-        Delta(
-            nodes=[f"{n}{i:099}" for i in range(99)], features=torch.ones(99, 3), key=f"large {n}"
-        )
-        for n in (1, 2)
-    ]
+    names = [[f"{n}{i:099}" for i in range(99)] for n in (1, 2)]
+    large = [Delta(nodes=each, features=torch.ones(99, 3), key=each[0]) for each in names]
     with opened(tmp_path) as folder:
         folder.submit(delta(1))
         connection = folder._files._journal.connection
@@ -137,18 +133,13 @@ def test_who_holds_the_lock_is_served_first(tmp_path, commits):
     """An upsert looks and changes under the lock: nothing may come between."""
     with opened(tmp_path) as folder:
         answers = []
-
-        def write() -> None:
-            answers.append(folder.submit(delta(1)).seq)
-
-        threads = [threading.Thread(target=write)]
+        other = threading.Thread(target=lambda: answers.append(folder.submit(delta(1)).seq))
         with folder.lock:
-            threads[0].start()
+            other.start()
             until(lambda: len(folder.waiting))
             assert folder.submit(delta(2)).seq == 1
-        threads[0].join()
-    assert answers == [2]
-    assert commits == [[1, 2]]
+        other.join()
+    assert (answers, commits) == ([2], [[1, 2]])
 
 
 def test_an_interrupt_of_one_that_waits_leaves_nobody_behind(tmp_path, monkeypatch):

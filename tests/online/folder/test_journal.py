@@ -50,28 +50,38 @@ def test_deltas_come_back_in_order_after_opening_again(path):
 
 
 def test_a_key_is_known_with_what_came_of_it(path):
-    journal = Journal(path)
-    append(journal, 1, data(1), key="\udc80\0")
+    key, journal = "\udc80\0", Journal(path)
+    append(journal, 1, data(1), key=key)
     assert journal.keys.known("other", data(1)) is None
-    assert journal.keys.known("\udc80\0", data(1))[1] is None
-    journal.keys.pending["\udc80\0"] = 1, "one"
-    assert journal.keys.known("\udc80\0", data(1))[1] == "one"  # before it is written
+    assert journal.keys.known(key, data(1)) == (1, None)
+    journal.keys.pending[key] = 1, "one"
+    assert journal.keys.known(key, data(1)) == (1, "one")  # before it is written
     journal.close()
-    again = Journal(path)
-    known = again.keys.known("\udc80\0", data(1))
-    assert known == (1, "one")
+    journal = Journal(path)
+    assert journal.keys.known(key, data(1)) == (1, "one")
     with pytest.raises(KeyReusedError, match="belongs to delta 1, which had other contents"):
-        again.keys.known("\udc80\0", data(2))
-    again.close()
+        journal.keys.known(key, data(2))
+    append(journal, 2, data(2), key=key)  # once it was dropped, it may be used again
+    assert journal.keys.known(key, data(2)) == (2, None)
+    journal.keys.pending[key] = 2, "two"
+    journal.keys.pending["b"] = 1, "of a key that is not kept"
+    journal.keys.flush()
+    assert journal.keys.known(key, data(2)) == (2, "two")
+    journal.close()
 
 
-def test_a_result_is_written_with_the_next_delta(journal, path):
-    append(journal, 1, data(1), key="a")
-    journal.keys.pending["a"] = 1, "one"
+def test_a_reader_follows_and_writes_nothing(journal, path):
     reader = Journal(path, readonly=True)
-    assert reader.keys.known("a", data(1))[1] is None
-    append(journal, 2, data(2))
+    before = reader.version()
+    assert (reader.last(), reader.version()) == (0, before)
+    append(journal, 1, data(1), key="a")
+    assert (reader.last(), reader.keys.known("a", data(1))[1]) == (1, None)
+    assert reader.version() != before
+    journal.keys.pending["a"] = 1, "one"
+    append(journal, 2, data(2))  # the result is written with it
     assert reader.keys.known("a", data(1))[1] == "one"
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        append(reader, 3, data(3))
     reader.close()
 
 
@@ -97,31 +107,15 @@ def test_keys_go_when_they_are_old_and_not_among_the_newest(journal, monkeypatch
         monkeypatch.setattr(time, "time", lambda seq=seq: 100.0 * seq)
         append(journal, seq, data(seq), key=str(seq))
     assert not journal.keys.drop(350.0, keep=4)  # 1 to 3 are older, 2 to 5 the newest four
-    assert [journal.keys.known(str(seq), data(seq)) is None for seq in (1, 2, 3)] == [
-        True,
-        False,
-        False,
-    ]
+    known = [journal.keys.known(str(seq), data(seq)) is not None for seq in (1, 2, 3)]
+    assert known == [False, True, True]
     assert not journal.keys.drop(350.0, keep=1)
     assert journal.keys.count() == 2
     assert not journal.keys.drop(1e9, keep=9)
     assert journal.keys.last("") == "5"
     monkeypatch.setattr("evergraph.online.folder.journal.AT_A_TIME", 1)
-    assert journal.keys.drop(1e9, keep=0)  # a few at a time
-    assert journal.keys.drop(1e9, keep=0)
-    assert not journal.keys.drop(1e9, keep=0)
+    assert [journal.keys.drop(1e9, keep=0) for _ in range(3)] == [True, True, False]
     assert journal.keys.count() == 0
-
-
-def test_a_key_that_comes_again_belongs_to_the_later_delta(journal):
-    append(journal, 1, data(1), key="a")
-    journal.keys.pending["a"] = 1, "one"
-    append(journal, 2, data(2), key="a")  # after the key was dropped
-    assert journal.keys.known("a", data(2))[1] is None
-    journal.keys.pending["a"] = 2, "two"
-    journal.keys.pending["b"] = 1, "of a key that is not kept"
-    journal.keys.flush()
-    assert journal.keys.known("a", data(2))[1] == "two"
 
 
 BEFORE = """
@@ -152,10 +146,13 @@ def test_a_journal_of_an_earlier_layout_is_read_and_brought_up_to_date(path):
     assert journal.keys.count() == 2
     reader.close()
     journal.close()
-    Journal(path).close()
 
 
-def test_a_layout_of_the_future_is_refused(path):
+def test_what_cannot_be_read_is_refused(path):
+    path.write_bytes(b"no database, only words" * 100)
+    with pytest.raises(DataError, match=r"journal.sqlite: cannot be used \(file is not a database"):
+        Journal(path)
+    path.unlink()
     Journal(path).close()
     with sqlite3.connect(path) as later:
         later.execute("PRAGMA user_version = 5")
@@ -163,15 +160,6 @@ def test_a_layout_of_the_future_is_refused(path):
     for readonly in (True, False):
         with pytest.raises(DataError, match="of layout 5, this version of evergraph reads 4"):
             Journal(path, readonly=readonly)
-
-
-def test_the_version_changes_when_another_writes(journal, path):
-    reader = Journal(path, readonly=True)
-    before = reader.version()
-    assert reader.version() == before
-    append(journal, 1, data(1))
-    assert reader.version() != before
-    reader.close()
 
 
 def test_a_full_disk_refuses_and_leaves_everything_as_it_was(journal):
@@ -187,44 +175,22 @@ def test_a_full_disk_refuses_and_leaves_everything_as_it_was(journal):
     assert [entry.seq for entry in journal.after(0)] == [1, 2]
 
 
-def test_a_file_that_is_no_journal_is_named(path):
-    path.write_bytes(b"no database, only words" * 100)
-    with pytest.raises(DataError, match=r"journal.sqlite: cannot be used \(file is not a database"):
-        Journal(path)
+def test_commits_wait_for_the_disk_dropped_rows_are_overwritten_and_others_have_ten_seconds(
+    tmp_path: Path,
+) -> None:
+    def told(connection: sqlite3.Connection, *names: str) -> list[object]:
+        return [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names]
 
-
-def test_a_reader_follows_and_writes_nothing(journal, path):
-    reader = Journal(path, readonly=True)
-    assert reader.last() == 0
-    append(journal, 1, data(1))
-    assert reader.last() == 1
-    with pytest.raises(sqlite3.OperationalError, match="readonly"):
-        append(reader, 2, data(2))
-    reader.close()
-
-
-def told(connection: sqlite3.Connection, name: str) -> object:
-    return connection.execute(f"PRAGMA {name}").fetchone()[0]
-
-
-def test_commits_wait_for_the_disk_and_dropped_rows_are_overwritten(tmp_path: Path) -> None:
-    connection = open_for_writing(tmp_path / "file")
-    assert told(connection, "journal_mode") == "wal"
-    assert told(connection, "synchronous") == 2  # FULL
-    assert told(connection, "secure_delete") == 1
-    assert told(connection, "auto_vacuum") == 2  # INCREMENTAL
-    connection.close()
-
-
-def test_everybody_waits_ten_seconds_for_another_process(tmp_path: Path) -> None:
     writer = open_for_writing(tmp_path / "file")
+    names = ("journal_mode", "synchronous", "secure_delete", "auto_vacuum")
+    assert told(writer, *names) == ["wal", 2, 1, 2]  # FULL, on, INCREMENTAL
     writer.execute("CREATE TABLE numbers (n)")
     reader = open_for_reading(tmp_path / "file")
-    assert told(writer, "busy_timeout") == told(reader, "busy_timeout") == 10_000
+    assert told(writer, "busy_timeout") == told(reader, "busy_timeout") == [10_000]
     reader.close()
     wal = tmp_path / "file-wal"
     assert wal.stat().st_size > 0
     empty_wal(writer)  # waits for nobody, and does not stay so impatient
     assert wal.stat().st_size == 0
-    assert told(writer, "busy_timeout") == 10_000
+    assert told(writer, "busy_timeout") == [10_000]
     writer.close()

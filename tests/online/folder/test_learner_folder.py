@@ -32,27 +32,21 @@ def test_opening_again_gives_the_same_bits(tmp_path, compact_at):
         assert bits(folder.learner) == twin(8)
 
 
-def test_the_journal_comes_first(tmp_path, monkeypatch):
-    seen = []
-    apply_batch = StandIn.apply_batch
+def test_the_journal_comes_first_and_what_is_refused_changes_nothing(tmp_path, monkeypatch):
+    seen, apply_batch = [], StandIn.apply_batch
 
     def look(self, deltas):
         seen.append(Journal(tmp_path / JOURNAL, readonly=True).last())
         return apply_batch(self, deltas)
 
-    monkeypatch.setattr(StandIn, "apply_batch", look)
-    with opened(tmp_path) as folder:
-        folder.submit(delta(1))
-        folder.submit(delta(2))
-    assert seen == [1, 2]
-
-
-def test_what_is_refused_changes_nothing(tmp_path):
-    filled(tmp_path, 2)
-    with opened(tmp_path) as folder:
+    with monkeypatch.context() as patch, opened(tmp_path) as folder:
+        patch.setattr(StandIn, "apply_batch", look)
+        for seq in (1, 2):
+            folder.submit(delta(seq))
         with pytest.raises(DataError, match="'refused' is refused"):
             folder.submit(Delta(nodes=("refused",), features=torch.zeros(1, 3), key="new"))
-        assert (folder.seq, bits(folder.learner)) == (2, twin(2))
+        assert (seen, folder.seq) == ([1, 2], 2)
+        assert bits(folder.learner) == twin(2)
         assert folder.submit(delta(3, key="new")).seq == 3  # the key is still free
     with opened(tmp_path) as folder:
         assert bits(folder.learner) == twin(3)
@@ -97,19 +91,13 @@ def test_an_interrupt_while_applying_stops_the_folder(tmp_path, monkeypatch):
         assert bits(folder.learner) == twin(1)
 
 
-def test_other_parameters_are_refused(tmp_path):
+def test_other_parameters_a_bare_path_and_a_closed_folder_are_refused(tmp_path):
     filled(tmp_path, 1)
     assert stored_parameters(tmp_path) == {"decay": 0.9}
     with pytest.raises(ConfigurationError, match=r"decay=0.9, .* cannot be opened with decay=0.5"):
         LearnerFolder.open(tmp_path, make=lambda: StandIn(decay=0.5))
-
-
-def test_a_path_given_to_the_class_is_told_what_to_call(tmp_path):
     with pytest.raises(ConfigurationError, match=r"call LearnerFolder.open\(path\)"):
         LearnerFolder(str(tmp_path))
-
-
-def test_a_closed_folder_takes_nothing(tmp_path):
     folder = opened(tmp_path)
     folder.close()
     folder.close()

@@ -11,12 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from evergraph.core.errors import (
-    ConfigurationError,
-    DataError,
-    LockedError,
-    ResourceError,
-)
+from evergraph.core.errors import ConfigurationError, DataError, LockedError, ResourceError
 from evergraph.core.file_lock import LOCK_FILE
 from evergraph.online.folder.checkup import check_journal
 from evergraph.online.folder.journal import JOURNAL_FILE as JOURNAL
@@ -28,12 +23,7 @@ def test_a_second_writer_is_told_who_writes(tmp_path):
     with opened(tmp_path), pytest.raises(LockedError) as error:
         opened(tmp_path)
     assert f"written to by process {os.getpid()} (this one)" in str(error.value)
-    opened(tmp_path).close()
-
-
-def test_a_dead_process_leaves_no_lock(tmp_path):
-    opened(tmp_path).close()
-    (tmp_path / LOCK_FILE).write_text("4194304\n")
+    (tmp_path / LOCK_FILE).write_text("4194304\n")  # a dead process leaves no lock
     opened(tmp_path).close()
 
 
@@ -96,20 +86,17 @@ def test_readers_need_no_lock_and_follow(tmp_path):
                 reader.submit(delta(9))
 
 
-def test_a_reader_leaves_the_folder_as_it_is(tmp_path):
-    filled(tmp_path, 3, compact_at=(2,))
+def test_a_reader_leaves_the_folder_as_it_is_and_makes_none(tmp_path):
+    with pytest.raises(DataError, match=r"holds no learner yet: there is no evergraph-learner"):
+        opened(tmp_path / "learner", readonly=True)
+    assert not (tmp_path / "learner").exists()
+    filled(tmp_path / "learner", 3, compact_at=(2,))
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    with opened(tmp_path, readonly=True) as reader:
+    with opened(tmp_path / "learner", readonly=True) as reader:
         assert bits(reader.learner) == twin(3)
     belongs = (f"{JOURNAL}-wal", f"{JOURNAL}-shm")
     after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert {path: data for path, data in after.items() if path.name not in belongs} == before
-
-
-def test_a_reader_of_nothing_is_told_so(tmp_path):
-    with pytest.raises(DataError, match=r"holds no learner yet: there is no evergraph-learner"):
-        opened(tmp_path / "none", readonly=True)
-    assert not (tmp_path / "none").exists()
 
 
 def test_nothing_is_written_where_nothing_can_be_locked(tmp_path, monkeypatch):

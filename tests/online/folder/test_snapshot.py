@@ -11,10 +11,7 @@ import torch
 from evergraph.core.errors import DataError, ResourceError
 from evergraph.online.folder import snapshot
 from evergraph.online.folder.markers import with_check
-from evergraph.online.folder.snapshot import (
-    read_snapshot,
-    snapshots_in,
-)
+from evergraph.online.folder.snapshot import read_snapshot, snapshots_in
 from stand_in import write_snapshot
 
 STATE = {
@@ -32,27 +29,21 @@ def write(folder, seq, about=ABOUT):
     return write_snapshot(folder, seq, STATE, json.dumps(about).encode())
 
 
-def test_comes_back_bit_for_bit(tmp_path):
+def test_comes_back_bit_for_bit_and_does_not_hang_on_the_file(tmp_path):
     path = write(tmp_path, 12)
     assert path == tmp_path / "snapshot-12"
     assert sorted(p.name for p in path.iterdir()) == [
         "about.json", "manifest.json", "state.safetensors",
     ]  # fmt: skip
     back = read_snapshot(path)
+    (path / snapshot.STATE).write_bytes(b"")
     assert (back.seq, back.about) == (12, ABOUT)
     assert back.state.keys() == STATE.keys()
     for name, value in STATE.items():
         assert back.state[name].dtype == value.dtype
         assert back.state[name].shape == value.shape
         assert back.state[name].numpy().tobytes() == value.numpy().tobytes()
-
-
-def test_what_was_read_does_not_hang_on_the_file(tmp_path):
-    path = write(tmp_path, 1)
-    back = read_snapshot(path)
     back.state["numbers"] += 1
-    (path / snapshot.STATE).write_bytes(b"")
-    assert back.state["doubles"].item() == 1 / 3
     assert back.state["numbers"].item() == 2**62 + 1
 
 
@@ -75,25 +66,19 @@ def test_damage_is_named(tmp_path, name, damage):
         assert str(error.value).startswith(f"{path}: ")
 
 
-def test_a_renamed_snapshot_is_not_another_one(tmp_path):
-    write(tmp_path, 3).rename(tmp_path / "snapshot-4")
-    with pytest.raises(DataError, match=r"snapshot-4/manifest.json: belongs to snapshot-3"):
+def test_another_name_or_format_is_refused_and_the_newest_come_first(tmp_path):
+    for seq in (9, 100, 20):
+        write(tmp_path, seq)
+    for other in ("snapshot-x", ".aside-7"):
+        (tmp_path / other).mkdir()
+    assert [seq for seq, _ in snapshots_in(tmp_path)] == [100, 20, 9]
+    (tmp_path / "snapshot-9").rename(tmp_path / "snapshot-4")
+    with pytest.raises(DataError, match=r"snapshot-4/manifest.json: belongs to snapshot-9"):
         read_snapshot(tmp_path / "snapshot-4")
-
-
-def test_an_unknown_format_is_refused(tmp_path):
-    path = write(tmp_path, 3) / "manifest.json"
+    path = tmp_path / "snapshot-20" / "manifest.json"
     path.write_text(json.dumps(with_check(json.loads(path.read_text()) | {"format": 9})))
     with pytest.raises(DataError, match="is of format 9, this version of evergraph reads 2"):
         read_snapshot(path.parent)
-
-
-def test_newest_first_by_number(tmp_path):
-    for seq in (9, 100, 20):
-        write(tmp_path, seq)
-    (tmp_path / "snapshot-x").mkdir()
-    (tmp_path / ".aside-7").mkdir()
-    assert [seq for seq, _ in snapshots_in(tmp_path)] == [100, 20, 9]
 
 
 @pytest.mark.parametrize("call", ["sync", "_write"])
@@ -110,12 +95,8 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch, call):
 
 
 def test_everything_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
-    synced = []
-    monkeypatch.setattr(snapshot, "sync", lambda path: synced.append((path.name, named())))
-
-    def named():
-        return (tmp_path / "snapshot-5").exists()
-
+    synced, named = [], tmp_path / "snapshot-5"
+    monkeypatch.setattr(snapshot, "sync", lambda path: synced.append((path.name, named.exists())))
     write(tmp_path, 5)
     before = [".aside-5", "about.json", "manifest.json", "state.safetensors"]
     assert sorted(name for name, there in synced if not there) == before

@@ -11,7 +11,7 @@ from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.learner import OnlineLearner
 
-NODES = 700
+NODES = 300
 
 
 def deltas():
@@ -57,8 +57,5 @@ def test_other_threads_than_those_of_a_snapshot_are_said(tmp_path, caplog):
     with LearnerFolder.open(tmp_path, make=OnlineLearner, threads=2) as folder:
         assert folder.learner.predict(["a"]) == ["x"]
     assert "learned with 1 threads and this process uses 2" in caplog.text
-
-
-def test_threads_are_at_least_one(tmp_path):
     with pytest.raises(ConfigurationError, match="threads"):
         LearnerFolder.open(tmp_path, make=OnlineLearner, threads=0)
