@@ -79,9 +79,14 @@ def test_the_manifest_has_the_fields_that_we_rely_on() -> None:
         assert (user["runAsNonRoot"], user["runAsUser"]) == (True, USER)
         for probe in ("readinessProbe", "livenessProbe"):
             assert container(group)[probe]["periodSeconds"] >= 1
-            assert container(group)[probe]["tcpSocket"]["port"] >= 1
-    for group in WORKERS:
+    head, *workers = GROUPS
+    (port,) = (one["containerPort"] for one in container(head)["ports"] if one["name"] == "gcs")
+    assert container(head)["readinessProbe"]["tcpSocket"]["port"] == port == 6379
+    for group in workers:  # ready when what others talk to listens
         assert 1 <= group["minReplicas"] <= group["replicas"] <= group["maxReplicas"]
+        listens = int(group["rayStartParams"]["node-manager-port"])
+        for probe in ("readinessProbe", "livenessProbe"):
+            assert container(group)[probe]["tcpSocket"]["port"] == listens
 
 
 def test_all_machines_run_one_image_with_the_ray_that_is_in_it() -> None:
@@ -115,10 +120,8 @@ def test_folders_are_the_same_everywhere() -> None:
     assert f"--volume={shared}:{shared}" in ON_PREMISE["docker"]["run_options"]
     assert f"--dataset {shared}/" in PAGE
     for group in GROUPS:
-        assert (
-            volumes(group)["shared"]["persistentVolumeClaim"]["claimName"]
-            == (CLAIM["metadata"]["name"])
-        )
+        claim = volumes(group)["shared"]["persistentVolumeClaim"]["claimName"]
+        assert claim == CLAIM["metadata"]["name"]
         assert mounts(group) == {"shared": shared, "store": "/dev/shm", "spill": "/tmp/ray"}
         assert {*volumes(group)} == {*mounts(group)}
     assert CLAIM["spec"]["accessModes"] == ["ReadWriteMany"]
@@ -130,21 +133,9 @@ def test_all_machines_ask_for_one_token() -> None:
     for env in given:
         assert env["RAY_AUTH_MODE"]["value"] == "token"
         secret = env["RAY_AUTH_TOKEN"]["valueFrom"]["secretKeyRef"]
-        assert (
-            f"kubectl create secret generic {secret['name']} --from-literal={secret['key']}="
-            in (PAGE)
-        )
+        name, key = secret["name"], secret["key"]
+        assert f"kubectl create secret generic {name} --from-literal={key}=" in PAGE
     options = ON_PREMISE["docker"]["run_options"]
     (place,) = (one.partition("PATH=")[2] for one in options if "RAY_AUTH_TOKEN_PATH" in one)
     assert f"--volume={place}:{place}:ro" in options
     assert place in PAGE
-
-
-def test_a_machine_is_ready_when_what_others_talk_to_listens() -> None:
-    head, *workers = GROUPS
-    (port,) = (one["containerPort"] for one in container(head)["ports"] if one["name"] == "gcs")
-    assert container(head)["readinessProbe"]["tcpSocket"]["port"] == port == 6379
-    for group in workers:
-        listens = int(group["rayStartParams"]["node-manager-port"])
-        for probe in ("readinessProbe", "livenessProbe"):
-            assert container(group)[probe]["tcpSocket"]["port"] == listens

@@ -43,18 +43,11 @@ def test_a_real_systemd_starts_it_again_after_a_kill(group: Path, tmp_path: Path
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m evergraph.cli.app "$@"\n')
     command.chmod(0o755)
     words = [ROOT / "deploy" / "evergraph.service", command, ROOT / "deploy" / "evergraph.toml"]
-    inside = [sys.executable, DRIVER, *words, "w" * 24]
+    inside = [*map(str, [sys.executable, DRIVER, *words]), "w" * 24]
     alone = ["unshare", "--fork", "--pid", "--mount", "--mount-proc", "--kill-child"]
     try:
         done = subprocess.run(
-            [
-                "sh",
-                "-c",
-                f'echo $$ > {group}/cgroup.procs; exec "$@"',
-                "-",
-                *alone,
-                *map(str, inside),
-            ],
+            ["sh", "-c", f'echo $$ > {group}/cgroup.procs; exec "$@"', "-", *alone, *inside],
             env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
             capture_output=True,
             text=True,

@@ -9,7 +9,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -72,19 +71,13 @@ class Manager:
         return [*others, "--port", "0", "--set", "head.width=32"]
 
     @contextmanager
-    def started(self, *, fresh: bool) -> Iterator[Any]:
-        """Start it, in a fresh process or a fork, and wait until it says that it is ready."""
+    def started(self) -> Iterator[Forked]:
+        """Start it in a fork, and wait until it says that it is ready."""
         environment = dict(pair.split("=") for pair in self.said["Environment"].split())
         del environment["NUMBA_CACHE_DIR"]  # an empty one would take half a minute to fill
         environment["NOTIFY_SOCKET"] = str(self.folder / "notify")
         environment["WATCHDOG_USEC"] = "3000000"
-        process: Any
-        if fresh:
-            command = [sys.executable, "-m", "evergraph.cli.app", *self.command]
-            given = os.environ | environment
-            process = subprocess.Popen(command, env=given, stderr=subprocess.PIPE, text=True)
-        else:
-            process = Forked(*self.command, before=lambda: os.environ.update(environment))
+        process = Forked(*self.command, before=lambda: os.environ.update(environment))
         try:
             self.wait_for("READY=1")
             found = None
@@ -112,12 +105,12 @@ def test_it_starts_is_killed_starts_again_and_stops(tmp_path: Path) -> None:
     manager = Manager(tmp_path)
     assert manager.said["Type"] == "notify"
     delta = Delta(nodes=("a", "b"), features=torch.eye(2), labels=("x", "y"), key="first")
-    with manager.started(fresh=False) as process:
+    with manager.started() as process:
         assert manager.client().submit(delta)["seq"] == 1
         process.send_signal(signal.SIGKILL)
         assert process.wait(30) == -signal.SIGKILL
     assert manager.said["Restart"] == "on-failure"  # so it is started again
-    with manager.started(fresh=True) as process:
+    with manager.started() as process:
         assert manager.client().status()["seq"] == 1
         assert manager.client().predict(["a"])[0]["label"] == "x"
         assert manager.client().submit(delta)["seq"] == 1  # it knows the key
@@ -154,21 +147,12 @@ def test_a_long_recovery_is_waited_for(tmp_path: Path) -> None:
     assert not any("READY" in line for line in heard)
 
 
-def test_the_template_is_the_unit_with_a_name() -> None:
-    unit, template = directives(UNIT), directives(TEMPLATE)
-    differ = {name for name in unit | template if unit.get(name) != template.get(name)}
-    assert differ == {
-        "Description",
-        "ExecStart",
-        "StateDirectory",
-        "CacheDirectory",
-        "Environment",
-    }
+def test_the_unit_reloads_protects_and_never_gives_up_and_the_template_has_a_name() -> None:
+    said, template = directives(UNIT), directives(TEMPLATE)
+    differ = {name for name in said | template if said.get(name) != template.get(name)}
+    own = {"Description", "ExecStart", "StateDirectory", "CacheDirectory", "Environment"}
+    assert differ == own
     assert all("%i" in template[name] for name in differ)
-
-
-def test_the_unit_reloads_protects_and_never_gives_up() -> None:
-    said = directives(UNIT)
     assert said["ExecReload"] == "/bin/kill -HUP $MAINPID"
     assert said["LoadCredential"] == "tokens:/etc/evergraph/tokens"
     assert (said["ProtectSystem"], said["StateDirectory"]) == ("strict", "evergraph")

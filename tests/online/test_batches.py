@@ -106,17 +106,13 @@ def test_what_begins_a_batch_of_its_own(delta):
 
 
 def test_what_is_not_of_one_batch_is_not_applied_as_one():
-    one = fresh()
+    one, batch = fresh(), Batch()
     one.apply(node("a", 1.0, label="x"))
     before = one.status()
     with pytest.raises(DataError, match="cannot be applied together with those before it"):
         one.apply_batch([Delta(late=(("a", "y"),)), Delta(late=(("a", "z"),))])
     assert one.status() == before
-
-
-def test_first_nodes_of_two_widths_are_not_joined():
-    batch = Batch()
-    batch.add(fresh().check(node("a", 1.0)))
+    batch.add(fresh().check(node("a", 1.0)))  # first nodes of two widths are not joined
     assert not batch.takes(fresh().check(node("b", 1.0, 2.0), batch.ahead))
     assert batch.takes(fresh().check(node("b", 1.0), batch.ahead))
 

@@ -10,7 +10,6 @@ import threading
 from contextlib import nullcontext
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -50,19 +49,7 @@ def test_rows_in_a_file_grow_and_keep_what_they_were():
     assert (len(array), array.nbytes) == (100_002, 1_200_024)
 
 
-def test_what_is_let_go_comes_back():
-    place = storage()
-    array = GrowingArray(1024)
-    array.map_to(place)
-    array.extend(5000)
-    array.array[:] = np.arange(5000)[:, None]
-    full = held()
-    place.let_go()
-    assert held() < full - 15_000_000  # of 20 MB
-    assert array.array[4999, 0] == 4999
-
-
-def test_what_is_computed_in_a_file_is_let_go_as_well(monkeypatch):
+def test_what_is_let_go_comes_back_also_where_it_was_computed_in_a_file(monkeypatch):
     monkeypatch.setattr(array_storage, "ARRAY_SHARE", 0.0)
     place, former = storage(), GrowingArray(1024)
     former.map_to(place)
@@ -76,17 +63,11 @@ def test_what_is_computed_in_a_file_is_let_go_as_well(monkeypatch):
     assert (float(computed[4999, 0]), float(earlier[4999, 0])) == (1, 2)
 
 
-def test_no_file_has_a_name(tmp_path):
-    array = GrowingArray(100)
+def test_no_file_has_a_name_and_a_restored_array_leaves_alone_who_reads_the_old_one(tmp_path):
+    array = GrowingArray(16)
     array.map_to(storage(folder=tmp_path))
     array.extend(1000)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_restored_array_leaves_alone_who_reads_the_old_one():
-    array = GrowingArray(16)
-    array.map_to(storage())
-    array.extend(4)
     old = array.array
     array.restore(torch.ones(2, 16))
     assert (old.sum(), array.array.sum()) == (0, 32)
