@@ -1,5 +1,7 @@
 """What a delta asks for is known before it is written down, and refused where it is too much."""
 
+import ctypes
+import gc
 import json
 import subprocess
 import sys
@@ -16,9 +18,10 @@ from evergraph.core.errors import TooMuchError
 from evergraph.core.sizes import free_memory
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.heads import FusedHead, TargetHead
+from evergraph.online.heads import FusedHead, TargetHead, heads
 from evergraph.online.intake import Bounds, estimate, new_classes
 from evergraph.online.learner import OnlineLearner
+from forked import in_a_child
 
 MEGABYTE = 10**6
 
@@ -114,61 +117,52 @@ def test_what_lies_in_files_is_not_counted(tmp_path):
         assert needed[1] < needed[0] - 3 * 4 * 500 * 4_000
 
 
-# What is freed goes back to the system at once, so that it is not held when something else begins.
-ALONE = {"OMP_NUM_THREADS": "1", "MALLOC_MMAP_THRESHOLD_": "65536"}
-MEASURED = """
-import ctypes, gc, json, sys
-import torch
-from evergraph.online.intake import estimate
-from evergraph.online.delta import Delta
-from evergraph.online.heads import heads
-from evergraph.online.learner import OnlineLearner
-
-def held(what):
-    lines = open("/proc/self/status").read().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(what))
-
-def nodes(name, count, classes, width, edges=0):
+def linked(name, count, classes, width, edges=0):
     ids = [f"{name}{k}" for k in range(count)]
     near = [(ids[k % count], ids[(7 * k + 1) % count]) for k in range(edges)]
     labels = [f"c{k % classes}" if classes else None for k in range(count)]
     return Delta(nodes=ids, features=torch.randn(count, width), labels=labels, edges=near)
 
+
+def taken(what):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(what))
+
+
 def measured(head, first, then):
+    """Return the bytes that a delta is expected to take, and those that it took at most."""
     learner = OnlineLearner(head=heads.make(head))
     learner.frozen()
     learner.apply(first)
     checked = learner.check(then)
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
-    open("/proc/self/clear_refs", "w").write("5")  # the peak is counted from here on
-    before, expected = held("VmRSS"), estimate(checked, learner.held)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here on
+    before, expected = taken("VmRSS"), estimate(checked, learner.held)
     learner.apply(checked)
-    return expected, held("VmHWM") - before
+    return expected, taken("VmHWM") - before
 
-torch.set_num_threads(1)
-few = nodes("w", 40, 2, 16)
-shapes = [
-    ("auto", few, nodes("n", 600, 600, 16)),
-    ("auto", few, nodes("n", 3000, 5, 16, 3000)),
-    ("auto", nodes("w", 1000, 0, 64), nodes("n", 1500, 0, 64, 1500)),
-    ("analytic", few, nodes("n", 900, 900, 16)),
-]
-print(json.dumps([measured(*shape) for shape in shapes]))
-"""
+
+def measure():
+    # What is freed goes back to the system at once, so that it is not held when something else
+    # begins: every array of 64 KiB and more has pages of its own (M_MMAP_THRESHOLD).
+    ctypes.CDLL(None).mallopt(-3, 1 << 16)
+    torch.set_num_threads(1)
+    few = linked("w", 40, 2, 16)
+    shapes = [
+        ("auto", few, linked("n", 600, 600, 16)),
+        ("auto", few, linked("n", 3000, 5, 16, 3000)),
+        ("auto", linked("w", 1000, 0, 64), linked("n", 1500, 0, 64, 1500)),
+        ("analytic", few, linked("n", 900, 900, 16)),
+    ]
+    sys.stdout.write(json.dumps([measured(*shape) for shape in shapes]))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
 def test_estimates_are_above_what_is_measured_and_not_far_above():
-    source = Path(__file__).parents[2] / "src"
-    said = subprocess.run(
-        [sys.executable, "-c", MEASURED],
-        capture_output=True,
-        check=True,
-        env={"PYTHONPATH": str(source)} | ALONE,
-        text=True,
-    )
-    for expected, peak in json.loads(said.stdout.splitlines()[-1]):
+    ended = in_a_child(measure)
+    assert ended.code == 0, ended.err
+    for expected, peak in json.loads(ended.out):
         assert peak <= expected <= 4 * peak + 120 * MEGABYTE
 
 

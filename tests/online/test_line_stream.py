@@ -205,14 +205,8 @@ def test_a_queue_may_deliver_lines_again() -> None:
         (b'{"node": 1.5, "features": [1, 2]}', "line 4: id of a node must be text or an integer"),
         (b'{"node": "a", "features": [1, 2]}', "line 4: node 'a' is in the graph already"),
         (b'{"node": "d", "features": [1]}', "line 4: features have 1 columns, but .* have 2"),
-        (
-            b'{"node": "d", "features": [1, NaN]}',
-            "line 4: features must be finite numbers, not nan",
-        ),
-        (
-            b'{"node": "d", "features": [1, "2"]}',
-            "line 4: features must be finite numbers, not '2'",
-        ),
+        (b'{"node": "d", "features": [1, NaN]}', "line 4: features must be finite .*, not nan"),
+        (b'{"node": "d", "features": [1, "2"]}', "line 4: features must be finite .*, not '2'"),
         (b'{"label": ["a", null]}', "line 4: label must be text or an integer, not None"),
     ],
 )
@@ -224,46 +218,34 @@ def test_a_bad_line_is_named_and_those_before_it_stay(bad: bytes, why: str) -> N
     assert kept.learner.every_id() == ["a", "b", "c"]
 
 
-def test_columns_are_in_the_order_of_the_first_line() -> None:
+def test_age_closes_a_batch_and_no_line_is_read_while_a_delta_is_learned() -> None:
+    now, read, kept, seen = 0.0, 0, Kept(), []
+    submit = kept.submit
+
+    def arriving() -> Iterator[bytes | None]:
+        nonlocal now, read
+        for line in written(START):
+            read += 1
+            yield line
+            now += 0.9
+            yield None  # nothing at the moment
+
+    def note(delta: Delta) -> dict[str, Any]:
+        seen.append(read)
+        return submit(delta)
+
+    kept.submit = note  # type: ignore[method-assign]
+    LineStream(kept, every=1.5, clock=lambda: now).take_in(arriving())
+    assert [len(d.nodes) + len(d.edges) for d in kept.keys.values()] == [2, 2, 1]
+    assert seen == [2, 4, 5]
+
+
+def test_columns_keep_the_order_of_the_first_line_and_weights_stay_together() -> None:
     kept = Kept()
     lines = [{"node": 1, "q": 1, "p": 2, "label": 0}, {"p": 4, "node": 2, "q": 3}]
     LineStream(kept).take_in(written(lines))
     (delta,) = kept.keys.values()
     assert delta.features.tolist() == [[1, 2], [3, 4]]
-
-
-def test_age_closes_a_batch() -> None:
-    now, kept = [0.0], Kept()
-
-    def arriving() -> Iterator[bytes | None]:
-        for line in written(START):
-            yield line
-            now[0] += 0.9
-            yield None  # nothing at the moment
-
-    LineStream(kept, every=1.5, clock=lambda: now[0]).take_in(arriving())
-    assert [len(d.nodes) + len(d.edges) for d in kept.keys.values()] == [2, 2, 1]
-
-
-def test_no_line_is_read_while_a_delta_is_learned() -> None:
-    read, kept, seen = [0], Kept(), []
-    submit = kept.submit
-
-    def lines() -> Iterator[bytes | None]:
-        for line in written(START):
-            read[0] += 1
-            yield line
-
-    def note(delta: Delta) -> dict[str, Any]:
-        seen.append(read[0])
-        return submit(delta)
-
-    kept.submit = note  # type: ignore[method-assign]
-    LineStream(kept, batch=2).take_in(lines())
-    assert seen == [2, 4, 5]
-
-
-def test_a_batch_of_other_weights() -> None:
     reader, batch = LineReader(), Batch()
     batch.add(reader.read(b'{"edge": ["a", "b"], "weight": 1}', 1))
     assert not batch.fits(reader.read(b'{"edge": ["a", "c"]}', 2))  # it keeps the weight it has

@@ -35,16 +35,15 @@ def learner() -> OnlineLearner:
     return learner
 
 
-def test_all_is_new_to_a_new_learner() -> None:
+def test_all_is_new_the_first_time_and_nothing_the_second(learner: OnlineLearner) -> None:
     delta, news = small().only_new(FIRST)
     assert (delta.nodes, delta.edges) == (["a", "b", "c"], [("a", "b"), ("b", "c")])
     assert news == News(new_nodes=3, new_edges=2, new_labels=2)
-
-
-def test_nothing_is_new_the_second_time(learner: OnlineLearner) -> None:
     delta, news = learner.only_new(FIRST)
-    assert repr(delta) == "Delta()"
-    assert news == News(known_nodes=3, known_edges=2)
+    assert (repr(delta), news) == ("Delta()", News(known_nodes=3, known_edges=2))
+    # A label that is missing takes none away.
+    delta, news = learner.only_new(Delta(nodes=("a",), features=torch.eye(3)[:1], labels=(None,)))
+    assert (delta.late, news) == ([], News(known_nodes=1))
 
 
 def test_only_what_is_new_is_left(learner: OnlineLearner) -> None:
@@ -74,11 +73,6 @@ def test_only_what_is_new_is_left(learner: OnlineLearner) -> None:
     assert learner.status().nodes == 3
 
 
-def test_a_label_that_is_missing_takes_none_away(learner: OnlineLearner) -> None:
-    delta, news = learner.only_new(Delta(nodes=("a",), features=torch.eye(3)[:1], labels=(None,)))
-    assert (delta.late, news) == ([], News(known_nodes=1))
-
-
 def test_the_other_way_is_another_edge_where_edges_run_one_way() -> None:
     learner = small(undirected=False)
     learner.apply(FIRST)
@@ -97,6 +91,7 @@ def test_the_other_way_is_another_edge_where_edges_run_one_way() -> None:
         (Delta(nodes=("a", "b"), features=torch.eye(3)[:2], labels=("x",)), DataError),
         (Delta(edges=(("a", 1.0),)), DataError),
         (Delta(edges=(("a",),)), DataError),  # type: ignore[arg-type]
+        (Delta(late=(("c", 1.0),)), DataError),  # type: ignore[list-item]
         (Delta(late=(("a", ["x"]),)), DataError),  # type: ignore[arg-type]
     ],
 )
@@ -131,13 +126,6 @@ def test_known_edges_are_found_all_at_once(learner: OnlineLearner) -> None:
     numbers = pa.array([7, 8])
     assert learner.knows_edges(numbers, numbers).tolist() == [False, False]
     assert small().knows_edges(source, target).tolist() == [False] * 5
-
-
-def test_a_label_that_only_equals_a_known_one_is_refused() -> None:
-    learner = small()
-    learner.apply(Delta(nodes=("a",), features=torch.ones(1, 1), labels=(1,)))
-    with pytest.raises(DataError, match=r"label must be text or an integer, not 1\.0"):
-        learner.only_new(Delta(late=(("a", 1.0),)))  # type: ignore[list-item]
 
 
 def test_a_folder_looks_at_a_delta_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,13 +57,10 @@ def test_one_number_to_predict_is_no_feature(tmp_path: Path) -> None:
         read_deltas(path)
 
 
-def test_a_packed_table_is_read_as_it_is(tmp_path: Path) -> None:
-    (tmp_path / "nodes.csv.gz").write_bytes(gzip.compress(b"id,f\na,1\n"))
-    (delta,) = read_deltas(tmp_path / "nodes.csv.gz")
-    assert (delta.nodes, delta.features.tolist()) == (("a",), [[1.0]])
-
-
-def test_nodes_alone_and_integers(tmp_path: Path) -> None:
+def test_nodes_alone_packed_and_with_integers(tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv.gz").write_bytes(gzip.compress(b"id,f,op\na,1,7\n"))
+    (delta,) = read_deltas(tmp_path / "nodes.csv.gz")  # numbers called op are a feature
+    assert (delta.nodes, delta.features.tolist()) == (("a",), [[1.0, 7.0]])
     path = tmp_path / "nodes.csv"
     path.write_text("id,f\n7,1\n8,2\n")
     (delta,) = read_deltas(path, integers=True)
@@ -74,15 +71,12 @@ def test_nodes_alone_and_integers(tmp_path: Path) -> None:
         read_deltas(path, integers=True)
 
 
-def test_labels_alone_come_late(tmp_path: Path) -> None:
-    (tmp_path / "nodes.csv").write_text("id,label\na,x\nb,NULL\nc,y\n")
-    first, second = read_deltas(tmp_path / "nodes.csv", batch=2)
-    assert (first.nodes, first.late, second.late) == ((), (("a", "x"),), (("c", "y"),))
-
-
-def test_edges_alone_come_in_lots(
+def test_labels_alone_come_late_and_edges_alone_in_lots(
     tables: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    tables[0].write_text("id,label\na,x\nb,NULL\nc,y\n")
+    first, second = read_deltas(tables[0], batch=2)
+    assert (first.nodes, first.late, second.late) == ((), (("a", "x"),), (("c", "y"),))
     monkeypatch.setattr(table_deltas, "EDGES", 4)
     first, second = read_deltas(None, tables[1])
     assert first.edges == (("e", "d"), ("a", "b"), ("c", "a"), ("b", "a"))
@@ -157,12 +151,6 @@ def test_a_column_says_what_is_done_with_each_row(tables: tuple[Path, Path]) -> 
     assert gone.forgotten == ("c",)
 
 
-def test_numbers_called_op_are_a_feature(tmp_path: Path) -> None:
-    (tmp_path / "nodes.csv").write_text("id,f,op\na,1,7\n")
-    (delta,) = read_deltas(tmp_path / "nodes.csv")
-    assert (delta.nodes, delta.features.tolist()) == (("a",), [[1.0, 7.0]])
-
-
 @pytest.mark.parametrize(
     ("nodes", "edges", "said"),
     [
@@ -170,20 +158,12 @@ def test_numbers_called_op_are_a_feature(tmp_path: Path) -> None:
         ("id,f\na,1\nb,nan\n", EDGES, r"nodes\.csv: row 2 has no value in column 'f'"),
         ("id,f\na,1\nb,2e12\n", EDGES, r"nodes\.csv: row 2 has 2000000000000\.0 .* at most 1e\+12"),
         ("id,f\na,1\na,2\n", EDGES, r"nodes\.csv: row 2 repeats id 'a' of row 1"),
-        (
-            "id,f,op\na,1,add\nb,2,drop\n",
-            EDGES,
-            r"row 2 has 'drop' in column 'op': expected add, u",
-        ),
+        ("id,f,op\na,1,add\nb,2,drop\n", EDGES, r"row 2 has 'drop' in column 'op': expected add"),
         ("id,f,op\na,1,add\nb,,update\n", EDGES, r"nodes\.csv: row 2 has no value in column 'f'"),
         (NODES, "source,target,op\na,b,cut\n", r"edges\.csv: row 1 has 'cut' in column 'op': exp"),
         (NODES, "source,target,op\na,b,7\n", r"edges\.csv: column 'op' holds int64: expected add"),
         (NODES, "source,target,weight\na,b,\n", r"edges\.csv: row 1 has no value in column 'weig"),
-        (
-            NODES,
-            "source,target,weight\na,b,x\n",
-            r"row 1 has 'x' in column 'weight': expected a numb",
-        ),
+        (NODES, "source,target,weight\na,b,x\n", r"row 1 has 'x' in column 'weight': expected"),
         (
             NODES,
             "source,target,op\na,b,add\na,c,add\nb,a,remove\n",
@@ -284,9 +264,6 @@ def test_a_sync_says_which_edges_go() -> None:
     assert [{*pair} for pair in zip(found.sources, found.targets, strict=True)] == [{"b", "c"}]
     assert found.known == 2
     assert learner.edges_beyond(dump, ("c",)).known == 1  # it goes with its node
-
-
-def test_edges_with_relations_are_not_synced() -> None:
     learner = OnlineLearner(head=FusedHead(width=8, codes=4))
     edges = {"edges": (("a", "b"), ("b", "a")), "relations": ("cites", "likes")}
     learner.apply(Delta(nodes="ab", features=torch.eye(2), types=(None, None), **edges))
