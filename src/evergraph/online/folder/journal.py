@@ -30,7 +30,6 @@ from evergraph.online.folder.sqlite_file import (
     open_for_writing,
     sound,
     stamps,
-    transaction,
 )
 
 JOURNAL_FILE = "journal.sqlite"
@@ -95,10 +94,21 @@ class SqliteFile:
             return self.connection.execute(query, values).fetchall()
 
     @contextmanager
-    def change(self) -> Iterator[sqlite3.Connection]:
-        """Run a transaction: commit everything done inside, or nothing."""
-        with sound(self.path), transaction(self.connection):
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Commit everything done inside, or nothing; errors are those of SQLite."""
+        self.connection.execute("BEGIN IMMEDIATE")
+        try:
             yield self.connection
+            self.connection.execute("COMMIT")
+        finally:
+            if self.connection.in_transaction:  # after some failures SQLite has rolled back already
+                self.connection.execute("ROLLBACK")
+
+    @contextmanager
+    def change(self) -> Iterator[sqlite3.Connection]:
+        """Run a transaction, with errors of this library."""
+        with sound(self.path), self.transaction() as connection:
+            yield connection
 
     def is_outdated(self) -> bool:
         """Whether this is a copy of a file that has changed since, and must be opened again."""
@@ -140,9 +150,9 @@ class Journal(SqliteFile):
         rows = [(entry.seq, entry.data, now, entry.batch) for entry in entries]
         query = "INSERT INTO deltas (seq, bytes, time, batch) VALUES (?, ?, ?, ?)"
         try:
-            with transaction(self.connection):
-                self.connection.executemany(query, rows)
-                self.keys.insert(self.connection, entries)
+            with self.transaction() as connection:
+                connection.executemany(query, rows)
+                self.keys.insert(connection, entries)
         except sqlite3.OperationalError as error:
             if not has_no_room(self.path, sum(len(entry.data) for entry in entries), error):
                 raise

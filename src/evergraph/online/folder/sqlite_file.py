@@ -67,7 +67,11 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA secure_delete = ON")
-    bring_up_to_date(connection)
+    try:
+        bring_up_to_date(connection)
+    except BaseException:
+        connection.close()
+        raise
     # If an earlier process left data in the WAL after a failed flush, it may only be in the
     # system's cache: it is written again. A full or failing disk will show with the next delta.
     with contextlib.suppress(sqlite3.OperationalError):
@@ -127,18 +131,6 @@ def _connection(address: str) -> sqlite3.Connection:
     return sqlite3.connect(
         address, uri=True, isolation_level=None, check_same_thread=False, timeout=_WAIT
     )
-
-
-@contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Commit everything done inside, or nothing."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    finally:
-        if connection.in_transaction:  # after some failures SQLite has rolled back already
-            connection.execute("ROLLBACK")
 
 
 def empty_wal(connection: sqlite3.Connection) -> None:
@@ -209,12 +201,13 @@ def bring_up_to_date(connection: sqlite3.Connection) -> None:
     """
     if layout_of(connection) == LAYOUT:
         return
-    with transaction(connection):
-        for statement in _SCHEMA:
-            connection.execute(statement)
-        for table, column in _LATER.items():
-            known = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
-            if column.split()[0] not in known:
-                connection.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
-        connection.execute("UPDATE keys SET time = ? WHERE time IS NULL", (time.time(),))
-        connection.execute(f"PRAGMA user_version = {LAYOUT}")
+    connection.execute("BEGIN IMMEDIATE")  # rolled back if it is closed before the end
+    for statement in _SCHEMA:
+        connection.execute(statement)
+    for table, column in _LATER.items():
+        known = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+        if column.split()[0] not in known:
+            connection.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
+    connection.execute("UPDATE keys SET time = ? WHERE time IS NULL", (time.time(),))
+    connection.execute(f"PRAGMA user_version = {LAYOUT}")
+    connection.execute("COMMIT")
