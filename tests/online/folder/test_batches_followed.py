@@ -116,8 +116,10 @@ def test_a_folder_of_a_version_before_is_read_and_brought_up_to_date(tmp_path, b
         assert bits(folder.learner) == twin(3)
         assert folder.status().set_aside == folder.refresh() == 0
         assert json.loads((tmp_path / FORMAT_FILE).read_text())["format"] == before
-        with opened(tmp_path) as writer:
+        with opened(tmp_path, key_age=1, keys_kept=0) as writer:
             assert writer.submit(delta(2, key="k2")).seq == 2
+            writer.compact()  # keys without a time count as written when they were upgraded
+            assert writer.status().keys == 3
             writer.submit_many([delta(4), delta(5)])
             assert folder.refresh() == 2  # it sees that there are other tables now
             writer.submit(delta(6))

@@ -142,23 +142,6 @@ def test_a_journal_that_cannot_be_read_stops_the_folder_too(tmp_path, monkeypatc
         assert bits(folder.learner) == twin(2)
 
 
-def test_an_interrupt_while_applying_is_overcome(tmp_path, monkeypatch):
-    def interrupted(self, deltas):
-        monkeypatch.setattr(StandIn, "apply_batch", apply_batch)
-        apply_batch(self, deltas)
-        raise KeyboardInterrupt
-
-    apply_batch = StandIn.apply_batch
-    with opened(tmp_path) as folder:
-        monkeypatch.setattr(StandIn, "apply_batch", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            folder.submit(delta(1))
-        assert folder.status().stopped is None
-        assert bits(folder.learner) == twin(1)  # it was journaled, so it counts
-        folder.submit(delta(2))
-        assert bits(folder.learner) == twin(2)
-
-
 def test_what_was_acknowledged_here_is_not_set_aside_where_memory_lacks(tmp_path, monkeypatch):
     """Neither is the number of it on the disk, nor can it be applied again for now."""
     apply_batch = StandIn.apply_batch

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from evergraph.core.errors import DataError, KeyReusedError, ResourceError
-from evergraph.online.codecs.delta_bytes import delta_to_bytes, digest_of
+from evergraph.online.codecs.delta_bytes import delta_to_bytes
 from evergraph.online.delta import Delta
 from evergraph.online.folder.journal import JOURNAL_FILE, STEP, Journal, JournalEntry
 from evergraph.online.folder.sqlite_file import empty_wal, open_for_reading, open_for_writing
@@ -116,36 +116,6 @@ def test_keys_go_when_they_are_old_and_not_among_the_newest(journal, monkeypatch
     monkeypatch.setattr("evergraph.online.folder.journal.AT_A_TIME", 1)
     assert [journal.keys.drop(1e9, keep=0) for _ in range(3)] == [True, True, False]
     assert journal.keys.count() == 0
-
-
-BEFORE = """
-CREATE TABLE deltas (seq INTEGER PRIMARY KEY, bytes BLOB NOT NULL, time REAL NOT NULL);
-CREATE TABLE keys (key BLOB PRIMARY KEY, seq INTEGER NOT NULL, digest BLOB NOT NULL, result TEXT)
-    WITHOUT ROWID;
-"""
-
-
-def test_a_journal_of_an_earlier_layout_is_read_and_brought_up_to_date(path):
-    with sqlite3.connect(path) as before:
-        before.executescript(f"PRAGMA journal_mode = WAL; {BEFORE}")
-        for seq in (1, 2):
-            before.execute("INSERT INTO deltas VALUES (?, ?, 0)", (seq, data(seq)))
-        before.execute("INSERT INTO keys VALUES (?, 1, ?, 'one')", (b"a", digest_of(data(1))))
-    before.close()
-    reader = Journal(path, readonly=True)
-    assert not reader.is_outdated()
-    journal = Journal(path)
-    journal.write([JournalEntry(3, 3, "b", data(3)), JournalEntry(4, 3, None, data(4))])
-    alone = [[(1, 1, "a")], [(2, 2, None)]]
-    for each, found in ((reader, alone), (journal, [*alone, [(3, 3, "b"), (4, 3, None)]])):
-        batches = [[(e.seq, e.batch, e.key) for e in batch] for batch in each.batches_after(0)]
-        assert batches == found
-        assert each.keys.known("a", data(1)) == (1, "one")
-    assert reader.is_outdated()  # a copy
-    assert not journal.keys.drop(time.time() - 60, keep=0)  # as if written when it was opened
-    assert journal.keys.count() == 2
-    reader.close()
-    journal.close()
 
 
 def test_what_cannot_be_read_is_refused(path):

@@ -76,8 +76,15 @@ def test_a_key_that_only_a_snapshot_remembers_is_known(tmp_path):
         assert folder.submit(delta(1, key="k1")) == first
 
 
-def test_an_interrupt_while_applying_stops_the_folder(tmp_path, monkeypatch):
+@pytest.mark.parametrize("once", [True, False])
+def test_an_interrupt_while_applying_is_overcome_or_stops_the_folder(tmp_path, monkeypatch, once):
+    apply_batch, interrupts = StandIn.apply_batch, []
+
     def interrupted(self, deltas):
+        results = apply_batch(self, deltas)
+        if once and interrupts:  # else it comes while the learner is recovered, too
+            return results
+        interrupts.append(deltas)
         raise KeyboardInterrupt
 
     with opened(tmp_path) as folder:
@@ -85,10 +92,14 @@ def test_an_interrupt_while_applying_stops_the_folder(tmp_path, monkeypatch):
             patch.setattr(StandIn, "apply_batch", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 folder.submit(delta(1))
-        with pytest.raises(StoppedError, match=r"delta 1 .*KeyboardInterrupt"):
+        if once:
+            assert folder.status().stopped is None
             folder.submit(delta(2))
+        else:
+            with pytest.raises(StoppedError, match=r"delta 1 .*KeyboardInterrupt"):
+                folder.submit(delta(2))
     with opened(tmp_path) as folder:  # it was journaled, so it counts
-        assert bits(folder.learner) == twin(1)
+        assert bits(folder.learner) == twin(2 if once else 1)
 
 
 def test_other_parameters_a_bare_path_and_a_closed_folder_are_refused(tmp_path):

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import random
 import shutil
 import sqlite3
-import subprocess
-import sys
-import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,12 +12,10 @@ import pyarrow as pa
 import pytest
 import torch
 
-import stand_in
 from evergraph.core.errors import ConfigurationError, DataError, ResourceError, StoppedError
 from evergraph.online.delta import Delta
 from evergraph.online.folder import snapshot
 from evergraph.online.folder.backup import backup
-from evergraph.online.folder.checkup import check_journal
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.markers import COLUMNS_FILE, stored_columns, with_check
@@ -409,40 +403,6 @@ def test_which_names_can_be_dropped(tmp_path):
     learner.rename(learner.unused_names(), seq=3)
     assert learner.classes == ("dropped-1", "dropped-1'")
     assert learner.unused_names() == {}
-
-
-PURGING = """
-import sys
-sys.path.insert(0, sys.argv[2])
-from stand_in import delta, opened
-with opened(sys.argv[1]) as folder:
-    while True:
-        folder.submit(delta(folder.seq + 1, key=f"k{folder.seq + 1}"))
-        folder.purge(keys=folder.seq % 2 == 0)
-        print(folder.seq, flush=True)
-"""
-
-
-@pytest.mark.slow
-def test_a_process_that_is_killed_while_it_purges_loses_nothing(tmp_path):
-    support, pipe = Path(__file__).parents[2] / "support", subprocess.PIPE
-    command = [sys.executable, "-c", PURGING, str(tmp_path), str(support)]
-    rng, told = random.Random(0), 0
-    for _ in range(12):
-        with subprocess.Popen(command, stdout=pipe, text=True) as other:
-            for _ in range(rng.randint(1, 4)):
-                told = int(other.stdout.readline())
-            time.sleep(rng.random() / 20)
-            other.kill()
-            told = max([told, *map(int, other.stdout.read().split())])
-        with stand_in.opened(tmp_path) as folder:
-            assert told <= folder.seq <= told + 1
-            assert stand_in.bits(folder.learner) == stand_in.twin(folder.seq)
-        assert checked(tmp_path) == []
-
-
-def checked(path: Path) -> list[str]:
-    return list(check_journal(path / JOURNAL_FILE))
 
 
 def test_places_of_forgotten_nodes_go_from_memory_and_from_snapshots(tmp_path):

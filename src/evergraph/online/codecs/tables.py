@@ -77,7 +77,8 @@ def read_deltas(
         table, more, updates = _read_nodes(nodes, integers, forget, columns)
         marked = [*marked, *more]
     gone = tuple(dict.fromkeys(marked))  # each once
-    ends, removed, ignored = read_edges(nothing), np.zeros(0, dtype=bool), []
+    ignored: list[str] = []
+    ends, removed = read_edges(nothing), np.zeros(0, dtype=bool)
     if edges is not None:
         known = None if nodes is None else (nodes, table.ids)
         ends, removed, ignored = _read_edges(edges, integers, known)

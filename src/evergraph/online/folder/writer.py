@@ -141,7 +141,8 @@ class FolderWriter:
         are three times the duration of the last snapshot, so that snapshots triggered by them take
         at most a quarter of the time.
         """
-        deltas, size, seconds = map(sum, zip(self._counted, more, strict=True))
+        deltas, size, seconds = self._counted
+        deltas, size, seconds = deltas + more.deltas, size + more.bytes, seconds + more.seconds
         self._counted = Counted(deltas, size, seconds)
         heavy = seconds >= max(self.most.seconds, SHARE * self._compactor.took)
         if deltas >= self.most.deltas or size >= self.most.bytes or heavy:
