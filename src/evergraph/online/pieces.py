@@ -145,8 +145,8 @@ def packed(arrays: Mapping[str, Tensor | Pieces], packing: Packing) -> Arrays:
     found: Arrays = {}
     for name, value in arrays.items():
         if _ROWS.fullmatch(name):
-            whole = value.whole() if isinstance(value, Pieces) else value
-            found[name] = taken(whole, packing.living)
+            array = value.whole() if isinstance(value, Pieces) else value
+            found[name] = taken(array, packing.living)
         elif _POINTERS.fullmatch(name):
             assert isinstance(value, Tensor), "pointers are small, so never in pieces"
             found[name] = torch.cat([value[packing.living], value[-1:]])  # removed rows are empty

@@ -16,7 +16,6 @@ from evergraph.core.label_space import Kind
 from evergraph.graphs import UNLABELLED
 from evergraph.online.checking import check_parts, edge_names
 from evergraph.online.delta import (
-    Column,
     Delta,
     DeltaResult,
     NodeId,
@@ -180,9 +179,8 @@ def _other(
     """Return those of some rows, all of known nodes, whose features are not those of the graph."""
     if knowledge is None or not rows:
         return []
-    positions = ids.positions([nodes[row] for row in rows])
-    other = (knowledge.graph.features[positions] != features[rows]).any(1)
-    return list(compress(rows, other.tolist()))
+    known = knowledge.graph.features[ids.positions([nodes[row] for row in rows])]
+    return list(compress(rows, (known != features[rows]).any(1).tolist()))
 
 
 def _late(
@@ -291,7 +289,18 @@ def new_edges(
     edges, cut = edge_columns(delta.edges), edge_columns(delta.removed_edges)
     assert edges is not None, "parts were checked"
     assert cut is not None, "parts were checked"
-    ends = _numbered(ids, *edges.sides, *cut.sides)
+    # Positions of their ends; unknown ids get further numbers.
+    sides = (*edges.sides, *cut.sides)
+    found = [ids.where(side) for side in sides]
+    strange = (
+        compress(listed(side), (positions < 0).tolist())
+        for side, positions in zip(sides, found, strict=True)
+        if bool((positions < 0).any())
+    )
+    numbers = dict(zip(dict.fromkeys(chain.from_iterable(strange)), count(ids.next), strict=False))
+    if numbers:
+        found = [ids.where(side, numbers) for side in sides]
+    ends = torch.stack(found[:2]), torch.stack(found[2:])
     names = edge_names(torch.cat([*ends], dim=1), both_ways=both_ways)
     come, go = names[: len(edges)], names[len(edges) :]
     loops = (ends[0][0] == ends[0][1]).numpy()
@@ -320,23 +329,6 @@ def new_edges(
     }
     changed = () if weights is None else weights[news].tolist()
     return NewEdges(edges.take(rows[news]), changed, removed, counts)
-
-
-def _numbered(ids: IdTable, *sides: Column) -> tuple[Tensor, Tensor]:
-    """Return positions of the ends of added and of removed edges; unknown ids get further numbers.
-
-    -> int64 [2, edges], int64 [2, removed]
-    """
-    found = [ids.where(side) for side in sides]
-    strange = (
-        compress(listed(side), (positions < 0).tolist())
-        for side, positions in zip(sides, found, strict=True)
-        if bool((positions < 0).any())
-    )
-    numbers = dict(zip(dict.fromkeys(chain.from_iterable(strange)), count(ids.next), strict=False))
-    if numbers:
-        found = [ids.where(side, numbers) for side in sides]
-    return torch.stack(found[:2]), torch.stack(found[2:])
 
 
 def _each_once(names: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

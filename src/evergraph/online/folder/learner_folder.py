@@ -342,42 +342,27 @@ def maker_of(folder: Path, given: Mapping[str, Any] | None = None) -> Callable[[
 
     given: some of the parameters; they must match those of an existing folder.
     """
-    given, stored = given or {}, stored_parameters(folder)
-    known = defaults(given)
-    if stored is not None:
-        known = OnlineLearner().parameters | BEFORE | stored
-    return partial(made_with, folder, merged(known, given))
-
-
-def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a new learner, with the default f_topo of the given head.
-
-    If only another number of hops is given, the last hop is kept beside the features.
-    """
-    name = given.get("head", {}).get("name")
-    known = OnlineLearner(head=None if name is None else heads.make(name)).parameters
-    topology, wanted = known["topology"], given.get("topology", {})
-    if "kept_hops" in topology and "hops" in wanted:
-        topology["kept_hops"] = sorted({0, wanted["hops"]})
-    return known
-
-
-def merged(known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return known parameters updated by given ones; a component of another name replaces all."""
-    merged = dict(known)
+    given, known = given or {}, stored_parameters(folder)
+    if known is not None:
+        known = OnlineLearner().parameters | BEFORE | known
+    else:  # with the default f_topo of the given head
+        name = given.get("head", {}).get("name")
+        known = OnlineLearner(head=None if name is None else heads.make(name)).parameters
+        topology, wanted = known["topology"], given.get("topology", {})
+        if "kept_hops" in topology and "hops" in wanted:  # the last one, beside the features
+            topology["kept_hops"] = sorted({0, wanted["hops"]})
+    parameters = dict(known)
     for key, value in given.items():
         if key not in known:
             raise ConfigurationError(
                 f"a learner has no parameter {key!r}: {did_you_mean(key, known)}"
                 f"it takes {', '.join(known)}"
             )
-        old = merged.get(key)
-        if isinstance(value, dict) and isinstance(old, dict):
-            same = value.get("name", old["name"]) == old["name"]
-            merged[key] = old | value if same else value
-        else:
-            merged[key] = value
-    return merged
+        old = known[key]
+        parts = isinstance(value, dict) and isinstance(old, dict)
+        same = parts and value.get("name", old["name"]) == old["name"]
+        parameters[key] = old | value if same else value  # another component replaces all of it
+    return partial(made_with, folder, parameters)
 
 
 def made_with(folder: Path, parameters: Mapping[str, Any]) -> OnlineLearner:
