@@ -199,17 +199,11 @@ def tallies(given: Tensor, right: Tensor, kind: Kind) -> Tallies:
 class PredictionRecord:
     """Compares predictions with labels, keeps the record, and raises the alarm.
 
-    >>> record = PredictionRecord("class")
-    >>> guesses, labels = torch.tensor([0, 1]), torch.tensor([0, 0])
-    >>> record.count(guesses, labels, torch.tensor([True, True]), seq=1, nodes=2, classes=2)
-    (2, 1)
-    >>> record.prequential.accuracy
-    0.5
+    parts: its components with a state, by name.
     """
 
     def __init__(self, kind: Kind) -> None:
         self.prequential, self.watch = Prequential(), Watch(kind)
-        # Components with a state, by name.
         self.parts: dict[str, Prequential | Watch]
         self.parts = {"prequential": self.prequential, "alarms": self.watch}
 
@@ -230,7 +224,7 @@ class PredictionRecord:
         which of them are of this delta, bool [n]; seq: of the delta; nodes, classes: known after
         it. -> number of predictions, and of correct ones (all labels of a node; never for numbers)
         """
-        predicted = 0 if guesses is None else int(mine.sum())
+        predicted = int(mine.sum())
         if guesses is None or not predicted:
             return 0, 0
         if isinstance(guesses, Tallies):

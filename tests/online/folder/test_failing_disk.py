@@ -127,7 +127,7 @@ def test_a_broken_disk_stops_the_folder_until_it_is_opened_again(
 
 def test_a_journal_that_cannot_be_read_stops_the_folder_too(tmp_path, monkeypatch, caplog):
     def broken(self, key, data):
-        with sound(self._file.path):
+        with sound(self._journal.path):
             raise sqlite3.OperationalError("disk I/O error")
 
     with opened(tmp_path) as folder:

@@ -41,36 +41,29 @@ def is_as_expected(folder: LearnerFolder, path: Path) -> None:
     assert torch.allclose(shares, torch.tensor(told["shares"]), atol=1e-4)
 
 
-def test_an_old_folder_is_read_and_left_as_it_is(old: Path) -> None:
+def test_an_old_folder_is_read_as_it_is_copied_and_written_to(old: Path, tmp_path: Path) -> None:
     kept = {path: path.read_bytes() for path in old.rglob("*") if path.is_file()}
     with LearnerFolder.open(old, readonly=True) as folder:
         is_as_expected(folder, old)
+    backup(old, tmp_path / "copy.tar")
     assert checkup(old) == []
     assert all(path.read_bytes() == data for path, data in kept.items())
-
-
-def test_an_old_folder_is_written_to_and_opened_again(old: Path) -> None:
+    restore(tmp_path / "copy.tar", tmp_path / "made")
     rows = torch.tensor([[0.5, 0.5, 0.5]])
     again = Delta(nodes=("e",), features=rows, labels=("x",), edges=(("e", "b"),), key="last")
-    with LearnerFolder.open(old) as folder:
+    with LearnerFolder.open(tmp_path / "made") as copy, LearnerFolder.open(old) as folder:
+        is_as_expected(copy, old)
         is_as_expected(folder, old)
         assert folder.submit(again).seq == 5  # its key is known
         with pytest.raises(KeyReusedError):
             folder.submit(Delta(nodes=("f",), features=rows, key="first"))
         folder.submit(Delta(nodes=("f",), features=rows, edges=(("f", "a"),), key="new"))
         folder.compact()
-        kept = {name: value.clone() for name, value in folder.learner.state().items()}
+        state = {name: value.clone() for name, value in folder.learner.state().items()}
     assert json.loads((old / FORMAT_FILE).read_text())["format"] == FORMAT
     with LearnerFolder.open(old) as folder:
         assert folder.seq == 6
-        assert all(folder.learner.state()[name].equal(value) for name, value in kept.items())
+        assert all(folder.learner.state()[name].equal(value) for name, value in state.items())
         folder.purge(keys=True, names=True)
         assert folder.learner.classes == ("x", "y", "dropped-2")
-    assert checkup(old) == []
-
-
-def test_an_old_folder_is_backed_up_and_restored(old: Path, tmp_path: Path) -> None:
-    backup(old, tmp_path / "copy.tar")
-    restore(tmp_path / "copy.tar", tmp_path / "made")
-    with LearnerFolder.open(tmp_path / "made") as folder:
-        is_as_expected(folder, old)
+    assert checkup(old, quick=True) == []

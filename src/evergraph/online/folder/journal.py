@@ -65,10 +65,24 @@ def named(entries: Sequence[JournalEntry]) -> str:
     return f"delta {first}" if first == last else f"deltas {first} to {last}"
 
 
-class SqliteFile:
-    """A SQLite file with one writer, and readers in other processes.
+class Journal:
+    """Deltas numbered 1, 2, ... without gaps, the batches they were applied in, and their keys.
 
-    Errors of SQLite are raised as errors of this library; see ``sound``.
+    Deltas that snapshots include can be dropped from its start. Keys are kept longer, with the
+    results, so that a delta that is sent again is recognised. Errors of SQLite are raised as errors
+    of this library; see ``sound``.
+
+    Args:
+        path: the SQLite file.
+        readonly: open for reading, while another process may write.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     journal = Journal(Path(folder, JOURNAL_FILE))
+    ...     journal.write([JournalEntry(1, 1, "a", b"...")])
+    ...     journal.last(), list(journal.after(0))
+    ...     journal.close()
+    (1, [JournalEntry(delta 1, 3 bytes)])
     """
 
     def __init__(self, path: Path, *, readonly: bool = False) -> None:
@@ -78,6 +92,8 @@ class SqliteFile:
             self.connection = open_for_reading(path) if readonly else open_for_writing(path)
             (_, _, opened) = self.connection.execute("PRAGMA database_list").fetchone()
         self._is_copy = Path(opened).name == COPY
+        self.keys = JournalKeys(self)
+        self.aside = SetAsideDeltas(self)
 
     def one(self, query: str, *values: object) -> Any:
         """Return the first row of a result, None if there is none."""
@@ -113,31 +129,6 @@ class SqliteFile:
     def is_outdated(self) -> bool:
         """Whether this is a copy of a file that has changed since, and must be opened again."""
         return self._is_copy and self._seen != stamps(self.path)
-
-
-class Journal(SqliteFile):
-    """Deltas numbered 1, 2, ... without gaps, the batches they were applied in, and their keys.
-
-    Deltas that snapshots include can be dropped from its start. Keys are kept longer, with the
-    results, so that a delta that is sent again is recognised.
-
-    Args:
-        path: the SQLite file.
-        readonly: open for reading, while another process may write.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     journal = Journal(Path(folder, JOURNAL_FILE))
-    ...     journal.write([JournalEntry(1, 1, "a", b"...")])
-    ...     journal.last(), list(journal.after(0))
-    ...     journal.close()
-    (1, [JournalEntry(delta 1, 3 bytes)])
-    """
-
-    def __init__(self, path: Path, *, readonly: bool = False) -> None:
-        super().__init__(path, readonly=readonly)
-        self.keys = JournalKeys(self)
-        self.aside = SetAsideDeltas(self)
 
     def write(self, entries: Sequence[JournalEntry]) -> None:
         """Write deltas, all or none; they are on disk when this returns.
@@ -278,13 +269,13 @@ class Journal(SqliteFile):
 class JournalKeys:
     """Delta keys, by which a delta that is sent again is recognised until its key is dropped."""
 
-    def __init__(self, file: SqliteFile) -> None:
-        self._file = file
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
         self.pending: dict[str, tuple[int, str]] = {}  # results that are not written yet
 
     def count(self) -> int:
         """Return how many keys are kept."""
-        return self._file.number("SELECT count(*) FROM keys")
+        return self._journal.number("SELECT count(*) FROM keys")
 
     def insert(self, connection: sqlite3.Connection, entries: Iterable[JournalEntry]) -> None:
         """Write the keys of deltas and pending results, within a transaction.
@@ -307,7 +298,7 @@ class JournalKeys:
         The result is None if it is not known yet. Raises if that delta differs from ``data``.
         """
         query = "SELECT seq, digest, result FROM keys WHERE key = ?"
-        if (row := self._file.one(query, encoded(key))) is None:
+        if (row := self._journal.one(query, encoded(key))) is None:
             return None
         seq, digest, result = row
         if not is_same(data, digest):
@@ -319,7 +310,7 @@ class JournalKeys:
         """Return the newest delta key with this prefix, None if there is none."""
         first = encoded(prefix)
         query = "SELECT key FROM keys WHERE key >= ? AND key < ? ORDER BY seq DESC LIMIT 1"
-        row = self._file.one(query, first, first + b"\xff")
+        row = self._journal.one(query, first, first + b"\xff")
         return None if row is None else decoded(row[0])
 
     def keep_results(self, deltas: Sequence[Delta], results: Sequence[DeltaResult]) -> None:
@@ -336,7 +327,7 @@ class JournalKeys:
     def flush(self) -> None:
         """Write pending results."""
         if self.pending:
-            with self._file.change() as connection:
+            with self._journal.change() as connection:
                 self.insert(connection, ())
             self.pending.clear()
 
@@ -347,7 +338,7 @@ class JournalKeys:
         """
         newest = "SELECT seq FROM keys ORDER BY seq DESC LIMIT 1 OFFSET ?"
         old = "SELECT key FROM keys WHERE seq <= ? AND time < ? ORDER BY seq LIMIT ?"
-        with self._file.change() as connection:
+        with self._journal.change() as connection:
             row = connection.execute(newest, (keep,)).fetchone()
             if row is None:
                 return False
@@ -389,24 +380,24 @@ class SetAside:
 class SetAsideDeltas:
     """The deltas of a journal that were set aside, and the batch that a recovery is applying."""
 
-    def __init__(self, file: SqliteFile) -> None:
-        self._file = file
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
 
     def listed(self) -> list[SetAside]:
         """Return the deltas set aside, in order."""
         query = "SELECT seq, key, why, time, length(bytes) FROM set_aside ORDER BY rowid"
-        return [SetAside(seq, decoded(key), *rest) for seq, key, *rest in self._file.rows(query)]
+        return [SetAside(seq, decoded(key), *rest) for seq, key, *rest in self._journal.rows(query)]
 
     def count(self) -> int:
         """Return how many deltas were set aside."""
-        return self._file.number("SELECT count(*) FROM set_aside")
+        return self._journal.number("SELECT count(*) FROM set_aside")
 
     def move(self, first: int, why: str | None) -> None:
         """Take out all deltas from a number on, which later deltas then get.
 
         why: a sentence, to be kept with them; None if they are written again one by one.
         """
-        with self._file.change() as connection:
+        with self._journal.change() as connection:
             if why is not None:
                 connection.execute(f"{_ADD} d.seq >= ?", (why, time.time(), first))
             for table in ("deltas", "keys"):
@@ -415,7 +406,7 @@ class SetAsideDeltas:
 
     def skip(self, why: Mapping[int, str]) -> None:
         """Set deltas aside, given by number and reason, and replace them by empty deltas."""
-        with self._file.change() as connection:
+        with self._journal.change() as connection:
             for seq, reason in why.items():
                 connection.execute(f"{_ADD} d.seq = ?", (reason, time.time(), seq))
                 connection.execute("UPDATE deltas SET bytes = ? WHERE seq = ?", (NOTHING, seq))
@@ -425,14 +416,14 @@ class SetAsideDeltas:
     def rewritten(self, times: int) -> list[int]:
         """Return the numbers from which the journal was rewritten, without the first ``times``."""
         query = "SELECT seq FROM rewritten ORDER BY rowid LIMIT -1 OFFSET ?"
-        return [seq for (seq,) in self._file.rows(query, times)]
+        return [seq for (seq,) in self._journal.rows(query, times)]
 
     def begin(self, seq: int) -> bool:
         """Record that a batch is about to be applied; return whether it was recorded before.
 
         If so, the process that tried it last ended while applying it.
         """
-        with self._file.change() as connection:
+        with self._journal.change() as connection:
             found = connection.execute("SELECT seq FROM trying").fetchall()
             connection.execute("DELETE FROM trying")
             connection.execute("INSERT INTO trying VALUES (?)", (seq,))
@@ -440,7 +431,7 @@ class SetAsideDeltas:
 
     def end(self) -> None:
         """Record that no batch is being applied."""
-        with self._file.change() as connection:
+        with self._journal.change() as connection:
             connection.execute("DELETE FROM trying")
 
 

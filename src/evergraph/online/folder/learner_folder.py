@@ -27,7 +27,7 @@ from evergraph.online.folder.markers import BEFORE, store_columns, stored_column
 from evergraph.online.folder.queue import DeltaQueue
 from evergraph.online.folder.reader import FolderReader
 from evergraph.online.folder.status import FolderStatus, Progress, Purged, folder_bytes
-from evergraph.online.folder.writer import FolderWriter
+from evergraph.online.folder.writer import Counted, FolderWriter
 from evergraph.online.heads import heads
 from evergraph.online.intake import Bounds
 from evergraph.online.learner import OnlineLearner
@@ -137,8 +137,8 @@ class LearnerFolder(Closing, Shown):
         check_integer("snapshot_bytes", snapshot_bytes, least=1)
         check_integer("keys_kept", keys_kept, least=0)
         check_integer("threads", threads, least=1)
-        seconds = {"replay_seconds": replay_seconds, "close_seconds": close_seconds, "retry": retry}
-        for name, value in (seconds | {"key_age": key_age}).items():
+        spans = {"replay_seconds": replay_seconds, "close_seconds": close_seconds}
+        for name, value in (spans | {"retry": retry, "key_age": key_age}).items():
             check_number(name, value, least=0)
         if make is not None and given is not None:
             raise ConfigurationError("only one of given and make can say how a learner is made")
@@ -165,9 +165,9 @@ class LearnerFolder(Closing, Shown):
             files = FolderWriter(
                 Path(path),
                 made,
-                **seconds,
-                snapshot_every=snapshot_every,
-                snapshot_bytes=snapshot_bytes,
+                Counted(snapshot_every, snapshot_bytes, replay_seconds),
+                close_seconds=close_seconds,
+                retry=retry,
                 key_age=key_age * DAY,
                 keys_kept=keys_kept,
                 progress=progress,

@@ -70,17 +70,16 @@ class Counted(NamedTuple):
 class FolderWriter:
     """A learner, its journal and its snapshots, in a folder that is open for writing.
 
-    Arguments and attributes are those of ``LearnerFolder``; key_age in seconds.
+    Arguments and attributes are those of ``LearnerFolder``; key_age in seconds. most: deltas, bytes
+    and seconds after which a snapshot is taken.
     """
 
     def __init__(
         self,
         path: Path,
         make: Callable[[], OnlineLearner],
+        most: Counted,
         *,
-        snapshot_every: int,
-        snapshot_bytes: int,
-        replay_seconds: float,
         close_seconds: float,
         retry: float,
         key_age: float,
@@ -91,7 +90,7 @@ class FolderWriter:
         self.key_age = key_age
         self.keys_kept = keys_kept
         self.close_seconds = close_seconds
-        self.most = Counted(snapshot_every, snapshot_bytes, replay_seconds)
+        self.most = most
         self.lock = threading.RLock()
         self.waiting = DeltaQueue(self.lock, self._take_all)
         self.on_change: Callable[[], None] | None = None
