@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -258,15 +257,6 @@ def test_frames_without_names_are_arrays() -> None:
         model(columns=Columns(gaps="refuse")).partial_fit(
             ["c", "d"], pd.DataFrame({"f": [float("nan"), 2.0], "g": [1.0, 3.0]})
         )
-
-
-def test_a_scheme_that_is_damaged_is_refused(tmp_path: Path) -> None:
-    with ContinualNodeClassifier.open(tmp_path / "l") as one:
-        fitted(one, 0, 6)
-    shutil.copytree(tmp_path / "l", tmp_path / "m")
-    (tmp_path / "m" / "columns.json").write_text("{")
-    with pytest.raises(DataError, match=r"columns\.json: is not JSON .* from a backup"):
-        ContinualNodeClassifier.open(tmp_path / "m")
 
 
 def numbers(start: int, stop: int) -> pd.DataFrame:
