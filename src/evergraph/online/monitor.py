@@ -287,10 +287,6 @@ class Watch:
 
     The alarm depends on the deltas only, so a recovered learner has the same one.
 
-    Args:
-        kind: of the targets: class, labels or numbers.
-        window, level: as above.
-
     >>> watch = Watch("class", window=100)
     >>> for seq in range(1, 12):
     ...     _ = watch.see(seq, 100, 90 if seq < 11 else 10)

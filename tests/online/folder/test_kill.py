@@ -81,8 +81,8 @@ FATAL_IN_A_BATCH = [
 ]
 
 
-def test_kills_within_batches(kills, tmp_path):
-    killer = kills.Killer(tmp_path / "folder", every=6, together=4)
+def test_kills_within_batches(quick, tmp_path):
+    killer = quick.Killer(tmp_path / "folder", every=6, together=4)
     for function, call, unsaid in FATAL_IN_A_BATCH:
         found = killer.kill_at(function, call)
         check(found, function, call)

@@ -284,13 +284,11 @@ def skip(folder: Path, *seqs: int, why: str, make: Make | None = None) -> list[S
     Their numbers stay in use, their keys become free again, and their bytes are kept with the
     reason. First all later deltas are applied without them to a temporary learner: if that fails,
     the error names the delta that fails, and nothing is changed. Snapshots that include the deltas
-    are removed; an older one must exist, or a journal that begins with delta 1.
+    are removed; an older one must exist, or a journal that begins with delta 1. The folder must not
+    be open for writing anywhere.
 
-    Args:
-        folder: of a learner, not open for writing anywhere.
-        seqs: the numbers of the deltas.
-        why: a sentence that is kept with them.
-        make: returns an empty learner; by default as the folder describes.
+    why: a sentence that is kept with them; make: returns an empty learner, by default as the folder
+    describes.
     """
     if not why.strip():
         raise ConfigurationError("why must give a reason for leaving out a delta, and is empty")

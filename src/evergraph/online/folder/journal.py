@@ -70,11 +70,7 @@ class Journal:
 
     Deltas that snapshots include can be dropped from its start. Keys are kept longer, with the
     results, so that a delta that is sent again is recognised. Errors of SQLite are raised as errors
-    of this library; see ``sound``.
-
-    Args:
-        path: the SQLite file.
-        readonly: open for reading, while another process may write.
+    of this library; see ``sound``. readonly: open for reading, while another process may write.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -67,9 +67,8 @@ class DeltaQueue:
     own deltas and all in the queue. Callers that arrive meanwhile wait, and the first of them leads
     next, with everything that has arrived. So there are as few commits as the disk allows.
 
-    Args:
-        lock: held while deltas are applied; a caller that holds it already is served at once.
-        take: applies deltas, and answers each of them.
+    lock: held while deltas are applied; a caller that holds it already is served at once. take:
+    applies deltas, and answers each of them.
 
     >>> def take(waiting):
     ...     for each in waiting:
@@ -173,13 +172,10 @@ class Gathered:
 
     Args:
         left: the queue; what is taken is removed from its left.
-        learner: to check against.
-        journal: for the keys.
         seq: number of the last delta before the batch.
 
     Attributes:
-        deltas: of the batch, checked.
-        entries: the same for the journal.
+        entries: of the batch, for the journal.
         waiting: all that are to be answered, with the index of the delta whose result they get;
             those that only repeat a key of the batch are among them.
     """

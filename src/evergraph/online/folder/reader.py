@@ -17,10 +17,7 @@ from evergraph.online.learner import OnlineLearner
 
 
 class FolderReader:
-    """The learner of a folder, without locking or writing anything.
-
-    on_change: called with the lock held when the learner has changed or is a different object.
-    """
+    """The learner of a folder, without locking or writing anything; see ``LearnerFolder``."""
 
     def __init__(
         self, path: Path, make: Callable[[], OnlineLearner], *, progress: Progress | None = None

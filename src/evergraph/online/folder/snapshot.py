@@ -183,11 +183,7 @@ class SnapshotShelf:
     """The last two good snapshots of a folder.
 
     A snapshot is good if this process wrote it, or read it and found it intact. All others are
-    removed when a new one has been written.
-
-    Args:
-        folder: of the learner.
-        good: number of the snapshot that recovery used, 0 if none.
+    removed when a new one has been written. good: number of the one that recovery used, 0 if none.
     """
 
     def __init__(self, folder: Path, good: int) -> None:
@@ -241,11 +237,7 @@ class SnapshotShelf:
 class Compactor:
     """A thread that takes a snapshot whenever it is woken, while deltas keep coming.
 
-    A failure (most often a full disk) is logged and tried again.
-
-    Args:
-        compact: takes a snapshot.
-        retry: seconds to wait after a failure.
+    A failure (most often a full disk) is logged and tried again after ``retry`` seconds.
     """
 
     def __init__(self, compact: Callable[[], object], *, retry: float) -> None:
