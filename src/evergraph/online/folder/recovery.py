@@ -29,7 +29,6 @@ from evergraph.online.folder.status import Progress, Replaying
 from evergraph.online.learner import OnlineLearner
 
 REPORTED = 0.5  # seconds between two progress reports
-LOGGED = 5.0  # seconds between two lines of the log
 RENAMED = "renamed"  # in a snapshot: the number used for renaming classes, not for a delta
 # Files that a process killed while creating the folder may leave.
 _BEGUN = (LOCK_FILE, JOURNAL_FILE, ACKNOWLEDGED_FILE, f".{FORMAT_FILE}-")
@@ -109,36 +108,26 @@ class _Replay:
     """Reports the progress of a recovery: at its start and end and about twice a second."""
 
     def __init__(self, journal: Journal, seq: int, progress: Progress | None) -> None:
-        self._folder, self._progress = journal.path.parent, progress
+        self._progress = progress or (lambda _: None)
         self._done, self._of = 0, max(journal.last() - seq, 0)
         self._bytes, self._size = 0, journal.size_after(seq)
-        self._began = self._reported = self._logged = time.monotonic()
-        self._report()
+        self._began = time.monotonic()
+        self.report()
 
     def count(self, batch: Sequence[JournalEntry]) -> None:
         self._done += len(batch)
         self._bytes += sum(len(entry.data) for entry in batch)
-        now = time.monotonic()
-        if now - self._reported >= REPORTED:
-            self._reported, left = now, self._report()
-            if now - self._logged >= LOGGED:
-                self._logged = now
-                said = "%s: %d of %d deltas replayed, about %.0f s left"
-                logger.info(said, self._folder, self._done, self._of, left)
+        if time.monotonic() - self._reported >= REPORTED:
+            self.report()
 
-    def end(self) -> None:
-        self._bytes, self._of = self._size, self._done
-        self._report()
-        if (passed := time.monotonic() - self._began) >= LOGGED:
-            logger.info("%s: %d deltas replayed in %.0f s", self._folder, self._done, passed)
-
-    def _report(self) -> float:
-        # The estimated seconds left, by bytes at the pace so far; 0 before the first.
-        passed, left = time.monotonic() - self._began, max(self._size - self._bytes, 0)
-        seconds = left * passed / self._bytes if self._bytes else 0.0
-        if self._progress is not None:
-            self._progress(Replaying(self._done, self._of, round(seconds, 1)))
-        return seconds
+    def report(self, *, ended: bool = False) -> None:
+        self._reported = now = time.monotonic()
+        left, of = max(self._size - self._bytes, 0), self._of
+        if ended:
+            left, of = 0, self._done
+        # By bytes, at the pace so far; 0 before the first delta, and at the end.
+        seconds = left * (now - self._began) / self._bytes if self._bytes else 0.0
+        self._progress(Replaying(self._done, of, round(seconds, 1)))
 
 
 def recover(
@@ -246,7 +235,7 @@ def _recovered(
                 journal.aside.end()
         replayed.count(batch)
         seq = batch[-1].seq
-    replayed.end()
+    replayed.report(ended=True)
     return Recovered(learner, seq, snapshot, time.thread_time() - began, reading)
 
 
