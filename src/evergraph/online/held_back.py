@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
 
 import numpy as np
@@ -12,12 +12,14 @@ from torch import Tensor
 
 from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import NodeId
-from evergraph.online.graph.growing_array import GrowingArray
+from evergraph.online.graph.growing_array import GrowingArray, Kept
+from evergraph.online.pieces import Pieces
 
 LEAST = 16  # labelled nodes of a class before any of them is held back
 MOST = 1024  # of a class; a head may use fewer, see ``first``
 # Earlier versions did not learn from one in 16 nodes of a class, 64 at most.
 FORMER_SHARE, FORMER_MOST = 16, 64
+Members = list[tuple[int, int]]  # sorted pairs (lot, position)
 
 
 def lot(node: NodeId) -> int:
@@ -30,13 +32,13 @@ def lot(node: NodeId) -> int:
     return int.from_bytes(drawn, "big", signed=True)
 
 
-class HeldBack:
+class HeldBack(Kept):
     """The first 1,024 nodes by ``lot`` of each class that has at least 16 labelled nodes.
 
     All of them are learned from; the prediction for one is made as if it alone had been left out
     (leave-one-out in closed form). The choice depends only on the ids and classes of all labelled
-    nodes, not on the order in which they came. If there are no more than a head can use, all of
-    them are chosen, and ids do not matter.
+    nodes, not on the order in which they came; after ``restore``, ``change`` is given all of them
+    again. If there are no more than a head can use, all of them are chosen, and ids do not matter.
 
     >>> held = HeldBack()
     >>> held.extend(range(32))
@@ -48,12 +50,8 @@ class HeldBack:
 
     def __init__(self) -> None:
         self._lots = GrowingArray(dtype=np.int64)
-        self._members: list[list[tuple[int, int]]] = []  # by class: sorted pairs (lot, position)
-
-    @property
-    def nbytes(self) -> int:
-        """How many bytes lots take."""
-        return self._lots.nbytes
+        self.kept = {"lots": self._lots}
+        self._members: list[Members] = []  # by class
 
     def extend(self, ids: Sequence[NodeId]) -> None:
         """Add unlabelled nodes."""
@@ -64,8 +62,7 @@ class HeldBack:
     @property
     def nodes(self) -> Tensor:
         """All held-back nodes, class by class, each in the order of lots.  int64 [held]"""
-        held = [position for members in self._members for _, position in _first(members)]
-        return torch.tensor(held, dtype=torch.int64)
+        return self.first(len(self._lots))
 
     def first(self, most: int, *, balanced: bool = True) -> Tensor:
         """Return at most ``most`` of them: the first of every class, then the second, and so on.
@@ -84,9 +81,7 @@ class HeldBack:
         """
         return self._in_turn([members[:most] for members in self._members], most)
 
-    def _in_turn(
-        self, members: list[list[tuple[int, int]]], most: int, balanced: bool = True
-    ) -> Tensor:
+    def _in_turn(self, members: list[Members], most: int, balanced: bool = True) -> Tensor:
         nodes = torch.tensor([p for some in members for _, p in some], dtype=torch.int64)
         if len(nodes) <= most:
             return nodes
@@ -105,9 +100,16 @@ class HeldBack:
         left, joined = self._by_class(nodes, before), self._by_class(nodes, after)
         other = False
         for label in left.keys() | joined.keys():
-            members = self._members[label]
+            members, come = self._members[label], joined.get(label, [])
             spoke = bool(_first(members))
-            _replace(members, left.get(label, []), joined.get(label, []))
+            for one in left.get(label, []):
+                del members[bisect_left(members, one)]
+            if len(come) > LEAST:
+                members += come
+                members.sort()
+            else:
+                for one in come:
+                    insort(members, one)
             other |= spoke != bool(_first(members))
         return other
 
@@ -117,8 +119,8 @@ class HeldBack:
         held = sorted(position for members in firsts for _, position in members)
         return torch.tensor(held, dtype=torch.int64)
 
-    def _by_class(self, nodes: Tensor, labels: Tensor) -> dict[int, list[tuple[int, int]]]:
-        found: dict[int, list[tuple[int, int]]] = {}
+    def _by_class(self, nodes: Tensor, labels: Tensor) -> dict[int, Members]:
+        found: dict[int, Members] = {}
         lots = self._lots.array[nodes.numpy()].tolist()
         for drawn, position, label in zip(lots, nodes.tolist(), labels.tolist(), strict=True):
             if label != UNLABELLED:
@@ -129,35 +131,10 @@ class HeldBack:
         """Erase the lots of removed nodes."""
         self._lots.array[nodes.numpy()] = 0
 
-    def arrays(self) -> Iterator[GrowingArray]:
-        """Yield the arrays that are as long as the graph."""
-        yield self._lots
-
-    def state(self) -> dict[str, Tensor]:
+    def pieces(self) -> dict[str, Tensor | Pieces]:
         """Return the lots, and that held-back nodes were learned from (earlier: they were not)."""
-        return {"lots": self._lots.state(), "learned": torch.tensor(True)}
-
-    def restore(self, state: dict[str, Tensor], labels: Tensor) -> None:
-        """Restore what ``state`` returned; labels: of all positions.  int64 [positions]"""
-        self._lots.restore(state["lots"])
-        self._members = []
-        known = (labels != UNLABELLED).nonzero().flatten()
-        self.change(known, torch.full_like(known, UNLABELLED), labels[known])
+        return super().pieces() | {"learned": torch.tensor(True)}
 
 
-def _first(members: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _first(members: Members) -> Members:
     return members[:MOST] if len(members) >= LEAST else []
-
-
-def _replace(
-    members: list[tuple[int, int]], left: Iterable[tuple[int, int]], joined: list[tuple[int, int]]
-) -> None:
-    """Remove some items from a sorted list and insert others."""
-    for one in left:
-        del members[bisect_left(members, one)]
-    if len(joined) > LEAST:
-        members += joined
-        members.sort()
-    else:
-        for one in joined:
-            insort(members, one)

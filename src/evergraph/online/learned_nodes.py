@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,7 +13,8 @@ from torch import Tensor
 
 from evergraph.graphs import UNLABELLED
 from evergraph.graphs.kernels.row_ranges import in_parts
-from evergraph.online.graph.growing_array import FormerRows, FrozenRows, GrowingArray, StoredPart
+from evergraph.online.graph.growing_array import FrozenRows, GrowingArray, Kept, StoredPart
+from evergraph.online.pieces import Pieces
 
 ROWS = 1024  # compared at a time, so that they stay in the processor's cache
 TINY = 1e-30  # squared lengths below it have lost digits and cannot be compared
@@ -24,7 +23,7 @@ NEARER = 0.99  # share of the limit below which roundings cannot make a differen
 SHARE = 1 / 16  # of the labelled nodes; once more have changed, scores are solved
 
 
-class NodeLabels:
+class NodeLabels(Kept):
     """The class of every position, ``UNLABELLED`` (-1) for none.
 
     Attributes:
@@ -39,7 +38,7 @@ class NodeLabels:
 
     def __init__(self) -> None:
         self._numbers = GrowingArray(dtype=np.int64)
-        self._former = FormerRows()
+        self.kept = {"numbers": self._numbers}
         self.counts_ = torch.zeros(0, dtype=torch.int64)
 
     def extend(self, nodes: int) -> None:
@@ -49,7 +48,7 @@ class NodeLabels:
 
     def moves(self, nodes: int) -> bool:
         """Whether so many more nodes would need a new allocation."""
-        return self._numbers.moves(nodes) > 0
+        return self._numbers.moves(nodes)
 
     def of(self, positions: Tensor) -> Tensor:
         """Return the classes of some nodes.  int64 [n] -> int64 [n]"""
@@ -62,7 +61,7 @@ class NodeLabels:
 
     def frozen(self) -> FrozenRows:
         """Return the current classes, readable while they change."""
-        return FrozenRows(self._numbers, self._former.now, len(self._numbers))
+        return self._numbers.frozen()
 
     def put(self, positions: Tensor, labels: Tensor) -> None:
         """Set the classes of some nodes, each given once; ``UNLABELLED`` removes a label."""
@@ -76,25 +75,19 @@ class NodeLabels:
         known = torch.zeros(width, dtype=torch.int64)
         known[: len(self.counts_)] = self.counts_
         self.counts_ = known + more - fewer
-        self._former.note(positions.numpy(), old.numpy())
-        self._numbers.tensor[positions] = labels
+        self._numbers.write(positions, labels)
 
-    def arrays(self) -> Iterator[GrowingArray]:
-        """Yield the arrays that are as long as the graph."""
-        yield self._numbers
-
-    def state(self) -> dict[str, Tensor]:
+    def pieces(self) -> dict[str, Tensor | Pieces]:
         """Return everything kept, by name."""
-        return {"numbers": self._numbers.state(), "counts": self.counts_}
+        return super().pieces() | {"counts": self.counts_}
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned."""
-        self._numbers.restore(state["numbers"])
+        super().restore(state)
         self.counts_ = state["counts"]
 
 
-@dataclass(frozen=True, eq=False)
-class Moved:
+class Moved(NamedTuple):
     """Nodes to be counted again."""
 
     places: Tensor  # their indices among the nodes given, ascending.  int64 [k]
@@ -102,7 +95,7 @@ class Moved:
     after: Tensor  # the vectors to count them as.  float32 [k, dims]
 
 
-class Counted:
+class Counted(Kept):
     """The vector with which each labelled node is counted in the head's sums.
 
     A node is counted again if a part of its vector has moved by more than ``tolerance`` times its
@@ -127,22 +120,22 @@ class Counted:
     def __init__(self, parts: Sequence[int], *, tolerance: float = 0.0) -> None:
         self.tolerance = tolerance
         self._parts = tuple(parts)
-        self._ends = list(accumulate(parts))
-        self._starts = [0, *self._ends[:-1]]
+        self._starts = [0, *accumulate(parts)][:-1]
         self._slots = GrowingArray(dtype=np.int64)  # by position, starting at 1; 0: not counted
         self._rows = GrowingArray(sum(parts))
         self._reaches = GrowingArray(len(parts))  # by slot: τ² ‖counted_b‖², -1 if below TINY
         self._marks = GrowingArray(dtype=np.bool_)  # by slot
         self._free = np.empty(0, np.int64)  # a stack of free slots
+        self.kept = {"slots": self._slots, "rows": self._rows, "marks": self._marks}
 
     @property
     def nbytes(self) -> int:
-        """How many bytes rows and slots take."""
+        """How many bytes it takes."""
         return sum(array.nbytes for array in self.arrays())
 
     def arrays(self) -> Iterator[GrowingArray]:
-        """Yield the arrays that are kept."""
-        yield from (self._slots, self._rows, self._reaches, self._marks)
+        """Yield all arrays that are as long as the graph, or as its counted nodes."""
+        yield from (*super().arrays(), self._reaches)
 
     def of(self, nodes: Tensor) -> Tensor:
         """Return the vectors that nodes are counted as.  int64 [n] -> float32 [n, dims]"""
@@ -154,25 +147,22 @@ class Counted:
             self._slots.extend(max(int(nodes.max()) + 1 - len(self._slots), 0))
             positions = nodes.numpy()
             fresh = positions[self._slots.array[positions] == 0]
-            self._slots.array[fresh] = self._taken(len(fresh)) + 1
+            # Free slots first, then new ones.
+            known, start = min(len(fresh), len(self._free)), len(self._rows)
+            self._free, reused = np.split(self._free, [len(self._free) - known])
+            for array in (self._rows, self._reaches, self._marks):
+                array.extend(len(fresh) - known)
+            taken = np.concatenate([reused, np.arange(start, len(self._rows))])
+            self._slots.array[fresh] = taken + 1
             slots, rows = self._slots.array[positions] - 1, vectors.numpy()
             for part in self._rows.blocks(len(slots), ROWS):
                 self._rows.array[slots[part]] = rows[part]
                 self._reaches.array[slots[part]] = self._reach(rows[part])
 
     def _reach(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Return the squared distances that parts may move.  [n, dims] -> [n, parts]"""
+        """Return the squares of how far parts may move.  [n, dims] -> [n, parts]"""
         lengths = np.add.reduceat(rows * rows, self._starts, axis=1)
         return np.where(lengths < TINY, -1.0, self.tolerance**2 * lengths)
-
-    def _taken(self, count: int) -> NDArray[np.int64]:
-        """Return free slots, new ones if necessary."""
-        known = min(count, len(self._free))
-        self._free, reused = np.split(self._free, [len(self._free) - known])
-        start = len(self._rows)
-        for array in (self._rows, self._reaches, self._marks):
-            array.extend(count - known)
-        return np.concatenate([reused, np.arange(start, len(self._rows))])
 
     def drop(self, nodes: Tensor) -> None:
         """Remove nodes that are no longer counted."""
@@ -225,14 +215,20 @@ class Counted:
 
         nodes: int64 [n]; parts: of all vectors, side by side -> bool [n]
         """
+        from evergraph.online.graph.live_kernels import add_gaps  # compiled by numba
+
         slots = self._slots.array[nodes.numpy()] - 1
         near, gaps, part, first = np.ones(len(nodes), np.bool_), np.zeros(len(nodes)), 0, 0
+        ends = list(accumulate(self._parts))
         for rows, unit, own, shown in parts:
             given = (nodes.numpy(), slots, rows, own, shown, unit, self._rows.array, first, gaps)
-            costs = np.ones(len(nodes), np.int64)
-            in_parts(partial(_add_gaps, given), costs, each=3 * rows.shape[1])
+
+            def add(some: slice, given: tuple[Any, ...] = given) -> None:
+                add_gaps(*given, some.start, some.stop)
+
+            in_parts(add, np.ones(len(nodes), np.int64), each=3 * rows.shape[1])
             first += rows.shape[1]
-            if first == self._ends[part]:  # a part may lie in several arrays
+            if first == ends[part]:  # a part may lie in several arrays
                 near &= (gaps < NEARER * self._reaches.array[slots, part]) | (gaps == 0)
                 gaps, part = np.zeros(len(nodes)), part + 1
         assert part == len(self._parts), "arrays end where parts do"
@@ -252,28 +248,18 @@ class Counted:
         far[some] &= differs  # parts below TINY count as far unless they are equal
         return far
 
-    def state(self) -> dict[str, Tensor]:
+    def pieces(self) -> dict[str, Tensor | Pieces]:
         """Return everything kept, by name."""
-        kept = {"slots": self._slots.state(), "rows": self._rows.state()}
-        kept["marks"] = self._marks.state()
-        return kept | {"free": torch.from_numpy(self._free.copy())}
+        return super().pieces() | {"free": torch.from_numpy(self._free.copy())}
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned."""
-        self._slots.restore(state["slots"])
-        self._rows.restore(state["rows"])
+        super().restore(state)
         rows = state["rows"].numpy()
         self._reaches.extend(len(rows) - len(self._reaches))
         for start in range(0, len(rows), ROWS):
             self._reaches.array[start : start + ROWS] = self._reach(rows[start : start + ROWS])
-        self._marks.restore(state["marks"])
         self._free = state["free"].numpy().copy()
-
-
-def _add_gaps(given: tuple[Any, ...], some: slice) -> None:
-    from evergraph.online.graph.live_kernels import add_gaps  # compiled by numba
-
-    add_gaps(*given, some.start, some.stop)
 
 
 class Solving:

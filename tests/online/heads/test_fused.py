@@ -242,7 +242,7 @@ def test_nodes_that_are_asked_about_are_learned_all_the_same() -> None:
     assert knowledge.codes is not None
     held = knowledge.held.nodes
     assert len(held) == learner.status().labelled == 96
-    assert knowledge.codes.shown(held).any(1).all()
+    assert knowledge.codes.frozen().of(held.numpy()).any(1).all()
     assert int(learner.head.statistics_[0].counts_.sum()) == 96  # type: ignore[attr-defined]
 
 

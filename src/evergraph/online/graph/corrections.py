@@ -37,53 +37,38 @@ ROUNDING = 2.0**-24  # largest relative error of rounding to float32
 DRIFT = 64 * ROUNDING
 
 
-class Moved(NamedTuple):
-    """Rows that changed."""
-
-    nodes: Tensor  # positions, ascending.  int64 [n]
-    before: Tensor  # old rows.  float32 [n, width]; [0, width] if they are not needed
-
-
-class LaterMoved:
-    """Rows that changed, with old rows computed on demand, which is rare.
+class Moved:
+    """Rows that changed.
 
     Args:
         nodes: positions, ascending.  int64 [n]
-        before: returns the old rows; valid until the next change.
+        before: old rows, float32 [n, width], [0, width] if they are not needed; or returns them,
+            which is rarely called and valid until the next change.
     """
 
-    def __init__(self, nodes: Tensor, before: Callable[[], Tensor]) -> None:
+    def __init__(self, nodes: Tensor, before: Tensor | Callable[[], Tensor]) -> None:
         self.nodes = nodes
         self._before = before
 
     @cached_property
     def before(self) -> Tensor:
         """Old rows.  float32 [n, width]"""
-        return self._before()
-
-
-Changed = Moved | LaterMoved
+        return self._before if isinstance(self._before, Tensor) else self._before()
 
 
 class Differences(NamedTuple):
-    """Differences, one row each, and the rows they affect.
+    """Differences, one row each, and the rows they affect."""
 
-    Attributes:
-        rows: d_u of all nodes whose message changed, then r_u m_u of the columns whose entries
-            changed.  float32 [differences, width]
-        sizes: the largest absolute value of each.  float32 [differences]
-        pushed: which of them reach which nodes.
-    """
-
-    rows: Array
-    sizes: Array
-    pushed: Pushed
+    # d_u of all nodes whose message changed, then r_u m_u of the columns whose entries changed.
+    rows: Array  # float32 [differences, width]
+    sizes: Array  # the largest absolute value of each.  float32 [differences]
+    pushed: Pushed  # which of them reach which nodes
 
 
 def differences(
     graph: GrowingGraph,
     smoother: LiveSmoother,
-    sent: Changed,
+    sent: Moved,
     values: Tensor,
     touched: Tensor,
     entries: Entries,
@@ -98,27 +83,22 @@ def differences(
     if smoother.scheme == "symmetric":  # the factor of a touched node is part of its message
         nodes = graph.distinct(np.concatenate([nodes, others]))
     columns, places = np.unique(entries.columns, return_inverse=True)
-    direct = Direct(entries.rows, len(nodes) + places.reshape(-1), entries.differences)
+    direct = Entries(entries.rows, len(nodes) + places.reshape(-1), entries.differences)
     pushed = push(graph, nodes, direct=direct, others=others, loops=smoother.self_loops)
     (now, was), (_, gave) = smoother.right(nodes), smoother.right(columns)
     # 0 · now + r_u · before: the old messages of the columns
     new, old = np.concatenate([now, np.zeros(len(columns))]), np.concatenate([was, -gave])
     both = np.concatenate([nodes, columns])
     rows, sizes = states.room(len(both)).numpy(), np.empty(len(both), np.float32)
-    where, before = _places(both, sent), sent.before.numpy()
+    known, before = sent.nodes.numpy(), sent.before.numpy()
+    where = np.searchsorted(known, both)  # index among those that sent, -1 for others
+    there = where < len(known)
+    there[there] = known[where[there]] == both[there]
+    where[~there] = -1
     for part in states.blocks(len(both), max(len(both), 1)):
         given = (both[part], where[part], values.numpy(), before, new[part], old[part])
         _subtract(*given, rows[part], sizes[part], compiled=graph.compiled)
     return Differences(rows, sizes, pushed)
-
-
-def _places(nodes: Array, sent: Changed) -> Array:
-    """Return the index of nodes among those that sent, -1 for others."""
-    known = sent.nodes.numpy()
-    if not len(known):
-        return np.full(len(nodes), -1)
-    places = np.minimum(np.searchsorted(known, nodes), len(known) - 1)
-    return np.where(known[places] == nodes, places, -1)
 
 
 def _subtract(
@@ -164,7 +144,7 @@ def correct(
     rows = found.pushed.rows
     left, were = smoother.left(rows)
     lengths = np.diff(found.pushed.indptr)
-    degrees = graph.degrees(torch.from_numpy(rows)).numpy() + int(smoother.self_loops)
+    degrees = graph.into.lengths(rows) + int(smoother.self_loops)
     first = int(new[0]) if len(new) else graph.num_nodes
     anew = (lengths >= degrees) | (were == 0) | (rows >= first)
     ratios = left / np.where(were == 0, 1, were)
@@ -247,55 +227,43 @@ class Pushed(NamedTuple):
     weights: Array  # of the differences.  float32 [pairs]
 
 
-class Direct(NamedTuple):
-    """Differences that reach a single row each."""
-
-    rows: Array  # positions.  int64 [pairs]
-    places: Array  # indices of differences.  int64 [pairs]
-    weights: Array  # of the differences.  float32 [pairs]
-
-
 def push(
-    graph: GrowingGraph, nodes: Array, *, direct: Direct, others: Array, loops: bool
+    graph: GrowingGraph, nodes: Array, *, direct: Entries, others: Array, loops: bool
 ) -> Pushed:
     """Push the differences of nodes, numbered from 0, along their edges.
 
     The order of a row's differences is the same with and without compiled code.
 
-    nodes: whose messages changed, ascending, each once, int64 [n]; direct: further differences;
-    others: rows to include in the result, int64 [m]; loops: whether nodes have self-loops
+    nodes: whose messages changed, ascending, each once, int64 [n]; direct: further differences that
+    reach a single row each, with their numbers as columns; others: rows to include in the result,
+    int64 [m]; loops: whether nodes have self-loops
 
     >>> import torch
     >>> path = GrowingGraph(num_features=1)
     >>> _ = path.add(torch.zeros(3, 1), torch.tensor([[0, 1], [1, 2]]))
-    >>> nobody = Direct(*(np.empty(0, np.int64) for _ in range(3)))
+    >>> nobody = Entries(*(np.empty(0, np.int64) for _ in range(3)))
     >>> pushed = push(path, np.array([0]), direct=nobody, others=np.array([2]), loops=True)
     >>> pushed.rows, pushed.indptr, pushed.places
     (array([0, 1, 2]), array([0, 1, 2, 2]), array([0, 0]))
     """
-    if graph.compiled:
-        return _push_compiled(graph, nodes, direct, others, loops)
-    indptr, near, weights = graph.giving(nodes)
-    numbers = np.arange(len(nodes))
-    own = nodes if loops else nodes[:0]
-    owners = np.concatenate([near, own, direct.rows])
-    places = np.concatenate(
-        [np.repeat(numbers, np.diff(indptr)), numbers[: len(own)], direct.places]
-    )
-    counted = np.concatenate([weights, np.ones(len(own), np.float32), direct.weights])
-    rows = graph.distinct(np.concatenate([nodes, others, owners]))
-    where = np.searchsorted(rows, owners)
-    order = np.argsort(where, kind="stable")
-    starts = np.concatenate([[0], np.cumsum(np.bincount(where, minlength=len(rows)))])
-    return Pushed(rows, starts, places[order], counted[order].astype(np.float32))
-
-
-def _push_compiled(
-    graph: GrowingGraph, nodes: Array, direct: Direct, others: Array, loops: bool
-) -> Pushed:
+    if not graph.compiled:
+        indptr, near = graph.out_of.rows(nodes)
+        numbers = np.arange(len(nodes))
+        own = nodes if loops else nodes[:0]
+        owners = np.concatenate([near, own, direct.rows])
+        places = np.concatenate(
+            [np.repeat(numbers, np.diff(indptr)), numbers[: len(own)], direct.columns]
+        )
+        loop = np.ones(len(own), np.float32)
+        given = np.concatenate([graph.out_of.weights(nodes), loop, direct.differences])
+        rows = graph.distinct(np.concatenate([nodes, others, owners]))
+        where = np.searchsorted(rows, owners)
+        order = np.argsort(where, kind="stable")
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(where, minlength=len(rows)))])
+        return Pushed(rows, indptr, places[order], given[order].astype(np.float32))
     from evergraph.online.graph.live_kernels import count_pushed, fill_pushed
 
-    starts, counts, pool, weights = graph.gathered
+    starts, counts, pool, weights = graph.out_of.lying()
     pairs = int(counts[nodes].sum()) + loops * len(nodes) + len(direct.rows)
     rows = np.empty(pairs + len(nodes) + len(others), np.int64)
     tally = graph.tally
