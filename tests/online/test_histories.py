@@ -33,7 +33,7 @@ def learner(request, monkeypatch) -> Callable[..., OnlineLearner]:
 
     def make(history, tolerance=0.0, patience=1) -> OnlineLearner:
         return OnlineLearner(
-            head=HEADS[request.param](width=48),
+            head=HEADS[request.param](width=16),
             undirected=history.undirected,
             tolerance=tolerance,
             patience=patience,

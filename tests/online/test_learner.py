@@ -205,6 +205,7 @@ def test_asking_before_there_is_an_answer():
 def test_directed_edges_flow_one_way():
     one = learner(undirected=False)
     one.apply(dataclasses.replace(first(), edges=(("a", "b"),)))
+    assert (one.status().edges, one.status().undirected) == (1, False)
     assert one.embed(["a"]).equal(X[:1])
     assert one.embed(["b"]).ne(X[1:2]).any()
 

@@ -10,7 +10,6 @@ import threading
 from contextlib import nullcontext
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -48,18 +47,6 @@ def test_rows_in_a_file_grow_and_keep_what_they_were():
     before[0] = 5  # an old view is of the same file
     assert array.tensor[0].tolist() == [5, 5, 5]
     assert (len(array), array.nbytes) == (100_002, 1_200_024)
-
-
-def test_what_is_let_go_comes_back():
-    place = storage()
-    array = GrowingArray(1024)
-    array.map_to(place)
-    array.extend(5000)
-    array.array[:] = np.arange(5000)[:, None]
-    full = held()
-    place.let_go()
-    assert held() < full - 15_000_000  # of 20 MB
-    assert array.array[4999, 0] == 4999
 
 
 def test_what_is_computed_in_a_file_is_let_go_as_well(monkeypatch):

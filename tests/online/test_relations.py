@@ -89,12 +89,8 @@ def test_what_cannot_be_is_one_sentence(first: Delta, then: Delta, said: str) ->
     learner.apply(first)
     with pytest.raises(DataError, match=said):
         learner.apply(then)
-
-
-def test_a_head_that_does_not_look_refuses_them() -> None:
-    learner = OnlineLearner(head=AnalyticHead(width=16))
     with pytest.raises(DataError, match="head 'analytic', which does not use them"):
-        learner.apply(FIRST)
+        OnlineLearner(head=AnalyticHead(width=16)).check(FIRST)
 
 
 def drawn_delta(seed: int, *, related: bool, weighted: bool) -> Delta:

@@ -29,7 +29,7 @@ from evergraph.core.label_space import Kind
 from evergraph.graphs.validation import LEAST_WEIGHT, MOST_WEIGHT, WEIGHT_RULE
 from evergraph.online.delta import Delta, NodeId, edge_columns, in_columns
 from evergraph.online.graph.growing_graph import GrowingGraph
-from evergraph.online.identifiers import IdTable, are_ids, check_ids
+from evergraph.online.identifiers import IdTable, are_ids, check_ids, first_repeated
 from evergraph.online.labels import check_target
 
 # Squares of embeddings of larger values would overflow float32.
@@ -250,7 +250,13 @@ graph
         raise DuplicateNodeError(f"node {known!r} is in the graph already")
     first = ids.next + len(ahead)
     new = dict(zip(delta.nodes, range(first, first + len(delta.nodes)), strict=True))
-    ends = _ends(delta.edges, ids, ahead, new)
+
+    def ends_of(edges: Sequence[tuple[NodeId, NodeId]]) -> Tensor:
+        columns = edge_columns(edges)
+        assert columns is not None, "edges were checked before"
+        return torch.stack([ids.where(side, ahead, new) for side in columns.sides])
+
+    ends, cut = ends_of(delta.edges), ends_of(delta.removed_edges)
     if ends.numel() and int(ends.min()) < 0:
         row = int((ends < 0).any(0).nonzero()[0, 0])
         edge = delta.edges[row]
@@ -258,7 +264,6 @@ graph
         raise LooseEdgeError(
             f"edge {row} joins {edge[0]!r} and {edge[1]!r}, but node {lost!r} is not in the graph"
         )
-    cut = _ends(delta.removed_edges, ids, ahead, new)
     _check_cut(delta, ends, cut, graph, both_ways=undirected)
     # Everything as it would be read back from its bytes, so that a recovery applies the same bits:
     # features are contiguous, weights are rounded once, names are Python's own strings.
@@ -278,17 +283,6 @@ graph
         labelled=_known("late labels", [node for node, _ in delta.late], ids, ahead),
         gone=_known("forgotten", delta.forgotten, ids),
     )
-
-
-def _ends(
-    edges: Sequence[tuple[NodeId, NodeId]], ids: IdTable, *new: Mapping[NodeId, int]
-) -> Tensor:
-    """Return the positions of sources and targets, -1 if unknown.  -> int64 [2, edges]"""
-    columns = edge_columns(edges)
-    assert columns is not None, "edges were checked before"
-    if not len(columns):
-        return torch.empty(2, 0, dtype=torch.int64)
-    return torch.stack([ids.where(side, *new) for side in columns.sides])
 
 
 def _check_cut(
@@ -353,10 +347,6 @@ def _known(
 
 
 def _each_once(what: str, nodes: Sequence[NodeId]) -> None:
-    if len(set(nodes)) == len(nodes):
-        return
-    seen: set[NodeId] = set()
-    for node in nodes:
-        if node in seen:
-            raise DuplicateNodeError(f"{what} must name every node once, but {node!r} comes twice")
-        seen.add(node)
+    if len(set(nodes)) < len(nodes):
+        twice = first_repeated(nodes)
+        raise DuplicateNodeError(f"{what} must name every node once, but {twice!r} comes twice")

@@ -144,9 +144,9 @@ def listed(column: Column) -> list[NodeId]:
     return cast("list[NodeId]", column.tolist()) if hasattr(column, "tolist") else list(column)
 
 
-def chunks(column: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """Yield a column in parts small enough for the processor's cache."""
-    return (column[start : start + CHUNK] for start in range(0, len(column), CHUNK))
+def chunks(column: Sequence[Any], size: int = CHUNK) -> Iterator[Sequence[Any]]:
+    """Yield a column in parts, by default small enough for the processor's cache."""
+    return (column[start : start + size] for start in range(0, len(column), size))
 
 
 def as_numbers(column: Column) -> NDArray[np.int64] | None:
@@ -211,14 +211,13 @@ class EdgeColumns(Sequence[tuple[NodeId, NodeId]]):
 
     def take(self, rows: NDArray[np.int64]) -> EdgeColumns:
         """Return some of the edges, by index."""
-        return EdgeColumns(
-            *(
-                side[rows]
-                if isinstance(side, np.ndarray)
-                else list(map(listed(side).__getitem__, rows.tolist()))
-                for side in self.sides
-            )
-        )
+
+        def taken(side: Column) -> Column:
+            if isinstance(side, np.ndarray):
+                return side[rows]
+            return list(map(listed(side).__getitem__, rows.tolist()))
+
+        return EdgeColumns(taken(self.sources), taken(self.targets))
 
     @property
     def sides(self) -> tuple[Column, Column]:

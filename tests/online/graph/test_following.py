@@ -125,20 +125,6 @@ def test_a_push_on_a_path_of_four_by_hand() -> None:
 
 
 @pytest.mark.usefixtures("corrected")
-def test_an_edge_that_goes_by_hand() -> None:
-    """0 - 1 - 2 - 3 without 0 - 1: what 1 is scaled by turns from 1/√3 to 1/√2, 0's to 1."""
-    graph = path(1, 2, 4, 8)
-    live = followed(graph)
-    change = graph.disconnect(pairs_of((1, 0)))
-    assert change.entries is not None
-    assert change.entries.differences.tolist() == [-1, -1]
-    assert live.update(graph, change).tolist() == [0, 1, 2]
-    after = [1, 2 / 2 + 4 / 6**0.5, 2 / 6**0.5 + 4 / 3 + 8 / 6**0.5]
-    assert all_of(live, 3) == pytest.approx(after)
-    assert drifts(live)[2] > 0 == drifts(live)[3]  # 2 was corrected, by what 1 gives
-
-
-@pytest.mark.usefixtures("corrected")
 @pytest.mark.parametrize(("most", "exact"), [(DRIFT, True), (float("inf"), False)])
 def test_what_is_large_comes_and_goes_and_leaves_nothing(most: float, exact: bool) -> None:
     """A neighbour of a million: without a bound, corrected rows keep what it rounded away."""
@@ -167,16 +153,15 @@ def test_what_is_forgotten_is_summed_away() -> None:
     assert live.of(torch.arange(9)).equal(followed(graph, SGC(hops=2)).of(torch.arange(9)))
 
 
-@pytest.mark.parametrize("undirected", [True, False])
 def test_where_a_change_reaches_everything_all_is_summed_and_what_stays_is_not_told(
-    kernel: str, monkeypatch: pytest.MonkeyPatch, undirected: bool
+    kernel: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live_embeddings, "WHOLE", 0.0)
     monkeypatch.setattr(HopStates, "_correct", None)
-    graph = path(*range(9), undirected=undirected)
+    graph = path(*range(9), undirected=False)
     live = followed(graph, SGC(hops=2))
     moved = live.update(graph, graph.renew(torch.tensor([4]), torch.tensor([[7.0]])))
-    assert moved.tolist() == ([2, 3, 4, 5, 6] if undirected else [4, 5, 6])
+    assert moved.tolist() == [4, 5, 6]
     assert live.of(torch.arange(9)).equal(followed(graph, SGC(hops=2)).of(torch.arange(9)))
 
 
@@ -198,20 +183,11 @@ def test_means_and_sums_follow_as_well(scheme: Any, undirected: bool) -> None:
 
 
 @pytest.mark.parametrize(("hops", "expected"), [(0, [9]), (1, [7, 8, 9]), (2, [6, 7, 8, 9])])
-@pytest.mark.parametrize("name", ["sgc", "mixhop", "h2gcn", "reservoir"])
+@pytest.mark.parametrize("name", ["mixhop", "h2gcn"])
 def test_only_who_feels_a_change_is_computed(name: str, hops: int, expected: list[int]) -> None:
     graph = path(*range(1, 10))
     live = followed(graph, topologies.make(name, hops=hops))
     assert live.update(graph, graph.add(torch.ones(1, 1), pairs_of((8, 9)))).tolist() == expected
-
-
-def test_a_change_is_felt_along_arrows_only() -> None:
-    graph = path(*range(9), undirected=False)
-    live = followed(graph, SGC(hops=2))
-    gives = graph.add(torch.ones(1, 1), pairs_of((9, 4)))  # 4 has another degree
-    assert live.update(graph, gives).tolist() == [4, 5, 6, 9]
-    takes = graph.add(torch.ones(1, 1), pairs_of((4, 10)))  # nobody looks at the new node
-    assert live.update(graph, takes).tolist() == [10]
 
 
 def test_what_is_read_does_not_grow_with_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,10 +235,8 @@ def test_a_removed_node_leaves_nothing_and_the_last_one_may_go() -> None:
 
 
 @pytest.mark.parametrize("weighted", [True, False])
-@pytest.mark.parametrize("self_loops", [True, False])
-def test_a_row_has_the_same_bits_in_any_company(
-    kernel: str, self_loops: bool, weighted: bool
-) -> None:
+def test_a_row_has_the_same_bits_in_any_company(kernel: str, weighted: bool) -> None:
+    self_loops = weighted
     draw = torch.Generator().manual_seed(1)
     graph, live = GrowingGraph(num_features=19), LiveSmoother(self_loops=self_loops)
     edges = torch.randint(200, (2, 800), generator=draw)
@@ -354,18 +328,7 @@ def test_codes_near_and_far_by_hand() -> None:
     torch.testing.assert_close(far, second)  # its own code, which comes back to it, is not there
 
 
-def test_codes_see_weights_by_hand() -> None:
-    """0 -4- 1 -1- 2 with 0 and 2 labelled: N_10 = 4/√(4·5), N_12 = 1/√5; 1 sees 0 the more."""
-    codes = coded(path(0, 0, 0, weights=[4.0, 1.0]), {0: 0, 2: 1})
-    x, y = class_codes(NAMES[:2], width=WIDTH)
-    near, far = codes.of(torch.tensor([1]))[0].split(WIDTH)
-    mixed = 4 / 20**0.5 * x + y / 5**0.5
-    torch.testing.assert_close(near, mixed / mixed.norm())
-    assert not far.any()
-    torch.testing.assert_close(codes.of(torch.tensor([0]))[0, WIDTH:], y)  # its own is taken out
-
-
-@pytest.mark.parametrize("leaves", [2, 5, 50])
+@pytest.mark.parametrize("leaves", [2, 50])
 def test_rounding_leaves_nothing_of_a_nodes_own_label(leaves: int) -> None:
     """Were it only subtracted, its last digits would be scaled to unit length: a whole label."""
     graph = GrowingGraph(num_features=1)
@@ -385,19 +348,6 @@ def test_a_label_moves_what_is_within_two_hops_and_nobody_else() -> None:
     assert moved.tolist() == [2, 3, 4, 5, 6]
     codes.update(graph, GraphChange(), torch.tensor([4]), torch.tensor([UNLABELLED]))
     torch.testing.assert_close(codes.of(torch.arange(9)), before, atol=1e-6, rtol=0)
-
-
-def test_the_code_of_a_class_does_not_depend_on_when_it_came() -> None:
-    shown = []
-    for names, classes in ((NAMES, [0, 1, 2, UNLABELLED]), (NAMES[::-1], [2, 1, 0, UNLABELLED])):
-        codes, graph, every = LiveCodes(width=WIDTH), GrowingGraph(num_features=1), torch.arange(4)
-        codes.name(names)
-        codes.update(
-            graph, graph.add(torch.zeros(4, 1), pairs_of((0, 1))), every, torch.tensor(classes)
-        )
-        shown.append(codes.frozen().every())
-    assert (shown[0] == shown[1]).all()
-    assert shown[0].any(1).tolist() == [True, True, True, False]
 
 
 place = st.integers(0, 40)

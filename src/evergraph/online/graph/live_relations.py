@@ -93,7 +93,7 @@ class LiveRelations(Kept):
         """Add nodes.  features: [new, d]; types: one per node, None if unknown; or empty"""
         start, count = len(self._typed), len(features)
         every: list[GrowingArray | NeighbourLists] = [*self.kept.values()]
-        for part in every + [*chain.from_iterable(self._lists)]:
+        for part in (*every, *chain.from_iterable(self._lists)):
             part.extend(count)
         new = [name for name in dict.fromkeys(types) if name is not None and name not in self.types]
         self.types.add(new)
