@@ -322,9 +322,6 @@ def edge_names(ends: Tensor, *, both_ways: bool) -> NDArray[np.int64]:
     """Return a number for each edge, equal for equal edges.  int64 [2, m] -> int64 [m]
 
     both_ways: whether (a, b) and (b, a) are one edge. A position of -1 is no node.
-
-    >>> edge_names(torch.tensor([[0, 1, 2], [1, 0, 1]]), both_ways=True).tolist()
-    [6, 6, 11]
     """
     one, other = (side.numpy() + 1 for side in ends)
     if both_ways:

@@ -150,11 +150,7 @@ def chunks(column: Sequence[Any], size: int = CHUNK) -> Iterator[Sequence[Any]]:
 
 
 def as_numbers(column: Column) -> NDArray[np.int64] | None:
-    """Return ids as an array if all are whole numbers of 64 bits, else None.
-
-    >>> as_numbers([3, 5]), as_numbers([3, True])
-    (array([3, 5]), None)
-    """
+    """Return ids as an array if all are whole numbers of 64 bits (True is none), else None."""
     if isinstance(column, np.ndarray):
         return column if column.dtype == np.int64 else None
     if not len(column) or type(column[0]) is not int:
@@ -233,11 +229,7 @@ def _plain(value: Any) -> NodeId:
 
 
 def edge_columns(edges: Sequence[tuple[NodeId, NodeId]]) -> EdgeColumns | None:
-    """Return edges as columns; None if some of them are not pairs.
-
-    >>> edge_columns([("a", "b"), ("b", "c")]).targets, edge_columns([("a", "b", "c")])
-    (['b', 'c'], None)
-    """
+    """Return edges as columns; None if some of them are not pairs."""
     if isinstance(edges, EdgeColumns):
         return edges
     try:

@@ -73,11 +73,7 @@ def are_ids(column: Column) -> bool:
 
 
 def first_repeated(values: Sequence[NodeId], known: Iterable[NodeId] = ()) -> NodeId | None:
-    """Return the first value that is known or came before, None if there is none.
-
-    >>> first_repeated(["a", "b", "b"]), first_repeated(["a", "b"], ["b"])
-    ('b', 'b')
-    """
+    """Return the first value that is known or came before, None if there is none."""
     seen = set(known)
     for value in values:
         if value in seen:

@@ -200,11 +200,7 @@ def _correct_compiled(
 
 
 def differ(rows: Array, others: Array) -> Array:
-    """Return which rows differ in any bit.  2 x float32 [n, width] -> bool [n]
-
-    >>> differ(np.array([[1, 2], [3, 4]], np.float32), np.array([[1, 2], [3, 5]], np.float32))
-    array([False,  True])
-    """
+    """Return which rows differ in any bit.  2 x float32 [n, width] -> bool [n]"""
     word = np.uint64 if rows.shape[1] % 2 == 0 else np.uint32  # fewer, wider comparisons
     one, other = rows.view(word), others.view(word)
     found: Array = one[:, 0] != other[:, 0]  # the first word decides for most rows

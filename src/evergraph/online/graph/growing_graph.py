@@ -20,15 +20,12 @@ from evergraph.online.graph.neighbour_lists import (
     Entries,
     FrozenLists,
     NeighbourLists,
-    last_of_each,
     no_entries,
     transposed,
 )
 from evergraph.online.pieces import Pieces
 
 Array = npt.NDArray[Any]
-
-_SOURCE = 32  # bits by which an edge's source is shifted, so that both ends make one sortable key
 
 
 def no_nodes() -> Tensor:
@@ -167,18 +164,15 @@ class GrowingGraph(Kept):
         self.features[old:] = features
         self._alive.array[old:] = True
         distinct = edges[0] != edges[1]
-        pairs = self._both_ways(edges[:, distinct])
-        if weights is None:
-            changed = self._join(pairs)
-        else:
-            weighed = weights[distinct].numpy()
-            if self.undirected:  # each edge next to its reverse, so that the last of both counts
-                pairs = pairs.reshape(2, 2, -1).swapaxes(1, 2).reshape(2, -1)
-                weighed = np.repeat(weighed, 2)
-            keys, weighed = last_of_each((pairs[0] << _SOURCE) | pairs[1], weighed)
-            pairs, stays = np.stack([keys >> _SOURCE, keys & (2**_SOURCE - 1)]), weighed > 0
-            changed = self._join(pairs[:, stays], weighed[stays])
-            changed = changed.and_(self._part(pairs[:, ~stays]))  # edges of weight 0
+        sources, targets = pairs = self._both_ways(edges[:, distinct])
+        weighed = None if weights is None else weights[distinct].numpy()
+        if weighed is not None and self.undirected:
+            # Each edge next to its reverse, so that the last weight of both counts.
+            sources, targets = pairs.reshape(2, 2, -1).swapaxes(1, 2).reshape(2, -1)
+            weighed = np.repeat(weighed, 2)
+        if not self.undirected:
+            self.out_of.insert(sources, targets, weighed)
+        changed = self.into.insert(targets, sources, weighed)
         owners = changed.owners
         touched = torch.from_numpy(owners[owners < old])
         return GraphChange(torch.arange(old, self.num_nodes), touched, entries=changed.below(old))
@@ -188,19 +182,12 @@ class GrowingGraph(Kept):
         pairs: Array = edges.numpy()
         return np.concatenate([pairs, pairs[::-1]], axis=1) if self.undirected else pairs
 
-    def _join(self, pairs: Array, weights: Array | None = None) -> Entries:
-        if not self.undirected:
-            self.out_of.insert(pairs[0], pairs[1], weights)
-        return self.into.insert(pairs[1], pairs[0], weights)
-
-    def _part(self, pairs: Array) -> Entries:
-        if not self.undirected:
-            self.out_of.delete(pairs[0], pairs[1])
-        return self.into.delete(pairs[1], pairs[0])
-
     def disconnect(self, edges: Tensor) -> GraphChange:
         """Remove edges; missing ones are skipped.  int64 [2, m]"""
-        entries = self._part(self._both_ways(edges))
+        sources, targets = self._both_ways(edges)
+        if not self.undirected:
+            self.out_of.delete(sources, targets)
+        entries = self.into.delete(targets, sources)
         return GraphChange(touched=torch.from_numpy(entries.owners), entries=entries)
 
     def renew(self, nodes: Tensor, features: Tensor) -> GraphChange:
@@ -235,14 +222,9 @@ class GrowingGraph(Kept):
         return self.into.weights(nodes.numpy())
 
     def weights_of(self, sources: Tensor, targets: Tensor) -> Tensor:
-        """Return the weights of edges, 0 for missing ones.  [m], [m] -> float32 [m]
+        """Return the weights of edges, 0 for missing ones; a negative position is no node.
 
-        A negative position is no node.
-
-        >>> pair = GrowingGraph(num_features=1)
-        >>> _ = pair.add(torch.zeros(3, 1), torch.tensor([[0], [1]]), torch.tensor([2.5]))
-        >>> pair.weights_of(torch.tensor([1, 0, -1]), torch.tensor([0, 2, 1]))
-        tensor([2.5000, 0.0000, 0.0000])
+        int64 [m], int64 [m] -> float32 [m]
         """
         there = (sources >= 0) & (targets >= 0)
         found = torch.zeros(len(sources))
@@ -261,13 +243,7 @@ class GrowingGraph(Kept):
         return torch.from_numpy(np.stack([sources, targets]).astype(np.int64))
 
     def gatherers(self, nodes: Tensor) -> Tensor:
-        """Return nodes and their out-neighbours, ascending, each once.  int64 [found]
-
-        >>> arrows = GrowingGraph(num_features=1, undirected=False)
-        >>> _ = arrows.add(torch.zeros(3, 1), torch.tensor([[0, 1], [1, 2]]))
-        >>> arrows.gatherers(torch.tensor([1]))
-        tensor([1, 2])
-        """
+        """Return nodes and their out-neighbours, ascending, each once.  int64 [found]"""
         _, near = self.out_of.rows(nodes.numpy())
         return torch.from_numpy(self.distinct(np.concatenate([nodes.numpy(), near])))
 
@@ -294,11 +270,6 @@ class GrowingGraph(Kept):
         """Return the graph of some nodes and the edges among them, renumbered in order.
 
         nodes: positions, ascending.  int64 [nodes]
-
-        >>> path = GrowingGraph(num_features=1)
-        >>> _ = path.add(torch.zeros(4, 1), torch.tensor([[0, 1, 2], [1, 2, 3]]))
-        >>> path.induced(torch.tensor([1, 2])).indices
-        tensor([1, 0], dtype=torch.int32)
         """
         wanted = nodes.numpy()
         indptr, columns = self.rows(nodes)

@@ -18,12 +18,7 @@ from evergraph.graphs.propagation import ordered_product
 from evergraph.online.graph.growing_array import FrozenRows, GrowingArray, Kept, StoredPart
 from evergraph.online.graph.growing_graph import no_nodes
 from evergraph.online.graph.live_embeddings import ROWS
-from evergraph.online.graph.neighbour_lists import (
-    Entries,
-    FrozenLists,
-    NeighbourLists,
-    last_of_each,
-)
+from evergraph.online.graph.neighbour_lists import Entries, FrozenLists, NeighbourLists
 from evergraph.online.identifiers import IdTable
 from evergraph.online.pieces import Pieces
 from evergraph.topology.rowwise import block_product, unit_rows
@@ -132,18 +127,10 @@ class LiveRelations(Kept):
         for number in np.unique(numbers[apart]).tolist():
             chosen = apart & (numbers == number)
             sources, targets = (side.numpy()[chosen] for side in ends)
-            stays: Array = np.ones(len(sources), dtype=bool)
-            given: Array | None = None
-            if weights is not None:
-                keys, last = last_of_each((sources << 32) | targets, weights.numpy()[chosen])
-                sources, targets, stays = keys >> 32, keys & 0xFFFFFFFF, last > 0
-                given = last[stays]
+            given = None if weights is None else weights.numpy()[chosen]
             along, against = self._lists[number]
             self._touch(
-                along.insert(targets[stays], sources[stays], given),
-                against.insert(sources[stays], targets[stays], given),
-                along.delete(targets[~stays], sources[~stays]),
-                against.delete(sources[~stays], targets[~stays]),
+                along.insert(targets, sources, given), against.insert(sources, targets, given)
             )
 
     def disconnect(self, ends: Tensor, *, both_ways: bool) -> None:
@@ -157,12 +144,6 @@ class LiveRelations(Kept):
         """Return the weights of edges, 0 for missing ones; a negative position is no node.
 
         ends: int64 [2, edges]; relations: one per edge -> float32 [edges]
-
-        >>> live = LiveRelations(num_features=1, width=2)
-        >>> live.extend(torch.ones(2, 1), [])
-        >>> live.connect(torch.tensor([[1], [0]]), ["writes"])
-        >>> live.weights_of(torch.tensor([[1, 1, 0], [0, 0, 1]]), ["writes", "cites", "writes"])
-        tensor([1., 0., 0.])
         """
         found = torch.zeros(ends.shape[1])
         known = [name in self.names for name in relations]
@@ -300,13 +281,6 @@ class FrozenRelations(NamedTuple):
         times their shares in the means. One row is pushed through the graph, starting at the node.
 
         -> int64 [nodes], float64 [nodes, width]
-
-        >>> live = LiveRelations(num_features=2, width=2)
-        >>> live.extend(torch.eye(2), [])
-        >>> live.connect(torch.tensor([[1], [0]]), ["writes"])
-        >>> nodes, factors = live.frozen().flows(0, hops=1, width=2)
-        >>> nodes, factors.abs()
-        (tensor([1]), tensor([[1., 1.]], dtype=torch.float64))
         """
         nodes, factors = np.array([node]), torch.ones(1, width, dtype=torch.float64)
         for hop in range(hops, 0, -1):

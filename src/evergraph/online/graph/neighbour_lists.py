@@ -30,9 +30,6 @@ def is_compiled(entries: int) -> bool:
 
     This must not depend on the width of values or the size of a change: the bits of a row's sum
     depend on the graph alone.
-
-    >>> is_compiled(1000)
-    False
     """
     return entries >= NUMBA_FOLLOWS_FROM and numba_works()
 
@@ -196,12 +193,18 @@ class NeighbourLists:
     def insert(self, rows: Array, columns: Array, weights: Array | None = None) -> Entries:
         """Insert columns into rows, and return what has changed.
 
-        weights: of the entries, where the last of a repeated entry counts. If None, new entries
-        weigh 1 and known ones keep their weight.  float32 [pairs]
+        weights: of the entries, where the last of a repeated entry counts, and 0 deletes it. If
+        None, new entries weigh 1 and known ones keep their weight.  float32 [pairs]
         """
+        keys = _keys(rows, columns)
+        if weights is not None and not weights.all():
+            keys, weights = _last_of_each(keys, weights)
+            come, gone = keys[weights > 0], keys[weights == 0]
+            changed = self._insert_weighted(come, weights[weights > 0])
+            return changed.and_(self.delete(gone >> _ROW, gone & _COLUMN))
         if weights is not None or self._weights is not None:
-            return self._insert_weighted(_keys(rows, columns), weights)
-        wanted = np.unique(_keys(rows, columns))
+            return self._insert_weighted(keys, weights)
+        wanted = np.unique(keys)
         if not self._compiled:
             return self._insert_weighted(wanted, None)
         from evergraph.online.graph.live_kernels import merge
@@ -228,7 +231,7 @@ class NeighbourLists:
         return places, there
 
     def _insert_weighted(self, keys: Array, weights: Array | None) -> Entries:
-        wanted, given = last_of_each(keys, weights)
+        wanted, given = _last_of_each(keys, weights)
         owners = np.unique(wanted >> _ROW)
         known, weighs = self._listed(owners), self.weights(owners)
         places = np.searchsorted(known, wanted)
@@ -384,12 +387,8 @@ def transposed(state: dict[str, Tensor]) -> dict[str, Tensor]:
     return kept | {"weights": state["weights"][order]} if "weights" in state else kept
 
 
-def last_of_each(keys: Array, values: Array | None) -> tuple[Array, Array]:
-    """Return distinct keys, ascending, with the last value of each; 1 if there are no values.
-
-    >>> last_of_each(np.array([7, 5, 7]), np.array([1, 2, 3], np.float32))
-    (array([5, 7]), array([2., 3.], dtype=float32))
-    """
+def _last_of_each(keys: Array, values: Array | None) -> tuple[Array, Array]:
+    """Return distinct keys, ascending, with the last value of each; 1 if there are no values."""
     if values is None:
         distinct = np.unique(keys)
         return distinct, np.ones(len(distinct), np.float32)
