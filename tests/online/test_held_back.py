@@ -67,4 +67,5 @@ def test_unless_classes_count_alike_the_first_of_all_are_looked_at() -> None:
     alike = labels[held.first(80)].bincount().tolist()
     found = held.first(80, balanced=False)
     assert alike == [40, 40]
+    assert set(held.first(3).tolist()) < set(held.first(4).tolist())
     assert sorted(found.tolist()) == sorted(sorted(range(400), key=lot)[:80])

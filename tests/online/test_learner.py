@@ -40,12 +40,6 @@ def test_what_a_delta_does():
     assert float(matrix.sum()) == pytest.approx(1.0)
 
 
-def test_embeddings_are_those_of_the_graph():
-    half = 0.5**0.5
-    embeddings = started().embed(["a", "d"])
-    torch.testing.assert_close(embeddings, torch.tensor([[half, half, 0, 0], [0, 0, half, half]]))
-
-
 def test_predict_then_learn():
     one = started()
     done = one.apply(
@@ -72,13 +66,6 @@ def test_a_late_label_is_predicted_first_and_a_changed_one_is_not():
     done = one.apply(Delta(late=(("d", "x"), ("a", "x"))))
     assert done.predicted == 0
     assert one.status().labelled == 4
-
-
-def test_a_changed_label_is_learned_as_if_it_had_been_the_first():
-    one, other = started(), learner()
-    one.apply(Delta(late=(("b", "y"),)))
-    other.apply(dataclasses.replace(first(), labels=("x", "y", "y", None)))
-    same(one, other)
 
 
 def test_a_label_told_again_changes_nothing():

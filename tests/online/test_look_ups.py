@@ -161,32 +161,6 @@ def test_look_ups_do_not_wait_for_a_delta(monkeypatch: pytest.MonkeyPatch) -> No
         writer.join()
 
 
-def test_an_explanation_adds_up() -> None:
-    one = small_learner.started()
-    one.apply(
-        Delta(
-            nodes=("e",),
-            features=small_learner.X[:1],
-            labels=("z",),
-            edges=(("e", "a"), ("e", "c")),
-        )
-    )
-    told = one.explain("a", top=3)
-    assert told.label == "x"
-    assert told.classes[0] == one.predict(["a"])[0]
-    assert told.voices is not None
-    assert {voice.node for voice in told.voices} == {"a", "b", "c", "e"}  # d is three hops away
-    for place, score in enumerate(told.scores):
-        total = sum(voice.says[place] for voice in told.voices)
-        assert total == pytest.approx(score, abs=1e-4)
-        assert told.others[place] == 0
-        assert told.rest[place] == pytest.approx(0, abs=1e-4)
-    short = one.explain("a", top=1, limit=1)
-    assert short.voices is not None
-    assert len(short.voices) == 1
-    assert short.voices[0].says[0] + short.others[0] == pytest.approx(short.scores[0], abs=1e-4)
-
-
 def test_an_f_topo_that_is_not_linear_has_no_voices() -> None:
     one = learner(topology=Reservoir())
     one.apply(first(np.random.default_rng(0)))

@@ -12,7 +12,6 @@ from evergraph.closed_form.fusing import fused_weights
 from evergraph.online.delta import Delta
 from evergraph.online.heads import AnalyticHead, FusedHead, OnlineHead, TargetHead
 from evergraph.online.heads import base as heads_base
-from evergraph.online.held_back import HeldBack
 from evergraph.online.learner import OnlineLearner
 
 MANY = 500
@@ -89,20 +88,6 @@ def test_weights_of_views_fitted_in_pieces_are_those_of_all_at_once(monkeypatch)
     whole = fused_weights(scores, labels, allowed=allowed)
     monkeypatch.setattr(fusing, "BLOCK_VALUES", 50)
     assert torch.allclose(fused_weights(scores, labels, allowed=allowed.expand(40, -1)), whole)
-
-
-def test_of_those_held_back_the_first_of_every_class_are_weighed_first():
-    held = HeldBack()
-    held.extend(range(96))
-    classes = torch.arange(96) % 2
-    held.change(torch.arange(96), torch.full((96,), -1), classes)
-    assert len(held.nodes) == 96
-    assert held.first(96).equal(held.nodes)
-    four = held.first(4)
-    assert classes[four].tolist() == [0, 0, 1, 1]
-    firsts = [held.nodes[:48], held.nodes[48:]]
-    assert four.tolist() == [*firsts[0][:2].tolist(), *firsts[1][:2].tolist()]
-    assert set(held.first(3).tolist()) < set(four.tolist())
 
 
 def test_what_is_weighed_shrinks_as_classes_come(monkeypatch):

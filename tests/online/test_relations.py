@@ -135,6 +135,8 @@ def test_what_nodes_say_adds_up_to_the_score(
     sums = torch.tensor([voice.says for voice in why.voices]).sum(0) + torch.tensor(why.others)
     torch.testing.assert_close(sums, torch.tensor(why.scores), atol=2e-4, rtol=1e-4)
     assert max(map(abs, why.rest)) < 2e-4
+    assert len(why.voices) <= limit
+    assert why.classes[0] == learner.predict([node])[0]
 
 
 def test_every_head_that_explains_is_held_to_it() -> None:

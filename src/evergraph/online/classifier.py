@@ -63,8 +63,7 @@ class ContinualNodeClassifier(Part, Closing):
             those two hops away for ``auto``, ``SGC`` over 2 hops for others.
         head: learns from embeddings: ``auto``, ``analytic`` or ``replay``; for labels and numbers
             ``auto`` means ``targets``, the only one.
-        width: number of random features (per view) or hidden units of the head; by default its own
-            choice.
+        width: random features (per view) or hidden units of the head; by default its own choice.
         head_options: further parameters of the head, by name.
         objective: ``balanced`` accuracy, in which every class counts alike, or ``plain`` accuracy
             over nodes; only ``auto`` has the choice, and the default is balanced.

@@ -53,9 +53,6 @@ class Knowledge:
     skipped (see ``Counted``), unless something is forgotten: then all around it are updated. Scores
     are solved at once or a little later (see ``Solving``).
 
-    Heads that tune themselves (``OnlineHead.holds_back``) are evaluated on some of the nodes they
-    have learned, each left out in turn.
-
     Args:
         graph: the graph.
         embeddings: of its nodes.
@@ -146,14 +143,13 @@ class Knowledge:
 
     def published(self) -> Published:
         """Return the current state for look-ups, readable while it changes."""
-        codes = self.codes
         return Published(
             graph=self.graph.frozen(),
             smoother=self.embeddings.smoother(),
             labels=self.labels.frozen(),
-            codes=None if codes is None else (codes.smoother.frozen(), codes.frozen()),
+            codes=self.codes and (self.codes.smoother.frozen(), self.codes.frozen()),
             embeddings=self.embeddings,
-            relations=None if self.relations is None else self.relations.frozen(),
+            relations=self.relations and self.relations.frozen(),
             classes=self.classes,
             kind=self.head.kind,
         )
@@ -178,10 +174,9 @@ class Knowledge:
     ) -> None:
         """Add nodes and edges, then remove edges, then replace features of nodes.
 
-        features: of new nodes, [new, d]; edges: positions, int64 [2, edges];
-        weights: of the edges, float32 [edges]; cut: edges to remove, int64 [2, removed]; renewed:
-        nodes and their new features, int64 [n], float32 [n, d]; relations: one per edge, or empty;
-        types: one per new node, or empty
+        features: of new nodes, [new, d]; edges: positions, int64 [2, edges]; weights: of the edges,
+        float32 [edges]; cut: edges to remove, int64 [2, removed]; renewed: nodes and their new
+        features, int64 [n], [n, d]; relations, types: one per edge, or new node, or empty
         """
         rows = features.reshape(len(features), self.graph.num_features)
         change = self.graph.add(rows, edges, weights)
