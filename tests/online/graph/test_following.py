@@ -16,12 +16,11 @@ from evergraph.closed_form.codes import class_codes, others_alone
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import UNLABELLED, smoother
 from evergraph.graphs.kernels.scaled_rows import numba_works
-from evergraph.online.graph import corrections, live_codes, live_embeddings
-from evergraph.online.graph.corrections import DRIFT, Moved, Pushed, differences
+from evergraph.online.graph import live_codes, live_embeddings, live_smoother
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import HopStates, LiveEmbeddings
-from evergraph.online.graph.live_smoother import LiveSmoother
+from evergraph.online.graph.live_smoother import DRIFT, LiveSmoother, Moved, Pushed, differences
 from evergraph.online.view.explanation import contributions, powers_of
 from evergraph.topology import SGC, EmbeddingCache, MixHop, topologies
 
@@ -192,7 +191,7 @@ def test_only_who_feels_a_change_is_computed(name: str, hops: int, expected: lis
 
 def test_what_is_read_does_not_grow_with_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
-    product, push = LiveSmoother.product, corrections.push
+    product, push = LiveSmoother.product, live_smoother.push
 
     def counted(
         self: LiveSmoother, graph: GrowingGraph, nodes: Tensor, *given: Tensor | None
@@ -206,7 +205,7 @@ def test_what_is_read_does_not_grow_with_the_graph(monkeypatch: pytest.MonkeyPat
         return found
 
     monkeypatch.setattr(LiveSmoother, "product", counted)
-    monkeypatch.setattr(corrections, "push", pushed)
+    monkeypatch.setattr(live_smoother, "push", pushed)
     costs = []
     for nodes in (200, 2000):
         graph = path(*range(nodes))

@@ -45,6 +45,7 @@ class GrowingArray:
 
     def __init__(self, *shape: int, dtype: npt.DTypeLike = np.float32) -> None:
         self._room: Array = np.zeros((0, *shape), dtype)
+        self.row_bytes = self._room.dtype.itemsize * math.prod(shape)
         self._length = 0
         self._storage: ArrayStorage | None = None  # of the file, if the rows lie in one
         self._file: RoomFile | None = None
@@ -66,11 +67,6 @@ class GrowingArray:
         if self._storage is None:
             return torch.from_numpy(self.array)
         return paged(self.array, self._storage)
-
-    @property
-    def row_bytes(self) -> int:
-        """How many bytes a row takes."""
-        return self._room.dtype.itemsize * math.prod(self._room.shape[1:])
 
     @property
     def nbytes(self) -> int:

@@ -12,12 +12,11 @@ from evergraph.closed_form.codes import ROUNDING as BARELY
 from evergraph.closed_form.codes import class_codes, others_alone
 from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import Label
-from evergraph.online.graph.corrections import ROUNDING
 from evergraph.online.graph.growing_array import FrozenRows, GrowingArray, Kept, StoredPart
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_embeddings import ROWS, HopStates
 from evergraph.online.graph.live_relations import LiveRelations
-from evergraph.online.graph.live_smoother import LiveSmoother
+from evergraph.online.graph.live_smoother import ROUNDING, LiveSmoother
 from evergraph.topology import MixHop
 from evergraph.topology.rowwise import unit_rows
 

@@ -12,10 +12,17 @@ from evergraph.core.checks import check_choice, check_integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph
 from evergraph.graphs.normalisation import Normalisation
-from evergraph.online.graph.corrections import DRIFT, Moved, correct, differ, differences
 from evergraph.online.graph.growing_array import GrowingArray, Kept, StoredPart
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
-from evergraph.online.graph.live_smoother import FrozenSmoother, LiveSmoother
+from evergraph.online.graph.live_smoother import (
+    DRIFT,
+    FrozenSmoother,
+    LiveSmoother,
+    Moved,
+    correct,
+    differ,
+    differences,
+)
 from evergraph.online.graph.neighbour_lists import Entries
 from evergraph.topology import MixHop, Stepwise, TopologyEncoder
 from evergraph.topology.cached import Scaling
@@ -35,7 +42,7 @@ class HopStates(Kept):
     H_{l+1} of a node changes if H_l of the node or of an in-neighbour changed; H_1 also if the
     degree of an in-neighbour changed, as degrees are part of Â. So a change costs its frontier. A
     row of the frontier is corrected by the differences that reach it, or recomputed from all its
-    in-neighbours, whichever is cheaper; ``corrections`` explains why rounding does not accumulate.
+    in-neighbours, whichever is cheaper; ``live_smoother`` explains why rounding does not accumulate.
     If nodes are removed, all affected rows are recomputed, so that no trace of them stays. If a
     change affects most of the graph, all rows are recomputed without looking for a frontier.
 

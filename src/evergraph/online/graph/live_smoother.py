@@ -1,24 +1,44 @@
-"""The normalised adjacency of a growing graph, row by row."""
+"""The normalised adjacency Â of a growing graph: rows of Â V, and their correction by differences.
+
+Z_v = l_v P_v with P_v = Σ_u w_vu r_u m_u. If the message of u changes by d_u = r'_u m'_u - r_u m_u
+and an entry by w'_vu - w_vu, then
+
+    P'_v - P_v = Σ_u w'_vu d_u + Σ_u (w'_vu - w_vu) r_u m_u
+    Z'_v = (l'_v / l_v) Z_v + l'_v (P'_v - P_v)
+
+Sums are computed in float64, or compensated. For each row a bound on the rounding error since it
+was last recomputed is kept: a correction adds one rounding of the row, one more if l changed, and
+six of everything that is pushed (in d, in the sum, and in l).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_choice
 from evergraph.graphs.kernels.products import listed_product
+from evergraph.graphs.kernels.row_ranges import in_parts
 from evergraph.graphs.kernels.scaled_rows import room
 from evergraph.graphs.normalisation import Normalisation
 from evergraph.graphs.propagation import ordered_product
 from evergraph.online.graph.growing_array import FrozenRows, GrowingArray, Kept
 from evergraph.online.graph.growing_graph import FrozenGraph, GrowingGraph
+from evergraph.online.graph.neighbour_lists import Entries
 
 Array = npt.NDArray[Any]
 SCHEMES: tuple[Normalisation, ...] = ("symmetric", "row", "none")
+ROUNDING = 2.0**-24  # largest relative error of rounding to float32
+# Relative to a row's largest value; above it a row is recomputed. Errors that all have the same
+# sign need 64 corrections to reach it.
+DRIFT = 64 * ROUNDING
 
 
 class LiveSmoother(Kept):
@@ -167,3 +187,240 @@ class FrozenSmoother(NamedTuple):
             values = values * self.scalings.of(columns)
         starts = starts.astype(np.int32)
         return torch.from_numpy(starts), torch.from_numpy(columns), torch.from_numpy(values)
+
+
+class Moved:
+    """Rows that changed.
+
+    Args:
+        nodes: positions, ascending.  int64 [n]
+        before: old rows, float32 [n, width], [0, width] if they are not needed; or returns them,
+            which is rarely called and valid until the next change.
+    """
+
+    def __init__(self, nodes: Tensor, before: Tensor | Callable[[], Tensor]) -> None:
+        self.nodes = nodes
+        self._before = before
+
+    @cached_property
+    def before(self) -> Tensor:
+        """Old rows.  float32 [n, width]"""
+        return self._before if isinstance(self._before, Tensor) else self._before()
+
+
+class Differences(NamedTuple):
+    """Differences, one row each, and the rows they affect."""
+
+    # d_u of all nodes whose message changed, then r_u m_u of the columns whose entries changed.
+    rows: Array  # float32 [differences, width]
+    sizes: Array  # the largest absolute value of each.  float32 [differences]
+    pushed: Pushed  # which of them reach which nodes
+
+
+def differences(
+    graph: GrowingGraph,
+    smoother: LiveSmoother,
+    sent: Moved,
+    values: Tensor,
+    touched: Tensor,
+    entries: Entries,
+    states: GrowingArray,
+) -> Differences:
+    """Return the differences of the sums of affected rows.
+
+    sent: nodes whose message changed; values: all current messages, [positions, width]; touched:
+    nodes whose in-neighbours changed, int64 [n]; entries: of these; states: the rows to correct
+    """
+    nodes, others = sent.nodes.numpy(), touched.numpy()
+    if smoother.scheme == "symmetric":  # the factor of a touched node is part of its message
+        nodes = graph.distinct(np.concatenate([nodes, others]))
+    columns, places = np.unique(entries.columns, return_inverse=True)
+    direct = Entries(entries.rows, len(nodes) + places.reshape(-1), entries.differences)
+    pushed = push(graph, nodes, direct=direct, others=others, loops=smoother.self_loops)
+    (now, was), (_, gave) = smoother.right(nodes), smoother.right(columns)
+    # 0 · now + r_u · before: the old messages of the columns
+    new, old = np.concatenate([now, np.zeros(len(columns))]), np.concatenate([was, -gave])
+    both = np.concatenate([nodes, columns])
+    rows, sizes = states.room(len(both)).numpy(), np.empty(len(both), np.float32)
+    known, before = sent.nodes.numpy(), sent.before.numpy()
+    where = np.searchsorted(known, both)  # index among those that sent, -1 for others
+    there = where < len(known)
+    there[there] = known[where[there]] == both[there]
+    where[~there] = -1
+    for part in states.blocks(len(both), max(len(both), 1)):
+        given = (both[part], where[part], values.numpy(), before, new[part], old[part])
+        _subtract(*given, rows[part], sizes[part], compiled=graph.compiled)
+    return Differences(rows, sizes, pushed)
+
+
+def _subtract(
+    nodes: Array, places: Array, values: Array, before: Array, new: Array, old: Array,
+    rows: Array, sizes: Array, *, compiled: bool,
+) -> None:  # fmt: skip
+    """Fill in new · now - old · before of some nodes, and the largest value of each row."""
+    if compiled:
+        from evergraph.online.graph.live_kernels import subtract
+
+        given = (nodes, places, values, before, new, old, rows, sizes)
+        in_parts(
+            lambda part: subtract(*given, part.start, part.stop),
+            np.ones(len(nodes), np.int64),
+            each=2 * values.shape[1],
+        )
+        return
+    now = values[nodes].astype(np.float64)
+    were = now.copy()
+    were[places >= 0] = before[places[places >= 0]]
+    rows[:] = new[:, None] * now - old[:, None] * were
+    sizes[:] = np.abs(rows).max(1, initial=0)
+
+
+def correct(
+    graph: GrowingGraph,
+    smoother: LiveSmoother,
+    found: Differences,
+    new: Tensor,
+    states: GrowingArray,
+    drift: Array,
+    *,
+    keep: bool,
+) -> tuple[Moved, Tensor, Tensor]:
+    """Correct rows of ``states`` in place; return them, which are due, and their largest values.
+
+    Due rows are left to be recomputed, because correcting them would cost as much or because they
+    are new.
+
+    new: added nodes, int64 [new]; drift: the bound on the rounding error of each row, float32
+    [positions]; keep: whether old rows are needed -> rows, bool [rows], float32 [rows]
+    """
+    rows = found.pushed.rows
+    left, were = smoother.left(rows)
+    lengths = np.diff(found.pushed.indptr)
+    degrees = graph.into.lengths(rows) + int(smoother.self_loops)
+    first = int(new[0]) if len(new) else graph.num_nodes
+    anew = (lengths >= degrees) | (were == 0) | (rows >= first)
+    ratios = left / np.where(were == 0, 1, were)
+    make = _correct_compiled if graph.compiled else _correct
+    before, tops = states.room(len(rows) if keep else 0), np.empty(len(rows), np.float32)
+    for part in states.blocks(len(rows), max(len(rows), 1)):
+        make(found, part, ratios, left, anew, states.array, drift, before.numpy(), tops)
+    moved = Moved(torch.from_numpy(rows), before)
+    return moved, torch.from_numpy(anew), torch.from_numpy(tops)
+
+
+def _correct(
+    found: Differences, part: slice, ratios: Array, left: Array, anew: Array,
+    values: Array, drift: Array, before: Array, tops: Array,
+) -> None:  # fmt: skip
+    """Correct some of the rows found; ``before``, unless empty, and ``tops`` are of all of them."""
+    nodes, indptr, places, weights = found.pushed
+    nodes, starts = nodes[part], indptr[part.start : part.stop + 1]
+    pairs = slice(starts[0], starts[-1])
+    used, columns = np.unique(places[pairs], return_inverse=True)
+    given = (weights[pairs].astype(np.float64), columns.reshape(-1), starts - starts[0])
+    matrix = scipy.sparse.csr_matrix(given, shape=(len(nodes), len(used)))
+    rows = values[nodes]
+    if len(before):
+        before[part] = rows
+    sums = left[part, None] * (matrix @ found.rows[used].astype(np.float64))
+    after = (ratios[part, None] * rows + sums).astype(np.float32)
+    reached = left[part] * (abs(matrix) @ found.sizes[used].astype(np.float64))
+    tops[part] = np.abs(after).max(1, initial=0)
+    rounded = np.where(ratios[part] == 1, tops[part], 2 * tops[part]) + 6 * reached
+    bounds = ratios[part] * drift[nodes] + ROUNDING * rounded
+    kept = ~anew[part]
+    values[nodes[kept]], drift[nodes[kept]] = after[kept], bounds[kept]
+
+
+def _correct_compiled(
+    found: Differences, part: slice, ratios: Array, left: Array, anew: Array,
+    values: Array, drift: Array, before: Array, tops: Array,
+) -> None:  # fmt: skip
+    from evergraph.graphs.kernels.numba_sum import Flat
+    from evergraph.online.graph import live_kernels
+
+    width, first = values.shape[1], part.start
+    given = (*found.pushed, Flat(found.rows.reshape(-1), width), found.sizes, ratios, left, anew)
+    flat = (values.reshape(-1), drift, before.reshape(-1), tops)
+    in_parts(
+        lambda rows: live_kernels.correct(
+            *given, ROUNDING, width, *flat, first + rows.start, first + rows.stop
+        ),
+        np.diff(found.pushed.indptr[first : part.stop + 1]) + 3,
+        each=width,
+    )
+
+
+def differ(rows: Array, others: Array) -> Array:
+    """Return which rows differ in any bit.  2 x float32 [n, width] -> bool [n]"""
+    word = np.uint64 if rows.shape[1] % 2 == 0 else np.uint32  # fewer, wider comparisons
+    one, other = rows.view(word), others.view(word)
+    found: Array = one[:, 0] != other[:, 0]  # the first word decides for most rows
+    same = np.flatnonzero(~found)
+    if 2 * len(same) > len(found):
+        return np.asarray((one != other).any(1))
+    found[same] = (one[same] != other[same]).any(1)
+    return found
+
+
+SORTED = 64  # positions that can be scanned in the time that sorting one more takes
+
+
+class Pushed(NamedTuple):
+    """For every affected row the differences that reach it, as CSR."""
+
+    rows: Array  # positions, ascending, each once.  int64 [rows]
+    indptr: Array  # start of each row's differences.  int64 [rows + 1]
+    places: Array  # indices of differences.  int64 [pairs]
+    weights: Array  # of the differences.  float32 [pairs]
+
+
+def push(
+    graph: GrowingGraph, nodes: Array, *, direct: Entries, others: Array, loops: bool
+) -> Pushed:
+    """Push the differences of nodes, numbered from 0, along their edges.
+
+    The order of a row's differences is the same with and without compiled code.
+
+    nodes: whose messages changed, ascending, each once, int64 [n]; direct: further differences that
+    reach a single row each, with their numbers as columns; others: rows to include in the result,
+    int64 [m]; loops: whether nodes have self-loops
+
+    >>> import torch
+    >>> path = GrowingGraph(num_features=1)
+    >>> _ = path.add(torch.zeros(3, 1), torch.tensor([[0, 1], [1, 2]]))
+    >>> nobody = Entries(*(np.empty(0, np.int64) for _ in range(3)))
+    >>> pushed = push(path, np.array([0]), direct=nobody, others=np.array([2]), loops=True)
+    >>> pushed.rows, pushed.indptr, pushed.places
+    (array([0, 1, 2]), array([0, 1, 2, 2]), array([0, 0]))
+    """
+    if not graph.compiled:
+        indptr, near = graph.out_of.rows(nodes)
+        numbers = np.arange(len(nodes))
+        own = nodes if loops else nodes[:0]
+        owners = np.concatenate([near, own, direct.rows])
+        places = np.concatenate(
+            [np.repeat(numbers, np.diff(indptr)), numbers[: len(own)], direct.columns]
+        )
+        loop = np.ones(len(own), np.float32)
+        given = np.concatenate([graph.out_of.weights(nodes), loop, direct.differences])
+        rows = graph.distinct(np.concatenate([nodes, others, owners]))
+        where = np.searchsorted(rows, owners)
+        order = np.argsort(where, kind="stable")
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(where, minlength=len(rows)))])
+        return Pushed(rows, indptr, places[order], given[order].astype(np.float32))
+    from evergraph.online.graph.live_kernels import count_pushed, fill_pushed
+
+    starts, counts, pool, weights = graph.out_of.lying()
+    pairs = int(counts[nodes].sum()) + loops * len(nodes) + len(direct.rows)
+    rows = np.empty(pairs + len(nodes) + len(others), np.int64)
+    tally = graph.tally
+    found = count_pushed(nodes, starts, counts, pool, direct.rows, others, loops, tally, rows)
+    rows = np.sort(rows[:found]) if found * SORTED < len(tally) else np.flatnonzero(tally)
+    indptr, places = np.empty(found + 1, np.int64), np.empty(pairs, np.int64)
+    given = np.empty(pairs, np.float32)
+    weighed = np.empty(0, np.float32) if weights is None else weights
+    fill_pushed(
+        nodes, starts, counts, pool, weighed, *direct, loops, rows, tally, indptr, places, given
+    )
+    return Pushed(rows, indptr, places, given)
