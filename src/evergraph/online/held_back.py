@@ -12,7 +12,7 @@ from torch import Tensor
 
 from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import NodeId
-from evergraph.online.graph.growing_array import GrowingArray, Kept
+from evergraph.online.graph.growing_array import GrowingArray, KeptArrays
 from evergraph.online.pieces import Pieces
 
 LEAST = 16  # labelled nodes of a class before any of them is held back
@@ -32,7 +32,7 @@ def lot(node: NodeId) -> int:
     return int.from_bytes(drawn, "big", signed=True)
 
 
-class HeldBack(Kept):
+class HeldBack(KeptArrays):
     """The first 1,024 nodes by ``lot`` of each class that has at least 16 labelled nodes.
 
     All of them are learned from; the prediction for one is made as if it alone had been left out

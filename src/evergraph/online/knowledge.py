@@ -113,14 +113,13 @@ class Knowledge:
         return sum(array.nbytes for array in self.arrays()) + entries + self.head.nbytes
 
     def bytes_for(self, nodes: int) -> int:
-        """Return the memory that so many more nodes take in all arrays, except those in files.
-
-        Arrays that are as long as the graph double their capacity at about the same time, and the
-        widest of them then exists twice for a moment. So it is enough to ask one of them.
-        """
-        held = [array.row_bytes for array in self.arrays() if not array.is_in_file]
-        moved = self.graph.num_nodes * max(held) if self.labels.moves(nodes) else 0
-        return nodes * sum(held) + moved
+        """Return the memory that so many more nodes take in all arrays, except those in files."""
+        held = [array for array in self.arrays() if not array.is_in_file]
+        widths = [array.row_bytes for array in held]
+        # All arrays double their capacity at about the same time, and the widest of them then
+        # exists twice for a moment.
+        doubles = self.labels.kept["numbers"].moves(nodes)
+        return nodes * sum(widths) + (self.graph.num_nodes * max(widths) if doubles else 0)
 
     def of(self, nodes: Tensor) -> Tensor:
         """Return the vectors of some nodes.  int64 [n] -> float32 [n, dims]"""
@@ -145,7 +144,7 @@ class Knowledge:
         """Return the current state for look-ups, readable while it changes."""
         return Published(
             graph=self.graph.frozen(),
-            smoother=self.embeddings.smoother(),
+            smoother=self.embeddings.smoother.frozen(),
             labels=self.labels.frozen(),
             codes=self.codes and (self.codes.smoother.frozen(), self.codes.frozen()),
             embeddings=self.embeddings,

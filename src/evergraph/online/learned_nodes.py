@@ -13,7 +13,7 @@ from torch import Tensor
 
 from evergraph.graphs import UNLABELLED
 from evergraph.graphs.kernels.row_ranges import in_parts
-from evergraph.online.graph.growing_array import FrozenRows, GrowingArray, Kept, StoredPart
+from evergraph.online.graph.growing_array import FrozenRows, GrowingArray, KeptArrays, StoredPart
 from evergraph.online.pieces import Pieces
 
 ROWS = 1024  # compared at a time, so that they stay in the processor's cache
@@ -23,7 +23,7 @@ NEARER = 0.99  # share of the limit below which roundings cannot make a differen
 SHARE = 1 / 16  # of the labelled nodes; once more have changed, scores are solved
 
 
-class NodeLabels(Kept):
+class NodeLabels(KeptArrays):
     """The class of every position, ``UNLABELLED`` (-1) for none.
 
     Attributes:
@@ -45,10 +45,6 @@ class NodeLabels(Kept):
         """Add unlabelled nodes."""
         self._numbers.extend(nodes)
         self._numbers.array[len(self._numbers) - nodes :] = UNLABELLED
-
-    def moves(self, nodes: int) -> bool:
-        """Whether so many more nodes would need a new allocation."""
-        return self._numbers.moves(nodes)
 
     def of(self, positions: Tensor) -> Tensor:
         """Return the classes of some nodes.  int64 [n] -> int64 [n]"""
@@ -95,7 +91,7 @@ class Moved(NamedTuple):
     after: Tensor  # the vectors to count them as.  float32 [k, dims]
 
 
-class Counted(Kept):
+class Counted(KeptArrays):
     """The vector with which each labelled node is counted in the head's sums.
 
     A node is counted again if a part of its vector has moved by more than ``tolerance`` times its
@@ -127,11 +123,6 @@ class Counted(Kept):
         self._marks = GrowingArray(dtype=np.bool_)  # by slot
         self._free = np.empty(0, np.int64)  # a stack of free slots
         self.kept = {"slots": self._slots, "rows": self._rows, "marks": self._marks}
-
-    @property
-    def nbytes(self) -> int:
-        """How many bytes it takes."""
-        return sum(array.nbytes for array in self.arrays())
 
     def arrays(self) -> Iterator[GrowingArray]:
         """Yield all arrays that are as long as the graph, or as its counted nodes."""

@@ -123,7 +123,9 @@ class LearnerState(LearnerView):
         """Move wide arrays to files, if memory is limited."""
         if self._storage is not None and self._knowledge is not None:
             self._knowledge.map_to(self._storage)
-            self.map_to(self._storage)
+            with self._lock:
+                for array in self.arrays():
+                    array.map_to(self._storage)
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:

@@ -177,7 +177,7 @@ class GrowingArray:
                 page_out(state[part])
 
 
-class Kept:
+class KeptArrays:
     """Base of what keeps arrays with a row for every position.
 
     Attributes:

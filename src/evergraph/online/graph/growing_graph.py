@@ -15,7 +15,7 @@ from evergraph.core.checks import check_integer
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.csr import pointers_of
 from evergraph.online.graph import neighbour_lists
-from evergraph.online.graph.growing_array import FrozenRows, GrowingArray, Kept
+from evergraph.online.graph.growing_array import FrozenRows, GrowingArray, KeptArrays
 from evergraph.online.graph.neighbour_lists import (
     Entries,
     FrozenLists,
@@ -72,7 +72,7 @@ class GraphChange:
         return self.entries if self.entries is not None or len(self.touched) else no_entries()
 
 
-class GrowingGraph(Kept):
+class GrowingGraph(KeptArrays):
     """Nodes at positions 0, 1, 2, ... in order of arrival, and their in-neighbours.
 
     A removed node leaves a hole: its position is never used again. As in ``Graph``, an edge

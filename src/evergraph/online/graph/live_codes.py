@@ -12,7 +12,7 @@ from evergraph.closed_form.codes import ROUNDING as BARELY
 from evergraph.closed_form.codes import class_codes, others_alone
 from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import Label
-from evergraph.online.graph.growing_array import FrozenRows, GrowingArray, Kept, StoredPart
+from evergraph.online.graph.growing_array import FrozenRows, GrowingArray, KeptArrays, StoredPart
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_embeddings import ROWS, HopStates
 from evergraph.online.graph.live_relations import LiveRelations
@@ -25,7 +25,7 @@ NEAR, FAR = 1, 2  # hops of N
 DRIFT = 8 * ROUNDING
 
 
-class LiveCodes(Kept):
+class LiveCodes(KeptArrays):
     """[N C, N² C - diag(N²) C] of every node, each hop of unit length: see ``ClassCodes``.
 
     Row v of C is the code of v's class if v's label is visible, else 0. A label that is shown,

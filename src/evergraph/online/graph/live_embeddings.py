@@ -12,11 +12,10 @@ from evergraph.core.checks import check_choice, check_integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph
 from evergraph.graphs.normalisation import Normalisation
-from evergraph.online.graph.growing_array import GrowingArray, Kept, StoredPart
+from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, StoredPart
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_smoother import (
     DRIFT,
-    FrozenSmoother,
     LiveSmoother,
     Moved,
     correct,
@@ -36,7 +35,7 @@ WHOLE, ROW = 0.3, 4
 PUT_SIDE_BY_SIDE = (Stepwise.assemble, MixHop.assemble)
 
 
-class HopStates(Kept):
+class HopStates(KeptArrays):
     """H_1, ..., H_L of an f_topo that is a recursion over hops, kept for all nodes.
 
     H_{l+1} of a node changes if H_l of the node or of an in-neighbour changed; H_1 also if the
@@ -274,7 +273,7 @@ def check_whole_rows(topology: TopologyEncoder) -> None:
         )
 
 
-class Surroundings(Kept):
+class Surroundings(KeptArrays):
     """Any f_topo, encoded again for the nodes that a change affects.
 
     Only embeddings are kept between changes. Affected nodes are encoded together with all nodes
@@ -339,7 +338,7 @@ class Surroundings(Kept):
             super().restore(state)
 
 
-class LiveEmbeddings(Kept):
+class LiveEmbeddings(KeptArrays):
     """f_topo of every node of a growing graph, updated only where a change affects it.
 
     A change affects new nodes, nodes with new features, nodes whose in-neighbours or weights
@@ -386,18 +385,18 @@ class LiveEmbeddings(Kept):
                 f"scheme must be 'symmetric' with topology {topology.name!r}, not {scheme!r}"
             )
         check_whole_rows(topology)
-        self._smoother = LiveSmoother(self_loops=topology.self_loops, scheme=scheme)
+        self.smoother = LiveSmoother(self_loops=topology.self_loops, scheme=scheme)
         self._source: HopStates | Surroundings = Surroundings(topology, num_features)
         if isinstance(topology, Stepwise):
-            self._source = HopStates(topology, self._smoother, num_features, drift=drift)
+            self._source = HopStates(topology, self.smoother, num_features, drift=drift)
         self.dims = self._source.dims
-        self.kept = self._smoother.kept | self._source.kept
+        self.kept = self.smoother.kept | self._source.kept
 
     def update(self, graph: GrowingGraph, change: GraphChange) -> Tensor:
         """Follow a change of the graph, right after it was made; return the nodes whose embeddings
         changed, including new nodes but not removed ones.  int64 [n], ascending
         """
-        self._smoother.refresh(graph, torch.cat([change.new, change.touched, change.removed]))
+        self.smoother.refresh(graph, torch.cat([change.new, change.touched, change.removed]))
         renewed = change.renewed if len(change.renewed) else None
         return self._source.update(graph, change, renewed, change.former)
 
@@ -418,11 +417,7 @@ class LiveEmbeddings(Kept):
         """Attach the graph, once both were restored and before it changes."""
         self._source.attach(graph)
 
-    def smoother(self) -> FrozenSmoother:
-        """Return the current normalised adjacency, readable while it changes."""
-        return self._smoother.frozen()
-
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned; call ``attach`` next."""
-        self._smoother.restore(state)
+        self.smoother.restore(state)
         self._source.restore(state)

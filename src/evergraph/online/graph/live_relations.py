@@ -15,7 +15,7 @@ from evergraph.closed_form.codes import class_codes
 from evergraph.closed_form.relations import WIDTH, kind_signs
 from evergraph.core.seeding import seeded
 from evergraph.graphs.propagation import ordered_product
-from evergraph.online.graph.growing_array import FrozenRows, GrowingArray, Kept, StoredPart
+from evergraph.online.graph.growing_array import FrozenRows, GrowingArray, KeptArrays, StoredPart
 from evergraph.online.graph.growing_graph import no_nodes
 from evergraph.online.graph.live_embeddings import ROWS
 from evergraph.online.graph.neighbour_lists import Entries, FrozenLists, NeighbourLists
@@ -31,7 +31,7 @@ PLAIN = "edge"  # the relation of edges without one
 WAYS = ("along", "against")
 
 
-class LiveRelations(Kept):
+class LiveRelations(KeptArrays):
     """[T, B₁X, B₂B₁X] of every node, each part of unit length: see ``RelationHops``.
 
     Changes are recorded as they come (``extend``, ``connect``, ``disconnect``, ``renew``,

@@ -29,7 +29,7 @@ from evergraph.graphs.kernels.row_ranges import in_parts
 from evergraph.graphs.kernels.scaled_rows import room
 from evergraph.graphs.normalisation import Normalisation
 from evergraph.graphs.propagation import ordered_product
-from evergraph.online.graph.growing_array import FrozenRows, GrowingArray, Kept
+from evergraph.online.graph.growing_array import FrozenRows, GrowingArray, KeptArrays
 from evergraph.online.graph.growing_graph import FrozenGraph, GrowingGraph
 from evergraph.online.graph.neighbour_lists import Entries
 
@@ -41,7 +41,7 @@ ROUNDING = 2.0**-24  # largest relative error of rounding to float32
 DRIFT = 64 * ROUNDING
 
 
-class LiveSmoother(Kept):
+class LiveSmoother(KeptArrays):
     """Â = L (A + sI) R of a growing graph, multiplied some rows at a time.
 
     A holds the weights of edges, D the sums of the rows of A + sI. symmetric: L and R are D^-1/2;

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from evergraph.graphs.kernels.scaled_rows import numba_works
-from evergraph.online.graph.growing_array import GrowingArray, Link
-from evergraph.online.pieces import Pieces, whole
+from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, Link
+from evergraph.online.pieces import Pieces
 
 Array = npt.NDArray[Any]
 
@@ -93,7 +93,7 @@ class FrozenLists(NamedTuple):
         )
 
 
-class NeighbourLists:
+class NeighbourLists(KeptArrays):
     """For every row its columns, ascending and distinct.
 
     Lists lie in one pool, each with spare capacity. A list that outgrows its capacity moves to the
@@ -124,15 +124,13 @@ class NeighbourLists:
         self._starts = GrowingArray(dtype=np.int64)
         self._counts = GrowingArray(dtype=np.int64)
         self._rooms = GrowingArray(dtype=np.int64)
+        self.kept = {"starts": self._starts, "counts": self._counts, "rooms": self._rooms}
         self._pool: Array = np.empty(0, np.int32)
         self._weights: Array | None = None  # float32, as long as the pool
         self._end = 0  # of the used part of the pool
         self._kept = 0  # nothing before this is overwritten: readers may use it
         self._last = Link()  # of old starts and counts.  int64 [rows, 2]
         self.num_entries = 0
-
-    def __len__(self) -> int:
-        return len(self._counts)
 
     @property
     def entry_bytes(self) -> int:
@@ -155,7 +153,7 @@ class NeighbourLists:
 
     def extend(self, rows: int) -> None:
         """Add empty rows."""
-        for column in (self._starts, self._counts, self._rooms):
+        for column in self.kept.values():
             column.extend(rows)
 
     def lengths(self, rows: Array) -> Array:
@@ -338,15 +336,12 @@ class NeighbourLists:
         self._rooms.array[:] = rooms
         self._last, self._kept = Link(), 0
 
-    def state(self) -> dict[str, Tensor]:
+    def pieces(self) -> dict[str, Tensor | Pieces]:
         """Return all rows as CSR, whatever their storage.  int64 [rows + 1], int32 [entries]
 
-        With weights, if one is not 1.  float32 [entries]
+        With weights, if one is not 1, float32 [entries]. In pieces of some rows, so that lists are
+        not held twice.
         """
-        return whole(self.pieces())
-
-    def pieces(self) -> dict[str, Tensor | Pieces]:
-        """Return the same in pieces of some rows, so that lists are not held twice."""
         indptr = np.concatenate([[0], np.cumsum(self._counts.array)])
 
         def entries(dtype: torch.dtype, of: Callable[[Array], Array]) -> Pieces:
@@ -358,10 +353,6 @@ class NeighbourLists:
         if self.weighted:
             kept["weights"] = entries(torch.float32, self.weights)
         return kept
-
-    def arrays(self) -> Iterator[GrowingArray]:
-        """Yield the arrays that are as long as the graph."""
-        yield from (self._starts, self._counts, self._rooms)
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned."""

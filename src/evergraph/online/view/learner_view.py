@@ -15,23 +15,12 @@ from torch import Tensor
 
 from evergraph.core.checks import check_integer
 from evergraph.core.display import Shown, line_chart
-from evergraph.online.array_storage import ArrayStorage
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.identifiers import IdTable, check_id
 from evergraph.online.monitor import Alarm, Point, Prequential
 from evergraph.online.view.explanation import Explanation, explain
-from evergraph.online.view.page import (
-    FEW,
-    NEWEST,
-    Answer,
-    History,
-    NumberPrediction,
-    Page,
-    Pinned,
-    Prediction,
-    Status,
-)
+from evergraph.online.view.page import FEW, NEWEST, Answer, History, Page, Pinned, Status
 from evergraph.online.view.suggestions import Suggestion, suggest
 
 
@@ -82,12 +71,6 @@ class LearnerView(Shown):
             else:
                 self._copied.tensor[positions] = vectors
 
-    def map_to(self, storage: ArrayStorage) -> None:
-        """Move the copy, if there is one, to a file."""
-        with self._lock:
-            if self._copied is not None:
-                self._copied.map_to(storage)
-
     def arrays(self) -> Iterator[GrowingArray]:
         """Yield the arrays that are as long as the graph."""
         if self._copied is not None:
@@ -118,12 +101,8 @@ class LearnerView(Shown):
 
     def predict(self, ids: Sequence[NodeId]) -> list[Any]:
         """Return the most likely class of each node, or its labels, or its number."""
-        return [
-            found.label
-            if isinstance(found, Prediction)
-            else (found.value if isinstance(found, NumberPrediction) else found.labels)
-            for found in self.answer(ids).predictions
-        ]
+        field = {"class": "label", "labels": "labels", "numbers": "value"}[self.page.kind]
+        return [getattr(found, field) for found in self.answer(ids).predictions]
 
     def answer(self, ids: Sequence[NodeId], *, every_class: bool = False) -> Answer:
         """Return the likeliest class of each node with its probability, or all probabilities."""
