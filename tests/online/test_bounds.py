@@ -12,7 +12,7 @@ import torch
 
 from evergraph import ContinualNodeClassifier
 from evergraph.core import sizes
-from evergraph.core.errors import ConfigurationError, TooMuchError
+from evergraph.core.errors import TooMuchError
 from evergraph.core.sizes import free_memory
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
@@ -117,12 +117,6 @@ def test_what_lies_in_files_is_not_counted(tmp_path):
                 learner.apply(nodes("first", ["a", "b"], width=500))
         needed = [estimate(learner.check(delta), learner.held) for learner in (plain, limited)]
         assert needed[1] < needed[0] - 3 * 4 * 500 * 4_000
-
-
-@pytest.mark.parametrize("wrong", [{"classes": 0}, {"memory": 0}, {"classes": 1.5}])
-def test_bounds_are_whole_numbers(wrong):
-    with pytest.raises(ConfigurationError, match=next(iter(wrong))):
-        Bounds(**wrong)
 
 
 # What is freed goes back to the system at once, so that it is not held when something else begins.

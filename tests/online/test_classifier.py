@@ -326,6 +326,8 @@ def test_an_id_that_is_not_there_names_the_one_that_was_meant():
     hetero["shop"].num_nodes = 1
     hetero["customer", "visits", "shop"].edge_index = torch.tensor([[0, 1], [0, 0]])
     model = ContinualNodeClassifier(width=16).partial_fit(hetero)
+    assert model.predict(["customer/1"]).tolist() == [1]
+    assert model.learner_.neighbourhood("shop/0").nodes == ("shop/0", "customer/0", "customer/1")
     for ask in (model.predict, lambda ids: model.explain(ids[0])):
         with pytest.raises(UnknownNodeError, match="did you mean 'customer/1'"):
             ask([1])

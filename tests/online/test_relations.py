@@ -201,16 +201,6 @@ def test_relations_from_python() -> None:
     assert list(told.relations.types) == ["paper", "author"]
 
 
-def test_a_model_takes_hetero_data() -> None:
-    data: Any = pytest.importorskip("torch_geometric.data").HeteroData()
-    data["paper"].x, data["paper"].y = torch.eye(2), torch.tensor([0, 1])
-    data["author"].num_nodes = 1
-    data["author", "writes", "paper"].edge_index = torch.tensor([[0], [1]])
-    model = ContinualNodeClassifier(width=32).partial_fit(data)
-    assert model.predict(["paper/1"]).tolist() == [1]
-    assert model.learner_.neighbourhood("author/0").nodes == ("author/0", "paper/1")
-
-
 def test_a_learner_that_does_not_look_ignores_columns_aloud(tmp_path: Path, call: Any) -> None:
     (tmp_path / "nodes.csv").write_text("id,target,type,x\na,1.5,paper,1\nb,2.5,paper,2\n")
     (tmp_path / "edges.csv").write_text("source,target,relation\na,b,cites\n")

@@ -142,13 +142,14 @@ class Knowledge:
 
     def published(self) -> Published:
         """Return the current state for look-ups, readable while it changes."""
+        codes, relations = self.codes, self.relations
         return Published(
             graph=self.graph.frozen(),
             smoother=self.embeddings.smoother.frozen(),
             labels=self.labels.frozen(),
-            codes=self.codes and (self.codes.smoother.frozen(), self.codes.frozen()),
+            codes=None if codes is None else (codes.smoother.frozen(), codes.frozen()),
             embeddings=self.embeddings,
-            relations=self.relations and self.relations.frozen(),
+            relations=None if relations is None else relations.frozen(),
             classes=self.classes,
             kind=self.head.kind,
         )
