@@ -44,11 +44,7 @@ def check_parts(delta: Delta, *, num_features: int | None, kind: Kind = "class")
     _check_features("features", delta.features, len(delta.nodes), num_features)
     updated = delta.updated_features
     _check_features("updated_features", updated, len(delta.updated), num_features)
-    if len(delta.labels) not in (0, len(delta.nodes)):
-        raise DataError(
-            f"labels must be as many as nodes or none at all, not {len(delta.labels)} for "
-            f"{len(delta.nodes)} nodes"
-        )
+    _check_count("labels", delta.labels, "nodes", len(delta.nodes))
     _check_targets(kind, [label for label in delta.labels if label is not None])
     sides = []
     for what, edges in (("edge", delta.edges), ("removed edge", delta.removed_edges)):
@@ -58,8 +54,10 @@ def check_parts(delta: Delta, *, num_features: int | None, kind: Kind = "class")
             raise DataError(f"{what} {number} must join two nodes, not {edges[number]!r}")
         sides.append(columns.sides)
     check_weights(delta.weights, len(delta.edges))
-    _check_names("relations", "edges", delta.relations, len(delta.edges))
-    _check_names("types", "nodes", delta.types, len(delta.nodes), gaps=True)
+    _check_count("relations", delta.relations, "edges", len(delta.edges))
+    _check_names("relations", delta.relations)
+    _check_count("types", delta.types, "nodes", len(delta.nodes))
+    _check_names("types", delta.types, gaps=True)
     for pair in delta.late:
         if len(pair) != 2:
             raise DataError(f"a late label must be a node and its label, not {pair!r}")
@@ -70,6 +68,13 @@ def check_parts(delta: Delta, *, num_features: int | None, kind: Kind = "class")
         check_ids("id of a node", *ids)
     if delta.key is not None and type(delta.key) is not str:
         raise DataError(f"key must be text, not {delta.key!r}")
+
+
+def _check_count(what: str, values: Sequence[Any], of: str, count: int) -> None:
+    if len(values) not in (0, count):
+        raise DataError(
+            f"{what} must be as many as {of} or none at all, not {len(values)} for {count} {of}"
+        )
 
 
 def _check_lengths(delta: Delta, kind: Kind) -> None:
@@ -102,20 +107,12 @@ def _check_targets(kind: Kind, values: Sequence[Any]) -> None:
             check_target(kind, value)
 
 
-def _check_names(
-    what: str, of: str, names: Sequence[str | None], count: int, *, gaps: bool = False
-) -> None:
-    """Raise unless there is a valid name for each, or none at all; gaps: whether None is valid."""
-
+def _check_names(what: str, names: Sequence[str | None], *, gaps: bool = False) -> None:
     def is_name(name: object) -> bool:
         if name is None:
             return gaps
         return isinstance(name, str) and 0 < len(name) <= LONGEST_NAME
 
-    if len(names) not in (0, count):
-        raise DataError(
-            f"{what} must be as many as {of} or none at all, not {len(names)} for {count} {of}"
-        )
     plain = set(map(type, names)) <= {str, type(None)}  # others may not be hashable
     if not all(map(is_name, set(names) if plain else names)):
         number = next(number for number, name in enumerate(names) if not is_name(name))
@@ -135,10 +132,7 @@ from 1e-18 to 1e+18
     """
     if not len(weights):
         return
-    if len(weights) != edges:
-        raise DataError(
-            f"weights must be as many as edges or none at all, not {len(weights)} for {edges} edges"
-        )
+    _check_count("weights", weights, "edges", edges)
     # ``max`` compares exactly: as float64 an integer just above the limit would round down to it.
     if set(map(type, weights)) <= {int, float, np.float64} and max(weights) <= MOST_WEIGHT:
         values = np.array(weights, dtype=np.float64)

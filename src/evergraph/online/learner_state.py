@@ -80,7 +80,7 @@ class LearnerState(LearnerView):
                 f"targets must be {self.head.kind!r} with head {self.head.name!r}, not {targets!r}"
                 ": head 'targets' learns 'labels' and 'numbers'"
             )
-        self.topology = topology or self.head.default_topology()
+        self.topology = self.head.default_topology() if topology is None else topology
         check_whole_rows(self.topology)
         self.scaling: Scaling = scaling
         self.undirected = undirected
