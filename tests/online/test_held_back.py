@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.graphs import UNLABELLED
-from evergraph.online.held_back import LEAST, MOST, HeldBack, lot
+from evergraph.online.learned_nodes import LEAST, MOST, HeldBack, lot
 
 
 def expected(labels: dict[int, int]) -> set[int]:

@@ -12,7 +12,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evergraph.online import held_back, learned_nodes
+from evergraph.online import learned_nodes
 from evergraph.online.heads import AnalyticHead, FusedHead, OnlineHead
 from evergraph.online.learner import OnlineLearner
 from histories import History, histories
@@ -27,7 +27,7 @@ HEADS: dict[str, Callable[..., OnlineHead]] = {
 @pytest.fixture(params=HEADS)
 def learner(request, monkeypatch) -> Callable[..., OnlineLearner]:
     """Makes learners; classes of two nodes have a say in how views are mixed."""
-    monkeypatch.setattr(held_back, "LEAST", 2)
+    monkeypatch.setattr(learned_nodes, "LEAST", 2)
     monkeypatch.setattr(learned_nodes, "SMALL", 0)  # so few would be solved for at once
     monkeypatch.setattr(learned_nodes, "SHARE", 10.0)
 

@@ -22,9 +22,8 @@ from evergraph.online.graph.live_relations import PLAIN, LiveRelations
 from evergraph.online.heads import OnlineHead
 from evergraph.online.heads.base import likeliest_classes, row_blocks
 from evergraph.online.heads.wear import Wear
-from evergraph.online.held_back import HeldBack
 from evergraph.online.identifiers import IdTable
-from evergraph.online.learned_nodes import Counted, NodeLabels, Solving
+from evergraph.online.learned_nodes import Counted, HeldBack, NodeLabels, Solving
 from evergraph.online.monitor import Tallies, tallies
 from evergraph.online.pieces import Pieces, pieces_of
 from evergraph.online.view.page import Published

@@ -264,14 +264,23 @@ class LearnerView(Shown):
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """The nodes and edges around a node; see ``Ego``."""
+    """The nodes and edges around a node; see ``Ego``.
 
-    nodes: tuple[NodeId, ...]  # the node itself first, then the nearest
-    distances: tuple[int, ...]  # in hops
-    labels: tuple[Label | None, ...]  # their classes, None for unlabelled nodes
-    edges: tuple[tuple[int, int], ...]  # source and target as indices into ``nodes``
-    whole: bool  # whether no node was left out
-    weights: tuple[float, ...] | None = None  # of these edges, None if all weigh 1
+    Attributes:
+        nodes: ids, the node itself first, then the nearest.
+        distances: in hops.
+        labels: their classes, None for unlabelled nodes.
+        edges: source and target as indices into ``nodes``.
+        whole: whether no node was left out.
+        weights: of these edges, None if all weigh 1.
+    """
+
+    nodes: tuple[NodeId, ...]
+    distances: tuple[int, ...]
+    labels: tuple[Label | None, ...]
+    edges: tuple[tuple[int, int], ...]
+    whole: bool
+    weights: tuple[float, ...] | None = None
 
 
 def neighbourhood(pinned: Pinned, *, hops: int | None, limit: int) -> Neighbourhood:
