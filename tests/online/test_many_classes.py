@@ -52,32 +52,27 @@ def test_applying_holds_no_value_for_each_node_and_class(head: OnlineHead, monke
     assert learner.status().predicted >= 2 * MANY
 
 
-def test_guesses_in_pieces_are_those_of_all_at_once(monkeypatch):
-    deltas = [nodes("first", list("abcd") * 4), nodes("then", list("abcd") * 4)]
-    found = []
-    for block in (1 << 20, 9):
-        monkeypatch.setattr(heads_base, "BLOCK_VALUES", block)
-        learner = OnlineLearner(head=FusedHead(width=64))
-        found.append([learner.apply(delta).right for delta in deltas])
-    assert found[0] == found[1]
-    assert found[0][1] > 0
+TOLD: dict[Any, tuple[list[Any], list[Any]]] = {
+    "class": (list("abcd") * 4, list("abcd") * 4),
+    "labels": ([["a"], ["a", "b"], [], ["c"]] * 4, [["b"], ["d", "a"], ["a"], []] * 4),
+    "numbers": ([1.5, 2.0, -1.0, 0.0] * 4, [2.5, 1.0, 0.5, 3.0] * 4),
+}
 
 
-@pytest.mark.parametrize("kind", ["labels", "numbers"])
-def test_targets_in_pieces_are_those_of_all_at_once(kind, monkeypatch):
-    told = [[["a"], ["a", "b"], [], ["c"]] * 4, [["b"], ["d", "a"], ["a"], []] * 4]
-    if kind == "numbers":
-        told = [[1.5, 2.0, -1.0, 0.0] * 4, [2.5, 1.0, 0.5, 3.0] * 4]
-    deltas = [nodes("first", told[0]), nodes("then", told[1])]
+@pytest.mark.parametrize("kind", TOLD)
+def test_guesses_in_pieces_are_those_of_all_at_once(kind, monkeypatch):
     found = []
     for block in (1 << 20, 5):
         monkeypatch.setattr(heads_base, "BLOCK_VALUES", block)
-        learner = OnlineLearner(head=TargetHead(kind=kind, width=64))
-        for delta in deltas:
-            learner.apply(delta)
-        found.append((learner.history()["curve"], learner.alarms()))
-    assert found[0][0][0]["asked"] == found[1][0][0]["asked"] > 0
-    assert found[0][0][0]["right"] == pytest.approx(found[1][0][0]["right"])
+        learner = OnlineLearner(
+            head=FusedHead(width=64) if kind == "class" else TargetHead(kind=kind, width=64)
+        )
+        for name, told in zip(("first", "then"), TOLD[kind], strict=True):
+            learner.apply(nodes(name, told))
+        found.append(learner.history()["curve"][0])
+    assert found[0]["asked"] == found[1]["asked"] > 0
+    assert found[0]["right"] == pytest.approx(found[1]["right"])
+    assert found[0]["right"] > 0
 
 
 def test_weights_of_views_fitted_in_pieces_are_those_of_all_at_once(monkeypatch):
