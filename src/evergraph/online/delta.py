@@ -77,16 +77,21 @@ class Delta:
     types: Sequence[str | None] = ()
 
     def __repr__(self) -> str:
-        parts: list[tuple[str, Sequence[Any]]] = [("nodes", self.nodes), ("edges", self.edges)]
-        parts += [("removed edges", self.removed_edges), ("updated", self.updated)]
-        parts += [("late labels", self.late), ("forgotten", self.forgotten)]
-        return f"Delta({', '.join(f'{len(part)} {name}' for name, part in parts if len(part))})"
+        counts = {name: len(getattr(self, name)) for name in PARTS}
+        said = [f"{count} {PARTS[name]}" for name, count in counts.items() if count]
+        return f"Delta({', '.join(said)})"
+
+
+PARTS = {
+    "nodes": "nodes", "edges": "edges", "removed_edges": "removed edges", "updated": "updated",
+    "late": "late labels", "forgotten": "forgotten",
+}  # fmt: skip
+"""Parts of a delta that change something, and what they are called."""
 
 
 def is_empty(delta: Delta) -> bool:
     """Whether a delta changes nothing."""
-    parts = (delta.nodes, delta.edges, delta.removed_edges, delta.updated, delta.late)
-    return not any(map(len, (*parts, delta.forgotten)))
+    return not any(len(getattr(delta, name)) for name in PARTS)
 
 
 @dataclass(frozen=True)

@@ -165,14 +165,14 @@ def test_where_a_change_reaches_everything_all_is_summed_and_what_stays_is_not_t
 
 
 @pytest.mark.usefixtures("corrected")
-@pytest.mark.parametrize(("scheme", "undirected"), [("row", True), ("row", False), ("none", False)])
-def test_means_and_sums_follow_as_well(scheme: Any, undirected: bool) -> None:
+@pytest.mark.parametrize("undirected", [True, False])
+def test_means_follow_as_well(undirected: bool) -> None:
     graph = path(*range(1, 10), undirected=undirected)
-    live = followed(graph, SGC(hops=2), scheme=scheme)
+    live = followed(graph, SGC(hops=2), scheme="row")
     change = graph.add(NO_ROWS, pairs_of((0, 4), (7, 2)))
     change = change.then(graph.disconnect(pairs_of((5, 6))))
     felt = live.update(graph, change.then(graph.renew(torch.tensor([8]), torch.ones(1, 1))))
-    whole = smoother(graph.to_graph()[0], scheme=scheme)
+    whole = smoother(graph.to_graph()[0], scheme="row")
     expected = whole.product(whole.product(graph.features))
     torch.testing.assert_close(live.of(torch.arange(9)), expected)
     if not undirected:  # 4, 2 and 6 gather otherwise; nobody is told of their degrees but they

@@ -34,7 +34,7 @@ from evergraph.online.graph.growing_graph import FrozenGraph, GrowingGraph
 from evergraph.online.graph.neighbour_lists import Entries
 
 Array = npt.NDArray[Any]
-SCHEMES: tuple[Normalisation, ...] = ("symmetric", "row", "none")
+SCHEMES: tuple[Normalisation, ...] = ("symmetric", "row")
 ROUNDING = 2.0**-24  # largest relative error of rounding to float32
 # Relative to a row's largest value; above it a row is recomputed. Errors that all have the same
 # sign need 64 corrections to reach it.
@@ -45,7 +45,7 @@ class LiveSmoother(KeptArrays):
     """Â = L (A + sI) R of a growing graph, multiplied some rows at a time.
 
     A holds the weights of edges, D the sums of the rows of A + sI. symmetric: L and R are D^-1/2;
-    row: L is D^-1 and R is I, a mean; none: both are I, a sum.
+    row: L is D^-1 and R is I, a mean.
 
     A row is summed in the order of its neighbours' positions, so that its bits depend neither on
     the storage of the graph nor on the rows it is computed with. For the same reason the choice of
@@ -53,7 +53,7 @@ class LiveSmoother(KeptArrays):
 
     Args:
         self_loops: whether s is 1, else 0.
-        scheme: symmetric, row or none.
+        scheme: symmetric or row.
 
     >>> pair, smoother = GrowingGraph(num_features=1), LiveSmoother()
     >>> change = pair.add(torch.tensor([[1.], [3.]]), torch.tensor([[0], [1]]))
@@ -90,8 +90,6 @@ class LiveSmoother(KeptArrays):
             owners = np.repeat(np.arange(len(nodes)), counts)
             degrees = np.bincount(owners, graph.into.weights(nodes), minlength=len(nodes))
         degrees = degrees + int(self.self_loops)
-        if self.scheme == "none":
-            return torch.ones(len(nodes))
         # In float64 and by sqrt, which rounds correctly on every machine; a power need not.
         some = np.where(degrees > 0, degrees, 1)
         inverse = 1 / (np.sqrt(some) if self.scheme == "symmetric" else some)
@@ -110,10 +108,8 @@ class LiveSmoother(KeptArrays):
         now = self._left.array[nodes].astype(np.float64)
         before = now.copy()
         known, were = self._refreshed
-        if len(known):
-            where = np.minimum(np.searchsorted(known, nodes), len(known) - 1)
-            found = known[where] == nodes
-            before[found] = were[where[found]]
+        where = _index_in(known, nodes)
+        before[where >= 0] = were[where[where >= 0]]
         return now, before
 
     def right(self, nodes: Array) -> tuple[Array, Array]:
@@ -189,6 +185,15 @@ class FrozenSmoother(NamedTuple):
         return torch.from_numpy(starts), torch.from_numpy(columns), torch.from_numpy(values)
 
 
+def _index_in(known: Array, nodes: Array) -> Array:
+    """Return the index of nodes among known ones, which ascend, -1 for others.  int64 [nodes]"""
+    where = np.searchsorted(known, nodes)
+    there = where < len(known)
+    there[there] = known[where[there]] == nodes[there]
+    where[~there] = -1
+    return where
+
+
 class Moved:
     """Rows that changed.
 
@@ -242,11 +247,7 @@ def differences(
     new, old = np.concatenate([now, np.zeros(len(columns))]), np.concatenate([was, -gave])
     both = np.concatenate([nodes, columns])
     rows, sizes = states.room(len(both)).numpy(), np.empty(len(both), np.float32)
-    known, before = sent.nodes.numpy(), sent.before.numpy()
-    where = np.searchsorted(known, both)  # index among those that sent, -1 for others
-    there = where < len(known)
-    there[there] = known[where[there]] == both[there]
-    where[~there] = -1
+    where, before = _index_in(sent.nodes.numpy(), both), sent.before.numpy()
     for part in states.blocks(len(both), max(len(both), 1)):
         given = (both[part], where[part], values.numpy(), before, new[part], old[part])
         _subtract(*given, rows[part], sizes[part], compiled=graph.compiled)
