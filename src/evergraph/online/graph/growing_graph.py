@@ -42,15 +42,14 @@ class GraphChange:
     removed: Tensor = field(default_factory=no_nodes)
     renewed: Tensor = field(default_factory=no_nodes)  # older nodes whose features changed
     # Changed entries in the rows of touched nodes, without those of new nodes; None if not known.
-    entries: Entries | None = None
+    entries: Entries | None = field(default_factory=no_entries)
     former: Tensor | None = None  # old features of renewed nodes.  float32 [renewed, d]
 
     def then(self, later: GraphChange) -> GraphChange:
         """Return this change and the next, which added no nodes, as one."""
         assert not len(later.new) + len(self.removed) + len(later.removed)
-        known, others = self.known_entries, later.known_entries
-        assert known is not None
-        assert others is not None
+        assert self.entries is not None
+        assert later.entries is not None
         first = int(self.new[0]) if len(self.new) else np.iinfo(np.int64).max
         touched = torch.cat([self.touched, later.touched]).unique()
         # Nodes renewed by either, with their features before both: the first of each counts.
@@ -62,14 +61,9 @@ class GraphChange:
             self.new,
             touched[touched < first],
             renewed=torch.from_numpy(nodes[old]),
-            entries=known.and_(others.below(first)),
+            entries=self.entries.and_(later.entries.below(first)),
             former=torch.cat(former)[torch.from_numpy(places[old])] if former else None,
         )
-
-    @property
-    def known_entries(self) -> Entries | None:
-        """Changed entries of touched nodes, if they are known; empty if no node was touched."""
-        return self.entries if self.entries is not None or len(self.touched) else no_entries()
 
 
 class GrowingGraph(KeptArrays):
@@ -196,7 +190,7 @@ class GrowingGraph(KeptArrays):
         former, features = self.features[nodes], features[order]
         other = (former != features).any(1)
         self._features.write(nodes, features)
-        return GraphChange(renewed=nodes[other], entries=no_entries(), former=former[other])
+        return GraphChange(renewed=nodes[other], former=former[other])
 
     def remove(self, nodes: Tensor) -> GraphChange:
         """Remove nodes with all their edges, and erase their features."""
@@ -211,7 +205,8 @@ class GrowingGraph(KeptArrays):
             lists.clear(gone)
         self._features.write(nodes, 0)
         self._alive.write(nodes, False)
-        return GraphChange(touched=torch.from_numpy(np.setdiff1d(changed, gone)), removed=nodes)
+        touched = torch.from_numpy(np.setdiff1d(changed, gone))
+        return GraphChange(touched=touched, removed=nodes, entries=None)
 
     def rows(self, nodes: Tensor) -> tuple[Array, Array]:
         """Return in-neighbours of nodes as CSR.  -> int64 [nodes + 1], int32 [entries]"""

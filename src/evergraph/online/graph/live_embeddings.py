@@ -95,16 +95,12 @@ class HopStates(KeptArrays):
         return type(self.topology).advance is Stepwise.advance
 
     def update(
-        self,
-        graph: GrowingGraph,
-        change: GraphChange,
-        renewed: Tensor | None = None,
-        former: Tensor | None = None,
+        self, graph: GrowingGraph, change: GraphChange, renewed: Tensor, former: Tensor | None
     ) -> Tensor:
         """Follow a change; return the nodes whose embeddings changed.  int64 [n], ascending
 
         renewed: nodes whose H_0 changed, with or without new ones, ascending, int64 [renewed];
-        former: their old H_0.  float32 [renewed, width]
+        former: their old H_0, None if there are none.  float32 [renewed, width]
         """
         assert self._complete, "a graph is attached after restoring, before it changes"
         self._graph = graph
@@ -113,14 +109,13 @@ class HopStates(KeptArrays):
             array.array[change.removed.numpy()] = 0
         new = change.new
         moved = Moved(new, torch.zeros(len(new), self._state(0).shape[1]))
-        if renewed is not None:
-            assert former is not None, "renewed nodes come with their old H_0"
+        if former is not None:
             older = renewed < (int(new[0]) if len(new) else graph.num_nodes)
             before = torch.cat([former[older], moved.before])  # new nodes were 0
             moved = Moved(torch.cat([renewed[older], new]), before)
         if not len(moved.nodes) + len(change.touched):
             return change.new
-        entries = None if len(change.removed) or not self._corrects else change.known_entries
+        entries = change.entries if self._corrects else None
         hops = [moved.nodes]  # not what rows were: that may be as large as the state
         for hop in range(self.topology.hops):
             moved = self._step(change, self._send(moved, hop), entries, hop)
@@ -299,18 +294,12 @@ class Surroundings(KeptArrays):
         self.kept = {"unscaled": self._embeddings}
 
     def update(
-        self,
-        graph: GrowingGraph,
-        change: GraphChange,
-        renewed: Tensor | None = None,
-        former: Tensor | None = None,
+        self, graph: GrowingGraph, change: GraphChange, renewed: Tensor, former: Tensor | None
     ) -> Tensor:
         """Follow a change; return the affected nodes.  int64 [n], ascending"""
         self._embeddings.extend(graph.num_nodes - len(self._embeddings))
         self._embeddings.array[change.removed.numpy()] = 0
-        changed = change.new
-        if renewed is not None:
-            changed = torch.cat([changed, renewed]).unique()
+        changed = torch.cat([change.new, renewed]).unique()
         for hop in range(self.topology.hops):
             seeds = torch.cat([changed, change.touched]) if hop == 0 else changed
             changed = graph.gatherers(seeds)
@@ -330,7 +319,8 @@ class Surroundings(KeptArrays):
     def attach(self, graph: GrowingGraph) -> None:
         """Attach a restored graph; after an old snapshot all nodes are encoded again."""
         if not len(self._embeddings) and graph.num_nodes:
-            self.update(graph, GraphChange(new=graph.alive.nonzero().flatten()))
+            everyone = GraphChange(new=graph.alive.nonzero().flatten())
+            self.update(graph, everyone, everyone.renewed, None)
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned."""
@@ -397,8 +387,7 @@ class LiveEmbeddings(KeptArrays):
         changed, including new nodes but not removed ones.  int64 [n], ascending
         """
         self.smoother.refresh(graph, torch.cat([change.new, change.touched, change.removed]))
-        renewed = change.renewed if len(change.renewed) else None
-        return self._source.update(graph, change, renewed, change.former)
+        return self._source.update(graph, change, change.renewed, change.former)
 
     def of(self, nodes: Tensor) -> Tensor:
         """Return the embeddings of some nodes.  int64 [k] -> float32 [k, dims]"""
