@@ -299,7 +299,7 @@ class Surroundings(KeptArrays):
         """Follow a change; return the affected nodes.  int64 [n], ascending"""
         self._embeddings.extend(graph.num_nodes - len(self._embeddings))
         self._embeddings.array[change.removed.numpy()] = 0
-        changed = torch.cat([change.new, renewed]).unique()
+        changed: Tensor = torch.cat([change.new, renewed]).unique()
         for hop in range(self.topology.hops):
             seeds = torch.cat([changed, change.touched]) if hop == 0 else changed
             changed = graph.gatherers(seeds)
