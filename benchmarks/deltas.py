@@ -97,7 +97,7 @@ class Growing:
     def _measured(self, work: Callable[[], object]) -> float:
         taken = seconds_of(work)
         self.recomputed = len(self.moved)
-        self.entries = int(self.graph.degrees(self.moved).sum())
+        self.entries = int(self.graph.into.lengths(self.moved.numpy()).sum())
         return taken
 
 

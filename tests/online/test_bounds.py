@@ -150,10 +150,8 @@ def measure():
     torch.set_num_threads(1)
     few = linked("w", 40, 2, 16)
     shapes = [
-        ("auto", few, linked("n", 600, 600, 16)),
-        ("auto", few, linked("n", 3000, 5, 16, 3000)),
-        ("auto", linked("w", 1000, 0, 64), linked("n", 1500, 0, 64, 1500)),
-        ("analytic", few, linked("n", 900, 900, 16)),
+        ("auto", few, linked("n", 1200, 1200, 16)),
+        ("auto", linked("w", 1000, 0, 64), linked("n", 2000, 5, 64, 2000)),
     ]
     sys.stdout.write(json.dumps([measured(*shape) for shape in shapes]))
 

@@ -307,13 +307,6 @@ def test_edges_go_and_features_change():
     assert np.allclose(model.predict_proba(["a", "b"]), plain.predict_proba(["a", "b"]), atol=1e-5)
 
 
-@pytest.mark.parametrize("none", [None, np.float32("nan")])
-def test_a_label_that_is_missing(none):
-    model = small().partial_fit(["a", "b", "c"], torch.eye(3), ["x", none, "NULL"])
-    assert model.classes_.tolist() == ["x", "NULL"]  # Python has a None of its own
-    assert model.status().labelled == 2
-
-
 def test_a_folder_takes_some_parameters_and_keeps_the_rest(tmp_path: Path) -> None:
     with LearnerFolder.open(tmp_path / "f", {"head": {"width": 8}, "seed": 3}) as folder:
         made = folder.learner.parameters
@@ -333,6 +326,8 @@ def test_an_id_that_is_not_there_names_the_one_that_was_meant():
     hetero["shop"].num_nodes = 1
     hetero["customer", "visits", "shop"].edge_index = torch.tensor([[0, 1], [0, 0]])
     model = ContinualNodeClassifier(width=16).partial_fit(hetero)
+    assert model.predict(["customer/1"]).tolist() == [1]
+    assert model.learner_.neighbourhood("shop/0").nodes == ("shop/0", "customer/0", "customer/1")
     for ask in (model.predict, lambda ids: model.explain(ids[0])):
         with pytest.raises(UnknownNodeError, match="did you mean 'customer/1'"):
             ask([1])
@@ -341,10 +336,3 @@ def test_an_id_that_is_not_there_names_the_one_that_was_meant():
     model = ContinualNodeClassifier(width=16).partial_fit([1, 2], torch.eye(2), ["x", "y"])
     with pytest.raises(UnknownNodeError, match=r"node '1' is not in the graph: did you mean 1\?"):
         model.predict(["1"])
-
-
-@pytest.mark.parametrize("undirected", [True, False])
-def test_status_says_whether_edges_are_counted_both_ways(undirected):
-    model = ContinualNodeClassifier(width=16, undirected=undirected)
-    model.partial_fit(["a", "b"], torch.eye(2), ["x", "y"], [("a", "b")])
-    assert (model.status().edges, model.status().undirected) == (1 + undirected, undirected)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.graphs import UNLABELLED
-from evergraph.online.held_back import LEAST, MOST, HeldBack, lot
+from evergraph.online.learned_nodes import LEAST, MOST, HeldBack, lot
 
 
 def expected(labels: dict[int, int]) -> set[int]:
@@ -40,7 +40,9 @@ def test_any_order_of_labels_holds_the_same_back(seed: int, changes: int) -> Non
     known = {names[p]: int(labels[p]) for p in range(150) if labels[p] != UNLABELLED}
     assert {names[p] for p in held.nodes.tolist()} == expected(known)
     again = HeldBack()
-    again.restore(held.state(), labels)
+    again.restore(held.state())
+    every = torch.arange(150)
+    again.change(every, torch.full_like(every, UNLABELLED), labels)
     assert again.nodes.equal(held.nodes)
 
 
@@ -65,4 +67,5 @@ def test_unless_classes_count_alike_the_first_of_all_are_looked_at() -> None:
     alike = labels[held.first(80)].bincount().tolist()
     found = held.first(80, balanced=False)
     assert alike == [40, 40]
+    assert set(held.first(3).tolist()) < set(held.first(4).tolist())
     assert sorted(found.tolist()) == sorted(sorted(range(400), key=lot)[:80])

@@ -12,10 +12,10 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evergraph.online import held_back, learned_nodes
+from evergraph.online import learned_nodes
 from evergraph.online.heads import AnalyticHead, FusedHead, OnlineHead
 from evergraph.online.learner import OnlineLearner
-from histories import History, histories, repacked
+from histories import History, histories
 
 HEADS: dict[str, Callable[..., OnlineHead]] = {
     "analytic": AnalyticHead,
@@ -27,13 +27,13 @@ HEADS: dict[str, Callable[..., OnlineHead]] = {
 @pytest.fixture(params=HEADS)
 def learner(request, monkeypatch) -> Callable[..., OnlineLearner]:
     """Makes learners; classes of two nodes have a say in how views are mixed."""
-    monkeypatch.setattr(held_back, "LEAST", 2)
+    monkeypatch.setattr(learned_nodes, "LEAST", 2)
     monkeypatch.setattr(learned_nodes, "SMALL", 0)  # so few would be solved for at once
     monkeypatch.setattr(learned_nodes, "SHARE", 10.0)
 
     def make(history, tolerance=0.0, patience=1) -> OnlineLearner:
         return OnlineLearner(
-            head=HEADS[request.param](width=48),
+            head=HEADS[request.param](width=16),
             undirected=history.undirected,
             tolerance=tolerance,
             patience=patience,
@@ -92,28 +92,3 @@ def test_what_is_left_decides(learner, data):
     )
     order = [names.index(name) for name in plain_names]
     assert torch.allclose(scores[:, order], plain_scores, atol=1e-5, rtol=0)
-
-
-@settings(max_examples=4, deadline=None, suppress_health_check=fixed)
-@given(data=st.data())
-def test_a_learner_that_is_packed_goes_on_as_if_it_were_not(learner, data):
-    history = drawn(learner, data)
-    given = data.draw(st.sampled_from([0.0, 0.3])), data.draw(st.sampled_from([1, 3]))
-    one, twin = learner(history, *given), learner(history, *given)
-    for delta in history.deltas:
-        mine, theirs = one.apply(delta), twin.apply(delta)
-        assert mine.seq == theirs.seq
-        assert mine.classes == theirs.classes
-        assert mine.predicted == theirs.predicted
-        if data.draw(st.booleans()):
-            twin = repacked(twin)
-    twin, rows = repacked(twin), list(history.end.rows)
-    assert twin.every_id() == one.every_id()
-    assert [array for array in twin.knowledge.arrays() if len(array) > len(rows)] == []
-    assert twin.knowledge.names == one.knowledge.names
-    assert twin.status().labelled == one.status().labelled
-    vectors, packed = (each.frozen().taken(rows)[2] for each in (one, twin))
-    assert torch.allclose(packed, vectors, atol=1e-5, rtol=0)
-    if one.status().labelled:
-        scores, packed = (each.predict_proba(rows)[1] for each in (one, twin))
-        assert torch.allclose(packed, scores, atol=1e-5, rtol=0)

@@ -40,12 +40,6 @@ def test_what_a_delta_does():
     assert float(matrix.sum()) == pytest.approx(1.0)
 
 
-def test_embeddings_are_those_of_the_graph():
-    half = 0.5**0.5
-    embeddings = started().embed(["a", "d"])
-    torch.testing.assert_close(embeddings, torch.tensor([[half, half, 0, 0], [0, 0, half, half]]))
-
-
 def test_predict_then_learn():
     one = started()
     done = one.apply(
@@ -72,13 +66,6 @@ def test_a_late_label_is_predicted_first_and_a_changed_one_is_not():
     done = one.apply(Delta(late=(("d", "x"), ("a", "x"))))
     assert done.predicted == 0
     assert one.status().labelled == 4
-
-
-def test_a_changed_label_is_learned_as_if_it_had_been_the_first():
-    one, other = started(), learner()
-    one.apply(Delta(late=(("b", "y"),)))
-    other.apply(dataclasses.replace(first(), labels=("x", "y", "y", None)))
-    same(one, other)
 
 
 def test_a_label_told_again_changes_nothing():
@@ -126,16 +113,15 @@ def test_a_class_whose_nodes_are_all_forgotten_is_predicted_no_more():
 
 E_ = torch.ones(1, 4)
 
+# Other mistakes in ids, edges and weights: ``test_delta_columns``, word by word.
 WRONG = [
     (Delta(nodes=("a",), features=E_), DuplicateNodeError, "'a' is in the graph already"),
-    (Delta(nodes=("e", "e"), features=E_.expand(2, 4)), DuplicateNodeError, "'e' comes twice"),
     (Delta(nodes=("e",), features=torch.ones(1, 5)), DataError, "5 columns, but those .* have 4"),
     (Delta(nodes=("e",), features=torch.ones(2, 4)), DataError, r"shape \(2, 4\): expected \[1, "),
     (Delta(features=E_), DataError, "1 rows, but there are 0 new nodes"),
     (Delta(nodes=("e",), features=E_ * torch.nan), DataError, "row 0, column 0 holds nan"),
     (Delta(nodes=("e",), features=E_ * 1e30), DataError, "at most 1e.12"),
     (Delta(nodes=("e",), features=E_.double()), DataError, "hold torch.float64"),
-    (Delta(nodes=(1.5,), features=E_), DataError, "text or an integer, not 1.5"),
     (Delta(nodes=("e",), features=E_, labels=("x", "y")), DataError, "not 2 for 1 nodes"),
     (Delta(nodes=("e",), features=E_, labels=(1.5,)), DataError, "label must be .* not 1.5"),
     (
@@ -144,25 +130,16 @@ WRONG = [
         "edge 0 joins 'e' and 'nobody', but node 'nobody' is not in the graph",
     ),
     (Delta(edges=(("a", "b", "c"),)), DataError, "edge 0 must join two nodes"),
-    (Delta(edges=(("a", True),)), DataError, "not True"),
     (Delta(late=(("nobody", "x"),)), UnknownNodeError, "late labels names node 'nobody'"),
-    (Delta(late=(("a", "x"), ("a", "y"))), DuplicateNodeError, "'a' comes twice"),
     (Delta(late=(("a", None),)), DataError, "label must be text or an integer, not None"),
-    (Delta(forgotten=("nobody",)), UnknownNodeError, "forgotten names node 'nobody'"),
-    (Delta(forgotten=("a", "a")), DuplicateNodeError, "'a' comes twice"),
     (Delta(forgotten=("a",), key=3), DataError, "key must be text, not 3"),  # type: ignore[arg-type]
-    (Delta(removed_edges=[("a", "c")]), UnknownEdgeError, "removed edge 0 joins 'a' and 'c', but"),
-    (Delta(removed_edges=[("a", "e")]), UnknownEdgeError, "the graph has no such edge"),
-    (Delta(removed_edges=[("a", "b"), ("b", "a")]), UnknownEdgeError, "removed edge 1 joins 'b'"),
     (Delta(removed_edges=[("a",)]), DataError, r"removed edge 0 must join two nodes, not"),
-    (Delta(removed_edges=[("a", 1.5)]), DataError, "must be text or an integer, not 1.5"),
     (
         Delta(edges=[("a", "b")], weights=[0], removed_edges=[("b", "a")]),
         UnknownEdgeError,
         "removed edge 0 joins 'b' and 'a'",
     ),
     (Delta(edges=[("a", "c")], weights=[1, 2]), DataError, "not 2 for 1 edges"),
-    (Delta(edges=[("a", "c")], weights=[True]), DataError, "edge 0 has weight True: expected"),
     (Delta(edges=[("a", "c")], weights=[1e-30]), DataError, "edge 0 has weight 1e-30: expected"),
     (Delta(updated=["e"], updated_features=E_), UnknownNodeError, "updated names node 'e'"),
     (Delta(updated=["a"], updated_features=E_[:, 1:]), DataError, "updated_features have 3"),
@@ -205,6 +182,7 @@ def test_asking_before_there_is_an_answer():
 def test_directed_edges_flow_one_way():
     one = learner(undirected=False)
     one.apply(dataclasses.replace(first(), edges=(("a", "b"),)))
+    assert (one.status().edges, one.status().undirected) == (1, False)
     assert one.embed(["a"]).equal(X[:1])
     assert one.embed(["b"]).ne(X[1:2]).any()
 

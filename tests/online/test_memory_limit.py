@@ -36,20 +36,23 @@ def storage(**options) -> ArrayStorage:
     return ArrayStorage(limit=ROOMY, **options)
 
 
-def test_rows_in_a_file_grow_and_keep_what_they_were():
+def test_rows_in_a_file_without_a_name_grow_and_keep_what_they_were(tmp_path):
     array = GrowingArray(3)
     array.extend(2)
     array.array[1] = 7
-    array.map_to(storage())
+    array.map_to(storage(folder=tmp_path))
     before = array.array
     array.extend(100_000)
     assert array.array[:3].tolist() == [[0, 0, 0], [7, 7, 7], [0, 0, 0]]
     before[0] = 5  # an old view is of the same file
     assert array.tensor[0].tolist() == [5, 5, 5]
     assert (len(array), array.nbytes) == (100_002, 1_200_024)
+    assert list(tmp_path.iterdir()) == []
+    array.restore(torch.ones(2, 3))  # whoever reads the old one is left alone
+    assert (before[1].tolist(), array.array.sum()) == ([7, 7, 7], 6)
 
 
-def test_what_is_let_go_comes_back_also_where_it_was_computed_in_a_file(monkeypatch):
+def test_what_is_computed_in_a_file_is_let_go_as_well(monkeypatch):
     monkeypatch.setattr(array_storage, "ARRAY_SHARE", 0.0)
     place, former = storage(), GrowingArray(1024)
     former.map_to(place)
@@ -61,16 +64,6 @@ def test_what_is_let_go_comes_back_also_where_it_was_computed_in_a_file(monkeypa
     place.let_go()
     assert held() < full - 35_000_000  # of 40 MB
     assert (float(computed[4999, 0]), float(earlier[4999, 0])) == (1, 2)
-
-
-def test_no_file_has_a_name_and_a_restored_array_leaves_alone_who_reads_the_old_one(tmp_path):
-    array = GrowingArray(16)
-    array.map_to(storage(folder=tmp_path))
-    array.extend(1000)
-    assert list(tmp_path.iterdir()) == []
-    old = array.array
-    array.restore(torch.ones(2, 16))
-    assert (old.sum(), array.array.sum()) == (0, 32)
 
 
 @given(

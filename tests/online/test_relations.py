@@ -89,12 +89,8 @@ def test_what_cannot_be_is_one_sentence(first: Delta, then: Delta, said: str) ->
     learner.apply(first)
     with pytest.raises(DataError, match=said):
         learner.apply(then)
-
-
-def test_a_head_that_does_not_look_refuses_them() -> None:
-    learner = OnlineLearner(head=AnalyticHead(width=16))
     with pytest.raises(DataError, match="head 'analytic', which does not use them"):
-        learner.apply(FIRST)
+        OnlineLearner(head=AnalyticHead(width=16)).check(FIRST)
 
 
 def drawn_delta(seed: int, *, related: bool, weighted: bool) -> Delta:
@@ -139,6 +135,8 @@ def test_what_nodes_say_adds_up_to_the_score(
     sums = torch.tensor([voice.says for voice in why.voices]).sum(0) + torch.tensor(why.others)
     torch.testing.assert_close(sums, torch.tensor(why.scores), atol=2e-4, rtol=1e-4)
     assert max(map(abs, why.rest)) < 2e-4
+    assert len(why.voices) <= limit
+    assert why.classes[0] == learner.predict([node])[0]
 
 
 def test_every_head_that_explains_is_held_to_it() -> None:
@@ -201,16 +199,6 @@ def test_relations_from_python() -> None:
     assert told.relations is not None
     assert list(told.relations.names) == ["writes", "reviews"]
     assert list(told.relations.types) == ["paper", "author"]
-
-
-def test_a_model_takes_hetero_data() -> None:
-    data: Any = pytest.importorskip("torch_geometric.data").HeteroData()
-    data["paper"].x, data["paper"].y = torch.eye(2), torch.tensor([0, 1])
-    data["author"].num_nodes = 1
-    data["author", "writes", "paper"].edge_index = torch.tensor([[0], [1]])
-    model = ContinualNodeClassifier(width=32).partial_fit(data)
-    assert model.predict(["paper/1"]).tolist() == [1]
-    assert model.learner_.neighbourhood("author/0").nodes == ("author/0", "paper/1")
 
 
 def test_a_learner_that_does_not_look_ignores_columns_aloud(tmp_path: Path, call: Any) -> None:

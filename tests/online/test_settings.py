@@ -115,18 +115,6 @@ def test_other_heads_learn_from_two_hops_of_sgc_unless_told(head: str, tmp_path:
         assert learner.parameters["topology"] == {"name": "sgc", "hops": 2, "self_loops": True}
 
 
-def test_a_folder_of_the_head_that_was_the_default_still_opens(tmp_path: Path) -> None:
-    given = {"topology": "sgc", "head": "analytic", "width": 16}
-    with ContinualNodeClassifier.open(tmp_path / "old", **given) as model:
-        model.partial_fit(["a", "b"], torch.eye(2), ["x", "y"])
-    for again in ({}, {"width": 16}, given):
-        with ContinualNodeClassifier.open(tmp_path / "old", **again) as model:
-            assert (model.head, model.topology.name, model.width) == ("analytic", "sgc", 16)
-            assert model.predict(["a"]).tolist() == ["x"]
-    with pytest.raises(ConfigurationError, match="width"):
-        ContinualNodeClassifier.open(tmp_path / "old", width=17)
-
-
 @pytest.mark.parametrize(("hops", "kept"), [(0, [0]), (1, [0, 1]), (3, [0, 3])])
 def test_with_other_hops_the_last_is_kept(hops: int, kept: list[int], tmp_path: Path) -> None:
     with LearnerFolder.open(tmp_path / "new", {"topology": {"hops": hops}}) as folder:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import scipy.sparse
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,15 +46,6 @@ def test_reach_and_coverage_before_any_label_by_hand():
     assert sorted(found.id for found in (first, second, *rest)) == list("abcdef")
     gains = [found.gain for found in (first, second, *rest)]
     assert gains == sorted(gains, reverse=True)
-
-
-def test_uncertainty_counts_by_hand():
-    shares = scipy.sparse.csr_matrix(np.array([[0.5, 0.5, 0], [0.5, 0.5, 0], [0, 0, 1.0]]))
-    doubts = np.array([0.2, 0.4, 0.9])
-    found = chosen(shares, np.arange(3), lambda n: doubts[n], 3, known=np.zeros(3, bool))
-    assert found[0] == (2, 0.9)
-    assert {node for node, _ in found[1:]} == {0, 1}
-    assert [gain for _, gain in found[1:]] == pytest.approx([0.3, 0.15])
 
 
 def test_labelled_nodes_are_not_suggested_and_need_no_label_around_them():

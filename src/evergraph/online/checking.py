@@ -29,7 +29,7 @@ from evergraph.core.label_space import Kind
 from evergraph.graphs.validation import LEAST_WEIGHT, MOST_WEIGHT, WEIGHT_RULE
 from evergraph.online.delta import Delta, NodeId, edge_columns, in_columns
 from evergraph.online.graph.growing_graph import GrowingGraph
-from evergraph.online.identifiers import IdTable, are_ids, check_ids
+from evergraph.online.identifiers import IdTable, are_ids, check_ids, first_repeated
 from evergraph.online.labels import check_target
 
 # Squares of embeddings of larger values would overflow float32.
@@ -44,11 +44,7 @@ def check_parts(delta: Delta, *, num_features: int | None, kind: Kind = "class")
     _check_features("features", delta.features, len(delta.nodes), num_features)
     updated = delta.updated_features
     _check_features("updated_features", updated, len(delta.updated), num_features)
-    if len(delta.labels) not in (0, len(delta.nodes)):
-        raise DataError(
-            f"labels must be as many as nodes or none at all, not {len(delta.labels)} for "
-            f"{len(delta.nodes)} nodes"
-        )
+    _check_count("labels", delta.labels, "nodes", len(delta.nodes))
     _check_targets(kind, [label for label in delta.labels if label is not None])
     sides = []
     for what, edges in (("edge", delta.edges), ("removed edge", delta.removed_edges)):
@@ -58,8 +54,10 @@ def check_parts(delta: Delta, *, num_features: int | None, kind: Kind = "class")
             raise DataError(f"{what} {number} must join two nodes, not {edges[number]!r}")
         sides.append(columns.sides)
     check_weights(delta.weights, len(delta.edges))
-    _check_names("relations", "edges", delta.relations, len(delta.edges))
-    _check_names("types", "nodes", delta.types, len(delta.nodes), gaps=True)
+    _check_count("relations", delta.relations, "edges", len(delta.edges))
+    _check_names("relations", delta.relations)
+    _check_count("types", delta.types, "nodes", len(delta.nodes))
+    _check_names("types", delta.types, gaps=True)
     for pair in delta.late:
         if len(pair) != 2:
             raise DataError(f"a late label must be a node and its label, not {pair!r}")
@@ -70,6 +68,13 @@ def check_parts(delta: Delta, *, num_features: int | None, kind: Kind = "class")
         check_ids("id of a node", *ids)
     if delta.key is not None and type(delta.key) is not str:
         raise DataError(f"key must be text, not {delta.key!r}")
+
+
+def _check_count(what: str, values: Sequence[Any], of: str, count: int) -> None:
+    if len(values) not in (0, count):
+        raise DataError(
+            f"{what} must be as many as {of} or none at all, not {len(values)} for {count} {of}"
+        )
 
 
 def _check_lengths(delta: Delta, kind: Kind) -> None:
@@ -102,20 +107,12 @@ def _check_targets(kind: Kind, values: Sequence[Any]) -> None:
             check_target(kind, value)
 
 
-def _check_names(
-    what: str, of: str, names: Sequence[str | None], count: int, *, gaps: bool = False
-) -> None:
-    """Raise unless there is a valid name for each, or none at all; gaps: whether None is valid."""
-
+def _check_names(what: str, names: Sequence[str | None], *, gaps: bool = False) -> None:
     def is_name(name: object) -> bool:
         if name is None:
             return gaps
         return isinstance(name, str) and 0 < len(name) <= LONGEST_NAME
 
-    if len(names) not in (0, count):
-        raise DataError(
-            f"{what} must be as many as {of} or none at all, not {len(names)} for {count} {of}"
-        )
     plain = set(map(type, names)) <= {str, type(None)}  # others may not be hashable
     if not all(map(is_name, set(names) if plain else names)):
         number = next(number for number, name in enumerate(names) if not is_name(name))
@@ -135,10 +132,7 @@ from 1e-18 to 1e+18
     """
     if not len(weights):
         return
-    if len(weights) != edges:
-        raise DataError(
-            f"weights must be as many as edges or none at all, not {len(weights)} for {edges} edges"
-        )
+    _check_count("weights", weights, "edges", edges)
     # ``max`` compares exactly: as float64 an integer just above the limit would round down to it.
     if set(map(type, weights)) <= {int, float, np.float64} and max(weights) <= MOST_WEIGHT:
         values = np.array(weights, dtype=np.float64)
@@ -250,7 +244,13 @@ graph
         raise DuplicateNodeError(f"node {known!r} is in the graph already")
     first = ids.next + len(ahead)
     new = dict(zip(delta.nodes, range(first, first + len(delta.nodes)), strict=True))
-    ends = _ends(delta.edges, ids, ahead, new)
+
+    def ends_of(edges: Sequence[tuple[NodeId, NodeId]]) -> Tensor:
+        columns = edge_columns(edges)
+        assert columns is not None, "edges were checked before"
+        return torch.stack([ids.where(side, ahead, new) for side in columns.sides])
+
+    ends, cut = ends_of(delta.edges), ends_of(delta.removed_edges)
     if ends.numel() and int(ends.min()) < 0:
         row = int((ends < 0).any(0).nonzero()[0, 0])
         edge = delta.edges[row]
@@ -258,7 +258,6 @@ graph
         raise LooseEdgeError(
             f"edge {row} joins {edge[0]!r} and {edge[1]!r}, but node {lost!r} is not in the graph"
         )
-    cut = _ends(delta.removed_edges, ids, ahead, new)
     _check_cut(delta, ends, cut, graph, both_ways=undirected)
     # Everything as it would be read back from its bytes, so that a recovery applies the same bits:
     # features are contiguous, weights are rounded once, names are Python's own strings.
@@ -278,17 +277,6 @@ graph
         labelled=_known("late labels", [node for node, _ in delta.late], ids, ahead),
         gone=_known("forgotten", delta.forgotten, ids),
     )
-
-
-def _ends(
-    edges: Sequence[tuple[NodeId, NodeId]], ids: IdTable, *new: Mapping[NodeId, int]
-) -> Tensor:
-    """Return the positions of sources and targets, -1 if unknown.  -> int64 [2, edges]"""
-    columns = edge_columns(edges)
-    assert columns is not None, "edges were checked before"
-    if not len(columns):
-        return torch.empty(2, 0, dtype=torch.int64)
-    return torch.stack([ids.where(side, *new) for side in columns.sides])
 
 
 def _check_cut(
@@ -328,9 +316,6 @@ def edge_names(ends: Tensor, *, both_ways: bool) -> NDArray[np.int64]:
     """Return a number for each edge, equal for equal edges.  int64 [2, m] -> int64 [m]
 
     both_ways: whether (a, b) and (b, a) are one edge. A position of -1 is no node.
-
-    >>> edge_names(torch.tensor([[0, 1, 2], [1, 0, 1]]), both_ways=True).tolist()
-    [6, 6, 11]
     """
     one, other = (side.numpy() + 1 for side in ends)
     if both_ways:
@@ -353,10 +338,6 @@ def _known(
 
 
 def _each_once(what: str, nodes: Sequence[NodeId]) -> None:
-    if len(set(nodes)) == len(nodes):
-        return
-    seen: set[NodeId] = set()
-    for node in nodes:
-        if node in seen:
-            raise DuplicateNodeError(f"{what} must name every node once, but {node!r} comes twice")
-        seen.add(node)
+    if len(set(nodes)) < len(nodes):
+        twice = first_repeated(nodes)
+        raise DuplicateNodeError(f"{what} must name every node once, but {twice!r} comes twice")

@@ -18,20 +18,7 @@ from evergraph.core.label_space import KINDS, Kind
 from evergraph.core.notices import say
 from evergraph.datasets.doors import holds_graph, named_graph
 from evergraph.graphs.pyg import is_hetero
-from evergraph.online.conversion import (
-    as_edges,
-    as_features,
-    as_ids,
-    as_types,
-    beside_edges,
-    columns_of_nodes,
-    delta_of_data,
-    delta_of_hetero,
-    delta_of_named,
-    label_array,
-    matrix_like,
-    targets_like,
-)
+from evergraph.online import conversion
 from evergraph.online.delta import Delta, NodeId, NodeTarget
 from evergraph.online.folder.in_memory import InMemoryLearner
 from evergraph.online.folder.markers import check_chosen
@@ -41,9 +28,7 @@ from evergraph.online.labels import as_targets, target_score
 from evergraph.online.learner import PATIENCE, TOLERANCE, OnlineLearner
 from evergraph.online.monitor import Alarm, OnAlarm, report
 from evergraph.online.upsert import without_unknown
-from evergraph.online.view import Status
-from evergraph.online.view.explanation import Explanation
-from evergraph.online.view.suggestions import Suggestion
+from evergraph.online.view import Explanation, Status, Suggestion
 from evergraph.tables import Columns, Encoder, Scheme
 from evergraph.tables.choices import columns_of
 from evergraph.tables.columns import RELATION, WEIGHT
@@ -78,8 +63,7 @@ class ContinualNodeClassifier(Part, Closing):
             those two hops away for ``auto``, ``SGC`` over 2 hops for others.
         head: learns from embeddings: ``auto``, ``analytic`` or ``replay``; for labels and numbers
             ``auto`` means ``targets``, the only one.
-        width: number of random features (per view) or hidden units of the head; by default its own
-            choice.
+        width: random features (per view) or hidden units of the head; by default its own choice.
         head_options: further parameters of the head, by name.
         objective: ``balanced`` accuracy, in which every class counts alike, or ``plain`` accuracy
             over nodes; only ``auto`` has the choice, and the default is balanced.
@@ -112,17 +96,12 @@ class ContinualNodeClassifier(Part, Closing):
     >>> model.predict(["c"])
     array(['x'], dtype='<U1')
 
-    Several labels per node, and numbers:
+    With several labels per node:
 
     >>> model = ContinualNodeClassifier(width=64, targets="labels")
-    >>> model = model.partial_fit(["a", "b", "c"], torch.eye(3), [["x", "y"], ["y"], None],
-    ...                           [("a", "c")])
-    >>> model.predict(["a", "b"]), model.classes_.tolist(), model.predict_proba(["c"]).shape
-    ([['x', 'y'], ['y']], ['x', 'y'], (1, 2))
-    >>> model = ContinualNodeClassifier(width=64, targets="numbers")
-    >>> model = model.partial_fit(["a", "b"], torch.eye(2), [1.5, 3.0])
-    >>> model.predict(["a", "b"]).round(1)
-    array([1.5, 3. ], dtype=float32)
+    >>> model = model.partial_fit(["a", "b"], torch.eye(2), [["x", "y"], ["y"]])
+    >>> model.predict(["a", "b"]), model.classes_.tolist()
+    ([['x', 'y'], ['y']], ['x', 'y'])
     """
 
     def __init__(
@@ -170,9 +149,7 @@ class ContinualNodeClassifier(Part, Closing):
         """Open the classifier of a folder, or create one there.
 
         Every delta is on disk before a call returns. An existing folder needs no parameters; those
-        given must match.
-
-        readonly: do not write; another process may, see ``refresh``.
+        given must match. readonly: do not write; another process may, see ``refresh``.
         """
         from evergraph.online.folder.learner_folder import LearnerFolder, parameters_of_model
 
@@ -186,9 +163,9 @@ class ContinualNodeClassifier(Part, Closing):
             memory_limit=model.memory_limit,
             scratch=model.scratch,
         )
-        learner = model.learner_
         if not readonly and model._begun:
             check_chosen(path, model._kept.columns, chosen)
+        learner = model.learner_
         kind = learner.head.kind
         if parameters.get("targets", kind) != kind:
             model.close()
@@ -222,8 +199,8 @@ class ContinualNodeClassifier(Part, Closing):
     def _made(self) -> OnlineLearner:
         check_choice("targets", self.targets, KINDS)
         given = {"width": self.width, "objective": self.objective}
-        options = dict(self.head_options or {})
-        options |= {name: value for name, value in given.items() if value is not None}
+        given = {name: value for name, value in given.items() if value is not None}
+        options = {**(self.head_options or {}), **given}
         head, topology = self.head, self.topology
         if self.targets != "class" and head in ("auto", "targets"):
             head, options["kind"] = "targets", self.targets
@@ -286,22 +263,21 @@ class ContinualNodeClassifier(Part, Closing):
         if is_table(nodes):
             if features is not None or labels is not None:
                 raise ConfigurationError("features and labels are columns of a table of nodes")
-            nodes, features, labels, own_types = columns_of_nodes(nodes, self.targets)
+            nodes, features, labels, own_types = conversion.columns_of_nodes(nodes, self.targets)
             if types is not None and own_types is not None:
                 raise ConfigurationError("types are given, but nodes have a column 'type' as well")
             if labels is None and not self._begun:
                 say_unlabelled("nodes", map(str, column_names(features)))
             types = own_types if types is None else types
         if is_pyg(nodes):
-            make = delta_of_hetero if is_hetero(nodes) else delta_of_data
+            make = conversion.delta_of_hetero if is_hetero(nodes) else conversion.delta_of_data
             delta = make(nodes, ids, key, self.targets)
             if edge_weights is not None:
                 raise ConfigurationError("edge_weights are part of a Data object: give them there")
         elif holds_graph(nodes):
             given = {"features": features, "labels": labels, "edges": edges}
-            given = {name: value for name, value in given.items() if value is not None}
-            named = named_graph(nodes, **given)
-            delta = delta_of_named(named, ids, key, self.targets)
+            named = named_graph(nodes, **{k: v for k, v in given.items() if v is not None})
+            delta = conversion.delta_of_named(named, ids, key, self.targets)
             scheme, known = named.graph.columns, self._home.columns if self._begun else None
             raw = known is None and scheme is not None and set(scheme.kinds.values()) == {"raw"}
             if self._begun and scheme not in (None, known) and not raw:
@@ -314,17 +290,17 @@ class ContinualNodeClassifier(Part, Closing):
         elif ids is not None:
             raise ConfigurationError("ids are for a Data object: give nodes alone")
         else:
-            new = as_ids(nodes)
+            new = conversion.as_ids(nodes)
             targets = as_targets(self.targets, labels, len(new))
             read = self._read(features, len(new), targets)
             delta = Delta(
                 nodes=new,
                 features=read.features,
                 labels=targets,
-                edges=as_edges(edges),
-                weights=beside_edges(edge_weights, edges, WEIGHT),
-                relations=beside_edges(relations, edges, RELATION),
-                types=as_types(types),
+                edges=conversion.as_edges(edges),
+                weights=conversion.beside_edges(edge_weights, edges, WEIGHT),
+                relations=conversion.beside_edges(relations, edges, RELATION),
+                types=conversion.as_types(types),
                 key=key,
             )
             if unknown_edges == "skip":
@@ -347,7 +323,7 @@ class ContinualNodeClassifier(Part, Closing):
                 say("features", ARRAY)
             else:
                 logger.info("features: %s", ARRAY)
-        return NodeFeatures(as_features(features, count), None)
+        return NodeFeatures(conversion.as_features(features, count), None)
 
     def _keep_columns(self, scheme: Scheme | None, delta: Delta) -> None:
         """Store how columns are read, once the first delta is known to be valid."""
@@ -358,28 +334,22 @@ class ContinualNodeClassifier(Part, Closing):
 
     def remove_edges(self, edges: Any, *, key: str | None = None) -> ContinualNodeClassifier:
         """Remove edges, as if they had never existed."""
-        return self._submit(Delta(removed_edges=as_edges(edges), key=key))
+        return self._submit(Delta(removed_edges=conversion.as_edges(edges), key=key))
 
     def update_features(
         self, ids: Any, features: Any, *, key: str | None = None
     ) -> ContinualNodeClassifier:
-        """Replace the features of known nodes, as if they had always had these.
-
-        features: one row per node; columns of a table as in ``partial_fit``.
-        """
-        nodes = as_ids(ids, "ids")
+        """Replace the features of known nodes, as if they had always had these."""
+        nodes = conversion.as_ids(ids, "ids")
         rows = self._read(features, len(nodes), ()).features
         return self._submit(Delta(updated=nodes, updated_features=rows, key=key))
 
     def label(self, ids: Any, labels: Any, *, key: str | None = None) -> ContinualNodeClassifier:
-        """Label known nodes; a label replaces an earlier one.
-
-        labels: as in ``partial_fit``, none missing.
-        """
+        """Label known nodes, all of them; a label replaces an earlier one."""
         return self._submit(Delta(late=self._labelled(ids, labels), key=key))
 
     def _labelled(self, ids: Any, labels: Any) -> list[tuple[NodeId, NodeTarget]]:
-        nodes = as_ids(ids, "ids")
+        nodes = conversion.as_ids(ids, "ids")
         targets = as_targets(self.targets, labels, len(nodes))
         if None in targets:
             raise DataError(f"label of node {nodes[targets.index(None)]!r} is missing")
@@ -391,7 +361,7 @@ class ContinualNodeClassifier(Part, Closing):
         If ``status().exact_forgetting``, as if they had never existed, except for how columns are
         read: medians, scales and word counts of the first table stay.
         """
-        return self._submit(Delta(forgotten=as_ids(ids, "ids"), key=key))
+        return self._submit(Delta(forgotten=conversion.as_ids(ids, "ids"), key=key))
 
     def _submit(self, delta: Delta) -> ContinualNodeClassifier:
         before = self.learner_.status().seq
@@ -407,11 +377,13 @@ class ContinualNodeClassifier(Part, Closing):
     @property
     def classes_(self) -> np.ndarray[Any, Any]:
         """Known classes or labels, in order of arrival; empty for numbers."""
-        return label_array(self.learner_.classes)
+        return conversion.label_array(self.learner_.classes)
 
     def predict(self, ids: Any) -> Any:
         """Return the most likely class of each node, or a list of its labels, or its number."""
-        return targets_like(self.targets, ids, self.learner_.predict(as_ids(ids, "ids")))
+        return conversion.targets_like(
+            self.targets, ids, self.learner_.predict(conversion.as_ids(ids, "ids"))
+        )
 
     def predict_proba(self, ids: Any) -> Any:
         """Return the probability of each class, or label, one column per class.
@@ -420,36 +392,29 @@ class ContinualNodeClassifier(Part, Closing):
         """
         if self.targets == "numbers":
             raise ConfigurationError("predict_proba needs classes or labels, not numbers")
-        classes, matrix = self.learner_.predict_proba(as_ids(ids, "ids"))
-        return matrix_like(ids, matrix, classes)
+        classes, matrix = self.learner_.predict_proba(conversion.as_ids(ids, "ids"))
+        return conversion.matrix_like(ids, matrix, classes)
 
     def embed(self, ids: Any) -> Any:
         """Return the topology-aware embeddings of nodes.  -> [ids, dims]"""
-        return matrix_like(ids, self.learner_.embed(as_ids(ids, "ids")))
+        return conversion.matrix_like(ids, self.learner_.embed(conversion.as_ids(ids, "ids")))
 
     def score(self, ids: Any, labels: Any, *, balanced: bool = False) -> float:
-        """Return the accuracy; balanced: averaged over classes.
-
-        For labels, micro F1 (balanced: macro F1); for numbers, R².
-        """
+        """Return the accuracy, micro F1 of labels or R²; balanced: averaged over classes."""
         pairs = self._labelled(ids, labels)
         found = self.learner_.predict([node for node, _ in pairs])
         known = [target for _, target in pairs]
         return target_score(self.targets, found, known, balanced=balanced)
 
     def explain(self, node: Any, *, top: int = 3, limit: int = 20) -> Explanation:
-        """Return the contributions of nodes to the scores of a prediction; see ``Explanation``.
-
-        top: number of classes; limit: number of nodes at most.
-        """
-        return self.learner_.explain(as_ids([node], "ids")[0], top=top, limit=limit)
+        """Explain a prediction by at most ``limit`` nodes, for its ``top`` likeliest classes."""
+        return self.learner_.explain(conversion.as_ids([node], "ids")[0], top=top, limit=limit)
 
     def suggest(self, n: int, *, among: Any = None) -> tuple[Suggestion, ...]:
-        """Return unlabelled nodes that are worth labelling next, with reasons; see ``Suggestion``.
-
-        n: how many at most; among: ids of candidates, by default all unlabelled nodes.
-        """
-        return self.learner_.suggest(n, among=None if among is None else as_ids(among, "among"))
+        """Return at most n unlabelled nodes, of all or ``among`` some, to label next, and why."""
+        return self.learner_.suggest(
+            n, among=None if among is None else conversion.as_ids(among, "among")
+        )
 
     def alarms(self) -> tuple[Alarm, ...]:
         """Return the accuracy ``Alarm`` while it is raised."""

@@ -77,16 +77,21 @@ class Delta:
     types: Sequence[str | None] = ()
 
     def __repr__(self) -> str:
-        parts: list[tuple[str, Sequence[Any]]] = [("nodes", self.nodes), ("edges", self.edges)]
-        parts += [("removed edges", self.removed_edges), ("updated", self.updated)]
-        parts += [("late labels", self.late), ("forgotten", self.forgotten)]
-        return f"Delta({', '.join(f'{len(part)} {name}' for name, part in parts if len(part))})"
+        counts = {name: len(getattr(self, name)) for name in PARTS}
+        said = [f"{count} {PARTS[name]}" for name, count in counts.items() if count]
+        return f"Delta({', '.join(said)})"
+
+
+PARTS = {
+    "nodes": "nodes", "edges": "edges", "removed_edges": "removed edges", "updated": "updated",
+    "late": "late labels", "forgotten": "forgotten",
+}  # fmt: skip
+"""Parts of a delta that change something, and what they are called."""
 
 
 def is_empty(delta: Delta) -> bool:
     """Whether a delta changes nothing."""
-    parts = (delta.nodes, delta.edges, delta.removed_edges, delta.updated, delta.late)
-    return not any(map(len, (*parts, delta.forgotten)))
+    return not any(len(getattr(delta, name)) for name in PARTS)
 
 
 @dataclass(frozen=True)
@@ -144,17 +149,13 @@ def listed(column: Column) -> list[NodeId]:
     return cast("list[NodeId]", column.tolist()) if hasattr(column, "tolist") else list(column)
 
 
-def chunks(column: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """Yield a column in parts small enough for the processor's cache."""
-    return (column[start : start + CHUNK] for start in range(0, len(column), CHUNK))
+def chunks(column: Sequence[Any], size: int = CHUNK) -> Iterator[Sequence[Any]]:
+    """Yield a column in parts, by default small enough for the processor's cache."""
+    return (column[start : start + size] for start in range(0, len(column), size))
 
 
 def as_numbers(column: Column) -> NDArray[np.int64] | None:
-    """Return ids as an array if all are whole numbers of 64 bits, else None.
-
-    >>> as_numbers([3, 5]), as_numbers([3, True])
-    (array([3, 5]), None)
-    """
+    """Return ids as an array if all are whole numbers of 64 bits (True is none), else None."""
     if isinstance(column, np.ndarray):
         return column if column.dtype == np.int64 else None
     if not len(column) or type(column[0]) is not int:
@@ -211,14 +212,13 @@ class EdgeColumns(Sequence[tuple[NodeId, NodeId]]):
 
     def take(self, rows: NDArray[np.int64]) -> EdgeColumns:
         """Return some of the edges, by index."""
-        return EdgeColumns(
-            *(
-                side[rows]
-                if isinstance(side, np.ndarray)
-                else list(map(listed(side).__getitem__, rows.tolist()))
-                for side in self.sides
-            )
-        )
+
+        def taken(side: Column) -> Column:
+            if isinstance(side, np.ndarray):
+                return side[rows]
+            return list(map(listed(side).__getitem__, rows.tolist()))
+
+        return EdgeColumns(taken(self.sources), taken(self.targets))
 
     @property
     def sides(self) -> tuple[Column, Column]:
@@ -234,11 +234,7 @@ def _plain(value: Any) -> NodeId:
 
 
 def edge_columns(edges: Sequence[tuple[NodeId, NodeId]]) -> EdgeColumns | None:
-    """Return edges as columns; None if some of them are not pairs.
-
-    >>> edge_columns([("a", "b"), ("b", "c")]).targets, edge_columns([("a", "b", "c")])
-    (['b', 'c'], None)
-    """
+    """Return edges as columns; None if some of them are not pairs."""
     if isinstance(edges, EdgeColumns):
         return edges
     try:

@@ -3,84 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from evergraph.closed_form.views import CODE_HOPS
 from evergraph.core.label_space import target_values
 from evergraph.core.mapped import in_memory
 from evergraph.graphs import UNLABELLED
 from evergraph.online.array_storage import ArrayStorage
 from evergraph.online.delta import Label, NodeId
-from evergraph.online.graph.growing_array import GrowingArray
+from evergraph.online.graph.growing_array import GrowingArray, StoredPart
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph, no_nodes
+from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings
+from evergraph.online.graph.live_relations import PLAIN, LiveRelations
 from evergraph.online.heads import OnlineHead
 from evergraph.online.heads.base import likeliest_classes, row_blocks
 from evergraph.online.heads.wear import Wear
-from evergraph.online.held_back import HeldBack
 from evergraph.online.identifiers import IdTable
-from evergraph.online.learned_nodes import Counted, NodeLabels, Solving
+from evergraph.online.learned_nodes import Counted, HeldBack, NodeLabels, Solving
 from evergraph.online.monitor import Tallies, tallies
-from evergraph.online.node_vectors import NodeVectors
-from evergraph.online.pieces import Pieces, pieces_of, whole
+from evergraph.online.pieces import Pieces, pieces_of
 from evergraph.online.view.page import Published
 from evergraph.training.learner import part_of
 
 WIDE = 64  # bytes of a row from which an array is moved to a file if memory is limited
 
 
-@dataclass(frozen=True, eq=False)
-class Settled:
-    """The effect of a delta on vectors and head.
+class Settled(NamedTuple):
+    """The effect of a delta on vectors and head."""
 
-    Attributes:
-        nodes: whose vectors changed or were recomputed, including removed ones; fewer unless all
-            were requested.  int64 [n], ascending
-    """
-
-    nodes: Tensor
+    nodes: Tensor  # with other vectors, including removed ones; some unless all were requested
     vectors: Tensor  # of these, zeros for removed ones.  float32 [n, dims]
     recomputed: int  # number of embeddings computed
     counted: int  # number of labelled nodes that the head learned, or learned again
     behind: bool  # whether scores do not include all of them yet
 
 
-class _RowBytes(NamedTuple):
-    """Bytes per node in the arrays that are as long as the graph."""
-
-    kept: int  # in all of them, in memory or in files
-    held: int  # in those in memory, and in the counted vector
-    widest: int  # in the widest of these
-
-
-class Knowledge(NodeVectors):
+class Knowledge:
     """A growing graph whose embeddings, class codes and head are updated with it.
 
-    Nodes are positions here. A node's vector is its embedding and, for heads that use them, the
-    class codes around it. Within a delta a node may move more than once, be labelled and forgotten;
-    the head is updated once, by ``settle``, with the node's vector when it was last counted and its
-    current one. Nodes that have hardly moved are skipped (see ``Counted``), unless something is
-    forgotten: then all around it are updated. Scores are solved at once or a little later (see
-    ``Solving``).
-
-    Heads that tune themselves (``OnlineHead.holds_back``) are evaluated on some of the nodes they
-    have learned, each left out in turn.
+    Nodes are positions here. A node's vector is its embedding, then relations if there are any, and
+    class codes for heads that use them. Within a delta a node may move more than once, be labelled
+    and forgotten; what is touched is collected, and the head is updated once, by ``settle``, with
+    the node's vector when it was last counted and its current one. Nodes that have hardly moved are
+    skipped (see ``Counted``), unless something is forgotten: then all around it are updated. Scores
+    are solved at once or a little later (see ``Solving``).
 
     Args:
         graph: the graph.
         embeddings: of its nodes.
-        head: after ``begin``.
+        head: learns from the vectors; it was begun.
         seed: of class codes.
-        related: whether the head uses relations of edges and types of nodes.
-        tolerance: share of its length by which a learned vector may move before it is counted
-            again.
+        related: whether vectors have relations of edges and types of nodes.
+        tolerance: of moves, see ``Counted``.
         patience: number of changes after which scores are solved at the latest.
 
     Attributes:
+        labels: classes of nodes.
         storage: of arrays that lie in files, see ``map_to``; None if all are in memory.
     """
 
@@ -95,56 +77,78 @@ class Knowledge(NodeVectors):
         tolerance: float = 0.0,
         patience: int = 1,
     ) -> None:
-        super().__init__(graph, embeddings, code_width=head.code_width, seed=seed, related=related)
+        self.graph = graph
+        self.embeddings = embeddings
         self.head = head
+        self.relations = LiveRelations(num_features=graph.num_features) if related else None
+        self.codes = None
+        if head.code_width:
+            self.codes = LiveCodes(width=head.code_width, seed=seed, relations=self.relations)
+        parts = (embeddings, self.relations, self.codes)
+        self._vectors = [part for part in parts if part is not None]  # those of a node's vector
+        self.dims = sum(part.dims for part in self._vectors)
+        self.storage: ArrayStorage | None = None
         self.classes = IdTable()
+        self.labels = NodeLabels()
         self.held = HeldBack() if head.holds_back else None
         self._learned = NodeLabels()  # the classes with which the head has learned nodes
         self.counted = Counted(head.parts(self.dims), tolerance=tolerance)
         self.solving = Solving(patience=patience)
         self.wear = Wear()
         self._present = self._classes_there()
+        self._begin_change()
+
+    def _begin_change(self) -> None:
+        self._touched: list[Tensor] = []
+        self._recomputed = 0
+        self._cut = self._forgotten = self._urgent = False
 
     @property
     def nbytes(self) -> int:
-        """Bytes of graph, embeddings, codes, labels, counted vectors and head.
-
-        Needed with every delta, so arrays that are as long as the graph are one product instead of
-        a walk over all of them.
-        """
+        """Bytes of graph, embeddings, codes, labels, counted vectors and head."""
         entries = self.graph.entry_bytes
         if self.relations is not None:
             entries += self.relations.entry_bytes
-        rows = self.graph.num_nodes * self._row_bytes.kept
-        return rows + entries + self.counted.nbytes + self.head.nbytes
+        return sum(array.nbytes for array in self.arrays()) + entries + self.head.nbytes
 
     def bytes_for(self, nodes: int) -> int:
-        """Return the memory that so many more nodes take in all arrays, except those in files.
+        """Return the memory that so many more nodes take in all arrays, except those in files."""
+        held = [array for array in self.arrays() if not array.is_in_file]
+        widths = [array.row_bytes for array in held]
+        # All arrays double their capacity at about the same time, and the widest of them then
+        # exists twice for a moment.
+        doubles = self.labels.kept["numbers"].moves(nodes)
+        return nodes * sum(widths) + (self.graph.num_nodes * max(widths) if doubles else 0)
 
-        Arrays that are as long as the graph double their capacity at about the same time, and the
-        widest of them then exists twice for a moment. So it is enough to ask one of them.
-        """
-        held, widest = self._row_bytes.held, self._row_bytes.widest
-        moved = self.graph.num_nodes * widest if self.labels.moves(nodes) else 0
-        return nodes * held + moved
+    def of(self, nodes: Tensor) -> Tensor:
+        """Return the vectors of some nodes.  int64 [n] -> float32 [n, dims]"""
+        within = self.storage
+        if within is not None and len(nodes) > (step := max(within.span // (4 * self.dims), 1)):
+            found = within.empty(len(nodes), self.dims)  # many vectors lie in a file as well
+            for rows in torch.arange(len(nodes)).split(step):
+                found[rows] = self.of(nodes[rows])
+                within.tidy()
+            return found
+        parts = [part.of(nodes) for part in self._vectors]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
-    @cached_property
-    def _row_bytes(self) -> _RowBytes:
-        counted = set(map(id, self.counted.arrays()))
-        kept = sum(array.row_bytes for array in self.arrays() if id(array) not in counted)
-        held = [array.row_bytes for array in self.arrays() if not array.is_in_file]
-        return _RowBytes(kept, sum(held), max(held))
+    def _stored(self) -> list[StoredPart]:
+        """Return the parts of all vectors as they lie in memory; none if that is of no use."""
+        parts = [part.stored() for part in self._vectors]
+        if self.storage is not None or not self.graph.compiled or None in parts:
+            return []
+        return [one for part in parts for one in part or ()]
 
     def published(self) -> Published:
         """Return the current state for look-ups, readable while it changes."""
-        codes = self.codes
+        codes, relations = self.codes, self.relations
         return Published(
             graph=self.graph.frozen(),
-            smoother=self.embeddings.smoother(),
+            smoother=self.embeddings.smoother.frozen(),
             labels=self.labels.frozen(),
             codes=None if codes is None else (codes.smoother.frozen(), codes.frozen()),
             embeddings=self.embeddings,
-            relations=None if self.relations is None else self.relations.frozen(),
+            relations=None if relations is None else relations.frozen(),
             classes=self.classes,
             kind=self.head.kind,
         )
@@ -155,7 +159,63 @@ class Knowledge(NodeVectors):
             labels.extend(len(ids))
         if self.held is not None:
             self.held.extend(ids)
-        self.__dict__.pop("_row_bytes", None)  # a new relation has its own lists
+
+    def change(
+        self,
+        features: Tensor,
+        edges: Tensor,
+        *,
+        weights: Tensor | None = None,
+        cut: Tensor | None = None,
+        renewed: tuple[Tensor, Tensor] | None = None,
+        relations: Sequence[str] = (),
+        types: Sequence[str | None] = (),
+    ) -> None:
+        """Add nodes and edges, then remove edges, then replace features of nodes.
+
+        features: of new nodes, [new, d]; edges: positions, int64 [2, edges]; weights: of the edges,
+        float32 [edges]; cut: edges to remove, int64 [2, removed]; renewed: nodes and their new
+        features, int64 [n], [n, d]; relations, types: one per edge, or new node, or empty
+        """
+        rows = features.reshape(len(features), self.graph.num_features)
+        change = self.graph.add(rows, edges, weights)
+        if cut is not None:
+            change = change.then(self.graph.disconnect(cut))
+        # An edge of weight 0 is removed.
+        self._cut |= cut is not None or (weights is not None and bool((weights == 0).any()))
+        if renewed is not None:
+            change = change.then(self.graph.renew(*renewed))
+        if self.relations is not None:
+            self.relations.extend(rows, types)
+            named = relations or [PLAIN] * edges.shape[1]
+            self.relations.connect(edges, named, weights)
+            if cut is not None:
+                self.relations.disconnect(cut, both_ways=self.graph.undirected)
+            if renewed is not None:
+                self.relations.renew(*renewed)
+        self._follow(change)
+
+    def _follow(self, change: GraphChange, relabelled: Tensor | None = None) -> None:
+        """Update vectors to a change of the graph and of labels."""
+        self._touched += [change.removed, self.embeddings.update(self.graph, change)]
+        self._recomputed += len(self._touched[-1])
+        if self.relations is not None:
+            self._touched.append(self.relations.update())
+        self._recode(change, no_nodes() if relabelled is None else relabelled)
+        if self.relations is not None:
+            self.relations.clear()
+
+    def _recode(self, change: GraphChange, relabelled: Tensor) -> None:
+        if self.codes is not None:
+            classes = self.labels.of(relabelled)
+            self._touched.append(self.codes.update(self.graph, change, relabelled, classes))
+
+    def reached_by(self, nodes: Tensor) -> Tensor:
+        """Return all nodes whose vectors these may influence, including themselves."""
+        hops = max(self.embeddings.topology.hops, CODE_HOPS)
+        for _ in range(hops + 1):  # degrees of the outermost matter
+            nodes = self.graph.gatherers(nodes)
+        return nodes
 
     def number(self, labels: Sequence[Label]) -> Tensor:
         """Return the numbers of classes; a new one gets the next number.  -> int64 [labels]"""
@@ -219,7 +279,6 @@ class Knowledge(NodeVectors):
             self._recode(GraphChange(), nodes.unique())
 
     def _relabel(self, nodes: Tensor, labels: Tensor) -> None:
-        """Set classes."""
         before = self.labels.of(nodes)
         self._urgent |= bool((before != UNLABELLED).any())  # a label was corrected or removed
         self.labels.put(nodes, labels)
@@ -328,14 +387,9 @@ class Knowledge(NodeVectors):
             return self.met
         return (self.labels.counts_.sum() > 0).expand(max(len(self.names), 1))
 
-    def state(self) -> dict[str, Tensor]:
-        """Return everything, by name."""
-        return whole(self.pieces())
-
     def map_to(self, storage: ArrayStorage) -> None:
         """Move arrays with wide rows to files."""
         self.storage = storage
-        self.__dict__.pop("_row_bytes", None)
         for array in self.arrays():
             if array.row_bytes >= WIDE:
                 array.map_to(storage)
@@ -347,35 +401,40 @@ class Knowledge(NodeVectors):
             if part is not None:
                 yield from part.arrays()
 
+    def _parts(self) -> dict[str, Any]:
+        """Return the components with a state, by name."""
+        vectors = ("graph", "embeddings", "relations", "codes")
+        names = (*vectors, "held", "counted", "solving", "wear", "head", "labels", "classes")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
     def pieces(self) -> dict[str, Tensor | Pieces]:
         """Return everything by name, in pieces where it must be converted for writing."""
         parts = ((name, pieces_of(part)) for name, part in self._parts().items())
         return {f"{part}.{name}": v for part, kept in parts for name, v in kept.items()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Restore what ``state`` returned."""
-        labels = part_of(state, "labels.")
+        """Restore what ``pieces`` returned, put together."""
         for name, part in self._parts().items():
             kept = part_of(state, f"{name}.")
-            if isinstance(part, HeldBack):
-                part.restore(kept, labels["numbers"])
-            elif isinstance(part, OnlineHead):  # which keeps the tensors it is given
-                part.restore({name: in_memory(value) for name, value in kept.items()})
-            elif kept or not isinstance(part, Counted | Solving | Wear):  # old snapshots lack these
+            if part is self.head:  # which keeps the tensors it is given
+                kept = {name: in_memory(value) for name, value in kept.items()}
+            if kept or not isinstance(part, Counted | Solving | Wear):  # old snapshots lack these
                 part.restore(kept)
         self.embeddings.attach(self.graph)
         self.head.meet(list(self.classes))
-        every = torch.arange(self.graph.num_nodes)
-        learned, late = self.labels.every.clone(), no_nodes()
-        if self.held is not None and "held.learned" not in state:
-            late = self.held.formerly()
-            learned[late] = UNLABELLED
+        every, learned, late = torch.arange(self.graph.num_nodes), self.labels.every, no_nodes()
+        labelled = every[learned != UNLABELLED]
+        if self.held is not None:
+            unknown = torch.full_like(labelled, UNLABELLED)
+            self.held.change(labelled, unknown, self.labels.of(labelled))
+            if "held.learned" not in state:
+                late, learned = self.held.formerly(), learned.clone()
+                learned[late] = UNLABELLED
         if self.codes is not None:
             self.codes.name(list(self.classes))
             for rows in every.split(ROWS):
                 self.codes.show(rows, learned[rows])
             self.codes.attach(self.graph)
-        self._learned = NodeLabels()
         self._learned.extend(len(every))
         self._learned.put(every, learned)
         if not part_of(state, "counted."):  # an old snapshot, in which vectors were counted exactly
@@ -386,9 +445,3 @@ class Knowledge(NodeVectors):
             self._touched, self._urgent = [late], True
             self._recode(GraphChange(), late)
             self.settle()
-
-    def _parts(self) -> dict[str, Any]:
-        """Return the components with a state, by name."""
-        vectors = ("graph", "embeddings", "relations", "codes")
-        names = (*vectors, "held", "counted", "solving", "wear", "head", "labels", "classes")
-        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}

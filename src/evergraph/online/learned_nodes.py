@@ -1,12 +1,12 @@
-"""State of labelled nodes: their classes, the vectors they are counted as, when to solve again."""
+"""Labelled nodes: classes, the vectors they are counted as, who is held back, when to solve."""
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from hashlib import blake2b
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,16 +15,23 @@ from torch import Tensor
 
 from evergraph.graphs import UNLABELLED
 from evergraph.graphs.kernels.row_ranges import in_parts
-from evergraph.online.graph.growing_array import FormerRows, FrozenRows, GrowingArray, StoredPart
+from evergraph.online.delta import NodeId
+from evergraph.online.graph.growing_array import FrozenRows, GrowingArray, KeptArrays, StoredPart
+from evergraph.online.pieces import Pieces
 
 ROWS = 1024  # compared at a time, so that they stay in the processor's cache
 TINY = 1e-30  # squared lengths below it have lost digits and cannot be compared
 SMALL = 1024  # with fewer labelled nodes, scores are solved after every change
 NEARER = 0.99  # share of the limit below which roundings cannot make a difference
 SHARE = 1 / 16  # of the labelled nodes; once more have changed, scores are solved
+LEAST = 16  # labelled nodes of a class before any of them is held back
+MOST = 1024  # of a class; a head may use fewer, see ``first``
+# Earlier versions did not learn from one in 16 nodes of a class, 64 at most.
+FORMER_SHARE, FORMER_MOST = 16, 64
+Members = list[tuple[int, int]]  # sorted pairs (lot, position)
 
 
-class NodeLabels:
+class NodeLabels(KeptArrays):
     """The class of every position, ``UNLABELLED`` (-1) for none.
 
     Attributes:
@@ -39,17 +46,13 @@ class NodeLabels:
 
     def __init__(self) -> None:
         self._numbers = GrowingArray(dtype=np.int64)
-        self._former = FormerRows()
+        self.kept = {"numbers": self._numbers}
         self.counts_ = torch.zeros(0, dtype=torch.int64)
 
     def extend(self, nodes: int) -> None:
         """Add unlabelled nodes."""
         self._numbers.extend(nodes)
         self._numbers.array[len(self._numbers) - nodes :] = UNLABELLED
-
-    def moves(self, nodes: int) -> bool:
-        """Whether so many more nodes would need a new allocation."""
-        return self._numbers.moves(nodes) > 0
 
     def of(self, positions: Tensor) -> Tensor:
         """Return the classes of some nodes.  int64 [n] -> int64 [n]"""
@@ -62,7 +65,7 @@ class NodeLabels:
 
     def frozen(self) -> FrozenRows:
         """Return the current classes, readable while they change."""
-        return FrozenRows(self._numbers, self._former.now, len(self._numbers))
+        return self._numbers.frozen()
 
     def put(self, positions: Tensor, labels: Tensor) -> None:
         """Set the classes of some nodes, each given once; ``UNLABELLED`` removes a label."""
@@ -76,25 +79,19 @@ class NodeLabels:
         known = torch.zeros(width, dtype=torch.int64)
         known[: len(self.counts_)] = self.counts_
         self.counts_ = known + more - fewer
-        self._former.note(positions.numpy(), old.numpy())
-        self._numbers.tensor[positions] = labels
+        self._numbers.write(positions, labels)
 
-    def arrays(self) -> Iterator[GrowingArray]:
-        """Yield the arrays that are as long as the graph."""
-        yield self._numbers
-
-    def state(self) -> dict[str, Tensor]:
+    def pieces(self) -> dict[str, Tensor | Pieces]:
         """Return everything kept, by name."""
-        return {"numbers": self._numbers.state(), "counts": self.counts_}
+        return super().pieces() | {"counts": self.counts_}
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned."""
-        self._numbers.restore(state["numbers"])
+        super().restore(state)
         self.counts_ = state["counts"]
 
 
-@dataclass(frozen=True, eq=False)
-class Moved:
+class Moved(NamedTuple):
     """Nodes to be counted again."""
 
     places: Tensor  # their indices among the nodes given, ascending.  int64 [k]
@@ -102,7 +99,7 @@ class Moved:
     after: Tensor  # the vectors to count them as.  float32 [k, dims]
 
 
-class Counted:
+class Counted(KeptArrays):
     """The vector with which each labelled node is counted in the head's sums.
 
     A node is counted again if a part of its vector has moved by more than ``tolerance`` times its
@@ -127,22 +124,17 @@ class Counted:
     def __init__(self, parts: Sequence[int], *, tolerance: float = 0.0) -> None:
         self.tolerance = tolerance
         self._parts = tuple(parts)
-        self._ends = list(accumulate(parts))
-        self._starts = [0, *self._ends[:-1]]
+        self._starts = [0, *accumulate(parts)][:-1]
         self._slots = GrowingArray(dtype=np.int64)  # by position, starting at 1; 0: not counted
         self._rows = GrowingArray(sum(parts))
         self._reaches = GrowingArray(len(parts))  # by slot: τ² ‖counted_b‖², -1 if below TINY
         self._marks = GrowingArray(dtype=np.bool_)  # by slot
         self._free = np.empty(0, np.int64)  # a stack of free slots
-
-    @property
-    def nbytes(self) -> int:
-        """How many bytes rows and slots take."""
-        return sum(array.nbytes for array in self.arrays())
+        self.kept = {"slots": self._slots, "rows": self._rows, "marks": self._marks}
 
     def arrays(self) -> Iterator[GrowingArray]:
-        """Yield the arrays that are kept."""
-        yield from (self._slots, self._rows, self._reaches, self._marks)
+        """Yield all arrays that are as long as the graph, or as its counted nodes."""
+        yield from (*super().arrays(), self._reaches)
 
     def of(self, nodes: Tensor) -> Tensor:
         """Return the vectors that nodes are counted as.  int64 [n] -> float32 [n, dims]"""
@@ -154,25 +146,22 @@ class Counted:
             self._slots.extend(max(int(nodes.max()) + 1 - len(self._slots), 0))
             positions = nodes.numpy()
             fresh = positions[self._slots.array[positions] == 0]
-            self._slots.array[fresh] = self._taken(len(fresh)) + 1
+            # Free slots first, then new ones.
+            known, start = min(len(fresh), len(self._free)), len(self._rows)
+            self._free, reused = np.split(self._free, [len(self._free) - known])
+            for array in (self._rows, self._reaches, self._marks):
+                array.extend(len(fresh) - known)
+            taken = np.concatenate([reused, np.arange(start, len(self._rows))])
+            self._slots.array[fresh] = taken + 1
             slots, rows = self._slots.array[positions] - 1, vectors.numpy()
             for part in self._rows.blocks(len(slots), ROWS):
                 self._rows.array[slots[part]] = rows[part]
                 self._reaches.array[slots[part]] = self._reach(rows[part])
 
     def _reach(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Return the squared distances that parts may move.  [n, dims] -> [n, parts]"""
+        """Return the squares of how far parts may move.  [n, dims] -> [n, parts]"""
         lengths = np.add.reduceat(rows * rows, self._starts, axis=1)
         return np.where(lengths < TINY, -1.0, self.tolerance**2 * lengths)
-
-    def _taken(self, count: int) -> NDArray[np.int64]:
-        """Return free slots, new ones if necessary."""
-        known = min(count, len(self._free))
-        self._free, reused = np.split(self._free, [len(self._free) - known])
-        start = len(self._rows)
-        for array in (self._rows, self._reaches, self._marks):
-            array.extend(count - known)
-        return np.concatenate([reused, np.arange(start, len(self._rows))])
 
     def drop(self, nodes: Tensor) -> None:
         """Remove nodes that are no longer counted."""
@@ -225,14 +214,20 @@ class Counted:
 
         nodes: int64 [n]; parts: of all vectors, side by side -> bool [n]
         """
+        from evergraph.online.graph.live_kernels import add_gaps  # compiled by numba
+
         slots = self._slots.array[nodes.numpy()] - 1
         near, gaps, part, first = np.ones(len(nodes), np.bool_), np.zeros(len(nodes)), 0, 0
+        ends = list(accumulate(self._parts))
         for rows, unit, own, shown in parts:
             given = (nodes.numpy(), slots, rows, own, shown, unit, self._rows.array, first, gaps)
-            costs = np.ones(len(nodes), np.int64)
-            in_parts(partial(_add_gaps, given), costs, each=3 * rows.shape[1])
+
+            def add(some: slice, given: tuple[Any, ...] = given) -> None:
+                add_gaps(*given, some.start, some.stop)
+
+            in_parts(add, np.ones(len(nodes), np.int64), each=3 * rows.shape[1])
             first += rows.shape[1]
-            if first == self._ends[part]:  # a part may lie in several arrays
+            if first == ends[part]:  # a part may lie in several arrays
                 near &= (gaps < NEARER * self._reaches.array[slots, part]) | (gaps == 0)
                 gaps, part = np.zeros(len(nodes)), part + 1
         assert part == len(self._parts), "arrays end where parts do"
@@ -252,28 +247,136 @@ class Counted:
         far[some] &= differs  # parts below TINY count as far unless they are equal
         return far
 
-    def state(self) -> dict[str, Tensor]:
+    def pieces(self) -> dict[str, Tensor | Pieces]:
         """Return everything kept, by name."""
-        kept = {"slots": self._slots.state(), "rows": self._rows.state()}
-        kept["marks"] = self._marks.state()
-        return kept | {"free": torch.from_numpy(self._free.copy())}
+        return super().pieces() | {"free": torch.from_numpy(self._free.copy())}
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned."""
-        self._slots.restore(state["slots"])
-        self._rows.restore(state["rows"])
+        super().restore(state)
         rows = state["rows"].numpy()
         self._reaches.extend(len(rows) - len(self._reaches))
         for start in range(0, len(rows), ROWS):
             self._reaches.array[start : start + ROWS] = self._reach(rows[start : start + ROWS])
-        self._marks.restore(state["marks"])
         self._free = state["free"].numpy().copy()
 
 
-def _add_gaps(given: tuple[Any, ...], some: slice) -> None:
-    from evergraph.online.graph.live_kernels import add_gaps  # compiled by numba
+def lot(node: NodeId) -> int:
+    """Return a pseudo-random number that depends only on a node's id.  64 bits, signed
 
-    add_gaps(*given, some.start, some.stop)
+    >>> lot("a") == lot("a"), lot("1") == lot(1)
+    (True, False)
+    """
+    drawn = blake2b(repr(node).encode(), digest_size=8).digest()
+    return int.from_bytes(drawn, "big", signed=True)
+
+
+class HeldBack(KeptArrays):
+    """The first 1,024 nodes by ``lot`` of each class that has at least 16 labelled nodes.
+
+    All of them are learned from; the prediction for one is made as if it alone had been left out
+    (leave-one-out in closed form). The choice depends only on the ids and classes of all labelled
+    nodes, not on the order in which they came; after ``restore``, ``change`` is given all of them
+    again. If there are no more than a head can use, all of them are chosen, and ids do not matter.
+
+    >>> held = HeldBack()
+    >>> held.extend(range(32))
+    >>> held.change(torch.arange(32), torch.full((32,), -1), torch.zeros(32).long())
+    True
+    >>> len(held.nodes), len(held.first(4))
+    (32, 4)
+    """
+
+    def __init__(self) -> None:
+        self._lots = GrowingArray(dtype=np.int64)
+        self.kept = {"lots": self._lots}
+        self._members: list[Members] = []  # by class
+
+    def extend(self, ids: Sequence[NodeId]) -> None:
+        """Add unlabelled nodes."""
+        start = len(self._lots)
+        self._lots.extend(len(ids))
+        self._lots.array[start:] = [lot(node) for node in ids]
+
+    @property
+    def nodes(self) -> Tensor:
+        """All held-back nodes, class by class, each in the order of lots.  int64 [held]"""
+        return self.first(len(self._lots))
+
+    def first(self, most: int, *, balanced: bool = True) -> Tensor:
+        """Return at most ``most`` of them: the first of every class, then the second, and so on.
+
+        The last round, if it has too many, is cut by ``lot``, so that this choice too depends only
+        on ids and classes. Unless ``balanced``, the first by lot overall are returned, so that
+        classes have the shares that they have in the graph.  -> int64 [most or fewer]
+        """
+        return self._in_turn([_first(members) for members in self._members], most, balanced)
+
+    def landmarks(self, most: int) -> Tensor:
+        """Return at most ``most`` labelled nodes, equally many of every class.
+
+        A class that has fewer leaves room for others. The choice depends only on ids and classes,
+        and includes classes with fewer than 16 nodes.  -> int64 [n]
+        """
+        return self._in_turn([members[:most] for members in self._members], most)
+
+    def _in_turn(self, members: list[Members], most: int, balanced: bool = True) -> Tensor:
+        nodes = torch.tensor([p for some in members for _, p in some], dtype=torch.int64)
+        if len(nodes) <= most:
+            return nodes
+        ranks = np.array([rank for some in members for rank, _ in enumerate(some)])
+        lots = self._lots.array[nodes.numpy()]
+        chosen = np.lexsort((nodes.numpy(), lots, ranks if balanced else 0 * ranks))[:most]
+        return nodes[torch.from_numpy(np.sort(chosen))]
+
+    def change(self, nodes: Tensor, before: Tensor, after: Tensor) -> bool:
+        """Update for labels that came, went or changed; return whether a class crossed ``LEAST``.
+
+        nodes: each once, int64 [n]; before, after: classes, ``UNLABELLED`` for none, int64 [n]
+        """
+        largest = max((int(part.max()) for part in (before, after) if len(part)), default=-1)
+        self._members += [[] for _ in range(largest + 1 - len(self._members))]
+        left, joined = self._by_class(nodes, before), self._by_class(nodes, after)
+        other = False
+        for label in left.keys() | joined.keys():
+            members, come = self._members[label], joined.get(label, [])
+            spoke = bool(_first(members))
+            for one in left.get(label, []):
+                del members[bisect_left(members, one)]
+            if len(come) > LEAST:
+                members += come
+                members.sort()
+            else:
+                for one in come:
+                    insort(members, one)
+            other |= spoke != bool(_first(members))
+        return other
+
+    def formerly(self) -> Tensor:
+        """Return the nodes that earlier versions did not learn from.  int64 [n], ascending"""
+        firsts = (ms[: min(len(ms) // FORMER_SHARE, FORMER_MOST)] for ms in self._members)
+        held = sorted(position for members in firsts for _, position in members)
+        return torch.tensor(held, dtype=torch.int64)
+
+    def _by_class(self, nodes: Tensor, labels: Tensor) -> dict[int, Members]:
+        found: dict[int, Members] = {}
+        lots = self._lots.array[nodes.numpy()].tolist()
+        for drawn, position, label in zip(lots, nodes.tolist(), labels.tolist(), strict=True):
+            if label != UNLABELLED:
+                found.setdefault(label, []).append((drawn, position))
+        return found
+
+    def wipe(self, nodes: Tensor) -> None:
+        """Erase the lots of removed nodes."""
+        self._lots.array[nodes.numpy()] = 0
+
+    def pieces(self) -> dict[str, Tensor | Pieces]:
+        """Return the lots, and that held-back nodes were learned from (earlier: they were not)."""
+        return super().pieces() | {"learned": torch.tensor(True)}
+
+
+def _first(members: Members) -> Members:
+    return members[:MOST] if len(members) >= LEAST else []
 
 
 class Solving:

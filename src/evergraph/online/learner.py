@@ -12,13 +12,12 @@ from torch import Tensor
 
 from evergraph.core.device import exactly_threads
 from evergraph.core.errors import ConfigurationError, DataError
-from evergraph.core.label_space import Kind
 from evergraph.graphs import UNLABELLED
 from evergraph.online.checking import CheckedDelta, check_delta
 from evergraph.online.delta import Delta, DeltaResult, Label, NodeId, name_of
 from evergraph.online.graph.growing_graph import no_nodes
 from evergraph.online.intake import Batch, merged, owners
-from evergraph.online.knowledge import Knowledge, Settled
+from evergraph.online.knowledge import Settled
 from evergraph.online.learner_state import PATIENCE as PATIENCE
 from evergraph.online.learner_state import TOLERANCE as TOLERANCE
 from evergraph.online.learner_state import LearnerState
@@ -141,8 +140,8 @@ class OnlineLearner(LearnerState):
     ) -> EdgesBeyond:
         """Return known edges that are not among the given ones; see ``upsert.edges_beyond``."""
         with self._writing:
-            known, both = (self._ids, self._knowledge), self.undirected
-            return edges_beyond(*known, edges, without, both_ways=both)
+            known = (self._ids, self._knowledge)
+            return edges_beyond(*known, edges, without, both_ways=self.undirected)
 
     def apply(self, delta: Delta) -> DeltaResult:
         """Apply a delta: graph and features first, then labels, then nodes to forget.
@@ -177,15 +176,48 @@ class OnlineLearner(LearnerState):
                 self._knowledge = self._begun(whole.features.shape[1], related=related)
                 self._map()
                 self._share()
-            if self._knowledge is None:  # empty deltas, before the first node
-                nothing = no_nodes()
-                return self._done(parts, None, None, nothing, nothing)
-            return self._apply(whole, parts, self._knowledge)
+            settled, guesses, labels, whose = self._applied(whole, parts)
+            found: list[tuple[int, int]] = []  # predictions, and correct ones
+            first = self._seq + 1
+            self._seq += len(parts)
+            if not settled.behind:
+                self._solved = self._seq
 
-    def _apply(
-        self, delta: CheckedDelta, parts: Sequence[CheckedDelta], knowledge: Knowledge
-    ) -> list[DeltaResult]:
-        """Apply a delta; parts: the deltas that it was merged from."""
+            def write() -> Page:
+                known = 0 if self._knowledge is None else len(self._knowledge.names)
+                for place, delta in enumerate(parts):
+                    self._ids.add(delta.nodes)
+                    self._ids.remove(delta.forgotten)
+                    about = {"seq": first + place, "nodes": len(self._ids), "classes": known}
+                    found.append(self._record.count(guesses, labels, whose == place, **about))
+                return self._written()
+
+            self.turn(write, (settled.nodes, settled.vectors))
+            return [
+                DeltaResult(
+                    seq=first + place,
+                    new_nodes=len(delta.nodes),
+                    classes=self.status().classes,
+                    recomputed=settled.recomputed,
+                    predicted=found[place][0],
+                    right=found[place][1],
+                    counted=settled.counted,
+                )
+                for place, delta in enumerate(parts)
+            ]
+
+    def _applied(
+        self, delta: CheckedDelta, parts: Sequence[CheckedDelta]
+    ) -> tuple[Settled, Tensor | Tallies | None, Tensor, Tensor]:
+        """Apply a delta; parts: the deltas that it was merged from.
+
+        -> the effect, what was predicted, and for each prediction the right class and the index of
+        the part whose label it was, int64 [n]
+        """
+        knowledge, kind = self._knowledge, self.head.kind
+        if knowledge is None:  # empty deltas, before the first node
+            nothing = Settled(no_nodes(), torch.zeros(0, 0), 0, 0, behind=False)
+            return nothing, None, no_nodes(), no_nodes()
         if any(map(len, (delta.nodes, delta.edges, delta.removed_edges, delta.updated))):
             knowledge.extend(delta.nodes)
             knowledge.change(
@@ -197,8 +229,11 @@ class OnlineLearner(LearnerState):
                 relations=delta.relations,
                 types=delta.types,
             )
-        nodes, names = _named(delta, self.head.kind)
-        labels = knowledge.number(names)
+        # Labels of new nodes, then late ones; several labels or a number are encoded as one name.
+        new = [(place, label) for place, label in enumerate(delta.labels) if label is not None]
+        places = torch.tensor([place for place, _ in new], dtype=torch.int64)
+        nodes = torch.cat([delta.first + places, delta.labelled])
+        labels = knowledge.number([name_of(kind, label) for _, label in (*new, *delta.late)])
         # Only nodes without a label count as predictions: one that changes was learned from.
         unknown = knowledge.labels.of(nodes) == UNLABELLED
         guesses = knowledge.guess(nodes[unknown], labels[unknown])
@@ -206,45 +241,7 @@ class OnlineLearner(LearnerState):
         if len(delta.forgotten):
             knowledge.forget(delta.gone)
         settled = knowledge.settle(every=self._sharing)  # readers have a copy of all vectors
-        return self._done(parts, settled, guesses, labels[unknown], owners(parts)[unknown])
-
-    def _done(
-        self,
-        parts: Sequence[CheckedDelta],
-        settled: Settled | None,
-        guesses: Tensor | Tallies | None,
-        labels: Tensor,
-        owners: Tensor,
-    ) -> list[DeltaResult]:
-        """Turn the page, and return the results; owners: index of the part of each label."""
-        found: list[tuple[int, int]] = []  # predictions, and correct ones
-        first = self._seq + 1
-        self._seq += len(parts)
-        if settled is None or not settled.behind:
-            self._solved = self._seq
-
-        def write() -> Page:
-            known = 0 if self._knowledge is None else len(self._knowledge.names)
-            for place, delta in enumerate(parts):
-                self._ids.add(delta.nodes)
-                self._ids.remove(delta.forgotten)
-                about = {"seq": first + place, "nodes": len(self._ids), "classes": known}
-                found.append(self._record.count(guesses, labels, owners == place, **about))
-            return self._written()
-
-        self.turn(write, () if settled is None else [(settled.nodes, settled.vectors)])
-        return [
-            DeltaResult(
-                seq=seq,
-                new_nodes=len(delta.nodes),
-                classes=self.status().classes,
-                recomputed=0 if settled is None else settled.recomputed,
-                predicted=predicted,
-                right=right,
-                counted=0 if settled is None else settled.counted,
-            )
-            for seq, (delta, (predicted, right)) in enumerate(zip(parts, found, strict=True), first)
-        ]
+        return settled, guesses, labels[unknown], owners(parts)[unknown]
 
     def unused_names(self) -> dict[Label, Label]:
         """Return the names of classes that no node has any more, and their replacements.
@@ -258,7 +255,14 @@ class OnlineLearner(LearnerState):
                 raise ConfigurationError(
                     f"names can be dropped for a learner of classes only, not of {self.head.kind}"
                 )
-            return unused_names(self._knowledge.names, self._knowledge.met)
+            names, found = self._knowledge.names, dict[Label, Label]()
+            for number in (~self._knowledge.met).nonzero().flatten().tolist():
+                other = f"dropped-{number}"
+                while other in names and other != names[number]:
+                    other += "'"
+                if other != names[number]:
+                    found[names[number]] = other
+            return found
 
     def rename(self, names: Mapping[Label, Label], *, seq: int) -> None:
         """Rename classes that have no nodes, which counts as delta ``seq``.
@@ -271,33 +275,4 @@ class OnlineLearner(LearnerState):
             self._knowledge.rename(names)
             self._solved = seq if self._solved == self._seq else self._solved
             self._seq = seq
-            self.turn(self._written, ())
-
-
-def unused_names(names: Sequence[Label], met: Tensor) -> dict[Label, Label]:
-    """Return names of classes without nodes, with replacements that hold only their number.
-
-    names: of all classes, in order; met: which of them have nodes, bool [classes]
-
-    >>> unused_names(["x", "y"], torch.tensor([True, False]))
-    {'y': 'dropped-1'}
-    """
-    found: dict[Label, Label] = {}
-    for number in (~met).nonzero().flatten().tolist():
-        other = f"dropped-{number}"
-        while other in names and other != names[number]:
-            other += "'"
-        if other != names[number]:
-            found[names[number]] = other
-    return found
-
-
-def _named(delta: CheckedDelta, kind: Kind) -> tuple[Tensor, list[Label]]:
-    """Return the nodes that a delta labels, and the names of their classes.  int64 [n]
-
-    Several labels, or a number, are encoded as one name, see ``name_of``.
-    """
-    new = [(place, label) for place, label in enumerate(delta.labels) if label is not None]
-    places = torch.tensor([place for place, _ in new], dtype=torch.int64)
-    nodes = torch.cat([delta.first + places, delta.labelled])
-    return nodes, [name_of(kind, label) for _, label in (*new, *delta.late)]
+            self.turn(self._written)

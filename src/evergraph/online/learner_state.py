@@ -17,9 +17,10 @@ from evergraph.core.label_space import Kind
 from evergraph.core.seeding import seeded
 from evergraph.core.sizes import parse_size
 from evergraph.online.array_storage import ArrayStorage
-from evergraph.online.graph.corrections import DRIFT
-from evergraph.online.graph.growing_graph import GrowingGraph
-from evergraph.online.graph.live_embeddings import LiveEmbeddings, check_whole_rows
+from evergraph.online.graph.growing_array import GrowingArray
+from evergraph.online.graph.growing_graph import GrowingGraph, no_nodes
+from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings, check_whole_rows
+from evergraph.online.graph.live_smoother import DRIFT
 from evergraph.online.heads import FusedHead, OnlineHead, TargetHead, heads
 from evergraph.online.identifiers import IdTable
 from evergraph.online.intake import Bounds, Held
@@ -79,7 +80,7 @@ class LearnerState(LearnerView):
                 f"targets must be {self.head.kind!r} with head {self.head.name!r}, not {targets!r}"
                 ": head 'targets' learns 'labels' and 'numbers'"
             )
-        self.topology = topology if topology is not None else self.head.default_topology()
+        self.topology = self.head.default_topology() if topology is None else topology
         check_whole_rows(self.topology)
         self.scaling: Scaling = scaling
         self.undirected = undirected
@@ -122,7 +123,9 @@ class LearnerState(LearnerView):
         """Move wide arrays to files, if memory is limited."""
         if self._storage is not None and self._knowledge is not None:
             self._knowledge.map_to(self._storage)
-            self.map_to(self._storage)
+            with self._lock:
+                for array in self.arrays():
+                    array.map_to(self._storage)
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
@@ -175,14 +178,13 @@ class LearnerState(LearnerView):
     def _written(self) -> Page:
         """Return the page that readers see after the last delta."""
         known, record, kind = self._knowledge, self._record, self.head.kind
-        graph = None if known is None else known.graph
         status = Status(
             seq=self._seq,
             nodes=len(self._ids),
-            edges=0 if graph is None else graph.num_edges,
+            edges=0 if known is None else known.graph.num_edges,
             classes=0 if known is None else len(known.names),
             labelled=0 if known is None else int(known.labels.counts_.sum()),
-            features=0 if graph is None else graph.num_features,
+            features=0 if known is None else known.graph.num_features,
             memory=0 if known is None else known.nbytes,
             predicted=record.prequential.asked,
             accuracy=record.prequential.accuracy,
@@ -207,15 +209,23 @@ class LearnerState(LearnerView):
             if not self._sharing:
                 self._sharing = True
                 self._share()
-                self.turn(self._written, ())
+                self.turn(self._written)
                 self._shared = True
             return self
 
     def _share(self) -> None:
-        """Give the view a copy of all embeddings, if it is shared and there are any."""
-        if self._sharing and self._knowledge is not None:
-            known = self._knowledge
-            self.share(known.of, known.graph.num_nodes, self._storage)
+        """Give the view a copy of all vectors, if it is shared and there are any."""
+        known = self._knowledge
+        if not self._sharing or known is None:
+            return
+        copied = GrowingArray(known.of(no_nodes()).shape[1])
+        if self._storage is not None:
+            copied.map_to(self._storage)
+        copied.extend(known.graph.num_nodes)
+        for rows in torch.arange(len(copied)).split(ROWS):
+            copied.tensor[rows] = known.of(rows)
+        with self._lock:
+            self._copied = copied
 
     def state(self) -> dict[str, Tensor]:
         """Return the arrays of the state, by name; some are views in use, so copy what you keep."""
@@ -251,7 +261,7 @@ class LearnerState(LearnerView):
             kept["base"] = self._ids.base
         kept["num_features"] = self.status().features
         related = self._knowledge is not None and self._knowledge.relations is not None
-        return kept | {"related": True} if related else kept
+        return kept | ({"related": True} if related else {})
 
     def restore(self, state: dict[str, Tensor], about: dict[str, Any]) -> None:
         """Restore what ``state`` and ``about`` returned."""
@@ -277,6 +287,6 @@ class LearnerState(LearnerView):
                     part.restore(part_of(state, f"{name}."))
                 return self._written()
 
-            self.turn(read, ())
+            self.turn(read)
             self._ids.base = int(about.get("base", 0))
             self._share()

@@ -16,8 +16,8 @@ from torch import Tensor
 from evergraph.closed_form.ridge import balanced_ridge
 from evergraph.graphs import UNLABELLED
 from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
-from evergraph.online.held_back import lot
 from evergraph.online.knowledge import Knowledge
+from evergraph.online.learned_nodes import lot
 from evergraph.online.learner import OnlineLearner
 
 ROWS = 1 << 14  # compared at a time

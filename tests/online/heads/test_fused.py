@@ -11,7 +11,7 @@ from torch import Tensor
 from evergraph.closed_form.fusing import PRIOR, SHARPNESS, fused_weights
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
-from evergraph.online import held_back
+from evergraph.online import learned_nodes
 from evergraph.online.delta import Delta
 from evergraph.online.heads import FusedHead
 from evergraph.online.learner import OnlineLearner
@@ -242,7 +242,7 @@ def test_nodes_that_are_asked_about_are_learned_all_the_same() -> None:
     assert knowledge.codes is not None
     held = knowledge.held.nodes
     assert len(held) == learner.status().labelled == 96
-    assert knowledge.codes.shown(held).any(1).all()
+    assert knowledge.codes.frozen().of(held.numpy()).any(1).all()
     assert int(learner.head.statistics_[0].counts_.sum()) == 96  # type: ignore[attr-defined]
 
 
@@ -288,7 +288,7 @@ def test_a_learner_that_left_some_nodes_out_learns_them_when_it_is_opened() -> N
 def test_order_does_not_matter_and_forgotten_nodes_were_never_met(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held_back, "LEAST", 4)
+    monkeypatch.setattr(learned_nodes, "LEAST", 4)
     whole = ring_of_labels(60)
     plain = OnlineLearner(head=FusedHead(width=32), tolerance=0.0)
     plain.apply(whole)

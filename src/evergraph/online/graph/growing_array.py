@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from evergraph.core.mapped import is_mapped, page_out
 from evergraph.online.array_storage import ArrayStorage, RoomFile, paged
+from evergraph.online.pieces import Pieces, whole
 
 Array = npt.NDArray[Any]
 BLOCK = 1 << 24  # bytes that are copied at a time
@@ -28,7 +28,8 @@ class GrowingArray:
     rows are zero.
 
     After ``map_to`` the rows lie in a file and are paged in as they are read; results computed from
-    them do not change.
+    them do not change. Rows that are overwritten by ``write`` stay visible to readers of an earlier
+    ``frozen``.
 
     Args:
         shape: of a row; empty for scalars.
@@ -44,9 +45,11 @@ class GrowingArray:
 
     def __init__(self, *shape: int, dtype: npt.DTypeLike = np.float32) -> None:
         self._room: Array = np.zeros((0, *shape), dtype)
+        self.row_bytes = self._room.dtype.itemsize * math.prod(shape)
         self._length = 0
         self._storage: ArrayStorage | None = None  # of the file, if the rows lie in one
         self._file: RoomFile | None = None
+        self._last = Link()
 
     def __len__(self) -> int:
         return self._length
@@ -66,11 +69,6 @@ class GrowingArray:
         return paged(self.array, self._storage)
 
     @property
-    def row_bytes(self) -> int:
-        """How many bytes a row takes."""
-        return self._room.dtype.itemsize * math.prod(self._room.shape[1:])
-
-    @property
     def nbytes(self) -> int:
         """How many bytes the rows take, without spare capacity."""
         return self._length * self.row_bytes
@@ -84,44 +82,39 @@ class GrowingArray:
         """Move the rows to a file, where later ones go too."""
         rows = self.array
         self._storage = storage
-        self._begin(len(rows))
-        for part in _blocks(len(rows), self.row_bytes):
+        self._allocate(len(rows))
+        for part in self.blocks(len(rows), BLOCK // max(self.row_bytes, 1)):
             self._room[part] = rows[part]
-            storage.tidy()
 
-    def _begin(self, length: int) -> None:
-        """Allocate so many rows anew."""
+    def _allocate(self, rows: int) -> None:
         if self._storage is None:
-            self._room = np.empty((length, *self._room.shape[1:]), self._room.dtype)
+            self._room = np.empty((rows, *self._room.shape[1:]), self._room.dtype)
         else:
             self._file = RoomFile(self._storage)  # a new one: a reader may still use the old one
-            self._room = self._mapped(length)
-        self._length = length
+            self._enlarge(rows)
 
-    def _mapped(self, rows: int) -> Array:
-        """Return capacity for so many rows in the file; existing rows stay."""
+    def _enlarge(self, rows: int) -> None:
+        """Make room for so many rows in the file; existing rows stay."""
         assert self._file is not None
-        size = rows * self.row_bytes
-        room = self._file.grow(size).view(self._room.dtype)
-        return room.reshape(rows, *self._room.shape[1:])
+        room = self._file.grow(rows * self.row_bytes).view(self._room.dtype)
+        self._room = room.reshape(rows, *self._room.shape[1:])
 
     def reserve(self, rows: int) -> None:
         """Claim disk space so that adding so many rows cannot fail."""
         length = self._length + rows
         if self._storage is not None and length > len(self._room):
             # A file grows without copying, so a quarter more is enough and spares the disk.
-            self._room = self._mapped(length + length // 4 + STEP // max(self.row_bytes, 1))
+            self._enlarge(length + length // 4 + STEP // max(self.row_bytes, 1))
 
-    def moves(self, rows: int) -> int:
-        """Return how many bytes adding so many rows would copy to a larger allocation.
+    def moves(self, rows: int) -> bool:
+        """Return whether adding so many rows would copy all to a larger allocation.
 
         >>> ages = GrowingArray(dtype=np.int64)
         >>> ages.extend(2)  # which makes room for four
         >>> ages.moves(2), ages.moves(3)
-        (0, 16)
+        (False, True)
         """
-        grows = self._storage is None and self._length + rows > len(self._room)
-        return self.nbytes if grows else 0
+        return self._storage is None and self._length + rows > len(self._room)
 
     def extend(self, rows: int) -> None:
         """Add rows of zeros."""
@@ -130,20 +123,27 @@ class GrowingArray:
         if length > len(self._room):
             room: Array = np.empty((2 * length, *self._room.shape[1:]), self._room.dtype)
             room[: self._length] = self.array
-            self._room = room
+            self._room = room  # last: readers use it without a lock
         if self._storage is None:  # what a file grows by is zero
             self._room[self._length : length] = 0
         self._length = length
 
     def replace(self) -> Tensor:
         """Take other room for the rows, all of which are to be written; return those that were."""
-        former, room = self.tensor, len(self._room)
-        if self._storage is None:
-            self._room = np.empty(self._room.shape, self._room.dtype)
-        else:
-            self._file = RoomFile(self._storage)
-            self._room = self._mapped(room)
+        former = self.tensor
+        self._allocate(len(self._room))
         return former
+
+    def write(self, positions: Tensor, rows: Any) -> None:
+        """Overwrite rows, which readers of ``frozen`` still see.  positions: int64 [n]"""
+        if len(positions):
+            former = self.tensor[positions].numpy()
+            self._last = self._last.then(positions.numpy(), former)
+            self.tensor[positions] = rows
+
+    def frozen(self) -> FrozenRows:
+        """Return the current rows, readable while rows are added and written."""
+        return FrozenRows(self, self._last, self._length)
 
     def room(self, rows: int) -> Tensor:
         """Return room for so many rows like these: where these are in a file, many are as well."""
@@ -166,31 +166,57 @@ class GrowingArray:
             if self._storage is not None:
                 self._storage.tidy()
 
-    def state(self) -> Tensor:
-        """Return the rows as a view, in which later changes show."""
-        return self.tensor
-
     def restore(self, state: Tensor) -> None:
-        """Copy what ``state`` returned, a block at a time."""
+        """Copy rows into a new allocation, a block at a time."""
         assert state.shape[1:] == self._room.shape[1:]
-        self._begin(len(state))
-        for part in _blocks(len(state), self.row_bytes):
+        self._allocate(len(state))
+        self._length = len(state)
+        for part in self.blocks(len(state), BLOCK // max(self.row_bytes, 1)):
             self._room[part] = state[part].numpy()
             if is_mapped(state):
                 page_out(state[part])
-            if self._storage is not None:
-                self._storage.tidy()
 
 
-def _blocks(rows: int, row_bytes: int) -> Iterator[slice]:
-    step = max(BLOCK // max(row_bytes, 1), 1)
-    return (slice(start, start + step) for start in range(0, rows, step))
+class KeptArrays:
+    """Base of what keeps arrays with a row for every position.
+
+    Attributes:
+        kept: those that are saved, by name.
+    """
+
+    kept: dict[str, GrowingArray]
+
+    def arrays(self) -> Iterator[GrowingArray]:
+        """Yield all arrays that are as long as the graph."""
+        yield from self.kept.values()
+
+    def pieces(self) -> dict[str, Tensor | Pieces]:
+        """Return everything kept, by name, as views in which later changes show, or in pieces."""
+        return {name: array.tensor for name, array in self.kept.items()}
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the same as arrays."""
+        return whole(self.pieces())
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Restore what ``state`` returned."""
+        for name, array in self.kept.items():
+            array.restore(state[name])
 
 
 class Link:
-    """One change: its rows, their old values, and the link of the next change.
+    """The rows that one change overwrote, and the link of the next change.
 
-    The last link is empty until the next change comes.
+    The last link of a chain is empty until the next change comes. The holder of a link can reach
+    everything saved since; links that nobody holds are garbage collected. One thread writes, any
+    number read without a lock: a reader copies a row first and then looks for it in the chain,
+    where it finds the old row if it was overwritten meanwhile.
+
+    >>> ages, link = np.array([30, 40]), Link()
+    >>> _ = link.then(np.array([1]), ages[[1]])
+    >>> ages[1] = 41
+    >>> link.undone(np.array([0, 1]), ages[[0, 1]])
+    array([30, 40])
     """
 
     __slots__ = ("following", "positions", "rows")
@@ -200,79 +226,52 @@ class Link:
         self.positions: Array = np.empty(0, np.int64)
         self.rows: Array = np.empty(0)
 
+    def then(self, positions: Array, rows: Array) -> Link:
+        """Save a copy of rows, before they are overwritten, and return the next link.
 
-class FormerRows:
-    """A chain of old rows, saved before they are overwritten.
-
-    The holder of a link can reach everything saved since; links that nobody holds are garbage
-    collected. One thread writes, any number read without a lock: a reader copies a row first and
-    then looks for it in the chain, where it finds the old row if it was overwritten meanwhile.
-
-    >>> ages, former = np.array([30, 40]), FormerRows()
-    >>> then = former.now
-    >>> former.note(np.array([1]), ages[[1]])
-    >>> ages[1] = 41
-    >>> as_of(then, np.array([0, 1]), ages[[0, 1]])
-    array([30, 40])
-    """
-
-    def __init__(self) -> None:
-        self.now = Link()
-
-    def note(self, positions: Array, rows: Array) -> None:
-        """Save a copy of rows, before they are overwritten.  int64 [n], [n, ...]"""
-        if not len(positions):
-            return
-        link, following = self.now, Link()
+        positions: int64 [n], at least one; rows: [n, ...]
+        """
         if bool((positions[1:] < positions[:-1]).any()):
             order = np.argsort(positions, kind="stable")
             positions, rows = positions[order], rows[order]
-        link.positions, link.rows = positions, rows
-        link.following = following  # last, so that a reader sees all of the link or nothing
-        self.now = following
+        self.positions, self.rows = positions, rows
+        self.following = Link()  # last, so that a reader sees all of the link or nothing
+        return self.following
+
+    def undone(self, positions: Array, rows: Array) -> Array:
+        """Undo in a copy of rows everything that was saved since; return the copy.
+
+        positions: of the rows, int64 [n]; rows: [n, ...]
+        """
+        link, left = self, np.ones(len(positions), dtype=bool)
+        while (following := link.following) is not None:
+            where = np.minimum(np.searchsorted(link.positions, positions), len(link.positions) - 1)
+            found = left & (link.positions[where] == positions)
+            if found.any():
+                rows[found] = link.rows[where[found]]
+                left &= ~found  # the oldest saved row is the one of that time
+            link = following
+        return rows
 
 
-def as_of(link: Link, positions: Array, rows: Array) -> Array:
-    """Undo in a copy of rows everything that was saved since ``link``; return the copy.
-
-    positions: of the rows.  int64 [n], [n, ...]
-    """
-    left = np.ones(len(positions), dtype=bool)
-    while (following := link.following) is not None:
-        where = np.minimum(np.searchsorted(link.positions, positions), len(link.positions) - 1)
-        found = left & (link.positions[where] == positions)
-        if found.any():
-            rows[found] = link.rows[where[found]]
-            left &= ~found  # the oldest saved row is the one of that time
-        link = following
-    return rows
-
-
-@dataclass(frozen=True, eq=False)
-class FrozenRows:
+class FrozenRows(NamedTuple):
     """An array at one moment, readable while rows are added and changed.
 
-    Attributes:
-        array: the array, whose old rows are saved.
-        link: the last one at that moment.
-        length: the number of rows at that moment.
-
-    >>> ages, former = GrowingArray(dtype=np.int64), FormerRows()
+    >>> ages = GrowingArray(dtype=np.int64)
     >>> ages.extend(2)
-    >>> frozen = FrozenRows(ages, former.now, len(ages))
-    >>> former.note(np.array([1]), ages.array[[1]])
-    >>> ages.array[1] = 7
+    >>> frozen = ages.frozen()
+    >>> ages.write(torch.tensor([1]), 7)
     >>> frozen.of(np.array([1, 0])), frozen.every()
     (array([0, 0]), array([0, 0]))
     """
 
     array: GrowingArray
-    link: Link
-    length: int
+    link: Link  # the last one at that moment
+    length: int  # the number of rows at that moment
 
     def of(self, positions: Array) -> Array:
         """Return a copy of some rows at that moment.  int64 [n] -> [n, ...]"""
-        return as_of(self.link, positions, self.array.array[positions])
+        return self.link.undone(positions, self.array.array[positions])
 
     def every(self) -> Array:
         """Return a copy of all rows at that moment."""

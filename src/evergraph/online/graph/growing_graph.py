@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,21 +15,17 @@ from evergraph.core.checks import check_integer
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.csr import pointers_of
 from evergraph.online.graph import neighbour_lists
-from evergraph.online.graph.frozen_graph import FrozenGraph, FrozenLists
-from evergraph.online.graph.growing_array import FormerRows, FrozenRows, GrowingArray
+from evergraph.online.graph.growing_array import FrozenRows, GrowingArray, KeptArrays
 from evergraph.online.graph.neighbour_lists import (
     Entries,
-    Lists,
+    FrozenLists,
     NeighbourLists,
-    last_of_each,
     no_entries,
     transposed,
 )
-from evergraph.online.pieces import Pieces, whole
+from evergraph.online.pieces import Pieces
 
 Array = npt.NDArray[Any]
-
-_SOURCE = 32  # bits by which an edge's source is shifted, so that both ends make one sortable key
 
 
 def no_nodes() -> Tensor:
@@ -39,38 +35,21 @@ def no_nodes() -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class GraphChange:
-    """What a change of the graph affected; positions ascend.
+    """What a change of the graph affected; positions ascend."""
 
-    Attributes:
-        new: added nodes.  int64 [new]
-        touched: older nodes whose in-neighbours or their weights changed.  int64 [touched]
-        removed: removed nodes.  int64 [removed]
-        renewed: older nodes whose features changed.  int64 [renewed]
-        entries: changed entries in the rows of touched nodes, without those of new nodes; None if
-            not known.
-        former: old features of renewed nodes, None if there are none.  float32 [renewed, d]
-    """
-
-    new: Tensor = field(default_factory=no_nodes)
-    touched: Tensor = field(default_factory=no_nodes)
+    new: Tensor = field(default_factory=no_nodes)  # added nodes
+    touched: Tensor = field(default_factory=no_nodes)  # older: in-neighbours or weights changed
     removed: Tensor = field(default_factory=no_nodes)
-    renewed: Tensor = field(default_factory=no_nodes)
-    entries: Entries | None = None
-    former: Tensor | None = None
-
-    def __repr__(self) -> str:
-        renewed = f", {len(self.renewed)} renewed" if len(self.renewed) else ""
-        return (
-            f"GraphChange({len(self.new)} new, {len(self.touched)} touched, "
-            f"{len(self.removed)} removed{renewed})"
-        )
+    renewed: Tensor = field(default_factory=no_nodes)  # older nodes whose features changed
+    # Changed entries in the rows of touched nodes, without those of new nodes; None if not known.
+    entries: Entries | None = field(default_factory=no_entries)
+    former: Tensor | None = None  # old features of renewed nodes.  float32 [renewed, d]
 
     def then(self, later: GraphChange) -> GraphChange:
         """Return this change and the next, which added no nodes, as one."""
         assert not len(later.new) + len(self.removed) + len(later.removed)
-        known, others = self.known_entries, later.known_entries
-        assert known is not None
-        assert others is not None
+        assert self.entries is not None
+        assert later.entries is not None
         first = int(self.new[0]) if len(self.new) else np.iinfo(np.int64).max
         touched = torch.cat([self.touched, later.touched]).unique()
         # Nodes renewed by either, with their features before both: the first of each counts.
@@ -82,17 +61,12 @@ class GraphChange:
             self.new,
             touched[touched < first],
             renewed=torch.from_numpy(nodes[old]),
-            entries=known.and_(others.below(first)),
+            entries=self.entries.and_(later.entries.below(first)),
             former=torch.cat(former)[torch.from_numpy(places[old])] if former else None,
         )
 
-    @property
-    def known_entries(self) -> Entries | None:
-        """Changed entries of touched nodes, if they are known; empty if no node was touched."""
-        return self.entries if self.entries is not None or len(self.touched) else no_entries()
 
-
-class GrowingGraph:
+class GrowingGraph(KeptArrays):
     """Nodes at positions 0, 1, 2, ... in order of arrival, and their in-neighbours.
 
     A removed node leaves a hole: its position is never used again. As in ``Graph``, an edge
@@ -106,13 +80,16 @@ class GrowingGraph:
         num_features: width of the features.
         undirected: whether edges are undirected.
 
+    Attributes:
+        into: in-neighbours of every node.
+        out_of: out-neighbours, the same lists if edges are undirected.
+
     >>> graph = GrowingGraph(num_features=1)
-    >>> graph.add(torch.tensor([[1.], [2.], [4.]]), torch.tensor([[0, 1], [1, 2]]))
-    GraphChange(3 new, 0 touched, 0 removed)
-    >>> graph.neighbours(1)
+    >>> change = graph.add(torch.tensor([[1.], [2.], [4.]]), torch.tensor([[0, 1], [1, 2]]))
+    >>> graph.rows(torch.tensor([1]))[1]
     array([0, 2], dtype=int32)
-    >>> graph.remove(torch.tensor([0]))
-    GraphChange(0 new, 1 touched, 1 removed)
+    >>> graph.remove(torch.tensor([0])).touched
+    tensor([1])
     >>> graph.alive
     tensor([False,  True,  True])
     """
@@ -123,15 +100,12 @@ class GrowingGraph:
         self.undirected = undirected
         self._features = GrowingArray(num_features)
         self._alive = GrowingArray(dtype=np.bool_)
+        self.kept = {"features": self._features, "alive": self._alive}
         self._marks = GrowingArray(dtype=np.int64)
         self._tally = GrowingArray(dtype=np.int32)  # all zero between changes
-        self._former_features = FormerRows()
-        self._former_alive = FormerRows()
-        self._into = NeighbourLists()  # in-neighbours
-        self._out_of = self._into if undirected else NeighbourLists()  # out-neighbours
-
-    def __repr__(self) -> str:
-        return f"GrowingGraph(nodes={int(self.alive.sum())}, edges={self.num_edges})"
+        self.into = NeighbourLists()
+        self.out_of = self.into if undirected else NeighbourLists()
+        self._both = (self.into,) if undirected else (self.into, self.out_of)
 
     @property
     def num_nodes(self) -> int:
@@ -141,7 +115,7 @@ class GrowingGraph:
     @property
     def num_edges(self) -> int:
         """How many directed entries the adjacency holds, as in ``Graph``."""
-        return self._into.num_entries
+        return self.into.num_entries
 
     @property
     def compiled(self) -> bool:
@@ -151,7 +125,7 @@ class GrowingGraph:
     @property
     def entry_bytes(self) -> int:
         """How many bytes the entries of the adjacency take, in both directions."""
-        return (1 if self.undirected else 2) * self._into.entry_bytes
+        return len(self._both) * self.into.entry_bytes
 
     @property
     def alive(self) -> Tensor:
@@ -166,7 +140,7 @@ class GrowingGraph:
     @property
     def weighted(self) -> bool:
         """Whether an edge has ever weighed anything but 1."""
-        return self._into.weighted
+        return self.into.weighted
 
     def add(self, features: Tensor, edges: Tensor, weights: Tensor | None = None) -> GraphChange:
         """Add nodes, and edges between any nodes, new or old.
@@ -179,25 +153,20 @@ class GrowingGraph:
         """
         assert features.shape[1] == self.num_features, "features are as wide as those of the graph"
         old = self.num_nodes
-        for array in (self._features, self._alive, self._marks, self._tally):
+        for array in (self._features, self._alive, self._marks, self._tally, *self._both):
             array.extend(len(features))
-        for lists in {self._into, self._out_of}:  # one if undirected
-            lists.extend(len(features))
         self.features[old:] = features
         self._alive.array[old:] = True
         distinct = edges[0] != edges[1]
-        pairs = self._both_ways(edges[:, distinct])
-        if weights is None:
-            changed = self._join(pairs)
-        else:
-            weighed = weights[distinct].numpy()
-            if self.undirected:  # each edge next to its reverse, so that the last of both counts
-                pairs = pairs.reshape(2, 2, -1).swapaxes(1, 2).reshape(2, -1)
-                weighed = np.repeat(weighed, 2)
-            keys, weighed = last_of_each((pairs[0] << _SOURCE) | pairs[1], weighed)
-            pairs, stays = np.stack([keys >> _SOURCE, keys & (2**_SOURCE - 1)]), weighed > 0
-            changed = self._join(pairs[:, stays], weighed[stays])
-            changed = changed.and_(self._part(pairs[:, ~stays]))  # edges of weight 0
+        sources, targets = pairs = self._both_ways(edges[:, distinct])
+        weighed = None if weights is None else weights[distinct].numpy()
+        if weighed is not None and self.undirected:
+            # Each edge next to its reverse, so that the last weight of both counts.
+            sources, targets = pairs.reshape(2, 2, -1).swapaxes(1, 2).reshape(2, -1)
+            weighed = np.repeat(weighed, 2)
+        if not self.undirected:
+            self.out_of.insert(sources, targets, weighed)
+        changed = self.into.insert(targets, sources, weighed)
         owners = changed.owners
         touched = torch.from_numpy(owners[owners < old])
         return GraphChange(torch.arange(old, self.num_nodes), touched, entries=changed.below(old))
@@ -207,29 +176,12 @@ class GrowingGraph:
         pairs: Array = edges.numpy()
         return np.concatenate([pairs, pairs[::-1]], axis=1) if self.undirected else pairs
 
-    def _join(self, pairs: Array, weights: Array | None = None) -> Entries:
-        """Insert edges, and return what has changed."""
-        if not self.undirected:
-            self._out_of.insert(pairs[0], pairs[1], weights)
-        return self._into.insert(pairs[1], pairs[0], weights)
-
-    def _part(self, pairs: Array) -> Entries:
-        """Delete edges, and return what has changed."""
-        if not self.undirected:
-            self._out_of.delete(pairs[0], pairs[1])
-        return self._into.delete(pairs[1], pairs[0])
-
     def disconnect(self, edges: Tensor) -> GraphChange:
-        """Remove edges; missing ones are skipped.  int64 [2, m]
-
-        >>> path = GrowingGraph(num_features=1)
-        >>> _ = path.add(torch.zeros(3, 1), torch.tensor([[0, 1], [1, 2]]))
-        >>> path.disconnect(torch.tensor([[2], [1]]))
-        GraphChange(0 new, 2 touched, 0 removed)
-        >>> path.neighbours(1)
-        array([0], dtype=int32)
-        """
-        entries = self._part(self._both_ways(edges))
+        """Remove edges; missing ones are skipped.  int64 [2, m]"""
+        sources, targets = self._both_ways(edges)
+        if not self.undirected:
+            self.out_of.delete(sources, targets)
+        entries = self.into.delete(targets, sources)
         return GraphChange(touched=torch.from_numpy(entries.owners), entries=entries)
 
     def renew(self, nodes: Tensor, features: Tensor) -> GraphChange:
@@ -237,96 +189,57 @@ class GrowingGraph:
         nodes, order = nodes.sort()
         former, features = self.features[nodes], features[order]
         other = (former != features).any(1)
-        self._former_features.note(nodes.numpy(), former.numpy())
-        self.features[nodes] = features
-        return GraphChange(renewed=nodes[other], entries=no_entries(), former=former[other])
+        self._features.write(nodes, features)
+        return GraphChange(renewed=nodes[other], former=former[other])
 
     def remove(self, nodes: Tensor) -> GraphChange:
         """Remove nodes with all their edges, and erase their features."""
-        gone = torch.unique(nodes).numpy()
-        changed = self._out_of.rows(gone)[1].astype(np.int64)
-        ways = [(self._out_of, self._into), (self._into, self._out_of)]
-        for listed, other in ways[: 1 if self.undirected else 2]:
+        nodes = nodes.unique()
+        gone = nodes.numpy()
+        changed = self.out_of.rows(gone)[1].astype(np.int64)
+        ways = [(self.out_of, self.into), (self.into, self.out_of)]
+        for listed, other in ways[: len(self._both)]:
             indptr, near = listed.rows(gone)
             other.delete(near, np.repeat(gone, np.diff(indptr)))
-        for lists in (self._into, self._out_of):
+        for lists in self._both:
             lists.clear(gone)
-        self._former_features.note(gone, self._features.array[gone])
-        self._former_alive.note(gone, self._alive.array[gone])
-        self._features.array[gone] = 0
-        self._alive.array[gone] = False
+        self._features.write(nodes, 0)
+        self._alive.write(nodes, False)
         touched = torch.from_numpy(np.setdiff1d(changed, gone))
-        return GraphChange(touched=touched, removed=torch.from_numpy(gone))
-
-    def neighbours(self, node: int) -> Array:
-        """Return the in-neighbours of a node, ascending.  int32 [degree]"""
-        return self.rows(torch.tensor([node]))[1]
+        return GraphChange(touched=touched, removed=nodes, entries=None)
 
     def rows(self, nodes: Tensor) -> tuple[Array, Array]:
         """Return in-neighbours of nodes as CSR.  -> int64 [nodes + 1], int32 [entries]"""
-        return self._into.rows(nodes.numpy())
+        return self.into.rows(nodes.numpy())
 
     def weights(self, nodes: Tensor) -> Array:
         """Return the weights of what ``rows`` returns, in its order.  float32 [entries]"""
-        return self._into.weights(nodes.numpy())
+        return self.into.weights(nodes.numpy())
 
     def weights_of(self, sources: Tensor, targets: Tensor) -> Tensor:
-        """Return the weights of edges, 0 for missing ones.  [m], [m] -> float32 [m]
+        """Return the weights of edges, 0 for missing ones; a negative position is no node.
 
-        >>> pair = GrowingGraph(num_features=1)
-        >>> _ = pair.add(torch.zeros(3, 1), torch.tensor([[0], [1]]), torch.tensor([2.5]))
-        >>> pair.weights_of(torch.tensor([1, 0, -1]), torch.tensor([0, 2, 1]))
-        tensor([2.5000, 0.0000, 0.0000])
+        int64 [m], int64 [m] -> float32 [m]
         """
         there = (sources >= 0) & (targets >= 0)
         found = torch.zeros(len(sources))
-        weights = self._into.weigh(targets[there].numpy(), sources[there].numpy())
+        weights = self.into.weigh(targets[there].numpy(), sources[there].numpy())
         found[there] = torch.from_numpy(weights)
         return found
 
     def lists(self, sources: Tensor, targets: Tensor) -> Tensor:
-        """Return which edges exist; a negative position is no node.  [m], [m] -> bool [m]
-
-        >>> path = GrowingGraph(num_features=1, undirected=False)
-        >>> _ = path.add(torch.zeros(3, 1), torch.tensor([[0, 1], [1, 2]]))
-        >>> path.lists(torch.tensor([0, 1, -1]), torch.tensor([1, 0, 2]))
-        tensor([ True, False, False])
-        """
-        listed = (sources >= 0) & (targets >= 0)
-        found = self._into.lists(targets[listed].numpy(), sources[listed].numpy())
-        listed[listed.clone()] = torch.from_numpy(found)
-        return listed
+        """Return which edges exist, as in ``weights_of``.  [m], [m] -> bool [m]"""
+        return self.weights_of(sources, targets) > 0
 
     def edges(self) -> Tensor:
         """Return all entries, sources above targets.  int64 [2, entries]"""
-        indptr, sources = self._into.rows(np.arange(self.num_nodes))
+        indptr, sources = self.into.rows(np.arange(self.num_nodes))
         targets = np.repeat(np.arange(self.num_nodes), np.diff(indptr))
         return torch.from_numpy(np.stack([sources, targets]).astype(np.int64))
 
-    def degrees(self, nodes: Tensor) -> Tensor:
-        """Return the in-degrees of nodes.  int64 [nodes]"""
-        return torch.from_numpy(self._into.lengths(nodes.numpy()))
-
-    def strengths(self, nodes: Tensor) -> Tensor:
-        """Return the weighted in-degrees of nodes.  float64 [nodes]
-
-        Weights are added one by one in the order of the entries, so that bits do not depend on the
-        other rows.
-        """
-        indptr, _ = self.rows(nodes)
-        owners = np.repeat(np.arange(len(nodes)), np.diff(indptr))
-        sums = np.bincount(owners, weights=self.weights(nodes), minlength=len(nodes))
-        return torch.from_numpy(sums)
-
     def gatherers(self, nodes: Tensor) -> Tensor:
-        """Return nodes and their out-neighbours, ascending, each once.  int64 [found]
-
-        >>> arrows = GrowingGraph(num_features=1, undirected=False)
-        >>> _ = arrows.add(torch.zeros(3, 1), torch.tensor([[0, 1], [1, 2]]))
-        >>> arrows.gatherers(torch.tensor([1]))
-        tensor([1, 2])
-        """
-        _, near = self._out_of.rows(nodes.numpy())
+        """Return nodes and their out-neighbours, ascending, each once.  int64 [found]"""
+        _, near = self.out_of.rows(nodes.numpy())
         return torch.from_numpy(self.distinct(np.concatenate([nodes.numpy(), near])))
 
     def distinct(self, met: Array) -> Array:
@@ -338,27 +251,6 @@ class GrowingGraph:
         found: Array = np.sort(met[self._marks.array[met] == indices])
         return found
 
-    def giving(self, nodes: Array) -> tuple[Array, Array, Array]:
-        """Return out-neighbours of nodes with weights, as CSR.
-
-        -> int64 [nodes + 1], int32 [entries], float32 [entries]
-        """
-        return *self._out_of.rows(nodes), self._out_of.weights(nodes)
-
-    def num_gatherers(self, nodes: Tensor) -> int:
-        """Return the sum of the out-degrees of nodes."""
-        return int(self._out_of.lengths(nodes.numpy()).sum())
-
-    @property
-    def gathering(self) -> Lists:
-        """Storage of the in-neighbours, for compiled code."""
-        return self._into.lying()
-
-    @property
-    def gathered(self) -> Lists:
-        """Storage of the out-neighbours, for compiled code."""
-        return self._out_of.lying()
-
     @property
     def tally(self) -> Array:
         """A zero per position, as scratch for code that resets it to zero.  int32 [num_nodes]"""
@@ -366,22 +258,13 @@ class GrowingGraph:
 
     def frozen(self) -> FrozenGraph:
         """Return the current graph, readable while it changes."""
-        return FrozenGraph(
-            FrozenLists(self._into.shared(), self._into.former.now),
-            FrozenRows(self._features, self._former_features.now, self.num_nodes),
-            FrozenRows(self._alive, self._former_alive.now, self.num_nodes),
-            self.undirected,
-        )
+        arrays = self._features.frozen(), self._alive.frozen()
+        return FrozenGraph(self.into.frozen(), *arrays, self.undirected)
 
     def induced(self, nodes: Tensor) -> Graph:
         """Return the graph of some nodes and the edges among them, renumbered in order.
 
         nodes: positions, ascending.  int64 [nodes]
-
-        >>> path = GrowingGraph(num_features=1)
-        >>> _ = path.add(torch.zeros(4, 1), torch.tensor([[0, 1, 2], [1, 2, 3]]))
-        >>> path.induced(torch.tensor([1, 2])).indices
-        tensor([1, 0], dtype=torch.int32)
         """
         wanted = nodes.numpy()
         indptr, columns = self.rows(nodes)
@@ -404,31 +287,98 @@ class GrowingGraph:
         nodes = self.alive.nonzero().flatten()
         return self.induced(nodes), nodes
 
-    def state(self) -> dict[str, Tensor]:
-        """Return everything kept, by name; equal graphs have equal states."""
-        return whole(self.pieces())
-
     def pieces(self) -> dict[str, Tensor | Pieces]:
-        """Return the same, neighbour lists in pieces."""
-        return {
-            "features": self._features.state(),
-            "alive": self._alive.state(),
-            **self._into.pieces(),
-        }
+        """Return everything kept, by name, neighbour lists in pieces."""
+        return super().pieces() | self.into.pieces()
 
     def arrays(self) -> Iterator[GrowingArray]:
-        """Yield the arrays that are as long as the graph."""
-        yield from (self._features, self._alive, self._marks)
-        yield from self._into.arrays()
-        if not self.undirected:
-            yield from self._out_of.arrays()
+        """Yield all arrays that are as long as the graph."""
+        yield from (*super().arrays(), self._marks)
+        for lists in self._both:
+            yield from lists.arrays()
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned."""
-        self._features.restore(state["features"])
-        self._alive.restore(state["alive"])
+        super().restore(state)
         self._marks.restore(torch.zeros(len(state["alive"]), dtype=torch.int64))
         self._tally.restore(torch.zeros(len(state["alive"]), dtype=torch.int32))
-        self._into.restore(state)
+        self.into.restore(state)
         if not self.undirected:
-            self._out_of.restore(transposed(state))
+            self.out_of.restore(transposed(state))
+
+
+class Ego(NamedTuple):
+    """The ego-subnetwork of a node."""
+
+    nodes: Tensor  # positions, the node itself first, then the nearest.  int64 [nodes]
+    distances: Tensor  # in hops.  int64 [nodes]
+    edges: Tensor  # sources and targets among them; an undirected edge once.  int64 [2, edges]
+    whole: bool  # whether no node was left out because of the limit
+    weights: Tensor | None  # of these edges, None if all weigh 1.  float32 [edges]
+
+
+@dataclass(frozen=True, eq=False)
+class FrozenGraph:
+    """Nodes and their in-neighbours at one moment, readable while later deltas change the graph.
+
+    >>> path = GrowingGraph(num_features=1)
+    >>> _ = path.add(torch.zeros(4, 1), torch.tensor([[0, 1, 2], [1, 2, 3]]))
+    >>> then = path.frozen()
+    >>> _ = path.remove(torch.tensor([0]))
+    >>> near = then.ego(1, hops=1, limit=2)
+    >>> near.nodes.tolist(), near.edges.tolist(), near.whole
+    ([1, 0], [[0], [1]], False)
+    """
+
+    into: FrozenLists
+    features: FrozenRows
+    alive: FrozenRows
+    undirected: bool
+
+    @property
+    def num_nodes(self) -> int:
+        """How many positions there are, including those of removed nodes."""
+        return self.alive.length
+
+    @property
+    def weighted(self) -> bool:
+        """Whether an edge has ever weighed anything but 1."""
+        return self.into.lists.weights is not None
+
+    def rows(self, nodes: Tensor) -> tuple[Array, Array]:
+        """Return in-neighbours of nodes as CSR.  -> int64 [nodes + 1], int32 [entries]"""
+        return self.into.rows(nodes.numpy())[:2]
+
+    def weights(self, nodes: Tensor) -> Array:
+        """Return the weights of what ``rows`` returns, in its order.  float32 [entries]"""
+        return self.into.rows(nodes.numpy())[2]
+
+    def ego(self, node: int, *, hops: int, limit: int) -> Ego:
+        """Return at most ``limit`` nodes whose features reach a node within ``hops``.
+
+        Nearer nodes are taken first, and among equally near ones those that came first.
+        """
+        check_integer("hops", hops, least=0)
+        check_integer("limit", limit, least=1)
+        layers, count, whole = [np.array([node])], 1, True
+        for _ in range(hops):
+            near = self.into.rows(layers[-1])[1].astype(np.int64)
+            fresh = np.setdiff1d(near, np.concatenate(layers))
+            whole = whole and count + len(fresh) <= limit
+            layers.append(fresh[: limit - count])
+            count += len(layers[-1])
+        nodes = np.concatenate(layers)
+        hops_of = np.repeat(np.arange(len(layers)), [len(layer) for layer in layers])
+        indptr, sources, weights = self.into.rows(nodes)
+        targets = np.repeat(nodes, np.diff(indptr))
+        kept = np.isin(sources, nodes)
+        if self.undirected:
+            kept &= sources < targets
+        edges = np.stack([sources[kept].astype(np.int64), targets[kept]])
+        return Ego(
+            torch.from_numpy(nodes),
+            torch.from_numpy(hops_of),
+            torch.from_numpy(edges),
+            whole,
+            torch.from_numpy(weights[kept]) if self.weighted else None,
+        )

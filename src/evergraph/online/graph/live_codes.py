@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from evergraph.closed_form.codes import ROUNDING as BARELY
 from evergraph.closed_form.codes import class_codes, others_alone
 from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import Label
-from evergraph.online.graph.corrections import ROUNDING
-from evergraph.online.graph.growing_array import FormerRows, FrozenRows, GrowingArray, StoredPart
+from evergraph.online.graph.growing_array import FrozenRows, GrowingArray, KeptArrays, StoredPart
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_embeddings import ROWS, HopStates
 from evergraph.online.graph.live_relations import LiveRelations
-from evergraph.online.graph.live_smoother import LiveSmoother
+from evergraph.online.graph.live_smoother import ROUNDING, LiveSmoother
 from evergraph.topology import MixHop
 from evergraph.topology.rowwise import unit_rows
 
@@ -28,7 +25,7 @@ NEAR, FAR = 1, 2  # hops of N
 DRIFT = 8 * ROUNDING
 
 
-class LiveCodes:
+class LiveCodes(KeptArrays):
     """[N C, N² C - diag(N²) C] of every node, each hop of unit length: see ``ClassCodes``.
 
     Row v of C is the code of v's class if v's label is visible, else 0. A label that is shown,
@@ -63,15 +60,19 @@ class LiveCodes:
         self.seed = seed
         self.relations = relations
         self.dims = (FAR + (relations is not None)) * width
-        self._along = GrowingArray(width)  # B₁C, of unit length; empty without relations
         self.smoother = LiveSmoother(self_loops=False)
         self._table = GrowingArray(width)  # the code of every class
         self._shown = GrowingArray(width)  # C
-        self._former = FormerRows()  # of C
         self._own = GrowingArray()  # the diagonal of N²
-        topology = MixHop(hops=FAR, self_loops=False, kept_hops=(NEAR, FAR), unit=True)
-        self._topology = topology
-        self._hops = HopStates(topology, self.smoother, width, inputs=self._shown, drift=DRIFT)
+        self._along = GrowingArray(width)  # B₁C, of unit length; empty without relations
+        self._topology = MixHop(hops=FAR, self_loops=False, kept_hops=(NEAR, FAR), unit=True)
+        self._hops = HopStates(
+            self._topology, self.smoother, width, inputs=self._shown, drift=DRIFT
+        )
+        # What does not follow from labels and names of classes.
+        self.kept = {"own": self._own} | self.smoother.kept | self._hops.kept
+        if relations is not None:
+            self.kept["along"] = self._along
 
     def name(self, labels: Sequence[Label]) -> None:
         """Draw the codes of classes that have the next numbers."""
@@ -92,50 +93,53 @@ class LiveCodes:
         nodes: whose visible labels changed, int64 [n]; classes: their new numbers, ``UNLABELLED``
         if hidden, int64 [n] -> nodes whose codes changed, int64 [m], ascending
         """
-        removed = change.removed.numpy()
-        self._shown.extend(graph.num_nodes - len(self._shown))
-        self._former.note(removed, self._shown.array[removed])
         for array in (self._shown, self._own):
             array.extend(graph.num_nodes - len(array))
-            array.array[removed] = 0
+        self._shown.write(change.removed, 0)
+        self._own.array[change.removed.numpy()] = 0
         nodes, order = nodes.sort()
-        former = self.shown(nodes)
+        former = self._shown.tensor[nodes]
         self.show(nodes, classes[order])
         self.smoother.refresh(graph, torch.cat([change.new, change.touched, change.removed]))
         alive = graph.alive[nodes]
         nodes = nodes[alive]
-        moved = self._hops.update(graph, change, nodes, former[alive])
-        along = self._along_changed(change, nodes)
+        affected = [self._hops.update(graph, change, nodes, former[alive]), nodes]
         near = graph.gatherers(torch.cat([change.new, change.touched]))  # diag(N²) changed
-        affected = [moved, nodes, near] if along is None else [moved, nodes, near, along]
+        affected.append(near)
+        if self.relations is not None:
+            affected.append(self._gather_along(self.relations, change, nodes))
         felt = torch.from_numpy(graph.distinct(torch.cat(affected).numpy()))
         self._own.tensor[near] = self._own_share(graph, near)
         self._settle(graph, felt)
-        if along is not None and self.relations is not None:
-            for rows in self._along.blocks(len(along), ROWS):
-                sums = self.relations.product(along[rows], self._shown.tensor, hop=1)
-                self._along.tensor[along[rows]] = unit_rows(sums)
+        return felt
+
+    def _gather_along(
+        self, relations: LiveRelations, change: GraphChange, relabelled: Tensor
+    ) -> Tensor:
+        """Recompute B₁C where neighbours along relations, or their labels, changed."""
+        self._along.extend(len(self._shown) - len(self._along))
+        self._along.array[change.removed.numpy()] = 0
+        near = relations.gatherers(relabelled)
+        felt: Tensor = torch.cat([change.new, relations.touched, near]).unique()
+        for rows in self._along.blocks(len(felt), ROWS):
+            sums = relations.product(felt[rows], self._shown.tensor, hop=1)
+            self._along.tensor[felt[rows]] = unit_rows(sums)
         return felt
 
     def _settle(self, graph: GrowingGraph, felt: Tensor) -> None:
         """Recompute sums in which rounding would show after subtracting a node's own code."""
         if graph.compiled and not self._shown.is_in_file:
-            self._settle_compiled(graph, felt)
+            from evergraph.online.graph.live_kernels import find_swamped
+
+            far, drift = self._hops.last
+            due = np.zeros(len(felt), np.bool_)
+            given = (far, self._own.array, self._shown.array, drift)
+            find_swamped(felt.numpy(), *given, np.float32(DRIFT), np.float32(BARELY), due)
+            self._hops.settle(felt[torch.from_numpy(due)])
             return
         for rows in self._shown.blocks(len(felt), ROWS):
-            labelled = felt[rows][self.shown(felt[rows]).any(1)]
-            own = self._own.tensor[labelled]
-            far = self._others(self._hops.of(labelled), self.shown(labelled), own)[1]
-            self._hops.settle(graph, labelled, far.abs().amax(1))
-
-    def _settle_compiled(self, graph: GrowingGraph, felt: Tensor) -> None:
-        from evergraph.online.graph.live_kernels import find_swamped
-
-        far, drift = self._hops.last
-        due = np.zeros(len(felt), np.bool_)
-        given = (far, self._own.array, self._shown.array, drift)
-        find_swamped(felt.numpy(), *given, np.float32(DRIFT), np.float32(BARELY), due)
-        self._hops.sum_last(graph, felt[torch.from_numpy(due)])
+            labelled = felt[rows][self._shown.tensor[felt[rows]].any(1)]
+            self._hops.settle(labelled, self._others(labelled)[1].abs().amax(1))
 
     def stored(self) -> list[StoredPart]:
         """Return the parts of all vectors without copying."""
@@ -147,71 +151,42 @@ class LiveCodes:
         ]
         return both if self.relations is None else [*both, StoredPart(self._along.array)]
 
-    def _along_changed(self, change: GraphChange, relabelled: Tensor) -> Tensor | None:
-        """Return nodes whose neighbours along relations, or the labels of these, changed."""
-        if self.relations is None:
-            return None
-        self._along.extend(len(self._shown) - len(self._along))
-        self._along.array[change.removed.numpy()] = 0
-        near = self.relations.gatherers(relabelled)
-        felt: Tensor = torch.cat([change.new, self.relations.touched, near]).unique()
-        return felt
-
     def show(self, nodes: Tensor, classes: Tensor) -> None:
-        """Set rows of C."""
-        self._former.note(nodes.numpy(), self._shown.array[nodes.numpy()])
-        self._shown.tensor[nodes] = self.codes(classes)
+        """Set rows of C: the codes of classes, 0 for ``UNLABELLED``.  int64 [n], int64 [n]"""
+        codes = torch.zeros(len(classes), self.width)
+        if len(self._table):
+            hidden = (classes == UNLABELLED)[:, None]
+            codes = self._table.tensor[classes.clamp_min(0)].masked_fill_(hidden, 0.0)
+        self._shown.write(nodes, codes)
 
-    def codes(self, classes: Tensor) -> Tensor:
-        """Return the codes of classes, 0 for ``UNLABELLED``.  int64 [n] -> float32 [n, width]"""
-        if not len(self._table):
-            return torch.zeros(len(classes), self.width)
-        hidden = classes == UNLABELLED
-        return self._table.tensor[classes.clamp_min(0)].masked_fill_(hidden[:, None], 0.0)
-
-    def shown(self, nodes: Tensor) -> Tensor:
-        """Return rows of C.  int64 [n] -> float32 [n, width]"""
-        return self._shown.tensor[nodes]
-
-    def _others(self, hops: Tensor, shown: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
-        """Return both hops without the nodes' own codes."""
-        near, far = hops.split(self.width, dim=1)
-        return near, others_alone(far, own, shown)
+    def _others(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
+        """Return both hops of some nodes without their own codes.  2 x float32 [n, width]"""
+        near, far = self._hops.of(nodes).split(self.width, dim=1)
+        return near, others_alone(far, self._own.tensor[nodes], self._shown.tensor[nodes])
 
     def _own_share(self, graph: GrowingGraph, nodes: Tensor) -> Tensor:
         """Return the diagonal of N²: see ``own_share``.  -> float32 [nodes]"""
         if graph.compiled:
-            return self._own_share_compiled(graph, nodes)
-        indptr, columns, weights = self.smoother.rows(graph, nodes)
-        squares = weights.double().square().numpy()  # N_vu N_uv, as N is symmetric if undirected
+            from evergraph.online.graph.live_kernels import there_and_back
+
+            (*there, out), (*back, home) = graph.into.lying(), graph.out_of.lying()
+            weights = (np.empty(0, np.float32) if some is None else some for some in (out, home))
+            sums = np.empty(len(nodes), np.float32)
+            there_and_back(nodes.numpy(), *there, *back, *weights, self.smoother.scalings, sums)
+            return torch.from_numpy(sums)
+        indptr, columns, values = self.smoother.frozen().rows(graph, nodes)
+        squares = values.double().square().numpy()  # N_vu N_uv, as N is symmetric if undirected
         owners = np.repeat(np.arange(len(nodes)), indptr.diff().numpy())
-        if not graph.undirected:  # N_vu N_uv = N_vu² (w_uv / w_vu)
-            squares = squares * self._ways_back(graph, nodes[owners], columns.long())
-        sums = np.bincount(owners, weights=squares, minlength=len(nodes))
-        return torch.from_numpy(sums.astype(np.float32))
-
-    def _own_share_compiled(self, graph: GrowingGraph, nodes: Tensor) -> Tensor:
-        from evergraph.online.graph.live_kernels import there_and_back
-
-        (*there, out), (*back, home) = graph.gathering, graph.gathered
-        weights = (np.empty(0, np.float32) if some is None else some for some in (out, home))
-        sums = np.empty(len(nodes), np.float32)
-        scalings = self.smoother.scalings
-        there_and_back(nodes.numpy(), *there, *back, *weights, scalings, sums)
-        return torch.from_numpy(sums)
-
-    @staticmethod
-    def _ways_back(graph: GrowingGraph, targets: Tensor, sources: Tensor) -> NDArray[Any]:
-        """Return w_uv / w_vu, 0 if there is no edge back."""
-        if not graph.weighted:
-            return graph.lists(targets, sources).numpy()
-        there, back = graph.weights_of(sources, targets), graph.weights_of(targets, sources)
-        return (back.double() / there.double()).numpy()
+        if not graph.undirected:  # N_vu N_uv = N_vu² (w_uv / w_vu), 0 if there is no edge back
+            targets, sources = nodes[owners], columns.long()
+            ways = graph.weights_of(targets, sources), graph.weights_of(sources, targets)
+            squares = squares * (ways[0].double() / ways[1].double()).numpy()
+        shares = np.bincount(owners, weights=squares, minlength=len(nodes))
+        return torch.from_numpy(shares.astype(np.float32))
 
     def of(self, nodes: Tensor) -> Tensor:
         """Return the codes around some nodes.  int64 [k] -> float32 [k, dims]"""
-        parts = self._others(self._hops.of(nodes), self.shown(nodes), self._own.tensor[nodes])
-        scaled = self._topology.scaled(torch.cat(parts, dim=1))
+        scaled = self._topology.scaled(torch.cat(self._others(nodes), dim=1))
         if self.relations is None:
             return scaled
         return torch.cat([scaled, self._along.tensor[nodes]], dim=1)
@@ -226,27 +201,16 @@ class LiveCodes:
 
     def frozen(self) -> FrozenRows:
         """Return the current C, readable while it changes."""
-        return FrozenRows(self._shown, self._former.now, len(self._shown))
+        return self._shown.frozen()
 
     def arrays(self) -> Iterator[GrowingArray]:
-        """Yield the arrays that are as long as the graph."""
-        yield from (self._shown, self._own)
-        if self.relations is not None:
-            yield self._along
-        yield from self.smoother.arrays()
-        yield from self._hops.arrays()
-
-    def state(self) -> dict[str, Tensor]:
-        """Return what does not follow from labels and names of classes, by name."""
-        kept = {"own": self._own.state()} | self.smoother.state() | self._hops.state()
-        return kept if self.relations is None else kept | {"along": self._along.state()}
+        """Yield all arrays that are as long as the graph."""
+        yield from (*super().arrays(), self._shown)
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned; ``name``, ``show`` and ``attach`` restore the rest."""
-        if "own" in state:
-            self._own.restore(state["own"])
-        if self.relations is not None:
-            self._along.restore(state["along"])
+        for name in {"own", "along"} & self.kept.keys() & state.keys():
+            self.kept[name].restore(state[name])
         self.smoother.restore(state)
         self._hops.restore(state)
         self._shown.extend(len(state["scalings"]) - len(self._shown))

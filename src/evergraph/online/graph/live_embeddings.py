@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy.typing as npt
@@ -11,21 +10,19 @@ from torch import Tensor
 
 from evergraph.core.checks import check_choice, check_integer
 from evergraph.core.errors import ConfigurationError
+from evergraph.graphs import Graph
 from evergraph.graphs.normalisation import Normalisation
-from evergraph.online.graph.corrections import (
+from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, StoredPart
+from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
+from evergraph.online.graph.live_smoother import (
     DRIFT,
-    Changed,
-    LaterMoved,
+    LiveSmoother,
     Moved,
     correct,
     differ,
     differences,
 )
-from evergraph.online.graph.growing_array import GrowingArray, StoredPart
-from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
-from evergraph.online.graph.live_smoother import FrozenSmoother, LiveSmoother
 from evergraph.online.graph.neighbour_lists import Entries
-from evergraph.online.graph.surroundings import Surroundings
 from evergraph.topology import MixHop, Stepwise, TopologyEncoder
 from evergraph.topology.cached import Scaling
 
@@ -35,18 +32,16 @@ ROWS = 1 << 15  # computed at a time
 # compared and written (measured at 32 and 128 columns). If rows are not corrected, WHOLE is a share
 # of the positions instead: then most rows are affected.
 WHOLE, ROW = 0.3, 4
-
-
 PUT_SIDE_BY_SIDE = (Stepwise.assemble, MixHop.assemble)
 
 
-class HopStates:
+class HopStates(KeptArrays):
     """H_1, ..., H_L of an f_topo that is a recursion over hops, kept for all nodes.
 
     H_{l+1} of a node changes if H_l of the node or of an in-neighbour changed; H_1 also if the
     degree of an in-neighbour changed, as degrees are part of Â. So a change costs its frontier. A
     row of the frontier is corrected by the differences that reach it, or recomputed from all its
-    in-neighbours, whichever is cheaper; ``corrections`` explains why rounding does not accumulate.
+    in-neighbours, whichever is cheaper; ``live_smoother`` tells why rounding does not accumulate.
     If nodes are removed, all affected rows are recomputed, so that no trace of them stays. If a
     change affects most of the graph, all rows are recomputed without looking for a frontier.
 
@@ -74,26 +69,25 @@ class HopStates:
     ) -> None:
         self.topology = topology
         self.smoother = smoother
-        self._graph: GrowingGraph | None = None
+        self._graph = GrowingGraph(num_features=num_features)  # until one is attached
         self._inputs = inputs
-        self._width = num_features
         self._most = drift
-        self._states: list[GrowingArray] = []  # starting at hop 1
         self._messages: list[GrowingArray | None] = []  # starting at hop 0; None: the state itself
-        self.dims = self._lay_out(torch.empty(0, num_features))
-        self._drifts = [GrowingArray() for _ in self._states]
-        self._complete = True  # whether the last hop is there; snapshots of 0.1.0 lack it
-
-    def _lay_out(self, features: Tensor) -> int:
-        """Create the array of each hop, and return the width of embeddings."""
-        states = [features]  # no rows, but columns
-        for hop in range(self.topology.hops):
-            message = self.topology.message(states[-1], hop=hop)
+        # Widths are those of a graph without nodes.
+        states = [torch.empty(0, num_features)]
+        for hop in range(topology.hops):
+            message = topology.message(states[-1], hop=hop)
             own = message is not states[-1]
             self._messages.append(GrowingArray(message.shape[1]) if own else None)
-            states.append(self.topology.advance(message, states[-1], features, hop=hop))
-        self._states = [GrowingArray(state.shape[1]) for state in states[1:]]
-        return self.topology.assemble(states).shape[1]
+            states.append(topology.advance(message, states[-1], states[0], hop=hop))
+        self.dims = topology.assemble(states).shape[1]
+        self._states = [GrowingArray(state.shape[1]) for state in states[1:]]  # starting at hop 1
+        self._drifts = [GrowingArray() for _ in self._states]
+        self.kept = {f"state_{hop}": array for hop, array in enumerate(self._states, 1)}
+        self.kept |= {f"drift_{hop}": array for hop, array in enumerate(self._drifts, 1)}
+        sent = enumerate(self._messages)
+        self.kept |= {f"message_{hop}": array for hop, array in sent if array is not None}
+        self._complete = True  # whether the last hop is there; snapshots of 0.1.0 lack it
 
     @property
     def _corrects(self) -> bool:
@@ -101,189 +95,149 @@ class HopStates:
         return type(self.topology).advance is Stepwise.advance
 
     def update(
-        self,
-        graph: GrowingGraph,
-        change: GraphChange,
-        renewed: Tensor | None = None,
-        former: Tensor | None = None,
+        self, graph: GrowingGraph, change: GraphChange, renewed: Tensor, former: Tensor | None
     ) -> Tensor:
         """Follow a change; return the nodes whose embeddings changed.  int64 [n], ascending
 
         renewed: nodes whose H_0 changed, with or without new ones, ascending, int64 [renewed];
-        former: their old H_0.  float32 [renewed, width]
+        former: their old H_0, None if there are none.  float32 [renewed, width]
         """
         assert self._complete, "a graph is attached after restoring, before it changes"
         self._graph = graph
-        for array in self._arrays().values():
+        for array in self.kept.values():
             array.extend(graph.num_nodes - len(array))
             array.array[change.removed.numpy()] = 0
-        moved: Changed = self._inputs_moved(graph, change, renewed, former)
+        new = change.new
+        moved = Moved(new, torch.zeros(len(new), self._state(0).shape[1]))
+        if former is not None:
+            older = renewed < (int(new[0]) if len(new) else graph.num_nodes)
+            before = torch.cat([former[older], moved.before])  # new nodes were 0
+            moved = Moved(torch.cat([renewed[older], new]), before)
         if not len(moved.nodes) + len(change.touched):
             return change.new
-        entries = None if len(change.removed) or not self._corrects else change.known_entries
+        entries = change.entries if self._corrects else None
         hops = [moved.nodes]  # not what rows were: that may be as large as the state
         for hop in range(self.topology.hops):
-            moved = self._step(graph, change, self._send(graph, moved, hop), entries, hop)
+            moved = self._step(change, self._send(moved, hop), entries, hop)
             hops.append(moved.nodes)
         used = [hops[hop] for hop in self.topology.assembled]
         if len(used) == 1:
             return used[0]
         return torch.from_numpy(graph.distinct(torch.cat(used).numpy()))
 
-    def _inputs_moved(
-        self,
-        graph: GrowingGraph,
-        change: GraphChange,
-        renewed: Tensor | None,
-        former: Tensor | None,
-    ) -> Moved:
-        """Return the nodes whose H_0 changed, with the old values: zeros for new nodes."""
-        inputs = self._state(graph, 0)
-        width = inputs.shape[1]
-        if renewed is None:
-            return Moved(change.new, torch.zeros(len(change.new), width))
-        first = int(change.new[0]) if len(change.new) else graph.num_nodes
-        old = renewed[renewed < first]
-        assert former is not None, "renewed nodes come with their old H_0"
-        before = torch.cat([former[renewed < first], torch.zeros(len(change.new), width)])
-        return Moved(torch.cat([old, change.new]), before)
-
-    def _send(self, graph: GrowingGraph, moved: Changed, hop: int) -> Changed:
+    def _send(self, moved: Moved, hop: int) -> Moved:
         """Recompute the messages of nodes to the next hop, and return old and new ones."""
         messages = self._messages[hop]
         if messages is None:
             return moved
         before = messages.tensor[moved.nodes]
         for part in moved.nodes.split(ROWS):
-            state = self._state(graph, hop)[part]
-            messages.tensor[part] = self.topology.message(state, hop=hop)
+            messages.tensor[part] = self.topology.message(self._state(hop)[part], hop=hop)
         return Moved(moved.nodes, before)
 
-    def _step(
-        self,
-        graph: GrowingGraph,
-        change: GraphChange,
-        sent: Changed,
-        entries: Entries | None,
-        hop: int,
-    ) -> Changed:
+    def _step(self, change: GraphChange, sent: Moved, entries: Entries | None, hop: int) -> Moved:
         """Update hop + 1 wherever it may have changed, and return old and new rows."""
+        graph = self._graph
         seeds = torch.from_numpy(graph.distinct(torch.cat([sent.nodes, change.touched]).numpy()))
-        pairs = graph.num_gatherers(seeds)  # of a difference and a row, which is not known yet
+        # Pairs of a difference and a row, which is not known yet.
+        pairs = int(graph.out_of.lengths(seeds.numpy()).sum())
         rows = min(pairs, graph.num_nodes)
         if entries is None:
             most = pairs > WHOLE * graph.num_nodes
         else:
             most = pairs + ROW * rows > WHOLE * (graph.num_edges + ROW * graph.num_nodes)
         if most:
-            return self._sum_all(graph, change.new, hop)
+            return self._sum_all(change.new, hop)
         if entries is None:
             nodes = graph.gatherers(seeds)
-            self._sum_anew(graph, nodes, hop)
+            self._sum_anew(nodes, hop)
             return Moved(nodes, self._states[hop].room(0))  # nobody corrects what comes after
-        return self._correct(graph, change, sent, entries, hop)
+        return self._correct(change, sent, entries, hop)
 
-    def _correct(
-        self, graph: GrowingGraph, change: GraphChange, sent: Changed, entries: Entries, hop: int
-    ) -> Moved:
+    def _correct(self, change: GraphChange, sent: Moved, entries: Entries, hop: int) -> Moved:
         """Correct hop + 1 by differences, and recompute rows for which that does not pay."""
-        values, drift = self._source(graph, hop), self._drifts[hop].array
-        states = self._states[hop]
-        found = differences(graph, self.smoother, sent, values, change.touched, entries, states)
+        known, values = (self._graph, self.smoother), self._source(hop)
+        states, drift = self._states[hop], self._drifts[hop]
+        found = differences(*known, sent, values, change.touched, entries, states)
         keep = hop + 1 < self.topology.hops
-        given = (graph, self.smoother, found, change.new, states, drift)
-        moved, due, tops = correct(*given, keep=keep)
-        due |= self._drifts[hop].tensor[moved.nodes] > self._most * tops
-        self._sum_anew(graph, moved.nodes[due], hop)
+        moved, due, tops = correct(*known, found, change.new, states, drift.array, keep=keep)
+        due |= drift.tensor[moved.nodes] > self._most * tops
+        self._sum_anew(moved.nodes[due], hop)
         return moved
 
-    def _sum_anew(self, graph: GrowingGraph, nodes: Tensor, hop: int) -> None:
+    def _sum_anew(self, nodes: Tensor, hop: int) -> None:
         """Recompute hop + 1 of some nodes from all their in-neighbours."""
         states = self._states[hop]
         for rows in states.blocks(len(nodes), ROWS):
-            states.tensor[nodes[rows]] = self._next(graph, nodes[rows], hop)
+            states.tensor[nodes[rows]] = self._next(nodes[rows], hop)
         self._drifts[hop].array[nodes.numpy()] = 0
 
-    def settle(self, graph: GrowingGraph, nodes: Tensor, tops: Tensor) -> None:
+    def settle(self, nodes: Tensor, tops: Tensor | None = None) -> None:
         """Recompute the last hop of nodes whose rounding error is large relative to some size.
 
-        nodes: int64 [n]; tops: these sizes, float32 [n]
+        nodes: int64 [n]; tops: these sizes, float32 [n]; None to recompute all
         """
-        self.sum_last(graph, nodes[self._drifts[-1].tensor[nodes] > self._most * tops])
-
-    def sum_last(self, graph: GrowingGraph, nodes: Tensor) -> None:
-        """Recompute the last hop of some nodes."""
-        self._sum_anew(graph, nodes, len(self._states) - 1)
+        due = nodes if tops is None else nodes[self._drifts[-1].tensor[nodes] > self._most * tops]
+        self._sum_anew(due, len(self._states) - 1)
 
     @property
     def last(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """H_L, and the bound on the rounding error of each row.  [n, width], [n]"""
         return self._states[-1].array, self._drifts[-1].array
 
-    def _sum_all(self, graph: GrowingGraph, new: Tensor, hop: int) -> Changed:
+    def _sum_all(self, new: Tensor, hop: int) -> Moved:
         """Recompute hop + 1 of all nodes, and return those that changed, including new nodes."""
-        states, alive = self._states[hop], graph.alive.nonzero().flatten()
+        states, alive = self._states[hop], self._graph.alive.nonzero().flatten()
         other, full = torch.zeros(len(states), dtype=torch.bool), len(alive) == len(states)
         earlier = states.replace()  # no copy is needed, since every row is written again
         state = states.tensor
         if not full:
-            state[~graph.alive] = 0
+            state[~self._graph.alive] = 0
         for rows in states.blocks(len(alive), ROWS):
             part = alive[rows]
             if full and self._corrects:
-                now, were = self._next(graph, part, hop, state[rows]), earlier[rows]
+                now, were = self._next(part, hop, state[rows]), earlier[rows]
             else:
-                now, were = self._next(graph, part, hop), earlier[part]
+                now, were = self._next(part, hop), earlier[part]
                 state[part] = now
             other[part] = torch.from_numpy(differ(now.numpy(), were.numpy()))
         other[new] = True
         self._drifts[hop].array[:] = 0
         nodes = other.nonzero().flatten()
-        return LaterMoved(nodes, lambda: earlier[nodes])
+        return Moved(nodes, lambda: earlier[nodes])
 
-    def _next(
-        self, graph: GrowingGraph, nodes: Tensor, hop: int, out: Tensor | None = None
-    ) -> Tensor:
-        """Return hop + 1 of some nodes; out: where it is written if it is only smoothed.
-
-        -> [nodes, width]
-        """
-        smoothed = self.smoother.product(graph, nodes, self._source(graph, hop), out)
+    def _next(self, nodes: Tensor, hop: int, out: Tensor | None = None) -> Tensor:
+        """Return hop + 1 of some nodes; out: where it is written if it is only smoothed."""
+        smoothed = self.smoother.product(self._graph, nodes, self._source(hop), out)
         if self._corrects:  # ``advance`` would return it unchanged
             return smoothed
-        state, inputs = self._state(graph, hop), self._state(graph, 0)
-        return self.topology.advance(smoothed, state[nodes], inputs[nodes], hop=hop)
+        state, inputs = self._state(hop)[nodes], self._state(0)[nodes]
+        return self.topology.advance(smoothed, state, inputs, hop=hop)
 
-    def _source(self, graph: GrowingGraph, hop: int) -> Tensor:
+    def _source(self, hop: int) -> Tensor:
         """Return the values that are smoothed to hop + 1."""
         messages = self._messages[hop]
-        return self._state(graph, hop) if messages is None else messages.tensor
+        return self._state(hop) if messages is None else messages.tensor
 
-    def _state(self, graph: GrowingGraph | None, hop: int) -> Tensor:
+    def _state(self, hop: int) -> Tensor:
         """Return H_hop of all positions."""
         if hop:
             return self._states[hop - 1].tensor
-        if self._inputs is not None:
-            return self._inputs.tensor
-        assert graph is not None, "only the features of a graph that is attached are read"
-        return graph.features
+        return self._graph.features if self._inputs is None else self._inputs.tensor
 
     def of(self, nodes: Tensor) -> Tensor:
         """Return the embeddings of some nodes, unscaled.  int64 [k] -> float32 [k, dims]"""
         states = [torch.empty(0)] * (self.topology.hops + 1)
         for hop in self.topology.assembled:
-            if hop or self._inputs is not None or self._graph is not None:
-                states[hop] = self._state(self._graph, hop)[nodes]
-            else:  # before the first node
-                states[hop] = torch.zeros(len(nodes), self._width)
+            states[hop] = self._state(hop)[nodes]
         return self.topology.assemble(states)
 
     @property
     def stored(self) -> list[npt.NDArray[Any]] | None:
         """The arrays that ``of`` puts side by side; None if it computes something else."""
-        if self._graph is None or type(self.topology).assemble not in PUT_SIDE_BY_SIDE:
+        if type(self.topology).assemble not in PUT_SIDE_BY_SIDE:
             return None
-        return [self._state(self._graph, hop).numpy() for hop in self.topology.assembled]
+        return [self._state(hop).numpy() for hop in self.topology.assembled]
 
     def attach(self, graph: GrowingGraph) -> None:
         """Attach a graph; in snapshots of version 0.1.0 the last hop is missing and is computed."""
@@ -293,30 +247,15 @@ class HopStates:
             last = self._states[-1]
             last.extend(len(self._drifts[-1]) - len(last))
             alive = graph.alive[: len(last)].nonzero().flatten()
-            self._sum_anew(graph, alive, self.topology.hops - 1)
-
-    def _arrays(self) -> dict[str, GrowingArray]:
-        named = {f"state_{hop}": array for hop, array in enumerate(self._states, 1)}
-        named |= {f"drift_{hop}": array for hop, array in enumerate(self._drifts, 1)}
-        sent = {f"message_{hop}": array for hop, array in enumerate(self._messages)}
-        return named | {name: array for name, array in sent.items() if array is not None}
-
-    def arrays(self) -> Iterator[GrowingArray]:
-        """Yield the arrays that are as long as the graph, except inputs, which it does not own."""
-        yield from self._arrays().values()
-
-    def state(self) -> dict[str, Tensor]:
-        """Return everything kept, by name."""
-        return {name: array.state() for name, array in self._arrays().items()}
+            self._sum_anew(alive, self.topology.hops - 1)
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned."""
-        positions = len(state["scalings"])
-        for name, array in self._arrays().items():
+        for name, array in self.kept.items():
             if name in state:
                 array.restore(state[name])
             elif name.startswith("drift"):  # an old snapshot, in which rows had no drift
-                array.restore(torch.zeros(positions))
+                array.restore(torch.zeros(len(state["scalings"])))
         self._complete = not self._states or f"state_{len(self._states)}" in state
 
 
@@ -329,7 +268,67 @@ def check_whole_rows(topology: TopologyEncoder) -> None:
         )
 
 
-class LiveEmbeddings:
+class Surroundings(KeptArrays):
+    """Any f_topo, encoded again for the nodes that a change affects.
+
+    Only embeddings are kept between changes. Affected nodes are encoded together with all nodes
+    within L + 1 hops (the degrees of the outermost matter), so a change costs its neighbourhood of
+    2L + 1 hops; an f_topo that is a recursion over hops costs L (see ``HopStates``). Equal changes
+    give equal bits, but the last bits of a row may depend on the rows it is computed with.
+
+    Args:
+        topology: the f_topo.
+        num_features: width of the features.
+    """
+
+    def __init__(self, topology: TopologyEncoder, num_features: int) -> None:
+        self.topology = topology
+        # The width is found by encoding a graph of one node.
+        single = Graph.from_edges(
+            torch.empty(2, 0, dtype=torch.int64),
+            features=torch.zeros(1, num_features),
+            labels=torch.zeros(1).long(),
+        )
+        self.dims = topology.encode(single).shape[1]
+        self._embeddings = GrowingArray(self.dims)
+        self.kept = {"unscaled": self._embeddings}
+
+    def update(
+        self, graph: GrowingGraph, change: GraphChange, renewed: Tensor, former: Tensor | None
+    ) -> Tensor:
+        """Follow a change; return the affected nodes.  int64 [n], ascending"""
+        self._embeddings.extend(graph.num_nodes - len(self._embeddings))
+        self._embeddings.array[change.removed.numpy()] = 0
+        changed: Tensor = torch.cat([change.new, renewed]).unique()
+        for hop in range(self.topology.hops):
+            seeds = torch.cat([changed, change.touched]) if hop == 0 else changed
+            changed = graph.gatherers(seeds)
+        if len(changed):
+            around = changed
+            for _ in range(self.topology.hops + 1):
+                near = torch.from_numpy(graph.rows(around)[1]).long()
+                around = torch.cat([around, near]).unique()
+            encoded = self.topology.encode(graph.induced(around))
+            self._embeddings.tensor[changed] = encoded[torch.searchsorted(around, changed)]
+        return changed
+
+    def of(self, nodes: Tensor) -> Tensor:
+        """Return the embeddings of some nodes, unscaled.  int64 [k] -> float32 [k, dims]"""
+        return self._embeddings.tensor[nodes]
+
+    def attach(self, graph: GrowingGraph) -> None:
+        """Attach a restored graph; after an old snapshot all nodes are encoded again."""
+        if not len(self._embeddings) and graph.num_nodes:
+            everyone = GraphChange(new=graph.alive.nonzero().flatten())
+            self.update(graph, everyone, everyone.renewed, None)
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Restore what ``state`` returned."""
+        if "unscaled" in state:
+            super().restore(state)
+
+
+class LiveEmbeddings(KeptArrays):
     """f_topo of every node of a growing graph, updated only where a change affects it.
 
     A change affects new nodes, nodes with new features, nodes whose in-neighbours or weights
@@ -376,30 +375,24 @@ class LiveEmbeddings:
                 f"scheme must be 'symmetric' with topology {topology.name!r}, not {scheme!r}"
             )
         check_whole_rows(topology)
-        self._smoother = LiveSmoother(self_loops=topology.self_loops, scheme=scheme)
+        self.smoother = LiveSmoother(self_loops=topology.self_loops, scheme=scheme)
         self._source: HopStates | Surroundings = Surroundings(topology, num_features)
         if isinstance(topology, Stepwise):
-            self._source = HopStates(topology, self._smoother, num_features, drift=drift)
-
-    @property
-    def dims(self) -> int:
-        """Width of an embedding."""
-        return self._source.dims
+            self._source = HopStates(topology, self.smoother, num_features, drift=drift)
+        self.dims = self._source.dims
+        self.kept = self.smoother.kept | self._source.kept
 
     def update(self, graph: GrowingGraph, change: GraphChange) -> Tensor:
         """Follow a change of the graph, right after it was made; return the nodes whose embeddings
         changed, including new nodes but not removed ones.  int64 [n], ascending
         """
-        self._smoother.refresh(graph, torch.cat([change.new, change.touched, change.removed]))
-        renewed = change.renewed if len(change.renewed) else None
-        return self._source.update(graph, change, renewed, change.former)
-
-    def _scaled(self, rows: Tensor) -> Tensor:
-        return self.topology.scaled(rows) if self.scaling == "unit" else rows
+        self.smoother.refresh(graph, torch.cat([change.new, change.touched, change.removed]))
+        return self._source.update(graph, change, change.renewed, change.former)
 
     def of(self, nodes: Tensor) -> Tensor:
         """Return the embeddings of some nodes.  int64 [k] -> float32 [k, dims]"""
-        return self._scaled(self._source.of(nodes))
+        rows = self._source.of(nodes)
+        return self.topology.scaled(rows) if self.scaling == "unit" else rows
 
     def stored(self) -> list[StoredPart] | None:
         """Return the parts of all embeddings without copying, None if they are computed."""
@@ -413,20 +406,7 @@ class LiveEmbeddings:
         """Attach the graph, once both were restored and before it changes."""
         self._source.attach(graph)
 
-    def smoother(self) -> FrozenSmoother:
-        """Return the current normalised adjacency, readable while it changes."""
-        return self._smoother.frozen()
-
-    def arrays(self) -> Iterator[GrowingArray]:
-        """Yield the arrays that are as long as the graph."""
-        yield from self._smoother.arrays()
-        yield from self._source.arrays()
-
-    def state(self) -> dict[str, Tensor]:
-        """Return everything kept, by name."""
-        return self._smoother.state() | self._source.state()
-
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned; call ``attach`` next."""
-        self._smoother.restore(state)
+        self.smoother.restore(state)
         self._source.restore(state)

@@ -33,6 +33,15 @@ TINY = np.float32(1e-25)  # squares below it, or above its inverse, may lose dig
 BARELY = np.float32(1e-9)
 
 
+@njit
+def _met(row, tally, rows, found):  # type: ignore[no-untyped-def]
+    if tally[row] == 0:
+        tally[row] = 1
+        rows[found] = row
+        found += 1
+    return found
+
+
 @compiled
 def count_pushed(nodes, starts, counts, pool, direct, others, loops, tally, rows):  # type: ignore[no-untyped-def]
     """Fill in the affected rows, in no order, and return their number.
@@ -41,50 +50,25 @@ def count_pushed(nodes, starts, counts, pool, direct, others, loops, tally, rows
     """
     found = 0
     for other in others:
-        if tally[other] == 0:
-            tally[other] = 1
-            rows[found] = other
-            found += 1
+        found = _met(other, tally, rows, found)
     for node in nodes:
-        if tally[node] == 0:
-            tally[node] = 1
-            rows[found] = node
-            found += 1
+        found = _met(node, tally, rows, found)
         if loops:
             tally[node] += 1
         for entry in range(starts[node], starts[node] + counts[node]):
-            near = pool[entry]
-            if tally[near] == 0:
-                tally[near] = 1
-                rows[found] = near
-                found += 1
-            tally[near] += 1
+            found = _met(pool[entry], tally, rows, found)
+            tally[pool[entry]] += 1
     for row in direct:
-        if tally[row] == 0:
-            tally[row] = 1
-            rows[found] = row
-            found += 1
+        found = _met(row, tally, rows, found)
         tally[row] += 1
     return found
 
 
 @compiled
 def fill_pushed(  # type: ignore[no-untyped-def]
-    nodes,
-    starts,
-    counts,
-    pool,
-    weights,
-    direct_rows,
-    direct_places,
-    direct_weights,
-    loops,
-    rows,
-    tally,
-    indptr,
-    places,
-    given,
-):
+    nodes, starts, counts, pool, weights, direct_rows, direct_places, direct_weights,
+    loops, rows, tally, indptr, places, given,
+):  # fmt: skip
     """List for every row the differences that reach it: along edges, its own, direct ones.
 
     Clears ``tally``.
@@ -300,24 +284,9 @@ def _columns(  # type: ignore[no-untyped-def]
 
 @compiled
 def correct(  # type: ignore[no-untyped-def]
-    rows,
-    indptr,
-    places,
-    weights,
-    differences,
-    sizes,
-    ratios,
-    left,
-    anew,
-    rounding,
-    width,
-    values,
-    drift,
-    before,
-    tops,
-    start,
-    stop,
-):
+    rows, indptr, places, weights, differences, sizes, ratios, left, anew, rounding, width,
+    values, drift, before, tops, start, stop,
+):  # fmt: skip
     """Correct rows of ``values`` except those to be recomputed (``anew``).
 
     differences: ``Flat``; values: flat; before: what all rows were, flat, or empty; tops: the

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,13 +15,12 @@ from evergraph.closed_form.codes import class_codes
 from evergraph.closed_form.relations import WIDTH, kind_signs
 from evergraph.core.seeding import seeded
 from evergraph.graphs.propagation import ordered_product
-from evergraph.online.graph.frozen_graph import FrozenLists
-from evergraph.online.graph.growing_array import FormerRows, FrozenRows, GrowingArray, StoredPart
+from evergraph.online.graph.growing_array import FrozenRows, GrowingArray, KeptArrays, StoredPart
 from evergraph.online.graph.growing_graph import no_nodes
 from evergraph.online.graph.live_embeddings import ROWS
-from evergraph.online.graph.neighbour_lists import Entries, NeighbourLists, last_of_each
+from evergraph.online.graph.neighbour_lists import Entries, FrozenLists, NeighbourLists
 from evergraph.online.identifiers import IdTable
-from evergraph.online.pieces import Pieces, whole
+from evergraph.online.pieces import Pieces
 from evergraph.topology.rowwise import block_product, unit_rows
 from evergraph.training.learner import part_of
 
@@ -29,9 +28,10 @@ Array = NDArray[Any]
 UNTYPED = -1
 PARTS = 3  # types, one hop, two hops
 PLAIN = "edge"  # the relation of edges without one
+WAYS = ("along", "against")
 
 
-class LiveRelations:
+class LiveRelations(KeptArrays):
     """[T, B₁X, B₂B₁X] of every node, each part of unit length: see ``RelationHops``.
 
     Changes are recorded as they come (``extend``, ``connect``, ``disconnect``, ``renew``,
@@ -63,9 +63,10 @@ class LiveRelations:
         self._signs: dict[tuple[int, str], Tensor] = {}
         self._typed = GrowingArray(dtype=np.int64)
         self._sent = GrowingArray(width)  # X
-        self._former = FormerRows()  # of X
         self._near = GrowingArray(width)  # B₁X, not scaled
         self._vectors = GrowingArray(self.dims)
+        self.kept = {"typed": self._typed, "sent": self._sent}
+        self.kept |= {"near": self._near, "vectors": self._vectors}
         self._matrix: Tensor | None = None  # features of another width are projected
         if num_features != width:
             generator = seeded(0, "features along relations", num_features, width)
@@ -81,16 +82,14 @@ class LiveRelations:
     @property
     def entry_bytes(self) -> int:
         """How many bytes the entries of all lists take."""
-        return sum(part.entry_bytes for pair in self._lists for part in pair)
+        return sum(part.entry_bytes for part in chain.from_iterable(self._lists))
 
     def extend(self, features: Tensor, types: Sequence[str | None]) -> None:
         """Add nodes.  features: [new, d]; types: one per node, None if unknown; or empty"""
         start, count = len(self._typed), len(features)
-        for array in (self._typed, self._sent, self._near, self._vectors):
-            array.extend(count)
-        for pair in self._lists:
-            for part in pair:
-                part.extend(count)
+        every: list[GrowingArray | NeighbourLists] = [*self.kept.values()]
+        for part in (*every, *chain.from_iterable(self._lists)):
+            part.extend(count)
         new = [name for name in dict.fromkeys(types) if name is not None and name not in self.types]
         self.types.add(new)
         for place, name in enumerate(types or [None] * count, start):
@@ -100,16 +99,14 @@ class LiveRelations:
     def renew(self, nodes: Tensor, features: Tensor) -> None:
         """Replace the features of nodes."""
         rows = features if self._matrix is None else block_product(features, self._matrix)
-        self._former.note(nodes.numpy(), self._sent.array[nodes.numpy()])
-        self._sent.tensor[nodes] = unit_rows(rows.contiguous()) + self._codes(nodes)
+        self._sent.write(nodes, unit_rows(rows.contiguous()) + self._codes(nodes))
         self._other = torch.cat([self._other, nodes])
 
     def _codes(self, nodes: Tensor) -> Tensor:
         """Return T.  -> [nodes, width]"""
-        numbers = self._typed.tensor[nodes]
         table = class_codes([f"type {name}" for name in self.types], width=self.width)
         codes = torch.cat([table, torch.zeros(1, self.width)])  # the last is of no type
-        return codes[numbers]
+        return codes[self._typed.tensor[nodes]]
 
     def connect(
         self, ends: Tensor, relations: Sequence[str], weights: Tensor | None = None
@@ -130,18 +127,10 @@ class LiveRelations:
         for number in np.unique(numbers[apart]).tolist():
             chosen = apart & (numbers == number)
             sources, targets = (side.numpy()[chosen] for side in ends)
-            stays: Array = np.ones(len(sources), dtype=bool)
-            given: Array | None = None
-            if weights is not None:
-                keys, last = last_of_each((sources << 32) | targets, weights.numpy()[chosen])
-                sources, targets, stays = keys >> 32, keys & 0xFFFFFFFF, last > 0
-                given = last[stays]
+            given = None if weights is None else weights.numpy()[chosen]
             along, against = self._lists[number]
             self._touch(
-                along.insert(targets[stays], sources[stays], given),
-                against.insert(sources[stays], targets[stays], given),
-                along.delete(targets[~stays], sources[~stays]),
-                against.delete(sources[~stays], targets[~stays]),
+                along.insert(targets, sources, given), against.insert(sources, targets, given)
             )
 
     def disconnect(self, ends: Tensor, *, both_ways: bool) -> None:
@@ -155,12 +144,6 @@ class LiveRelations:
         """Return the weights of edges, 0 for missing ones; a negative position is no node.
 
         ends: int64 [2, edges]; relations: one per edge -> float32 [edges]
-
-        >>> live = LiveRelations(num_features=1, width=2)
-        >>> live.extend(torch.ones(2, 1), [])
-        >>> live.connect(torch.tensor([[1], [0]]), ["writes"])
-        >>> live.weights_of(torch.tensor([[1, 1, 0], [0, 0, 1]]), ["writes", "cites", "writes"])
-        tensor([1., 0., 0.])
         """
         found = torch.zeros(ends.shape[1])
         known = [name in self.names for name in relations]
@@ -180,8 +163,8 @@ class LiveRelations:
                 self._touch(other.delete(near, np.repeat(gone, np.diff(indptr))))
             for part in pair:
                 part.clear(gone)
-        self._former.note(gone, self._sent.array[gone])
-        for array in (self._sent, self._near, self._vectors):
+        self._sent.write(nodes.unique(), 0)
+        for array in (self._near, self._vectors):
             array.array[gone] = 0
         self._typed.array[gone] = UNTYPED
         self.touched = self.touched[~torch.isin(self.touched, nodes)]
@@ -193,7 +176,8 @@ class LiveRelations:
 
     def gatherers(self, nodes: Tensor) -> Tensor:
         """Return the neighbours of nodes along all relations, ascending, each once."""
-        near = [part.rows(nodes.numpy())[1] for pair in self._lists for part in pair]
+        every = chain.from_iterable(self._lists)
+        near = [part.rows(nodes.numpy())[1] for part in every]
         met = np.concatenate([np.empty(0, np.int32), *near]).astype(np.int64)
         return torch.from_numpy(np.unique(met))
 
@@ -246,8 +230,8 @@ class LiveRelations:
 
     def frozen(self) -> FrozenRelations:
         """Return the current relations and X, readable while they change."""
-        kinds = {kind: FrozenLists(ls.shared(), ls.former.now) for kind, ls in self._kinds()}
-        return FrozenRelations(kinds, FrozenRows(self._sent, self._former.now, len(self._sent)))
+        kinds = {kind: lists.frozen() for kind, lists in self._kinds()}
+        return FrozenRelations(kinds, self._sent.frozen())
 
     def of(self, nodes: Tensor) -> Tensor:
         """Return the vectors of some nodes.  int64 [k] -> float32 [k, dims]"""
@@ -258,55 +242,37 @@ class LiveRelations:
         return [StoredPart(self._vectors.array)]
 
     def arrays(self) -> Iterator[GrowingArray]:
-        """Yield the arrays that are as long as the graph."""
-        yield from (self._typed, self._sent, self._near, self._vectors)
-        for pair in self._lists:
-            for part in pair:
-                yield from part.arrays()
-
-    def state(self) -> dict[str, Tensor]:
-        """Return everything kept, by name."""
-        return whole(self.pieces())
+        """Yield all arrays that are as long as the graph."""
+        yield from super().arrays()
+        for part in chain.from_iterable(self._lists):
+            yield from part.arrays()
 
     def pieces(self) -> dict[str, Tensor | Pieces]:
-        """Return the same, neighbour lists in pieces."""
-        kept: dict[str, Tensor | Pieces] = {}
-        kept |= {f"names.{name}": value for name, value in self.names.state().items()}
-        kept |= {f"types.{name}": value for name, value in self.types.state().items()}
+        """Return everything kept, by name, neighbour lists in pieces."""
+        found: dict[str, Tensor | Pieces] = {}
+        found |= {f"names.{name}": value for name, value in self.names.state().items()}
+        found |= {f"types.{name}": value for name, value in self.types.state().items()}
         for number, pair in enumerate(self._lists):
-            for way, part in zip(("along", "against"), pair, strict=True):
-                kept |= {f"{number}.{way}.{name}": v for name, v in part.pieces().items()}
-        arrays = {"typed": self._typed, "sent": self._sent}
-        arrays |= {"near": self._near, "vectors": self._vectors}
-        return kept | {name: array.state() for name, array in arrays.items()}
+            for way, part in zip(WAYS, pair, strict=True):
+                found |= {f"{number}.{way}.{name}": v for name, v in part.pieces().items()}
+        return found | super().pieces()
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned."""
+        super().restore(state)
         self.names.restore(part_of(state, "names."))
         self.types.restore(part_of(state, "types."))
-        self._lists = []
-        for number in range(len(self.names)):
-            pair = NeighbourLists(), NeighbourLists()
-            for way, part in zip(("along", "against"), pair, strict=True):
+        self._lists = [(NeighbourLists(), NeighbourLists()) for _ in self.names]
+        for number, pair in enumerate(self._lists):
+            for way, part in zip(WAYS, pair, strict=True):
                 part.restore(part_of(state, f"{number}.{way}."))
-            self._lists.append(pair)
-        self._typed.restore(state["typed"])
-        for name, array in (("sent", self._sent), ("near", self._near)):
-            array.restore(state[name])
-        self._vectors.restore(state["vectors"])
 
 
-@dataclass(frozen=True, eq=False)
-class FrozenRelations:
-    """Relations and X at one moment.
+class FrozenRelations(NamedTuple):
+    """Relations and X at one moment."""
 
-    Attributes:
-        kinds: in-neighbours by kind: a relation and a direction.
-        sent: X, one row per position.
-    """
-
-    kinds: Mapping[str, FrozenLists]
-    sent: FrozenRows
+    kinds: Mapping[str, FrozenLists]  # in-neighbours by kind: a relation and a direction
+    sent: FrozenRows  # X, one row per position
 
     def flows(self, node: int, *, hops: int, width: int) -> tuple[Tensor, Tensor]:
         """Return positions u and the factors f_u of their values in B₁V or B₂B₁V.
@@ -315,37 +281,27 @@ class FrozenRelations:
         times their shares in the means. One row is pushed through the graph, starting at the node.
 
         -> int64 [nodes], float64 [nodes, width]
-
-        >>> live = LiveRelations(num_features=2, width=2)
-        >>> live.extend(torch.eye(2), [])
-        >>> live.connect(torch.tensor([[1], [0]]), ["writes"])
-        >>> nodes, factors = live.frozen().flows(0, hops=1, width=2)
-        >>> nodes, factors.abs()
-        (tensor([1]), tensor([[1., 1.]], dtype=torch.float64))
         """
-        nodes, factors = torch.tensor([node]), torch.ones(1, width, dtype=torch.float64)
+        nodes, factors = np.array([node]), torch.ones(1, width, dtype=torch.float64)
         for hop in range(hops, 0, -1):
-            nodes, factors = self._gathered(nodes, factors, hop)
-        return nodes, factors
-
-    def _gathered(self, nodes: Tensor, factors: Tensor, hop: int) -> tuple[Tensor, Tensor]:
-        listed = {kind: lists.rows(nodes.numpy()) for kind, lists in self.kinds.items()}
-        met = [columns for _, columns, _ in listed.values()]
-        near = np.unique(np.concatenate([np.empty(0, np.int32), *met])).astype(np.int64)
-        found = factors.new_zeros(len(near), factors.shape[1])
-        for kind, (indptr, columns, weights) in listed.items():
-            if not len(columns):
-                continue
-            owners, shares = _shares(indptr, weights)
-            indices = torch.from_numpy(np.stack([np.searchsorted(near, columns), owners]))
-            paths = torch.sparse_coo_tensor(
-                indices,
-                torch.from_numpy(shares),
-                (len(near), len(nodes)),
-                check_invariants=False,  # given explicitly to silence a warning of torch
-            )
-            found += paths @ (factors * kind_signs([kind], hop=hop, width=factors.shape[1]))
-        return torch.from_numpy(near), found
+            listed = {kind: lists.rows(nodes) for kind, lists in self.kinds.items()}
+            met = [columns for _, columns, _ in listed.values()]
+            near = np.unique(np.concatenate([np.empty(0, np.int32), *met])).astype(np.int64)
+            found = factors.new_zeros(len(near), width)
+            for kind, (indptr, columns, weights) in listed.items():
+                if not len(columns):
+                    continue
+                owners, shares = _shares(indptr, weights)
+                indices = torch.from_numpy(np.stack([np.searchsorted(near, columns), owners]))
+                paths = torch.sparse_coo_tensor(
+                    indices,
+                    torch.from_numpy(shares),
+                    (len(near), len(nodes)),
+                    check_invariants=False,  # given explicitly to silence a warning of torch
+                )
+                found += paths @ (factors * kind_signs([kind], hop=hop, width=width))
+            nodes, factors = near, found
+        return torch.from_numpy(nodes), factors
 
 
 def _shares(indptr: Array, weights: Array) -> tuple[Array, Array]:

@@ -1,34 +1,51 @@
-"""The normalised adjacency of a growing graph, row by row."""
+"""The normalised adjacency Â of a growing graph: rows of Â V, and their correction by differences.
+
+Z_v = l_v P_v with P_v = Σ_u w_vu r_u m_u. If the message of u changes by d_u = r'_u m'_u - r_u m_u
+and an entry by w'_vu - w_vu, then
+
+    P'_v - P_v = Σ_u w'_vu d_u + Σ_u (w'_vu - w_vu) r_u m_u
+    Z'_v = (l'_v / l_v) Z_v + l'_v (P'_v - P_v)
+
+Sums are computed in float64, or compensated. For each row a bound on the rounding error since it
+was last recomputed is kept: a correction adds one rounding of the row, one more if l changed, and
+six of everything that is pushed (in d, in the sum, and in l).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_choice
 from evergraph.graphs.kernels.products import listed_product
+from evergraph.graphs.kernels.row_ranges import in_parts
 from evergraph.graphs.kernels.scaled_rows import room
 from evergraph.graphs.normalisation import Normalisation
 from evergraph.graphs.propagation import ordered_product
-from evergraph.online.graph.frozen_graph import FrozenGraph
-from evergraph.online.graph.growing_array import FormerRows, FrozenRows, GrowingArray
-from evergraph.online.graph.growing_graph import GrowingGraph
+from evergraph.online.graph.growing_array import FrozenRows, GrowingArray, KeptArrays
+from evergraph.online.graph.growing_graph import FrozenGraph, GrowingGraph
+from evergraph.online.graph.neighbour_lists import Entries
 
 Array = npt.NDArray[Any]
-SCHEMES: tuple[Normalisation, ...] = ("symmetric", "row", "none")
+SCHEMES: tuple[Normalisation, ...] = ("symmetric", "row")
+ROUNDING = 2.0**-24  # largest relative error of rounding to float32
+# Relative to a row's largest value; above it a row is recomputed. Errors that all have the same
+# sign need 64 corrections to reach it.
+DRIFT = 64 * ROUNDING
 
 
-class LiveSmoother:
+class LiveSmoother(KeptArrays):
     """Â = L (A + sI) R of a growing graph, multiplied some rows at a time.
 
     A holds the weights of edges, D the sums of the rows of A + sI. symmetric: L and R are D^-1/2;
-    row: L is D^-1 and R is I, a mean; none: both are I, a sum.
+    row: L is D^-1 and R is I, a mean.
 
     A row is summed in the order of its neighbours' positions, so that its bits depend neither on
     the storage of the graph nor on the rows it is computed with. For the same reason the choice of
@@ -36,7 +53,7 @@ class LiveSmoother:
 
     Args:
         self_loops: whether s is 1, else 0.
-        scheme: symmetric, row or none.
+        scheme: symmetric or row.
 
     >>> pair, smoother = GrowingGraph(num_features=1), LiveSmoother()
     >>> change = pair.add(torch.tensor([[1.], [3.]]), torch.tensor([[0], [1]]))
@@ -49,51 +66,50 @@ class LiveSmoother:
         check_choice("scheme", scheme, SCHEMES)
         self.self_loops = self_loops
         self.scheme = scheme
-        self._scalings = GrowingArray()  # the diagonal of L
-        self._ones = GrowingArray()  # the diagonal of R if it is not L; else empty
+        self._left = GrowingArray()  # the diagonal of L
+        self._right = self._left if scheme == "symmetric" else GrowingArray()  # that of R
+        self.kept = {"scalings": self._left}
         # Nodes of the last refresh, and their scalings before it.
         self._refreshed = (np.empty(0, np.int64), np.empty(0, np.float32))
-        self._former = FormerRows()  # of the scalings
 
     def refresh(self, graph: GrowingGraph, nodes: Tensor) -> None:
         """Update the scalings of nodes that are new or whose in-neighbours changed."""
-        self._scalings.extend(graph.num_nodes - len(self._scalings))
+        for diagonal in {self._left, self._right}:
+            diagonal.extend(graph.num_nodes - len(diagonal))
         if self.scheme != "symmetric":
-            self._ones.extend(graph.num_nodes - len(self._ones))
-            self._ones.array[nodes.numpy()] = 1
+            self._right.array[nodes.numpy()] = 1
         nodes = nodes.sort().values
-        before = self._scalings.array[nodes.numpy()]
-        self._former.note(nodes.numpy(), before)
-        degrees = (graph.strengths(nodes) if graph.weighted else graph.degrees(nodes)).numpy()
-        self._scalings.array[nodes.numpy()] = self._scaled(degrees + int(self.self_loops))
-        self._refreshed = nodes.numpy(), before
+        self._refreshed = nodes.numpy(), self._left.array[nodes.numpy()]
+        self._left.write(nodes, self._factors(graph, nodes.numpy()))
 
-    def _scaled(self, degrees: Array) -> Array:
-        there = degrees > 0
-        if self.scheme == "none":
-            return np.ones(len(degrees))
+    def _factors(self, graph: GrowingGraph, nodes: Array) -> Tensor:
+        """Return L of some nodes.  int64 [n] -> float32 [n]"""
+        degrees = counts = graph.into.lengths(nodes)
+        if graph.weighted:
+            # One by one in the order of entries, so that bits do not depend on the other rows.
+            owners = np.repeat(np.arange(len(nodes)), counts)
+            degrees = np.bincount(owners, graph.into.weights(nodes), minlength=len(nodes))
+        degrees = degrees + int(self.self_loops)
         # In float64 and by sqrt, which rounds correctly on every machine; a power need not.
-        some = np.where(there, degrees, 1)
+        some = np.where(degrees > 0, degrees, 1)
         inverse = 1 / (np.sqrt(some) if self.scheme == "symmetric" else some)
-        return np.where(there, inverse, 0.0)
+        return torch.from_numpy(np.where(degrees > 0, inverse, 0.0).astype(np.float32))
 
     @property
     def scalings(self) -> Array:
         """The diagonal of L.  float32 [positions], a view until there are more"""
-        return self._scalings.array
+        return self._left.array
 
     def left(self, nodes: Array) -> tuple[Array, Array]:
         """Return the factors of rows now and before the last refresh.
 
         int64 [n], ascending -> 2 x float64 [n]
         """
-        now = self._scalings.array[nodes].astype(np.float64)
+        now = self._left.array[nodes].astype(np.float64)
         before = now.copy()
         known, were = self._refreshed
-        if len(known):
-            where = np.minimum(np.searchsorted(known, nodes), len(known) - 1)
-            found = known[where] == nodes
-            before[found] = were[where[found]]
+        where = _index_in(known, nodes)
+        before[where >= 0] = were[where[where >= 0]]
         return now, before
 
     def right(self, nodes: Array) -> tuple[Array, Array]:
@@ -102,21 +118,9 @@ class LiveSmoother:
             return self.left(nodes)
         return np.ones(len(nodes)), np.ones(len(nodes))
 
-    @property
-    def _rights(self) -> GrowingArray:
-        return self._scalings if self.scheme == "symmetric" else self._ones
-
-    def rows(self, graph: GrowingGraph, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return rows of Â as CSR.  -> int32 [nodes + 1], int32 [entries], float32 [entries]"""
-        left, right = self._scalings.tensor, self._rights.tensor
-        return _rows(
-            graph, nodes, lambda of: left[of], lambda of: right[of], self_loops=self.self_loops
-        )
-
     def frozen(self) -> FrozenSmoother:
         """Return the current Â, readable while it changes."""
-        scalings = FrozenRows(self._scalings, self._former.now, len(self._scalings))
-        return FrozenSmoother(scalings, self.self_loops, self.scheme == "symmetric")
+        return FrozenSmoother(self._left.frozen(), self.self_loops, self.scheme == "symmetric")
 
     def product(
         self, graph: GrowingGraph, nodes: Tensor, values: Tensor, out: Tensor | None = None
@@ -126,86 +130,298 @@ class LiveSmoother:
         values: float32 [graph's positions, dims] -> [nodes, dims]
         """
         if len(nodes) and graph.compiled:
+            from evergraph.graphs.kernels.numba_sum import ListedRows, WeightedListedRows
+
+            lists, positions = graph.into.lying(), nodes.numpy()
+            starts = lists.starts[positions]
+            rows = ListedRows(
+                starts,
+                starts + lists.counts[positions],
+                lists.pool,
+                self._left.array[positions],
+                self._right.array,
+                positions if self.self_loops else positions[:0],
+            )
+            weights = lists.weights
             out = room(len(nodes), like=values) if out is None else out
-            self._compiled_product(graph, nodes.numpy(), values, out)
+            given = rows if weights is None else WeightedListedRows(*rows, weights)
+            listed_product(given, values, out)
             return out
-        found = ordered_product(*self.rows(graph, nodes), values) if len(nodes) else values[:0]
+        found = values[:0]
+        if len(nodes):
+            found = ordered_product(*self.frozen().rows(graph, nodes), values)
         return found if out is None else out.copy_(found)
-
-    def _compiled_product(
-        self, graph: GrowingGraph, nodes: Array, values: Tensor, out: Tensor
-    ) -> None:
-        from evergraph.graphs.kernels.numba_sum import ListedRows, WeightedListedRows
-
-        lists = graph.gathering
-        starts = lists.starts[nodes]
-        rows = ListedRows(
-            starts,
-            starts + lists.counts[nodes],
-            lists.pool,
-            self._scalings.array[nodes],
-            self._rights.array,
-            nodes if self.self_loops else nodes[:0],
-        )
-        weights = lists.weights
-        given = rows if weights is None else WeightedListedRows(*rows, weights)
-        listed_product(given, values, out)
-
-    def state(self) -> dict[str, Tensor]:
-        """Return the scalings."""
-        return {"scalings": self._scalings.state()}
-
-    def arrays(self) -> Iterator[GrowingArray]:
-        """Yield the arrays that are as long as the graph."""
-        yield self._scalings
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned."""
-        self._scalings.restore(state["scalings"])
+        super().restore(state)
         if self.scheme != "symmetric":
-            self._ones.restore(torch.ones(len(self._scalings)))
+            self._right.restore(torch.ones(len(self._left)))
 
 
-@dataclass(frozen=True, eq=False)
-class FrozenSmoother:
-    """Rows of Â at one moment; see ``LiveSmoother``.
+class FrozenSmoother(NamedTuple):
+    """Rows of Â at one moment; see ``LiveSmoother``."""
 
-    Attributes:
-        scalings: the diagonal of L.
-        self_loops: whether s is 1, else 0.
-        symmetric: whether R is L, else I.
+    scalings: FrozenRows  # the diagonal of L
+    self_loops: bool
+    symmetric: bool  # whether R is L, else I
+
+    def rows(
+        self, graph: GrowingGraph | FrozenGraph, nodes: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return rows of Â as CSR.  -> int32 [nodes + 1], int32 [entries], float32 [entries]"""
+        starts, columns = graph.rows(nodes)
+        weights = graph.weights(nodes) if graph.weighted else None
+        if self.self_loops:  # the last entry of its row
+            columns = np.insert(columns, starts[1:], nodes.numpy())
+            weights = None if weights is None else np.insert(weights, starts[1:], 1)
+            starts = starts + np.arange(len(starts))
+        values = np.repeat(self.scalings.of(nodes.numpy()), np.diff(starts))
+        if weights is not None:
+            values = values * weights
+        if self.symmetric:
+            values = values * self.scalings.of(columns)
+        starts = starts.astype(np.int32)
+        return torch.from_numpy(starts), torch.from_numpy(columns), torch.from_numpy(values)
+
+
+def _index_in(known: Array, nodes: Array) -> Array:
+    """Return the index of nodes among known ones, which ascend, -1 for others.  int64 [nodes]"""
+    where = np.searchsorted(known, nodes)
+    there = where < len(known)
+    there[there] = known[where[there]] == nodes[there]
+    where[~there] = -1
+    return where
+
+
+class Moved:
+    """Rows that changed.
+
+    Args:
+        nodes: positions, ascending.  int64 [n]
+        before: old rows, float32 [n, width], [0, width] if they are not needed; or returns them,
+            which is rarely called and valid until the next change.
     """
 
-    scalings: FrozenRows
-    self_loops: bool
-    symmetric: bool
+    def __init__(self, nodes: Tensor, before: Tensor | Callable[[], Tensor]) -> None:
+        self.nodes = nodes
+        self._before = before
 
-    def rows(self, graph: FrozenGraph, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return rows of Â as CSR.  -> int32 [nodes + 1], int32 [entries], float32 [entries]"""
-        right = self._left if self.symmetric else lambda of: torch.ones(len(of))
-        return _rows(graph, nodes, self._left, right, self_loops=self.self_loops)
-
-    def _left(self, nodes: Tensor) -> Tensor:
-        return torch.from_numpy(self.scalings.of(nodes.numpy()))
+    @cached_property
+    def before(self) -> Tensor:
+        """Old rows.  float32 [n, width]"""
+        return self._before if isinstance(self._before, Tensor) else self._before()
 
 
-def _rows(
-    graph: GrowingGraph | FrozenGraph,
-    nodes: Tensor,
-    left: Callable[[Tensor], Tensor],
-    right: Callable[[Tensor], Tensor],
+class Differences(NamedTuple):
+    """Differences, one row each, and the rows they affect."""
+
+    # d_u of all nodes whose message changed, then r_u m_u of the columns whose entries changed.
+    rows: Array  # float32 [differences, width]
+    sizes: Array  # the largest absolute value of each.  float32 [differences]
+    pushed: Pushed  # which of them reach which nodes
+
+
+def differences(
+    graph: GrowingGraph,
+    smoother: LiveSmoother,
+    sent: Moved,
+    values: Tensor,
+    touched: Tensor,
+    entries: Entries,
+    states: GrowingArray,
+) -> Differences:
+    """Return the differences of the sums of affected rows.
+
+    sent: nodes whose message changed; values: all current messages, [positions, width]; touched:
+    nodes whose in-neighbours changed, int64 [n]; entries: of these; states: the rows to correct
+    """
+    nodes, others = sent.nodes.numpy(), touched.numpy()
+    if smoother.scheme == "symmetric":  # the factor of a touched node is part of its message
+        nodes = graph.distinct(np.concatenate([nodes, others]))
+    columns, places = np.unique(entries.columns, return_inverse=True)
+    direct = Entries(entries.rows, len(nodes) + places.reshape(-1), entries.differences)
+    pushed = push(graph, nodes, direct=direct, others=others, loops=smoother.self_loops)
+    (now, was), (_, gave) = smoother.right(nodes), smoother.right(columns)
+    # 0 · now + r_u · before: the old messages of the columns
+    new, old = np.concatenate([now, np.zeros(len(columns))]), np.concatenate([was, -gave])
+    both = np.concatenate([nodes, columns])
+    rows, sizes = states.room(len(both)).numpy(), np.empty(len(both), np.float32)
+    where, before = _index_in(sent.nodes.numpy(), both), sent.before.numpy()
+    for part in states.blocks(len(both), max(len(both), 1)):
+        given = (both[part], where[part], values.numpy(), before, new[part], old[part])
+        _subtract(*given, rows[part], sizes[part], compiled=graph.compiled)
+    return Differences(rows, sizes, pushed)
+
+
+def _subtract(
+    nodes: Array, places: Array, values: Array, before: Array, new: Array, old: Array,
+    rows: Array, sizes: Array, *, compiled: bool,
+) -> None:  # fmt: skip
+    """Fill in new · now - old · before of some nodes, and the largest value of each row."""
+    if compiled:
+        from evergraph.online.graph.live_kernels import subtract
+
+        given = (nodes, places, values, before, new, old, rows, sizes)
+        in_parts(
+            lambda part: subtract(*given, part.start, part.stop),
+            np.ones(len(nodes), np.int64),
+            each=2 * values.shape[1],
+        )
+        return
+    now = values[nodes].astype(np.float64)
+    were = now.copy()
+    were[places >= 0] = before[places[places >= 0]]
+    rows[:] = new[:, None] * now - old[:, None] * were
+    sizes[:] = np.abs(rows).max(1, initial=0)
+
+
+def correct(
+    graph: GrowingGraph,
+    smoother: LiveSmoother,
+    found: Differences,
+    new: Tensor,
+    states: GrowingArray,
+    drift: Array,
     *,
-    self_loops: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return rows of L (A + sI) R; left, right: diagonals of L and R at some positions."""
-    starts, columns = graph.rows(nodes)
-    weights = graph.weights(nodes) if graph.weighted else None
-    if self_loops:  # the last entry of its row
-        columns = np.insert(columns, starts[1:], nodes.numpy())
-        weights = None if weights is None else np.insert(weights, starts[1:], 1)
-        starts = starts + np.arange(len(starts))
-    indices = torch.from_numpy(columns)
-    values = torch.from_numpy(np.repeat(left(nodes).numpy(), np.diff(starts)))
-    if weights is not None:
-        values = values * torch.from_numpy(weights)
-    return torch.from_numpy(starts.astype(np.int32)), indices, values * right(indices)
+    keep: bool,
+) -> tuple[Moved, Tensor, Tensor]:
+    """Correct rows of ``states`` in place; return them, which are due, and their largest values.
+
+    Due rows are left to be recomputed, because correcting them would cost as much or because they
+    are new.
+
+    new: added nodes, int64 [new]; drift: the bound on the rounding error of each row, float32
+    [positions]; keep: whether old rows are needed -> rows, bool [rows], float32 [rows]
+    """
+    rows = found.pushed.rows
+    left, were = smoother.left(rows)
+    lengths = np.diff(found.pushed.indptr)
+    degrees = graph.into.lengths(rows) + int(smoother.self_loops)
+    first = int(new[0]) if len(new) else graph.num_nodes
+    anew = (lengths >= degrees) | (were == 0) | (rows >= first)
+    ratios = left / np.where(were == 0, 1, were)
+    make = _correct_compiled if graph.compiled else _correct
+    before, tops = states.room(len(rows) if keep else 0), np.empty(len(rows), np.float32)
+    for part in states.blocks(len(rows), max(len(rows), 1)):
+        make(found, part, ratios, left, anew, states.array, drift, before.numpy(), tops)
+    moved = Moved(torch.from_numpy(rows), before)
+    return moved, torch.from_numpy(anew), torch.from_numpy(tops)
+
+
+def _correct(
+    found: Differences, part: slice, ratios: Array, left: Array, anew: Array,
+    values: Array, drift: Array, before: Array, tops: Array,
+) -> None:  # fmt: skip
+    """Correct some of the rows found; ``before``, unless empty, and ``tops`` are of all of them."""
+    nodes, indptr, places, weights = found.pushed
+    nodes, starts = nodes[part], indptr[part.start : part.stop + 1]
+    pairs = slice(starts[0], starts[-1])
+    used, columns = np.unique(places[pairs], return_inverse=True)
+    given = (weights[pairs].astype(np.float64), columns.reshape(-1), starts - starts[0])
+    matrix = scipy.sparse.csr_matrix(given, shape=(len(nodes), len(used)))
+    rows = values[nodes]
+    if len(before):
+        before[part] = rows
+    sums = left[part, None] * (matrix @ found.rows[used].astype(np.float64))
+    after = (ratios[part, None] * rows + sums).astype(np.float32)
+    reached = left[part] * (abs(matrix) @ found.sizes[used].astype(np.float64))
+    tops[part] = np.abs(after).max(1, initial=0)
+    rounded = np.where(ratios[part] == 1, tops[part], 2 * tops[part]) + 6 * reached
+    bounds = ratios[part] * drift[nodes] + ROUNDING * rounded
+    kept = ~anew[part]
+    values[nodes[kept]], drift[nodes[kept]] = after[kept], bounds[kept]
+
+
+def _correct_compiled(
+    found: Differences, part: slice, ratios: Array, left: Array, anew: Array,
+    values: Array, drift: Array, before: Array, tops: Array,
+) -> None:  # fmt: skip
+    from evergraph.graphs.kernels.numba_sum import Flat
+    from evergraph.online.graph import live_kernels
+
+    width, first = values.shape[1], part.start
+    given = (*found.pushed, Flat(found.rows.reshape(-1), width), found.sizes, ratios, left, anew)
+    flat = (values.reshape(-1), drift, before.reshape(-1), tops)
+    in_parts(
+        lambda rows: live_kernels.correct(
+            *given, ROUNDING, width, *flat, first + rows.start, first + rows.stop
+        ),
+        np.diff(found.pushed.indptr[first : part.stop + 1]) + 3,
+        each=width,
+    )
+
+
+def differ(rows: Array, others: Array) -> Array:
+    """Return which rows differ in any bit.  2 x float32 [n, width] -> bool [n]"""
+    word = np.uint64 if rows.shape[1] % 2 == 0 else np.uint32  # fewer, wider comparisons
+    one, other = rows.view(word), others.view(word)
+    found: Array = one[:, 0] != other[:, 0]  # the first word decides for most rows
+    same = np.flatnonzero(~found)
+    if 2 * len(same) > len(found):
+        return np.asarray((one != other).any(1))
+    found[same] = (one[same] != other[same]).any(1)
+    return found
+
+
+SORTED = 64  # positions that can be scanned in the time that sorting one more takes
+
+
+class Pushed(NamedTuple):
+    """For every affected row the differences that reach it, as CSR."""
+
+    rows: Array  # positions, ascending, each once.  int64 [rows]
+    indptr: Array  # start of each row's differences.  int64 [rows + 1]
+    places: Array  # indices of differences.  int64 [pairs]
+    weights: Array  # of the differences.  float32 [pairs]
+
+
+def push(
+    graph: GrowingGraph, nodes: Array, *, direct: Entries, others: Array, loops: bool
+) -> Pushed:
+    """Push the differences of nodes, numbered from 0, along their edges.
+
+    The order of a row's differences is the same with and without compiled code.
+
+    nodes: whose messages changed, ascending, each once, int64 [n]; direct: further differences that
+    reach a single row each, with their numbers as columns; others: rows to include in the result,
+    int64 [m]; loops: whether nodes have self-loops
+
+    >>> import torch
+    >>> path = GrowingGraph(num_features=1)
+    >>> _ = path.add(torch.zeros(3, 1), torch.tensor([[0, 1], [1, 2]]))
+    >>> nobody = Entries(*(np.empty(0, np.int64) for _ in range(3)))
+    >>> pushed = push(path, np.array([0]), direct=nobody, others=np.array([2]), loops=True)
+    >>> pushed.rows, pushed.indptr, pushed.places
+    (array([0, 1, 2]), array([0, 1, 2, 2]), array([0, 0]))
+    """
+    if not graph.compiled:
+        indptr, near = graph.out_of.rows(nodes)
+        numbers = np.arange(len(nodes))
+        own = nodes if loops else nodes[:0]
+        owners = np.concatenate([near, own, direct.rows])
+        places = np.concatenate(
+            [np.repeat(numbers, np.diff(indptr)), numbers[: len(own)], direct.columns]
+        )
+        loop = np.ones(len(own), np.float32)
+        given = np.concatenate([graph.out_of.weights(nodes), loop, direct.differences])
+        rows = graph.distinct(np.concatenate([nodes, others, owners]))
+        where = np.searchsorted(rows, owners)
+        order = np.argsort(where, kind="stable")
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(where, minlength=len(rows)))])
+        return Pushed(rows, indptr, places[order], given[order].astype(np.float32))
+    from evergraph.online.graph.live_kernels import count_pushed, fill_pushed
+
+    starts, counts, pool, weights = graph.out_of.lying()
+    pairs = int(counts[nodes].sum()) + loops * len(nodes) + len(direct.rows)
+    rows = np.empty(pairs + len(nodes) + len(others), np.int64)
+    tally = graph.tally
+    found = count_pushed(nodes, starts, counts, pool, direct.rows, others, loops, tally, rows)
+    rows = np.sort(rows[:found]) if found * SORTED < len(tally) else np.flatnonzero(tally)
+    indptr, places = np.empty(found + 1, np.int64), np.empty(pairs, np.int64)
+    given = np.empty(pairs, np.float32)
+    weighed = np.empty(0, np.float32) if weights is None else weights
+    fill_pushed(
+        nodes, starts, counts, pool, weighed, *direct, loops, rows, tally, indptr, places, given
+    )
+    return Pushed(rows, indptr, places, given)

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from evergraph.graphs.kernels.scaled_rows import numba_works
-from evergraph.online.graph.growing_array import FormerRows, GrowingArray
-from evergraph.online.pieces import Pieces, whole
+from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, Link
+from evergraph.online.pieces import Pieces
 
 Array = npt.NDArray[Any]
 
@@ -20,8 +20,6 @@ _ROW = 32  # bits by which an entry's row is shifted, so that row and column mak
 _COLUMN = 2**_ROW - 1
 _LEAST_POOL = 64
 _ENTRIES = 1 << 20  # processed at a time in passes over all lists
-
-
 # From so many entries on, compiled code is used. Below, numpy is about as fast, without the second
 # or so that importing numba takes.
 NUMBA_FOLLOWS_FROM = 100_000
@@ -32,9 +30,6 @@ def is_compiled(entries: int) -> bool:
 
     This must not depend on the width of values or the size of a change: the bits of a row's sum
     depend on the graph alone.
-
-    >>> is_compiled(1000)
-    False
     """
     return entries >= NUMBA_FOLLOWS_FROM and numba_works()
 
@@ -77,7 +72,28 @@ class Lists(NamedTuple):
     weights: Array | None  # parallel to the pool, None if all are 1.  float32 [room]
 
 
-class NeighbourLists:
+class FrozenLists(NamedTuple):
+    """Neighbour lists at one moment; lists that change later are written elsewhere."""
+
+    lists: Lists
+    link: Link  # the last saved location at that moment
+
+    def rows(self, rows: Array) -> tuple[Array, Array, Array]:
+        """Return some rows as CSR, with weights.
+
+        -> int64 [rows + 1], int32 [entries], float32 [entries]
+        """
+        now = np.stack([self.lists.starts[rows], self.lists.counts[rows]], axis=1)
+        starts, counts = self.link.undone(rows, now).T
+        places, weights = places_of(starts, counts), self.lists.weights
+        return (
+            np.concatenate([[0], np.cumsum(counts)]),
+            self.lists.pool[places],
+            np.ones(len(places), np.float32) if weights is None else weights[places],
+        )
+
+
+class NeighbourLists(KeptArrays):
     """For every row its columns, ascending and distinct.
 
     Lists lie in one pool, each with spare capacity. A list that outgrows its capacity moves to the
@@ -88,8 +104,8 @@ class NeighbourLists:
     Entries weigh 1. Weights are kept, in a second pool parallel to the first, from the first weight
     that differs.
 
-    Storage that was handed to readers (``shared``) stays readable: a list that changes afterwards
-    moves to the end of the pool first, and its old location is saved in ``former``.
+    Storage that was handed to readers (``frozen``) stays readable: a list that changes afterwards
+    moves to the end of the pool first, and its old location is saved.
 
     >>> lists = NeighbourLists()
     >>> lists.extend(3)
@@ -108,15 +124,13 @@ class NeighbourLists:
         self._starts = GrowingArray(dtype=np.int64)
         self._counts = GrowingArray(dtype=np.int64)
         self._rooms = GrowingArray(dtype=np.int64)
+        self.kept = {"starts": self._starts, "counts": self._counts, "rooms": self._rooms}
         self._pool: Array = np.empty(0, np.int32)
         self._weights: Array | None = None  # float32, as long as the pool
         self._end = 0  # of the used part of the pool
         self._kept = 0  # nothing before this is overwritten: readers may use it
-        self.former = FormerRows()  # old starts and counts.  int64 [rows, 2]
+        self._last = Link()  # of old starts and counts.  int64 [rows, 2]
         self.num_entries = 0
-
-    def __len__(self) -> int:
-        return len(self._counts)
 
     @property
     def entry_bytes(self) -> int:
@@ -132,14 +146,14 @@ class NeighbourLists:
         """Return the storage of all lists, for compiled code."""
         return Lists(self._starts.array, self._counts.array, self._pool, self._weights)
 
-    def shared(self) -> Lists:
-        """Return the storage of all lists, for readers that use it while lists change."""
+    def frozen(self) -> FrozenLists:
+        """Return the current lists, readable while they change."""
         self._kept = self._end
-        return self.lying()
+        return FrozenLists(self.lying(), self._last)
 
     def extend(self, rows: int) -> None:
         """Add empty rows."""
-        for column in (self._starts, self._counts, self._rooms):
+        for column in self.kept.values():
             column.extend(rows)
 
     def lengths(self, rows: Array) -> Array:
@@ -161,17 +175,13 @@ class NeighbourLists:
         weights: Array = self._weights[places_of(self._starts.array[rows], counts)]
         return weights
 
-    def lists(self, rows: Array, columns: Array) -> Array:
-        """Return whether each row lists a column.  [pairs], [pairs] -> bool [pairs]"""
-        if self._compiled:
-            return self._located(_keys(rows, columns))[1]
-        known, wanted = self._listed(np.unique(rows)), _keys(rows, columns)
-        return _among(wanted, known, np.searchsorted(known, wanted))
-
     def weigh(self, rows: Array, columns: Array) -> Array:
         """Return the weights of columns in rows, 0 for absent entries.  -> float32 [pairs]"""
+        wanted = _keys(rows, columns)
+        if self._compiled:
+            return self._located(wanted)[1].astype(np.float32)
         owners = np.unique(rows)
-        known, wanted = self._listed(owners), _keys(rows, columns)
+        known = self._listed(owners)
         places = np.searchsorted(known, wanted)
         there = _among(wanted, known, places)
         found = np.zeros(len(wanted), np.float32)
@@ -181,12 +191,18 @@ class NeighbourLists:
     def insert(self, rows: Array, columns: Array, weights: Array | None = None) -> Entries:
         """Insert columns into rows, and return what has changed.
 
-        weights: of the entries, where the last of a repeated entry counts. If None, new entries
-        weigh 1 and known ones keep their weight.  float32 [pairs]
+        weights: of the entries, where the last of a repeated entry counts, and 0 deletes it. If
+        None, new entries weigh 1 and known ones keep their weight.  float32 [pairs]
         """
+        keys = _keys(rows, columns)
+        if weights is not None and not weights.all():
+            keys, weights = _last_of_each(keys, weights)
+            come, gone = keys[weights > 0], keys[weights == 0]
+            changed = self._insert_weighted(come, weights[weights > 0])
+            return changed.and_(self.delete(gone >> _ROW, gone & _COLUMN))
         if weights is not None or self._weights is not None:
-            return self._insert_weighted(_keys(rows, columns), weights)
-        wanted = np.unique(_keys(rows, columns))
+            return self._insert_weighted(keys, weights)
+        wanted = np.unique(keys)
         if not self._compiled:
             return self._insert_weighted(wanted, None)
         from evergraph.online.graph.live_kernels import merge
@@ -195,8 +211,7 @@ class NeighbourLists:
         fresh, places = wanted[~there], places[~there]
         owners, more = np.unique(fresh >> _ROW, return_counts=True)
         self._make_room(owners, self.lengths(owners) + more)
-        lists = self._starts.array, self._counts.array, self._pool
-        merge(*lists, fresh >> _ROW, fresh & _COLUMN, places)
+        merge(*self.lying()[:3], fresh >> _ROW, fresh & _COLUMN, places)
         self.num_entries += len(fresh)
         return _entries(fresh, np.ones(len(fresh), np.float32))
 
@@ -210,13 +225,11 @@ class NeighbourLists:
         from evergraph.online.graph.live_kernels import locate
 
         places, there = np.empty(len(keys), np.int64), np.empty(len(keys), np.bool_)
-        lists = self._starts.array, self._counts.array, self._pool
-        locate(*lists, keys >> _ROW, keys & _COLUMN, places, there)
+        locate(*self.lying()[:3], keys >> _ROW, keys & _COLUMN, places, there)
         return places, there
 
     def _insert_weighted(self, keys: Array, weights: Array | None) -> Entries:
-        """Insert entries with weights, given by their keys."""
-        wanted, given = last_of_each(keys, weights)
+        wanted, given = _last_of_each(keys, weights)
         owners = np.unique(wanted >> _ROW)
         known, weighs = self._listed(owners), self.weights(owners)
         places = np.searchsorted(known, wanted)
@@ -236,26 +249,21 @@ class NeighbourLists:
         """Delete columns from rows, and return what has changed."""
         gone = np.unique(_keys(rows, columns))
         if self._compiled:
-            return self._dropped(gone)
+            from evergraph.online.graph.live_kernels import drop
+
+            places, there = self._located(gone)
+            gone = gone[there]
+            owners = np.unique(gone >> _ROW)
+            self._make_room(owners, self.lengths(owners))
+            drop(*self.lying()[:3], gone >> _ROW, places[there])
+            self.num_entries -= len(gone)
+            return _entries(gone, np.full(len(gone), -1, np.float32))
         owners = np.unique(rows)
         known = self._listed(owners)
         kept = ~_among(known, gone, np.searchsorted(gone, known))
         weights = self.weights(owners)
-        self._rewrite(owners, known[kept], None if self._weights is None else weights[kept])
+        self._rewrite(owners, known[kept], weights[kept])
         return _entries(known[~kept], -weights[~kept])
-
-    def _dropped(self, keys: Array) -> Entries:
-        """Delete entries by compiled code.  keys: ascending"""
-        from evergraph.online.graph.live_kernels import drop
-
-        places, there = self._located(keys)
-        gone = keys[there]
-        owners = np.unique(gone >> _ROW)
-        self._make_room(owners, self.lengths(owners))
-        lists = self._starts.array, self._counts.array, self._pool
-        drop(*lists, gone >> _ROW, places[there])
-        self.num_entries -= len(gone)
-        return _entries(gone, np.full(len(gone), -1, np.float32))
 
     def clear(self, rows: Array) -> None:
         """Empty some rows for good."""
@@ -269,7 +277,7 @@ class NeighbourLists:
         indptr, columns = self.rows(owners)
         return _keys(np.repeat(owners, np.diff(indptr)), columns)
 
-    def _rewrite(self, owners: Array, keys: Array, weights: Array | None = None) -> None:
+    def _rewrite(self, owners: Array, keys: Array, weights: Array) -> None:
         """Replace all entries of the owners; owners and keys ascend."""
         counts = np.bincount(np.searchsorted(owners, keys >> _ROW), minlength=len(owners))
         self.num_entries += len(keys) - int(self.lengths(owners).sum())
@@ -283,11 +291,15 @@ class NeighbourLists:
     def _make_room(self, rows: Array, counts: Array) -> None:
         """Move rows to the end of the pool that lack capacity, or that readers may be using."""
         self._note(rows)
-        tight = self._tight(rows, counts)
-        rooms = _roomy(counts)
+
+        def lacking() -> Array:
+            found: Array = self._starts.array[rows] < self._kept
+            return found | (counts > self._rooms.array[rows])
+
+        tight, rooms = lacking(), _roomy(counts)
         if self._end + int(rooms[tight].sum()) > len(self._pool):
             self._repack(int(rooms.sum()))
-            tight = self._tight(rows, counts)  # packing takes spare capacity from shrunk lists
+            tight = lacking()  # packing takes spare capacity from shrunk lists
         moved, rooms = rows[tight], rooms[tight]
         lengths, old = self.lengths(moved), self._starts.array[moved]
         self._starts.array[moved] = self._end + np.cumsum(rooms) - rooms
@@ -298,15 +310,11 @@ class NeighbourLists:
         self._rooms.array[moved] = rooms
         self._end += int(rooms.sum())
 
-    def _tight(self, rows: Array, counts: Array) -> Array:
-        kept: Array = self._starts.array[rows] < self._kept
-        return kept | (counts > self._rooms.array[rows])
-
     def _note(self, rows: Array) -> None:
         """Save the location of lists, before it changes."""
-        if self._kept:
+        if self._kept and len(rows):
             lying = np.stack([self._starts.array[rows], self._counts.array[rows]], axis=1)
-            self.former.note(rows, lying)
+            self._last = self._last.then(rows, lying)
 
     def _repack(self, needed: int) -> None:
         """Move all lists, in order, into a pool that is half empty."""
@@ -326,35 +334,25 @@ class NeighbourLists:
         self._counts.restore(torch.from_numpy(counts))
         self._starts.restore(torch.from_numpy(starts))
         self._rooms.array[:] = rooms
-        self.former, self._kept = FormerRows(), 0
-
-    def state(self) -> dict[str, Tensor]:
-        """Return all rows as CSR, whatever their storage.  int64 [rows + 1], int32 [entries]
-
-        With weights, if one is not 1.  float32 [entries]
-        """
-        return whole(self.pieces())
+        self._last, self._kept = Link(), 0
 
     def pieces(self) -> dict[str, Tensor | Pieces]:
-        """Return the same in pieces of some rows, so that lists are not held twice."""
+        """Return all rows as CSR, whatever their storage.  int64 [rows + 1], int32 [entries]
+
+        With weights, if one is not 1, float32 [entries]. In pieces of some rows, so that lists are
+        not held twice.
+        """
         indptr = np.concatenate([[0], np.cumsum(self._counts.array)])
 
         def entries(dtype: torch.dtype, of: Callable[[Array], Array]) -> Pieces:
-            return Pieces(
-                (self.num_entries,),
-                dtype,
-                lambda: (torch.from_numpy(of(rows)) for rows in _blocks(indptr)),
-            )
+            made = lambda: (torch.from_numpy(of(rows)) for rows in _blocks(indptr))  # noqa: E731
+            return Pieces((self.num_entries,), dtype, made)
 
         kept: dict[str, Tensor | Pieces] = {"indptr": torch.from_numpy(indptr)}
         kept["indices"] = entries(torch.int32, lambda rows: self.rows(rows)[1])
         if self.weighted:
             kept["weights"] = entries(torch.float32, self.weights)
         return kept
-
-    def arrays(self) -> Iterator[GrowingArray]:
-        """Yield the arrays that are as long as the graph."""
-        yield from (self._starts, self._counts, self._rooms)
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned."""
@@ -366,7 +364,7 @@ class NeighbourLists:
         weights = state.get("weights")
         self._weights = None if weights is None else weights.numpy().astype(np.float32)
         self._end = self.num_entries = len(self._pool)
-        self.former, self._kept = FormerRows(), 0
+        self._last, self._kept = Link(), 0
 
 
 def transposed(state: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -380,12 +378,8 @@ def transposed(state: dict[str, Tensor]) -> dict[str, Tensor]:
     return kept | {"weights": state["weights"][order]} if "weights" in state else kept
 
 
-def last_of_each(keys: Array, values: Array | None) -> tuple[Array, Array]:
-    """Return distinct keys, ascending, with the last value of each; 1 if there are no values.
-
-    >>> last_of_each(np.array([7, 5, 7]), np.array([1, 2, 3], np.float32))
-    (array([5, 7]), array([2., 3.], dtype=float32))
-    """
+def _last_of_each(keys: Array, values: Array | None) -> tuple[Array, Array]:
+    """Return distinct keys, ascending, with the last value of each; 1 if there are no values."""
     if values is None:
         distinct = np.unique(keys)
         return distinct, np.ones(len(distinct), np.float32)

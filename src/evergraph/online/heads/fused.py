@@ -27,7 +27,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.online.graph.live_relations import PARTS
 from evergraph.online.heads.base import OnlineHead, heads, row_blocks
 from evergraph.online.heads.fused_scorer import FusedScorer
-from evergraph.online.held_back import LEAST
+from evergraph.online.learned_nodes import LEAST
 from evergraph.online.pieces import Packing
 from evergraph.topology import MixHop, TopologyEncoder
 from evergraph.topology.rowwise import block_product

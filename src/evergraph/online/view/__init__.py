@@ -1,33 +1,11 @@
 """The readers' view of a learner: predictions, explanations, suggestions, status."""
 
-from evergraph.online.view.explanation import Explanation, Voice
-from evergraph.online.view.learner_view import LearnerView, Neighbourhood
-from evergraph.online.view.page import (
-    FEW,
-    Answer,
-    History,
-    LabelsPrediction,
-    NumberPrediction,
-    Page,
-    Prediction,
-    Published,
-    Status,
-)
+from evergraph.online.view.explanation import Explanation
+from evergraph.online.view.learner_view import LearnerView
+from evergraph.online.view.page import FEW, Answer, History, Page, Prediction, Status
 from evergraph.online.view.suggestions import Suggestion
 
 __all__ = [
-    "FEW",
-    "Answer",
-    "Explanation",
-    "History",
-    "LabelsPrediction",
-    "LearnerView",
-    "Neighbourhood",
-    "NumberPrediction",
-    "Page",
-    "Prediction",
-    "Published",
-    "Status",
+    "FEW", "Answer", "Explanation", "History", "LearnerView", "Page", "Prediction", "Status",
     "Suggestion",
-    "Voice",
-]
+]  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,9 +15,10 @@ from evergraph.core.errors import DataError
 from evergraph.core.label_space import likeliest
 from evergraph.graphs.csr import repeat
 from evergraph.online.delta import Label, NodeId
-from evergraph.online.graph.frozen_graph import FrozenGraph
+from evergraph.online.graph.growing_array import FrozenRows
+from evergraph.online.graph.growing_graph import FrozenGraph
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
-from evergraph.online.graph.live_relations import PARTS, FrozenRelations
+from evergraph.online.graph.live_relations import PARTS
 from evergraph.online.graph.live_smoother import FrozenSmoother
 from evergraph.online.view.page import Pinned
 from evergraph.topology import MixHop, Stepwise
@@ -179,56 +181,52 @@ def explain(pinned: Pinned, node: NodeId, *, top: int, limit: int) -> Explanatio
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Flow:
+class _Flow(NamedTuple):
     """A part of a vector as a sum Σ weights · rows over nodes."""
 
     nodes: Tensor  # positions
     weights: Tensor
     rows: Tensor
-    unit: bool  # whether the sum is divided by its length
+    unit: bool = True  # whether the sum is divided by its length
     of_labels: bool = False
-    weighs: bool = True  # whether its weights are those of features in the embedding
+    weighs: bool = False  # whether its weights are those of features in the embedding
 
 
 def _flows(pinned: Pinned, vector: Tensor) -> list[_Flow] | None:
     """Return the parts of the pinned node's vector in order, or None if one is not such a sum."""
     published, node = pinned.published, int(pinned.positions[0])
-    graph, embeddings = published.graph, published.embeddings
-    powers, unit = powers_of(embeddings), embeddings.scaling == "unit"
+    graph, embeddings, related = published.graph, published.embeddings, published.relations
+    powers = powers_of(embeddings)
     if powers is None:
         return None
-    hops = [contributions(graph, published.smoother, node, power) for power in powers]
-    flows = [_Flow(nodes, weights, published.features(nodes), unit) for nodes, weights in hops]
-    related = published.relations
-    if related is not None:
-        flows += _related(related, node, vector[pinned.page.dims :])
+
+    def of(rows: FrozenRows, nodes: Tensor) -> Tensor:
+        return torch.from_numpy(rows.of(nodes.numpy()))
+
+    flows = []
+    for power in powers:
+        nodes, weights = contributions(graph, published.smoother, node, power)
+        unit = embeddings.scaling == "unit"
+        flows.append(_Flow(nodes, weights, of(graph.features, nodes), unit, weighs=True))
+    if related is not None:  # the node's type, then what reaches it along one relation and two
+        width = related.sent.array.array.shape[1]
+        own = vector[None, pinned.page.dims :][:, :width]
+        flows.append(_Flow(torch.tensor([node]), torch.ones(1), own, unit=False))
+        for hops in range(1, PARTS):
+            nodes, factors = related.flows(node, hops=hops, width=width)
+            rows = factors * of(related.sent, nodes)
+            flows.append(_Flow(nodes, torch.ones(len(nodes)), rows))
     if published.codes is not None:
         smoother, shown = published.codes
         for power in ([0.0, 1.0], [0.0, 0.0, 1.0]):  # near and far
             nodes, weights = contributions(graph, smoother, node, power)
             if len(power) > 2:  # a node does not see its own label
                 weights = weights.where(nodes != node, 0.0)
-            rows = torch.from_numpy(shown.of(nodes.numpy()))
-            flows.append(_Flow(nodes, weights, rows, True, True))
+            flows.append(_Flow(nodes, weights, of(shown, nodes), of_labels=True))
         if related is not None:
             nodes, factors = related.flows(node, hops=1, width=flows[-1].rows.shape[1])
-            rows = factors * torch.from_numpy(shown.of(nodes.numpy()))
-            flows.append(_Flow(nodes, torch.ones(len(nodes)), rows, True, True))
-    return flows
-
-
-def _related(relations: FrozenRelations, node: int, vector: Tensor) -> list[_Flow]:
-    """Return the node's type, and the features that reach it along one relation and along two.
-
-    vector: the part of its vector after the embedding
-    """
-    width = relations.sent.array.array.shape[1]
-    flows = [_Flow(torch.tensor([node]), torch.ones(1), vector[None, :width], False, weighs=False)]
-    for hops in range(1, PARTS):
-        nodes, factors = relations.flows(node, hops=hops, width=width)
-        rows = factors * torch.from_numpy(relations.sent.of(nodes.numpy()))
-        flows.append(_Flow(nodes, torch.ones(len(nodes)), rows, True, weighs=False))
+            rows = factors * of(shown, nodes)
+            flows.append(_Flow(nodes, torch.ones(len(nodes)), rows, of_labels=True))
     return flows
 
 
@@ -250,6 +248,6 @@ def _summed_contributions(
         says[rows] += added
         if flow.of_labels:
             by_label[rows] += added
-        elif flow.weighs:
+        if flow.weighs:
             weights[rows] += flow.weights
     return nodes, weights, says, by_label

@@ -15,24 +15,12 @@ from torch import Tensor
 
 from evergraph.core.checks import check_integer
 from evergraph.core.display import Shown, line_chart
-from evergraph.online.array_storage import ArrayStorage
-from evergraph.online.delta import Label, NodeId, meant_by
-from evergraph.online.graph.growing_array import FormerRows, FrozenRows, GrowingArray
-from evergraph.online.graph.live_embeddings import ROWS
+from evergraph.online.delta import Label, NodeId
+from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.identifiers import IdTable, check_id
 from evergraph.online.monitor import Alarm, Point, Prequential
 from evergraph.online.view.explanation import Explanation, explain
-from evergraph.online.view.page import (
-    FEW,
-    NEWEST,
-    Answer,
-    History,
-    NumberPrediction,
-    Page,
-    Pinned,
-    Prediction,
-    Status,
-)
+from evergraph.online.view.page import FEW, NEWEST, Answer, History, Page, Pinned, Status
 from evergraph.online.view.suggestions import Suggestion, suggest
 
 
@@ -64,50 +52,24 @@ class LearnerView(Shown):
         self._writing = RLock()  # held while a delta is applied
         self._shared = False  # whether published graphs stay readable while deltas come
         self._copied: GrowingArray | None = None
-        self._former = FormerRows()  # old rows of the copy, saved while it is read without the lock
-        self._pins = 0
+        self._pins = 0  # readers of the copy without the lock, for whom its old rows are saved
 
-    def turn(self, write: Callable[[], Page], moved: Sequence[tuple[Tensor, Tensor]]) -> None:
+    def turn(self, write: Callable[[], Page], moved: tuple[Tensor, Tensor] | None = None) -> None:
         """Make a delta visible to readers.
 
         write: updates ids and record and returns the new page; moved: positions and their new
-        embeddings, in the order in which they changed.
+        embeddings.
         """
         with self._lock:
             self.page = write()
-            for positions, vectors in moved:
-                if self._copied is None or not len(positions):
-                    continue
-                self._copied.extend(max(int(positions.max()) + 1 - len(self._copied), 0))
-                if self._pins:
-                    self._former.note(positions.numpy(), self._copied.tensor[positions].numpy())
+            if self._copied is None or moved is None or not len(moved[0]):
+                return
+            positions, vectors = moved
+            self._copied.extend(max(int(positions.max()) + 1 - len(self._copied), 0))
+            if self._pins:
+                self._copied.write(positions, vectors)
+            else:
                 self._copied.tensor[positions] = vectors
-
-    def share(
-        self,
-        vectors: Callable[[Tensor], Tensor],
-        positions: int,
-        storage: ArrayStorage | None = None,
-    ) -> None:
-        """Keep a copy of the embeddings from now on.
-
-        vectors: returns those of positions, int64 [n] -> [n, dims]; positions: how many there are;
-        storage: for the copy, None for memory
-        """
-        copied = GrowingArray(vectors(torch.empty(0, dtype=torch.int64)).shape[1])
-        if storage is not None:
-            copied.map_to(storage)
-        copied.extend(positions)
-        for rows in torch.arange(positions).split(ROWS):
-            copied.tensor[rows] = vectors(rows)
-        with self._lock:
-            self._copied, self._former = copied, FormerRows()
-
-    def map_to(self, storage: ArrayStorage) -> None:
-        """Move the copy, if there is one, to a file."""
-        with self._lock:
-            if self._copied is not None:
-                self._copied.map_to(storage)
 
     def arrays(self) -> Iterator[GrowingArray]:
         """Yield the arrays that are as long as the graph."""
@@ -139,19 +101,14 @@ class LearnerView(Shown):
 
     def predict(self, ids: Sequence[NodeId]) -> list[Any]:
         """Return the most likely class of each node, or its labels, or its number."""
-        return [
-            found.label
-            if isinstance(found, Prediction)
-            else (found.value if isinstance(found, NumberPrediction) else found.labels)
-            for found in self.answer(ids).predictions
-        ]
+        field = {"class": "label", "labels": "labels", "numbers": "value"}[self.page.kind]
+        return [getattr(found, field) for found in self.answer(ids).predictions]
 
     def answer(self, ids: Sequence[NodeId], *, every_class: bool = False) -> Answer:
         """Return the likeliest class of each node with its probability, or all probabilities."""
         if (few := self._few(ids)) is not None:
             page, shares = few
-            every = shares.tolist() if every_class else None
-            best = shares.argmax(1).tolist()
+            every, best = shares.tolist() if every_class else None, shares.argmax(1).tolist()
             return page.class_answer(ids, best, shares.max(1).tolist(), every)
         page, positions, vectors = self.taken(ids)
         return page.answer(ids, positions, vectors, every=every_class)
@@ -164,7 +121,7 @@ class LearnerView(Shown):
             check_id("id of a node", value)
         with self._lock:
             page = self.page
-            if not page.answers_few:
+            if page.kind != "class" or not page.has_learned:
                 return None
             positions = [self._ids.position(value) for value in ids]
             vectors: npt.NDArray[np.float32]
@@ -173,31 +130,26 @@ class LearnerView(Shown):
             else:
                 assert page.vectors is not None, "there are classes, so there are nodes"
                 vectors = page.vectors(torch.tensor(positions, dtype=torch.int64)).numpy()
-        scores = page.few(positions, vectors)
-        shares = np.exp(scores - scores.max(1, keepdims=True))  # softmax
-        shares /= shares.sum(1, keepdims=True)
-        return page, shares
+        return page, page.few(positions, vectors)
 
     def predict_proba(self, ids: Sequence[NodeId]) -> tuple[tuple[Label, ...], Tensor]:
         """Return the classes and the probability of each.  -> float32 [ids, classes]"""
         if (few := self._few(ids)) is not None:
             return few[0].classes, torch.from_numpy(few[1])
         page, positions, vectors = self.taken(ids)
-        if page.kind != "class":
-            return page.classes, page.values(positions, vectors)
-        return page.classes, page.scores(positions, vectors).softmax(1)
+        return page.classes, page.shares(positions, vectors)
 
     def taken(self, ids: Sequence[NodeId]) -> tuple[Page, Tensor, Tensor]:
         """Return the page, and the positions and vectors of nodes on it.  [n], [n, dims]"""
         for value in ids:
             check_id("id of a node", value)
         with self._lock:
-            page, positions = self.page, self._ids.positions(ids)
+            page, positions, vectors = self.page, self._ids.positions(ids), torch.zeros(0, 0)
             if self._copied is not None:
-                return page, positions, self._copied.tensor[positions]
-            if page.vectors is not None:
-                return page, positions, page.vectors(positions)
-            return page, positions, torch.zeros(0, 0)
+                vectors = self._copied.tensor[positions]
+            elif page.vectors is not None:
+                vectors = page.vectors(positions)
+            return page, positions, vectors
 
     @contextmanager
     def pinned(self, ids: Sequence[NodeId] = ()) -> Iterator[Pinned]:
@@ -214,7 +166,7 @@ class LearnerView(Shown):
                     if node not in self._ids:
                         raise self._ids.unknown(node)
                 positions = self._ids.positions(ids)
-                rows = None if copied is None else FrozenRows(copied, self._former.now, len(copied))
+                rows = None if copied is None else copied.frozen()
                 pinned = Pinned(page, positions, rows, self._ids, self._ids.gone)
                 self._pins += 1
             try:
@@ -338,18 +290,10 @@ def neighbourhood(pinned: Pinned, *, hops: int | None, limit: int) -> Neighbourh
     near = published.graph.ego(int(pinned.positions[0]), hops=reach, limit=limit)
     positions = near.nodes.tolist()
     index = {position: i for i, position in enumerate(positions)}
-    numbers = published.labels.of(near.nodes.numpy()).tolist()
-
-    def name(number: int) -> Label:
-        """Return the name of a class; several labels joined to one text."""
-        found = published.classes.at(number)
-        labels = meant_by("labels", found) if published.kind == "labels" else None
-        return "; ".join(map(str, labels)) if isinstance(labels, tuple) else found
-
     return Neighbourhood(
-        nodes=tuple(pinned.names(positions)),
+        nodes=pinned.names(positions),
         distances=tuple(near.distances.tolist()),
-        labels=tuple(None if number < 0 else name(number) for number in numbers),
+        labels=published.named_labels(near.nodes),
         edges=tuple((index[a], index[b]) for a, b in near.edges.t().tolist()),
         whole=near.whole,
         weights=None if near.weights is None else tuple(near.weights.tolist()),

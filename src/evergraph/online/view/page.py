@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,9 @@ from torch import Tensor
 from evergraph.core.display import ShownRecord
 from evergraph.core.errors import NothingLearnedError
 from evergraph.core.label_space import THRESHOLD, Kind, likeliest, target_values
-from evergraph.online.delta import Label, NodeId
-from evergraph.online.graph.frozen_graph import FrozenGraph
+from evergraph.online.delta import Label, NodeId, meant_by
 from evergraph.online.graph.growing_array import FrozenRows
+from evergraph.online.graph.growing_graph import FrozenGraph
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.graph.live_relations import FrozenRelations
 from evergraph.online.graph.live_smoother import FrozenSmoother
@@ -73,44 +73,26 @@ class Status(ShownRecord):
 
 @dataclass(frozen=True)
 class Prediction:
-    """The class of a node.
-
-    Attributes:
-        id: of the node.
-        label: the likeliest class.
-        probability: of that class.
-        probabilities: of all classes, in the order of ``classes``, if requested.
-    """
+    """The class of a node."""
 
     id: NodeId
-    label: Label
-    probability: float
-    probabilities: list[float] | None = None
+    label: Label  # the likeliest class
+    probability: float  # of that class
+    probabilities: list[float] | None = None  # of all, in the order of ``classes``, if requested
 
 
 @dataclass(frozen=True)
 class LabelsPrediction:
-    """The labels of a node.
-
-    Attributes:
-        id: of the node.
-        labels: those with a probability above one half.
-        probabilities: of these labels; or of all, in the order of ``classes``, if requested.
-    """
+    """The labels of a node."""
 
     id: NodeId
-    labels: list[Label]
-    probabilities: list[float]
+    labels: list[Label]  # those with a probability above one half
+    probabilities: list[float]  # of these; or of all, in the order of ``classes``, if requested
 
 
 @dataclass(frozen=True)
 class NumberPrediction:
-    """The number of a node.
-
-    Attributes:
-        id: of the node.
-        value: the predicted number.
-    """
+    """The number of a node."""
 
     id: NodeId
     value: float
@@ -118,70 +100,50 @@ class NumberPrediction:
 
 @dataclass(frozen=True)
 class Answer:
-    """Predictions for nodes, in the order of the request.
+    """Predictions for nodes, in the order of the request."""
 
-    Attributes:
-        seq: deltas that the predictions include.
-        predictions: one for each node.
-        classes: all classes, if their probabilities were requested.
-    """
-
-    seq: int
+    seq: int  # deltas that the predictions include
     predictions: tuple[Prediction | LabelsPrediction | NumberPrediction, ...]
-    classes: tuple[Label, ...] | None = None
+    classes: tuple[Label, ...] | None = None  # all, if their probabilities were requested
 
 
 class History(TypedDict):
-    """Prequential record: how good predictions were before their labels came.
+    """Prequential record: how good predictions were before their labels came."""
 
-    Attributes:
-        curve: how many predictions were correct, delta by delta.
-        newest: the newest classes, newest last.
-        confusion: recent predictions for nodes of each of these classes: as each of them, then as
-            any other.
-    """
-
-    curve: list[Point]
-    newest: list[Label]
+    curve: list[Point]  # how many predictions were correct, delta by delta
+    newest: list[Label]  # the newest classes, newest last
+    # Recent predictions for nodes of each of these: as each of them, then as any other class.
     confusion: list[list[int]]
 
 
-@dataclass(frozen=True, eq=False)
-class Published:
+class Published(NamedTuple):
     """Graph, normalised adjacency, labels and class codes, frozen after a delta.
 
-    Nothing is copied up front. Later deltas save the old rows before they overwrite them
-    (``FormerRows``) and move changed neighbour lists elsewhere. So any thread can read this without
-    a lock, for as long as it holds it.
-
-    Attributes:
-        graph: the graph.
-        smoother: its Â, from which the embeddings were made.
-        labels: class number of every position.
-        codes: the adjacency for class codes, and the visible codes; None without class codes.
-        embeddings: how parts of an embedding are weighted; their state is not read.
-        relations: edges by relation, and what each node sends along them; None without relations.
-        classes: names of classes, which are only ever added.
-        kind: of the targets: class, labels or numbers.
+    Nothing is copied up front. Later deltas save the old rows before they overwrite them (``Link``)
+    and move changed neighbour lists elsewhere. So any thread can read this without a lock, for as
+    long as it holds it.
     """
 
     graph: FrozenGraph
-    smoother: FrozenSmoother
-    labels: FrozenRows
+    smoother: FrozenSmoother  # Â, from which the embeddings were made
+    labels: FrozenRows  # class number of every position
+    # The adjacency for class codes, and the visible codes; None without class codes.
     codes: tuple[FrozenSmoother, FrozenRows] | None
-    embeddings: LiveEmbeddings
+    embeddings: LiveEmbeddings  # how their parts are weighted; their state is not read
     relations: FrozenRelations | None
-    classes: IdTable
+    classes: IdTable  # names of classes, which are only ever added
     kind: Kind
 
-    def named_labels(self, nodes: Tensor) -> list[Label | None]:
-        """Return the classes of nodes, None for an unlabelled one.  int64 [n]"""
-        numbers = self.labels.of(nodes.numpy()).tolist()
-        return [None if number < 0 else self.classes.at(number) for number in numbers]
+    def named_labels(self, nodes: Tensor) -> tuple[Label | None, ...]:
+        """Return the classes of nodes, None for unlabelled ones; several labels as one text."""
 
-    def features(self, nodes: Tensor) -> Tensor:
-        """Return the features of some nodes.  int64 [n] -> float32 [n, d]"""
-        return torch.from_numpy(self.graph.features.of(nodes.numpy()))
+        def name(number: int) -> Label:
+            found = self.classes.at(number)
+            labels = meant_by("labels", found) if self.kind == "labels" else None
+            return "; ".join(map(str, labels)) if isinstance(labels, tuple) else found
+
+        numbers = self.labels.of(nodes.numpy()).tolist()
+        return tuple(None if number < 0 else name(number) for number in numbers)
 
 
 NEWEST = 10  # classes in the confusion matrix
@@ -190,29 +152,27 @@ FEW = 64  # up to so many nodes, calls into torch cost more than the arithmetic
 
 @dataclass(frozen=True, eq=False)
 class Page:
-    """The readable state of a learner, replaced as a whole when a delta is done.
-
-    Attributes:
-        status: numbers.
-        classes: names of all classes, in order of arrival.
-        met: which of them have nodes.  bool [classes]
-        scorer: scores vectors; None before the first node.
-        vectors: returns vectors by position if the view keeps no copy; None before the first node.
-        dims: of an embedding, which is the first part of a vector.
-        kind: of the targets: class, labels or numbers.
-        alarms: the accuracy alarm while it is raised.
-        publish: returns the frozen graph for look-ups; None before the first node.
-    """
+    """The readable state of a learner, replaced as a whole when a delta is done."""
 
     status: Status
-    classes: tuple[Label, ...]
-    met: Tensor
-    scorer: Scorer | None
-    vectors: Callable[[Tensor], Tensor] | None
-    dims: int
+    classes: tuple[Label, ...]  # names of all classes, in order of arrival
+    met: Tensor  # which of them have nodes.  bool [classes]
+    scorer: Scorer | None  # None before the first node, as the next and the last
+    vectors: Callable[[Tensor], Tensor] | None  # by position, if the view keeps no copy
+    dims: int  # of an embedding, which is the first part of a vector
     kind: Kind = "class"
     alarms: tuple[Alarm, ...] = ()
-    publish: Callable[[], Published] | None = None
+    publish: Callable[[], Published] | None = None  # returns the frozen graph for look-ups
+
+    @cached_property
+    def has_learned(self) -> bool:
+        """Whether there is anything to predict."""
+        return self.scorer is not None and bool(self.met.any())
+
+    def _learned_scorer(self) -> Scorer:
+        if self.scorer is None or not self.has_learned:
+            raise NothingLearnedError("nothing is labelled yet: label some nodes before predicting")
+        return self.scorer
 
     def values(self, positions: Tensor, vectors: Tensor) -> Tensor:
         """Return probabilities of labels, or numbers.  -> [n, targets]"""
@@ -222,24 +182,25 @@ class Page:
         """Return the scores of all classes, -inf for those without nodes.  -> [n, classes]"""
         return class_scores(self._learned_scorer(), self.met, positions, vectors)
 
-    def _learned_scorer(self) -> Scorer:
-        if self.scorer is None or not bool(self.met.any()):
-            raise NothingLearnedError("nothing is labelled yet: label some nodes before predicting")
-        return self.scorer
+    def shares(self, positions: Tensor, vectors: Tensor) -> Tensor:
+        """Return the probabilities of classes or labels; numbers as they are.  -> [n, targets]"""
+        if self.kind == "class":
+            return self.scores(positions, vectors).softmax(1)
+        return self.values(positions, vectors)
 
     def few(
         self, positions: Sequence[int], vectors: npt.NDArray[np.float32]
     ) -> npt.NDArray[np.float32]:
-        """Return ``scores`` for a few nodes by numpy, equal up to rounding; needs a known class."""
-        assert self.scorer is not None
-        met, known = self.met.numpy(), self.scorer.few(positions, vectors)
-        if known.shape[1] == len(met) and met.all():
-            return known
-        # The scorer may not know the newest classes yet, and classes without nodes are masked.
-        known = known[:, : len(met)]
-        scores = np.full((len(positions), len(met)), -np.inf, np.float32)
-        np.copyto(scores[:, : known.shape[1]], known, where=met[: known.shape[1]])
-        return scores
+        """Return ``shares`` of classes for a few nodes by numpy, equal up to rounding."""
+        met, scores = self.met.numpy(), self._learned_scorer().few(positions, vectors)
+        if scores.shape[1] != len(met) or not met.all():
+            # The scorer may not know the newest classes yet, and those without nodes are masked.
+            known = scores[:, : len(met)]
+            scores = np.full((len(positions), len(met)), -np.inf, np.float32)
+            np.copyto(scores[:, : known.shape[1]], known, where=met[: known.shape[1]])
+        shares: npt.NDArray[np.float32] = np.exp(scores - scores.max(1, keepdims=True))
+        shares /= shares.sum(1, keepdims=True)
+        return shares
 
     def answer(
         self, ids: Sequence[NodeId], positions: Tensor, vectors: Tensor, *, every: bool
@@ -248,8 +209,9 @@ class Page:
         if self.kind == "class":
             scores = self.scores(positions, vectors)
             best, shares = (part.flatten().tolist() for part in likeliest(scores))
-            every_share = scores.softmax(1).tolist() if every else None
-            return self.class_answer(ids, best, shares, every_share)
+            return self.class_answer(
+                ids, best, shares, scores.softmax(1).tolist() if every else None
+            )
         found: list[LabelsPrediction | NumberPrediction] = []
         for node, row in zip(ids, self.values(positions, vectors).tolist(), strict=True):
             if self.kind == "numbers":
@@ -277,29 +239,16 @@ class Page:
         )
         return Answer(self.status.seq, tuple(found), None if every is None else self.classes)
 
-    @cached_property
-    def answers_few(self) -> bool:
-        """Whether ``few`` can be used: targets are classes, and one has nodes."""
-        return self.kind == "class" and self.scorer is not None and bool(self.met.any())
-
 
 @dataclass(frozen=True, eq=False)
 class Pinned:
-    """A page with the vectors, names and graph that belong to it.
-
-    Attributes:
-        page: the page.
-        positions: of the requested nodes.  int64 [n]
-        copied: the vectors of all positions; None if only one thread reads, from the page itself.
-        ids: names of all positions.
-        gone: newest link in the chain of removed names.
-    """
+    """A page with the vectors, names and graph that belong to it."""
 
     page: Page
-    positions: Tensor
-    copied: FrozenRows | None
-    ids: IdTable
-    gone: GoneNames
+    positions: Tensor  # of the requested nodes.  int64 [n]
+    copied: FrozenRows | None  # all vectors; None if only one thread reads, from the page itself
+    ids: IdTable  # names of all positions
+    gone: GoneNames  # newest link in the chain of removed names
 
     @cached_property
     def published(self) -> Published:
@@ -311,10 +260,8 @@ class Pinned:
         """Return the vectors of some nodes.  int64 [n] -> float32 [n, dims]"""
         if self.copied is not None:
             return torch.from_numpy(self.copied.of(positions.numpy()))
-        if self.page.vectors is None:
-            return torch.zeros(0, 0)
-        return self.page.vectors(positions)
+        return torch.zeros(0, 0) if self.page.vectors is None else self.page.vectors(positions)
 
-    def names(self, positions: Sequence[int]) -> list[NodeId]:
+    def names(self, positions: Sequence[int]) -> tuple[NodeId, ...]:
         """Return the ids of some nodes."""
-        return self.ids.named(positions, self.gone)
+        return tuple(self.ids.named(positions, self.gone))

@@ -16,8 +16,7 @@ from torch import Tensor
 from evergraph.core.label_space import Kind
 from evergraph.graphs import UNLABELLED
 from evergraph.online.delta import Label, NodeId
-from evergraph.online.graph.frozen_graph import FrozenGraph
-from evergraph.online.graph.growing_graph import GrowingGraph
+from evergraph.online.graph.growing_graph import FrozenGraph, GrowingGraph
 from evergraph.online.view.page import Pinned
 
 Array = npt.NDArray[Any]
@@ -153,7 +152,8 @@ def suggest(pinned: Pinned, n: int, *, among: Array | None = None) -> tuple[Sugg
 
     among: positions of candidates, by default all.  int64 [any]
     """
-    published = pinned.published
+    page, published = pinned.page, pinned.published
+    predicts = page.has_learned and page.kind != "numbers"
     known = published.labels.every() != UNLABELLED
     open_ = published.graph.alive.every() & ~known
     if among is not None:
@@ -165,40 +165,21 @@ def suggest(pinned: Pinned, n: int, *, among: Array | None = None) -> tuple[Sugg
     def doubts(nodes: Array) -> Array:
         parts = [np.zeros(0)]
         for part in torch.from_numpy(nodes.astype(np.int64)).split(ROWS):
-            given = _predicted(pinned, part)
-            all_of_it = torch.ones(len(part))
-            doubt = all_of_it if given is None else uncertainty(given, pinned.page.kind)
+            doubt = torch.ones(len(part))
+            if predicts:
+                doubt = uncertainty(page.shares(part, pinned.vectors(part)), page.kind)
             parts.append(doubt.double().numpy())
         return np.concatenate(parts)
 
     found = chosen(shares, np.flatnonzero(open_), doubts, n, known=known)
-    return _suggestions(pinned, shares, found)
-
-
-def _predicted(pinned: Pinned, nodes: Tensor) -> Tensor | None:
-    """Return probabilities of classes or labels; None if there are none yet.  [n, classes]"""
-    page = pinned.page
-    if page.scorer is None or page.kind == "numbers" or not bool(page.met.any()):
-        return None
-    vectors = pinned.vectors(nodes)
-    if page.kind == "labels":
-        return page.values(nodes, vectors)
-    return page.scores(nodes, vectors).softmax(1)
-
-
-def _suggestions(
-    pinned: Pinned, shares: scipy.sparse.csr_matrix, found: list[tuple[int, float]]
-) -> tuple[Suggestion, ...]:
-    """Return chosen nodes with their ids and the reasons."""
-    page, positions = pinned.page, [node for node, _ in found]
-    nodes = torch.tensor(positions, dtype=torch.int64)
-    given = _predicted(pinned, nodes) if len(nodes) else None
-    names = pinned.names(positions)
+    positions = [node for node, _ in found]
+    nodes, names = torch.tensor(positions, dtype=torch.int64), pinned.names(positions)
+    given = page.shares(nodes, pinned.vectors(nodes)) if predicts and found else torch.zeros(0, 0)
     suggestions = []
     for row, (node, gain) in enumerate(found):
         reach = int(shares.indptr[node + 1] - shares.indptr[node]) - 1
         plain = Suggestion(names[row], gain, reach)
-        if given is not None:
+        if predicts:
             best = given[row].topk(min(2, int(page.met.sum())))
             plain = replace(
                 plain,
