@@ -14,7 +14,7 @@ from evergraph.graphs import Graph
 from evergraph.memory import Candidates, EmbeddingMemory, samplers
 from evergraph.memory.samplers import DistributionMatchingSampler, GradientMatchingSampler
 from evergraph.memory.samplers.condensing import CondensingSampler, averaging, has_unit_length
-from evergraph.memory.samplers.gradient_matching import _gradients
+from evergraph.memory.samplers.condensing import _gradients
 
 CONDENSING = [n for n in samplers.names() if issubclass(samplers.resolve(n), CondensingSampler)]
 

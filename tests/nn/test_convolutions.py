@@ -15,10 +15,8 @@ from evergraph.graphs import Graph, normalised
 from evergraph.graphs.operator import SparseOperator
 from evergraph.nn import GAT, GCN, GIN, Backbone, GraphSAGE
 from evergraph.nn.gat import HeadAttention, OutputAttention
-from evergraph.nn.gcn import GraphConvolution
-from evergraph.nn.gin import IsomorphismConvolution
+from evergraph.nn.gcn import GraphConvolution, IsomorphismConvolution, MeanConvolution
 from evergraph.nn.linear import Linear
-from evergraph.nn.sage import MeanConvolution
 from graphs_to_draw import graph_of, path_pairs, random_graph
 
 close = torch.testing.assert_close

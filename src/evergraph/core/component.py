@@ -6,24 +6,29 @@ Importing this module does not load torch.
 from __future__ import annotations
 
 import inspect
+import math
 import warnings
-from collections.abc import Callable, Mapping
-from functools import wraps
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import field, fields
+from functools import partial, wraps
 from typing import Any, TypeVar, cast
 
+from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.display import Shown
 from evergraph.core.errors import ConfigurationError
 
 # Parameters that a component works with but that do not define it: not shown.
 SURROUNDINGS = ("generator", "resources", "on_epoch")
 _MISSING = object()
-Init = TypeVar("Init", bound=Callable[..., None])
+# Default of a parameter that a component makes itself: see ``_parameter_default``.
+MADE: Any = None
+Init = TypeVar("Init", bound=Callable[..., Any])
 
 
 def formerly(**names: str) -> Callable[[Init], Init]:
-    """Make a constructor accept former parameter names for one version, with a warning.
+    """Make a constructor, or a class's, accept former parameter names for one version.
 
-    names: the new name of each former name.
+    They are accepted with a warning. names: the new name of each former name.
 
     >>> class Circle:
     ...     @formerly(size="radius")
@@ -33,6 +38,10 @@ def formerly(**names: str) -> Callable[[Init], Init]:
     """
 
     def decorated(init: Init) -> Init:
+        if isinstance(init, type):
+            init.__init__ = decorated(init.__init__)  # type: ignore[misc]
+            return init
+
         @wraps(init)
         def taking(self: Any, *given: Any, **named: Any) -> None:
             for old in names.keys() & named.keys():
@@ -52,6 +61,28 @@ def warn_renamed(old: str, new: str) -> None:
     warnings.warn(said, DeprecationWarning, stacklevel=3)
 
 
+def number(default: float | None, *, least: float, most: float = math.inf) -> Any:
+    """Declare a parameter of a dataclass that is a number within [least, most].
+
+    Here and below, None is allowed if it is the default. See ``Part`` for an example.
+    """
+    return _declared(default, partial(check_number, least=least, most=most))
+
+
+def integer(default: int | None, *, least: int) -> Any:
+    """Declare a parameter of a dataclass that is an integer of at least ``least``."""
+    return _declared(default, partial(check_integer, least=least))
+
+
+def choice(default: str | None, choices: Collection[str]) -> Any:
+    """Declare a parameter of a dataclass that is one of ``choices``."""
+    return _declared(default, partial(check_choice, choices=choices))
+
+
+def _declared(default: object, check: Callable[[str, object], None]) -> Any:
+    return field(default=default, metadata={"check": check})
+
+
 class Part(Shown):
     """Component with keyword parameters stored under their own names, as in scikit-learn.
 
@@ -65,7 +96,26 @@ class Part(Shown):
     Circle(radius=2.0)
     >>> Circle().get_params()
     {'radius': 1.0, 'colour': 'red'}
+
+    The constructor may also be that of a dataclass, which inherits parameters and checks them.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(kw_only=True, eq=False, repr=False)
+    ... class Disc(Part):
+    ...     radius: float = number(1.0, least=0.0)
+    >>> Disc(radius=-2.0)
+    Traceback (most recent call last):
+    evergraph.core.errors.ConfigurationError: radius must be a number of at least 0.0, not -2.0
     """
+
+    def __post_init__(self) -> None:
+        """Check the parameters of a dataclass, and make those that are not given."""
+        for each in (each for each in fields(self) if each.init):  # type: ignore[arg-type]
+            value = getattr(self, each.name)
+            if value is None and each.default is None:
+                setattr(self, each.name, self._parameter_default(each.name))
+            elif "check" in each.metadata:
+                each.metadata["check"](each.name, value)
 
     def get_params(self, deep: bool = False) -> dict[str, Any]:
         """Return the constructor's parameters: ``type(part)(**part.get_params())`` makes a copy.
@@ -88,7 +138,8 @@ class Part(Shown):
 
     def _parameter_default(self, name: str) -> Any:
         """Return the default of a parameter."""
-        return inspect.signature(type(self)).parameters[name].default
+        found = inspect.signature(type(self)).parameters.get(name)
+        return None if found is None else found.default
 
     def _repr_facts(self) -> Mapping[str, object]:
         return {

@@ -18,7 +18,8 @@ from evergraph.graphs import covered_nodes, estimate_reach_sizes, reach, reach_s
 from evergraph.graphs import rows as row_sweep
 from evergraph.graphs.reach import reach as searched_reach
 from evergraph.graphs.reach.reach import (
-    ReachCost,
+    choose,
+    predicted_seconds,
     reach_blocks,
     reaching_nodes,
     search,
@@ -189,15 +190,14 @@ def test_costs_by_hand() -> None:
     # a search never reads more than 10 entries and 6 nodes
     assert search_costs(STAR, nodes, hops=2).tolist() == [16, 8]
     assert search_costs(STAR, nodes, hops=4).tolist() == [16, 16]
-    cost = searched_reach.reach_cost(STAR, np.array([16.0, 8.0]), hops=2, registers=64)
-    assert cost.exact == pytest.approx(24 * searched_reach.WALK_SECONDS)
-    assert cost.estimated == pytest.approx(16 * 64 * 2 * searched_reach.REGISTER_SECONDS)
+    cost = predicted_seconds(STAR, np.array([16.0, 8.0]), hops=2, registers=64)
+    walk, register = searched_reach.WALK_SECONDS, searched_reach.REGISTER_SECONDS
+    assert cost == pytest.approx((24 * walk, 16 * 64 * 2 * register))
 
 
 def test_the_estimate_is_taken_only_where_exact_sizes_cost_too_much_and_more() -> None:
-    assert ReachCost(exact=59, estimated=1).cheaper == "exact"
-    assert ReachCost(exact=61, estimated=1).cheaper == "estimated"
-    assert ReachCost(exact=61, estimated=62).cheaper == "exact"
+    for seconds, chosen in (((59, 1), "exact"), ((61, 1), "estimated"), ((61, 62), "exact")):
+        assert choose("auto", *seconds, nodes=ENDS, hops=2, device=ENDS.device) == chosen
 
 
 def test_the_choice_is_made_from_the_cost_and_said(

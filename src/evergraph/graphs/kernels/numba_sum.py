@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import llvmlite.binding
 import numpy as np
-from numba import njit
+from numba import njit, types
 from numba.extending import overload
 from numpy.typing import NDArray
 
@@ -32,54 +32,28 @@ WIDEST = 128 if _FEATURES.get("avx512f") else 64
 READS_FLOAT16 = bool(_FEATURES.get("f16c")) or platform.machine().lower() in ("aarch64", "arm64")
 
 
-class Rows(NamedTuple):
-    """Some rows of L (A + sI) R: see ``Smoother``.
-
-    ``own`` is the offset of a row's own column from its number, below 0 without self-loops.
-    """
-
-    indptr: NDArray[np.int32] | NDArray[np.int64]
-    indices: NDArray[np.int32]
-    left: NDArray[np.float32]
-    right: NDArray[np.float32]
-    own: int
-
-
-class WeightedRows(NamedTuple):
-    """``Rows`` with weights of entries; numba compiles the code below separately for these."""
-
-    indptr: NDArray[np.int32] | NDArray[np.int64]
-    indices: NDArray[np.int32]
-    left: NDArray[np.float32]
-    right: NDArray[np.float32]
-    own: int
-    weights: NDArray[np.float32]
-
-
 class ListedRows(NamedTuple):
-    """Some rows whose entries lie anywhere in a pool: from ``starts`` to ``stops``.
+    """Some rows of L (A + sI) R, see ``Smoother``: entries from ``starts`` to ``stops``.
 
-    ``own`` holds each row's own column, and is empty without self-loops.
+    ``own`` is the offset of a row's own column from its number if rows follow each other, below 0
+    without self-loops; for rows that lie anywhere in a pool it holds each row's own column, and is
+    empty without self-loops. Entry e has the weight ``weights[e * step]``: one value and a step of
+    0 if there are no weights, so that the same compiled code serves both.
     """
 
-    starts: NDArray[np.int64]
-    stops: NDArray[np.int64]
+    starts: NDArray[np.int32] | NDArray[np.int64]
+    stops: NDArray[np.int32] | NDArray[np.int64]
     indices: NDArray[np.int32]
     left: NDArray[np.float32]
     right: NDArray[np.float32]
-    own: NDArray[np.int64]
-
-
-class WeightedListedRows(NamedTuple):
-    """``ListedRows`` with weights of entries, in the layout of the pool."""
-
-    starts: NDArray[np.int64]
-    stops: NDArray[np.int64]
-    indices: NDArray[np.int32]
-    left: NDArray[np.float32]
-    right: NDArray[np.float32]
-    own: NDArray[np.int64]
+    own: int | NDArray[np.int64]
     weights: NDArray[np.float32]
+    step: int
+
+
+def entry_weights(weights: NDArray[np.float32] | None) -> tuple[NDArray[np.float32], int]:
+    """Return the last two fields of ``ListedRows``; None for weights of 1."""
+    return (np.ones(1, np.float32), 0) if weights is None else (weights, 1)
 
 
 class Flat(NamedTuple):
@@ -92,51 +66,19 @@ class Flat(NamedTuple):
     stride: int
 
 
-def weigh(rows, j, entry):  # type: ignore[no-untyped-def]
-    """Return the weight of the features of ``j`` in a sum; compiled code only, see below."""
-    raise NotImplementedError
-
-
-@overload(weigh, inline="always")
-def _weigh(rows, j, entry):  # type: ignore[no-untyped-def]
-    # Chosen at compile time, so that rows without weights have no overhead.
-    if "weights" in rows.fields:
-        return lambda rows, j, entry: rows.right[np.uintp(j)] * rows.weights[np.uintp(entry)]
-    return lambda rows, j, entry: rows.right[np.uintp(j)]
-
-
-def begin(rows, i):  # type: ignore[no-untyped-def]
-    """Return the start of a row's entries; compiled code only, as all below."""
-    raise NotImplementedError
-
-
-@overload(begin, inline="always")
-def _begin(rows, i):  # type: ignore[no-untyped-def]
-    if "starts" in rows.fields:
-        return lambda rows, i: np.intp(rows.starts[i])
-    return lambda rows, i: np.intp(rows.indptr[i])
-
-
-def until(rows, i):  # type: ignore[no-untyped-def]
-    """Return the end of a row's entries."""
-    raise NotImplementedError
-
-
-@overload(until, inline="always")
-def _until(rows, i):  # type: ignore[no-untyped-def]
-    if "stops" in rows.fields:
-        return lambda rows, i: np.intp(rows.stops[i])
-    return lambda rows, i: np.intp(rows.indptr[i + np.uintp(1)])
-
-
 def own_column(rows, row):  # type: ignore[no-untyped-def]
-    """Return a row's own column, below 0 without a self-loop."""
+    """Return a row's own column, below 0 without a self-loop; compiled code only, as below."""
     raise NotImplementedError
+
+
+def _anywhere(rows: Any) -> bool:
+    """Return whether rows lie anywhere in a pool; known at compile time."""
+    return isinstance(rows.types[rows.fields.index("own")], types.Array)
 
 
 @overload(own_column, inline="always")
 def _own_column(rows, row):  # type: ignore[no-untyped-def]
-    if "starts" in rows.fields:
+    if _anywhere(rows):
         return lambda rows, row: np.intp(rows.own[np.uintp(row)]) if len(rows.own) else -1
     return lambda rows, row: row + rows.own if rows.own >= 0 else -1
 
@@ -148,7 +90,7 @@ def ahead(rows, entry, end):  # type: ignore[no-untyped-def]
 
 @overload(ahead, inline="always")
 def _ahead(rows, entry, end):  # type: ignore[no-untyped-def]
-    if "starts" in rows.fields:
+    if _anywhere(rows):
         return lambda rows, entry, end: min(entry + AHEAD, end - 1)
     return lambda rows, entry, end: min(entry + AHEAD, len(rows.indices) - 1)
 
@@ -172,14 +114,14 @@ def _tile(half: int) -> Code:
                 place = own * x.stride
                 a = times_plus(weight, load(x.values, place + low, half), a)
                 b = times_plus(weight, load(x.values, place + high, half), b)
-            end = until(rows, i)  # type: ignore[no-untyped-call]
-            for entry in range(begin(rows, i), end):  # type: ignore[no-untyped-call]
+            end = np.intp(rows.stops[i])
+            for entry in range(np.intp(rows.starts[i]), end):
                 later = ahead(rows, entry, end)  # type: ignore[no-untyped-call]
                 soon = np.intp(rows.indices[np.uintp(later)]) * x.stride
                 prefetch(x.values, soon + low, half)
                 prefetch(x.values, soon + high, half)
                 j = np.intp(rows.indices[np.uintp(entry)])
-                weight = weigh(rows, j, entry)  # type: ignore[no-untyped-call]
+                weight = rows.right[np.uintp(j)] * rows.weights[np.uintp(entry * rows.step)]
                 place = j * x.stride
                 a = times_plus(weight, load(x.values, place + low, half), a)
                 b = times_plus(weight, load(x.values, place + high, half), b)
@@ -222,8 +164,7 @@ def _columns(rows, x, out, add, scale, add_scale, first, count, start, stop):  #
 def weighted_sums(rows, x, out, add, scale, add_scale, width, start, stop):  # type: ignore[no-untyped-def]
     """Write scale · L (A + sI) R x + add_scale · add into ``out``, for a range of rows.
 
-    rows: ``Rows``, ``ListedRows`` or one with weights; x, out, add: ``Flat``, of which ``width``
-    columns are used.
+    rows: ``ListedRows``; x, out, add: ``Flat``, of which ``width`` columns are used.
     """
     tiles = -(-width // WIDEST)
     step = min(-(-width // (16 * tiles)) * 16, WIDEST)  # whole cache lines of similar width

@@ -15,7 +15,7 @@ from evergraph.graphs.kernels.row_ranges import in_parts, range_count, row_range
 from evergraph.graphs.kernels.scaled_rows import ScaledRows, choose_kernel, held_rows
 
 if TYPE_CHECKING:
-    from evergraph.graphs.kernels.numba_sum import Flat, ListedRows, WeightedListedRows
+    from evergraph.graphs.kernels.numba_sum import Flat, ListedRows
 
 
 class Product(Protocol):
@@ -36,18 +36,19 @@ def numba_product(
 
     features: float32, float16 or bfloat16 [columns, dims]; out, add: float32 [rows, dims]
     """
-    from evergraph.graphs.kernels.numba_sum import Rows, WeightedRows, weighted_sums
+    from evergraph.graphs.kernels.numba_sum import ListedRows, entry_weights, weighted_sums
 
     ones = np.broadcast_to(np.float32(1), smoother.right.shape)  # the memory of a single one
-    plain = Rows(
-        smoother.indptr.numpy(),
+    weights = smoother.weights
+    rows = ListedRows(
+        smoother.indptr[:-1].numpy(),
+        smoother.indptr[1:].numpy(),
         smoother.indices.numpy(),
         smoother.left.numpy(),
         ones if smoother.scaled else smoother.right.numpy(),
         smoother.first if smoother.self_loops else -1,
+        *entry_weights(None if weights is None else weights.numpy()),
     )
-    weights = smoother.weights
-    rows = plain if weights is None else WeightedRows(*plain, weights.numpy())
     x, y = _flat(features), _flat(out)
     more = y if add is None else _flat(add)
     share = np.float32(0.0 if add is None else add_scale)
@@ -62,7 +63,7 @@ def numba_product(
     spread(work, row_ranges(smoother.indptr, count=count))
 
 
-def listed_product(rows: ListedRows | WeightedListedRows, features: Tensor, out: Tensor) -> None:
+def listed_product(rows: ListedRows, features: Tensor, out: Tensor) -> None:
     """Fill ``out`` with rows whose entries lie anywhere.  [columns, dims], [rows, dims]"""
     from evergraph.graphs.kernels.numba_sum import weighted_sums
 

@@ -135,7 +135,7 @@ class LiveSmoother:
     def _compiled_product(
         self, graph: GrowingGraph, nodes: Array, values: Tensor, out: Tensor
     ) -> None:
-        from evergraph.graphs.kernels.numba_sum import ListedRows, WeightedListedRows
+        from evergraph.graphs.kernels.numba_sum import ListedRows, entry_weights
 
         lists = graph.gathering
         starts = lists.starts[nodes]
@@ -146,10 +146,9 @@ class LiveSmoother:
             self._scalings.array[nodes],
             self._rights.array,
             nodes if self.self_loops else nodes[:0],
+            *entry_weights(lists.weights),
         )
-        weights = lists.weights
-        given = rows if weights is None else WeightedListedRows(*rows, weights)
-        listed_product(given, values, out)
+        listed_product(rows, values, out)
 
     def state(self) -> dict[str, Tensor]:
         """Return the scalings."""
