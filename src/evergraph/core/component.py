@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import field, fields
 from functools import partial, wraps
-from typing import Any, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.display import Shown
@@ -20,9 +20,8 @@ from evergraph.core.errors import ConfigurationError
 # Parameters that a component works with but that do not define it: not shown.
 SURROUNDINGS = ("generator", "resources", "on_epoch")
 _MISSING = object()
-# Default of a parameter that a component makes itself: see ``_parameter_default``.
-MADE: Any = None
 Init = TypeVar("Init", bound=Callable[..., Any])
+T_co = TypeVar("T_co", covariant=True)
 
 
 def formerly(**names: str) -> Callable[[Init], Init]:
@@ -77,6 +76,22 @@ def integer(default: int | None, *, least: int) -> Any:
 def choice(default: str | None, choices: Collection[str]) -> Any:
     """Declare a parameter of a dataclass that is one of ``choices``."""
     return _declared(default, partial(check_choice, choices=choices))
+
+
+class Made(Generic[T_co]):
+    """Declare a parameter of a dataclass that is made by the component itself if it is not given.
+
+    The constructor takes None for it, and ``_parameter_default`` makes it.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, part: Part | None, owner: type) -> T_co:
+        return cast("T_co", None if part is None else part.__dict__.get(self._name))
+
+    def __set__(self, part: Part, value: T_co | None) -> None:
+        part.__dict__[self._name] = value
 
 
 def _declared(default: object, check: Callable[[str, object], None]) -> Any:

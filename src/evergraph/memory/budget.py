@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evergraph.core.component import MADE, Part
+from evergraph.core.component import Made, Part
 from evergraph.core.errors import ConfigurationError
 from evergraph.memory.samplers import Candidates, Sampler
 from evergraph.memory.samplers.base import best_per_class
@@ -124,7 +124,7 @@ class Memory(Part):
     """
 
     budget: Budget = 100
-    sampler: Sampler = MADE
+    sampler: Made[Sampler] = Made()
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from evergraph.closed_form import ClassStatistics
 from evergraph.closed_form.ridge import balanced_ridge, solved
-from evergraph.core.component import MADE, number
+from evergraph.core.component import Made, number
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
 from evergraph.graphs import Graph
@@ -72,7 +72,7 @@ class ADR(BackboneLearner):
 
     name = "adr"
     default_backbone = "gcn"
-    backbone: GCN = MADE
+    backbone: Made[GCN] = Made()
     merging: float = number(1e-3, least=0.0)
     regularisation: float = number(1e-2, least=0.0)
 

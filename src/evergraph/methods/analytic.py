@@ -20,7 +20,7 @@ from evergraph.closed_form.targets import (
     target_ridge,
 )
 from evergraph.core.checks import check_number
-from evergraph.core.component import MADE, choice, integer
+from evergraph.core.component import Made, choice, integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import Kind, LabelSpace
 from evergraph.graphs import Graph
@@ -87,7 +87,7 @@ class Analytic(WholeTaskLearner):
     name = "analytic"
     kinds: ClassVar[tuple[Kind, ...]] = ("class", "labels", "numbers")
     default_backbone = "random-features"
-    backbone: RandomFeatures = MADE
+    backbone: Made[RandomFeatures] = Made()
     regularisation: float | Literal["validation"] = "validation"
     weights: Weights = choice("class-sizes", WEIGHTS)
     rank: int | None = integer(None, least=1)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from evergraph.core.component import MADE
+from evergraph.core.component import Made
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
 from evergraph.core.mapped import is_mapped
@@ -35,7 +35,7 @@ class BackboneLearner(Learner):
     default_backbone: ClassVar[str] = "gcn"
     chooses: ClassVar[bool] = False  # whether it chooses among a backbone's candidates
 
-    backbone: Backbone = MADE
+    backbone: Made[Backbone] = Made()
 
     def __post_init__(self) -> None:
         if self.backbone is None:  # before the trainer, which takes its settings

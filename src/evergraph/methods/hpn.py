@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from evergraph.core.component import MADE, choice, integer, number
+from evergraph.core.component import Made, choice, integer, number
 from evergraph.core.errors import ConfigurationError
 from evergraph.memory import MemoryUsage
 from evergraph.methods.backbone_learner import BackboneLearner
@@ -70,7 +70,7 @@ class HPN(BackboneLearner):
 
     name = "hpn"
     default_backbone = "prototypes"
-    backbone: PrototypeNetwork = MADE
+    backbone: Made[PrototypeNetwork] = Made()
     atomic_threshold: float = number(0.8, least=-1.0, most=1.0)
     node_threshold: float = number(0.99, least=-1.0, most=1.0)
     class_threshold: float = number(0.8, least=-1.0, most=1.0)

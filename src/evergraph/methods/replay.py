@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from evergraph.core.component import MADE, choice, integer
+from evergraph.core.component import Made, choice, integer
 from evergraph.core.label_space import LabelSpace
 from evergraph.core.seeding import exponential
 from evergraph.graphs import Graph, forman_curvature
@@ -39,7 +39,7 @@ class RememberingLearner(BackboneLearner):
         backbone, trainer, generator: see ``BackboneLearner``.
     """
 
-    memory: SubgraphMemory = MADE
+    memory: Made[SubgraphMemory] = Made()
 
     @classmethod
     def make_memory(cls, **options: Any) -> SubgraphMemory:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from evergraph.closed_form import ClassStatistics
 from evergraph.closed_form.ridge import solved
-from evergraph.core.component import MADE, choice, number
+from evergraph.core.component import Made, choice, number
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import Kind
 from evergraph.graphs import Graph
@@ -51,7 +51,7 @@ class SLDA(Analytic):
     name = "slda"
     kinds: ClassVar[tuple[Kind, ...]] = ("class",)
     default_backbone = "linear"
-    backbone: LinearHead = MADE  # type: ignore[assignment]
+    backbone: Made[LinearHead] = Made()  # type: ignore[assignment]
     shrinkage: float = number(0.1, least=0.0)
     regularisation: Any = field(init=False)
     rank: int | None = field(init=False, default=None)
@@ -123,7 +123,7 @@ class OCGL(SLDA):
 
     name = "ocgl"
     default_backbone = "untrained-gcn"
-    backbone: UntrainedGCN = MADE
+    backbone: Made[UntrainedGCN] = Made()
     weights: Weights = choice("equal", WEIGHTS)
     refresh: Refresh = field(init=False, default="none")
 

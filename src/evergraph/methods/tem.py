@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from evergraph.core.component import MADE, choice, integer, number
+from evergraph.core.component import Made, choice, integer, number
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
 from evergraph.graphs.csr import stacked
@@ -65,7 +65,7 @@ class TEM(BackboneLearner):
     name = "tem"
     default_backbone = "pdgnn"
 
-    memory: EmbeddingMemory = MADE
+    memory: Made[EmbeddingMemory] = Made()
     weighting: Weighting = choice("class-balanced", WEIGHTINGS)
     replay_weight: float = number(1.0, least=0.0)
     store: Literal["after", "before", "only"] = choice("after", ("after", "before", "only"))

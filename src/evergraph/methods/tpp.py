@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from evergraph.core.component import MADE, choice, integer, number
+from evergraph.core.component import Made, choice, integer, number
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
 from evergraph.graphs import Graph, normalised, propagate, walk
@@ -118,7 +118,7 @@ class TPP(BackboneLearner):
     # of other methods, nor with those of the same method node by node.
     pooled: ClassVar[bool] = False
 
-    backbone: PDGNN = MADE
+    backbone: Made[PDGNN] = Made()
     steps: int = integer(2, least=0)
     distance: Distance = choice("angle", DISTANCES)
 
@@ -307,7 +307,7 @@ class TAAM(TPP):
 
     name = "taam"
     default_backbone = "modulated"
-    backbone: Modulated = MADE
+    backbone: Made[Modulated] = Made()
     anchor: float = number(0.1, least=0.0, most=1.0)
 
     @classmethod

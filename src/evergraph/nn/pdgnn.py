@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evergraph.core.component import MADE
+from evergraph.core.component import Made
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import take_rows
@@ -45,7 +45,7 @@ class PDGNN(Backbone):
     name = "pdgnn"
     recipe = Recipe(epochs=30, lr=0.005, weight_decay=1e-5, batch_size=512)
 
-    topology: TopologyEncoder = MADE
+    topology: Made[TopologyEncoder] = Made()
     hidden: Sequence[int] = (512,)
     bias: bool = True
     dropout: float = 0.5
@@ -55,7 +55,7 @@ class PDGNN(Backbone):
     def __post_init__(self) -> None:
         super().__post_init__()
         super().__init__(hops=self.topology.hops)
-        self.hidden: tuple[int, ...] = tuple(self.hidden)
+        self.hidden = tuple(self.hidden)
         check_head(self.hidden, self.dropout)
         self.embeddings = EmbeddingCache(self.topology, scaling=self.scaling, storage=self.storage)
         self.head: MLP | None = None
@@ -65,9 +65,8 @@ class PDGNN(Backbone):
 
     def begin(self, dims: int, *, generator: torch.Generator) -> None:
         """Create f_out."""
-        self.head = MLP(
-            dims, hidden=self.hidden, bias=self.bias, dropout=self.dropout, generator=generator
-        ).to(self.device)
+        options: dict[str, Any] = {n: getattr(self, n) for n in ("hidden", "bias", "dropout")}
+        self.head = MLP(dims, generator=generator, **options).to(self.device)
 
     @property
     def begun(self) -> bool:

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from evergraph.core.component import MADE, Part
+from evergraph.core.component import Made, Part
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.label_space import (
     THRESHOLD,
@@ -61,7 +61,7 @@ class Learner(Part, ABC):
     cumulative: ClassVar[bool] = False
     kinds: ClassVar[tuple[Kind, ...]] = ("class",)
 
-    trainer: Trainer = MADE
+    trainer: Made[Trainer] = Made()
     generator: torch.Generator
 
     def __post_init__(self) -> None:
@@ -97,7 +97,8 @@ class Learner(Part, ABC):
     @property
     def device(self) -> torch.device:
         """Device on which the learner computes."""
-        return self.trainer.device
+        device: torch.device = self.trainer.device
+        return device
 
     @property
     def resources(self) -> Resources:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from evergraph.core.checks import check_integer
-from evergraph.core.component import MADE, Part, choice, integer, number
+from evergraph.core.component import Made, Part, choice, integer, number
 from evergraph.core.device import choose_device, denormals_flushed, worthwhile_threads
 from evergraph.core.errors import DivergedError
 from evergraph.core.resources import Resources
@@ -79,7 +79,7 @@ class Trainer(Part):
     evaluate_every: int = integer(1, least=1)
     objective: Objective = choice("balanced", ("balanced", "plain"))
     device: Any = "auto"
-    resources: Resources = MADE
+    resources: Made[Resources] = Made()
     on_epoch: Callable[[int, int], None] | None = None
 
     def __post_init__(self) -> None:

@@ -33,27 +33,26 @@ READS_FLOAT16 = bool(_FEATURES.get("f16c")) or platform.machine().lower() in ("a
 
 
 class ListedRows(NamedTuple):
-    """Some rows of L (A + sI) R, see ``Smoother``: entries from ``starts`` to ``stops``.
+    """Some rows of L (A + sI) R, see ``Smoother``; their entries may lie anywhere in a pool.
 
-    ``own`` is the offset of a row's own column from its number if rows follow each other, below 0
-    without self-loops; for rows that lie anywhere in a pool it holds each row's own column, and is
-    empty without self-loops. Entry e has the weight ``weights[e * step]``: one value and a step of
-    0 if there are no weights, so that the same compiled code serves both.
+    One form for rows of a graph and of a growing one: they share a compiled kernel.
+
+    Attributes:
+        starts, stops: where each row's entries begin and end in ``indices``.
+        own: each row's own column; empty without self-loops.
+        last: the last entry that may be prefetched beyond a row; -1 if rows do not follow each
+            other.
+        weights: weights of the entries; () if all are 1, for which a kernel of its own is compiled.
     """
 
-    starts: NDArray[np.int32] | NDArray[np.int64]
-    stops: NDArray[np.int32] | NDArray[np.int64]
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
     indices: NDArray[np.int32]
     left: NDArray[np.float32]
     right: NDArray[np.float32]
-    own: int | NDArray[np.int64]
-    weights: NDArray[np.float32]
-    step: int
-
-
-def entry_weights(weights: NDArray[np.float32] | None) -> tuple[NDArray[np.float32], int]:
-    """Return the last two fields of ``ListedRows``; None for weights of 1."""
-    return (np.ones(1, np.float32), 0) if weights is None else (weights, 1)
+    own: NDArray[np.int64]
+    last: int
+    weights: NDArray[np.float32] | tuple[()] = ()
 
 
 class Flat(NamedTuple):
@@ -66,33 +65,17 @@ class Flat(NamedTuple):
     stride: int
 
 
-def own_column(rows, row):  # type: ignore[no-untyped-def]
-    """Return a row's own column, below 0 without a self-loop; compiled code only, as below."""
+def weigh(rows, j, entry):  # type: ignore[no-untyped-def]
+    """Return the weight of the features of ``j`` in a sum; compiled code only."""
     raise NotImplementedError
 
 
-def _anywhere(rows: Any) -> bool:
-    """Return whether rows lie anywhere in a pool; known at compile time."""
-    return isinstance(rows.types[rows.fields.index("own")], types.Array)
-
-
-@overload(own_column, inline="always")
-def _own_column(rows, row):  # type: ignore[no-untyped-def]
-    if _anywhere(rows):
-        return lambda rows, row: np.intp(rows.own[np.uintp(row)]) if len(rows.own) else -1
-    return lambda rows, row: row + rows.own if rows.own >= 0 else -1
-
-
-def ahead(rows, entry, end):  # type: ignore[no-untyped-def]
-    """Return the entry to prefetch; for rows that lie anywhere, within the same row."""
-    raise NotImplementedError
-
-
-@overload(ahead, inline="always")
-def _ahead(rows, entry, end):  # type: ignore[no-untyped-def]
-    if _anywhere(rows):
-        return lambda rows, entry, end: min(entry + AHEAD, end - 1)
-    return lambda rows, entry, end: min(entry + AHEAD, len(rows.indices) - 1)
+@overload(weigh, inline="always")
+def _weigh(rows, j, entry):  # type: ignore[no-untyped-def]
+    # Chosen at compile time, so that rows without weights have no overhead.
+    if isinstance(rows.types[rows.fields.index("weights")], types.Array):
+        return lambda rows, j, entry: rows.right[np.uintp(j)] * rows.weights[np.uintp(entry)]
+    return lambda rows, j, entry: rows.right[np.uintp(j)]
 
 
 def _tile(half: int) -> Code:
@@ -108,20 +91,21 @@ def _tile(half: int) -> Code:
         for row in range(start, stop):
             i = np.uintp(row)  # unsigned, or numba checks every index for negative values
             a, b = zeros(half), zeros(half)
-            own = own_column(rows, row)  # type: ignore[no-untyped-call]
-            if own >= 0:
+            if len(rows.own):
+                own = np.intp(rows.own[i])
                 weight = rows.right[np.uintp(own)]
                 place = own * x.stride
                 a = times_plus(weight, load(x.values, place + low, half), a)
                 b = times_plus(weight, load(x.values, place + high, half), b)
             end = np.intp(rows.stops[i])
+            bound = max(end - 1, rows.last)
             for entry in range(np.intp(rows.starts[i]), end):
-                later = ahead(rows, entry, end)  # type: ignore[no-untyped-call]
+                later = min(entry + AHEAD, bound)
                 soon = np.intp(rows.indices[np.uintp(later)]) * x.stride
                 prefetch(x.values, soon + low, half)
                 prefetch(x.values, soon + high, half)
                 j = np.intp(rows.indices[np.uintp(entry)])
-                weight = rows.right[np.uintp(j)] * rows.weights[np.uintp(entry * rows.step)]
+                weight = weigh(rows, j, entry)  # type: ignore[no-untyped-call]
                 place = j * x.stride
                 a = times_plus(weight, load(x.values, place + low, half), a)
                 b = times_plus(weight, load(x.values, place + high, half), b)

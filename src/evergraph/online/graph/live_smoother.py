@@ -135,7 +135,7 @@ class LiveSmoother:
     def _compiled_product(
         self, graph: GrowingGraph, nodes: Array, values: Tensor, out: Tensor
     ) -> None:
-        from evergraph.graphs.kernels.numba_sum import ListedRows, entry_weights
+        from evergraph.graphs.kernels.numba_sum import ListedRows
 
         lists = graph.gathering
         starts = lists.starts[nodes]
@@ -146,7 +146,8 @@ class LiveSmoother:
             self._scalings.array[nodes],
             self._rights.array,
             nodes if self.self_loops else nodes[:0],
-            *entry_weights(lists.weights),
+            -1,
+            () if lists.weights is None else lists.weights,
         )
         listed_product(rows, values, out)
 
