@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.csr import take_rows
-from graphs_to_draw import Pairs, edge_index
+from graphs_to_draw import Pairs, edge_index, few_each
 from graphs_to_draw import graph_of as drawn_graph
 from graphs_to_draw import matrix_of as drawn_matrix
 from six_nodes import NODES, graph_of, matrix_of, pairs
@@ -54,6 +54,7 @@ def test_types_are_brought_to_the_ones_promised() -> None:
 
 
 @pytest.mark.parametrize("undirected", [False, True])
+@few_each
 @given(pairs=pairs)
 def test_from_edges_equals_the_dense_matrix(undirected: bool, pairs: Pairs) -> None:
     graph = graph_of(pairs, undirected=undirected)
@@ -73,6 +74,7 @@ def test_to_undirected_equals_building_undirected(pairs: Pairs) -> None:
 
 
 @pytest.mark.parametrize("sparse", [False, True])
+@few_each
 @given(pairs=pairs, nodes=node_lists)
 def test_a_subgraph_equals_a_slice_of_the_dense_matrix(
     sparse: bool, pairs: Pairs, nodes: list[int]

@@ -17,7 +17,7 @@ from evergraph.core.errors import ConfigurationError, DataError, UnknownNameErro
 from evergraph.graphs import Graph, Smoother, normalisation, normalised, propagate, smoother
 from evergraph.graphs.normalisation import graph_scalings
 from evergraph.topology import SGC, topologies
-from graphs_to_draw import graph_of, path_pairs
+from graphs_to_draw import few_each, graph_of, path_pairs
 
 MODULE = import_module("evergraph.graphs.propagation")  # the function has its name
 KERNELS = ["torch", "numba"]
@@ -75,6 +75,7 @@ def test_a_path_by_hand(kernel: str, scheme: str, self_loops: bool) -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
+@few_each
 @given(seed=seeds, width=st.integers(1, 300), scheme=schemes, self_loops=st.booleans())
 def test_every_width_equals_the_matrix_written_out(
     kernel: str, seed: int, width: int, scheme: str, self_loops: bool

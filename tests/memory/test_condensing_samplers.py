@@ -13,8 +13,12 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph
 from evergraph.memory import Candidates, EmbeddingMemory, samplers
 from evergraph.memory.samplers import DistributionMatchingSampler, GradientMatchingSampler
-from evergraph.memory.samplers.condensing import CondensingSampler, averaging, has_unit_length
-from evergraph.memory.samplers.condensing import _gradients
+from evergraph.memory.samplers.condensing import (
+    CondensingSampler,
+    _gradients,
+    averaging,
+    has_unit_length,
+)
 
 CONDENSING = [n for n in samplers.names() if issubclass(samplers.resolve(n), CondensingSampler)]
 

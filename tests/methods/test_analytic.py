@@ -20,6 +20,7 @@ from evergraph.nn import PDGNN, RandomFeatures, random_features
 from evergraph.nn.random_features import Expansion
 from evergraph.streams import GraphStream, Task
 from evergraph.training import Trainer
+from graphs_to_draw import few_each
 
 seeds = st.integers(0, 10_000)
 every_weights = pytest.mark.parametrize("weights", ["equal", "class-sizes"])
@@ -152,6 +153,7 @@ def test_all_tasks_one_by_one_give_the_head_of_one_pass_over_everything(
 
 
 @every_weights
+@few_each
 @given(seed=seeds, part=st.lists(st.booleans(), min_size=60, max_size=60))
 def test_two_learners_merged_are_one_that_learned_both(
     weights: Any, seed: int, part: list[bool]
@@ -169,6 +171,7 @@ def test_two_learners_merged_are_one_that_learned_both(
 
 
 @every_weights
+@few_each
 @given(seed=seeds, share=st.floats(0.0, 0.7))
 def test_forgetting_is_never_having_learned(weights: Any, seed: int, share: float) -> None:
     task = task_of(seed)

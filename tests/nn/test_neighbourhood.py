@@ -16,7 +16,7 @@ from evergraph.graphs.disjoint import disjoint_union
 from evergraph.graphs.operator import SparseOperator
 from evergraph.nn import Backbone, backbones
 from evergraph.nn.gnn import ALL, sample_neighbourhood
-from graphs_to_draw import graph_of, star_pairs
+from graphs_to_draw import few_each, graph_of, star_pairs
 
 GNNS = [name for name in backbones.names() if "fanout" in backbones.parameters(name)]
 every_gnn = pytest.mark.parametrize("name", GNNS)
@@ -148,6 +148,7 @@ def learned(backbone: Backbone, graph: Graph, rows: Tensor) -> list[Tensor]:
 
 
 @every_gnn
+@few_each
 @given(edges=edges, rows=some_rows, layers=st.integers(1, 3), sparse=st.booleans())
 def test_with_all_neighbours_scores_and_gradients_are_the_whole_graphs(
     name: str, edges: list[tuple[int, int]], rows: list[int], layers: int, sparse: bool

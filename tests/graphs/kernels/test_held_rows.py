@@ -15,7 +15,7 @@ from evergraph.graphs import Graph, normalised, smoother
 from evergraph.graphs.kernels import products
 from evergraph.graphs.kernels.products import torch_product
 from evergraph.graphs.kernels.scaled_rows import ROW_TYPES, Kernel, RowType, held_rows
-from graphs_to_draw import graph_of, path_pairs, random_graph
+from graphs_to_draw import few_each, graph_of, path_pairs, random_graph
 
 HALVES: list[RowType] = ["float16", "bfloat16"]
 KERNELS: list[Kernel] = ["torch", "numba"]
@@ -86,6 +86,7 @@ def test_sums_are_whole_numbers(kernel: Kernel, held: RowType) -> None:
 
 
 @of_halves
+@few_each
 @given(seed=seeds, width=st.integers(1, 200), self_loops=st.booleans(), weighted=st.booleans())
 def test_only_what_is_gathered_is_rounded(
     kernel: Kernel, held: RowType, seed: int, width: int, self_loops: bool, weighted: bool
@@ -102,6 +103,7 @@ def test_only_what_is_gathered_is_rounded(
 
 
 @pytest.mark.parametrize("held", ["float16", pytest.param("bfloat16", marks=pytest.mark.slow)])
+@few_each
 @given(seed=seeds, width=st.integers(1, 200), data=st.data())
 def test_blocks_of_columns_and_rows_give_the_same_bits(
     held: RowType, seed: int, width: int, data: st.DataObject

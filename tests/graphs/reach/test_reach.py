@@ -27,7 +27,7 @@ from evergraph.graphs.reach.reach import (
     searched_sizes,
     walk_counts,
 )
-from graphs_to_draw import Pairs, graph_of, matrix_of, path_pairs, ring_pairs, star_pairs
+from graphs_to_draw import Pairs, few_each, graph_of, matrix_of, path_pairs, ring_pairs, star_pairs
 
 pairs = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=14)
 node_lists = st.lists(st.integers(0, 5), max_size=8)
@@ -83,6 +83,7 @@ def test_a_node_reaches_those_that_flow_into_it() -> None:
 
 @pytest.mark.parametrize("undirected", [True, False])
 @pytest.mark.parametrize("hops", range(4))
+@few_each
 @given(pairs=pairs, nodes=node_lists)
 def test_reach_equals_boolean_matrix_powers(
     undirected: bool, hops: int, pairs: Pairs, nodes: list[int]
@@ -101,6 +102,7 @@ def test_reach_equals_boolean_matrix_powers(
 
 
 @pytest.mark.parametrize("undirected", [True, False])
+@few_each
 @given(pairs=pairs, hops=st.integers(0, 3), limit=st.integers(1, 60))
 def test_blocks_are_cut_by_cost_and_change_nothing(
     undirected: bool, pairs: Pairs, hops: int, limit: int
@@ -134,6 +136,7 @@ def test_tiny_blocks_arise_and_a_node_too_dear_for_any_gets_one_of_its_own() -> 
 
 
 @pytest.mark.parametrize("undirected", [True, False])
+@few_each
 @given(pairs=pairs, nodes=node_lists, hops=st.integers(0, 3), limit=st.integers(1, 60))
 def test_spreading_block_by_block_changes_nothing(
     undirected: bool, pairs: Pairs, nodes: list[int], hops: int, limit: int
@@ -150,6 +153,7 @@ def test_spreading_block_by_block_changes_nothing(
 
 
 @pytest.mark.parametrize("undirected", [True, False])
+@few_each
 @given(pairs=pairs, nodes=node_lists, hops=st.integers(0, 4))
 def test_a_search_finds_what_products_do(
     undirected: bool, pairs: Pairs, nodes: list[int], hops: int
