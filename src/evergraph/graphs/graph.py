@@ -284,20 +284,13 @@ class Graph(Shown):
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Graph:
         """Return the graph with every array changed; it then belongs to no folder."""
-        return replace(
-            self,
-            indptr=change(self.indptr),
-            indices=change(self.indices),
-            features=change(self.features),
-            labels=change(self.labels),
-            time=None if self.time is None else change(self.time),
-            weights=None if self.weights is None else change(self.weights),
-            relations=None if self.relations is None else self.relations.each(change),
-            types=None if self.types is None else self.types.each(change),
-            targets=None if self.targets is None else self.targets.each(change),
-            folder=None,
-            bare=None,
-        )
+        arrays = ("indptr", "indices", "features", "labels", "time", "weights")
+        changed: dict[str, Any] = {name: getattr(self, name) for name in arrays}
+        changed = {n: change(array) for n, array in changed.items() if array is not None}
+        for name in ("relations", "types", "targets"):
+            if (part := getattr(self, name)) is not None:
+                changed[name] = part.each(change)
+        return replace(self, **changed, folder=None, bare=None)
 
     def to_undirected(self) -> Graph:
         """Return the graph in which every edge goes both ways (itself if it is known to be so).

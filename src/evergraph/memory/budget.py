@@ -40,12 +40,6 @@ or a fraction between 0 and 1 (of the dataset), not 1.5
         logger.warning("budget 0: nothing is stored, and nothing will be replayed")
 
 
-def count_classes(labels: Tensor) -> dict[int, int]:
-    """Return the number of nodes of each class, ascending.  int64 [n]"""
-    values, counts = labels.unique(return_counts=True)
-    return dict(zip(values.tolist(), counts.tolist(), strict=True))
-
-
 def class_budgets(
     budget: Budget,
     sizes: Mapping[int, int],
@@ -149,7 +143,8 @@ class Memory(Part):
         labels = torch.cat([self.labels_, candidates.labels.cpu()])
         contested = torch.cat([stored, torch.ones(len(candidates), dtype=torch.bool)])
         rows = contested.nonzero().flatten()
-        available = count_classes(labels[rows])
+        classes, counts = labels[rows].unique(return_counts=True)
+        available = dict(zip(classes.tolist(), counts.tolist(), strict=True))
         budgets = class_budgets(self.budget, sizes, available, known=known.unique().tolist())
         new = self.sampler.rank(candidates, budgets, generator=generator)
         ranks = torch.cat([self.ranks_, new])

@@ -108,7 +108,7 @@ class Analytic(WholeTaskLearner):
         self._regularisation = 0.0
         self._solved = True  # whether the head matches the statistics
         # Calling the model directly also solves the head first.
-        self.backbone.register_forward_pre_hook(self._solve_before)
+        self.backbone.register_forward_pre_hook(lambda *_: self.solve())
 
     @classmethod
     def check_backbone(cls, backbone: Backbone) -> None:
@@ -187,9 +187,6 @@ class Analytic(WholeTaskLearner):
     def _centred(self) -> bool:
         """Whether targets are numbers, for which the head needs an intercept."""
         return self._check_learned().kind == "numbers"
-
-    def _solve_before(self, backbone: nn.Module, inputs: tuple[Any, ...]) -> None:
-        self.solve()
 
     def modules(self) -> Iterator[tuple[str, nn.Module]]:
         """Yield the model with its solved head."""

@@ -176,15 +176,10 @@ class BackboneLearner(Learner):
         if not self.backbone.begun:
             self._dims = dims
             self.backbone.begin(dims, generator=self.generator)
-            self._noise = self._noise_generator()
+            if self.device.type != "cpu":  # dropout needs a generator of the device
+                seed = int(torch.randint(2**62, (1,), generator=self.generator))
+                self._noise = torch.Generator(self.device).manual_seed(seed)
         self.backbone.grow(classes, generator=self.generator)
-
-    def _noise_generator(self) -> torch.Generator:
-        """Return dropout's generator, seeded from the learner's if the device needs its own."""
-        if self.device.type == "cpu":
-            return self.generator
-        seed = int(torch.randint(2**62, (1,), generator=self.generator))
-        return torch.Generator(self.device).manual_seed(seed)
 
     @property
     def embed_seconds(self) -> float:

@@ -65,6 +65,7 @@ class TEM(BackboneLearner):
     name = "tem"
     default_backbone = "pdgnn"
 
+    backbone: Made[PDGNN] = Made()
     memory: Made[EmbeddingMemory] = Made()
     weighting: Weighting = choice("class-balanced", WEIGHTINGS)
     replay_weight: float = number(1.0, least=0.0)
@@ -132,31 +133,20 @@ class TEM(BackboneLearner):
     def begin_task(self, task: Task) -> int:
         """Update the stored embeddings to the current graph, then prepare as usual."""
         if self.restart:
-            assert isinstance(self.backbone, PDGNN)
             self.backbone.head = None
             self.trainer.restore({})  # Adam's moments belong to other weights
         if self.refresh == "embeddings":
-            self._refresh(task)
-        elif self.refresh == "corrected":
-            self._correct(task)
+            grown = self.growing_.update(task, self.backbone)
+            if grown is not None and len(self.memory):
+                places = torch.searchsorted(task.ids, self.memory.nodes_)
+                self.memory.embeddings_ = self.backbone.taken(grown[0].embeddings, places)
+        elif self.refresh == "corrected":  # by the drift of the old nodes in sight
+            drift = seen_drift(task, self.backbone)
+            if drift is not None and len(self.memory):
+                moved = drifted(self.memory.embeddings_.to(self.device), drift)
+                unit = self.backbone.scaling == "unit"
+                self.memory.embeddings_ = unit_rows(moved, together=True) if unit else moved
         return super().begin_task(task)
-
-    def _refresh(self, task: Task) -> None:
-        assert isinstance(self.backbone, PDGNN)
-        grown = self.growing_.update(task, self.backbone)
-        if grown is not None and len(self.memory):
-            places = torch.searchsorted(task.ids, self.memory.nodes_)
-            self.memory.embeddings_ = self.backbone.taken(grown[0].embeddings, places)
-
-    def _correct(self, task: Task) -> None:
-        """Move the stored embeddings by the drift of the old nodes in sight."""
-        assert isinstance(self.backbone, PDGNN)
-        drift = seen_drift(task, self.backbone)
-        if drift is None or not len(self.memory):
-            return
-        moved = drifted(self.memory.embeddings_.to(self.device), drift)
-        unit = self.backbone.scaling == "unit"
-        self.memory.embeddings_ = unit_rows(moved, together=True) if unit else moved
 
     def examples(self, task: Task) -> Examples:
         """Return the task's training nodes and all stored embeddings."""
@@ -188,7 +178,6 @@ class TEM(BackboneLearner):
             self._guessed = _NOBODY
 
     def _embedded(self, task: Task, nodes: Tensor) -> Tensor:
-        assert isinstance(self.backbone, PDGNN)
         return self.backbone.taken(self.backbone.prepare(task.graph), nodes)
 
     def _remember(self, task: Task) -> None:
