@@ -106,26 +106,6 @@ def test_a_cut_is_not_known_to_be_undirected() -> None:
     assert whole.subgraph(everyone, groups=torch.tensor([0, 1, 1])).undirected
 
 
-@given(pairs=pairs, nodes=node_lists, data=st.data())
-def test_a_subgraph_drops_the_entries_that_keep_leaves_out(
-    pairs: Pairs, nodes: list[int], data: st.DataObject
-) -> None:
-    whole = graph_of(pairs)
-    flags = data.draw(st.lists(st.booleans(), min_size=whole.num_edges, max_size=whole.num_edges))
-    keep = torch.tensor(flags, dtype=torch.bool)
-    kept = drawn_matrix(pairs)
-    for row, column, flag in zip(
-        whole.edge_rows().tolist(), whole.indices.tolist(), flags, strict=True
-    ):
-        if not flag:
-            kept[row, column] = 0
-    chosen = torch.tensor(nodes, dtype=torch.int64)
-    part = whole.subgraph(chosen, keep=keep)
-    assert is_sound(part)
-    assert matrix_of(part).equal(kept[chosen][:, chosen])
-    assert keep.tolist() == flags
-
-
 @given(
     values=st.lists(st.sampled_from([0.0, 0.0, 1.0, -2.5]), min_size=12, max_size=12),
     rows=st.lists(st.integers(0, 3), max_size=7),
