@@ -19,12 +19,9 @@ from evergraph.memory.samplers.condensing import (
     averaging,
     has_unit_length,
 )
+from graphs_to_draw import generator
 
 CONDENSING = [n for n in samplers.names() if issubclass(samplers.resolve(n), CondensingSampler)]
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def candidates_of(embeddings: Tensor, labels: Tensor) -> Candidates:

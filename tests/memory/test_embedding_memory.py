@@ -23,11 +23,7 @@ from evergraph.memory import (
     samplers,
 )
 from evergraph.memory.samplers import UniformSampler
-from graphs_to_draw import Pairs, few_each, graph_of, path_pairs
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+from graphs_to_draw import Pairs, few_each, generator, graph_of, path_pairs
 
 
 def candidates_of(labels: list[int], pairs: Pairs | None = None, *, hops: int = 1) -> Candidates:

@@ -18,13 +18,9 @@ from evergraph.graphs import Graph, estimate_reach_sizes, reach_sizes
 from evergraph.memory import Candidates, EmbeddingMemory, SubgraphMemory, samplers
 from evergraph.memory.samplers import CoverageSampler
 from evergraph.memory.samplers.condensing import CondensingSampler
-from graphs_to_draw import Pairs, graph_of
+from graphs_to_draw import Pairs, generator, graph_of
 
 EVERY = pytest.mark.parametrize("name", samplers.names())
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def candidates_of(seed: int = 0, *, edges: int = 60, hops: int = 2) -> Candidates:

@@ -22,7 +22,7 @@ from evergraph.graphs.propagation import stays_sparse
 from evergraph.nn import PDGNN, Backbone, backbones
 from evergraph.nn.gnn import GNN
 from evergraph.nn.residual import Residual
-from graphs_to_draw import few_each, graph_of, path_pairs
+from graphs_to_draw import few_each, generator, graph_of, path_pairs
 
 NAMES = backbones.names()
 REDUCED = {"untrained-gcn": 1024, "feature-graph": 64}  # what makes few features of many: how many
@@ -35,10 +35,6 @@ close = torch.testing.assert_close
 
 edges = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=8)
 seeds = st.integers(0, 1000)
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 #  0 - 1 - 2 - 3 - 4 - 5

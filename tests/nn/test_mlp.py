@@ -7,10 +7,7 @@ import torch
 from torch import Tensor
 
 from evergraph.nn import MLP
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+from graphs_to_draw import generator
 
 
 def head_of(dims: int = 3, classes: int = 2, *, seed: int = 0, **options: object) -> MLP:

@@ -16,7 +16,7 @@ from evergraph.graphs.disjoint import disjoint_union
 from evergraph.graphs.operator import SparseOperator
 from evergraph.nn import Backbone, backbones
 from evergraph.nn.gnn import ALL, sample_neighbourhood
-from graphs_to_draw import few_each, graph_of, star_pairs
+from graphs_to_draw import few_each, generator, graph_of, star_pairs
 
 GNNS = [name for name in backbones.names() if "fanout" in backbones.parameters(name)]
 every_gnn = pytest.mark.parametrize("name", GNNS)
@@ -25,10 +25,6 @@ close = torch.testing.assert_close
 edges = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=14)
 seeds = st.integers(0, 10_000)
 some_rows = st.lists(st.integers(0, 5), min_size=1, max_size=4, unique=True)
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 X = torch.randn(6, 4, generator=generator())

@@ -18,13 +18,10 @@ from evergraph.nn.prototype_network import (
     unit,
     unmatched,
 )
+from graphs_to_draw import generator
 
 close = torch.testing.assert_close
 NONE = torch.empty(0, 2)
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def fan(*degrees: float) -> Tensor:

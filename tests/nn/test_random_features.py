@@ -9,14 +9,11 @@ import torch
 from torch import Tensor
 
 from evergraph.nn import GCN, PDGNN, RandomFeatures, random_features
+from graphs_to_draw import generator
 
 # Angles of 0, 45, 90 and 180 degrees to the first, and other lengths.
 POINTS = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 2.0], [-0.5, 0.0]])
 PLENTY = 200_000  # features, so that a mean over them is within 0.02 of what it approaches
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def model_of(width: int = 8, *, dims: int = 2, seed: int = 0, **options: object) -> RandomFeatures:

@@ -16,6 +16,11 @@ Pairs = Sequence[tuple[int, int]]
 few_each = settings(max_examples=max(settings.default.max_examples // 2, 1))
 
 
+def generator(seed: int = 0) -> torch.Generator:
+    """Return a generator of its own."""
+    return torch.Generator().manual_seed(seed)
+
+
 def edge_index(pairs: Pairs) -> Tensor:
     """Return pairs (source, target) as PyG has them, none of them included.  [2, edges]"""
     return torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T

@@ -138,7 +138,7 @@ class Part(Shown):
         deep: also return those of inner components, as ``outer__inner``.
         """
         own: dict[str, Any] = {}
-        for name in inspect.signature(type(self)).parameters:
+        for name in self._parameter_names():
             value = self._parameter_value(name)
             if value is _MISSING:
                 raise ConfigurationError(
@@ -146,6 +146,13 @@ class Part(Shown):
                 )
             own[name] = value
         return with_inner(own) if deep else own
+
+    @classmethod
+    def _parameter_names(cls) -> list[str]:
+        """Return the names of the parameters, a class's own before those it inherits."""
+        declared = [vars(base).get("__annotations__", {}) for base in cls.__mro__]
+        names = inspect.signature(cls).parameters
+        return sorted(names, key=lambda name: [name in some for some in declared], reverse=True)
 
     def _parameter_value(self, name: str) -> Any:
         """Return the value of a parameter, as the constructor takes it."""
@@ -162,7 +169,7 @@ class Part(Shown):
         }
 
     def _repr_table(self) -> Mapping[str, object]:
-        names = [n for n in inspect.signature(type(self)).parameters if n not in SURROUNDINGS]
+        names = [name for name in self._parameter_names() if name not in SURROUNDINGS]
         values = {name: self._parameter_value(name) for name in names}
         return {name: value for name, value in values.items() if value is not _MISSING}
 

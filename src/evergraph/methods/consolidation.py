@@ -88,11 +88,10 @@ class ConsolidatingLearner(BackboneLearner):
         """Return the gradient of a value by parameter; ``keep`` retains the graph for another."""
         parameters = self.named_parameters()
         found = torch.autograd.grad(
-            value, list(parameters.values()), retain_graph=keep, allow_unused=True
+            value, list(parameters.values()), retain_graph=keep, materialize_grads=True
         )
-        pairs = zip(parameters.items(), found, strict=True)
         # Same layout as the parameters, since the penalty reads both together at every step.
-        return {n: torch.zeros_like(p) if g is None else g.contiguous() for (n, p), g in pairs}
+        return {n: gradient.contiguous() for n, gradient in zip(parameters, found, strict=True)}
 
     @property
     def usage(self) -> MemoryUsage:

@@ -65,13 +65,15 @@ class GradientMemoryLearner(RememberingLearner):
 
     def gradient(self) -> Tensor:
         """Return the current gradient of all parameters as one vector."""
-        return _flat([parameter.grad for parameter in self._parameters()], self._parameters())
+        found = (torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters())
+        return torch.cat([gradient.flatten() for gradient in found])
 
     def gradient_of(self, loss: Tensor, *, keep: bool = False) -> Tensor:
         """Return the gradient of a loss as one vector."""
-        parameters = self._parameters()
-        found = torch.autograd.grad(loss, parameters, retain_graph=keep, allow_unused=True)
-        return _flat(list(found), parameters)
+        found = torch.autograd.grad(
+            loss, self._parameters(), retain_graph=keep, materialize_grads=True
+        )
+        return torch.cat([gradient.flatten() for gradient in found])
 
     def set_gradient(self, gradient: Tensor) -> None:
         """Write a vector back to the parameters' gradients."""
@@ -200,8 +202,3 @@ def _least_squares(
         scipy.optimize.nnls(matrix, target)[0] if kept.any() else 0.0 * slopes
     )
     return solution
-
-
-def _flat(gradients: list[Tensor | None], parameters: list[torch.nn.Parameter]) -> Tensor:
-    pairs = zip(gradients, parameters, strict=True)
-    return torch.cat([(torch.zeros_like(p) if g is None else g).flatten() for g, p in pairs])

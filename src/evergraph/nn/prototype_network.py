@@ -12,7 +12,7 @@ from torch.nn.functional import normalize
 
 from evergraph.core.checks import check_integer
 from evergraph.core.errors import ConfigurationError
-from evergraph.nn.backbone import Recipe, backbones
+from evergraph.nn.backbone import backbones
 from evergraph.nn.dropout import dropout_mask
 from evergraph.nn.linear import Linear
 from evergraph.nn.mlp import check_head
@@ -326,7 +326,6 @@ class PrototypeNetwork(PDGNN):
     """
 
     name = "prototypes"
-    recipe = Recipe(epochs=30, lr=0.005, weight_decay=1e-5, batch_size=512)
     head: PrototypeHead | None  # type: ignore[assignment]
 
     def __init__(

@@ -14,7 +14,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from evergraph.core.component import choice, integer
 from evergraph.graphs.kernels.row_ranges import tiled_product
-from evergraph.nn.backbone import Recipe, backbones
+from evergraph.nn.backbone import backbones
 from evergraph.nn.dropout import dropout_mask
 from evergraph.nn.linear import Linear
 from evergraph.nn.pdgnn import PDGNN
@@ -132,7 +132,6 @@ class RandomFeatures(PDGNN):
     """
 
     name = "random-features"
-    recipe = Recipe(epochs=30, lr=0.005, weight_decay=1e-5, batch_size=512)
     width: int = integer(4096, least=1)
     activation: Activation = choice("relu", ("relu", "fourier"))
     centred: bool = False
