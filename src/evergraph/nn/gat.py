@@ -86,10 +86,6 @@ class HeadAttention(Convolution):
         pairs = (mapped @ vectors).t().contiguous().view(self.heads, 2, -1)
         return [_edge_scores(adjacency, queries, keys) for queries, keys in pairs]
 
-    def grow(self, outputs: int, *, generator: torch.Generator) -> None:
-        """Raise: hidden layers keep their width."""
-        raise AssertionError("only the last layer grows")
-
     def edge_scores(self, adjacency: SparseOperator, state: Features) -> Tensor:
         """Return the attention of every edge, before the softmax.  -> [entries, heads]"""
         return torch.stack(self._scores(adjacency, times(state, self.linear.weight)), dim=1)

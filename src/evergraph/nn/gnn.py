@@ -68,9 +68,9 @@ class Convolution(nn.Module):
     def forward(self, adjacency: SparseOperator, state: Features) -> Tensor:
         """Return the next layer's states.  [in, d] -> [out, width]"""
 
-    @abstractmethod
     def grow(self, outputs: int, *, generator: torch.Generator) -> None:
-        """Add outputs; the others stay unchanged."""
+        """Add outputs; the others stay unchanged. Hidden layers keep their width."""
+        raise AssertionError("only the output grows")
 
     @abstractmethod
     def edge_scores(self, adjacency: SparseOperator, state: Features) -> Tensor:

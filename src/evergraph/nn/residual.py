@@ -184,10 +184,6 @@ class ResidualLayer(Convolution):
         # The norm's own scale and shift would be summed per thread, which changes bits.
         return layer_norm(total, total.shape[1:]) * self.scale + self.shift
 
-    def grow(self, outputs: int, *, generator: torch.Generator) -> None:
-        """Raise: hidden layers keep their width."""
-        raise AssertionError("only the output grows")
-
     def edge_scores(self, adjacency: SparseOperator, state: Features) -> Tensor:
         """Return the score of each edge.  -> [entries] or [entries, heads]"""
         assert self.near is not None, "a layer without edges has no edge scores"
