@@ -297,6 +297,7 @@ class TAAM(TPP):
 
     >>> from evergraph.datasets import load
     >>> from evergraph.streams import GraphStream
+    >>> from evergraph.training import Trainer
     >>> graph = load("synthetic", nodes=120, classes=4, features=8, seed=0)
     >>> learner = TAAM(trainer=Trainer(epochs=2), generator=torch.Generator())
     >>> for task in GraphStream(graph):
