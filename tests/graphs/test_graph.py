@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.csr import take_rows
-from graphs_to_draw import Pairs, edge_index
+from graphs_to_draw import Pairs, edge_index, few_each
 from graphs_to_draw import graph_of as drawn_graph
 from graphs_to_draw import matrix_of as drawn_matrix
 from six_nodes import NODES, graph_of, matrix_of, pairs
@@ -54,6 +54,7 @@ def test_types_are_brought_to_the_ones_promised() -> None:
 
 
 @pytest.mark.parametrize("undirected", [False, True])
+@few_each
 @given(pairs=pairs)
 def test_from_edges_equals_the_dense_matrix(undirected: bool, pairs: Pairs) -> None:
     graph = graph_of(pairs, undirected=undirected)
@@ -73,6 +74,7 @@ def test_to_undirected_equals_building_undirected(pairs: Pairs) -> None:
 
 
 @pytest.mark.parametrize("sparse", [False, True])
+@few_each
 @given(pairs=pairs, nodes=node_lists)
 def test_a_subgraph_equals_a_slice_of_the_dense_matrix(
     sparse: bool, pairs: Pairs, nodes: list[int]
@@ -102,26 +104,6 @@ def test_a_cut_is_not_known_to_be_undirected() -> None:
     assert not cut.undirected
     assert whole.subgraph(everyone).undirected
     assert whole.subgraph(everyone, groups=torch.tensor([0, 1, 1])).undirected
-
-
-@given(pairs=pairs, nodes=node_lists, data=st.data())
-def test_a_subgraph_drops_the_entries_that_keep_leaves_out(
-    pairs: Pairs, nodes: list[int], data: st.DataObject
-) -> None:
-    whole = graph_of(pairs)
-    flags = data.draw(st.lists(st.booleans(), min_size=whole.num_edges, max_size=whole.num_edges))
-    keep = torch.tensor(flags, dtype=torch.bool)
-    kept = drawn_matrix(pairs)
-    for row, column, flag in zip(
-        whole.edge_rows().tolist(), whole.indices.tolist(), flags, strict=True
-    ):
-        if not flag:
-            kept[row, column] = 0
-    chosen = torch.tensor(nodes, dtype=torch.int64)
-    part = whole.subgraph(chosen, keep=keep)
-    assert is_sound(part)
-    assert matrix_of(part).equal(kept[chosen][:, chosen])
-    assert keep.tolist() == flags
 
 
 @given(

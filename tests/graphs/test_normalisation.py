@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from evergraph.core.errors import UnknownNameError
 from evergraph.graphs import normalised
-from graphs_to_draw import Pairs, graph_of, matrix_of, path_pairs
+from graphs_to_draw import Pairs, few_each, graph_of, matrix_of, path_pairs
 
 pairs = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=18)
 
@@ -58,6 +58,7 @@ def test_an_unknown_scheme_lists_those_that_exist() -> None:
 
 @pytest.mark.parametrize("undirected", [True, False])
 @pytest.mark.parametrize("self_loops", [True, False])
+@few_each
 @given(pairs=pairs)
 def test_every_scheme_equals_its_dense_formula(
     undirected: bool, self_loops: bool, pairs: Pairs

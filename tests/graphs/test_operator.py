@@ -12,6 +12,7 @@ from torch import Tensor
 
 from evergraph.graphs.csr import csr_tensor
 from evergraph.graphs.operator import SparseOperator
+from graphs_to_draw import few_each
 
 close = torch.testing.assert_close
 seeds = st.integers(0, 10_000)
@@ -113,6 +114,7 @@ def arguments(operation: str, operator: SparseOperator, dims: int, seed: int) ->
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
+@few_each
 @given(seed=seeds, m=heights, n=heights, dims=st.integers(0, 3), backwards=st.booleans(),
        turned=st.booleans())  # fmt: skip
 def test_values_gradients_and_their_gradients_equal_the_dense_ones(

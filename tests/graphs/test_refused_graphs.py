@@ -39,6 +39,9 @@ REFUSED = {
         EDGE, NAN.to_sparse_csr(), LABELS, None,
     ),
     "labels have shape (2, 1), but the graph has 2 nodes": (EDGE, EYE, LABELS[:, None], None),
+    "node 1 has label -2": (EDGE, EYE, torch.tensor([0, -2]), None),
+    "labels hold torch.float32": (EDGE, EYE, LABELS.float(), None),
+    "features hold NaN or infinity": (EDGE, EYE.double() * 1e300, LABELS, None),  # in float32
     "time has shape (3,), but the graph has 2 nodes": (EDGE, EYE, LABELS, torch.arange(3)),
 }  # fmt: skip
 
@@ -57,26 +60,6 @@ def test_a_record_whose_features_have_other_rows_is_refused() -> None:
 
 def test_finite_features_whose_sum_is_not_are_taken() -> None:
     check_features(torch.full((2, 1), 1e308, dtype=torch.float64), 2)
-
-
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [
-        (torch.tensor([0, -2, 1]), "node 1 has label -2"),
-        (torch.tensor([0.0, 1.0, 1.0]), "labels hold torch.float32"),
-    ],
-)
-def test_labels_out_of_range_or_not_whole_are_refused(labels: torch.Tensor, message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        Graph.from_edges(torch.tensor([[0], [1]]), features=torch.eye(3), labels=labels)
-
-
-def test_features_too_large_for_float32_are_refused() -> None:
-    features = torch.eye(3, dtype=torch.float64) * 1e300
-    with pytest.raises(DataError, match="NaN or infinity"):
-        Graph.from_edges(
-            torch.tensor([[0], [1]]), features=features, labels=torch.tensor([0, 1, 0])
-        )
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def test_types_go_where_their_nodes_go() -> None:
     cut = graph.subgraph(torch.tensor([1, 2]))
     assert cut.types is not None
     assert cut.types.of(torch.arange(2)) == ["author", "paper"]
-    with pytest.raises(DataError, match="types are of 3 nodes, not of 2"):
+    with pytest.raises(DataError, match="types have 3 rows, but the graph has 2 nodes"):
         cut.with_types(types)
 
 

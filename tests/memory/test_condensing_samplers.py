@@ -13,14 +13,15 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph
 from evergraph.memory import Candidates, EmbeddingMemory, samplers
 from evergraph.memory.samplers import DistributionMatchingSampler, GradientMatchingSampler
-from evergraph.memory.samplers.condensing import CondensingSampler, averaging, has_unit_length
-from evergraph.memory.samplers.gradient_matching import _gradients
+from evergraph.memory.samplers.condensing import (
+    CondensingSampler,
+    _gradients,
+    averaging,
+    has_unit_length,
+)
+from graphs_to_draw import generator
 
 CONDENSING = [n for n in samplers.names() if issubclass(samplers.resolve(n), CondensingSampler)]
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def candidates_of(embeddings: Tensor, labels: Tensor) -> Candidates:

@@ -23,11 +23,7 @@ from evergraph.memory import (
     samplers,
 )
 from evergraph.memory.samplers import UniformSampler
-from graphs_to_draw import Pairs, graph_of, path_pairs
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+from graphs_to_draw import Pairs, few_each, generator, graph_of, path_pairs
 
 
 def candidates_of(labels: list[int], pairs: Pairs | None = None, *, hops: int = 1) -> Candidates:
@@ -73,6 +69,7 @@ batched = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3)), min_size=1, 
 
 
 @pytest.mark.parametrize("budget", [1, 3, 0.3])
+@few_each
 @given(nodes=batched, seed=st.integers(0, 10_000))
 def test_batches_keep_exactly_the_best_ranks_of_all(
     budget: float, nodes: list[tuple[int, int]], seed: int

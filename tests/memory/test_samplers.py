@@ -12,19 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.core.errors import ConfigurationError, ResourceError, UnknownNameError
+from evergraph.core.errors import ResourceError, UnknownNameError
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph, estimate_reach_sizes, reach_sizes
 from evergraph.memory import Candidates, EmbeddingMemory, SubgraphMemory, samplers
 from evergraph.memory.samplers import CoverageSampler
 from evergraph.memory.samplers.condensing import CondensingSampler
-from graphs_to_draw import Pairs, graph_of
+from graphs_to_draw import Pairs, generator, graph_of
 
 EVERY = pytest.mark.parametrize("name", samplers.names())
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def candidates_of(seed: int = 0, *, edges: int = 60, hops: int = 2) -> Candidates:
@@ -295,28 +291,6 @@ def test_greedy_takes_at_every_step_what_a_search_of_all_candidates_would(
         left[labels[row]] -= 1
         free.remove(row)
     assert not any(left[labels[row]] for row in free)  # every budget was used up
-
-
-LEAST = [
-    ("distribution-matching", "features", 0, -1),
-    ("distribution-matching", "lr", 0.0, -0.01),
-    ("distribution-matching", "steps", 0, -1),
-    ("embedding-coverage", "radius", 0.0, -0.01),
-    ("gradient-matching", "heads", 1, 0),
-    ("gradient-matching", "lr", 0.0, -0.01),
-    ("gradient-matching", "sharpness", 0.0, -0.01),
-    ("gradient-matching", "steps", 0, -1),
-    ("influence", "damping", 1e-8, 0.9e-8),
-]
-
-
-@pytest.mark.parametrize(("name", "option", "least", "less"), LEAST)
-def test_the_least_is_taken_and_less_is_refused(
-    name: str, option: str, least: float, less: float
-) -> None:
-    assert getattr(samplers.make(name, **{option: least}), option) == least
-    with pytest.raises(ConfigurationError, match=f"{option} must be .* of at least {least}, not"):
-        samplers.make(name, **{option: less})
 
 
 @pytest.mark.parametrize(

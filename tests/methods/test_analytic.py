@@ -20,6 +20,7 @@ from evergraph.nn import PDGNN, RandomFeatures, random_features
 from evergraph.nn.random_features import Expansion
 from evergraph.streams import GraphStream, Task
 from evergraph.training import Trainer
+from graphs_to_draw import few_each
 
 seeds = st.integers(0, 10_000)
 every_weights = pytest.mark.parametrize("weights", ["equal", "class-sizes"])
@@ -152,6 +153,7 @@ def test_all_tasks_one_by_one_give_the_head_of_one_pass_over_everything(
 
 
 @every_weights
+@few_each
 @given(seed=seeds, part=st.lists(st.booleans(), min_size=60, max_size=60))
 def test_two_learners_merged_are_one_that_learned_both(
     weights: Any, seed: int, part: list[bool]
@@ -169,6 +171,7 @@ def test_two_learners_merged_are_one_that_learned_both(
 
 
 @every_weights
+@few_each
 @given(seed=seeds, share=st.floats(0.0, 0.7))
 def test_forgetting_is_never_having_learned(weights: Any, seed: int, share: float) -> None:
     task = task_of(seed)
@@ -403,17 +406,11 @@ def test_novelty_is_what_the_best_score_lacks() -> None:
     torch.testing.assert_close(learner.novelty(task.graph, nodes), 1 - scores.amax(1))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"backbone": PDGNN()}, "use backbone 'random-features', not 'pdgnn'"),
-        ({"weights": "none"}, "unknown weights 'none'"),
-        ({"refresh": "all"}, "unknown refresh 'all'"),
-    ],
-)
-def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message):
-        learner_of(**options)
+def test_options_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="use backbone 'random-features', not 'pdgnn'"):
+        learner_of(backbone=PDGNN())
+    with pytest.raises(ConfigurationError, match="regularisation must be a number of at"):
+        learner_of(regularisation=-0.01)
 
 
 def test_learners_that_centre_on_their_own_first_graph_are_not_merged(small_graph: Graph) -> None:

@@ -1,46 +1,29 @@
-"""Settings of methods: what they are unless given, and the least each may be."""
+"""Settings of components: what they are unless given, and what each may be."""
 
 from __future__ import annotations
 
 import inspect
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import Field, fields, is_dataclass
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 
+from evergraph.core.checks import check_choice, check_integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph
+from evergraph.memory import samplers
 from evergraph.methods import methods
+from evergraph.nn import backbones
 from evergraph.streams import GraphStream
+from evergraph.topology import topologies
+from evergraph.training import Trainer
 
 Make = Any
-LEAST = [
-    ("adr", "merging", 0.0, -0.01),
-    ("adr", "regularisation", 0.0, -0.01),
-    ("a-gem", "sample", 1, 0),
-    ("analytic", "rank", 1, 0),
-    ("analytic", "regularisation", 0.0, -0.01),
-    ("auto", "probes", 1, 0),
-    ("ewc", "decay", 0.0, -0.01),
-    ("ewc", "probes", 1, 0),
-    ("ewc", "strength", 0.0, -0.01),
-    ("gem", "margin", 0.0, -0.01),
-    ("lwf", "strength", 0.0, -0.01),
-    ("lwf", "temperature", 0.001, 0.0009),
-    ("mas", "strength", 0.0, -0.01),
-    ("ocgl", "shrinkage", 0.0, -0.01),
-    ("sem", "neighbours", 1, 0),
-    ("slda", "shrinkage", 0.0, -0.01),
-    ("ssm", "neighbours", 1, 0),
-    ("taam", "anchor", 0.0, -0.01),
-    ("taam", "steps", 0, -1),
-    ("tem", "arrivals", 1, 0),
-    ("tem", "replay_weight", 0.0, -0.01),
-    ("tpp", "steps", 0, -1),
-    ("twp", "beta", 0.0, -0.01),
-    ("twp", "loss_strength", 0.0, -0.01),
-    ("twp", "topology_strength", 0.0, -0.01),
-]
 DEFAULTS: dict[str, dict[str, Any]] = {
     "a-gem": {"sample": 256},
     "adr": {"merging": 1e-3, "regularisation": 1e-2},
@@ -73,22 +56,43 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 PARTS = {"memory", "backbone", "trainer", "generator"}
 
 
-@pytest.mark.parametrize(("name", "option", "least", "less"), LEAST)
-def test_the_least_is_taken_and_less_is_refused(
-    make: Make, name: str, option: str, least: float, less: float
-) -> None:
-    assert getattr(make(name, **{option: least}), option) == least
-    rule = f"(of at least|from) {least}"
-    with pytest.raises(ConfigurationError, match=f"{option} must be .* {rule}.*, not {less}"):
-        make(name, **{option: less})
+def declared() -> Iterator[Any]:
+    """Yield every component that can be made, with each of its parameters that has a rule."""
+    made = {
+        name: partial(resolver.make, name)
+        for resolver in (backbones, samplers, topologies)
+        for name in resolver.names()
+    }
+    methods_ = {
+        name: partial(methods.make, name, generator=torch.Generator()) for name in methods.names()
+    }
+    for name, maker in {"trainer": Trainer, **made, **methods_}.items():
+        for each in fields(type(maker())) if is_dataclass(maker()) else ():
+            if each.init and "check" in each.metadata:
+                yield pytest.param(maker, each, id=f"{name}-{each.name}")
 
 
-def test_decay_may_be_everything_and_no_more(make: Make) -> None:
-    assert make("ewc", decay=1.0).decay == 1.0
-    with pytest.raises(
-        ConfigurationError, match=r"decay must be a number from 0.0 to 1.0, not 1.1"
-    ):
-        make("ewc", decay=1.1)
+def wrong_and_right(rule: Any) -> tuple[list[object], list[object]]:
+    """Return values that a rule forbids, and those at the very edge of what it allows."""
+    if rule.func is check_choice:
+        return ["none such", 1], [*rule.keywords["choices"]]
+    least = rule.keywords["least"]
+    if rule.func is check_integer:
+        return [least - 1, least + 0.5, str(least), True], [least]
+    most = rule.keywords["most"]
+    less = least * 0.9 if least > 0 else least - 0.01
+    return [less, most * 1.1 + 0.01, math.nan, str(least)], [least, *([most] * math.isfinite(most))]
+
+
+@pytest.mark.parametrize(("make_part", "parameter"), [*declared()])
+def test_a_parameter_is_held_to_its_rule(make_part: Any, parameter: Field[Any]) -> None:
+    rule, name = parameter.metadata["check"], parameter.name
+    wrong, right = wrong_and_right(rule)
+    for value in wrong:
+        with pytest.raises(ConfigurationError, match=rf"{name}\b.*{re.escape(repr(value))}"):
+            make_part(**{name: value})
+    for value in right:
+        rule(name, value)
 
 
 def test_a_graph_without_features_is_refused(make: Make) -> None:

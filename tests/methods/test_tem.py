@@ -234,8 +234,6 @@ def test_what_cannot_be_refreshed_is_refused(small_graph: Graph) -> None:
     memory = EmbeddingMemory(sampler=DistributionMatchingSampler())
     with pytest.raises(ConfigurationError, match="stores synthetic vectors: use another"):
         make(memory=memory, refresh="embeddings")
-    with pytest.raises(ConfigurationError, match="unknown refresh 'all'"):
-        make(refresh="all")
     learner, stream = make(refresh="embeddings"), GraphStream(small_graph, edges="within")
     learner.fit_task(stream.open(0))
     with pytest.raises(ConfigurationError, match="edges must be 'all', not 'within'"):
@@ -313,5 +311,3 @@ def test_a_model_that_restarts_forgets_where_it_was(small_graph: Graph) -> None:
 def test_pseudo_labels_need_a_learner_that_knows_the_task() -> None:
     with pytest.raises(ConfigurationError, match="pseudo_labels needs a learner trained"):
         make(pseudo_labels=0.9, store="before")
-    with pytest.raises(ConfigurationError, match="pseudo_labels must be"):
-        make(pseudo_labels=1.5)

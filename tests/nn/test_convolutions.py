@@ -15,18 +15,12 @@ from evergraph.graphs import Graph, normalised
 from evergraph.graphs.operator import SparseOperator
 from evergraph.nn import GAT, GCN, GIN, Backbone, GraphSAGE
 from evergraph.nn.gat import HeadAttention, OutputAttention
-from evergraph.nn.gcn import GraphConvolution
-from evergraph.nn.gin import IsomorphismConvolution
+from evergraph.nn.gcn import GraphConvolution, IsomorphismConvolution, MeanConvolution
 from evergraph.nn.linear import Linear
-from evergraph.nn.sage import MeanConvolution
-from graphs_to_draw import graph_of, path_pairs, random_graph
+from graphs_to_draw import generator, graph_of, path_pairs, random_graph
 
 close = torch.testing.assert_close
 seeds = st.integers(0, 10_000)
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def column(*values: float) -> Tensor:

@@ -12,13 +12,9 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph, normalised
 from evergraph.nn import FeatureGraph, feature_graph
 from evergraph.nn.feature_graph import FeatureConvolution, FeatureGraphHead, feature_adjacency
-from graphs_to_draw import graph_of
+from graphs_to_draw import generator, graph_of
 
 close = torch.testing.assert_close
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def as_defined(graph: Graph, node: int) -> Tensor:

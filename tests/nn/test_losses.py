@@ -14,6 +14,7 @@ from torch.nn.functional import cross_entropy
 from evergraph.core.label_space import LabelSpace
 from evergraph.nn import masked_cross_entropy, term_weights
 from evergraph.nn.losses import class_balanced, log_prior
+from graphs_to_draw import few_each
 
 seeds = st.integers(0, 10_000)
 SIZES = (2, 3)  # tasks of classes 0 1 and 2 3 4
@@ -140,6 +141,7 @@ def test_the_mean_with_term_weights_is_the_sum_of_weighted_means(
 
 
 @pytest.mark.parametrize("setting", ["class-il", "task-il"])
+@few_each
 @given(seed=seeds, batches=st.integers(1, 4), size=st.integers(1, 5))
 def test_mini_batches_of_equal_size_average_to_the_whole_loss(
     setting: str, seed: int, batches: int, size: int

@@ -6,12 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from evergraph.core.errors import ConfigurationError
 from evergraph.nn import MLP
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+from graphs_to_draw import generator
 
 
 def head_of(dims: int = 3, classes: int = 2, *, seed: int = 0, **options: object) -> MLP:
@@ -64,20 +60,6 @@ def test_layers_are_as_wide_as_asked() -> None:
     assert MLP(3, generator=generator()).hidden[0].weight.shape == (256, 3)
 
 
-@pytest.mark.parametrize("bias", [True, False])
-def test_growing_keeps_every_old_row_exactly(bias: bool) -> None:
-    head = head_of(3, 2, hidden=(4,), bias=bias)
-    before = {name: value.clone() for name, value in head.state_dict().items()}
-    inputs = torch.randn(6, 3, generator=generator(5))
-    scores = head(inputs).detach()
-    head.grow(5, generator=generator(9))
-    for name, value in head.state_dict().items():
-        assert value[: len(before[name])].equal(before[name])
-    assert head.out.weight.shape == (5, 4)
-    torch.testing.assert_close(head(inputs)[:, :2].detach(), scores)
-    assert head.out.weight.requires_grad
-
-
 def new_rows(seed: int) -> Tensor:
     head = head_of(3, 2, hidden=(4,))
     head.grow(5, generator=generator(seed))
@@ -122,24 +104,5 @@ def test_dropout_drops_its_share_and_keeps_the_mean() -> None:
     sigma = (dropout * (1 - dropout) / count) ** 0.5
     assert abs(float((outputs == 0).double().mean()) - dropout) < 4 * sigma
     assert abs(float(outputs.double().mean()) - 1.0) < 4 * sigma / (1 - dropout)
-
-
-def test_dropout_is_for_training_only() -> None:
-    ones = torch.ones(64, 1)
-    assert unit_head(0.5).eval()(ones).equal(ones)
-    assert unit_head(0.0).train()(ones).equal(ones)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"hidden": (4, 0)}, "hidden must be an integer of at least 1, not 0"),
-        ({"dropout": 1.0}, "dropout must be a number from 0.0 to 0.99, not 1.0"),
-        ({"dropout": -0.1}, "dropout must be a number from 0.0 to 0.99, not -0.1"),
-    ],
-)
-def test_widths_and_shares_that_make_no_sense_are_refused(
-    options: dict[str, object], message: str
-) -> None:
-    with pytest.raises(ConfigurationError, match=message):
-        head_of(**options)  # type: ignore[arg-type]
+    for whole in (unit_head(0.5).eval(), unit_head(0.0).train()):
+        assert whole(torch.ones(64, 1)).equal(torch.ones(64, 1))

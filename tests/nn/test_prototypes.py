@@ -13,19 +13,15 @@ from evergraph.nn import PrototypeNetwork
 from evergraph.nn.prototype_network import (
     NOTHING,
     PrototypeHead,
-    Thresholds,
     nearest,
     stand_in,
     unit,
     unmatched,
 )
+from graphs_to_draw import generator
 
 close = torch.testing.assert_close
 NONE = torch.empty(0, 2)
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def fan(*degrees: float) -> Tensor:
@@ -92,7 +88,7 @@ def test_three_levels_by_hand() -> None:
     # atomic: [1 0] and, swapped, [0 1]; [0 1] and nothing, the second has no neighbours.
     found = head.extracted(rows)
     close(found.detach(), torch.tensor([[[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [0.0, 0.0]]]))
-    chosen = head.establish(rows, Thresholds(0.9, 0.9, 0.5), capacity=9)
+    chosen = head.establish(rows, (0.9, 0.9, 0.5), capacity=9)
     close(head.atoms, torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
     assert head.nodes.tolist() == [[0, 1], [1, NOTHING]]
     # node level: [1 1]/√2 and [0 1], cosine 0.71: two at 0.9. Class level: one is enough at 0.5.
@@ -107,7 +103,7 @@ def test_three_levels_by_hand() -> None:
 def test_prototypes_are_reused_and_move_with_the_maps_above_the_atoms() -> None:
     head = head_by_hand()
     rows = torch.tensor([[3.0, 0.0, 5.0, 0.0], [0.0, 2.0, 0.0, 0.0]])
-    thresholds = Thresholds(0.9, 0.9, 0.5)
+    thresholds = (0.9, 0.9, 0.5)
     head.establish(rows, thresholds, capacity=9)
     before = [head.atoms.clone(), head.nodes.clone(), head.classes.clone()]
     assert head.establish(rows.flip(0), thresholds, capacity=9).tolist() == [1, 0]
@@ -120,7 +116,7 @@ def test_prototypes_are_reused_and_move_with_the_maps_above_the_atoms() -> None:
 def test_no_level_outgrows_its_capacity() -> None:
     head = head_by_hand()
     rows = torch.randn(50, 4, generator=generator())
-    head.establish(rows, Thresholds(1.0, 1.0, 1.0), capacity=3)
+    head.establish(rows, (1.0, 1.0, 1.0), capacity=3)
     assert (len(head.atoms), len(head.nodes), len(head.classes)) == (3, 3, 3)
 
 

@@ -8,16 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from evergraph.core.errors import ConfigurationError
 from evergraph.nn import GCN, PDGNN, RandomFeatures, random_features
+from graphs_to_draw import generator
 
 # Angles of 0, 45, 90 and 180 degrees to the first, and other lengths.
 POINTS = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 2.0], [-0.5, 0.0]])
 PLENTY = 200_000  # features, so that a mean over them is within 0.02 of what it approaches
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def model_of(width: int = 8, *, dims: int = 2, seed: int = 0, **options: object) -> RandomFeatures:
@@ -111,21 +107,6 @@ def test_embeddings_come_back_unchanged_and_only_the_head_is_trained() -> None:
         assert model.head is not None
         assert model.head.weight.grad is not None
     assert embeddings.equal(POINTS)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"width": 0}, "width must be an integer of at least 1, not 0"),
-        ({"activation": "tanh"}, "unknown activation 'tanh': choose one of fourier, relu"),
-        ({"dropout": 1.0}, "dropout must be"),
-    ],
-)
-def test_hyper_parameters_that_make_no_sense_are_refused(
-    options: dict[str, object], message: str
-) -> None:
-    with pytest.raises(ConfigurationError, match=message):
-        RandomFeatures(**options)  # type: ignore[arg-type]
 
 
 def test_the_work_of_a_step_is_counted_by_hand() -> None:

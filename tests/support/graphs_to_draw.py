@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from hypothesis import settings
 from torch import Tensor
 
 from evergraph.graphs import UNLABELLED, Graph
 
 Pairs = Sequence[tuple[int, int]]
+
+# For a test that is run for several cases: fewer examples of each.
+few_each = settings(max_examples=max(settings.default.max_examples // 2, 1))
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    """Return a generator of its own."""
+    return torch.Generator().manual_seed(seed)
 
 
 def edge_index(pairs: Pairs) -> Tensor:

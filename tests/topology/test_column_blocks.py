@@ -15,28 +15,20 @@ from evergraph.core.errors import ResourceError
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import as_csr
-from evergraph.topology import SGC, MixHop, Reservoir, TopologyEncoder, column_blocks, topologies
+from evergraph.topology import SGC, MixHop, Reservoir, TopologyEncoder, column_blocks
 from evergraph.topology.column_blocks import columns_of, encode_columns, encode_within
 from graph_in_folder import written
 from several import Several
 
 
-@pytest.mark.parametrize("name", ["sgc", "mixhop"])
+@pytest.mark.parametrize("in_files", [False, True])  # which the workers open themselves
 def test_columns_over_ray_are_those_of_one_process(
-    name: str, ray_engine: RayEngine, small_graph: Graph
+    in_files: bool, ray_engine: RayEngine, small_graph: Graph, tmp_path: Path
 ) -> None:
-    topology = topologies.make(name)
-    resources = Resources(engine=ray_engine)
-    found = encode_within(topology, small_graph, resources=resources, shared=True)
+    graph = written(small_graph, tmp_path / "graph") if in_files else small_graph
+    topology = SGC() if in_files else MixHop()
+    found = encode_within(topology, graph, resources=Resources(engine=ray_engine), shared=True)
     torch.testing.assert_close(found, topology.encode(small_graph), rtol=0, atol=1e-6)
-
-
-def test_a_graph_in_files_is_opened_by_the_workers(
-    ray_engine: RayEngine, small_graph: Graph, tmp_path: Path
-) -> None:
-    graph = written(small_graph, tmp_path / "graph")
-    found = encode_within(SGC(), graph, resources=Resources(engine=ray_engine), shared=True)
-    torch.testing.assert_close(found, SGC().encode(small_graph), rtol=0, atol=1e-6)
 
 
 def test_sparse_features_and_parts_go_where_they_belong(small_graph: Graph) -> None:

@@ -12,7 +12,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evergraph.cluster.ray_engine import RayEngine
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph
@@ -161,9 +160,3 @@ def test_what_is_no_graph_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear")
     with pytest.raises(DataError, match="is not a graph folder, so it is not replaced"):
         embed(random_graph(1), tmp_path, topology=topologies.make("sgc"), overwrite=True)
-
-
-def test_workers_share_the_columns(ray_engine: RayEngine) -> None:
-    graph, topology = random_graph(4, nodes=30, edges=90), topologies.make("appnp")
-    found = embedded(graph, topology, resources=Resources(memory_limit=10**12, engine=ray_engine))
-    assert torch.equal(found.features, encode_within(topology, graph, resources=MANY))

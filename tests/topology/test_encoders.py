@@ -17,7 +17,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.resources import Resources, Shelf
 from evergraph.graphs import Graph, reach
 from evergraph.topology import EmbeddingCache, MixHop, topologies
-from graphs_to_draw import graph_of, path_pairs, random_graph
+from graphs_to_draw import few_each, graph_of, path_pairs, random_graph
 
 #  0 - 1 - 2   and 3 apart; degrees with self-loops 2, 3, 2, 1
 PATH = graph_of(path_pairs(3), features=torch.tensor([[1.0], [2.0], [4.0], [8.0]]))
@@ -113,6 +113,7 @@ def test_every_registered_topology_has_a_hand_computed_case() -> None:
 
 
 @pytest.mark.parametrize("name", topologies.names())
+@few_each
 @given(seed=st.integers(0, 10_000))
 def test_permutation_equivariance(name: str, seed: int) -> None:
     graph = random_graph(seed, classes=3)
@@ -124,6 +125,7 @@ def test_permutation_equivariance(name: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", topologies.names())
+@few_each
 @given(seed=st.integers(0, 10_000), hops=st.integers(0, 3))
 def test_an_embedding_depends_on_its_ego_subnetwork_only(name: str, seed: int, hops: int) -> None:
     graph = random_graph(seed, nodes=14, edges=12)

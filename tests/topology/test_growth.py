@@ -10,7 +10,7 @@ from torch import Tensor
 
 from evergraph.topology import EmbeddingCache, topologies
 from evergraph.topology.cached import affected_nodes, encode_nodes, grown_embeddings
-from graphs_to_draw import graph_of, path_pairs
+from graphs_to_draw import few_each, graph_of, path_pairs
 
 NODES = 12
 every_topology = pytest.mark.parametrize("name", topologies.names())
@@ -56,6 +56,7 @@ def test_along_arrows_only_those_change_that_features_flow_to(
 
 
 @every_topology
+@few_each
 @given(pairs=pairs, new=arrivals, undirected=st.booleans(), hops=st.integers(0, 3))
 def test_grown_embeddings_are_those_computed_from_scratch(
     name: str, pairs: list[tuple[int, int]], new: set[int], undirected: bool, hops: int
@@ -74,6 +75,7 @@ def test_grown_embeddings_are_those_computed_from_scratch(
 
 
 @every_topology
+@few_each
 @given(pairs=pairs, nodes=arrivals, undirected=st.booleans())
 def test_some_nodes_are_encoded_from_what_lies_around_them(
     name: str, pairs: list[tuple[int, int]], nodes: set[int], undirected: bool

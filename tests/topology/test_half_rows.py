@@ -21,7 +21,7 @@ from evergraph.online.learner import OnlineLearner
 from evergraph.topology import SGC, Reservoir, TopologyEncoder, column_blocks, topologies
 from evergraph.topology.column_blocks import encode_within
 from evergraph.topology.mixhop import ViewHops
-from graphs_to_draw import graph_of, path_pairs, random_graph
+from graphs_to_draw import few_each, graph_of, path_pairs, random_graph
 from several import Several
 
 HALVES: list[RowType] = ["float16", "bfloat16"]
@@ -59,6 +59,7 @@ def reservoir_bound(topology: Reservoir, graph: Graph, rows: RowType) -> Tensor:
 
 @pytest.mark.parametrize("rows", HALVES)
 @pytest.mark.parametrize("name", SUMMING)
+@few_each
 @given(seed=st.integers(0, 10_000), hops=st.integers(0, 3))
 def test_embeddings_change_by_their_last_digits(
     name: str, rows: RowType, seed: int, hops: int

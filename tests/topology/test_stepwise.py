@@ -18,7 +18,7 @@ from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.topology import SGC, EmbeddingCache, MixHop, Stepwise, TopologyEncoder, topologies
 from evergraph.topology.base import coefficients
 from evergraph.topology.rowwise import BLOCK, block_product, tanh, unit_rows
-from graphs_to_draw import random_graph
+from graphs_to_draw import few_each, random_graph
 
 STEPWISE = [name for name in topologies.names() if issubclass(topologies.resolve(name), Stepwise)]
 CASES: list[tuple[str, dict[str, Any]]] = [
@@ -44,6 +44,7 @@ def test_all_but_exact_rings_are_recursions() -> None:
 
 
 @every_case
+@few_each
 @given(seed=st.integers(0, 10_000), hops=st.sampled_from([2, 0, 1, 3]), undirected=st.booleans())
 def test_steps_lead_to_the_embeddings(
     name: str, parameters: dict[str, Any], seed: int, hops: int, undirected: bool
@@ -147,6 +148,7 @@ def test_bits_of_a_row_do_not_depend_on_other_rows(chosen: list[int], width: int
 
 
 @every_case
+@few_each
 @given(chosen=st.lists(st.integers(0, 199), min_size=1, max_size=100))
 def test_bits_of_a_step_do_not_depend_on_other_rows(
     name: str, parameters: dict[str, Any], chosen: list[int]

@@ -19,7 +19,7 @@ from evergraph.topology import SGC, column_blocks, topologies
 from evergraph.topology.cached import grown_embeddings
 from evergraph.topology.column_blocks import encode_within
 from graph_in_folder import written
-from graphs_to_draw import edge_index, path_pairs
+from graphs_to_draw import edge_index, few_each, path_pairs
 from several import Several
 
 every_topology = pytest.mark.parametrize("name", topologies.names())
@@ -70,6 +70,7 @@ def test_two_hops_on_a_path_by_hand() -> None:
 
 
 @every_topology
+@few_each
 @given(seed=seeds, undirected=st.booleans())
 def test_weights_of_one_change_no_bit(name: str, seed: int, undirected: bool) -> None:
     graph = weighted_graph(seed, undirected=undirected)
@@ -120,6 +121,7 @@ def test_class_codes_on_a_path_by_hand() -> None:
 
 
 @every_topology
+@few_each
 @given(seed=seeds, new=st.sets(st.integers(0, 11), max_size=6))
 def test_a_graph_that_grows_is_encoded_where_weights_changed(
     name: str, seed: int, new: set[int]

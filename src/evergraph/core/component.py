@@ -6,24 +6,28 @@ Importing this module does not load torch.
 from __future__ import annotations
 
 import inspect
+import math
 import warnings
-from collections.abc import Callable, Mapping
-from functools import wraps
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import field, fields
+from functools import partial, wraps
+from typing import Any, Generic, TypeVar, cast
 
+from evergraph.core.checks import check_choice, check_integer, check_number
 from evergraph.core.display import Shown
 from evergraph.core.errors import ConfigurationError
 
 # Parameters that a component works with but that do not define it: not shown.
 SURROUNDINGS = ("generator", "resources", "on_epoch")
 _MISSING = object()
-Init = TypeVar("Init", bound=Callable[..., None])
+Init = TypeVar("Init", bound=Callable[..., Any])
+T_co = TypeVar("T_co", covariant=True)
 
 
 def formerly(**names: str) -> Callable[[Init], Init]:
-    """Make a constructor accept former parameter names for one version, with a warning.
+    """Make a constructor, or a class's, accept former parameter names for one version.
 
-    names: the new name of each former name.
+    They are accepted with a warning. names: the new name of each former name.
 
     >>> class Circle:
     ...     @formerly(size="radius")
@@ -33,6 +37,10 @@ def formerly(**names: str) -> Callable[[Init], Init]:
     """
 
     def decorated(init: Init) -> Init:
+        if isinstance(init, type):
+            init.__init__ = decorated(init.__init__)  # type: ignore[misc]
+            return init
+
         @wraps(init)
         def taking(self: Any, *given: Any, **named: Any) -> None:
             for old in names.keys() & named.keys():
@@ -52,6 +60,44 @@ def warn_renamed(old: str, new: str) -> None:
     warnings.warn(said, DeprecationWarning, stacklevel=3)
 
 
+def number(default: float | None, *, least: float, most: float = math.inf) -> Any:
+    """Declare a parameter of a dataclass that is a number within [least, most].
+
+    Here and below, None is allowed if it is the default. See ``Part`` for an example.
+    """
+    return _declared(default, partial(check_number, least=least, most=most))
+
+
+def integer(default: int | None, *, least: int) -> Any:
+    """Declare a parameter of a dataclass that is an integer of at least ``least``."""
+    return _declared(default, partial(check_integer, least=least))
+
+
+def choice(default: str | None, choices: Collection[str]) -> Any:
+    """Declare a parameter of a dataclass that is one of ``choices``."""
+    return _declared(default, partial(check_choice, choices=choices))
+
+
+class Made(Generic[T_co]):
+    """Declare a parameter of a dataclass that is made by the component itself if it is not given.
+
+    The constructor takes None for it, and ``_parameter_default`` makes it.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, part: Part | None, owner: type) -> T_co:
+        return cast("T_co", None if part is None else part.__dict__.get(self._name))
+
+    def __set__(self, part: Part, value: T_co | None) -> None:
+        part.__dict__[self._name] = value
+
+
+def _declared(default: object, check: Callable[[str, object], None]) -> Any:
+    return field(default=default, metadata={"check": check})
+
+
 class Part(Shown):
     """Component with keyword parameters stored under their own names, as in scikit-learn.
 
@@ -65,7 +111,26 @@ class Part(Shown):
     Circle(radius=2.0)
     >>> Circle().get_params()
     {'radius': 1.0, 'colour': 'red'}
+
+    The constructor may also be that of a dataclass, which inherits parameters and checks them.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(kw_only=True, eq=False, repr=False)
+    ... class Disc(Part):
+    ...     radius: float = number(1.0, least=0.0)
+    >>> Disc(radius=-2.0)
+    Traceback (most recent call last):
+    evergraph.core.errors.ConfigurationError: radius must be a number of at least 0.0, not -2.0
     """
+
+    def __post_init__(self) -> None:
+        """Check the parameters of a dataclass, and make those that are not given."""
+        for each in (each for each in fields(self) if each.init):  # type: ignore[arg-type]
+            value = getattr(self, each.name)
+            if value is None and each.default is None:
+                setattr(self, each.name, self._parameter_default(each.name))
+            elif "check" in each.metadata:
+                each.metadata["check"](each.name, value)
 
     def get_params(self, deep: bool = False) -> dict[str, Any]:
         """Return the constructor's parameters: ``type(part)(**part.get_params())`` makes a copy.
@@ -73,7 +138,7 @@ class Part(Shown):
         deep: also return those of inner components, as ``outer__inner``.
         """
         own: dict[str, Any] = {}
-        for name in inspect.signature(type(self)).parameters:
+        for name in self._parameter_names():
             value = self._parameter_value(name)
             if value is _MISSING:
                 raise ConfigurationError(
@@ -82,13 +147,21 @@ class Part(Shown):
             own[name] = value
         return with_inner(own) if deep else own
 
+    @classmethod
+    def _parameter_names(cls) -> list[str]:
+        """Return the names of the parameters, a class's own before those it inherits."""
+        declared = [vars(base).get("__annotations__", {}) for base in cls.__mro__]
+        names = inspect.signature(cls).parameters
+        return sorted(names, key=lambda name: [name in some for some in declared], reverse=True)
+
     def _parameter_value(self, name: str) -> Any:
         """Return the value of a parameter, as the constructor takes it."""
         return getattr(self, name, _MISSING)
 
     def _parameter_default(self, name: str) -> Any:
         """Return the default of a parameter."""
-        return inspect.signature(type(self)).parameters[name].default
+        found = inspect.signature(type(self)).parameters.get(name)
+        return None if found is None else found.default
 
     def _repr_facts(self) -> Mapping[str, object]:
         return {
@@ -96,7 +169,7 @@ class Part(Shown):
         }
 
     def _repr_table(self) -> Mapping[str, object]:
-        names = [n for n in inspect.signature(type(self)).parameters if n not in SURROUNDINGS]
+        names = [name for name in self._parameter_names() if name not in SURROUNDINGS]
         values = {name: self._parameter_value(name) for name in names}
         return {name: value for name, value in values.items() if value is not _MISSING}
 

@@ -37,6 +37,11 @@ def disjoint_union(graphs: Sequence[Graph]) -> Graph:
     ]
     indices = [graph.indices + before for graph, before in zip(graphs, nodes, strict=False)]
     times = [graph.time for graph in graphs if graph.time is not None]
+    weights = None
+    if any(graph.weights is not None for graph in graphs):
+        ones = (torch.ones(graph.num_edges, device=graph.device) for graph in graphs)
+        given = (graph.weights for graph in graphs)
+        weights = torch.cat([w if w is not None else o for w, o in zip(given, ones, strict=True)])
     return Graph(
         torch.cat([*starts, *pointers]),
         torch.cat(indices),
@@ -44,21 +49,13 @@ def disjoint_union(graphs: Sequence[Graph]) -> Graph:
         torch.cat([graph.labels for graph in graphs]),
         torch.cat(times) if len(times) == len(graphs) else None,
         all(graph.undirected for graph in graphs),
-        weights=_joined_weights(graphs),
+        weights=weights,
         targets=Targets.joined([graph.targets for graph in graphs]),
         relations=side_by_side(
             [graph.relations for graph in graphs], [graph.num_nodes for graph in graphs]
         ),
         types=types_side_by_side([graph.types for graph in graphs]),
     )
-
-
-def _joined_weights(graphs: Sequence[Graph]) -> Tensor | None:
-    if all(graph.weights is None for graph in graphs):
-        return None
-    ones = (torch.ones(graph.num_edges, device=graph.device) for graph in graphs)
-    given = (graph.weights for graph in graphs)
-    return torch.cat([one if own is None else own for one, own in zip(ones, given, strict=True)])
 
 
 def _stacked(features: Sequence[Tensor]) -> Tensor:

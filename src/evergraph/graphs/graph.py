@@ -94,10 +94,14 @@ class Graph(Shown):
         check_count(nodes)
         assert self.indptr.dtype in (torch.int32, torch.int64)
         assert self.indices.dtype == torch.int32
-        if self.features.shape[0] != nodes:
-            raise DataError(
-                f"features have {self.features.shape[0]} rows, but the graph has {nodes} nodes"
-            )
+        for name, rows in (
+            ("features", self.features.shape[0]),
+            ("relations", None if self.relations is None else self.relations.num_nodes),
+            ("types", None if self.types is None else len(self.types.numbers)),
+            ("targets", None if self.targets is None else len(self.targets)),
+        ):
+            if rows is not None and rows != nodes:
+                raise DataError(f"{name} have {rows} rows, but the graph has {nodes} nodes")
         for name, array in (("labels have", self.labels), ("time has", self.time)):
             if array is not None and array.shape != (nodes,):
                 raise DataError(
@@ -107,16 +111,6 @@ class Graph(Shown):
             raise DataError(
                 f"weights have shape {tuple(self.weights.shape)}, but the graph has "
                 f"{self.num_edges} edges"
-            )
-        if self.relations is not None and self.relations.num_nodes != nodes:
-            raise DataError(
-                f"relations are of {self.relations.num_nodes} nodes, but the graph has {nodes}"
-            )
-        if self.types is not None and self.types.numbers.shape != (nodes,):
-            raise DataError(f"types are of {len(self.types.numbers)} nodes, not of {nodes}")
-        if self.targets is not None and len(self.targets) != nodes:
-            raise DataError(
-                f"targets have {len(self.targets)} rows, but the graph has {nodes} nodes"
             )
 
     def _repr_facts(self) -> dict[str, int]:
@@ -290,20 +284,13 @@ class Graph(Shown):
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Graph:
         """Return the graph with every array changed; it then belongs to no folder."""
-        return replace(
-            self,
-            indptr=change(self.indptr),
-            indices=change(self.indices),
-            features=change(self.features),
-            labels=change(self.labels),
-            time=None if self.time is None else change(self.time),
-            weights=None if self.weights is None else change(self.weights),
-            relations=None if self.relations is None else self.relations.each(change),
-            types=None if self.types is None else self.types.each(change),
-            targets=None if self.targets is None else self.targets.each(change),
-            folder=None,
-            bare=None,
-        )
+        arrays = ("indptr", "indices", "features", "labels", "time", "weights")
+        changed: dict[str, Any] = {name: getattr(self, name) for name in arrays}
+        changed = {n: change(array) for n, array in changed.items() if array is not None}
+        for name in ("relations", "types", "targets"):
+            if (part := getattr(self, name)) is not None:
+                changed[name] = part.each(change)
+        return replace(self, **changed, folder=None, bare=None)
 
     def to_undirected(self) -> Graph:
         """Return the graph in which every edge goes both ways (itself if it is known to be so).

@@ -132,21 +132,16 @@ def written_out(
     float32 [columns]; own: every row's own column, None if s is 0.  int32 [rows]; weights: weights
     of A's entries, if any.  float32 [entries]
     """
-    if own is not None:
-        indptr, indices = with_self_loops(indptr, indices, own)
+    if own is not None:  # appended to each row, as its last entry
+        kind = pointer_type(len(indices) + len(own))
+        indptr = indptr.to(kind) + torch.arange(len(own) + 1, dtype=kind, device=indices.device)
+        indices = with_last(indptr, indices, own)
         if weights is not None:
             weights = with_last(indptr, weights, torch.ones_like(left))
     values = repeat(left, indptr.diff()).mul_(right.index_select(0, indices))
     if weights is not None:
         values.mul_(weights)
     return csr_tensor(indptr, indices, values, (len(left), len(right)))
-
-
-def with_self_loops(indptr: Tensor, indices: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
-    """Append its own column to each row.  -> [rows + 1], int32 [entries + rows]"""
-    kind = pointer_type(len(indices) + len(own))
-    indptr = indptr.to(kind) + torch.arange(len(own) + 1, dtype=kind, device=indices.device)
-    return indptr, with_last(indptr, indices, own)
 
 
 def with_last(indptr: Tensor, values: Tensor, last: Tensor) -> Tensor:

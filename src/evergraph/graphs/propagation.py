@@ -68,10 +68,13 @@ class Smoother(ScaledRows):
         half precision give results in half precision.
         """
         shape = (len(self.left), features.shape[1])
-        _check_shape("features", features, (len(self.right), shape[1]))
-        for name, given in (("add", add), ("out", out)):
-            if given is not None:
-                _check_shape(name, given, shape)
+        for name, given, wanted in (
+            ("features", features, (len(self.right), shape[1])),
+            ("add", add, shape),
+            ("out", out, shape),
+        ):
+            if given is not None and tuple(given.shape) != wanted:
+                raise DataError(f"{name} must have shape {wanted} here, not {tuple(given.shape)}")
         operator, features = self.holding(features)
         if out is None:
             out = room(shape[0], like=features, dtype=torch.float32 if operator.scaled else None)
@@ -89,20 +92,30 @@ class Smoother(ScaledRows):
         kind = ROW_TYPES[self.held]
         if self.scaled or kind == torch.float32 or features.dtype != torch.float32:
             return self, features
-        return self._without_right, held_rows(features, self.right.to(features.device), kind)
+        return self._scaled, held_rows(features, self.right.to(features.device), kind)
 
-    @cached_property
-    def _without_right(self) -> Self:
+    @cached_property  # so that its matrix is made once
+    def _scaled(self) -> Self:
         return replace(self, scaled=True)
 
     def _by(self, *matrices: Tensor | None) -> Product:
-        """Return the product function for these matrices: the smoother's own kernel if possible."""
+        """Return the product function for these matrices: the smoother's own kernel if possible.
+
+        A compiled kernel uses them in place: it must know their types, and rows be contiguous.
+        """
         given = [matrix for matrix in matrices if matrix is not None]
+        whole = all(_with_whole_rows(matrix) is matrix for matrix in given)
         if given[0].device != self.device:
             return streamed_product
-        if self.kernel == "numba" and _for_numba(*given):
-            return numba_product
-        if self.kernel == "triton" and all(map(_for_triton, given)):
+        if self.kernel == "numba" and whole and all(m.device.type == "cpu" for m in given):
+            from evergraph.graphs.kernels.numba_sum import READS_FLOAT16
+
+            read = (torch.float32, torch.bfloat16, *((torch.float16,) if READS_FLOAT16 else ()))
+            if given[0].dtype in read and all(m.dtype == torch.float32 for m in given[1:]):
+                return numba_product
+        summed = (torch.float32, torch.float16, torch.bfloat16)
+        on_gpu = all(m.device.type == "cuda" and m.dtype in summed for m in given)
+        if self.kernel == "triton" and whole and on_gpu:
             from evergraph.graphs.kernels.triton_sum import triton_product
 
             return triton_product
@@ -151,32 +164,9 @@ def smoother(
     )
 
 
-def _check_shape(name: str, matrix: Tensor, shape: tuple[int, int]) -> None:
-    if tuple(matrix.shape) != shape:
-        raise DataError(f"{name} must have shape {shape} here, not {tuple(matrix.shape)}")
-
-
 def _with_whole_rows(matrix: Tensor) -> Tensor:
     """Return a matrix with contiguous rows (itself if they are)."""
     return matrix if matrix.stride(1) == 1 or matrix.shape[1] == 1 else matrix.contiguous()
-
-
-def _for_numba(features: Tensor, *others: Tensor) -> bool:
-    """Return whether the numba kernel can use features and the others in place."""
-    from evergraph.graphs.kernels.numba_sum import READS_FLOAT16
-
-    read = (torch.float32, torch.bfloat16, *((torch.float16,) if READS_FLOAT16 else ()))
-    plain = features.dtype in read and all(other.dtype == torch.float32 for other in others)
-    return plain and all(
-        matrix.device.type == "cpu" and _with_whole_rows(matrix) is matrix
-        for matrix in (features, *others)
-    )
-
-
-def _for_triton(matrix: Tensor) -> bool:
-    """Return whether the Triton kernel can use a matrix in place."""
-    summed = matrix.dtype in (torch.float32, torch.float16, torch.bfloat16)
-    return summed and matrix.device.type == "cuda" and _with_whole_rows(matrix) is matrix
 
 
 # A sparse-sparse product costs about 50 times as much per stored value as a sparse-dense one per

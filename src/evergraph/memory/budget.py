@@ -1,4 +1,4 @@
-"""Budgets and sizes of memories, in the paper's units."""
+"""The base of memories, with their budgets and sizes in the paper's units."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
+from evergraph.core.component import Made, Part
 from evergraph.core.errors import ConfigurationError
+from evergraph.memory.samplers import Candidates, Sampler
+from evergraph.memory.samplers.base import best_per_class
 
 logger = logging.getLogger(__name__)
 
@@ -17,6 +21,8 @@ Budget = int | float
 
 def check_budget(budget: Budget) -> None:
     """Raise unless the budget is a whole number per class or a fraction of the dataset.
+
+    A warning is logged if it is 0.
 
     >>> check_budget(1.5)
     Traceback (most recent call last):
@@ -30,12 +36,8 @@ or a fraction between 0 and 1 (of the dataset), not 1.5
             "budget must be an integer of at least 0 (per class) or a fraction between 0 and 1 "
             f"(of the dataset), not {budget!r}"
         )
-
-
-def count_classes(labels: Tensor) -> dict[int, int]:
-    """Return the number of nodes of each class, ascending.  int64 [n]"""
-    values, counts = labels.unique(return_counts=True)
-    return dict(zip(values.tolist(), counts.tolist(), strict=True))
+    if budget == 0:
+        logger.warning("budget 0: nothing is stored, and nothing will be replayed")
 
 
 def class_budgets(
@@ -99,3 +101,52 @@ class MemoryUsage:
     def floats(self) -> int:
         """Number of float32 values kept, as counted in the paper."""
         return self.samples + self.gradients + self.importance + self.models + self.statistics
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Memory(Part):
+    """Nodes of earlier tasks, chosen by a sampler.
+
+    Args:
+        budget: an integer per class or a fraction of the dataset.
+        sampler: chooses the nodes to keep.
+
+    Attributes:
+        labels_: their classes.  int64 [kept]
+        ranks_: their ranks from the sampler, used to choose again when a class returns.
+            float64 [kept]
+    """
+
+    budget: Budget = 100
+    sampler: Made[Sampler] = Made()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_budget(self.budget)
+        self.labels_ = torch.empty(0, dtype=torch.int64)
+        self.ranks_ = torch.empty(0, dtype=torch.float64)
+
+    def __len__(self) -> int:
+        return len(self.labels_)
+
+    def _choose(
+        self, candidates: Candidates, sizes: Mapping[int, int], *, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Choose among candidates and the stored nodes of their classes; others stay.
+
+        Return the classes and ranks of stored nodes and candidates, in sequence, and the positions
+        of those to keep.  int64 [n], float64 [n], int64 [kept]
+        """
+        stored = torch.isin(self.labels_, candidates.labels.cpu())
+        known = self.labels_[stored]
+        self.sampler.check_whole(known)
+        labels = torch.cat([self.labels_, candidates.labels.cpu()])
+        contested = torch.cat([stored, torch.ones(len(candidates), dtype=torch.bool)])
+        rows = contested.nonzero().flatten()
+        classes, counts = labels[rows].unique(return_counts=True)
+        available = dict(zip(classes.tolist(), counts.tolist(), strict=True))
+        budgets = class_budgets(self.budget, sizes, available, known=known.unique().tolist())
+        new = self.sampler.rank(candidates, budgets, generator=generator)
+        ranks = torch.cat([self.ranks_, new])
+        best = rows[best_per_class(ranks[rows], labels[rows], budgets)]
+        return labels, ranks, torch.cat([(~contested).nonzero().flatten(), best])

@@ -10,20 +10,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evergraph.core.component import Part
 from evergraph.graphs import Graph, covered_nodes
 from evergraph.graphs.csr import repeat
 from evergraph.graphs.rows import RowSweep
-from evergraph.memory.budget import Budget, MemoryUsage, check_budget, class_budgets, count_classes
-from evergraph.memory.samplers import Candidates, CoverageSampler, Sampler
-from evergraph.memory.samplers.base import best_per_class
+from evergraph.memory.budget import Budget, Memory, MemoryUsage
+from evergraph.memory.samplers import Candidates, CoverageSampler
 
 logger = logging.getLogger(__name__)
 
 _KEPT = ("embeddings", "labels", "nodes", "ranks")
 
 
-class EmbeddingMemory(Part):
+@dataclass(kw_only=True, eq=False, repr=False)
+class EmbeddingMemory(Memory):
     """The paper's memory: one embedding per stored node, O(n) in all.
 
     TEM ← TEM ∪ sampler({e_v | v ∈ V_τ}, n).
@@ -34,25 +33,18 @@ class EmbeddingMemory(Part):
 
     Attributes:
         embeddings_: float32 [kept, dims].
-        labels_: their classes.  int64 [kept]
+        labels_, ranks_: see ``Memory``.
         nodes_: their ids in the dataset, or the ids of the starting nodes if the sampler makes
             synthetic vectors.  int64 [kept]
     """
 
-    def __init__(self, *, budget: Budget = 400, sampler: Sampler | None = None) -> None:
-        check_budget(budget)
-        if budget == 0:
-            logger.warning("budget 0: nothing is stored, and nothing will be replayed")
-        self.budget = budget
-        self.sampler = sampler if sampler is not None else CoverageSampler()
-        self.embeddings_ = torch.empty(0, 0)
-        self.labels_ = torch.empty(0, dtype=torch.int64)
-        self.nodes_ = torch.empty(0, dtype=torch.int64)
-        self.ranks_ = torch.empty(0, dtype=torch.float64)
-        self.coverage_ = CoverageRecord()
+    budget: Budget = 400
 
-    def __len__(self) -> int:
-        return len(self.labels_)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.embeddings_ = torch.empty(0, 0)
+        self.nodes_ = torch.empty(0, dtype=torch.int64)
+        self.coverage_ = CoverageRecord()
 
     def _parameter_default(self, name: str) -> Any:
         return CoverageSampler() if name == "sampler" else super()._parameter_default(name)
@@ -64,26 +56,14 @@ class EmbeddingMemory(Part):
 
         sizes: number of nodes of each class in the whole task, for fractional budgets.
         """
-        stored = torch.isin(self.labels_, candidates.labels.cpu())
-        known = self.labels_[stored]
-        self.sampler.check_whole(known)
-        available = count_classes(torch.cat([known, candidates.labels.cpu()]))
-        budgets = class_budgets(self.budget, sizes, available, known=known.unique().tolist())
-        ranks = self.sampler.rank(candidates, budgets, generator=generator)
-        # The best-ranked of the stored and the new embeddings of these classes are kept.
-        labels = torch.cat([self.labels_, candidates.labels.cpu()])
-        every_rank = torch.cat([self.ranks_, ranks])
-        contested = torch.cat([stored, torch.ones(len(candidates), dtype=torch.bool)])
-        rows = contested.nonzero().flatten()
-        best = rows[best_per_class(every_rank[rows], labels[rows], budgets)]
-        keep = torch.cat([(~contested).nonzero().flatten(), best])
+        labels, ranks, keep = self._choose(candidates, sizes, generator=generator)
         from_old, from_new = keep[keep < len(self)], keep[keep >= len(self)] - len(self)
         new = self.sampler.vectors(candidates, from_new, generator=generator)
         width = candidates.embeddings.shape[1]
         old = self.embeddings_.reshape(len(self), width).to(candidates.embeddings.device)
         self.embeddings_ = torch.cat([old[from_old], new])
         self.nodes_ = torch.cat([self.nodes_, candidates.ids.cpu()])[keep]
-        self.labels_, self.ranks_ = labels[keep], every_rank[keep]
+        self.labels_, self.ranks_ = labels[keep], ranks[keep]
 
     def measure(self, graph: Graph, ids: Tensor, own: Tensor, *, hops: int) -> None:
         """Record which of a task's nodes its stored embeddings cover.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,13 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from evergraph.core.component import Part
 from evergraph.graphs import Graph, covered_nodes
 from evergraph.graphs.csr import csr_tensor, first_of_each_row, row_entries
 from evergraph.graphs.disjoint import disjoint_union
-from evergraph.memory.budget import Budget, MemoryUsage, check_budget, class_budgets, count_classes
-from evergraph.memory.samplers import Candidates, Sampler, UniformSampler
-from evergraph.memory.samplers.base import best_per_class
+from evergraph.memory.budget import Memory, MemoryUsage
+from evergraph.memory.samplers import Candidates, UniformSampler
 
 Rank = Callable[[Tensor], Tensor]
 """Maps adjacency entries to ranks; smaller ones are kept first.  int64 [n] -> [n]"""
@@ -85,13 +82,11 @@ def _reverse(graph: Graph) -> Tensor:
     return torch.where(keys[places] == wanted, places, torch.arange(len(keys), device=keys.device))
 
 
-logger = logging.getLogger(__name__)
-
 Keep = Callable[[Graph, Tensor], EgoNetworks]
 """Maps a task's graph and the chosen nodes to the part of the graph that is kept around them."""
 
 
-class SubgraphMemory(Part):
+class SubgraphMemory(Memory):
     """Nodes of earlier tasks, chosen by a sampler, each with part of its ego-subnetwork.
 
     The method decides how much of the ego-subnetwork is kept: only the edges among stored nodes
@@ -106,24 +101,13 @@ class SubgraphMemory(Part):
             stays in main memory, whatever the device of the tasks' graphs: a replaying method
             moves it once per task, and a restored memory is on the same device as the original.
         centres_: positions in ``graph_`` of the chosen nodes.  int64 [chosen]
-        labels_: their classes.  int64 [chosen]
-        ranks_: their ranks from the sampler, used to choose again when a class returns.
-            float64 [chosen]
+        labels_, ranks_: see ``Memory``.
     """
 
-    def __init__(self, *, budget: Budget = 100, sampler: Sampler | None = None) -> None:
-        check_budget(budget)
-        if budget == 0:
-            logger.warning("budget 0: nothing is stored, and nothing will be replayed")
-        self.budget = budget
-        self.sampler = sampler if sampler is not None else UniformSampler()
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.graph_: Graph | None = None
         self.centres_ = torch.empty(0, dtype=torch.int64)
-        self.labels_ = torch.empty(0, dtype=torch.int64)
-        self.ranks_ = torch.empty(0, dtype=torch.float64)
-
-    def __len__(self) -> int:
-        return len(self.labels_)
 
     def _parameter_default(self, name: str) -> Any:
         return UniformSampler() if name == "sampler" else super()._parameter_default(name)
@@ -141,17 +125,8 @@ class SubgraphMemory(Part):
         sizes: number of nodes of each class so far, for fractional budgets; keep: returns the part
         of the graph to keep around the chosen nodes.
         """
-        stored = torch.isin(self.labels_, candidates.labels.cpu())
-        self.sampler.check_whole(self.labels_[stored])
-        stays = torch.cat([~stored, torch.zeros(len(candidates), dtype=torch.bool)])
-        contested = (~stays).nonzero().flatten()
-        labels = torch.cat([self.labels_, candidates.labels.cpu()])
-        available = count_classes(labels[contested])
-        known = self.labels_.unique().tolist()
-        budgets = class_budgets(self.budget, sizes, available, known=known)
-        new_ranks = self.sampler.rank(candidates, budgets, generator=generator)
-        ranks = torch.cat([self.ranks_, new_ranks])
-        stays[contested[best_per_class(ranks[contested], labels[contested], budgets)]] = True
+        labels, ranks, chosen = self._choose(candidates, sizes, generator=generator)
+        stays = torch.zeros(len(labels), dtype=torch.bool).index_fill_(0, chosen, True)
         old, new = stays[: len(self)], stays[len(self) :]
         if not bool(new.any()):  # budgets never shrink, so everything stored stays
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import cast
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from evergraph.closed_form import ClassStatistics
 from evergraph.closed_form.ridge import balanced_ridge, solved
-from evergraph.core.checks import check_number
+from evergraph.core.component import Made, number
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
 from evergraph.graphs import Graph
@@ -25,11 +26,11 @@ from evergraph.nn.gcn import GraphConvolution
 from evergraph.nn.gnn import Features, GraphInputs
 from evergraph.nn.linear import Linear
 from evergraph.streams import Task
-from evergraph.training import Trainer
 from evergraph.training.learner import part_of
 
 
 @methods.register
+@dataclass(kw_only=True, eq=False, repr=False)
 class ADR(BackboneLearner):
     """A GNN trained on every task, its layers merged by ridge regression (Song et al. 2026).
 
@@ -71,22 +72,12 @@ class ADR(BackboneLearner):
 
     name = "adr"
     default_backbone = "gcn"
-    backbone: GCN
+    backbone: Made[GCN] = Made()
+    merging: float = number(1e-3, least=0.0)
+    regularisation: float = number(1e-2, least=0.0)
 
-    def __init__(
-        self,
-        *,
-        merging: float = 1e-3,
-        regularisation: float = 1e-2,
-        backbone: Backbone | None = None,
-        trainer: Trainer | None = None,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__(backbone=backbone, trainer=trainer, generator=generator)
-        check_number("merging", merging, least=0.0)
-        check_number("regularisation", regularisation, least=0.0)
-        self.merging = merging
-        self.regularisation = regularisation
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.layers_: list[LayerSums] = []
         self.statistics_ = ClassStatistics(0)
 

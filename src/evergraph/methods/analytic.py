@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
 import torch
@@ -18,7 +19,8 @@ from evergraph.closed_form.targets import (
     fitted_sigmoid,
     target_ridge,
 )
-from evergraph.core.checks import check_choice, check_integer, check_number
+from evergraph.core.checks import check_number
+from evergraph.core.component import Made, choice, integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import Kind, LabelSpace
 from evergraph.graphs import Graph
@@ -30,7 +32,6 @@ from evergraph.methods.refresh import REFRESHES, GrowingEmbeddings, Refresh
 from evergraph.nn import Backbone, RandomFeatures
 from evergraph.nn.random_features import FeatureMap
 from evergraph.streams import Task
-from evergraph.training import Trainer
 from evergraph.training.learner import part_of
 
 Weights = Literal["class-sizes", "equal"]
@@ -43,6 +44,7 @@ SHARPNESS = 10.0
 
 
 @methods.register
+@dataclass(kw_only=True, eq=False, repr=False)
 class Analytic(WholeTaskLearner):
     """Ridge regression on random features of the embeddings, from statistics of all tasks so far.
 
@@ -85,42 +87,28 @@ class Analytic(WholeTaskLearner):
     name = "analytic"
     kinds: ClassVar[tuple[Kind, ...]] = ("class", "labels", "numbers")
     default_backbone = "random-features"
-    backbone: RandomFeatures
+    backbone: Made[RandomFeatures] = Made()
+    regularisation: float | Literal["validation"] = "validation"
+    weights: Weights = choice("class-sizes", WEIGHTS)
+    rank: int | None = integer(None, least=1)
+    ledger: bool = False
+    refresh: Refresh = choice("none", REFRESHES)
 
-    def __init__(
-        self,
-        *,
-        regularisation: float | Literal["validation"] = "validation",
-        weights: Weights = "class-sizes",
-        rank: int | None = None,
-        ledger: bool = False,
-        refresh: Refresh = "none",
-        backbone: Backbone | None = None,
-        trainer: Trainer | None = None,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__(backbone=backbone, trainer=trainer, generator=generator)
-        if regularisation != "validation":
-            check_number("regularisation", regularisation, least=0.0)
-        check_choice("weights", weights, WEIGHTS)
-        check_choice("refresh", refresh, REFRESHES)
-        if rank is not None:
-            check_integer("rank", rank, least=1)
-        self.regularisation = regularisation
-        self.weights: Weights = weights
-        self.rank = rank
-        self.ledger = ledger or refresh == "embeddings"
-        self.refresh: Refresh = refresh
-        width = self.backbone.width
-        self.statistics_: Statistics = ClassStatistics(width, rank=rank, device=self.device)
-        self.validation_: Statistics = ClassStatistics(min(width, CHOICE_WIDTH), device=self.device)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.regularisation != "validation":
+            check_number("regularisation", self.regularisation, least=0.0)
+        self.ledger = self.ledger or self.refresh == "embeddings"
+        width, device = self.backbone.width, self.device
+        self.statistics_: Statistics = ClassStatistics(width, rank=self.rank, device=device)
+        self.validation_: Statistics = ClassStatistics(min(width, CHOICE_WIDTH), device=device)
         self.answers_: tuple[Tensor, Tensor] | None = None  # scale and shift of target scores
         self.ledger_ = LearnedNodes()
         self.growing_ = GrowingEmbeddings()
         self._regularisation = 0.0
         self._solved = True  # whether the head matches the statistics
         # Calling the model directly also solves the head first.
-        self.backbone.register_forward_pre_hook(self._solve_before)
+        self.backbone.register_forward_pre_hook(lambda *_: self.solve())
 
     @classmethod
     def check_backbone(cls, backbone: Backbone) -> None:
@@ -199,9 +187,6 @@ class Analytic(WholeTaskLearner):
     def _centred(self) -> bool:
         """Whether targets are numbers, for which the head needs an intercept."""
         return self._check_learned().kind == "numbers"
-
-    def _solve_before(self, backbone: nn.Module, inputs: tuple[Any, ...]) -> None:
-        self.solve()
 
     def modules(self) -> Iterator[tuple[str, nn.Module]]:
         """Yield the model with its solved head."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from evergraph.core.component import Made
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
 from evergraph.core.mapped import is_mapped
@@ -20,6 +22,7 @@ from evergraph.training import Batch, Learner, Trainer
 from evergraph.training.learner import part_of
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class BackboneLearner(Learner):
     """Trains a backbone on the current task's nodes, and nothing else.
 
@@ -32,38 +35,31 @@ class BackboneLearner(Learner):
     default_backbone: ClassVar[str] = "gcn"
     chooses: ClassVar[bool] = False  # whether it chooses among a backbone's candidates
 
-    def __init__(
-        self,
-        *,
-        backbone: Backbone | None = None,
-        trainer: Trainer | None = None,
-        generator: torch.Generator,
-    ) -> None:
-        backbone = backbone if backbone is not None else backbones.make(self.default_backbone)
+    backbone: Made[Backbone] = Made()
+
+    def __post_init__(self) -> None:
+        if self.backbone is None:  # before the trainer, which takes its settings
+            self.backbone = self._parameter_default("backbone")
+        backbone = self.backbone
         self.check_backbone(backbone)
         if backbone.rivals > 1 and not self.chooses:
             raise ConfigurationError(
                 f"backbone {backbone.name!r} selects the best of {backbone.rivals} networks, which "
                 f"{self.name} does not support: use backbone 'residual'"
             )
-        if trainer is None:
-            trainer = Trainer(**vars(backbone.recipe))
-        super().__init__(trainer=trainer, generator=generator)
-        self.backbone = backbone
+        super().__post_init__()
         self.backbone.place(self.device, self.resources)
         self._dims = 0
         self._examples: Examples | None = None
-        self._noise = generator  # for dropout; on a GPU, a generator of that device
+        self._noise = self.generator  # for dropout; on a GPU, a generator of that device
 
     def _parameter_default(self, name: str) -> Any:
-        made: dict[str, Callable[[], Any]] = {
-            "backbone": lambda: backbones.make(
-                self.backbone_by_default(refresh=getattr(self, "refresh", "none"))
-            ),
-            "trainer": lambda: Trainer(**vars(self.backbone.recipe)),
-            "memory": self.make_memory,
-        }
-        return made[name]() if name in made else super()._parameter_default(name)
+        if name == "backbone":
+            refresh = getattr(self, "refresh", "none")
+            return backbones.make(self.backbone_by_default(refresh=refresh))
+        if name == "trainer":
+            return Trainer(**vars(self.backbone.recipe))
+        return self.make_memory() if name == "memory" else super()._parameter_default(name)
 
     @classmethod
     def backbone_by_default(cls, **parameters: Any) -> str:
@@ -180,15 +176,10 @@ class BackboneLearner(Learner):
         if not self.backbone.begun:
             self._dims = dims
             self.backbone.begin(dims, generator=self.generator)
-            self._noise = self._noise_generator()
+            if self.device.type != "cpu":  # dropout needs a generator of the device
+                seed = int(torch.randint(2**62, (1,), generator=self.generator))
+                self._noise = torch.Generator(self.device).manual_seed(seed)
         self.backbone.grow(classes, generator=self.generator)
-
-    def _noise_generator(self) -> torch.Generator:
-        """Return dropout's generator, seeded from the learner's if the device needs its own."""
-        if self.device.type == "cpu":
-            return self.generator
-        seed = int(torch.randint(2**62, (1,), generator=self.generator))
-        return torch.Generator(self.device).manual_seed(seed)
 
     @property
     def embed_seconds(self) -> float:

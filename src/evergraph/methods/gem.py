@@ -1,6 +1,8 @@
-"""Gradient episodic memory."""
+"""Gradient episodic memory, and its averaged form."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -8,29 +10,21 @@ import scipy
 import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_number
+from evergraph.core.component import integer, number
 from evergraph.graphs import Graph
-from evergraph.memory import EgoNetworks, MemoryUsage, SubgraphMemory, isolated
+from evergraph.memory import EgoNetworks, MemoryUsage, isolated
 from evergraph.methods.base import methods
 from evergraph.methods.examples import Examples, make_examples
 from evergraph.methods.replay import RememberingLearner
-from evergraph.nn import Backbone, masked_cross_entropy
+from evergraph.nn import masked_cross_entropy
 from evergraph.streams import Task
-from evergraph.training import Trainer
 
 
 class GradientMemoryLearner(RememberingLearner):
     """Projects gradients so that losses on stored nodes do not rise; see ``GEM`` and ``AGEM``."""
 
-    def __init__(
-        self,
-        *,
-        memory: SubgraphMemory | None = None,
-        backbone: Backbone | None = None,
-        trainer: Trainer | None = None,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__(memory=memory, backbone=backbone, trainer=trainer, generator=generator)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self._stored: Examples | None = None
         self._tasks = torch.empty(0, dtype=torch.int64)  # task of every stored node
 
@@ -71,13 +65,15 @@ class GradientMemoryLearner(RememberingLearner):
 
     def gradient(self) -> Tensor:
         """Return the current gradient of all parameters as one vector."""
-        return _flat([parameter.grad for parameter in self._parameters()], self._parameters())
+        found = (torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters())
+        return torch.cat([gradient.flatten() for gradient in found])
 
     def gradient_of(self, loss: Tensor, *, keep: bool = False) -> Tensor:
         """Return the gradient of a loss as one vector."""
-        parameters = self._parameters()
-        found = torch.autograd.grad(loss, parameters, retain_graph=keep, allow_unused=True)
-        return _flat(list(found), parameters)
+        found = torch.autograd.grad(
+            loss, self._parameters(), retain_graph=keep, materialize_grads=True
+        )
+        return torch.cat([gradient.flatten() for gradient in found])
 
     def set_gradient(self, gradient: Tensor) -> None:
         """Write a vector back to the parameters' gradients."""
@@ -91,6 +87,7 @@ class GradientMemoryLearner(RememberingLearner):
 
 
 @methods.register
+@dataclass(kw_only=True, eq=False, repr=False)
 class GEM(GradientMemoryLearner):
     """Projects each gradient so that no earlier task's loss rises (Lopez-Paz and Ranzato 2017).
 
@@ -106,18 +103,7 @@ class GEM(GradientMemoryLearner):
 
     name = "gem"
 
-    def __init__(
-        self,
-        *,
-        margin: float = 0.5,
-        memory: SubgraphMemory | None = None,
-        backbone: Backbone | None = None,
-        trainer: Trainer | None = None,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__(memory=memory, backbone=backbone, trainer=trainer, generator=generator)
-        check_number("margin", margin, least=0.0)
-        self.margin = margin
+    margin: float = number(0.5, least=0.0)
 
     def adjust_gradients(self) -> None:
         """Project the gradient if it would raise an earlier task's loss."""
@@ -152,6 +138,39 @@ class GEM(GradientMemoryLearner):
         )
 
 
+@methods.register
+@dataclass(kw_only=True, eq=False, repr=False)
+class AGEM(GradientMemoryLearner):
+    """Projects gradients so that the mean loss of earlier tasks does not rise (Chaudhry 2019).
+
+    There is one constraint in all, not one per task: if ⟨g, g_ref⟩ < 0 on a random sample of stored
+    nodes, g ← g - (⟨g, g_ref⟩ / ‖g_ref‖²) g_ref.
+
+    Args:
+        sample: number of stored nodes drawn at each step.
+        memory: which nodes are kept, and how many; 100 per class drawn uniformly by default.
+        backbone, trainer, generator: see ``BackboneLearner``.
+    """
+
+    name = "a-gem"
+
+    sample: int = integer(256, least=1)
+
+    def adjust_gradients(self) -> None:
+        """Project the gradient if it would raise the loss of the sample."""
+        if self._stored is None:
+            return
+        rows = torch.randperm(len(self._stored), generator=self.generator)[: self.sample]
+        rows = rows.to(self.device)
+        places = rows if self._stored.rows is None else self._stored.rows[rows]
+        scores = self.backbone(self._stored.inputs, places, generator=self._noise)
+        reference = self.gradient_of(self.stored_loss(scores, rows))
+        gradient = self.gradient()
+        harm = torch.dot(gradient, reference)
+        if harm < 0:
+            self.set_gradient(gradient - harm / torch.dot(reference, reference) * reference)
+
+
 def project(gradient: Tensor, old: Tensor, *, margin: float = 0.0) -> Tensor:
     """Return g + Gᵀv for the v ≥ margin that makes it shortest: then G (g + Gᵀv) ≥ 0.
 
@@ -183,8 +202,3 @@ def _least_squares(
         scipy.optimize.nnls(matrix, target)[0] if kept.any() else 0.0 * slopes
     )
     return solution
-
-
-def _flat(gradients: list[Tensor | None], parameters: list[torch.nn.Parameter]) -> Tensor:
-    pairs = zip(gradients, parameters, strict=True)
-    return torch.cat([(torch.zeros_like(p) if g is None else g).flatten() for g, p in pairs])

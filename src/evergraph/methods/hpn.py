@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_choice, check_integer, check_number
+from evergraph.core.component import Made, choice, integer, number
 from evergraph.core.errors import ConfigurationError
 from evergraph.memory import MemoryUsage
 from evergraph.methods.backbone_learner import BackboneLearner
 from evergraph.methods.base import methods
 from evergraph.nn import Backbone
-from evergraph.nn.prototype_network import PrototypeHead, PrototypeNetwork, Thresholds
+from evergraph.nn.prototype_network import PrototypeHead, PrototypeNetwork, states_of
 from evergraph.streams import Task
-from evergraph.training import Batch, Trainer
+from evergraph.training import Batch
 
 REHEARSED = 512  # prototypes per step
 
 
 @methods.register
+@dataclass(kw_only=True, eq=False, repr=False)
 class HPN(BackboneLearner):
     """Represents nodes by prototypes that are established once (Zhang et al., TPAMI 2022).
 
@@ -68,40 +70,18 @@ class HPN(BackboneLearner):
 
     name = "hpn"
     default_backbone = "prototypes"
-    backbone: PrototypeNetwork
+    backbone: Made[PrototypeNetwork] = Made()
+    atomic_threshold: float = number(0.8, least=-1.0, most=1.0)
+    node_threshold: float = number(0.99, least=-1.0, most=1.0)
+    class_threshold: float = number(0.8, least=-1.0, most=1.0)
+    capacity: int = integer(4096, least=1)
+    distance_strength: float = number(0.1, least=0.0)
+    divergence_strength: float = number(0.1, least=0.0)
+    refine: Literal["first", "always"] | None = choice(None, ("first", "always"))
+    rehearse: bool = True
 
-    def __init__(
-        self,
-        *,
-        atomic_threshold: float = 0.8,
-        node_threshold: float = 0.99,
-        class_threshold: float = 0.8,
-        capacity: int = 4096,
-        distance_strength: float = 0.1,
-        divergence_strength: float = 0.1,
-        refine: Literal["first", "always"] | None = None,
-        rehearse: bool = True,
-        backbone: Backbone | None = None,
-        trainer: Trainer | None = None,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__(backbone=backbone, trainer=trainer, generator=generator)
-        check_number("atomic_threshold", atomic_threshold, least=-1.0, most=1.0)
-        check_number("node_threshold", node_threshold, least=-1.0, most=1.0)
-        check_number("class_threshold", class_threshold, least=-1.0, most=1.0)
-        check_integer("capacity", capacity, least=1)
-        check_number("distance_strength", distance_strength, least=0.0)
-        check_number("divergence_strength", divergence_strength, least=0.0)
-        if refine is not None:
-            check_choice("refine", refine, ("first", "always"))
-        self.atomic_threshold = atomic_threshold
-        self.node_threshold = node_threshold
-        self.class_threshold = class_threshold
-        self.capacity = capacity
-        self.distance_strength = distance_strength
-        self.divergence_strength = divergence_strength
-        self.refine: Literal["first", "always"] | None = refine
-        self.rehearse = rehearse
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self._before = torch.empty(0, 0)  # the counts at the start of the task
         self._classes_before = 0
 
@@ -130,12 +110,13 @@ class HPN(BackboneLearner):
         """Return the loss of some nodes, and of rehearsed prototypes in class-IL."""
         assert self._examples is not None
         levels = self.head.levels(self.head.extracted(self._examples.inputs[batch]))
-        scores = self.head.scores(levels.states, generator=self._noise)
+        scores = self.head.scores(states_of(levels), generator=self._noise)
         loss = self.classification_loss(scores, batch)
         if self._in_class_il and self.rehearse and self._before.numel():
             share = self._before.any(1).count_nonzero() / len(self._before)
             loss = (1 - share) * loss + share * self._rehearsal()
-        loss = loss + self.distance_strength * levels.distance
+        atomic, node, cls = (level.distance for level in levels)
+        loss = loss + self.distance_strength * (atomic + node + cls)
         return loss + self.divergence_strength * self.head.divergence()
 
     def adjust_gradients(self) -> None:
@@ -157,7 +138,7 @@ class HPN(BackboneLearner):
 
     def _establish(self) -> Tensor:
         assert self._examples is not None
-        thresholds = Thresholds(self.atomic_threshold, self.node_threshold, self.class_threshold)
+        thresholds = (self.atomic_threshold, self.node_threshold, self.class_threshold)
         return self.head.establish(self._examples.inputs, thresholds, capacity=self.capacity)
 
     @property
@@ -173,7 +154,7 @@ class HPN(BackboneLearner):
             drawn = torch.randperm(len(places), generator=self.generator)[:REHEARSED]
             places = places[drawn.to(places.device)]
         levels = self.head.levels(self.head.composed(self.head.nodes[places]))
-        scores = self.head.scores(levels.states, generator=self._noise)
+        scores = self.head.scores(states_of(levels), generator=self._noise)
         chosen = weights[places]
         return -(chosen * scores.log_softmax(1)).sum() / chosen.sum()
 

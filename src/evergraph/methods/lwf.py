@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_number
+from evergraph.core.component import number
 from evergraph.methods.backbone_learner import BackboneLearner
 from evergraph.methods.base import methods
-from evergraph.nn import Backbone
 from evergraph.streams import Task
-from evergraph.training import Batch, Trainer
+from evergraph.training import Batch
 
 
 @methods.register
+@dataclass(kw_only=True, eq=False, repr=False)
 class LwF(BackboneLearner):
     """Distils the old model's outputs on the new nodes (Li and Hoiem 2017).
 
@@ -29,20 +31,11 @@ class LwF(BackboneLearner):
 
     name = "lwf"
 
-    def __init__(
-        self,
-        *,
-        strength: float = 1.0,
-        temperature: float = 2.0,
-        backbone: Backbone | None = None,
-        trainer: Trainer | None = None,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__(backbone=backbone, trainer=trainer, generator=generator)
-        check_number("strength", strength, least=0.0)
-        check_number("temperature", temperature, least=1e-3)
-        self.strength = strength
-        self.temperature = temperature
+    strength: float = number(1.0, least=0.0)
+    temperature: float = number(2.0, least=1e-3)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self._targets: list[tuple[range, Tensor]] = []  # soft targets of each old class group
 
     def begin_task(self, task: Task) -> int:

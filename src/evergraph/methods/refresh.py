@@ -42,7 +42,22 @@ class GrowingEmbeddings:
 
         None at the first task. -> growth, embeddings before  [nodes, dims], new nodes' rows unset
         """
-        result = None if is_first_graph(task) else self._grow(task, backbone)
+        result = None
+        if not is_first_graph(task):
+            is_old = torch.ones(task.graph.num_nodes, dtype=torch.bool)
+            is_old[task.own] = False
+            old = is_old.nonzero().flatten()
+            known, ids = self._embeddings, task.ids[old]
+            if known is None or self._ids is None or not self._ids.equal(ids):  # after a restart
+                known = backbone.embeddings.encode(task.graph.subgraph(old))
+            growth = backbone.embeddings.grow(task.graph, known=known, old=old)
+            again = int(growth.changed[old].sum())
+            self.recomputed += again
+            self.standing += len(old) - again
+            logger.info("task %d: %d of %d old embeddings recomputed", task.index, again, len(old))
+            before = torch.zeros_like(growth.embeddings)
+            before[old.to(known.device)] = known
+            result = growth, before
         self._ids, self._embeddings = task.ids, backbone.prepare(task.graph)
         return result
 
@@ -61,22 +76,6 @@ class GrowingEmbeddings:
         """Restore what ``state`` returned."""
         if "refreshed" in state:
             self.recomputed, self.standing = state["refreshed"].tolist()
-
-    def _grow(self, task: Task, backbone: PDGNN) -> tuple[Growth, Tensor]:
-        is_old = torch.ones(task.graph.num_nodes, dtype=torch.bool)
-        is_old[task.own] = False
-        old = is_old.nonzero().flatten()
-        known, ids = self._embeddings, task.ids[old]
-        if known is None or self._ids is None or not self._ids.equal(ids):  # after a restart
-            known = backbone.embeddings.encode(task.graph.subgraph(old))
-        growth = backbone.embeddings.grow(task.graph, known=known, old=old)
-        again = int(growth.changed[old].sum())
-        self.recomputed += again
-        self.standing += len(old) - again
-        logger.info("task %d: %d of %d old embeddings recomputed", task.index, again, len(old))
-        before = torch.zeros_like(growth.embeddings)
-        before[old.to(known.device)] = known
-        return growth, before
 
 
 def is_first_graph(task: Task) -> bool:

@@ -1,25 +1,36 @@
-"""The base of methods that replay stored nodes beside the current ones, in one graph."""
+"""Methods that replay stored nodes, with part of the graph around them, beside the current ones."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from evergraph.core.component import Made, choice, integer
 from evergraph.core.label_space import LabelSpace
-from evergraph.graphs import Graph
+from evergraph.core.seeding import exponential
+from evergraph.graphs import Graph, forman_curvature
 from evergraph.graphs.disjoint import disjoint_union
-from evergraph.memory import Candidates, EgoNetworks, MemoryUsage, SubgraphMemory
+from evergraph.memory import (
+    Candidates,
+    EgoNetworks,
+    MemoryUsage,
+    SubgraphMemory,
+    ego_networks,
+    isolated,
+)
+from evergraph.memory.samplers import EmbeddingCoverageSampler
 from evergraph.methods.backbone_learner import BackboneLearner
+from evergraph.methods.base import methods
 from evergraph.methods.examples import Examples, make_examples
-from evergraph.nn import Backbone
 from evergraph.streams import Task
-from evergraph.training import Trainer
 from evergraph.training.learner import part_of
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class RememberingLearner(BackboneLearner):
     """Stores nodes of every task with part of the graph around them.
 
@@ -28,16 +39,7 @@ class RememberingLearner(BackboneLearner):
         backbone, trainer, generator: see ``BackboneLearner``.
     """
 
-    def __init__(
-        self,
-        *,
-        memory: SubgraphMemory | None = None,
-        backbone: Backbone | None = None,
-        trainer: Trainer | None = None,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__(backbone=backbone, trainer=trainer, generator=generator)
-        self.memory = memory if memory is not None else self.make_memory()
+    memory: Made[SubgraphMemory] = Made()
 
     @classmethod
     def make_memory(cls, **options: Any) -> SubgraphMemory:
@@ -100,3 +102,110 @@ class ReplayingLearner(RememberingLearner):
         targets = torch.cat([task.train_labels, self.memory.labels_]).to(self.device)
         stored = len(self.memory)
         return make_examples(inputs, places, targets, label_space=task.label_space, stored=stored)
+
+
+@methods.register
+class ERGNN(ReplayingLearner):
+    """Replays stored nodes without their neighbourhoods (Zhou and Cao 2021).
+
+    Nodes are chosen by coverage in the hidden layer (``embedding-coverage``), by distance to the
+    mean of their class (``mean-feature``) or by their influence on the model (``influence``). Only
+    edges between stored nodes are kept, as in the published runs; mostly there are none.
+
+    Args:
+        memory: the sampler and the budget; 100 nodes per class by default.
+        backbone, trainer, generator: see ``BackboneLearner``.
+    """
+
+    name = "er-gnn"
+
+    @classmethod
+    def make_memory(cls, **options: Any) -> SubgraphMemory:
+        """Return a memory of 100 nodes per class, chosen by coverage in the hidden layer."""
+        return SubgraphMemory(**{"sampler": EmbeddingCoverageSampler(), **options})
+
+    def keep(self, graph: Graph, centres: Tensor) -> EgoNetworks:
+        """Return the nodes without neighbours."""
+        return isolated(graph, centres)
+
+
+@methods.register
+@dataclass(kw_only=True, eq=False, repr=False)
+class SSM(ReplayingLearner):
+    """Replays stored nodes with a few neighbours per hop (Zhang et al., ICDM 2022).
+
+    A stored node keeps at most k(1 + k + ... ) nodes of its ego-subnetwork, whatever its degree.
+
+    Args:
+        neighbours: k, at least 1; 0 would be ``er-gnn``.
+        choice: ``random``, or ``degree`` for neighbours drawn in proportion to their degree.
+        memory: the sampler and the budget; 100 nodes per class drawn uniformly by default.
+        backbone, trainer, generator: see ``BackboneLearner``.
+    """
+
+    name = "ssm"
+
+    neighbours: int = integer(5, least=1)
+    choice: Literal["random", "degree"] = choice("degree", ("random", "degree"))
+
+    def keep(self, graph: Graph, centres: Tensor) -> EgoNetworks:
+        """Return ego-subnetworks in which every node keeps a few random neighbours."""
+
+        def rank(entries: Tensor) -> Tensor:
+            times = exponential(len(entries), generator=self.generator).to(entries.device)
+            if self.choice == "random":
+                return times
+            return times / graph.degrees[graph.indices[entries].long()].clamp_min(1)
+
+        hops = self.backbone.hops
+        return ego_networks(graph, centres, hops=hops, neighbours=self.neighbours, rank=rank)
+
+
+@methods.register
+@dataclass(kw_only=True, eq=False, repr=False)
+class SEM(ReplayingLearner):
+    """Replays stored nodes with the neighbours of largest Ricci curvature (Zhang et al. 2023).
+
+    Curvature is large where two nodes share neighbours and small on bridges, so strongly curved
+    edges carry most information about a node. It is the augmented Forman curvature, computed from
+    degrees and triangles.
+
+    Args:
+        neighbours: number of neighbours kept per node and hop, at least 1.
+        memory: the sampler and the budget; 100 nodes per class drawn uniformly by default.
+        backbone, trainer, generator: see ``BackboneLearner``.
+    """
+
+    name = "sem"
+
+    neighbours: int = integer(5, least=1)
+
+    def keep(self, graph: Graph, centres: Tensor) -> EgoNetworks:
+        """Return ego-subnetworks in which every node keeps its most curved edges."""
+        curvature = forman_curvature(graph)
+
+        def rank(entries: Tensor) -> Tensor:
+            return -curvature[entries]
+
+        hops = self.backbone.hops
+        return ego_networks(graph, centres, hops=hops, neighbours=self.neighbours, rank=rank)
+
+
+@methods.register
+class FullSubgraph(ReplayingLearner):
+    """Replays stored nodes with their complete ego-subnetworks: O(n d^L), for comparison.
+
+    With ``gat``, ``gin``, ``sage`` and the sum of ``gcn``, the replayed input of a node equals its
+    training input; the normalised ``gcn`` weighs the outermost nodes by their degrees in the
+    stored subgraph.
+
+    Args:
+        memory: the sampler and the budget; 100 nodes per class drawn uniformly by default.
+        backbone, trainer, generator: see ``BackboneLearner``.
+    """
+
+    name = "full-subgraph"
+
+    def keep(self, graph: Graph, centres: Tensor) -> EgoNetworks:
+        """Return all nodes within reach."""
+        return ego_networks(graph, centres, hops=self.backbone.hops, rank=torch.zeros_like)

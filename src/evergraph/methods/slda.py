@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from evergraph.closed_form import ClassStatistics
 from evergraph.closed_form.ridge import solved
-from evergraph.core.checks import check_number
+from evergraph.core.component import Made, choice, number
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import Kind
 from evergraph.graphs import Graph
-from evergraph.methods.analytic import Analytic, Weights
+from evergraph.methods.analytic import WEIGHTS, Analytic, Weights
 from evergraph.methods.backbone_learner import WholeTaskLearner
 from evergraph.methods.base import methods
 from evergraph.methods.refresh import Refresh
 from evergraph.nn import Backbone, LinearHead
-from evergraph.training import Trainer
+from evergraph.nn.linear_head import UntrainedGCN
 
 # The score of a class without nodes: below any other, but finite.
 NEVER = torch.finfo(torch.float32).min
 
 
 @methods.register
+@dataclass(kw_only=True, eq=False, repr=False)
 class SLDA(Analytic):
     """Streaming linear discriminant analysis on embeddings (Hayes and Kanan, CVPRW 2020).
 
@@ -49,30 +51,14 @@ class SLDA(Analytic):
     name = "slda"
     kinds: ClassVar[tuple[Kind, ...]] = ("class",)
     default_backbone = "linear"
-    backbone: LinearHead  # type: ignore[assignment]
+    backbone: Made[LinearHead] = Made()  # type: ignore[assignment]
+    shrinkage: float = number(0.1, least=0.0)
+    regularisation: Any = field(init=False)
+    rank: int | None = field(init=False, default=None)
 
-    def __init__(
-        self,
-        *,
-        shrinkage: float = 0.1,
-        weights: Weights = "class-sizes",
-        ledger: bool = False,
-        refresh: Refresh = "none",
-        backbone: Backbone | None = None,
-        trainer: Trainer | None = None,
-        generator: torch.Generator,
-    ) -> None:
-        check_number("shrinkage", shrinkage, least=0.0)
-        super().__init__(
-            regularisation=shrinkage,
-            weights=weights,
-            ledger=ledger,
-            refresh=refresh,
-            backbone=backbone,
-            trainer=trainer,
-            generator=generator,
-        )
-        self.shrinkage = shrinkage
+    def __post_init__(self) -> None:
+        self.regularisation = self.shrinkage
+        super().__post_init__()
 
     @classmethod
     def check_backbone(cls, backbone: Backbone) -> None:
@@ -105,6 +91,50 @@ class SLDA(Analytic):
         self._check_learned()
         scores = self.logits(graph, nodes) if logits is None else logits
         return 1 - scores.softmax(dim=1).amax(dim=1)
+
+
+@methods.register
+@dataclass(kw_only=True, eq=False, repr=False)
+class OCGL(SLDA):
+    """A frozen random GCN with streaming LDA (Donghi et al. 2025), for nodes in small batches.
+
+    e_v = [H^1_v, ..., H^L_v] of an ``UntrainedGCN``, classified as in ``slda``, by class means and
+    one covariance Σ of all nodes seen. Nothing is trained and only sums are stored, so the batches
+    and the order in which the nodes of a graph arrive do not matter.
+
+    Besides embedding its graph, a batch costs n m² multiplications for n nodes and embeddings of
+    width m; the first prediction after it costs m³ / 3 more, however many batches came before.
+
+    Args:
+        shrinkage, ledger: see ``SLDA``.
+        weights: ``equal``, as classes do not arrive whole in small batches; see ``Analytic``.
+        backbone: ``UntrainedGCN``.
+        trainer, generator: see ``BackboneLearner``; nothing is trained or drawn.
+
+    >>> from evergraph.datasets import load
+    >>> from evergraph.streams import GraphStream
+    >>> graph = load("synthetic", nodes=120, classes=4, features=8, seed=0)
+    >>> learner = OCGL(backbone=UntrainedGCN(dims=8), generator=torch.Generator())
+    >>> for task in GraphStream(graph):
+    ...     learner.fit_task(task)
+    >>> learner.logits(graph, torch.arange(3)).shape  # scores of all classes seen
+    torch.Size([3, 4])
+    """
+
+    name = "ocgl"
+    default_backbone = "untrained-gcn"
+    backbone: Made[UntrainedGCN] = Made()
+    weights: Weights = choice("equal", WEIGHTS)
+    refresh: Refresh = field(init=False, default="none")
+
+    @classmethod
+    def check_backbone(cls, backbone: Backbone) -> None:
+        """Raise unless the encoder is random and frozen."""
+        if not isinstance(backbone, UntrainedGCN):
+            raise ConfigurationError(
+                "ocgl needs an untrained network: use backbone "
+                f"'untrained-gcn', not {backbone.name!r}"
+            )
 
 
 def within_covariance(statistics: ClassStatistics) -> tuple[Tensor, Tensor]:

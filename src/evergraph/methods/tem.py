@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_choice, check_integer, check_number
+from evergraph.core.component import Made, choice, integer, number
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
 from evergraph.graphs.csr import stacked
@@ -22,7 +23,6 @@ from evergraph.methods.refresh import REFRESHES, GrowingEmbeddings, Refresh
 from evergraph.nn import PDGNN, Backbone
 from evergraph.streams import Task
 from evergraph.topology.rowwise import unit_rows
-from evergraph.training import Trainer
 from evergraph.training.learner import part_of
 
 logger = logging.getLogger(__name__)
@@ -31,6 +31,7 @@ _NOBODY = torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64)
 
 
 @methods.register
+@dataclass(kw_only=True, eq=False, repr=False)
 class TEM(BackboneLearner):
     """Replays stored topology-aware embeddings with each task (Zhang et al., KDD 2024).
 
@@ -64,51 +65,32 @@ class TEM(BackboneLearner):
     name = "tem"
     default_backbone = "pdgnn"
 
-    def __init__(
-        self,
-        *,
-        memory: EmbeddingMemory | None = None,
-        weighting: Weighting = "class-balanced",
-        replay_weight: float = 1.0,
-        store: Literal["after", "before", "only"] = "after",
-        pseudo_labels: float | None = None,
-        restart: bool = False,
-        arrivals: int = 1,
-        refresh: Refresh = "none",
-        backbone: Backbone | None = None,
-        trainer: Trainer | None = None,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__(backbone=backbone, trainer=trainer, generator=generator)
-        check_choice("weighting", weighting, WEIGHTINGS)
-        check_number("replay_weight", replay_weight, least=0.0)
-        check_choice("store", store, ("after", "before", "only"))
-        check_integer("arrivals", arrivals, least=1)
-        if pseudo_labels is not None:
-            check_number("pseudo_labels", pseudo_labels, least=0.0, most=1.0)
-            if store == "before":
-                raise ConfigurationError(
-                    "pseudo_labels needs a learner trained on the task: store must be 'after' or "
-                    "'only', not 'before'"
-                )
-        self.memory = memory if memory is not None else self.make_memory()
-        if store == "only" and self.memory.budget == 0:
+    backbone: Made[PDGNN] = Made()
+    memory: Made[EmbeddingMemory] = Made()
+    weighting: Weighting = choice("class-balanced", WEIGHTINGS)
+    replay_weight: float = number(1.0, least=0.0)
+    store: Literal["after", "before", "only"] = choice("after", ("after", "before", "only"))
+    pseudo_labels: float | None = number(None, least=0.0, most=1.0)
+    restart: bool = False
+    arrivals: int = integer(1, least=1)
+    refresh: Refresh = choice("none", REFRESHES)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.pseudo_labels is not None and self.store == "before":
+            raise ConfigurationError(
+                "pseudo_labels needs a learner trained on the task: store must be 'after' or "
+                "'only', not 'before'"
+            )
+        if self.store == "only" and self.memory.budget == 0:
             raise ConfigurationError(
                 "budget must be above 0 with store 'only', which trains on the memory alone, not 0"
             )
-        self.weighting: Weighting = weighting
-        self.replay_weight = replay_weight
-        self.store = store
-        self.pseudo_labels = pseudo_labels
-        self.restart = restart
-        self.arrivals = arrivals
-        check_choice("refresh", refresh, REFRESHES)
-        if refresh == "embeddings" and isinstance(self.memory.sampler, CondensingSampler):
+        if self.refresh == "embeddings" and isinstance(self.memory.sampler, CondensingSampler):
             raise ConfigurationError(
                 "refresh='embeddings' recomputes the embeddings of stored nodes, but sampler "
                 f"{self.memory.sampler.name!r} stores synthetic vectors: use another sampler"
             )
-        self.refresh: Refresh = refresh
         self.growing_ = GrowingEmbeddings()
         self._guessed = _NOBODY
 
@@ -151,31 +133,20 @@ class TEM(BackboneLearner):
     def begin_task(self, task: Task) -> int:
         """Update the stored embeddings to the current graph, then prepare as usual."""
         if self.restart:
-            assert isinstance(self.backbone, PDGNN)
             self.backbone.head = None
             self.trainer.restore({})  # Adam's moments belong to other weights
         if self.refresh == "embeddings":
-            self._refresh(task)
-        elif self.refresh == "corrected":
-            self._correct(task)
+            grown = self.growing_.update(task, self.backbone)
+            if grown is not None and len(self.memory):
+                places = torch.searchsorted(task.ids, self.memory.nodes_)
+                self.memory.embeddings_ = self.backbone.taken(grown[0].embeddings, places)
+        elif self.refresh == "corrected":  # by the drift of the old nodes in sight
+            drift = seen_drift(task, self.backbone)
+            if drift is not None and len(self.memory):
+                moved = drifted(self.memory.embeddings_.to(self.device), drift)
+                unit = self.backbone.scaling == "unit"
+                self.memory.embeddings_ = unit_rows(moved, together=True) if unit else moved
         return super().begin_task(task)
-
-    def _refresh(self, task: Task) -> None:
-        assert isinstance(self.backbone, PDGNN)
-        grown = self.growing_.update(task, self.backbone)
-        if grown is not None and len(self.memory):
-            places = torch.searchsorted(task.ids, self.memory.nodes_)
-            self.memory.embeddings_ = self.backbone.taken(grown[0].embeddings, places)
-
-    def _correct(self, task: Task) -> None:
-        """Move the stored embeddings by the drift of the old nodes in sight."""
-        assert isinstance(self.backbone, PDGNN)
-        drift = seen_drift(task, self.backbone)
-        if drift is None or not len(self.memory):
-            return
-        moved = drifted(self.memory.embeddings_.to(self.device), drift)
-        unit = self.backbone.scaling == "unit"
-        self.memory.embeddings_ = unit_rows(moved, together=True) if unit else moved
 
     def examples(self, task: Task) -> Examples:
         """Return the task's training nodes and all stored embeddings."""
@@ -207,7 +178,6 @@ class TEM(BackboneLearner):
             self._guessed = _NOBODY
 
     def _embedded(self, task: Task, nodes: Tensor) -> Tensor:
-        assert isinstance(self.backbone, PDGNN)
         return self.backbone.taken(self.backbone.prepare(task.graph), nodes)
 
     def _remember(self, task: Task) -> None:

@@ -1,14 +1,15 @@
-"""Predict a node's task, then its class with that task's head."""
+"""Predict a node's task, then its class with that task's head: TPP and TAAM."""
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from evergraph.core.checks import check_choice, check_integer
+from evergraph.core.component import Made, choice, integer, number
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
 from evergraph.graphs import Graph, normalised, propagate, walk
@@ -17,11 +18,10 @@ from evergraph.memory import MemoryUsage
 from evergraph.methods.backbone_learner import BackboneLearner
 from evergraph.methods.base import methods
 from evergraph.methods.examples import Examples, make_examples
-from evergraph.nn import PDGNN, Backbone
+from evergraph.nn import PDGNN, Backbone, Modulated
 from evergraph.nn.pdgnn import PREDICT_ROWS
 from evergraph.streams import Task
-from evergraph.topology import SGC
-from evergraph.training import Trainer
+from evergraph.topology import APPNP, SGC
 from evergraph.training.learner import part_of
 
 Distance = Literal["angle", "euclidean"]
@@ -86,6 +86,7 @@ APART = 100.0
 
 
 @methods.register
+@dataclass(kw_only=True, eq=False, repr=False)
 class TPP(BackboneLearner):
     """Predicts each node's task, then its class with that task's head (after Niu et al. 2024).
 
@@ -112,26 +113,17 @@ class TPP(BackboneLearner):
 
     name = "tpp"
     default_backbone = "pdgnn"
-    backbone: PDGNN
     # If true, one task is predicted for all test nodes of a task, by the mean of their likenesses.
     # In class-IL this reveals which nodes share a task, so accuracies are not comparable with those
     # of other methods, nor with those of the same method node by node.
     pooled: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        *,
-        steps: int = 2,
-        distance: Distance = "angle",
-        backbone: Backbone | None = None,
-        trainer: Trainer | None = None,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__(backbone=backbone, trainer=trainer, generator=generator)
-        check_integer("steps", steps, least=0)
-        check_choice("distance", distance, DISTANCES)
-        self.steps = steps
-        self.distance: Distance = distance
+    backbone: Made[PDGNN] = Made()
+    steps: int = integer(2, least=0)
+    distance: Distance = choice("angle", DISTANCES)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.profiles_ = torch.empty(0, 0)
         self.classes_: list[Tensor] = []
         self.heads_: list[nn.Module] = []
@@ -274,6 +266,90 @@ class TPPPerTestSet(TPP):
     """
 
     name = "tpp-per-test-set"
+    pooled = True
+
+
+@methods.register
+@dataclass(kw_only=True, eq=False, repr=False)
+class TAAM(TPP):
+    """Predicts each node's task, then classifies with that task's modulation (Liu and Zhang 2026).
+
+    The embedding Â^L X is frozen. Every task trains its own ``ModulatedHead`` on it (scales, shifts
+    and classifier), which no later task changes. The task of a node is that of the nearest
+    prototype p_t = 1/n Σ_v z_v over the task's training nodes, with z = Z_s of anchored propagation
+
+        Z_0 = X,  Z_i = (1 - α) Â Z_{i-1} + α X.
+
+    There are two variants, as for ``tpp``: the authors predict one task for a whole test set
+    (``taam-per-test-set``); this class predicts it for each node. This implementation compares
+    angles between a node and a prototype, and has one loss, weighted by class sizes.
+
+    Args:
+        steps: s, the number of propagation steps for a prototype.
+        anchor: α, the share of a node's own features at every step.
+        distance: ``angle`` or ``euclidean``, see ``TPP``.
+        backbone: ``Modulated``.
+        trainer, generator: see ``BackboneLearner``.
+
+    Attributes:
+        profiles_: the prototypes.  float32 [tasks, features]
+        classes_, heads_: see ``TPP``.
+
+    >>> from evergraph.datasets import load
+    >>> from evergraph.streams import GraphStream
+    >>> from evergraph.training import Trainer
+    >>> graph = load("synthetic", nodes=120, classes=4, features=8, seed=0)
+    >>> learner = TAAM(trainer=Trainer(epochs=2), generator=torch.Generator())
+    >>> for task in GraphStream(graph):
+    ...     learner.fit_task(task)
+    >>> learner.profiles_.shape, learner.logits(graph, torch.arange(3)).shape
+    (torch.Size([2, 8]), torch.Size([3, 4]))
+    """
+
+    name = "taam"
+    default_backbone = "modulated"
+    backbone: Made[Modulated] = Made()
+    anchor: float = number(0.1, least=0.0, most=1.0)
+
+    @classmethod
+    def check_backbone(cls, backbone: Backbone) -> None:
+        """Raise unless the backbone has frozen embeddings that a task can modulate."""
+        if not isinstance(backbone, Modulated):
+            raise ConfigurationError(
+                f"{cls.name} modulates frozen embeddings: use backbone 'modulated', not "
+                f"{backbone.name!r}"
+            )
+
+    def profile(self, graph: Graph, nodes: Tensor) -> Tensor:
+        """Return the mean of z over some nodes.  int64 [n] -> float32 [features]"""
+        return self._anchored.encode(graph)[nodes].mean(0)
+
+    def likeness(self, graph: Graph, nodes: Tensor) -> Tensor:
+        """Return ⟨z of each node, prototype of each task⟩.  -> [nodes, tasks]
+
+        Propagation is linear, so one column per task is propagated instead of one per feature.
+        """
+        graph = graph.to(self.device)
+        columns = propagate(graph.features, self.profiles_.to(self.device).t().contiguous())
+        along = replace(graph.structure, features=columns)
+        return self._anchored.encode(along)[nodes.to(self.device)]
+
+    @property
+    def _anchored(self) -> APPNP:
+        return APPNP(hops=self.steps, alpha=self.anchor)
+
+
+@methods.register
+class TAAMPerTestSet(TAAM):
+    """``taam`` with one task predicted per test set, as in the paper (Liu and Zhang 2026).
+
+    Not comparable in class-IL, see ``TPP.pooled``.
+
+    Args:
+        steps, anchor, distance, backbone, trainer, generator: see ``TAAM``.
+    """
+
+    name = "taam-per-test-set"
     pooled = True
 
 

@@ -3,8 +3,7 @@
 from evergraph.nn.backbone import Backbone, Recipe, backbones
 from evergraph.nn.feature_graph import FeatureGraph
 from evergraph.nn.gat import GAT
-from evergraph.nn.gcn import GCN
-from evergraph.nn.gin import GIN
+from evergraph.nn.gcn import GCN, GIN, GraphSAGE
 from evergraph.nn.linear_head import LinearHead, UntrainedGCN
 from evergraph.nn.losses import masked_cross_entropy, term_weights
 from evergraph.nn.mlp import MLP, check_head
@@ -13,7 +12,6 @@ from evergraph.nn.pdgnn import PDGNN, SimpleConvolution
 from evergraph.nn.prototype_network import PrototypeNetwork
 from evergraph.nn.random_features import RandomFeatures
 from evergraph.nn.residual import Residual, Tuned
-from evergraph.nn.sage import GraphSAGE
 
 __all__ = [
     "GAT",

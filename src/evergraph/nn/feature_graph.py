@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from evergraph.core.checks import check_integer
 from evergraph.core.errors import ConfigurationError
-from evergraph.nn.backbone import Recipe, backbones
+from evergraph.nn.backbone import backbones
 from evergraph.nn.dropout import dropout_mask
 from evergraph.nn.linear import Linear
 from evergraph.nn.mlp import check_head
@@ -158,7 +158,6 @@ class FeatureGraph(PDGNN):
     """
 
     name = "feature-graph"
-    recipe = Recipe(epochs=30, lr=0.005, weight_decay=1e-5, batch_size=512)
     head: FeatureGraphHead | None  # type: ignore[assignment]
 
     def __init__(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
-from evergraph.core.checks import check_integer
+from evergraph.core.component import integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph, normalised
 from evergraph.graphs.operator import SparseOperator
@@ -20,6 +20,7 @@ SLOPE = 0.2
 
 
 @backbones.register
+@dataclass(kw_only=True, eq=False, repr=False)
 class GAT(GNN):
     """A graph attention network with several heads (Veličković 2018).
 
@@ -35,22 +36,11 @@ class GAT(GNN):
     name = "gat"
     sees_weights = False
 
-    def __init__(
-        self,
-        *,
-        heads: int = 8,
-        layers: int = 2,
-        hidden: int = 256,
-        dropout: float = 0.0,
-        fanout: Sequence[int] | None = None,
-    ) -> None:
-        check_integer("heads", heads, least=1)
-        super().__init__(layers=layers, hidden=hidden, dropout=dropout, fanout=fanout)
-        if hidden % heads:
-            raise ConfigurationError(
-                f"hidden must be a multiple of the {heads} heads, not {hidden!r}"
-            )
-        self.heads = heads
+    heads: int = integer(8, least=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_heads(self.hidden, self.heads)
 
     def _adjacency(self, graph: Graph) -> Tensor:
         return normalised(graph, scheme="none")
@@ -61,6 +51,12 @@ class GAT(GNN):
         if last:
             return OutputAttention(inputs, outputs, generator=generator)
         return HeadAttention(inputs, outputs, heads=self.heads, generator=generator)
+
+
+def check_heads(hidden: int, heads: int) -> None:
+    """Raise unless a hidden layer can be shared equally by attention heads."""
+    if hidden % heads:
+        raise ConfigurationError(f"hidden must be a multiple of the {heads} heads, not {hidden!r}")
 
 
 class HeadAttention(Convolution):
@@ -89,10 +85,6 @@ class HeadAttention(Convolution):
         vectors = torch.block_diag(*torch.stack([self.query, self.key], dim=2))  # [d, 2 · heads]
         pairs = (mapped @ vectors).t().contiguous().view(self.heads, 2, -1)
         return [_edge_scores(adjacency, queries, keys) for queries, keys in pairs]
-
-    def grow(self, outputs: int, *, generator: torch.Generator) -> None:
-        """Raise: hidden layers keep their width."""
-        raise AssertionError("only the last layer grows")
 
     def edge_scores(self, adjacency: SparseOperator, state: Features) -> Tensor:
         """Return the attention of every edge, before the softmax.  -> [entries, heads]"""

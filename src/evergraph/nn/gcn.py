@@ -1,14 +1,14 @@
-"""The graph convolutional network."""
+"""Networks that aggregate by a fixed matrix: GCN, GIN and GraphSAGE."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_choice
+from evergraph.core.component import choice
 from evergraph.graphs import Graph, normalised
 from evergraph.graphs.operator import SparseOperator
 from evergraph.nn.backbone import backbones
@@ -19,6 +19,7 @@ AGGREGATIONS = {"normalised": "symmetric", "sum": "none"}
 
 
 @backbones.register
+@dataclass(kw_only=True, eq=False, repr=False)
 class GCN(GNN):
     """A graph convolutional network, H ← Â H W (Kipf and Welling 2017).
 
@@ -33,20 +34,8 @@ class GCN(GNN):
 
     name = "gcn"
 
-    def __init__(
-        self,
-        *,
-        aggregation: Literal["normalised", "sum"] = "normalised",
-        bias: bool = True,
-        layers: int = 2,
-        hidden: int = 256,
-        dropout: float = 0.0,
-        fanout: Sequence[int] | None = None,
-    ) -> None:
-        super().__init__(layers=layers, hidden=hidden, dropout=dropout, fanout=fanout)
-        check_choice("aggregation", aggregation, AGGREGATIONS)
-        self.aggregation = aggregation
-        self.bias = bias
+    aggregation: Literal["normalised", "sum"] = choice("normalised", AGGREGATIONS)
+    bias: bool = True
 
     def _adjacency(self, graph: Graph) -> Tensor:
         return normalised(graph, scheme=AGGREGATIONS[self.aggregation])  # type: ignore[arg-type]
@@ -77,4 +66,97 @@ class GraphConvolution(Convolution):
     def edge_scores(self, adjacency: SparseOperator, state: Features) -> Tensor:
         """Return ⟨W h_i, tanh(W h_j)⟩: TWP's score for layers without attention.  -> [entries]"""
         mapped = times(state, self.linear.weight)
+        return adjacency.sampled(mapped, torch.tanh(mapped))
+
+
+@backbones.register
+class GIN(GNN):
+    """A graph isomorphism network, H ← MLP((A + I) H), with ε = 0 (Xu et al. 2019).
+
+    Sums grow with the degree: on graphs with hubs prefer ``gcn`` or ``sage``.
+
+    Args:
+        layers, hidden, dropout, fanout: see ``GNN``.
+    """
+
+    name = "gin"
+
+    def _adjacency(self, graph: Graph) -> Tensor:
+        return normalised(graph, scheme="none")
+
+    def _convolution(
+        self, inputs: int, outputs: int, *, last: bool, generator: torch.Generator
+    ) -> Convolution:
+        return IsomorphismConvolution(inputs, self.hidden, outputs, generator=generator)
+
+
+class IsomorphismConvolution(Convolution):
+    """A layer of GIN, W₂ relu(W₁ (A + I) H)."""
+
+    def __init__(
+        self, inputs: int, width: int, outputs: int, *, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        self.first = Linear(inputs, width, generator=generator)
+        self.second = Linear(width, outputs, generator=generator)
+
+    def forward(self, adjacency: SparseOperator, state: Features) -> Tensor:
+        """Return the next layer's states.  [in, d] -> [out, width]"""
+        summed = self.first.plus_bias(gather(adjacency, state, self.first.weight))
+        scores: Tensor = self.second(torch.relu_(summed))
+        return scores
+
+    def grow(self, outputs: int, *, generator: torch.Generator) -> None:
+        """Add outputs."""
+        self.second.grow(outputs, generator=generator)
+
+    def edge_scores(self, adjacency: SparseOperator, state: Features) -> Tensor:
+        """Return ⟨W₁ h_i, tanh(W₁ h_j)⟩: TWP's score for layers without attention.  -> [entries]"""
+        mapped = times(state, self.first.weight)
+        return adjacency.sampled(mapped, torch.tanh(mapped))
+
+
+@backbones.register
+class GraphSAGE(GNN):
+    """GraphSAGE with mean aggregation, H ← H W_own + D^-1 A H W_near (Hamilton 2017).
+
+    Args:
+        layers, hidden, dropout, fanout: see ``GNN``.
+    """
+
+    name = "sage"
+
+    def _adjacency(self, graph: Graph) -> Tensor:
+        return normalised(graph, self_loops=False, scheme="row")
+
+    def _convolution(
+        self, inputs: int, outputs: int, *, last: bool, generator: torch.Generator
+    ) -> Convolution:
+        return MeanConvolution(inputs, outputs, generator=generator)
+
+
+class MeanConvolution(Convolution):
+    """A layer of GraphSAGE, W_own h_i + W_near mean_j h_j + b."""
+
+    def __init__(self, inputs: int, outputs: int, *, generator: torch.Generator) -> None:
+        super().__init__()
+        self.own = Linear(inputs, outputs, generator=generator)
+        self.near = Linear(inputs, outputs, bias=False, generator=generator)
+
+    def forward(self, adjacency: SparseOperator, state: Features) -> Tensor:
+        """Return the next layer's states.  [in, d] -> [out, width]"""
+        rows = adjacency.shape[0]  # the first columns
+        mine = state if isinstance(state, SparseOperator) else state[:rows]
+        own = times(mine, self.own.weight)[:rows]
+        near = gather(adjacency, state, self.near.weight)
+        return self.own.plus_bias(own + near)
+
+    def grow(self, outputs: int, *, generator: torch.Generator) -> None:
+        """Add outputs."""
+        self.own.grow(outputs, generator=generator)
+        self.near.grow(outputs, generator=generator)
+
+    def edge_scores(self, adjacency: SparseOperator, state: Features) -> Tensor:
+        """Return ⟨W_near h_i, tanh(W_near h_j)⟩: TWP's score without attention.  -> [entries]"""
+        mapped = times(state, self.near.weight)
         return adjacency.sampled(mapped, torch.tanh(mapped))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -12,7 +13,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from evergraph.core.checks import check_integer
+from evergraph.core.component import integer, number
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.resources import Resources
 from evergraph.core.seeding import exponential
@@ -30,10 +31,12 @@ from evergraph.graphs.propagation import stays_sparse
 from evergraph.nn.backbone import Backbone, Recipe
 from evergraph.nn.dropout import dropout_mask
 from evergraph.nn.linear import tiled_linear
-from evergraph.nn.mlp import check_head
 
 Features = Tensor | SparseOperator
 """Dense features, or sparse ones that can be multiplied with weights."""
+
+Between = Callable[[Tensor], Tensor]
+"""What happens to states between two layers."""
 
 ALL = -1
 """A fan-out that includes all neighbours."""
@@ -65,15 +68,16 @@ class Convolution(nn.Module):
     def forward(self, adjacency: SparseOperator, state: Features) -> Tensor:
         """Return the next layer's states.  [in, d] -> [out, width]"""
 
-    @abstractmethod
     def grow(self, outputs: int, *, generator: torch.Generator) -> None:
-        """Add outputs; the others stay unchanged."""
+        """Add outputs; the others stay unchanged. Hidden layers keep their width."""
+        raise AssertionError("only the output grows")
 
     @abstractmethod
     def edge_scores(self, adjacency: SparseOperator, state: Features) -> Tensor:
         """Return the score of each edge in this layer.  -> [entries] or [entries, heads]"""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class GNN(Backbone):
     """A stack of convolutions of one kind with ReLU between them.
 
@@ -98,28 +102,22 @@ class GNN(Backbone):
         schedule="cosine",
     )
 
-    def __init__(
-        self,
-        *,
-        layers: int = 2,
-        hidden: int = 256,
-        dropout: float = 0.0,
-        fanout: Sequence[int] | None = None,
-    ) -> None:
-        check_integer("layers", layers, least=1)
-        check_head((hidden,), dropout)
-        super().__init__(hops=layers)
-        self.layers = layers
-        self.hidden = hidden
-        self.dropout = dropout
-        if fanout is not None:
-            few = isinstance(fanout, Sequence) and len(fanout) == layers
-            if not few or not all(_is_fanout(each) for each in fanout):
+    layers: int = integer(2, least=1)
+    hidden: int = integer(256, least=1)
+    dropout: float = number(0.0, least=0.0, most=0.99)
+    fanout: Sequence[int] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        super().__init__(hops=self.layers)
+        if self.fanout is not None:
+            few = isinstance(self.fanout, Sequence) and len(self.fanout) == self.layers
+            if not few or not all(_is_fanout(each) for each in self.fanout):
                 raise ConfigurationError(
-                    f"fanout must be {layers} integers, one per layer, each at least 1 or -1 for "
-                    f"all, not {fanout!r}"
+                    f"fanout must be {self.layers} integers, one per layer, each at least 1 or -1 "
+                    f"for all, not {self.fanout!r}"
                 )
-        self.fanout = None if fanout is None else tuple(fanout)
+            self.fanout = tuple(self.fanout)
         self.convolutions: nn.ModuleList | None = None
         self._prepared: WeakKeyDictionary[Graph, GraphInputs] = WeakKeyDictionary()
 
@@ -177,26 +175,33 @@ class GNN(Backbone):
         """Return class scores.  -> [rows, classes]"""
         if self.training and self.fanout is not None and rows is not None:
             assert generator is not None, "sampling neighbours needs a generator"
-            around = sample_neighbourhood(
+            nodes, operators = sample_neighbourhood(
                 inputs.adjacency.matrix, rows, fanouts=self.fanout, generator=generator
             )
-            features = multipliable(take_rows(inputs.raw, around.nodes))
-            return self._run(around.operators, features, generator)
-        scores = self._run([inputs.adjacency] * self.layers, inputs.features, generator)
+            features = multipliable(take_rows(inputs.raw, nodes))
+            return self._scores(operators, features, partial(self._between, generator=generator))
+        scores = self._scores(
+            [inputs.adjacency] * self.layers,
+            inputs.features,
+            partial(self._between, generator=generator),
+        )
         return scores if rows is None else scores[rows]
 
-    def _run(
-        self,
-        adjacencies: Sequence[SparseOperator],
-        features: Features,
-        generator: torch.Generator | None,
+    def _scores(
+        self, adjacencies: Sequence[SparseOperator], features: Features, between: Between
     ) -> Tensor:
-        *hidden, last = self._layers()
-        state = features
-        for layer, adjacency in zip(hidden, adjacencies, strict=False):
-            state = self._between(layer(adjacency, state), generator)
-        scores: Tensor = last(adjacencies[-1], state)
+        states = self._states(adjacencies, features, between)
+        scores: Tensor = self._layers()[-1](adjacencies[-1], states[-1])
         return scores
+
+    def _states(
+        self, adjacencies: Sequence[SparseOperator], features: Features, between: Between
+    ) -> list[Any]:
+        """Return what enters each layer: the features, then the states after each layer."""
+        states: list[Features] = [features]
+        for layer, adjacency in zip(self._layers()[:-1], adjacencies, strict=False):
+            states.append(between(layer(adjacency, states[-1])))
+        return states
 
     def _between(self, state: Tensor, generator: torch.Generator | None) -> Tensor:
         # Without a bias the state may be a view of a product's result, which must not be changed.
@@ -208,20 +213,17 @@ class GNN(Backbone):
 
     def hidden_states(self, inputs: Any, rows: Tensor | None = None) -> Tensor:
         """Return the inputs of the last layer; with one layer, the features.  -> [rows, width]"""
-        state = inputs.features
-        for layer in self._layers()[:-1]:
-            state = torch.relu_(layer(inputs.adjacency, state))
-        dense = densify(inputs.raw) if self.layers == 1 else state
+        state = self._states([inputs.adjacency] * self.layers, inputs.features, torch.relu)[-1]
+        dense = densify(inputs.raw) if isinstance(state, SparseOperator) else state
         return dense if rows is None else dense[rows]
 
     def edge_scores(self, inputs: Any) -> list[Tensor] | None:
-        """Return the score of each edge, layer by layer."""
-        *hidden, last = self._layers()
-        scores, state = [], inputs.features
-        for layer in hidden:
-            scores.append(layer.edge_scores(inputs.adjacency, state))
-            state = torch.relu_(layer(inputs.adjacency, state))
-        return [*scores, last.edge_scores(inputs.adjacency, state)]
+        """Return the score of each edge, layer by layer; None without edges."""
+        if not self.scores_edges:
+            return None
+        states = self._states([inputs.adjacency] * self.layers, inputs.features, torch.relu)
+        pairs = zip(self._layers(), states, strict=False)
+        return [layer.edge_scores(inputs.adjacency, state) for layer, state in pairs]
 
     def _layers(self) -> list[Any]:
         assert self.convolutions is not None, "call begin first"
@@ -253,29 +255,16 @@ def _is_fanout(value: object) -> bool:
     return whole and (value == ALL or value >= 1)  # type: ignore[operator]
 
 
-@dataclass(frozen=True, eq=False)
-class SampledNeighbourhood:
-    """The nodes whose features are needed, and one matrix per layer, the outermost first.
-
-    The rows of a matrix are the nodes of the next layer and its columns those of the layer before;
-    the rows' own nodes are its first columns.
-
-    Attributes:
-        nodes: int64 [nodes]
-        operators: [out, in] for each layer
-    """
-
-    nodes: Tensor
-    operators: list[SparseOperator]
-
-
 def sample_neighbourhood(
     adjacency: Tensor, rows: Tensor, *, fanouts: Sequence[int], generator: torch.Generator
-) -> SampledNeighbourhood:
+) -> tuple[Tensor, list[SparseOperator]]:
     """Draw at most ``fanouts[l]`` neighbours per node for layer l, counted from the features.
 
     Weights of a row are scaled by its degree over the number drawn, so that a sampled sum
     estimates the whole one without bias (GraphSAGE's sampling, Hamilton et al. 2017).
+
+    Return the nodes whose features are needed, and one matrix [out, in] per layer, the outermost
+    first: its rows are the nodes of the next layer, which are its first columns as well.
 
     adjacency: CSR [all nodes, all nodes]; rows: the target nodes, each once.
     """
@@ -283,7 +272,7 @@ def sample_neighbourhood(
     for fanout in reversed(fanouts):
         block, nodes = _block(adjacency, nodes, fanout, generator)
         operators.append(SparseOperator.of(block))
-    return SampledNeighbourhood(nodes, operators[::-1])
+    return nodes, operators[::-1]
 
 
 def _block(

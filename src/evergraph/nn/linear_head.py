@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -11,8 +12,8 @@ from torch import Tensor
 from evergraph.nn.backbone import backbones
 from evergraph.nn.dropout import dropout_mask
 from evergraph.nn.pdgnn import PDGNN
-from evergraph.topology import Reservoir, TopologyEncoder
-from evergraph.topology.cached import Scaling, Storage
+from evergraph.topology import Reservoir
+from evergraph.topology.cached import Scaling
 
 # Values processed at a time, so that a task's embeddings are not copied as a whole.
 BLOCK_VALUES = 1 << 22
@@ -46,6 +47,7 @@ class AsIs:
 
 
 @backbones.register
+@dataclass(kw_only=True, eq=False, repr=False)
 class LinearHead(PDGNN):
     """A linear classifier of embeddings, f_out(e) = V e + b: ``PDGNN`` without a hidden layer.
 
@@ -65,17 +67,11 @@ class LinearHead(PDGNN):
 
     name = "linear"
 
-    def __init__(
-        self,
-        *,
-        topology: TopologyEncoder | None = None,
-        dropout: float = 0.5,
-        scaling: Scaling = "unit",
-        storage: Storage = "float32",
-    ) -> None:
-        super().__init__(
-            topology=topology, hidden=(), dropout=dropout, scaling=scaling, storage=storage
-        )
+    hidden: Sequence[int] = field(init=False, default=())
+    bias: bool = field(init=False, default=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self._dims = 0
 
     @property

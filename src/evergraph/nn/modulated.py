@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from evergraph.core.checks import check_integer
+from evergraph.core.component import integer
 from evergraph.nn.backbone import backbones
 from evergraph.nn.linear import Linear
 from evergraph.nn.mlp import MLP
 from evergraph.nn.pdgnn import PDGNN
-from evergraph.topology import TopologyEncoder
-from evergraph.topology.cached import Scaling, Storage
 
 # Size of the initial scales and shifts: small, so that e' starts near e, but not 0, where only U
 # would have a gradient.
@@ -93,6 +91,7 @@ class ModulatedHead(nn.Module):
 
 
 @backbones.register
+@dataclass(kw_only=True, eq=False, repr=False)
 class Modulated(PDGNN):
     """Frozen embeddings with a ``ModulatedHead``, as in TAAM's frozen SGC (Liu and Zhang 2026).
 
@@ -110,34 +109,10 @@ class Modulated(PDGNN):
     """
 
     name = "modulated"
-    head: ModulatedHead | None  # type: ignore[assignment]
-
-    def __init__(
-        self,
-        *,
-        topology: TopologyEncoder | None = None,
-        hidden: Sequence[int] = (512,),
-        bias: bool = True,
-        pairs: int = 4,
-        rank: int = 4,
-        task_dims: int = 16,
-        dropout: float = 0.5,
-        scaling: Scaling = "unit",
-        storage: Storage = "float32",
-    ) -> None:
-        for name, value in (("pairs", pairs), ("rank", rank), ("task_dims", task_dims)):
-            check_integer(name, value, least=1)
-        super().__init__(
-            topology=topology,
-            hidden=hidden,
-            bias=bias,
-            dropout=dropout,
-            scaling=scaling,
-            storage=storage,
-        )
-        self.pairs = pairs
-        self.rank = rank
-        self.task_dims = task_dims
+    pairs: int = integer(4, least=1)
+    rank: int = integer(4, least=1)
+    task_dims: int = integer(16, least=1)
+    head: ModulatedHead | None = field(init=False)  # type: ignore[assignment]
 
     def begin(self, dims: int, *, generator: torch.Generator) -> None:
         """Create the head."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from evergraph.core.component import Made
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import take_rows
@@ -21,6 +23,7 @@ PREDICT_ROWS = 1 << 16
 
 
 @backbones.register
+@dataclass(kw_only=True, eq=False, repr=False)
 class PDGNN(Backbone):
     """The paper's decoupled model f_out(f_topo(ego-subnetwork)), f_topo computed once per graph.
 
@@ -42,26 +45,19 @@ class PDGNN(Backbone):
     name = "pdgnn"
     recipe = Recipe(epochs=30, lr=0.005, weight_decay=1e-5, batch_size=512)
 
-    def __init__(
-        self,
-        *,
-        topology: TopologyEncoder | None = None,
-        hidden: Sequence[int] = (512,),
-        bias: bool = True,
-        dropout: float = 0.5,
-        scaling: Scaling = "unit",
-        storage: Storage = "float32",
-    ) -> None:
-        topology = topology if topology is not None else SGC()
-        super().__init__(hops=topology.hops)
-        check_head(tuple(hidden), dropout)
-        self.topology = topology
-        self.hidden = tuple(hidden)
-        self.bias = bias
-        self.dropout = dropout
-        self.scaling: Scaling = scaling
-        self.storage: Storage = storage
-        self.embeddings = EmbeddingCache(topology, scaling=scaling, storage=storage)
+    topology: Made[TopologyEncoder] = Made()
+    hidden: Sequence[int] = (512,)
+    bias: bool = True
+    dropout: float = 0.5
+    scaling: Scaling = "unit"
+    storage: Storage = "float32"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        super().__init__(hops=self.topology.hops)
+        self.hidden = tuple(self.hidden)
+        check_head(self.hidden, self.dropout)
+        self.embeddings = EmbeddingCache(self.topology, scaling=self.scaling, storage=self.storage)
         self.head: MLP | None = None
 
     def _parameter_default(self, name: str) -> Any:
@@ -69,9 +65,8 @@ class PDGNN(Backbone):
 
     def begin(self, dims: int, *, generator: torch.Generator) -> None:
         """Create f_out."""
-        self.head = MLP(
-            dims, hidden=self.hidden, bias=self.bias, dropout=self.dropout, generator=generator
-        ).to(self.device)
+        options: dict[str, Any] = {n: getattr(self, n) for n in ("hidden", "bias", "dropout")}
+        self.head = MLP(dims, generator=generator, **options).to(self.device)
 
     @property
     def begun(self) -> bool:

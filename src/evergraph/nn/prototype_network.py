@@ -12,7 +12,7 @@ from torch.nn.functional import normalize
 
 from evergraph.core.checks import check_integer
 from evergraph.core.errors import ConfigurationError
-from evergraph.nn.backbone import Recipe, backbones
+from evergraph.nn.backbone import backbones
 from evergraph.nn.dropout import dropout_mask
 from evergraph.nn.linear import Linear
 from evergraph.nn.mlp import check_head
@@ -80,19 +80,6 @@ def stand_in(vectors: Tensor, prototypes: Tensor) -> Tensor:
     return vectors + shift
 
 
-@dataclass(frozen=True)
-class Thresholds:
-    """The least cosine at which a prototype matches, per level.
-
-    Attributes:
-        atomic, node, cls: t_A, t_N, t_C of the paper.
-    """
-
-    atomic: float
-    node: float
-    cls: float
-
-
 @dataclass(frozen=True, eq=False)
 class Level:
     """Embeddings and prototypes of nodes on one level.
@@ -105,6 +92,11 @@ class Level:
     extracted: Tensor
     standing: Tensor
 
+    @classmethod
+    def of(cls, extracted: Tensor, prototypes: Tensor) -> Level:
+        """Return nodes on a level with their prototypes.  [n, d], [p, d] -> ..."""
+        return cls(extracted, stand_in(extracted, prototypes))
+
     @property
     def distance(self) -> Tensor:
         """Distance of the embeddings from their prototypes, the mean of 1 - cosine.  []
@@ -116,34 +108,10 @@ class Level:
         return (1 - (self.extracted * self.standing.detach()).sum(1)).mean()
 
 
-@dataclass(frozen=True, eq=False)
-class Levels:
-    """Nodes on all levels.
-
-    Attributes:
-        atomic: all of a node's atomic embeddings in sequence.  [n atoms, d_A]
-        node, cls: [n, d_N], [n, d_C]
-    """
-
-    atomic: Level
-    node: Level
-    cls: Level
-
-    @property
-    def states(self) -> Tensor:
-        """The prototypes of all levels, concatenated.  [n, atoms d_A + d_N + d_C]"""
-        made = self.atomic.standing.reshape(len(self.node.standing), -1)
-        return torch.cat([made, self.node.standing, self.cls.standing], dim=1)
-
-    @property
-    def distance(self) -> Tensor:
-        """The sum of the distances on the levels.  []"""
-        return self.atomic.distance + self.node.distance + self.cls.distance
-
-
-def level_of(extracted: Tensor, prototypes: Tensor) -> Level:
-    """Return nodes on a level with their prototypes.  [n, d], [p, d] -> ..."""
-    return Level(extracted, stand_in(extracted, prototypes))
+def states_of(levels: Sequence[Level]) -> Tensor:
+    """Return nodes' prototypes of all levels, concatenated.  -> [n, atoms d_A + d_N + d_C]"""
+    nodes = len(levels[-1].standing)
+    return torch.cat([level.standing.reshape(nodes, -1) for level in levels], dim=1)
 
 
 NOTHING = -1  # index in place of an atomic prototype, if there is no neighbour
@@ -204,7 +172,7 @@ class PrototypeHead(nn.Module):
 
     def forward(self, embeddings: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
         """Return class scores.  [n, (hops + 1) dims] -> [n, classes]"""
-        return self.scores(self.levels(self.extracted(embeddings)).states, generator=generator)
+        return self.scores(self.hidden_states(embeddings), generator=generator)
 
     def scores(self, states: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
         """Return class scores of concatenated prototypes.  [n, width] -> [n, classes]"""
@@ -216,7 +184,7 @@ class PrototypeHead(nn.Module):
 
     def hidden_states(self, embeddings: Tensor) -> Tensor:
         """Return the prototypes of nodes on all levels.  -> [n, width]"""
-        return self.levels(self.extracted(embeddings)).states
+        return states_of(self.levels(self.extracted(embeddings)))
 
     def extracted(self, embeddings: Tensor) -> Tensor:
         """Return the outputs of the extractors.  [n, (hops + 1) dims] -> [n, atoms, d_A]"""
@@ -224,12 +192,12 @@ class PrototypeHead(nn.Module):
         found = torch.cat([self.own(own), *(self.structure(ring) for ring in rings)], dim=1)
         return unit(found.unflatten(1, (-1, self.atomic)))
 
-    def levels(self, atomic: Tensor) -> Levels:
-        """Return nodes on every level, given the atomic embeddings.  [n, atoms, d_A] -> ..."""
+    def levels(self, atomic: Tensor) -> list[Level]:
+        """Return nodes on the atomic, the node and the class level.  [n, atoms, d_A] -> ..."""
         nodes, classes = self.prototypes()
-        lowest = level_of(atomic.flatten(0, 1), self.atoms)
-        middle = level_of(unit(self.to_node(lowest.standing.view_as(atomic).flatten(1))), nodes)
-        return Levels(lowest, middle, level_of(unit(self.to_class(middle.standing)), classes))
+        lowest = Level.of(atomic.flatten(0, 1), self.atoms)
+        middle = Level.of(unit(self.to_node(lowest.standing.view_as(atomic).flatten(1))), nodes)
+        return [lowest, middle, Level.of(unit(self.to_class(middle.standing)), classes)]
 
     def divergence(self) -> Tensor:
         """Return the mean squared cosine of two extractors of a kind, summed over both kinds.  []
@@ -262,13 +230,17 @@ class PrototypeHead(nn.Module):
         return self.atoms[parts.clamp_min(0)] * (parts != NOTHING)[..., None]
 
     @torch.no_grad()
-    def establish(self, embeddings: Tensor, thresholds: Thresholds, *, capacity: int) -> Tensor:
+    def establish(
+        self, embeddings: Tensor, thresholds: tuple[float, float, float], *, capacity: int
+    ) -> Tensor:
         """Add prototypes for nodes that match none; return each node's node-level prototype.
 
-        capacity: maximum number per level.  [n, (hops + 1) dims] -> int64 [n]
+        thresholds: t_A, t_N, t_C of the paper, the least cosine at which a prototype matches on
+        each level; capacity: maximum number per level.  [n, (hops + 1) dims] -> int64 [n]
         """
+        of_atoms, of_nodes, of_classes = thresholds
         atomic = self.extracted(embeddings).flatten(0, 1)
-        new = unmatched(atomic, self.atoms, thresholds.atomic, most=capacity - len(self.atoms))
+        new = unmatched(atomic, self.atoms, of_atoms, most=capacity - len(self.atoms))
         self.atoms = torch.cat([self.atoms, atomic[new]])
         if len(self.atoms):
             parts = nearest(atomic, self.atoms).masked_fill(~atomic.any(1), NOTHING)
@@ -277,14 +249,14 @@ class PrototypeHead(nn.Module):
         parts = parts.view(len(embeddings), -1)
         node = unit(self.to_node(self.composed(parts).flatten(1)))
         known, _ = self.prototypes()
-        new = unmatched(node, known, thresholds.node, most=capacity - len(known))
+        new = unmatched(node, known, of_nodes, most=capacity - len(known))
         self.nodes = torch.cat([self.nodes, parts[new]])
         more = self.counts.new_zeros(len(self.counts), len(new))
         self.counts = torch.cat([self.counts, more], dim=1)
         nodes, known = self.prototypes()
         chosen = nearest(node, nodes)
         cls = unit(self.to_class(nodes[chosen]))
-        new = unmatched(cls, known, thresholds.cls, most=capacity - len(known))
+        new = unmatched(cls, known, of_classes, most=capacity - len(known))
         self.classes = torch.cat([self.classes, chosen[new]])
         return chosen
 
@@ -354,7 +326,6 @@ class PrototypeNetwork(PDGNN):
     """
 
     name = "prototypes"
-    recipe = Recipe(epochs=30, lr=0.005, weight_decay=1e-5, batch_size=512)
     head: PrototypeHead | None  # type: ignore[assignment]
 
     def __init__(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 from weakref import ref
 
@@ -12,14 +12,12 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
-from evergraph.core.checks import check_choice, check_integer, check_number
+from evergraph.core.component import choice, integer
 from evergraph.graphs.kernels.row_ranges import tiled_product
-from evergraph.nn.backbone import Recipe, backbones
+from evergraph.nn.backbone import backbones
 from evergraph.nn.dropout import dropout_mask
 from evergraph.nn.linear import Linear
 from evergraph.nn.pdgnn import PDGNN
-from evergraph.topology import TopologyEncoder
-from evergraph.topology.cached import Scaling, Storage
 from evergraph.topology.rowwise import unit_rows
 
 Activation = Literal["relu", "fourier"]
@@ -107,6 +105,7 @@ KEPT_BYTES = 1 << 26
 
 
 @backbones.register
+@dataclass(kw_only=True, eq=False, repr=False)
 class RandomFeatures(PDGNN):
     """A linear head on fixed random features, f_out(e) = φ(e) V: only V is learned.
 
@@ -133,31 +132,17 @@ class RandomFeatures(PDGNN):
     """
 
     name = "random-features"
-    recipe = Recipe(epochs=30, lr=0.005, weight_decay=1e-5, batch_size=512)
-    head: Linear | None  # type: ignore[assignment]
-    seed: Tensor
-    centre: Tensor
+    width: int = integer(4096, least=1)
+    activation: Activation = choice("relu", ("relu", "fourier"))
+    centred: bool = False
+    hidden: Sequence[int] = field(init=False, default=())
+    bias: bool = field(init=False, default=True)
+    head: Linear | None = field(init=False)  # type: ignore[assignment]
+    seed: Tensor = field(init=False)
+    centre: Tensor = field(init=False)
 
-    def __init__(
-        self,
-        *,
-        topology: TopologyEncoder | None = None,
-        width: int = 4096,
-        activation: Activation = "relu",
-        centred: bool = False,
-        dropout: float = 0.5,
-        scaling: Scaling = "unit",
-        storage: Storage = "float32",
-    ) -> None:
-        super().__init__(
-            topology=topology, hidden=(), dropout=dropout, scaling=scaling, storage=storage
-        )
-        check_integer("width", width, least=1)
-        check_choice("activation", activation, ("relu", "fourier"))
-        check_number("dropout", dropout, least=0.0, most=0.99)
-        self.width = width
-        self.activation: Activation = activation
-        self.centred = centred
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self._dims = 0
         self._drawn: tuple[int, Tensor, Tensor] | None = None  # seed, R, b
         self._kept = WeakIdKeyDictionary()  # rows -> the whole tensor, and their features

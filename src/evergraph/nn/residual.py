@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
-from evergraph.core.checks import check_choice, check_integer
+from evergraph.core.component import choice, integer, number
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph, normalised
 from evergraph.graphs.csr import csr_tensor, take_rows
 from evergraph.graphs.operator import SparseOperator
 from evergraph.nn.backbone import Recipe, backbones
-from evergraph.nn.gat import HeadAttention
+from evergraph.nn.gat import HeadAttention, check_heads
 from evergraph.nn.gcn import GraphConvolution
-from evergraph.nn.gnn import GNN, Convolution, Features, GraphInputs, multipliable, times
+from evergraph.nn.gnn import GNN, Between, Convolution, Features, GraphInputs, multipliable, times
 from evergraph.nn.linear import Linear
 
 Kind = Literal["gcn", "sage", "gat", "mlp"]
@@ -26,6 +26,7 @@ KINDS: tuple[str, ...] = get_args(Kind)
 
 
 @backbones.register
+@dataclass(kw_only=True, eq=False, repr=False)
 class Residual(GNN):
     """A residual GNN with layer norm, a strong baseline of Luo et al. (2024).
 
@@ -57,29 +58,19 @@ class Residual(GNN):
         evaluate_every=5,
     )
 
-    def __init__(
-        self,
-        *,
-        kind: Kind = "gcn",
-        heads: int = 8,
-        layers: int = 2,
-        hidden: int = 512,
-        dropout: float = 0.5,
-        fanout: Sequence[int] | None = None,
-    ) -> None:
-        check_choice("kind", kind, KINDS)
-        check_integer("heads", heads, least=1)
-        super().__init__(layers=layers, hidden=hidden, dropout=dropout, fanout=fanout)
-        if kind == "gat" and hidden % heads:
-            raise ConfigurationError(
-                f"hidden must be a multiple of the {heads} heads, not {hidden!r}"
-            )
-        self.kind: Kind = kind
-        self.heads = heads
-        if kind == "mlp":
+    kind: Kind = choice("gcn", KINDS)
+    heads: int = integer(8, least=1)
+    hidden: int = integer(512, least=1)
+    dropout: float = number(0.5, least=0.0, most=0.99)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.kind == "gat":
+            check_heads(self.hidden, self.heads)
+        if self.kind == "mlp":
             self.hops = 0
-        self.scores_edges = kind != "mlp"
-        self.sees_weights = kind in ("gcn", "sage")
+        self.scores_edges = self.kind != "mlp"
+        self.sees_weights = self.kind in ("gcn", "sage")
         self.entry: Linear | None = None
         self.out: Linear | None = None
 
@@ -123,42 +114,22 @@ class Residual(GNN):
         nothing = SparseOperator.of(_nothing(len(rows), like=raw))
         return GraphInputs(nothing, raw, multipliable(raw)), None
 
-    def _run(
-        self,
-        adjacencies: Sequence[SparseOperator],
-        features: Features,
-        generator: torch.Generator | None,
+    def _scores(
+        self, adjacencies: Sequence[SparseOperator], features: Features, between: Between
     ) -> Tensor:
         assert self.out is not None, "call begin first"
-        between = partial(self._between, generator=generator)
         scores: Tensor = self.out(self._states(adjacencies, features, between)[-1])
         return scores
 
     def _states(
-        self,
-        adjacencies: Sequence[SparseOperator],
-        features: Features,
-        between: Callable[[Tensor], Tensor],
-    ) -> list[Tensor]:
+        self, adjacencies: Sequence[SparseOperator], features: Features, between: Between
+    ) -> list[Any]:
         """Return the outputs of the input layer and of each layer after it."""
         assert self.entry is not None, "call begin first"
         states = [between(self.entry.plus_bias(times(features, self.entry.weight)))]
         for layer, adjacency in zip(self._layers(), adjacencies, strict=True):
             states.append(between(layer(adjacency, states[-1])))
         return states
-
-    def hidden_states(self, inputs: Any, rows: Tensor | None = None) -> Tensor:
-        """Return the inputs of the last layer.  -> [rows, width]"""
-        state = self._states([inputs.adjacency] * self.layers, inputs.features, torch.relu)[-1]
-        return state if rows is None else state[rows]
-
-    def edge_scores(self, inputs: Any) -> list[Tensor] | None:
-        """Return the score of each edge, layer by layer; None without edges."""
-        if self.kind == "mlp":
-            return None
-        states = self._states([inputs.adjacency] * self.layers, inputs.features, torch.relu)
-        pairs = zip(self._layers(), states[:-1], strict=True)
-        return [layer.edge_scores(inputs.adjacency, state) for layer, state in pairs]
 
 
 @backbones.register
@@ -212,10 +183,6 @@ class ResidualLayer(Convolution):
             total = total + self.near(adjacency, state)
         # The norm's own scale and shift would be summed per thread, which changes bits.
         return layer_norm(total, total.shape[1:]) * self.scale + self.shift
-
-    def grow(self, outputs: int, *, generator: torch.Generator) -> None:
-        """Raise: hidden layers keep their width."""
-        raise AssertionError("only the output grows")
 
     def edge_scores(self, adjacency: SparseOperator, state: Features) -> Tensor:
         """Return the score of each edge.  -> [entries] or [entries, heads]"""

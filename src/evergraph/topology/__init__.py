@@ -5,8 +5,7 @@ from evergraph.topology.cached import EmbeddingCache
 from evergraph.topology.h2gcn import H2GCN
 from evergraph.topology.mixhop import MixHop
 from evergraph.topology.reservoir import Reservoir
-from evergraph.topology.sgc import SGC, Identity
-from evergraph.topology.teleporting import APPNP, PPR, S2GC
+from evergraph.topology.sgc import APPNP, PPR, S2GC, SGC, Identity
 
 __all__ = [
     "APPNP",

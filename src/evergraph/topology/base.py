@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_choice, check_integer, check_number
-from evergraph.core.component import Part, formerly
+from evergraph.core.component import Part, choice, formerly, integer
 from evergraph.core.resolver import Resolver
 from evergraph.datasets.doors import as_graph
 from evergraph.graphs import Graph, Smoother, smoother
@@ -82,6 +82,8 @@ def coefficients(topology: Stepwise) -> list[float] | None:
     return found
 
 
+@formerly(rows="dtype")
+@dataclass(kw_only=True, eq=False, repr=False)
 class TopologyEncoder(Part, ABC):
     """f_topo of the paper: encodes each node's L-hop ego-subnetwork as one vector.
 
@@ -100,15 +102,9 @@ class TopologyEncoder(Part, ABC):
     reads_labels: ClassVar[bool] = False  # whether embeddings depend on the labels a graph shows
     sees_weights: ClassVar[bool] = True  # whether embeddings depend on edge weights
 
-    @formerly(rows="dtype")
-    def __init__(
-        self, *, hops: int = 2, self_loops: bool = True, dtype: RowType = "float32"
-    ) -> None:
-        check_integer("hops", hops, least=0)
-        check_choice("dtype", dtype, ROW_TYPES)
-        self.hops = hops
-        self.self_loops = self_loops
-        self.dtype: RowType = dtype
+    hops: int = integer(2, least=0)
+    self_loops: bool = True
+    dtype: RowType = choice("float32", ROW_TYPES)
 
     def encode(self, graph: Any, *, adjacency: Smoother | None = None) -> Tensor:
         """Return the topology-aware embeddings of all nodes.  -> float32 [nodes, dims]
@@ -160,27 +156,6 @@ class TopologyEncoder(Part, ABC):
     @abstractmethod
     def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
         """Return the embeddings, given Â  [nodes, nodes]."""
-
-
-class TeleportingEncoder(TopologyEncoder):
-    """An f_topo that mixes a share ``alpha`` of a node's own features back in.
-
-    Args:
-        alpha: the share, between 0 (neighbours only) and 1 (own features only).
-    """
-
-    @formerly(rows="dtype")
-    def __init__(
-        self,
-        *,
-        hops: int = 2,
-        alpha: float = 0.1,
-        self_loops: bool = True,
-        dtype: RowType = "float32",
-    ) -> None:
-        super().__init__(hops=hops, self_loops=self_loops, dtype=dtype)
-        check_number("alpha", alpha, least=0.0, most=1.0)
-        self.alpha = alpha
 
 
 topologies = Resolver[TopologyEncoder]("topology")

@@ -22,17 +22,10 @@ from evergraph.topology.mixhop import MixHop
 from evergraph.topology.rowwise import unit_rows
 
 
-class ScaledEncoder(Protocol):
-    """An f_topo, scaled or not."""
-
+class _Encoder(Protocol):  # an f_topo, scaled or not
     @property
-    def hops(self) -> int:
-        """Radius of an embedding."""
-        ...
-
-    def encode(self, graph: Graph) -> Tensor:
-        """Return the embeddings of all nodes.  -> float32 [nodes, dims]"""
-        ...
+    def hops(self) -> int: ...
+    def encode(self, graph: Graph) -> Tensor: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +64,7 @@ def affected_nodes(graph: Graph, new: Tensor, *, hops: int) -> Tensor:
     return reaching_nodes(graph, touched, hops=hops)
 
 
-def encode_nodes(topology: ScaledEncoder, graph: Graph, nodes: Tensor) -> Tensor:
+def encode_nodes(topology: _Encoder, graph: Graph, nodes: Tensor) -> Tensor:
     """Return the embeddings of some nodes, computed from their surroundings.  -> [nodes, dims]
 
     The subgraph extends one hop beyond the encoder's radius, for the degrees of the outermost
@@ -82,9 +75,7 @@ def encode_nodes(topology: ScaledEncoder, graph: Graph, nodes: Tensor) -> Tensor
     return embeddings[torch.searchsorted(around, nodes.cpu()).to(embeddings.device)]
 
 
-def grown_embeddings(
-    topology: ScaledEncoder, graph: Graph, *, known: Tensor, old: Tensor
-) -> Growth:
+def grown_embeddings(topology: _Encoder, graph: Graph, *, known: Tensor, old: Tensor) -> Growth:
     """Return the embeddings of a grown graph, computing only those that may have changed.
 
     known: embeddings in the earlier graph.  float32 [old, dims]; old: positions of its nodes in

@@ -85,7 +85,10 @@ def embed(
     _check_free(out, overwrite=overwrite)
     with one_at_a_time(out):
         (out / FACTS).unlink(missing_ok=True)  # from now on it is not a valid graph folder
-        kept = has_labels(graph).nonzero().flatten() if nodes == "labelled" else None
+        kept = None
+        if nodes == "labelled":  # with a class, or a known target
+            known = graph.labels >= 0 if graph.targets is None else graph.targets.known.any(1)
+            kept = known.nonzero().flatten()
         columns = _columns_done(out, made, width=topology.parts * graph.num_features)
         if not columns:
             _note(out, made, 0)  # first, so that an interrupted start can be repeated
@@ -127,11 +130,6 @@ def embedding_in(folder: Path) -> dict[str, Any] | None:
     """
     found = read_facts(folder)["about"].get(EMBEDDING) if is_graph_folder(folder) else None
     return found if found is None else dict(found)
-
-
-def has_labels(graph: Graph) -> Tensor:
-    """Return whether each node has a class or a known target.  bool [nodes]"""
-    return graph.labels >= 0 if graph.targets is None else graph.targets.known.any(1)
 
 
 def _made(graph: Graph, topology: TopologyEncoder, nodes: Nodes, name: str) -> dict[str, Any]:

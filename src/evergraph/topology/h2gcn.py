@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -11,11 +12,13 @@ from torch import Tensor
 
 from evergraph.graphs import Graph, Smoother, propagate
 from evergraph.graphs.csr import csr_tensor, densify
+from evergraph.graphs.kernels.scaled_rows import RowType
 from evergraph.graphs.reach.reach import ball_blocks
 from evergraph.topology.base import TopologyEncoder, topologies
 
 
 @topologies.register
+@dataclass(kw_only=True, eq=False, repr=False)
 class H2GCN(TopologyEncoder):
     """Concatenates the means of rings at distance exactly 1 .. L (after Zhu et al. 2020).
 
@@ -31,8 +34,8 @@ class H2GCN(TopologyEncoder):
     name = "h2gcn"
     sees_weights = False
 
-    def __init__(self, *, hops: int = 2, self_loops: bool = False) -> None:
-        super().__init__(hops=hops, self_loops=self_loops)
+    self_loops: bool = False
+    dtype: RowType = field(init=False, default="float32")
 
     @property
     def parts(self) -> int:

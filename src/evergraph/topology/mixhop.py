@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 
 import torch
@@ -19,6 +20,8 @@ from evergraph.topology.rowwise import unit_rows
 
 
 @topologies.register
+@formerly(keep="kept_hops", rows="dtype")
+@dataclass(kw_only=True, eq=False, repr=False)
 class MixHop(Stepwise, TopologyEncoder):
     """Concatenates the hops, each with its own columns (after Abu-El-Haija et al. 2019).
 
@@ -33,24 +36,17 @@ class MixHop(Stepwise, TopologyEncoder):
 
     name = "mixhop"
 
-    @formerly(keep="kept_hops", rows="dtype")
-    def __init__(
-        self,
-        *,
-        hops: int = 2,
-        self_loops: bool = True,
-        kept_hops: Sequence[int] | None = None,
-        unit: bool = False,
-        dtype: RowType = "float32",
-    ) -> None:
-        super().__init__(hops=hops, self_loops=self_loops, dtype=dtype)
-        if kept_hops is not None and not (kept_hops and set(kept_hops) <= set(range(hops + 1))):
+    kept_hops: Sequence[int] | None = None
+    unit: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        known = range(self.hops + 1)
+        if self.kept_hops is not None and not (self.kept_hops and {*self.kept_hops} <= {*known}):
             raise ConfigurationError(
-                f"kept_hops must name at least one hop between 0 and hops={hops}, "
-                f"not {list(kept_hops)}"
+                f"kept_hops must name at least one hop between 0 and hops={self.hops}, "
+                f"not {list(self.kept_hops)}"
             )
-        self.kept_hops = kept_hops
-        self.unit = unit
 
     @property
     def kept(self) -> Sequence[int]:

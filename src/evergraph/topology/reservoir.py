@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_choice, check_integer, check_number
-from evergraph.core.component import formerly
+from evergraph.core.component import choice, formerly, integer, number
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph, Smoother, propagate
 from evergraph.graphs.csr import densify
-from evergraph.graphs.kernels.scaled_rows import RowType
 from evergraph.topology.base import Stepwise, TopologyEncoder, topologies
 from evergraph.topology.rowwise import block_product, tanh
 
@@ -21,6 +20,8 @@ Layers = Literal["last", "all"]
 
 
 @topologies.register
+@formerly(rows="dtype")
+@dataclass(kw_only=True, eq=False, repr=False)
 class Reservoir(Stepwise, TopologyEncoder):
     """A random network that is never trained (reservoir computing; Gallicchio and Micheli 2020).
 
@@ -40,28 +41,12 @@ class Reservoir(Stepwise, TopologyEncoder):
 
     name = "reservoir"
 
-    @formerly(rows="dtype")
-    def __init__(
-        self,
-        *,
-        hops: int = 2,
-        dims: int = 256,
-        scale: float = 1.0,
-        seed: int = 0,
-        own_weights: bool = True,
-        layers: Layers = "last",
-        self_loops: bool = False,
-        dtype: RowType = "float32",
-    ) -> None:
-        super().__init__(hops=hops, self_loops=self_loops, dtype=dtype)
-        check_integer("dims", dims, least=1)
-        check_number("scale", scale, least=0.0)
-        check_choice("layers", layers, ("last", "all"))
-        self.dims = dims
-        self.scale = scale
-        self.seed = seed
-        self.own_weights = own_weights
-        self.layers: Layers = layers
+    dims: int = integer(256, least=1)
+    scale: float = number(1.0, least=0.0)
+    seed: int = 0
+    own_weights: bool = True
+    layers: Layers = choice("last", ("last", "all"))
+    self_loops: bool = False
 
     def weights(self, layer: int, width: int) -> tuple[Tensor, Tensor]:
         """Return W_I and W_H of a layer with ``width`` inputs.  2 x [width, dims]"""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from evergraph.core.component import Part
+from evergraph.core.component import Made, Part
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.label_space import (
     THRESHOLD,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Learner(Part, ABC):
     """Learns task after task and classifies nodes of every task so far.
 
@@ -59,9 +61,11 @@ class Learner(Part, ABC):
     cumulative: ClassVar[bool] = False
     kinds: ClassVar[tuple[Kind, ...]] = ("class",)
 
-    def __init__(self, *, trainer: Trainer | None = None, generator: torch.Generator) -> None:
-        self.trainer = trainer if trainer is not None else Trainer()
-        self.generator = generator
+    trainer: Made[Trainer] = Made()
+    generator: torch.Generator
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.label_space_: LabelSpace | None = None
         self.undirected_ = False
 
@@ -93,7 +97,8 @@ class Learner(Part, ABC):
     @property
     def device(self) -> torch.device:
         """Device on which the learner computes."""
-        return self.trainer.device
+        device: torch.device = self.trainer.device
+        return device
 
     @property
     def resources(self) -> Resources:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from evergraph.core.checks import check_choice, check_integer, check_number
-from evergraph.core.component import Part
+from evergraph.core.checks import check_integer
+from evergraph.core.component import Made, Part, choice, integer, number
 from evergraph.core.device import choose_device, denormals_flushed, worthwhile_threads
 from evergraph.core.errors import DivergedError
 from evergraph.core.resources import Resources
@@ -26,45 +27,21 @@ Objective = Literal["balanced", "plain"]
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
-class Trainable(Protocol):
-    """The interface that the trainer needs; see ``Learner`` for each method."""
-
+class _Learner(Protocol):  # what the trainer needs of a ``Learner``, which imports this file
     generator: torch.Generator
 
     @property
-    def draws_from(self) -> Sequence[torch.Generator] | None:
-        """The generators of a step, if it can be recorded."""
-        ...
-
-    def begin_task(self, task: Task) -> int:
-        """Prepare for a task; return the number of examples per epoch."""
-        ...
-
-    def loss(self, batch: Batch) -> Tensor:
-        """Return the loss over some of the examples."""
-        ...
-
-    def step_work(self, examples: int) -> int | None:
-        """Return the number of multiplications of a step on this many examples, if known."""
-        ...
-
-    def adjust_gradients(self) -> None:
-        """Change gradients before the step."""
-        ...
-
-    def end_task(self, task: Task) -> None:
-        """Store the data that later tasks will need."""
-        ...
-
-    def named_parameters(self) -> dict[str, nn.Parameter]:
-        """Return every trainable parameter by name."""
-        ...
-
-    def validate(self, task: Task) -> tuple[float, float] | None:
-        """Return the score of the weights on validation nodes, larger is better; None without."""
-        ...
+    def draws_from(self) -> Sequence[torch.Generator] | None: ...
+    def begin_task(self, task: Task) -> int: ...
+    def loss(self, batch: Batch) -> Tensor: ...
+    def step_work(self, examples: int) -> int | None: ...
+    def adjust_gradients(self) -> None: ...
+    def end_task(self, task: Task) -> None: ...
+    def named_parameters(self) -> dict[str, nn.Parameter]: ...
+    def validate(self, task: Task) -> tuple[float, float] | None: ...
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Trainer(Part):
     """Runs Adam over a learner's loss, task after task.
 
@@ -90,58 +67,37 @@ class Trainer(Part):
         on_epoch: called with (task, epoch) after every epoch.
     """
 
-    def __init__(
-        self,
-        *,
-        epochs: int = 30,
-        lr: float = 0.005,
-        weight_decay: float = 1e-5,
-        batch_size: int | None = 512,
-        momentum: Momentum = "carried",
-        schedule: Schedule = "constant",
-        decay: Decay = "coupled",
-        smoothing: float = 0.0,
-        patience: int = 0,
-        evaluate_every: int = 1,
-        objective: Objective = "balanced",
-        device: str = "auto",
-        resources: Resources | None = None,
-        on_epoch: Callable[[int, int], None] | None = None,
-    ) -> None:
-        check_integer("epochs", epochs, least=1)
-        check_number("lr", lr, least=0.0)
-        check_number("weight_decay", weight_decay, least=0.0)
-        if batch_size is not None:
-            check_integer("batch_size", batch_size, least=1)
-        check_choice("momentum", momentum, ("carried", "fresh"))
-        check_choice("schedule", schedule, ("constant", "cosine"))
-        check_choice("decay", decay, ("coupled", "decoupled"))
-        check_number("smoothing", smoothing, least=0.0, most=0.99)
-        check_integer("patience", patience, least=0)
-        check_integer("evaluate_every", evaluate_every, least=1)
-        check_choice("objective", objective, ("balanced", "plain"))
-        self.epochs = epochs
-        self.lr = lr
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.momentum = momentum
-        self.schedule = schedule
-        self.decay = decay
-        self.smoothing = smoothing
-        self.patience = patience
-        self.evaluate_every = evaluate_every
-        self.objective = objective
-        self.device = choose_device(device)
-        self._device = device  # as given, since ``auto`` may resolve differently elsewhere
-        self.resources = Resources() if resources is None else resources
-        self.on_epoch = on_epoch
+    epochs: int = integer(30, least=1)
+    lr: float = number(0.005, least=0.0)
+    weight_decay: float = number(1e-5, least=0.0)
+    batch_size: int | None = 512
+    momentum: Momentum = choice("carried", ("carried", "fresh"))
+    schedule: Schedule = choice("constant", ("constant", "cosine"))
+    decay: Decay = choice("coupled", ("coupled", "decoupled"))
+    smoothing: float = number(0.0, least=0.0, most=0.99)
+    patience: int = integer(0, least=0)
+    evaluate_every: int = integer(1, least=1)
+    objective: Objective = choice("balanced", ("balanced", "plain"))
+    device: Any = "auto"
+    resources: Made[Resources] = Made()
+    on_epoch: Callable[[int, int], None] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.batch_size is not None:
+            check_integer("batch_size", self.batch_size, least=1)
+        self._device = self.device  # as given, since ``auto`` may resolve differently elsewhere
+        self.device: torch.device = choose_device(self.device)
         self.moments_: dict[str, Tensor] = {}
+
+    def _parameter_default(self, name: str) -> Any:
+        return Resources() if name == "resources" else super()._parameter_default(name)
 
     def _parameter_value(self, name: str) -> Any:
         return self._device if name == "device" else super()._parameter_value(name)
 
     @denormals_flushed()
-    def fit(self, learner: Trainable, task: Task) -> None:
+    def fit(self, learner: _Learner, task: Task) -> None:
         """Train a learner on one task."""
         count = learner.begin_task(task)
         parameters = learner.named_parameters()
@@ -171,7 +127,7 @@ class Trainer(Part):
         best.take_back()
         learner.end_task(task)
 
-    def _check_finite(self, learner: Trainable, task: Task, values: Sequence[Tensor]) -> None:
+    def _check_finite(self, learner: _Learner, task: Task, values: Sequence[Tensor]) -> None:
         """Raise if training has diverged; once per task, since reading from a GPU means waiting.
 
         Values that are not finite stay so: later steps do not repair them.
@@ -190,7 +146,7 @@ class Trainer(Part):
         )
 
     def _step(
-        self, learner: Trainable, optimiser: Adam | torch.optim.Adam, last: list[Tensor]
+        self, learner: _Learner, optimiser: Adam | torch.optim.Adam, last: list[Tensor]
     ) -> Callable[[Batch], None]:
         """Return a function that does a step and stores its loss in ``last``."""
 

@@ -15,7 +15,7 @@ from evergraph.graphs import Graph, normalised, smoother
 from evergraph.graphs.kernels import products
 from evergraph.graphs.kernels.products import torch_product
 from evergraph.graphs.kernels.scaled_rows import ROW_TYPES, Kernel, RowType, held_rows
-from graphs_to_draw import graph_of, path_pairs, random_graph
+from graphs_to_draw import few_each, graph_of, path_pairs, random_graph
 
 HALVES: list[RowType] = ["float16", "bfloat16"]
 KERNELS: list[Kernel] = ["torch", "numba"]
@@ -86,6 +86,7 @@ def test_sums_are_whole_numbers(kernel: Kernel, held: RowType) -> None:
 
 
 @of_halves
+@few_each
 @given(seed=seeds, width=st.integers(1, 200), self_loops=st.booleans(), weighted=st.booleans())
 def test_only_what_is_gathered_is_rounded(
     kernel: Kernel, held: RowType, seed: int, width: int, self_loops: bool, weighted: bool
@@ -101,33 +102,6 @@ def test_only_what_is_gathered_is_rounded(
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("held", ["float16", pytest.param("bfloat16", marks=pytest.mark.slow)])
-@given(seed=seeds, width=st.integers(1, 200), data=st.data())
-def test_blocks_of_columns_and_rows_give_the_same_bits(
-    held: RowType, seed: int, width: int, data: st.DataObject
-) -> None:
-    graph = drawn(seed)
-    nodes = graph.num_nodes
-    features = features_of(graph, seed, width)
-    operator = smoother(graph, kernel="numba", held=held)
-    whole = operator.product(features)
-    column, row = data.draw(st.integers(0, width)), data.draw(st.integers(0, nodes))
-    out = torch.full_like(whole, torch.nan)
-    for columns in (slice(0, column), slice(column, width)):
-        for rows in (slice(0, row), slice(row, nodes)):
-            operator.rows(rows).product(features[:, columns], out=out[rows, columns])
-    assert out.equal(whole)
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_whole_numbers_are_the_default_and_change_no_bit(kernel: Kernel) -> None:
-    graph = drawn(3)
-    features = features_of(graph, 3, 40)
-    asked = smoother(graph, kernel=kernel, held="float32")
-    assert asked.product(features).equal(smoother(graph, kernel=kernel).product(features))
-    assert asked.holding(features)[1] is features
-
-
 @of_halves
 def test_half_features_come_back_as_such(kernel: Kernel, held: RowType) -> None:
     graph, kind = drawn(5), ROW_TYPES[held]
@@ -136,6 +110,7 @@ def test_half_features_come_back_as_such(kernel: Kernel, held: RowType) -> None:
     assert found.dtype == kind
     whole = smoother(graph).product(features.float())
     assert found.equal(whole.to(kind))
+    assert smoother(graph).holding(features)[1] is features
 
 
 def test_what_float16_cannot_hold_is_refused() -> None:

@@ -18,7 +18,8 @@ from evergraph.graphs import covered_nodes, estimate_reach_sizes, reach, reach_s
 from evergraph.graphs import rows as row_sweep
 from evergraph.graphs.reach import reach as searched_reach
 from evergraph.graphs.reach.reach import (
-    ReachCost,
+    choose,
+    predicted_seconds,
     reach_blocks,
     reaching_nodes,
     search,
@@ -26,7 +27,7 @@ from evergraph.graphs.reach.reach import (
     searched_sizes,
     walk_counts,
 )
-from graphs_to_draw import Pairs, graph_of, matrix_of, path_pairs, ring_pairs, star_pairs
+from graphs_to_draw import Pairs, few_each, graph_of, matrix_of, path_pairs, ring_pairs, star_pairs
 
 pairs = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=14)
 node_lists = st.lists(st.integers(0, 5), max_size=8)
@@ -82,6 +83,7 @@ def test_a_node_reaches_those_that_flow_into_it() -> None:
 
 @pytest.mark.parametrize("undirected", [True, False])
 @pytest.mark.parametrize("hops", range(4))
+@few_each
 @given(pairs=pairs, nodes=node_lists)
 def test_reach_equals_boolean_matrix_powers(
     undirected: bool, hops: int, pairs: Pairs, nodes: list[int]
@@ -100,6 +102,7 @@ def test_reach_equals_boolean_matrix_powers(
 
 
 @pytest.mark.parametrize("undirected", [True, False])
+@few_each
 @given(pairs=pairs, hops=st.integers(0, 3), limit=st.integers(1, 60))
 def test_blocks_are_cut_by_cost_and_change_nothing(
     undirected: bool, pairs: Pairs, hops: int, limit: int
@@ -133,6 +136,7 @@ def test_tiny_blocks_arise_and_a_node_too_dear_for_any_gets_one_of_its_own() -> 
 
 
 @pytest.mark.parametrize("undirected", [True, False])
+@few_each
 @given(pairs=pairs, nodes=node_lists, hops=st.integers(0, 3), limit=st.integers(1, 60))
 def test_spreading_block_by_block_changes_nothing(
     undirected: bool, pairs: Pairs, nodes: list[int], hops: int, limit: int
@@ -149,6 +153,7 @@ def test_spreading_block_by_block_changes_nothing(
 
 
 @pytest.mark.parametrize("undirected", [True, False])
+@few_each
 @given(pairs=pairs, nodes=node_lists, hops=st.integers(0, 4))
 def test_a_search_finds_what_products_do(
     undirected: bool, pairs: Pairs, nodes: list[int], hops: int
@@ -189,15 +194,14 @@ def test_costs_by_hand() -> None:
     # a search never reads more than 10 entries and 6 nodes
     assert search_costs(STAR, nodes, hops=2).tolist() == [16, 8]
     assert search_costs(STAR, nodes, hops=4).tolist() == [16, 16]
-    cost = searched_reach.reach_cost(STAR, np.array([16.0, 8.0]), hops=2, registers=64)
-    assert cost.exact == pytest.approx(24 * searched_reach.WALK_SECONDS)
-    assert cost.estimated == pytest.approx(16 * 64 * 2 * searched_reach.REGISTER_SECONDS)
+    cost = predicted_seconds(STAR, np.array([16.0, 8.0]), hops=2, registers=64)
+    walk, register = searched_reach.WALK_SECONDS, searched_reach.REGISTER_SECONDS
+    assert cost == pytest.approx((24 * walk, 16 * 64 * 2 * register))
 
 
 def test_the_estimate_is_taken_only_where_exact_sizes_cost_too_much_and_more() -> None:
-    assert ReachCost(exact=59, estimated=1).cheaper == "exact"
-    assert ReachCost(exact=61, estimated=1).cheaper == "estimated"
-    assert ReachCost(exact=61, estimated=62).cheaper == "exact"
+    for seconds, chosen in (((59, 1), "exact"), ((61, 1), "estimated"), ((61, 62), "exact")):
+        assert choose("auto", *seconds, nodes=ENDS, hops=2, device=ENDS.device) == chosen
 
 
 def test_the_choice_is_made_from_the_cost_and_said(

@@ -45,6 +45,12 @@ def _address(context: Any, builder: Any, array: Any, value: Any, place: Any, kin
     return builder.bitcast(builder.gep(data, [place]), kind)
 
 
+def _called(builder: Any, name: str, result: Any, given: Any) -> Any:
+    """Call one of LLVM's functions on values, which have the types of its parameters."""
+    kind = ir.FunctionType(result, [value.type for value in given])
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), given)
+
+
 def _splat(builder: Any, number: Any, lanes: Lanes) -> Any:
     nothing = ir.Constant(lanes.vector, ir.Undefined)
     first = builder.insert_element(nothing, number, _INT(0))
@@ -117,13 +123,8 @@ def times_plus(typing: Any, number: Any, lanes: Any, more: Any) -> Any:
     """Return number · lanes + more, as a fused multiply-add if available, for any count."""
 
     def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        vector = lanes.vector
-        function = cgutils.get_or_insert_function(
-            builder.module,
-            ir.FunctionType(vector, [vector] * 3),
-            f"llvm.fmuladd.v{lanes.count}f32",
-        )
-        return builder.call(function, [_splat(builder, given[0], lanes), *given[1:]])
+        factors = [_splat(builder, given[0], lanes), *given[1:]]
+        return _called(builder, f"llvm.fmuladd.v{lanes.count}f32", lanes.vector, factors)
 
     return lanes(number, lanes, more), code
 
@@ -145,15 +146,9 @@ def peak(typing: Any, lanes: Any) -> Any:
     """Return the largest absolute value."""
 
     def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        vector, module = lanes.vector, builder.module
         kind = f"v{lanes.count}f32"
-        size = cgutils.get_or_insert_function(
-            module, ir.FunctionType(vector, [vector]), f"llvm.fabs.{kind}"
-        )
-        largest = cgutils.get_or_insert_function(
-            module, ir.FunctionType(ir.FloatType(), [vector]), f"llvm.vector.reduce.fmax.{kind}"
-        )
-        return builder.call(largest, [builder.call(size, [given[0]])])
+        sizes = _called(builder, f"llvm.fabs.{kind}", lanes.vector, given)
+        return _called(builder, f"llvm.vector.reduce.fmax.{kind}", ir.FloatType(), [sizes])
 
     return types.float32(lanes), code
 
@@ -164,15 +159,11 @@ def prefetch(typing: Any, array: Any, place: Any, count: Any) -> Any:
     size = array.dtype.bitwidth // 8 * count.literal_value
 
     def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        function = cgutils.get_or_insert_function(
-            builder.module,
-            ir.FunctionType(ir.VoidType(), [_BYTES, _INT, _INT, _INT]),
-            "llvm.prefetch.p0i8",
-        )
         start = _address(context, builder, array, given[0], given[1], _BYTES)
         for line in range(0, size, _LINE):
             # to read (0), to be kept in every cache (3), as data (1)
-            builder.call(function, [builder.gep(start, [_INT(line)]), _INT(0), _INT(3), _INT(1)])
+            how = [builder.gep(start, [_INT(line)]), _INT(0), _INT(3), _INT(1)]
+            _called(builder, "llvm.prefetch.p0i8", ir.VoidType(), how)
         return context.get_dummy_value()
 
     return types.void(array, place, count), code

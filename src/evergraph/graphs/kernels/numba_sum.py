@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import llvmlite.binding
 import numpy as np
-from numba import njit
+from numba import njit, types
 from numba.extending import overload
 from numpy.typing import NDArray
 
@@ -32,34 +32,17 @@ WIDEST = 128 if _FEATURES.get("avx512f") else 64
 READS_FLOAT16 = bool(_FEATURES.get("f16c")) or platform.machine().lower() in ("aarch64", "arm64")
 
 
-class Rows(NamedTuple):
-    """Some rows of L (A + sI) R: see ``Smoother``.
-
-    ``own`` is the offset of a row's own column from its number, below 0 without self-loops.
-    """
-
-    indptr: NDArray[np.int32] | NDArray[np.int64]
-    indices: NDArray[np.int32]
-    left: NDArray[np.float32]
-    right: NDArray[np.float32]
-    own: int
-
-
-class WeightedRows(NamedTuple):
-    """``Rows`` with weights of entries; numba compiles the code below separately for these."""
-
-    indptr: NDArray[np.int32] | NDArray[np.int64]
-    indices: NDArray[np.int32]
-    left: NDArray[np.float32]
-    right: NDArray[np.float32]
-    own: int
-    weights: NDArray[np.float32]
-
-
 class ListedRows(NamedTuple):
-    """Some rows whose entries lie anywhere in a pool: from ``starts`` to ``stops``.
+    """Some rows of L (A + sI) R, see ``Smoother``; their entries may lie anywhere in a pool.
 
-    ``own`` holds each row's own column, and is empty without self-loops.
+    One form for rows of a graph and of a growing one: they share a compiled kernel.
+
+    Attributes:
+        starts, stops: where each row's entries begin and end in ``indices``.
+        own: each row's own column; empty without self-loops.
+        last: the last entry that may be prefetched beyond a row; -1 if rows do not follow each
+            other.
+        weights: weights of the entries; () if all are 1, for which a kernel of its own is compiled.
     """
 
     starts: NDArray[np.int64]
@@ -68,18 +51,8 @@ class ListedRows(NamedTuple):
     left: NDArray[np.float32]
     right: NDArray[np.float32]
     own: NDArray[np.int64]
-
-
-class WeightedListedRows(NamedTuple):
-    """``ListedRows`` with weights of entries, in the layout of the pool."""
-
-    starts: NDArray[np.int64]
-    stops: NDArray[np.int64]
-    indices: NDArray[np.int32]
-    left: NDArray[np.float32]
-    right: NDArray[np.float32]
-    own: NDArray[np.int64]
-    weights: NDArray[np.float32]
+    last: int
+    weights: NDArray[np.float32] | tuple[()] = ()
 
 
 class Flat(NamedTuple):
@@ -93,64 +66,16 @@ class Flat(NamedTuple):
 
 
 def weigh(rows, j, entry):  # type: ignore[no-untyped-def]
-    """Return the weight of the features of ``j`` in a sum; compiled code only, see below."""
+    """Return the weight of the features of ``j`` in a sum; compiled code only."""
     raise NotImplementedError
 
 
 @overload(weigh, inline="always")
 def _weigh(rows, j, entry):  # type: ignore[no-untyped-def]
     # Chosen at compile time, so that rows without weights have no overhead.
-    if "weights" in rows.fields:
+    if isinstance(rows.types[rows.fields.index("weights")], types.Array):
         return lambda rows, j, entry: rows.right[np.uintp(j)] * rows.weights[np.uintp(entry)]
     return lambda rows, j, entry: rows.right[np.uintp(j)]
-
-
-def begin(rows, i):  # type: ignore[no-untyped-def]
-    """Return the start of a row's entries; compiled code only, as all below."""
-    raise NotImplementedError
-
-
-@overload(begin, inline="always")
-def _begin(rows, i):  # type: ignore[no-untyped-def]
-    if "starts" in rows.fields:
-        return lambda rows, i: np.intp(rows.starts[i])
-    return lambda rows, i: np.intp(rows.indptr[i])
-
-
-def until(rows, i):  # type: ignore[no-untyped-def]
-    """Return the end of a row's entries."""
-    raise NotImplementedError
-
-
-@overload(until, inline="always")
-def _until(rows, i):  # type: ignore[no-untyped-def]
-    if "stops" in rows.fields:
-        return lambda rows, i: np.intp(rows.stops[i])
-    return lambda rows, i: np.intp(rows.indptr[i + np.uintp(1)])
-
-
-def own_column(rows, row):  # type: ignore[no-untyped-def]
-    """Return a row's own column, below 0 without a self-loop."""
-    raise NotImplementedError
-
-
-@overload(own_column, inline="always")
-def _own_column(rows, row):  # type: ignore[no-untyped-def]
-    if "starts" in rows.fields:
-        return lambda rows, row: np.intp(rows.own[np.uintp(row)]) if len(rows.own) else -1
-    return lambda rows, row: row + rows.own if rows.own >= 0 else -1
-
-
-def ahead(rows, entry, end):  # type: ignore[no-untyped-def]
-    """Return the entry to prefetch; for rows that lie anywhere, within the same row."""
-    raise NotImplementedError
-
-
-@overload(ahead, inline="always")
-def _ahead(rows, entry, end):  # type: ignore[no-untyped-def]
-    if "starts" in rows.fields:
-        return lambda rows, entry, end: min(entry + AHEAD, end - 1)
-    return lambda rows, entry, end: min(entry + AHEAD, len(rows.indices) - 1)
 
 
 def _tile(half: int) -> Code:
@@ -166,15 +91,16 @@ def _tile(half: int) -> Code:
         for row in range(start, stop):
             i = np.uintp(row)  # unsigned, or numba checks every index for negative values
             a, b = zeros(half), zeros(half)
-            own = own_column(rows, row)  # type: ignore[no-untyped-call]
-            if own >= 0:
+            if len(rows.own):
+                own = np.intp(rows.own[i])
                 weight = rows.right[np.uintp(own)]
                 place = own * x.stride
                 a = times_plus(weight, load(x.values, place + low, half), a)
                 b = times_plus(weight, load(x.values, place + high, half), b)
-            end = until(rows, i)  # type: ignore[no-untyped-call]
-            for entry in range(begin(rows, i), end):  # type: ignore[no-untyped-call]
-                later = ahead(rows, entry, end)  # type: ignore[no-untyped-call]
+            end = np.intp(rows.stops[i])
+            bound = max(end - 1, rows.last)
+            for entry in range(np.intp(rows.starts[i]), end):
+                later = min(entry + AHEAD, bound)
                 soon = np.intp(rows.indices[np.uintp(later)]) * x.stride
                 prefetch(x.values, soon + low, half)
                 prefetch(x.values, soon + high, half)
@@ -222,8 +148,7 @@ def _columns(rows, x, out, add, scale, add_scale, first, count, start, stop):  #
 def weighted_sums(rows, x, out, add, scale, add_scale, width, start, stop):  # type: ignore[no-untyped-def]
     """Write scale · L (A + sI) R x + add_scale · add into ``out``, for a range of rows.
 
-    rows: ``Rows``, ``ListedRows`` or one with weights; x, out, add: ``Flat``, of which ``width``
-    columns are used.
+    rows: ``ListedRows``; x, out, add: ``Flat``, of which ``width`` columns are used.
     """
     tiles = -(-width // WIDEST)
     step = min(-(-width // (16 * tiles)) * 16, WIDEST)  # whole cache lines of similar width

@@ -15,7 +15,7 @@ from evergraph.graphs.kernels.row_ranges import in_parts, range_count, row_range
 from evergraph.graphs.kernels.scaled_rows import ScaledRows, choose_kernel, held_rows
 
 if TYPE_CHECKING:
-    from evergraph.graphs.kernels.numba_sum import Flat, ListedRows, WeightedListedRows
+    from evergraph.graphs.kernels.numba_sum import Flat, ListedRows
 
 
 class Product(Protocol):
@@ -36,33 +36,32 @@ def numba_product(
 
     features: float32, float16 or bfloat16 [columns, dims]; out, add: float32 [rows, dims]
     """
-    from evergraph.graphs.kernels.numba_sum import Rows, WeightedRows, weighted_sums
+    from evergraph.graphs.kernels.numba_sum import ListedRows, weighted_sums
 
-    ones = np.broadcast_to(np.float32(1), smoother.right.shape)  # the memory of a single one
-    plain = Rows(
-        smoother.indptr.numpy(),
-        smoother.indices.numpy(),
-        smoother.left.numpy(),
-        ones if smoother.scaled else smoother.right.numpy(),
-        smoother.first if smoother.self_loops else -1,
-    )
-    weights = smoother.weights
-    rows = plain if weights is None else WeightedRows(*plain, weights.numpy())
-    x, y = _flat(features), _flat(out)
-    more = y if add is None else _flat(add)
-    share = np.float32(0.0 if add is None else add_scale)
+    right, indices = smoother.right.numpy(), smoother.indices.numpy()
+    if smoother.scaled:
+        right = np.ones(len(right), np.float32)
+    weights = () if smoother.weights is None else smoother.weights.numpy()
+    x, share = _flat(features), np.float32(0.0 if add is None else add_scale)
 
     def work(part: slice) -> None:
-        weighted_sums(
-            rows, x, y, more, np.float32(scale), share, out.shape[1], part.start, part.stop
+        pointers = smoother.indptr[part.start : part.stop + 1].long().numpy()
+        first = smoother.first + part.start
+        stop = first + len(pointers) - 1 if smoother.self_loops else first
+        own, left = np.arange(first, stop), smoother.left[part].numpy()
+        rows = ListedRows(
+            pointers[:-1], pointers[1:], indices, left, right, own, len(indices) - 1, weights
         )
+        y = _flat(out[part])
+        more = y if add is None else _flat(add[part])
+        weighted_sums(rows, x, y, more, np.float32(scale), share, out.shape[1], 0, len(left))
         smoother.let_go(part)
 
     count = range_count(smoother.indptr, mapped=smoother.mapped)
     spread(work, row_ranges(smoother.indptr, count=count))
 
 
-def listed_product(rows: ListedRows | WeightedListedRows, features: Tensor, out: Tensor) -> None:
+def listed_product(rows: ListedRows, features: Tensor, out: Tensor) -> None:
     """Fill ``out`` with rows whose entries lie anywhere.  [columns, dims], [rows, dims]"""
     from evergraph.graphs.kernels.numba_sum import weighted_sums
 

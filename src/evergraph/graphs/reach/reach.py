@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -52,12 +52,9 @@ def reach_blocks(
     A block is a slice of ``nodes`` and a boolean CSR matrix [block, all nodes]. Blocks are cut so
     that none expands more than ``block_walks`` walks; there is never an N x N matrix.
     """
-    found = ball_blocks(graph, nodes, hops=hops, block_walks=block_walks, resources=resources)
-    for block, balls in found:
-        members = next(balls)
-        for members in balls:  # noqa: B007  (only the last one is used)
-            pass
-        yield block, members
+    balls = ball_blocks(graph, nodes, hops=hops, block_walks=block_walks, resources=resources)
+    for block, found in balls:
+        yield block, deque(found, maxlen=1)[0]
 
 
 def ball_blocks(
@@ -78,8 +75,17 @@ def ball_blocks(
     walks = walk_counts(graph, nodes, hops=hops).cpu().numpy()
     rows = _stepped_through(graph, nodes, hops, float(walks.sum()), resources or Resources())
     adjacency = pattern(RowSweep.of(graph), rows)
+
+    def balls(centres: npt.NDArray[np.int64]) -> Iterator[scipy.sparse.csr_matrix]:
+        own = (np.ones(len(centres), dtype=bool), centres, np.arange(len(centres) + 1))
+        members = scipy.sparse.csr_matrix(own, shape=(len(centres), adjacency.shape[1]))
+        yield members
+        for hop in range(hops):
+            members = members @ adjacency if hop else adjacency[centres]
+            yield members
+
     for block in cut(walks, block_walks):
-        yield block, _balls(wanted[block], adjacency, hops)
+        yield block, balls(wanted[block])
 
 
 def _stepped_through(
@@ -99,17 +105,6 @@ def _stepped_through(
     entries = int(graph.degrees[rows.to(graph.device)].sum())
     resources.check(pattern_bytes(entries), "exact reach by sparse products")
     return rows
-
-
-def _balls(
-    nodes: npt.NDArray[np.int64], adjacency: scipy.sparse.csr_matrix, hops: int
-) -> Iterator[scipy.sparse.csr_matrix]:
-    own = (np.ones(len(nodes), dtype=bool), nodes, np.arange(len(nodes) + 1))
-    members = scipy.sparse.csr_matrix(own, shape=(len(nodes), adjacency.shape[1]))
-    yield members
-    for hop in range(hops):
-        members = members @ adjacency if hop else adjacency[nodes]
-        yield members
 
 
 def reach(graph: Graph, nodes: Tensor, *, hops: int) -> list[Tensor]:
@@ -147,22 +142,13 @@ def reach_sizes(
         near = graph.degrees[nodes.to(graph.device)].cpu() + 1
         return near if hops else torch.ones_like(near)
     costs = search_costs(graph, nodes, hops=hops)
-    cost = reach_cost(graph, costs, hops=hops, registers=REGISTERS)
-    if choose(method, cost, nodes=len(nodes), hops=hops) == "exact":
-        # A search must save more than numba takes to start.
-        if costs.sum() >= SEARCH_PAYS_FROM and numba_works():
-            return searched_sizes(graph, nodes, hops=hops, costs=costs, resources=resources)
-        return multiplied_sizes(graph, nodes, hops=hops, resources=resources)
-    return estimate_reach_sizes(graph, nodes, hops=hops, resources=resources).round().long()
-
-
-def multiplied_sizes(
-    graph: Graph, nodes: Tensor, *, hops: int, resources: Resources | None = None
-) -> Tensor:
-    """Return exact sizes from sparse products, for small graphs and without numba.  int64 [nodes]
-
-    They copy rows of the adjacency, unlike ``searched_sizes``.
-    """
+    seconds = predicted_seconds(graph, costs, hops=hops, registers=REGISTERS)
+    if choose(method, *seconds, nodes=nodes, hops=hops, device=graph.device) == "estimated":
+        return estimate_reach_sizes(graph, nodes, hops=hops, resources=resources).round().long()
+    # A search must save more than numba takes to start.
+    if costs.sum() >= SEARCH_PAYS_FROM and numba_works():
+        return searched_sizes(graph, nodes, hops=hops, costs=costs, resources=resources)
+    # Sparse products copy rows of the adjacency, unlike a search.
     sizes = np.empty(len(nodes), dtype=np.int64)
     for block, members in reach_blocks(graph, nodes, hops=hops, resources=resources):
         sizes[block] = np.diff(members.indptr)
@@ -251,21 +237,6 @@ PICKED_BELOW = 0.3
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class ReachCost:
-    """Predicted costs on two cores, and the affordable cost, in seconds."""
-
-    exact: float
-    estimated: float
-    affordable: float = AFFORDABLE_SECONDS["cpu"]
-
-    @property
-    def cheaper(self) -> str:
-        """Exact if that is affordable; the estimate only otherwise, and if it is cheaper."""
-        pays = self.exact > self.affordable and self.estimated < self.exact
-        return "estimated" if pays else "exact"
-
-
 def walk_counts(graph: Graph, nodes: Tensor | None = None, *, hops: int) -> Tensor:
     """Return the number of walks of ``hops`` steps, or rests, from each node.  float64 [nodes]
 
@@ -298,29 +269,38 @@ def search_costs(graph: Graph, nodes: Tensor, *, hops: int) -> npt.NDArray[np.fl
     return walks.clamp_max(graph.num_edges + graph.num_nodes).cpu().numpy()
 
 
-def reach_cost(
+def predicted_seconds(
     graph: Graph, costs: npt.NDArray[np.float64], *, hops: int, registers: int
-) -> ReachCost:
-    """Return the cost of exact and of estimated sizes; ``costs`` are those of the searches."""
+) -> tuple[float, float]:
+    """Return the seconds on two cores of exact and of estimated sizes.
+
+    costs: of the searches.  [nodes]
+    """
     work = float(graph.num_edges + graph.num_nodes) * registers * hops
-    affordable = AFFORDABLE_SECONDS[graph.device.type]
-    return ReachCost(float(costs.sum()) * WALK_SECONDS, work * REGISTER_SECONDS, affordable)
+    return float(costs.sum()) * WALK_SECONDS, work * REGISTER_SECONDS
 
 
-def choose(method: str, cost: ReachCost, *, nodes: int, hops: int) -> str:
-    """Return "exact" or "estimated", and log the choice with its reason."""
-    chosen = cost.cheaper if method == "auto" else method
+def choose(
+    method: str, exact: float, estimated: float, *, nodes: Tensor, hops: int, device: torch.device
+) -> str:
+    """Return "exact" or "estimated", and log the choice with its reason.
+
+    The estimate is taken only if exact sizes are not affordable, and if it is cheaper.
+
+    exact, estimated: predicted seconds.
+    """
+    most = AFFORDABLE_SECONDS[device.type]
     if method != "auto":
-        reason = "as configured"
-    elif chosen == "estimated":
-        reason = f"exact ones would take more than {cost.affordable:.0f} s"
+        chosen, reason = method, "as configured"
+    elif exact > most and estimated < exact:
+        chosen, reason = "estimated", f"exact ones would take more than {most:.0f} s"
     else:
-        reason = "exact ones are affordable"
+        chosen, reason = "exact", "exact ones are affordable"
     logger.log(
         logging.INFO if chosen == "estimated" else logging.DEBUG,
         "reach of %d nodes within %d hops: %s sizes, since %s (predicted for two cores: exact "
         "%.3g s, estimated %.3g s)",
-        nodes, hops, chosen, reason, cost.exact, cost.estimated,
+        len(nodes), hops, chosen, reason, exact, estimated,
     )  # fmt: skip
     return chosen
 

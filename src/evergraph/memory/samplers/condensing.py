@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
-from evergraph.core.checks import check_choice, check_integer, check_number
+from evergraph.core.component import choice, integer, number
 from evergraph.memory.samplers.base import Candidates, Sampler, samplers
 from evergraph.topology.rowwise import unit_rows
 
 # Candidates whose features are held at a time.
 BLOCK = 4096
+# Entries of a block of residuals, whatever the number of classes.
+CELLS = BLOCK * 64
 
 STARTS = ("herding", "uniform")
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class CondensingSampler(Sampler):
     """Starts from chosen embeddings and moves them until they represent all candidates.
 
@@ -34,13 +39,9 @@ class CondensingSampler(Sampler):
             candidates' deviation from their mean; falls to 0.
     """
 
-    def __init__(self, *, start: str, steps: int, lr: float) -> None:
-        check_choice("start", start, STARTS)
-        check_integer("steps", steps, least=0)
-        check_number("lr", lr, least=0.0)
-        self.start = start
-        self.steps = steps
-        self.lr = lr
+    start: str = choice("herding", STARTS)
+    steps: int = integer(50, least=0)
+    lr: float = number(0.1, least=0.0)
 
     @abstractmethod
     def distance(
@@ -98,3 +99,123 @@ def spread(embeddings: Tensor) -> tuple[Tensor, Tensor]:
     """Return the mean and the root mean squared distance from it.  [n, dims] -> [dims], []"""
     mean = embeddings.mean(0)
     return mean, (embeddings - mean).square().sum(1).mean().sqrt().clamp_min(1e-12)
+
+
+@samplers.register
+@dataclass(kw_only=True, eq=False, repr=False)
+class DistributionMatchingSampler(CondensingSampler):
+    """Synthetic embeddings that match their class's mean, also through random layers (CaT, PUMA).
+
+    Minimises Σ_c ‖mean_{v∈c} φ(e_v) - mean_{s∈c} φ(s)‖², a maximum mean discrepancy, where
+    φ(e) = [z, relu(W z + b)], z = (e - mean) / deviation of all candidates, consists of the
+    embedding itself and an untrained layer with normal W and b (Liu et al. 2023, CaT; 2024, PUMA;
+    Zhao and Bilen 2023). The candidates' means are computed once.
+
+    Args:
+        features: width of the random layer.
+        start, steps, lr: see ``CondensingSampler``.
+    """
+
+    name = "distribution-matching"
+
+    features: int = integer(256, least=0)
+
+    def distance(
+        self, candidates: Candidates, labels: Tensor, *, generator: torch.Generator
+    ) -> Callable[[Tensor], Tensor]:
+        """Return the squared distance of the vectors' class means from the candidates'."""
+        expand = self._expansion(candidates.embeddings, generator=generator)
+        classes = labels.unique()
+        real = averaging(candidates.labels.to(labels.device), classes)
+        parts = zip(real.split(BLOCK, dim=1), candidates.embeddings.split(BLOCK), strict=True)
+        means = sum(weights @ expand(rows) for weights, rows in parts)
+        own = averaging(labels, classes)
+        return lambda vectors: (own @ expand(vectors) - means).square().sum()
+
+    def _expansion(
+        self, embeddings: Tensor, *, generator: torch.Generator
+    ) -> Callable[[Tensor], Tensor]:
+        """Return φ.  [n, dims] -> [n, dims + features]"""
+        mean, deviation = spread(embeddings)
+        weights = torch.randn(embeddings.shape[1], self.features, generator=generator)
+        biases = torch.randn(self.features, generator=generator)
+        weights, biases = weights.to(embeddings), biases.to(embeddings)
+        share = max(self.features, 1) ** -0.5  # both parts have equal weight
+
+        def expand(rows: Tensor) -> Tensor:
+            rows = (rows - mean) / deviation
+            layer = torch.addmm(biases, rows, weights).relu()
+            return torch.cat([rows, share * layer], dim=1)
+
+        return expand
+
+
+@samplers.register
+@dataclass(kw_only=True, eq=False, repr=False)
+class GradientMatchingSampler(CondensingSampler):
+    """Synthetic embeddings whose loss has the same gradient as that of their class (DeLoMe).
+
+    For random linear heads over the task's classes, the gradient of the cross-entropy of class c
+    is G_kc = mean_{v∈c} (softmax(W_k e_v + b_k) - 1_c) e_vᵀ. Minimises the mean over heads and
+    classes of ‖G_kc - G'_kc‖² / ‖G_kc‖², G' of the vectors (Niu et al. 2024; Zhao et al. 2021).
+    The candidates' gradients are computed once. A task of one class has no gradient, and its
+    vectors stay at their start.
+
+    Args:
+        heads: number of random heads.
+        sharpness: the standard deviation of a head's scores; at 0 only class means count.
+        start, steps, lr: see ``CondensingSampler``.
+    """
+
+    name = "gradient-matching"
+
+    heads: int = integer(8, least=1)
+    sharpness: float = number(1.0, least=0.0)
+    lr: float = number(0.03, least=0.0)
+
+    def distance(
+        self, candidates: Candidates, labels: Tensor, *, generator: torch.Generator
+    ) -> Callable[[Tensor], Tensor]:
+        """Return the relative squared distance of the vectors' gradients from the candidates'."""
+        known = candidates.labels.to(labels.device)
+        every, classes = known.unique(), labels.unique()
+        heads = self._heads(candidates.embeddings, len(every), generator=generator)
+        targets, own = torch.searchsorted(every, known), torch.searchsorted(every, labels)
+        wanted = _gradients(candidates.embeddings, targets, averaging(known, classes), heads)
+        lengths = wanted.square().sum((2, 3)).clamp_min(1e-12)  # [classes, heads]
+        weights = averaging(labels, classes)
+
+        def distance(vectors: Tensor) -> Tensor:
+            apart = _gradients(vectors, own, weights, heads) - wanted
+            return (apart.square().sum((2, 3)) / lengths).mean()
+
+        return distance
+
+    def _heads(self, embeddings: Tensor, classes: int, *, generator: torch.Generator) -> Tensor:
+        """Return random heads with a bias that makes the average score 0.
+
+        -> [heads, dims + 1, classes], the bias last
+        """
+        mean, deviation = spread(embeddings)
+        shape = (self.heads, embeddings.shape[1], classes)
+        weights = torch.randn(shape, generator=generator).to(embeddings)
+        weights = weights * (self.sharpness / deviation)
+        return torch.cat([weights, -(mean @ weights)[:, None]], dim=1)
+
+
+def _gradients(rows: Tensor, targets: Tensor, weights: Tensor, heads: Tensor) -> Tensor:
+    """Return the gradient of each class's mean loss in each head.
+
+    rows: [n, dims]; targets: int64 [n]; weights: [chosen classes, n];
+    heads: [heads, dims + 1, classes];  -> [chosen classes, heads, classes, dims]
+    """
+    classes = heads.shape[2]
+    block = max(1, CELLS // (len(heads) * classes))
+    total = rows.new_zeros(len(weights), len(heads), classes, rows.shape[1])
+    for part, own, share in zip(
+        rows.split(block), targets.split(block), weights.split(block, dim=1), strict=True
+    ):
+        scores = (part @ heads[:, :-1] + heads[:, -1:]).transpose(0, 1)  # [block, heads, classes]
+        residuals = scores.softmax(2) - one_hot(own, classes)[:, None]
+        total = total + torch.einsum("yn,nhc,nd->yhcd", share, residuals, part)
+    return total

@@ -130,7 +130,7 @@ class LiveSmoother(KeptArrays):
         values: float32 [graph's positions, dims] -> [nodes, dims]
         """
         if len(nodes) and graph.compiled:
-            from evergraph.graphs.kernels.numba_sum import ListedRows, WeightedListedRows
+            from evergraph.graphs.kernels.numba_sum import ListedRows
 
             lists, positions = graph.into.lying(), nodes.numpy()
             starts = lists.starts[positions]
@@ -141,11 +141,11 @@ class LiveSmoother(KeptArrays):
                 self._left.array[positions],
                 self._right.array,
                 positions if self.self_loops else positions[:0],
+                -1,
+                () if lists.weights is None else lists.weights,
             )
-            weights = lists.weights
             out = room(len(nodes), like=values) if out is None else out
-            given = rows if weights is None else WeightedListedRows(*rows, weights)
-            listed_product(given, values, out)
+            listed_product(rows, values, out)
             return out
         found = values[:0]
         if len(nodes):

@@ -1,16 +1,20 @@
-"""Coverage maximisation sampling, Algorithm 1 of the paper."""
+"""Samplers that draw nodes by weight: the paper's Algorithm 1, its approximation, and uniform."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_choice
+from evergraph.core.component import choice
 from evergraph.graphs import reach_sizes
 from evergraph.graphs.reach.reach import METHODS
 from evergraph.memory.samplers.base import Candidates, WeightedSampler, samplers
 
 
 @samplers.register
+@dataclass(kw_only=True, eq=False, repr=False)
 class CoverageSampler(WeightedSampler):
     """Draws nodes in proportion to the size of their L-hop ego-subnetwork (Algorithm 1); mergeable.
 
@@ -26,9 +30,7 @@ class CoverageSampler(WeightedSampler):
     name = "coverage"
     aliases = ("weighted-reservoir",)
 
-    def __init__(self, *, reach: str = "auto") -> None:
-        check_choice("reach", reach, METHODS)
-        self.reach = reach
+    reach: str = choice("auto", METHODS)
 
     def weigh(self, candidates: Candidates) -> Tensor:
         """Return the number of nodes in each candidate's ego-subnetwork."""
@@ -40,3 +42,27 @@ class CoverageSampler(WeightedSampler):
             resources=candidates.resources,
         )
         return sizes.double()
+
+
+@samplers.register
+class DegreeSampler(WeightedSampler):
+    """Draws nodes in proportion to 1 + in-degree, the 1-hop ego size, as the released code does."""
+
+    name = "degree"
+
+    def weigh(self, candidates: Candidates) -> Tensor:
+        """Return 1 + the in-degree of each candidate."""
+        degrees = candidates.graph.degrees[candidates.nodes.to(candidates.graph.device)]
+        return degrees.cpu().double() + 1
+
+
+@samplers.register
+class UniformSampler(WeightedSampler):
+    """Draws uniformly without replacement; over batches this is reservoir sampling."""
+
+    name = "uniform"
+    aliases = ("reservoir",)
+
+    def weigh(self, candidates: Candidates) -> Tensor:
+        """Return ones."""
+        return torch.ones(len(candidates), dtype=torch.float64)

@@ -1,24 +1,33 @@
-"""Joint training on all tasks so far: the upper bound."""
+"""Bounds: plain training on each task, and joint training on all tasks so far."""
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from evergraph.core.checks import check_number
+from evergraph.core.component import number
 from evergraph.core.label_space import LabelSpace
 from evergraph.methods.backbone_learner import BackboneLearner
 from evergraph.methods.base import methods
-from evergraph.nn import Backbone, Tuned
+from evergraph.nn import Tuned
 from evergraph.streams import Task
-from evergraph.training import Trainer
 
 logger = logging.getLogger(__name__)
 
 
 @methods.register
+class Finetune(BackboneLearner):
+    """Trains on each task in turn and stores nothing: shows forgetting without a remedy."""
+
+    name = "finetune"
+    default_backbone = "pdgnn"
+
+
+@methods.register
+@dataclass(kw_only=True, eq=False, repr=False)
 class Joint(BackboneLearner):
     """Trains at every task on the training nodes of all tasks so far: the upper bound.
 
@@ -41,17 +50,10 @@ class Joint(BackboneLearner):
     chooses = True
     cumulative = True
 
-    def __init__(
-        self,
-        *,
-        again: float = 1.0,
-        backbone: Backbone | None = None,
-        trainer: Trainer | None = None,
-        generator: torch.Generator,
-    ) -> None:
-        check_number("again", again, least=1.0)
-        super().__init__(backbone=backbone, trainer=trainer, generator=generator)
-        self.again = again
+    again: float = number(1.0, least=1.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.tried_: list[float] = []
         self._choice = (-1, 0)  # index of the candidate, and number of training nodes
         if isinstance(self.backbone, Tuned):
