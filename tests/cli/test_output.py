@@ -13,7 +13,7 @@ import pytest
 
 from evergraph.cli import output, results_commands
 from evergraph.cli.app import main
-from evergraph.cli.listing_commands import Kind
+from evergraph.cli.listing_commands import KINDS
 from evergraph.cli.output import never_fail, plain, print_table, say
 from evergraph.core.errors import ResultsError
 from forked import begun
@@ -164,9 +164,9 @@ def narrow(call: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_lists_are_readable_in_80_columns(narrow: Any, call: Any) -> None:
-    for kind in Kind:
-        out = narrow("list", kind.value)
-        for name in json.loads(call("list", kind.value, "--json")[0])[kind.value]:
+    for kind in KINDS:
+        out = narrow("list", kind)
+        for name in json.loads(call("list", kind, "--json")[0])[kind]:
             assert f"│ {name} " in out
 
 

@@ -91,9 +91,10 @@ def with_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("with_gpu")
 def test_a_gpu_that_is_too_small_gives_way_to_main_memory_and_then_to_the_cpu() -> None:
     ways = list(ever_less(CONFIG.model_copy(update={"device": "auto"})))
-    assert [way.config.device for way in ways] == ["auto", "auto", "cpu", "cpu"]
-    assert [way.resources.on_gpu for way in ways] == [None, 0, None, None]
-    assert [way.resources.memory_limit is None for way in ways] == [True, True, True, False]
+    configs, resources, _ = zip(*ways, strict=True)
+    assert [config.device for config in configs] == ["auto", "auto", "cpu", "cpu"]
+    assert [each.on_gpu for each in resources] == [None, 0, None, None]
+    assert [each.memory_limit is None for each in resources] == [True, True, True, False]
     assert len(list(ever_less(CONFIG))) == 2
     assert Resources(on_gpu=0).left_on(torch.device("cuda")) == 0
 

@@ -16,7 +16,7 @@ import pytest
 
 from evergraph.core.errors import LockedError, ResultsError
 from evergraph.experiments import result as facts
-from evergraph.experiments import store
+from evergraph.experiments import runner, store
 from evergraph.experiments.bench.benchmark import open_bench, run_bench
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.bench.worker import Work, learn
@@ -253,7 +253,7 @@ def test_what_can_be_known_at_the_start_does_not_fail_at_the_end(
     observer = Observer(on_task=lambda seed, report: learned.append(seed))
     for name in ("versions", "machine", "describe"):
         with monkeypatch.context() as patch:
-            patch.setattr(facts, name, fail)
+            patch.setattr(runner, name, fail)
             with pytest.raises(RuntimeError):
                 run(small(), out=tmp_path / name, observer=observer)
         assert learned == []

@@ -146,17 +146,14 @@ def ingest_command(
 
 @dataclass(frozen=True)
 class _Receiver:
-    """The learner that receives data.
+    """The learner that receives data."""
 
-    Attributes:
-        target, token_file: as given on the command line.
-        chosen: parses the column options; a function, because that imports torch.
-        within: memory limit and scratch of a folder, certificate authority of a service.
-    """
-
+    # target, token_file: as given on the command line
     target: str
     token_file: Path | None
+    # parses the column options; a function, because that imports torch
     chosen: Callable[[], Columns]
+    # memory limit and scratch of a folder, certificate authority of a service
     within: dict[str, Any]
 
     def opened(self, given: dict[str, Any] | None = None) -> AbstractContextManager[Target]:

@@ -21,7 +21,6 @@ from evergraph.core.written_aside import check_writable
 if TYPE_CHECKING:
     from evergraph.experiments.bench.benchmark import Bench, Row
     from evergraph.experiments.bench.config import BenchConfig
-    from evergraph.studies import Sheet
 
 
 def reproduce_command(
@@ -90,7 +89,7 @@ def reproduce_command(
     options = Options(
         out=folder,
         bench=runs,
-        datasets=_names(datasets),
+        datasets=_choice("datasets", datasets),
         seeds=tuple(seeds_of(seed, seeds, repeats) or (0, 1, 2)),
         quick=quick,
         tables=_choice("tables", tables, TABLES),
@@ -113,7 +112,11 @@ def reproduce_command(
                 sheets = study.run(options)
             pages = keep(study.name, sheets, folder)  # before printing, which may fail
             for sheet in sheets:
-                _show(sheet, folder / study.name)
+                if sheet.rows:
+                    print_table(sheet.columns, sheet.table.texts, sheet.title)
+                if sheet.picture is not None:
+                    say(f"{sheet.title}: {folder / study.name / sheet.name}.png")
+                say("".join(f"  {note}\n" for note in sheet.notes))
             if study.name == "paper":
                 unmade = dict.fromkeys(f"{s.rows[0][0]}" for s in sheets if s.columns == NOT_RUN)
             for page in pages:
@@ -130,52 +133,31 @@ def reproduce_command(
         raise typer.Exit(1)
 
 
-def _choice(option: str, text: str | None, known: Collection[str]) -> tuple[str, ...]:
-    """Parse a comma-separated choice of known names."""
-    from evergraph.core.checks import check_once
-    from evergraph.core.errors import UnknownNameError
+def _choice(option: str, text: str | None, known: Collection[str] | None = None) -> tuple[str, ...]:
+    """Parse comma-separated names, of which ``known`` are allowed; None for datasets.
 
-    names = tuple(name.strip() for name in (text or "").split(",") if name.strip())
-    if text is not None and not names:
-        raise ConfigurationError(f"{option} must be comma-separated names, not {text!r}")
-    for name in names:
-        if name not in known:
-            raise UnknownNameError(f"name in --{option}", name, known)
-    check_once(option, names)
-    return names
-
-
-def _names(text: str | None) -> tuple[str, ...]:
-    """Parse comma-separated names or paths of datasets; raise if one is wrong.
-
-    If a study's own dataset is not available, its page says so.
+    If a study's own dataset is not available, its page says so; one that is given must be.
     """
     from evergraph.core.checks import check_once
+    from evergraph.core.errors import UnknownNameError
     from evergraph.experiments.bench.jobs import check_dataset
     from evergraph.experiments.config import Component
 
-    if text is None:
-        return ()
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
-    if not names:
-        raise ConfigurationError(f"datasets must be comma-separated names or paths, not {text!r}")
+    names = tuple(name.strip() for name in (text or "").split(",") if name.strip())
+    if text is not None and not names:
+        or_paths = " or paths" if known is None else ""
+        raise ConfigurationError(f"{option} must be comma-separated names{or_paths}, not {text!r}")
     for name in names:
-        check_dataset(Component(name=name))
-    check_once(
-        "datasets", [Path(name).stem for name in names], remedy=": results are stored by name"
-    )
+        if known is None:
+            check_dataset(Component(name=name))
+        elif name not in known:
+            raise UnknownNameError(f"name in --{option}", name, known)
+    if known is None:
+        stored = [Path(name).stem for name in names]
+        check_once(option, stored, remedy=": results are stored by name")
+    else:
+        check_once(option, names)
     return names
-
-
-def _show(sheet: Sheet, folder: Path) -> None:
-    if sheet.rows:
-        rows = [[cell.text for cell in row] for row in sheet.table.rows]
-        print_table(sheet.columns, rows, sheet.title)
-    if sheet.picture is not None:
-        say(f"{sheet.title}: {folder / sheet.name}.png")
-    for note in sheet.notes:
-        say(f"  {note}")
-    say()
 
 
 PROCESS_BYTES = 400_000_000  # memory of Python with torch
@@ -185,9 +167,8 @@ RESULT_BYTES = 1_000_000_000  # disk space per parallel run: two copies of its l
 class StudyRuns:
     """Runs benchmarks with a live table, resuming from the results in their folders.
 
-    Attributes:
-        count, failed: number of runs, and of failed runs.
-        notes: log messages of the runs, without duplicates.
+    ``count`` and ``failed`` are numbers of runs; ``notes`` are their log messages, without
+    duplicates.
     """
 
     def __init__(self, workers: int | None, device: str | None, *, room: int) -> None:

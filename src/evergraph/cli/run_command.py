@@ -186,10 +186,11 @@ def run_command(
 
 def _print_comparison(results: Sequence[RunResult], folder: Path) -> None:
     from evergraph.reports import Finished, comparison
-    from evergraph.reports.tables.accuracy import headlines
+    from evergraph.reports.runs import alone
+    from evergraph.reports.tables.accuracy import headline_table
 
     runs = [Finished(folder / r.config.method.name, r.to_dict()) for r in results]
-    for table in (headlines(runs), comparison(runs)):
+    for table in (headline_table(alone(runs)), comparison(runs)):
         if table is not None:
             print_table(table.headings, table.texts, table.caption)
 

@@ -6,7 +6,6 @@ import inspect
 import json
 import logging
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
@@ -20,15 +19,12 @@ from evergraph.core.errors import ConfigurationError, UnknownNameError
 from evergraph.core.extras import require
 from evergraph.core.plugins import load_plugins
 from evergraph.core.sizes import parse_size
+from evergraph.core.toml import tomllib
 
 if TYPE_CHECKING:
     from evergraph.online.folder.status import Progress
     from evergraph.server.app import Application
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 TYPED_ONLY = ("config", "check_config", "help")  # not meaningful in a file
 

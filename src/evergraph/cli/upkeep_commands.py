@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from evergraph.online.folder.journal import SetAside
 
 FOUND = 1  # exit code if there are findings; 2 means that no learner could be read
-ASIDE_COLUMNS = ("delta", "key", "bytes", "set aside", "why")
 
 
 def check_command(
@@ -63,7 +62,7 @@ def check_command(
         if as_json:
             print_json({"set_aside": [asdict(each) for each in aside]})
         else:
-            _print(aside)
+            _print_aside(aside)
         return
     with StageProgress({"verify": "deltas"}) as progress:
         found = checkup(folder, quick=quick, on_progress=progress.on_progress)
@@ -76,18 +75,18 @@ def check_command(
             say(f"{each.file}: {each.what}")
         if not found:
             say(f"{folder}: no findings")
-        _print(aside)
+        _print_aside(aside)
     if found:
         raise typer.Exit(FOUND)
 
 
-def _print(aside: list[SetAside]) -> None:
+def _print_aside(aside: list[SetAside]) -> None:
     rows = []
     for each in aside:
         when = datetime.fromtimestamp(each.time, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
         rows.append([str(each.seq), each.key or "-", f"{each.size:,}", when, each.why])
     if rows:
-        print_table(ASIDE_COLUMNS, rows)
+        print_table(("delta", "key", "bytes", "set aside", "why"), rows)
 
 
 def backup_command(

@@ -28,21 +28,16 @@ class Predictor(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """Predictions for test nodes, and the true classes.
+    """Predictions for test nodes, and the true classes."""
 
-    Attributes:
-        classes, confidence, novelty: see ``Predictions``.  [nodes]
-        labels: the true classes.  int64 [nodes]
-        tasks: the task of each node.  int64 [nodes]
-        values, targets: predicted and true multi-label or regression targets; see ``Predictions``
-            and ``Exam``.  [nodes, targets]
-    """
-
+    # classes, confidence, novelty: see ``Predictions``.  [nodes]
     classes: Tensor
     confidence: Tensor
     novelty: Tensor
-    labels: Tensor
-    tasks: Tensor
+    labels: Tensor  # the true classes.  int64 [nodes]
+    tasks: Tensor  # the task of each node.  int64 [nodes]
+    # values, targets: predicted and true multi-label or regression targets; see ``Predictions`` and
+    # ``Exam``.  [nodes, targets]
     values: Tensor | None = None
     targets: Tensor | None = None
 

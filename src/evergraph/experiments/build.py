@@ -60,35 +60,30 @@ def build_stream(
 ) -> GraphStream:
     """Cut the graph into the configured tasks, on the device if they fit there."""
     resources = Resources() if resources is None else resources
-    options = config.stream.model_dump(exclude={"split_seed"})
-    split_seed = config.stream.split_seed
+    options = config.stream.model_dump()
+    split_seed = options.pop("split_seed")
+    options["seed"] = seed if split_seed == "run" else split_seed
     device = choose_device(config.device)
     if DEVICE_COPIES * graph.nbytes > resources.left_on(device):
         device = graph.device
-    return GraphStream(
-        graph,
-        **options,
-        seed=seed if split_seed == "run" else split_seed,
-        device=device,
-        resources=resources,
-    )
+    return GraphStream(graph, **options, device=device, resources=resources)
 
 
 def build_topology(config: RunConfig) -> TopologyEncoder:
     """Make the configured f_topo."""
-    return cast(
-        "TopologyEncoder", _make(topologies, config.topology.name, config.topology.parameters)
-    )
+    made: TopologyEncoder = _make(topologies, config.topology.name, config.topology.parameters)
+    return made
 
 
 def build_backbone(config: RunConfig) -> Backbone:
     """Make the configured backbone, or the method's own."""
     name, parameters = backbone_of(config).name, backbone_of(config).parameters
-    if "topology" in backbones.parameters(name):
+    taken = backbones.parameters(name)
+    if "topology" in taken:
         parts = {"topology": build_topology(config), **config.head.model_dump()}
-        taken = backbones.parameters(name)
         parameters = {key: part for key, part in parts.items() if key in taken} | parameters
-    return cast("Backbone", _make(backbones, name, parameters))
+    made: Backbone = _make(backbones, name, parameters)
+    return made
 
 
 def has_memory(method: str) -> bool:
@@ -130,16 +125,12 @@ def build_learner(
     training = vars(backbone.recipe) | config.training.model_dump(exclude_none=True)
     if training["batch_size"] == "full":
         training["batch_size"] = None
-    memory = build_memory(config)
-    parts = {
-        "backbone": backbone,
-        "trainer": Trainer(
-            **training, device=config.device, resources=resources, on_epoch=on_epoch
-        ),
-        "generator": seeded(seed, "learner"),
-        **({} if memory is None else {"memory": memory}),
-    }
-    return cast("Learner", _make(methods, config.method.name, config.method.parameters | parts))
+    trainer = Trainer(**training, device=config.device, resources=resources, on_epoch=on_epoch)
+    parts = {"backbone": backbone, "trainer": trainer, "generator": seeded(seed, "learner")}
+    if (memory := build_memory(config)) is not None:
+        parts["memory"] = memory
+    made: Learner = _make(methods, config.method.name, config.method.parameters | parts)
+    return made
 
 
 def resolved(config: RunConfig) -> RunConfig:
@@ -239,14 +230,12 @@ def parts_used(config: RunConfig) -> set[str]:
     """Return which of ``topology``, ``memory`` and ``training`` the method uses."""
     load_plugins(config.plugins)
     method = methods.resolve(config.method.name)
-    used = set()
-    if "topology" in backbones.parameters(backbone_of(config).name):
-        used.add("topology")
-    if has_memory(config.method.name):
-        used.add("memory")
-    if not issubclass(method, WholeTaskLearner):
-        used.add("training")
-    return used
+    used = {
+        "topology": "topology" in backbones.parameters(backbone_of(config).name),
+        "memory": has_memory(config.method.name),
+        "training": not issubclass(method, WholeTaskLearner),
+    }
+    return {part for part, is_used in used.items() if is_used}
 
 
 def check(
@@ -370,7 +359,6 @@ _OF_TARGETS: dict[str, Any] = {
 
 def say_unseen(config: RunConfig, graph: Graph) -> None:
     """Log which parts of a graph the configured learner does not use."""
-    backbone = backbone_of(config)
     made = build_backbone(config)
     parts: list[Any] = [made]
     if "topology" in parts_used(config):
@@ -382,5 +370,5 @@ def say_unseen(config: RunConfig, graph: Graph) -> None:
         unseen += ["relations"] if graph.relations is not None else []
         unseen += ["node types"] if graph.types is not None else []
     if unseen:
-        learner = f"{config.method.name} on backbone {backbone.name}"
+        learner = f"{config.method.name} on backbone {backbone_of(config).name}"
         say(config.dataset.name, f"{' and '.join(unseen)} are not used by {learner}")

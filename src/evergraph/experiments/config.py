@@ -5,7 +5,6 @@ Importing this module does not load torch: names are resolved when the experimen
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -25,12 +24,8 @@ from evergraph.core.checks import check_once
 from evergraph.core.component import Part
 from evergraph.core.errors import ConfigurationError, DataError, nearest
 from evergraph.core.plugins import located
+from evergraph.core.toml import tomllib
 from evergraph.experiments.seeds import with_seeds
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 
 def _located(plugins: tuple[str, ...]) -> tuple[str, ...]:

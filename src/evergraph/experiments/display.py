@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from evergraph.core.display import line_chart
-from evergraph.core.extras import require
 from evergraph.evaluation import AccuracyMatrix, average_accuracy_curve
 
 LINES = {"local": "-", "global": "--"}
@@ -44,9 +43,7 @@ def curve_of(matrix: AccuracyMatrix) -> list[tuple[float, float]]:
     """
     measured = np.flatnonzero(~np.isnan(matrix).all(axis=1))
     values = average_accuracy_curve(matrix[measured])
-    return [
-        (task + 1, value) for task, value in zip(measured.tolist(), values.tolist(), strict=True)
-    ]
+    return list(zip((measured + 1).tolist(), values.tolist(), strict=True))
 
 
 def matrix_table(matrix: AccuracyMatrix, caption: str) -> str:
@@ -78,14 +75,6 @@ def _cell(value: float) -> str:
         return "<td></td>"
     tint = STRONGEST * min(max(value, 0.0), 1.0)
     return f'<td style="background: rgba({TINT}, {tint:.3f})">{100 * value:.1f}</td>'
-
-
-def new_axes() -> Any:
-    """Return matplotlib's axes to draw into."""
-    require("matplotlib", extra="report", why="RunResult.plot()")
-    from matplotlib import pyplot
-
-    return pyplot.subplots()[1]
 
 
 def plot_curves(

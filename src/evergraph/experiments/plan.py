@@ -47,16 +47,13 @@ CLASS_NODES = 12  # fewest nodes of each class, so that it can be split
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost of learning one seed on a share of the graph's nodes.
-
-    Attributes:
-        processor, clock: CPU seconds of all threads, and elapsed seconds.
-        memory, device_memory: peak bytes on the CPU and on a GPU.
-    """
+    """Cost of learning one seed on a share of the graph's nodes."""
 
     share: float
+    # processor, clock: CPU seconds of all threads, and elapsed seconds
     processor: float
     clock: float
+    # memory, device_memory: peak bytes on the CPU and on a GPU
     memory: float
     device_memory: float
 
@@ -160,11 +157,14 @@ def _related(relations: Relations | None, nodes: Tensor, copy: Tensor) -> Relati
     kept = torch.zeros(len(copy), dtype=torch.bool)
     kept[nodes] = True
     ends, numbers = relations.edges()
-    mine = kept[ends[1]]
-    weights = relations.edge_weights()
-    weights = None if weights is None else weights[mine]
-    ends = copy[ends[:, mine]]
-    return Relations.of(ends, numbers[mine], relations.names, nodes=len(nodes), weights=weights)
+    mine, weights = kept[ends[1]], relations.edge_weights()
+    return Relations.of(
+        copy[ends[:, mine]],
+        numbers[mine],
+        relations.names,
+        nodes=len(nodes),
+        weights=None if weights is None else weights[mine],
+    )
 
 
 def cost_of(config: RunConfig, graph: Graph, *, share: float = 1.0) -> Cost:

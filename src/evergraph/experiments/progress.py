@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Mapping
 from html import escape
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, NewType
 
 if TYPE_CHECKING:
@@ -64,20 +65,16 @@ class RunProgress:
         self._task = (-1, -1)  # ... this task of this seed
         self._silent = True  # nothing has been written yet
         self._started = self._said = time.monotonic()
-        self._bar: Any = (
-            NotebookBar()
-            if in_notebook()
-            else Progress(
-                SpinnerColumn(),
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TextColumn("{task.percentage:3.0f} %"),
-                TimeRemainingColumn(elapsed_when_finished=True),
-                console=self._console,
-                transient=True,
-                disable=not self._moves,
-            )
-        )
+        self._bar: Any = NotebookBar() if in_notebook() else Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:3.0f} %"),
+            TimeRemainingColumn(elapsed_when_finished=True),
+            console=self._console,
+            transient=True,
+            disable=not self._moves,
+        )  # fmt: skip
         self._row = self._bar.add_task(label, total=self._total)
 
     def __enter__(self) -> RunProgress:
@@ -95,7 +92,7 @@ class RunProgress:
         """Show the accuracy after a task of a run."""
         # The main measure comes first.
         firsts = (next(iter(report.rows[way].values())) for way in ("local", "global"))
-        local, union = (100 * _mean(row) for row in firsts)
+        local, union = (100 * fmean(row) for row in firsts)
         if self._task != (seed, report.index):
             self._task, self._found = (seed, report.index), {}
         self._found[name] = f"{name} {local:.1f}, {union:.1f}"
@@ -108,11 +105,7 @@ class RunProgress:
         self._done += report.index - (task_before if seed_before == seed else -1)
         self._before[name] = seed, report.index
         self._bar.update(self._row, description=text, completed=self._done)
-        self._say(text)
-
-    def _say(self, text: str) -> None:
-        now = time.monotonic()
-        last = self._done == self._total
+        now, last = time.monotonic(), self._done == self._total
         due = now - self._said >= 10 and len(self._found) == len(self._epochs)
         first, self._silent = self._silent, False
         if self._moves or not (due or last or first):
@@ -127,10 +120,6 @@ class RunProgress:
 def watched() -> bool:
     """Return whether output is shown live: on a terminal or in a notebook."""
     return sys.stderr.isatty() or in_notebook()
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
 
 
 def in_notebook() -> bool:

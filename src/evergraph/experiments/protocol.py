@@ -51,10 +51,12 @@ def learn_stream(
     ``fixed_sums``.
     """
     learner.undirected_ = stream.undirected
-    for start_at, index in _between_tests(first, len(stream), test_every):
+    index = first - 1
+    while index + 1 < len(stream):
+        begun, index = index + 1, min(((index + 1) // test_every + 1) * test_every, len(stream)) - 1
         embedded = learner.embed_seconds
         start = time.perf_counter()
-        for step in range(start_at, index + 1):
+        for step in range(begun, index + 1):
             opened = stream.open(step, cumulative=learner.cumulative, sight=learner.sight)
             with sums_by(threads):
                 learner.fit_task(opened)
@@ -81,11 +83,3 @@ def steps_apart(steps: int, tasks: int, test_every: int | None) -> int:
     if test_every is not None:
         return test_every
     return 1 if steps == tasks else -(-steps // TESTS)
-
-
-def _between_tests(first: int, steps: int, apart: int) -> Iterator[tuple[int, int]]:
-    """Yield the first and last step before each test, from step ``first`` on."""
-    while first < steps:
-        last = min((first // apart + 1) * apart, steps) - 1
-        yield first, last
-        first = last + 1

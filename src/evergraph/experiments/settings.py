@@ -92,10 +92,8 @@ def config_of(
         raise ConfigurationError(f"dataset must be given once, not also as {settings['dataset']!r}")
     dataset: str | dict[str, Any] = str(source)
     if graph is not None:  # a description by which it is recognised on resume
-        dataset = {
-            "name": IN_MEMORY, "nodes": graph.num_nodes, "edges": graph.num_edges,
-            "features": graph.num_features, "classes": graph.num_classes,
-        }  # fmt: skip
+        facts = ("nodes", "edges", "features", "classes")
+        dataset = {"name": IN_MEMORY} | {fact: getattr(graph, f"num_{fact}") for fact in facts}
     return configured(RunConfig(), {"method": "auto", "dataset": dataset} | settings)
 
 

@@ -72,14 +72,9 @@ class ResultStore:
     def _check_free(self) -> None:
         """Raise if the folder holds anything except a benchmark's own files."""
         names = [path.name for path in self.folder.iterdir()] if self.folder.is_dir() else []
+        ours = (FAILURE, SEARCH, CHOICE, LOCK_FILE)
         # Another process may be claiming the folder: its temporary file is ignored.
-        begun = f".{CONFIG}-"
-        others = {n for n in names if not n.startswith(begun)} - {
-            FAILURE,
-            SEARCH,
-            CHOICE,
-            LOCK_FILE,
-        }
+        others = [name for name in names if not (name in ours or name.startswith(f".{CONFIG}-"))]
         foreign = self.folder.is_file() or others
         # Checked last: another process may have claimed the folder and started meanwhile.
         if foreign and not (self.folder / CONFIG).exists():
@@ -166,7 +161,7 @@ class SeedStore:
         current = self._state_path(reports[-1].index)
         contiguous = {name: value.contiguous() for name, value in state.items()}
         write_whole(current, tensors_to_bytes(contiguous))
-        self._write_progress(reports, None, tasks, state=current)
+        self._keep(reports, tasks=tasks, state=current)
 
     def keep_result(self, reports: list[TaskReport], result: SeedResult) -> None:
         """Write the matrices and mark the repeat as finished; its learner is no longer needed."""
@@ -174,7 +169,24 @@ class SeedStore:
         path = self.folder / ARRAYS
         with results_written(path, remedy=RESUMABLE), written_aside(path) as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
-        self._write_progress(reports, result, reports[-1].index + 1)
+        self._keep(reports, asdict(result), tasks=reports[-1].index + 1)
+
+    def _keep(
+        self,
+        reports: list[TaskReport],
+        result: dict[str, Any] | None = None,
+        *,
+        tasks: int,
+        state: Path | None = None,
+    ) -> None:
+        """Write the progress, then remove all states but the one that it refers to."""
+        told = [asdict(report) for report in reports]
+        content = json.dumps({"tasks": tasks, "reports": told, "result": result})
+        write_whole(self.folder / PROGRESS, content.encode())
+        with results_written(self.folder, remedy=RESUMABLE):
+            for path in self.folder.glob("state-*.safetensors"):
+                if path != state:
+                    path.unlink()
 
     def state_after(self, index: int) -> dict[str, Tensor]:
         """Return the learner's state after a task."""
@@ -183,26 +195,6 @@ class SeedStore:
             return tensors_from_bytes(path.read_bytes())
         except (OSError, SafetensorError) as error:
             raise ResultsError(f"{path} cannot be read to resume: {error}") from None
-
-    def _write_progress(
-        self,
-        reports: list[TaskReport],
-        result: SeedResult | None,
-        tasks: int,
-        *,
-        state: Path | None = None,
-    ) -> None:
-        """Write the progress, then remove all states but the one that it refers to."""
-        content = {
-            "tasks": tasks,
-            "reports": [asdict(report) for report in reports],
-            "result": None if result is None else asdict(result),
-        }
-        write_whole(self.folder / PROGRESS, json.dumps(content).encode())
-        with results_written(self.folder, remedy=RESUMABLE):
-            for path in self.folder.glob("state-*.safetensors"):
-                if path != state:
-                    path.unlink()
 
     def _state_path(self, index: int) -> Path:
         return self.folder / f"state-{index:04d}.safetensors"

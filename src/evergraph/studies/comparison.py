@@ -68,8 +68,19 @@ class MethodsTable(DatasetStudy):
         if options.quick:  # few epochs, and few tasks of more classes
             classes = max(2, -(-graph.num_classes // QUICK_TASKS))
             quick = {"training": {"epochs": QUICK_EPOCHS}, "stream": {"classes_per_task": classes}}
-        labels = [label for label in METHODS if label in (options.methods or METHODS)]
-        entries = [_entry(self.name, dataset, label, quick) for label in labels]
+        entries = []
+        for label in (label for label in METHODS if label in (options.methods or METHODS)):
+            # The paper's preset, or defaults on other datasets.
+            name = label.removesuffix("-pdgnn")
+            preset = f"paper/{self.name}/{papers_name(dataset)}-{name}"
+            values: dict[str, Any] = {"backbone": "pdgnn" if name == "tem" else "gcn"}
+            if preset in presets():
+                values = read_preset(preset)
+            for key in ("dataset", "method", "stream"):
+                values.pop(key, None)
+            if label.endswith("-pdgnn"):
+                values["backbone"] = "pdgnn"
+            entries.append({"name": name, "label": label, "run": merged(values, quick)})
         bench = BenchConfig.of({
             "datasets": [dataset], "settings": [self.setting], "seeds": options.repeats(),
             "methods": entries,
@@ -91,8 +102,33 @@ class MethodsTable(DatasetStudy):
         ]
         if papers_name(dataset) is None:
             notes.append(f"The paper has no {stem}: it stands in for its datasets.")
-        lines = _lines(self.name, dataset, rows)
+        accuracies = [balanced(row.result, "average_accuracy") for row in rows]
+        ranked = [
+            None if value is None or row.job.label in UPPER_BOUNDS else value["mean"]
+            for row, value in zip(rows, accuracies, strict=True)
+        ]
+        cells = marked([spread(value, scale=100) for value in accuracies], ranked)
+        lines = [self._line(dataset, row, cell) for row, cell in zip(rows, cells, strict=True)]
         return [Sheet(f"{self.name}-{stem}", title, COLUMNS, lines, options.differences(*notes))]
+
+    def _line(self, dataset: str, row: Row, cell: Cell) -> tuple[str | Cell, ...]:
+        method = METHODS[row.job.label]
+        if row.result is None:
+            reason = row.failure.error if row.failure is not None else "not finished"
+            return (method, f"failed: {reason}", *["-"] * (len(COLUMNS) - 2))
+        papers = papers_cell(self.name, dataset, row.job.label)
+        ours = 100 * balanced(row.result, "average_accuracy")["mean"]
+        theirs = papers.get("average_accuracy")
+        return (
+            method,
+            cell,
+            spread(balanced(row.result, "average_forgetting"), scale=100),
+            spread(balanced(row.result, "average_accuracy", "global"), scale=100),
+            spread(theirs),
+            difference(ours, None if theirs is None else theirs["mean"]),
+            within(ours, papers),
+            spread(papers.get("average_forgetting")),
+        )
 
 
 @studies.register
@@ -109,50 +145,6 @@ class Table5(MethodsTable):
 
     name = "table5"
     setting = "task-il"
-
-
-def _entry(table: str, dataset: str, label: str, quick: dict[str, Any]) -> dict[str, Any]:
-    """Return a method with the paper's preset, or with defaults on other datasets."""
-    name = label.removesuffix("-pdgnn")
-    preset = f"paper/{table}/{papers_name(dataset)}-{name}"
-    values: dict[str, Any] = {"backbone": "pdgnn" if name == "tem" else "gcn"}
-    if preset in presets():
-        values = read_preset(preset)
-    for key in ("dataset", "method", "stream"):
-        values.pop(key, None)
-    if label.endswith("-pdgnn"):
-        values["backbone"] = "pdgnn"
-    return {"name": name, "label": label, "run": merged(values, quick)}
-
-
-def _lines(table: str, dataset: str, rows: list[Row]) -> list[tuple[str | Cell, ...]]:
-    accuracies = [balanced(row.result, "average_accuracy") for row in rows]
-    ranked = [
-        None if value is None or row.job.label in UPPER_BOUNDS else value["mean"]
-        for row, value in zip(rows, accuracies, strict=True)
-    ]
-    cells = marked([spread(value, scale=100) for value in accuracies], ranked)
-    return [_line(table, dataset, row, cell) for row, cell in zip(rows, cells, strict=True)]
-
-
-def _line(table: str, dataset: str, row: Row, cell: Cell) -> tuple[str | Cell, ...]:
-    method = METHODS[row.job.label]
-    if row.result is None:
-        reason = row.failure.error if row.failure is not None else "not finished"
-        return (method, f"failed: {reason}", *["-"] * (len(COLUMNS) - 2))
-    papers = papers_cell(table, dataset, row.job.label)
-    ours = 100 * balanced(row.result, "average_accuracy")["mean"]
-    theirs = papers.get("average_accuracy")
-    return (
-        method,
-        cell,
-        spread(balanced(row.result, "average_forgetting"), scale=100),
-        spread(balanced(row.result, "average_accuracy", "global"), scale=100),
-        spread(theirs),
-        difference(ours, None if theirs is None else theirs["mean"]),
-        within(ours, papers),
-        spread(papers.get("average_forgetting")),
-    )
 
 
 @studies.register

@@ -34,7 +34,21 @@ class Table1(Study):
     def run(self, options: Options) -> list[Sheet]:
         """Load the available datasets and count."""
         columns = ("dataset", "nodes", "edges", "classes", "tasks", "homophily", "paper's")
-        rows = [_statistics(name) for name in self.asked(options)]
+        rows = []
+        for name in self.asked(options):
+            listed, both = try_load(name, undirected=False), try_load(name)
+            try:
+                if isinstance(listed, str) or isinstance(both, str):
+                    raise DataError(f"not at hand: {listed if isinstance(listed, str) else both}")
+                counts = [listed.num_nodes, listed.num_edges, listed.num_classes]
+                try:
+                    counts.append(len(GraphStream(both)))
+                except DataError as error:
+                    raise DataError(f"cannot be cut into tasks: {error}") from None
+                found = [*(f"{count:,}" for count in counts), f"{homophily(both):.3f}"]
+            except DataError as error:
+                found = [str(error), "-", "-", "-", "-"]
+            rows.append((Path(name).stem, *found, _papers(name)))
         notes = (
             "Edges as listed by the publisher; homophily with edges both ways. The paper's: nodes, "
             "edges, classes, tasks, homophily.",
@@ -53,23 +67,15 @@ class Homophily(Study):
     def run(self, options: Options) -> list[Sheet]:
         """Load the available datasets and count."""
         columns = ("dataset", "as listed", "both ways", "paper's")
-        rows = [_ratios(name) for name in self.asked(options)]
+        rows = []
+        for name in self.asked(options):
+            graphs = [try_load(name, undirected=undirected) for undirected in (False, True)]
+            ratios = [f"{homophily(graph):.3f}" for graph in graphs if isinstance(graph, Graph)]
+            if reasons := [graph for graph in graphs if isinstance(graph, str)]:
+                ratios = [f"not at hand: {reasons[0]}", "-"]
+            rows.append((Path(name).stem, *ratios, _papers(name).split("; ")[-1]))
         notes = ("The paper's two figures need the two readings: docs/decisions/0008.",)
         return [Sheet("homophily", "Homophily ratios", columns, rows, notes)]
-
-
-def _statistics(name: str) -> tuple[str, ...]:
-    stem = Path(name).stem
-    listed, both = try_load(name, undirected=False), try_load(name)
-    if isinstance(listed, str) or isinstance(both, str):
-        reason = listed if isinstance(listed, str) else str(both)
-        return (stem, f"not at hand: {reason}", "-", "-", "-", "-", _papers(name))
-    try:
-        tasks = len(GraphStream(both))
-    except DataError as error:
-        return (stem, f"cannot be cut into tasks: {error}", "-", "-", "-", "-", _papers(name))
-    counts = (listed.num_nodes, listed.num_edges, listed.num_classes, tasks)
-    return (stem, *(f"{count:,}" for count in counts), f"{homophily(both):.3f}", _papers(name))
 
 
 def _papers(name: str) -> str:
@@ -78,15 +84,6 @@ def _papers(name: str) -> str:
         return "-"
     counts = [f"{known[key]:,}" for key in ("nodes", "edges", "classes", "tasks")]
     return "; ".join([*counts, f"{known['homophily']:.3f}"])
-
-
-def _ratios(name: str) -> tuple[str, ...]:
-    graphs = [try_load(name, undirected=undirected) for undirected in (False, True)]
-    ratios = [f"{homophily(graph):.3f}" for graph in graphs if isinstance(graph, Graph)]
-    reasons = [graph for graph in graphs if isinstance(graph, str)]
-    if reasons:
-        ratios = [f"not at hand: {reasons[0]}", "-"]
-    return (Path(name).stem, *ratios, _papers(name).split("; ")[-1])
 
 
 HOPS, HIDDEN, MEMORIES, NEIGHBOURS = 2, 256, 100, 5

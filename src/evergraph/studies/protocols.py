@@ -147,7 +147,10 @@ def _spread(method: str, results: Results) -> str:
         return "No protocol could be run."
     reported = {p: 100 * headline(r)["mean"] for p, r in known.items()}
     low, high = (pick(reported, key=lambda p: reported[p]) for pick in (min, max))
-    apart = {p: _apart(result) for p, result in known.items()}
+    apart = {}
+    for protocol, result in known.items():
+        every = [100 * result["average_accuracy"][t][a]["mean"] for t, a in READINGS]
+        apart[protocol] = max(every) - min(every)
     most = max(apart, key=lambda p: apart[p])
     return (
         f"Protocols: from {reported[low]:.1f} ({low}) to {reported[high]:.1f} ({high}), "
@@ -156,26 +159,19 @@ def _spread(method: str, results: Results) -> str:
     )
 
 
-def _apart(result: Mapping[str, Any]) -> float:
-    every = [100 * result["average_accuracy"][t][a]["mean"] for t, a in READINGS]
-    return float(max(every) - min(every))
-
-
 def _beside(stem: str, methods: Sequence[str], results: Results, options: Options) -> Sheet:
     """Return all methods under every protocol, and the sources of their variance."""
     title = f"Methods and protocols on {stem}: AA as each paper reports it, percent"
-    rows = [
-        (protocol, *(_cell(results[method, protocol]) for method in methods)) for protocol in ORDER
-    ]
+    rows = []
+    for protocol in ORDER:
+        found = [results[method, protocol] for method in methods]
+        told = ["not run" if isinstance(r, str) else spread(headline(r), scale=100) for r in found]
+        rows.append((protocol, *told))
     trained = [method for method in methods if method != FORGETS]
     notes = [_seeds(options), f"Of what varies here: {_of_what(methods, results)}"]
     if 1 < len(trained) < len(methods):
         notes.append(f"Without {FORGETS}: {_of_what(trained, results)}")
     return Sheet(f"protocols-{stem}-methods", title, ("protocol", *methods), rows, tuple(notes))
-
-
-def _cell(result: dict[str, Any] | str) -> str:
-    return "not run" if isinstance(result, str) else spread(headline(result), scale=100)
 
 
 def _of_what(methods: Sequence[str], results: Results) -> str:

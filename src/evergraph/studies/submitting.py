@@ -10,6 +10,7 @@ import shlex
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -75,15 +76,6 @@ def command_of(config: RunConfig) -> str:
     return shlex.join(["evergraph", "run", *words])
 
 
-def without_place(plugin: str) -> str:
-    """Return a plugin's name without its folder, which is private.
-
-    >>> without_place("/home/me/mine.py"), without_place("my_package.parts")
-    ('mine.py', 'my_package.parts')
-    """
-    return Path(plugin).name if is_file_plugin(plugin) else plugin
-
-
 def _words(key: str, value: Any) -> list[str]:
     """Return a setting as options of the command line.
 
@@ -114,11 +106,8 @@ def row_of(
 ) -> BookRow:
     """Return the row of a finished run.
 
-    Args:
-        result: the content of its ``result.json``.
-        folder: its folder; the row has the date of its result.
-        dataset, label: names of the graph and the method in the book.
-        commit: commit of the code that ran it.
+    result: the content of its ``result.json``. folder: the row has the date of its result there.
+    dataset, label: names in the book. commit: of the code that ran it.
     """
     config = placeless(RunConfig.of(result["config"]))
     tasks = _tasks(result["accuracy_matrix"])
@@ -156,6 +145,11 @@ def placeless(config: RunConfig) -> RunConfig:
     return config.model_copy(
         update={"dataset": config.dataset.model_copy(update={"name": path.name})}
     )
+
+
+def without_place(plugin: str) -> str:
+    """Return a plugin's name without its folder, which is private."""
+    return Path(plugin).name if is_file_plugin(plugin) else plugin
 
 
 def told(config: RunConfig) -> dict[str, Any]:
@@ -225,16 +219,20 @@ def submitted(
 ) -> BookRow:
     """Return the row of a finished run; raise if it breaks a rule.
 
-    Args:
-        run: its results folder.
-        book: folder of the book; an existing row is not replaced.
-        commit: commit of the code that ran it.
-        label: name of the method in the book, by default its own.
-        plan: plan of the book, by default the shipped one.
+    run: its results folder. book: an existing row in it is not replaced. commit: of the code that
+    ran it. label: name of the method in the book, by default its own. plan: by default the shipped
+    one.
     """
     plan = read_plan() if plan is None else plan
     rules = shipped_rules() if plan == read_plan() else Rules.of(plan)
-    result = _finished(run)
+    if not (run / CONFIG).exists():
+        raise ResultsError(f"{run} is not a results folder: it has no {CONFIG}")
+    result = ResultStore(run).finished()
+    if result is None:
+        raise ResultsError(f"{run} is not finished: it has no {RESULT}")
+    for key in ("config", "dataset", "versions", "machine"):
+        if key not in result:
+            raise ResultsError(f"{run / RESULT} has no {key!r}")
     config = placeless(RunConfig.of(result["config"]))
     load_plugins(config.plugins)
     for wrong in _complaints(run, result):
@@ -249,18 +247,6 @@ def submitted(
     return row
 
 
-def _finished(run: Path) -> dict[str, Any]:
-    if not (run / CONFIG).exists():
-        raise ResultsError(f"{run} is not a results folder: it has no {CONFIG}")
-    result = ResultStore(run).finished()
-    if result is None:
-        raise ResultsError(f"{run} is not finished: it has no {RESULT}")
-    missing = [key for key in ("config", "dataset", "versions", "machine") if key not in result]
-    if missing:
-        raise ResultsError(f"{run / RESULT} has no {missing[0]!r}")
-    return result
-
-
 def _complaints(run: Path, result: Mapping[str, Any]) -> Iterator[str]:
     """Yield the contradictions in a folder."""
     stored = resolved(RunConfig.of(read_toml(run / CONFIG))).to_dict()
@@ -272,7 +258,15 @@ def _complaints(run: Path, result: Mapping[str, Any]) -> Iterator[str]:
             yield f"seed {seed} is missing from accuracy_matrix in {RESULT}"
     for seed in result["accuracy_matrix"]:
         yield from _of_seed(run, seed)
-    yield from _of_means(result)
+    for (name, metric), testing in product(SUMMARIES.items(), TESTINGS):
+        for average, said in result[name][testing].items():
+            matrices = [matrix_of(s[testing][average]) for s in result["accuracy_matrix"]]
+            again = float(np.mean([metric(matrix) for matrix in matrices]))
+            if not math.isfinite(said["mean"]) or abs(said["mean"] - again) > EXACT:
+                yield (
+                    f"{name}, {testing}, {average}, is {said['mean']}, but its accuracy "
+                    f"matrices give {again:.6f}"
+                )
 
 
 def _of_seed(run: Path, seed: Mapping[str, Any]) -> Iterator[str]:
@@ -295,19 +289,6 @@ def _of_seed(run: Path, seed: Mapping[str, Any]) -> Iterator[str]:
                 )
                 if not same:
                     yield f"{way} is not the one in {path.relative_to(run)}"
-
-
-def _of_means(result: Mapping[str, Any]) -> Iterator[str]:
-    for name, metric in SUMMARIES.items():
-        for testing in TESTINGS:
-            for average, told in result[name][testing].items():
-                matrices = [matrix_of(s[testing][average]) for s in result["accuracy_matrix"]]
-                again = float(np.mean([metric(matrix) for matrix in matrices]))
-                if not math.isfinite(told["mean"]) or abs(told["mean"] - again) > EXACT:
-                    yield (
-                        f"{name}, {testing}, {average}, is {told['mean']}, but its accuracy "
-                        f"matrices give {again:.6f}"
-                    )
 
 
 def _place(run: Path, config: RunConfig, rules: Rules) -> str:

@@ -61,6 +61,11 @@ class Job:
     def __str__(self) -> str:
         return f"{self.label} on {self.dataset}, {self.setting}"
 
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """Its label, dataset and setting."""
+        return self.label, self.dataset, self.setting
+
 
 def expand(
     bench: BenchConfig,
@@ -69,12 +74,10 @@ def expand(
     over: Mapping[str, Any] | None = None,
     search: bool = False,
 ) -> list[Job]:
-    """Return every run of a benchmark, dataset by dataset.
+    """Return every run of a benchmark, dataset by dataset, in ``out/dataset/setting/label``.
 
-    Args:
-        out: the parent folder of results, as ``out/dataset/setting/label``.
-        over: values of ``RunConfig`` that override those of every run.
-        search: whether a method without its own grid gets the built-in one.
+    over: values of ``RunConfig`` that override those of every run. search: whether a method without
+    its own grid gets the built-in one.
 
     >>> bench = BenchConfig.of({"datasets": ["wordnet"], "methods": ["tem"], "seeds": [0, 1]})
     >>> [(str(job), job.folder.as_posix()) for job in expand(bench)]

@@ -54,9 +54,6 @@ def default_workers(device: str) -> int:
 
     One per processor, as long as ``BYTES_A_WORKER`` of memory are free for each; at most
     ``WORKERS_A_GPU`` if they share a GPU.
-
-    >>> default_workers("cpu") >= 1
-    True
     """
     room = int(psutil.virtual_memory().available // BYTES_A_WORKER)
     most = WORKERS_A_GPU if choose_device(device).type == "cuda" else cpu_count()
@@ -68,9 +65,6 @@ def threads_of(workers: int) -> int:
 
     It depends only on the number of workers, not on the remaining work: sums may depend on the
     number of threads, and a resumed run must give the same bits.
-
-    >>> threads_of(10**6)
-    1
     """
     return max(1, cpu_count() // workers)
 
@@ -101,16 +95,12 @@ class WorkerPool(Protocol):
 
 @dataclass(frozen=True)
 class TimeLimits:
-    """Time limits, in elapsed seconds.
+    """Time limits, in elapsed seconds."""
 
-    Attributes:
-        each: limit for one work item; if it is exceeded, waiting items with the same folder fail
-            too, because they would take as long.
-        until: when everything stops, by ``time.monotonic()``; the remaining work is neither done
-            nor failed.
-    """
-
+    # limit for one work item; if it is exceeded, waiting items with the same folder fail too,
+    # because they would take as long
     each: float | None = None
+    # when everything stops, by ``time.monotonic()``; the remaining work is neither done nor failed
     until: float | None = None
 
     @property
@@ -276,10 +266,7 @@ class RayPool:
 
     Results go to the same folders as with local processes, so on a cluster these must be on a
     shared file system. A run whose worker dies is retried ``RETRIES`` times, and continues after
-    its last finished task.
-
-    Args:
-        engine: the Ray engine, which sets the threads per worker.
+    its last finished task. engine: sets the threads per worker.
     """
 
     def __init__(self, engine: RayEngine) -> None:
@@ -289,34 +276,26 @@ class RayPool:
         self, work: Sequence[Work], *, workers: int, on_event: Callable[[Event], None]
     ) -> None:
         """Do every work item, ``workers`` at a time; a failure does not stop the others."""
+        ray, here = self.engine.ray, Path.cwd()
         waiting, running = deque(work), dict[Any, ProgressWatch]()
-        patience = Patience(self.engine.ray)
+        patience = Patience(ray)
         try:
             while waiting or running:
                 while waiting and len(running) < workers:
-                    watch = ProgressWatch(waiting.popleft())
-                    running[self._give_out(watch.work)] = watch
-                    on_event(Event("started", watch.work))
-                self._tell(running, on_event)
+                    unit = waiting.popleft()
+                    gpu = gpu_share(ray) if unit.config.get("device") != "cpu" else 0
+                    task = ray.remote(_learn).options(num_cpus=1, num_gpus=gpu, max_retries=RETRIES)
+                    given = replace(unit, folder=unit.folder.absolute())
+                    running[task.remote(given, here, self.engine.threads)] = ProgressWatch(unit)
+                    on_event(Event("started", unit))
+                done, going = ray.wait(list(running), timeout=POLL_SECONDS)
+                for event in [event for ref in going for event in running[ref].news()]:
+                    on_event(event)
+                for ref in done:
+                    on_event(running.pop(ref).ended(self._ending(ref)))
                 patience.look()
         finally:
-            stop(self.engine.ray, list(running))
-
-    def _tell(self, running: dict[Any, ProgressWatch], on_event: Callable[[Event], None]) -> None:
-        """Wait briefly for a run to end, and report all events."""
-        done, going = self.engine.ray.wait(list(running), timeout=POLL_SECONDS)
-        for ref in going:
-            for event in running[ref].news():
-                on_event(event)
-        for ref in done:
-            on_event(running.pop(ref).ended(self._ending(ref)))
-
-    def _give_out(self, work: Work) -> Any:
-        ray = self.engine.ray
-        gpu = gpu_share(ray) if work.config.get("device") != "cpu" else 0
-        task = ray.remote(_learn).options(num_cpus=1, num_gpus=gpu, max_retries=RETRIES)
-        here = Path.cwd()
-        return task.remote(replace(work, folder=work.folder.absolute()), here, self.engine.threads)
+            stop(ray, list(running))
 
     def _ending(self, ref: Any) -> Ending:
         ray = self.engine.ray

@@ -91,11 +91,7 @@ def _named(folder: str) -> dict[str, Path]:
 
 
 def benches() -> dict[str, Path]:
-    """Return every benchmark's file by name.
-
-    >>> "quick" in benches()
-    True
-    """
+    """Return every benchmark's file by name."""
     return _named("benches")
 
 
@@ -112,11 +108,7 @@ def read_bench(name: str) -> dict[str, Any]:
 
 
 def grids() -> dict[str, Path]:
-    """Return every shipped grid's file by method.
-
-    >>> "tem" in grids()
-    True
-    """
+    """Return every shipped grid's file by method."""
     return _named("grids")
 
 

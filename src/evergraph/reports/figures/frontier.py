@@ -51,7 +51,18 @@ def memory_accuracy(group: Group, looks: Mapping[str, Look], testing: str) -> Pi
         axes.set_title(f"{group.title}, {testing}")
         axes.set(xlabel="kept between tasks", ylabel=f"average {group.metric} (%)")
         axes.set_ylim(percent_limits(accuracies))
-        _ticks(axes, nothing, places, everything=math.inf in kept)
+        last, everything = max(places), math.inf in kept
+        span = last - nothing + 0.5
+        low = math.floor(nothing + 0.17 * span) + 1  # keeps its distance from "nothing"
+        high = math.floor(last - 0.17 * span) if everything else max(math.ceil(last), low)
+        ticks: dict[float, str] = {nothing: "nothing"}
+        ticks |= {d: size(10**d).replace(".0", "") for d in range(low, high + 1)}
+        axes.axvline(nothing + 0.25, color="#9ca3af", linewidth=0.7, linestyle=":")
+        if everything:
+            ticks[last] = ALL
+            axes.axvline(last - 0.25, color="#9ca3af", linewidth=0.7, linestyle=":")
+        axes.set_xticks(list(ticks), list(ticks.values()))
+        axes.set_xlim(nothing - 0.13 * span, last + 0.25 * span)
         for entry, x, y in zip(group.entries, places, accuracies, strict=True):
             look = looks[family_of(entry.name)]
             axes.plot([x], [y], look.marker, color=look.colour, markersize=6.5, clip_on=False)
@@ -59,6 +70,10 @@ def memory_accuracy(group: Group, looks: Mapping[str, Look], testing: str) -> Pi
 
     name = f"memory_accuracy-{testing}-{group.slug}"
     return drawn(name, f"{group.title}, {testing}", Frame(4.6, 3.5), draw)
+
+
+def _has_place(cost: float) -> bool:  # on a log scale
+    return 0 < cost < math.inf
 
 
 def _decades(kept: Sequence[float]) -> tuple[float, list[float]]:
@@ -73,22 +88,6 @@ def _decades(kept: Sequence[float]) -> tuple[float, list[float]]:
     everything = math.ceil(max(counted, default=nothing)) + 1.5
     ends = {0: nothing, math.inf: everything}
     return nothing, [ends[n] if n in ends else math.log10(n) for n in kept]
-
-
-def _ticks(axes: Any, nothing: float, places: Sequence[float], *, everything: bool) -> None:
-    last = max(places)
-    span = last - nothing + 0.5
-    low = math.floor(nothing + 0.17 * span) + 1  # keeps its distance from "nothing"
-    high = math.floor(last - 0.17 * span) if everything else max(math.ceil(last), low)
-    decades = list(range(low, high + 1))
-    ticks: dict[float, str] = {nothing: "nothing"}
-    ticks |= {decade: size(10**decade).replace(".0", "") for decade in decades}
-    axes.axvline(nothing + 0.25, color="#9ca3af", linewidth=0.7, linestyle=":")
-    if everything:
-        ticks[last] = ALL
-        axes.axvline(last - 0.25, color="#9ca3af", linewidth=0.7, linestyle=":")
-    axes.set_xticks(list(ticks), list(ticks.values()))
-    axes.set_xlim(nothing - 0.13 * span, last + 0.25 * span)
 
 
 def _name_points(axes: Any, names: Sequence[str], xs: Sequence[float], ys: Sequence[float]) -> None:
@@ -151,7 +150,13 @@ def frontier(group: Group, looks: Mapping[str, Look], price: Price) -> Picture:
     families are listed at the bottom instead.
     """
     named = families(group)
-    lines = _lines(named, looks, price)
+    lines: dict[str, Line] = {}
+    for name, runs in named.items():
+        if len(runs) == 1:
+            lines[name] = "none" if _has_place(price.of(runs[0])) else ":"
+        else:  # dashed if an earlier family has the same colour
+            met = [looks[other].colour for other in lines if len(named[other]) > 1]
+            lines[name] = "--" if looks[name].colour in met else "-"
     foot = 0.5 + KEY * math.ceil(len(named) / 2)
     frame = Frame(4.6, 2 * PANEL + foot, bottom=foot)
     several = [run for runs in named.values() if len(runs) > 1 for run in runs]
@@ -180,30 +185,20 @@ def frontier(group: Group, looks: Mapping[str, Look], price: Price) -> Picture:
                 text = f"below: {', '.join(told)}"
                 axes.text(0.99, 0.02, text, fontsize=7.5, color=INK, **corner)
         panels[-1].set_xlabel(price.label)
-        _key(figure, {name: (looks[name], lines[name]) for name in named})
+        from matplotlib.lines import Line2D
+
+        handles = []
+        for name in named:
+            marks = {"color": looks[name].colour, "marker": looks[name].marker, "markersize": 5}
+            handles.append(Line2D([], [], linestyle=lines[name], **marks))
+        figure.legend(  # of families, at the bottom, in two columns
+            handles, [shortened(name, 28) for name in named], loc="lower left",
+            bbox_to_anchor=(figure.subplotpars.left - 0.02, 0), ncols=2, frameon=False, fontsize=8,
+            borderaxespad=0.2, borderpad=0.2, labelspacing=0.3, columnspacing=1.4, handlelength=2.4,
+        )  # fmt: skip
 
     name = f"frontier-{price.name}-{group.slug}"
     return drawn(name, f"{group.title}, {price.name}", frame, draw, rows=2)
-
-
-def _lines(
-    named: Mapping[str, Sequence[Entry]], looks: Mapping[str, Look], price: Price
-) -> dict[str, Line]:
-    """Return the line style of each family: dashed if an earlier one has the same colour."""
-    met: set[str] = set()
-    lines: dict[str, Line] = {}
-    for name, runs in named.items():
-        if len(runs) == 1:
-            lines[name] = "none" if _has_place(price.of(runs[0])) else ":"
-            continue
-        lines[name] = "--" if looks[name].colour in met else "-"
-        met.add(looks[name].colour)
-    return lines
-
-
-def _has_place(cost: float) -> bool:
-    """Whether a cost has a position on a log scale."""
-    return 0 < cost < math.inf
 
 
 def _draw_family(axes: Any, points: Sequence[tuple[float, float]], look: Look, line: Line) -> None:
@@ -218,21 +213,6 @@ def _draw_family(axes: Any, points: Sequence[tuple[float, float]], look: Look, l
         face, order = (look.colour, 4) if point in best else ("white", 3)
         marker = {"marker": look.marker, "markersize": 5, "markerfacecolor": face}
         axes.plot(*point, color=look.colour, zorder=order, **marker)
-
-
-def _key(figure: Any, signs: Mapping[str, tuple[Look, Line]]) -> None:
-    """Put the legend of families at the bottom, in two columns."""
-    from matplotlib.lines import Line2D
-
-    handles = [
-        Line2D([], [], color=look.colour, marker=look.marker, markersize=5, linestyle=line)
-        for look, line in signs.values()
-    ]
-    figure.legend(
-        handles, [shortened(name, 28) for name in signs], loc="lower left",
-        bbox_to_anchor=(figure.subplotpars.left - 0.02, 0), ncols=2, frameon=False, fontsize=8,
-        borderaxespad=0.2, borderpad=0.2, labelspacing=0.3, columnspacing=1.4, handlelength=2.4,
-    )  # fmt: skip
 
 
 def log_span(amounts: Sequence[float], shown: Sequence[float] = ()) -> tuple[float, float]:

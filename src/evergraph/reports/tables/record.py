@@ -22,20 +22,14 @@ class TableColumn:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell.
+    """A cell."""
 
-    Attributes:
-        text: the displayed text.
-        numbers: values as in ``result.json``, one for each of ``TableColumn.numbers``; the first
-            is the sort key. Empty if there are none, None for one that was not measured.
-        rank: 1 if it is the best of its group, 2 if it is the second best, else 0.
-        most: whether it sorts above all numbers.
-    """
-
-    text: str
+    text: str  # the displayed text
+    # values as in ``result.json``, one for each of ``TableColumn.numbers``; the first is the sort
+    # key. Empty if there are none, None for one that was not measured
     numbers: tuple[float | None, ...] = ()
-    rank: int = 0
-    most: bool = False
+    rank: int = 0  # 1 if it is the best of its group, 2 if it is the second best, else 0
+    most: bool = False  # whether it sorts above all numbers
 
 
 @dataclass(frozen=True)
@@ -90,11 +84,6 @@ def rows_of(
         tuple((*named(group, entry), *cells(entry.run)) for entry in group.entries)
         for group in groups
     )
-
-
-def own_names(run: Finished) -> tuple[Cell, ...]:
-    """Return the cells of a run under ``NAMED``, with its own name."""
-    return Cell(run.method), Cell(run.dataset), Cell(run.setting)
 
 
 def numbers(columns: Sequence[str]) -> tuple[TableColumn, ...]:
