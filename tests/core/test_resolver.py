@@ -184,6 +184,7 @@ def test_only_what_is_decorated_and_named_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resolver, "PACKAGE", tmp_path)
+    declared_parts.cache_clear()
     (tmp_path / "shapes.py").write_text(
         '@shapes.register\nclass Square(Shape):\n    """\n    Four sides.\n\n    Equal.\n    """\n'
         '    name: ClassVar[str] = "square"\n'

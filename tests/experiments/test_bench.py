@@ -89,6 +89,7 @@ def test_resuming_a_finished_bench_does_nothing_again(learned: Any) -> None:
         open_bench(other, out=learned.out, resume=True)
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_broken_data_and_a_killed_worker_are_rows_and_the_rest_goes_on(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -103,9 +104,12 @@ def test_broken_data_and_a_killed_worker_are_rows_and_the_rest_goes_on(
     }
     config = BenchConfig.of(values)
 
+    others = set(psutil.Process().children())
+
     def kill(event: BenchEvent) -> None:
         if (event.kind, event.job.label) == ("task", "victim"):
-            os.kill(only_worker().pid, signal.SIGKILL)
+            (worker,) = set(psutil.Process().children()) - others
+            os.kill(worker.pid, signal.SIGKILL)
 
     rows = run_bench(open_bench(config, out=tmp_path / "out"), workers=1, on_event=kill)
     said = {str(row.job): row.failure.error for row in rows if row.failure is not None}
@@ -130,15 +134,6 @@ def test_broken_data_and_a_killed_worker_are_rows_and_the_rest_goes_on(
     reports = json.loads((folder / "seed-0" / "progress.json").read_text())["reports"]
     assert reports[: len(learned_before)] == learned_before  # it went on where it stopped
     assert [str(e.job) for e in events if e.kind == "kept"] == ["tem on synthetic, class-il"]
-
-
-def only_worker() -> psutil.Process:
-    (worker,) = [
-        child
-        for child in psutil.Process().children()
-        if any("spawn_main" in part for part in child.cmdline())
-    ]
-    return worker
 
 
 def test_any_exception_becomes_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

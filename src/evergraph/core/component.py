@@ -74,13 +74,16 @@ class Part(Shown):
         """
         own: dict[str, Any] = {}
         for name in inspect.signature(type(self)).parameters:
-            value = self._parameter_value(name)
+            own[name] = value = self._parameter_value(name)
             if value is _MISSING:
                 raise ConfigurationError(
                     f"{type(self).__name__} must store its parameter {name!r} under that name"
                 )
-            own[name] = value
-        return with_inner(own) if deep else own
+        for name, value in list(own.items()) if deep else ():
+            if isinstance(value, Part):
+                inner = value.get_params(deep=True)
+                own |= {f"{name}__{below}": part for below, part in inner.items()}
+        return own
 
     def _parameter_value(self, name: str) -> Any:
         """Return the value of a parameter, as the constructor takes it."""
@@ -99,17 +102,6 @@ class Part(Shown):
         names = [n for n in inspect.signature(type(self)).parameters if n not in SURROUNDINGS]
         values = {name: self._parameter_value(name) for name in names}
         return {name: value for name, value in values.items() if value is not _MISSING}
-
-
-def with_inner(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return parameters, with those of inner components added as ``outer__inner``."""
-    inner = {
-        f"{name}__{below}": value
-        for name, part in parameters.items()
-        if isinstance(part, Part)
-        for below, value in part.get_params(deep=True).items()
-    }
-    return parameters | inner
 
 
 def alike(one: object, other: object) -> bool:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from evergraph.core.label_space import LabelSpace, Predictions
 from evergraph.core.notices import say
-from evergraph.evaluation.yardstick import BESIDE, YARDSTICKS, Yardstick, balanced_accuracy
+from evergraph.evaluation.yardstick import BESIDE, YARDSTICKS, balanced_accuracy
 from evergraph.graphs import Graph
 from evergraph.streams import Exam, GraphStream
 from evergraph.streams.stream import TESTINGS, Testing
@@ -178,42 +178,32 @@ def evaluate(
     yardstick = YARDSTICKS[stream.kind]
     for testing in testings:
         seen = mark(learner, stream.exams(index, testing, part))
-        rows[testing] = _rows(seen, stream.met(index), yardstick)
+        order = seen.tasks.argsort(stable=True)
+        counts = torch.bincount(seen.tasks, minlength=stream.met(index)).tolist()
+        given, right = (each[order].split(counts) for each in seen.compared)
+        rows[testing] = {n: list(map(mean, given, right)) for n, mean in yardstick.rows.items()}
         if stream.kind != "class":
             beside = {name: metric(*seen.compared) for name, metric in yardstick.beside.items()}
             measures[testing] = {name: _meaningful(value) for name, value in beside.items()}
             continue
-        if testing == testings[0] and index + 1 == len(stream):
-            _say_collapse(learner, stream, seen)
+        last = testing == testings[0] and index + 1 == len(stream)
+        if last and len(seen.classes.unique()) == 1 < len(seen.labels.unique()):
+            only = stream.classes[int(seen.classes[0])]
+            say(
+                getattr(learner, "name", "learner"),
+                f"at the end every test node is given class {only}: the model has collapsed, or "
+                "has forgotten every other class",
+            )
         error = expected_calibration_error(seen.confidence, seen.classes == seen.labels)
         measures[testing] = {"calibration_error": _meaningful(error)}
         if preview:
-            unknown: float | None = None
-            transfer: float | None = None
+            measures[testing] |= {"rejection_auroc": None, "forward_transfer": None}
             if exams := stream.preview(index, testing, part):
                 coming, learned = mark(learner, exams), stream.label_space(index)
                 unknown = _meaningful(rejection(seen, coming, learned))
                 transfer = forward_transfer(coming, learned)
-            measures[testing] |= {"rejection_auroc": unknown, "forward_transfer": transfer}
+                measures[testing] |= {"rejection_auroc": unknown, "forward_transfer": transfer}
     return Evaluation(rows, measures)
-
-
-def _say_collapse(learner: Predictor, stream: GraphStream, seen: Scored) -> None:
-    """Warn if a learner finally predicts the same class for all test nodes of several classes."""
-    if len(seen.classes.unique()) == 1 < len(seen.labels.unique()):
-        only = stream.classes[int(seen.classes[0])]
-        say(
-            getattr(learner, "name", "learner"),
-            f"at the end every test node is given class {only}: the model has collapsed, or has "
-            "forgotten every other class",
-        )
-
-
-def _rows(seen: Scored, tasks: int, yardstick: Yardstick) -> dict[str, list[float]]:
-    order = seen.tasks.argsort(stable=True)
-    counts = torch.bincount(seen.tasks, minlength=tasks).tolist()
-    given, right = (each[order].split(counts) for each in seen.compared)
-    return {name: list(map(average, given, right)) for name, average in yardstick.rows.items()}
 
 
 def _meaningful(value: float | None) -> float | None:

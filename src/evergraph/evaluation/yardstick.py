@@ -189,9 +189,7 @@ def spread(values: Sequence[float]) -> dict[str, Any]:
 
 
 def main_key(result: Mapping[str, Any]) -> str:
-    """Return the key of the main measure of a stored result.
-
-    Results of earlier versions are of classes only.
+    """Return the key of the main measure of a stored result; earlier versions had classes only.
 
     >>> main_key({"metric": {"name": "micro F1", "key": "micro_f1"}}), main_key({})
     ('micro_f1', 'balanced')
@@ -200,11 +198,7 @@ def main_key(result: Mapping[str, Any]) -> str:
 
 
 def main_name(result: Mapping[str, Any]) -> str:
-    """Return the name of the main measure of a stored result.
-
-    >>> main_name({"metric": {"name": "micro F1", "key": "micro_f1"}}), main_name({})
-    ('micro F1', 'accuracy')
-    """
+    """Return the name of the main measure of a stored result."""
     return str(result.get("metric", {}).get("name", "accuracy"))
 
 

@@ -286,6 +286,11 @@ class GraphStream(Shown):
         self._lease = Lease(graph)
         first = 0 if cumulative else index
         own = self._members.nodes(index, upto=cumulative)
+        sizes: dict[int, int] = {}
+        if self._targets is None:
+            labels = self._labels[own]
+            counts = torch.bincount(labels[labels >= 0]).tolist()
+            sizes = {label: count for label, count in enumerate(counts) if count}
         train, validation = (
             self._members.part(part, first, index) for part in ("train", "validation")
         )
@@ -298,11 +303,11 @@ class GraphStream(Shown):
             validation=torch.searchsorted(ids, validation),
             validation_labels=self._labels[validation].long(),
             own=torch.searchsorted(ids, own),
-            class_sizes=self._sizes(own),
+            class_sizes=sizes,
             met_sizes={} if self._targets is not None else self._met.upto(index),
             lease=self._lease,
-            train_targets=self._targets_of(train),
-            validation_targets=self._targets_of(validation),
+            train_targets=None if self._targets is None else self._targets[train],
+            validation_targets=None if self._targets is None else self._targets[validation],
         )
 
     def _given(self, index: int, cumulative: bool, sight: int | None) -> tuple[Tensor, Graph]:
@@ -334,16 +339,6 @@ class GraphStream(Shown):
         """Return the first and the last of a task's steps that have arrived by ``index``."""
         first, following = self._begins[task : task + 2]
         return first, min(index, following - 1)
-
-    def _sizes(self, nodes: Tensor) -> dict[int, int]:
-        if self._targets is not None:
-            return {}
-        labels = self._labels[nodes]
-        counts = torch.bincount(labels[labels >= 0]).tolist()
-        return {label: count for label, count in enumerate(counts) if count}
-
-    def _targets_of(self, nodes: Tensor) -> Tensor | None:
-        return None if self._targets is None else self._targets[nodes]
 
     def label_space(self, index: int) -> LabelSpace:
         """Return the classes seen once task or step ``index`` has arrived."""
@@ -421,6 +416,7 @@ class GraphStream(Shown):
 
     def _exam(self, graph: Graph, nodes: Tensor, asked: Tensor) -> Exam:
         """Return the test set of some nodes of a graph.  [nodes of graph], [asked]"""
-        places, targets = torch.searchsorted(nodes, asked), self._targets_of(asked)
+        targets = None if self._targets is None else self._targets[asked]
         tasks = self._tasks_of(self._owner[asked]).long()
+        places = torch.searchsorted(nodes, asked)
         return Exam(graph, places, self._labels[asked].long(), tasks, targets)

@@ -92,14 +92,7 @@ def arrange(
     min_class_size: int = LEAST_NODES,
     seed: int = 0,
 ) -> Arrival:
-    """Return when each node of a graph arrives; see ``GraphStream`` for the parameters.
-
-    >>> graph = Graph.from_edges(torch.empty(2, 0, dtype=torch.long), features=torch.eye(6),
-    ...                          labels=torch.tensor([0, 0, 0, 1, 1, 1]),
-    ...                          time=torch.tensor([7, 8, 8, 9, 9, 9]))
-    >>> arrange(graph, by="time", tasks=2).new_classes
-    [(0,), (1,)]
-    """
+    """Return when each node of a graph arrives; see ``GraphStream`` for the parameters."""
     # Computed in main memory, whatever the device of the graph.
     labels, time = graph.labels.cpu(), None if graph.time is None else graph.time.cpu()
     sizes = torch.bincount(labels[labels >= 0], minlength=graph.num_classes)
@@ -228,9 +221,6 @@ def at_random(labels: Tensor, *, classes: Sequence[int], tasks: int, seed: int =
     """Return the arrival of nodes in random order, in batches of equal size.
 
     labels: int64 [nodes]; classes: those that arrive.
-
-    >>> at_random(torch.tensor([0, 0, -1, 0, 0]), classes=[0], tasks=2).owner.sort().values
-    tensor([-1,  0,  0,  1,  1])
     """
     here = torch.isin(labels, torch.tensor(classes))
     alike = torch.where(here, 0, NOWHERE)  # as if all had the same class

@@ -9,6 +9,8 @@ table of the paper that it reproduces, the published values in percent and the t
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,8 @@ from evergraph.experiments.seeds import with_seeds
 logger = logging.getLogger(__name__)
 
 
-def presets() -> dict[str, Path]:
+@cache
+def presets() -> Mapping[str, Path]:
     """Return every preset's file by name.
 
     >>> {"paper", "paper/table3/arxiv-tem"} <= presets().keys()
