@@ -19,11 +19,7 @@ from evergraph.experiments import runner
 from evergraph.experiments.bench import pool
 from evergraph.experiments.bench.benchmark import BenchEvent, open_bench, run_bench
 from evergraph.experiments.bench.config import BenchConfig
-from evergraph.experiments.bench.pool import (
-    default_workers,
-    environment_of_workers,
-    threads_of,
-)
+from evergraph.experiments.bench.pool import default_workers, environment_of_workers, threads_of
 from evergraph.experiments.bench.worker import Work, learn
 from evergraph.experiments.build import resolved
 from evergraph.experiments.config import RunConfig
@@ -176,7 +172,7 @@ def test_workers_fit_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     class Free:
         available = 5e9
 
-    monkeypatch.setattr(pool, "cpu_count", lambda: 16)
+    monkeypatch.setattr("evergraph.cluster.ray_cluster.cpu_count", lambda: 16)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: Free)
     assert default_workers("cpu") == 3  # 1.5 GB each
     Free.available = 1e12

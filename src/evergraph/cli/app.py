@@ -65,11 +65,7 @@ def refusal(error: Any) -> str:
 
 
 def extra_arguments(command: str, extra: Sequence[str]) -> ConfigurationError:
-    """Return the error for arguments that a command does not take; ``run`` takes options alone.
-
-    >>> str(extra_arguments("run", ["tem"]))
-    "run takes no argument 'tem': did you mean --method tem? evergraph run --help lists all options"
-    """
+    """Return the error for arguments that a command does not take; ``run`` takes options alone."""
     word, further, hint = extra[0], "further ", ""
     if command == "run":
         from evergraph.experiments.presets import presets

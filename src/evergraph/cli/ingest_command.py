@@ -148,24 +148,17 @@ def ingest_command(
 class _Receiver:
     """The learner that receives data."""
 
-    # target, token_file: as given on the command line
     target: str
     token_file: Path | None
-    # parses the column options; a function, because that imports torch
-    chosen: Callable[[], Columns]
-    # memory limit and scratch of a folder, certificate authority of a service
-    within: dict[str, Any]
+    chosen: Callable[[], Columns]  # parses the column options, which imports torch
+    within: dict[str, Any]  # memory limit and scratch of a folder, authority of a service
 
-    def opened(self, given: dict[str, Any] | None = None) -> AbstractContextManager[Target]:
-        """Open it for writing; given: parameters if the learner is new."""
-        how: dict[str, Any] = {"token_file": self.token_file, "given": given, **self.within}
+    def opened(self, kind: str = "class") -> AbstractContextManager[Target]:
+        """Open it for writing; kind: of its targets, if its folder does not exist yet."""
+        how: dict[str, Any] = {"token_file": self.token_file, **self.within}
+        if kind != "class" and "://" not in self.target and not Path(self.target).exists():
+            how["given"] = {"head": {"name": "targets", "kind": kind}}
         return opened(self.target, scope="write", **how)
-
-    def if_new(self, kind: str) -> dict[str, Any] | None:
-        """Return the parameters of a learner whose folder does not exist yet."""
-        if kind == "class" or "://" in self.target or Path(self.target).exists():
-            return None
-        return {"head": {"name": "targets", "kind": kind}}
 
     def columns(self) -> Columns | Scheme | None:
         """Return how columns are encoded; None for a learner of plain numbers."""
@@ -267,7 +260,7 @@ def _ingest(
 
     counts = dict.fromkeys(("predicted", "right", "unknown_edges", *SUMMED), 0)
     with (
-        receiver.opened(receiver.if_new(deltas.kind)) as learner,
+        receiver.opened(deltas.kind) as learner,
         StageProgress({"ingest": "deltas"}) as progress,
     ):
         if not learner.status()["relations"]:

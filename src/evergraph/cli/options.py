@@ -101,11 +101,7 @@ AUTO = "auto"
 
 
 def options_of_auto(memory: str | None, views: str | None) -> dict[str, Any]:
-    """Return the options of method ``auto`` as a partial configuration.
-
-    >>> options_of_auto("50MB", "2,0|2+y")["backbone"]
-    {'name': 'view-features', 'views': ['2', '0|2+y']}
-    """
+    """Return the options of method ``auto`` as a partial configuration."""
     asked: dict[str, Any] = {}
     if memory is not None:
         parse_size(memory)
@@ -251,11 +247,7 @@ def resources_of(
 
 
 def parse_budget(text: str | None) -> int | float | None:
-    """Read a budget: a whole number, a fraction or a percentage.
-
-    >>> parse_budget("400"), parse_budget("0.01"), parse_budget("5%")
-    (400, 0.01, 0.05)
-    """
+    """Read a budget: a whole number, a fraction or a percentage."""
     if text is None:
         return None
     try:

@@ -22,11 +22,7 @@ PROSE = 24  # characters; sentences are hard to read in a narrower column
 
 
 def plain(text: str) -> str:
-    """Return the closest ASCII form of a text.
-
-    >>> plain("│ 66.8 ± 0.4 … é ⠋ │")
-    '| 66.8 +/- 0.4 ... e ? |'
-    """
+    """Return the closest ASCII form of a text."""
 
     def in_ascii(sign: str) -> str:
         if sign.isascii() or sign in SIGNS:

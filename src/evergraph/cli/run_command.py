@@ -10,17 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evergraph.cli import options
-from evergraph.cli.options import (
-    default_folder,
-    options_of_auto,
-    parse_budget,
-    parse_settings,
-    renamed,
-    resources_of,
-    say_unused,
-    seeds_of,
-    several,
-)
 from evergraph.cli.output import print_json, print_table, say, stops_with
 from evergraph.cli.progress import spinner
 from evergraph.core.errors import ConfigurationError, ResultsError
@@ -120,14 +109,14 @@ def run_command(
             "labelled": labelled,
             "classes_per_task": classes_per_task,
         },
-        "memory": {"budget": parse_budget(budget), "sampler": sampler},
+        "memory": {"budget": options.parse_budget(budget), "sampler": sampler},
         "training": {
             "epochs": epochs,
             "lr": lr,
             "weight_decay": weight_decay,
             "batch_size": int(batch_size) if batch_size and batch_size.isdigit() else batch_size,
         },
-        "seeds": seeds_of(seed, seeds, repeats),
+        "seeds": options.seeds_of(seed, seeds, repeats),
         "test_every": test_every,
         "device": device,
         "plugins": plugins,
@@ -135,8 +124,8 @@ def run_command(
     }
     if report:
         require("matplotlib", extra="report", why="--report")
-    auto = options_of_auto(renamed("--keep", keep, "--memory", memory), views)
-    configs = several(method, preset, given, parse_settings(settings), auto=auto)
+    auto = options.options_of_auto(options.renamed("--keep", keep, "--memory", memory), views)
+    configs = options.several(method, preset, given, options.parse_settings(settings), auto=auto)
     alone = len(configs) == 1  # otherwise each method has its own folder below
     if save is not None:  # raise now if the learner could not be saved, not after training
         if not alone:
@@ -146,15 +135,15 @@ def run_command(
         check_writable(save.parent)
     methods = "-".join(config.method.name for config in configs)
     name = f"{Path(configs[0].dataset.name).stem}-{methods}-{configs[0].stream.setting}"
-    folder = out if out is not None else default_folder(name, resume=resume)
-    resources = resources_of(memory_limit, scratch, engine, address, worker_threads)
+    folder = out if out is not None else options.default_folder(name, resume=resume)
+    resources = options.resources_of(memory_limit, scratch, engine, address, worker_threads)
     with stops_with(f"finished tasks are kept; continue with --resume --out {folder}"):
         with spinner(f"loading torch and {configs[0].dataset.name}"):
             from evergraph.experiments.runner import complete_together, open_together, progress_of
 
             folders = [folder if alone else folder / c.method.name for c in configs]
             runs = open_together(configs, out=folders, resume=resume, resources=resources())
-        say_unused(configs, given)
+        options.say_unused(configs, given)
         progress, observers = progress_of(runs)
         with progress:
             results = complete_together(runs, observers=observers, keep_learner=save is not None)
@@ -264,11 +253,11 @@ def plan_command(
     """
     given = {
         "dataset": dataset,
-        "seeds": seeds_of(seed, seeds, repeats),
+        "seeds": options.seeds_of(seed, seeds, repeats),
         "device": device,
         "plugins": plugins,
     }
-    [config] = several(method, preset, given, parse_settings(settings))
+    [config] = options.several(method, preset, given, options.parse_settings(settings))
     with spinner(f"loading torch and {dataset}"):
         from evergraph.experiments.plan import plan_run
 

@@ -71,11 +71,7 @@ def option_names(command: Any) -> dict[str, str]:
 
 
 def _rule(kind: Any, value: object) -> tuple[str, bool]:
-    """Return the type that an option takes, in words, and whether a value has it.
-
-    >>> _rule(int | None, "8000"), _rule(list[str], ["a=1"])
-    (('an integer', False), ('a list of strings', True))
-    """
+    """Return the type that an option takes, in words, and whether a value has it."""
     kinds = {each for each in get_args(kind) if each is not type(None)} or {kind}
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if get_origin(kind) is list:
@@ -88,21 +84,6 @@ def _rule(kind: Any, value: object) -> tuple[str, bool]:
     if int in kinds:
         return "an integer", number and isinstance(value, int)
     return "a string", isinstance(value, str)
-
-
-def _line(option: str, value: Any) -> str:
-    """Return a line of TOML.
-
-    >>> _line("host", "127.0.0.1"), _line("scratch", None)
-    ('host = "127.0.0.1"', '# scratch is not set')
-    """
-    if value is None:
-        return f"# {option} is not set"
-    if isinstance(value, (list, tuple)):
-        return f"{option} = {json.dumps([*map(str, value)], ensure_ascii=False)}"
-    if isinstance(value, (bool, int, float)):
-        return f"{option} = {json.dumps(value)}"
-    return f"{option} = {json.dumps(str(value), ensure_ascii=False)}"
 
 
 def serve_command(
@@ -199,27 +180,20 @@ def serve_command(
     """
     for package in ("fastapi", "uvicorn", "prometheus_client"):
         require(package, extra="serve", why="serving")
+    from evergraph.server import running
     from evergraph.server.auth import read_tokens, tls_of
     from evergraph.server.limits import Limits
     from evergraph.server.log import FORMATS, written_log
-    from evergraph.server.running import (
-        Reload,
-        bind,
-        check_address,
-        check_proxies,
-        listen,
-        outlive_hang_ups,
-    )
     from evergraph.server.startup import Starting
 
-    outlive_hang_ups()
+    running.outlive_hang_ups()
     check_choice("log format", log_format, FORMATS)
     # Read by numpy when it is loaded: one node's prediction is too small to split over threads.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", str(threads))
-    check_address(host, has_tokens=token_file is not None)
+    running.check_address(host, has_tokens=token_file is not None)
     tokens = None if token_file is None else read_tokens(token_file)
     tls = tls_of(tls_cert, tls_key, tls_key_password_file)
-    check_proxies(proxies)
+    running.check_proxies(proxies)
     given = parse_settings(settings)  # the learner's parameters
     of_topology: dict[str, Any] = {"name": topology, "hops": hops}
     for name, values in (("topology", of_topology), ("head", {"name": head})):
@@ -241,10 +215,17 @@ def serve_command(
         held=parse_size(held_limit),
     )
     if check_config:
-        for option, name in option_names(context.command).items():
-            say(_line(option, context.params[name]))
+        for option, name in option_names(context.command).items():  # as TOML
+            value = context.params[name]
+            if value is None:
+                say(f"# {option} is not set")
+                continue
+            if isinstance(value, (list, tuple)):
+                value = [*map(str, value)]
+            plain = value if isinstance(value, (bool, int, float, list)) else str(value)
+            say(f"{option} = {json.dumps(plain, ensure_ascii=False)}")
         return
-    bound = bind(host, port)
+    bound = running.bind(host, port)
 
     def application(progress: Progress) -> Application:
         """Open the folder and return the application; runs in a thread that reports its progress.
@@ -275,10 +256,10 @@ def serve_command(
         return create_app(folder, tokens=tokens, limits=limits, access_log=access_log)
 
     memory = None if delta_memory is None else parse_size(delta_memory)
-    reload = Reload(token_file=token_file, tokens=tokens, tls=tls)
+    reload = running.Reload(token_file=token_file, tokens=tokens, tls=tls)
     with written_log(log_format):
         starting = Starting(application)
-        listen(starting, bound, limits=limits, tls=tls, proxies=proxies, reload=reload)
+        running.listen(starting, bound, limits=limits, tls=tls, proxies=proxies, reload=reload)
         if starting.failed is not None:
             raise starting.failed
         if starting.abandoned:

@@ -17,22 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from evergraph.cluster.ray_cluster import (
-    RETRIES,
-    alive,
-    awaited,
-    cores,
-    cpu_count,
-    deaths,
-    end,
-    first_line,
-    gpu_share,
-    import_ray,
-    on_all_nodes,
-    smallest_store,
-    start,
-    stop,
-)
+from evergraph.cluster import ray_cluster
 from evergraph.core.checks import check_integer
 from evergraph.core.engine import ColumnSlice, LocalEngine, Work
 from evergraph.core.errors import EvergraphError, ResourceError
@@ -82,15 +67,17 @@ class RayEngine(Closing):
             if count is not None:
                 check_integer(name, count, least=1)
         self.address = address
-        self.ray = import_ray()
-        started = start(
+        self.ray = ray_cluster.import_ray()
+        started = ray_cluster.start(
             self.ray, address, None if workers is None else workers * (threads or 1), store
         )
         # A Ray that was not started here is left alone.
-        self._finalizer = weakref.finalize(self, end if started else lambda ray: None, self.ray)
+        self._finalizer = weakref.finalize(
+            self, ray_cluster.end if started else lambda ray: None, self.ray
+        )
         self._cpus = 1 if threads is None else threads
         self._workers = workers
-        share = max(cpu_count() // self.workers, 1) if address is None else 1
+        share = max(ray_cluster.cpu_count() // self.workers, 1) if address is None else 1
         self.threads = share if threads is None else threads
         self._seen: dict[Path, bool] = {}  # whether every machine can open a file
         self._told = False  # whether it was logged that arrays go to disk
@@ -99,12 +86,12 @@ class RayEngine(Closing):
     @property
     def workers(self) -> int:
         """Number of items worked on at a time; it grows when machines join."""
-        return self._workers or max(cores(self.ray) // self._cpus, 1)
+        return self._workers or max(ray_cluster.cores(self.ray) // self._cpus, 1)
 
     @property
     def machines(self) -> int:
         """Number of machines they run on."""
-        return len(alive(self.ray))
+        return len(ray_cluster.alive(self.ray))
 
     def map(
         self, work: Work, items: Sequence[Any], *, shared: Mapping[str, Any] | None = None
@@ -119,15 +106,17 @@ class RayEngine(Closing):
         given = dict(shared or {})
         stored = [self._stored(value) for value in given.values()]
         refs, held = [ref for ref, _ in stored], sum(size for _, size in stored)
-        store = smallest_store(self.ray)
+        store = ray_cluster.smallest_store(self.ray)
         task = self.ray.remote(_do).options(
-            num_cpus=self._cpus, num_gpus=gpu_share(self.ray), max_retries=RETRIES
+            num_cpus=self._cpus,
+            num_gpus=ray_cluster.gpu_share(self.ray),
+            max_retries=ray_cluster.RETRIES,
         )
         head = (self.threads, os.getcwd(), work, tuple(given))  # noqa: PTH109  (a plain text)
         waiting: deque[tuple[Any, Future[Any]]] = deque()
         # If Ray has more processors than the requested workers, a waiting item would run at once.
         workers = self.workers
-        busy = workers * self._cpus >= cores(self.ray)
+        busy = workers * self._cpus >= ray_cluster.cores(self.ray)
         most = workers * (IN_FLIGHT if busy else 1)
         try:
             for item in items:
@@ -147,7 +136,7 @@ class RayEngine(Closing):
             while waiting:
                 yield self._result(waiting.popleft()[1])
         finally:
-            stop(self.ray, (ref for ref, _ in waiting))
+            ray_cluster.stop(self.ray, (ref for ref, _ in waiting))
 
     def close(self) -> None:
         """Stop Ray if it was started here, or leave the cluster."""
@@ -167,7 +156,7 @@ class RayEngine(Closing):
             if self.address is None:
                 return path.is_file()
             if path not in self._seen:
-                self._seen[path] = path.is_file() and on_all_nodes(self.ray, path)
+                self._seen[path] = path.is_file() and ray_cluster.on_all_nodes(self.ray, path)
             return self._seen[path]
 
         packed = pack(value, by_path=everywhere)
@@ -179,11 +168,11 @@ class RayEngine(Closing):
     def _result(self, coming: Future[Any]) -> Any:
         """Wait for a result and return it; raise an ``EvergraphError`` of the worker."""
         try:
-            found = unpack(awaited(self.ray, coming))
-        except (self.ray.exceptions.TaskUnschedulableError, *deaths(self.ray)) as error:
+            found = unpack(ray_cluster.awaited(self.ray, coming))
+        except (self.ray.exceptions.TaskUnschedulableError, *ray_cluster.deaths(self.ray)) as error:
             raise ResourceError(
-                f"the Ray worker of an item died {RETRIES + 1} times, perhaps for lack of memory "
-                f"({first_line(error)})"
+                f"the Ray worker of an item died {ray_cluster.RETRIES + 1} times, perhaps for lack "
+                f"of memory ({ray_cluster.first_line(error)})"
             ) from None
         return found.raised() if isinstance(found, _Error) else found
 

@@ -24,12 +24,6 @@ def formerly(**names: str) -> Callable[[Init], Init]:
     """Make a constructor accept former parameter names for one version, with a warning.
 
     names: the new name of each former name.
-
-    >>> class Circle:
-    ...     @formerly(size="radius")
-    ...     def __init__(self, *, radius: float = 1.0) -> None: self.radius = radius
-    >>> Circle.__init__.formerly
-    {'size': 'radius'}
     """
 
     def decorated(init: Init) -> Init:

@@ -52,13 +52,6 @@ class FileLock(Closing):
         holds: whether there is a lock. There is none if the system has no ``flock`` (Windows) or
             the file system cannot lock (some network drives): the caller decides whether to
             continue.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with FileLock(Path(folder, "lock"), ValueError):
-    ...         FileLock(Path(folder, "lock"), ValueError)
-    Traceback (most recent call last):
-    ValueError: process ... (this one)
     """
 
     def __init__(

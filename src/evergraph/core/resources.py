@@ -23,13 +23,7 @@ T = TypeVar("T")
 
 
 class Shelf:
-    """Cache of values derived from an object, which lives as long as the object.
-
-    >>> class Thing: ...
-    >>> shelf, thing = Shelf(), Thing()
-    >>> shelf.take(thing, "name", lambda: "made"), shelf.take(thing, "name", lambda: "made again")
-    ('made', 'made')
-    """
+    """Cache of values derived from an object, which lives as long as the object."""
 
     def __init__(self) -> None:
         self._kept: WeakKeyDictionary[Any, dict[Hashable, Any]] = WeakKeyDictionary()

@@ -12,11 +12,7 @@ from evergraph.core.errors import ConfigurationError, ResourceError
 
 
 def parse_size(text: str | int) -> int:
-    """Return the number of bytes of a text such as ``4GB``, ``512MiB`` or ``1e9``.
-
-    >>> parse_size("4GB"), parse_size("1.5 GiB"), parse_size(2048)
-    (4000000000, 1610612736, 2048)
-    """
+    """Return the number of bytes of a text such as ``4GB``, ``512MiB`` or ``1e9``."""
     found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)(e\d+)?\s*([kmgt]?)(i?)b?\s*", str(text), re.I)
     if found is not None and (found[3] or not found[4]):
         unit = (1024 if found[4] else 1000) ** " kmgt".index(found[3].lower() or " ")

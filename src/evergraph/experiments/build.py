@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import fields
-from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from evergraph.closed_form.views import View
 from evergraph.core.device import choose_device
@@ -42,6 +41,7 @@ from evergraph.training import Learner, Trainer
 
 # A stream on a device holds the graph, the tasks' graphs and the graph of everything seen so far.
 DEVICE_COPIES = 4
+T = TypeVar("T")
 
 
 def load_graph(config: RunConfig) -> Graph:
@@ -71,19 +71,18 @@ def build_stream(
 
 def build_topology(config: RunConfig) -> TopologyEncoder:
     """Make the configured f_topo."""
-    made: TopologyEncoder = _make(topologies, config.topology.name, config.topology.parameters)
-    return made
+    return _make(topologies, config.topology)
 
 
 def build_backbone(config: RunConfig) -> Backbone:
     """Make the configured backbone, or the method's own."""
-    name, parameters = backbone_of(config).name, backbone_of(config).parameters
-    taken = backbones.parameters(name)
+    component, parts = backbone_of(config), {}
+    taken = backbones.parameters(component.name)
     if "topology" in taken:
-        parts = {"topology": build_topology(config), **config.head.model_dump()}
-        parameters = {key: part for key, part in parts.items() if key in taken} | parameters
-    made: Backbone = _make(backbones, name, parameters)
-    return made
+        every = {"topology": build_topology(config), **config.head.model_dump()}
+        own = component.parameters
+        parts = {key: part for key, part in every.items() if key in taken and key not in own}
+    return _make(backbones, component, **parts)
 
 
 def has_memory(method: str) -> bool:
@@ -107,8 +106,7 @@ def build_memory(config: RunConfig) -> Any:
     if config.memory.budget is not None:
         options["budget"] = config.memory.budget
     if config.memory.sampler is not None:
-        sampler = config.memory.sampler
-        options["sampler"] = _make(samplers, sampler.name, sampler.parameters)
+        options["sampler"] = _make(samplers, config.memory.sampler)
     return methods.resolve(name).make_memory(**options)
 
 
@@ -129,8 +127,7 @@ def build_learner(
     parts = {"backbone": backbone, "trainer": trainer, "generator": seeded(seed, "learner")}
     if (memory := build_memory(config)) is not None:
         parts["memory"] = memory
-    made: Learner = _make(methods, config.method.name, config.method.parameters | parts)
-    return made
+    return _make(methods, config.method, **parts)
 
 
 def resolved(config: RunConfig) -> RunConfig:
@@ -155,10 +152,11 @@ def resolved(config: RunConfig) -> RunConfig:
     training |= config.training.model_dump(exclude_none=True)
     memory = config.memory
     if has_memory(config.method.name):
-        budget, sampler = _memory_defaults(methods.resolve(config.method.name))
+        usual = methods.resolve(config.method.name).make_memory()
+        sampler = memory.sampler or Component(name=usual.sampler.name)
         memory = MemoryConfig(
-            budget=budget if memory.budget is None else memory.budget,
-            sampler=spelled_out(samplers, memory.sampler or Component(name=sampler)),
+            budget=usual.budget if memory.budget is None else memory.budget,
+            sampler=spelled_out(samplers, sampler),
         )
     return config.model_copy(
         update={
@@ -172,13 +170,7 @@ def resolved(config: RunConfig) -> RunConfig:
 
 
 def pooled(config: RunConfig) -> RunConfig:
-    """Return a configuration with the per-test-set variant of its method, if the protocol needs it.
-
-    >>> pooled(RunConfig.of({"protocol": "tpp", "method": "tpp"})).method.name
-    'tpp-per-test-set'
-    >>> pooled(RunConfig.of({"protocol": "tpp", "method": "tem"})).method.name
-    'tem'
-    """
+    """Return a configuration with the variant of its method that its protocol needs, if any."""
     asked = config.protocol is not None and read_protocol(config.protocol).pooled
     name = f"{config.method.name}{POOLED}"
     if not asked or name not in methods.names():
@@ -201,12 +193,6 @@ def backbone_of(config: RunConfig) -> Component:
         return config.backbone
     method = methods.resolve(config.method.name)
     return Component(name=method.backbone_by_default(**config.method.parameters))
-
-
-@cache
-def _memory_defaults(method: type[BackboneLearner]) -> tuple[int | float, str]:
-    memory = method.make_memory()
-    return memory.budget, memory.sampler.name
 
 
 def spelled_out(
@@ -261,20 +247,18 @@ def check(
     return learner
 
 
-def _make(resolver: Resolver[Any], name: str, parameters: Mapping[str, Any]) -> Any:
+def _make(resolver: Resolver[T], component: Component, **parts: Any) -> T:
+    parameters = component.parameters | parts
     try:
-        return resolver.make(name, **parameters)
+        return resolver.make(component.name, **parameters)
     except TypeError as error:
-        raise ConfigurationError(f"{name!r} cannot be made with {parameters}: {error}") from error
+        raise ConfigurationError(
+            f"{component.name!r} cannot be made with {parameters}: {error}"
+        ) from error
 
 
 def departures(config: RunConfig) -> list[str]:
-    """Return the differences between a configuration and its protocol, as phrases.
-
-    >>> config = RunConfig.of({"protocol": "cglb", "stream": {"split": [0.8, 0.1, 0.1]}})
-    >>> departures(config)
-    ['stream.split is [0.8, 0.1, 0.1] and not [0.6, 0.2, 0.2]']
-    """
+    """Return the differences between a configuration and its protocol, as phrases."""
     if config.protocol is None:
         return []
     said = flat(read_protocol(config.protocol).values(config.dataset.name))

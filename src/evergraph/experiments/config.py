@@ -215,11 +215,7 @@ def complaint(
 ) -> str:
     """Return one sentence that explains a validation error.
 
-    Args:
-        error: the error raised by pydantic.
-        model: the model that was validated.
-        whole: its name in the sentence.
-        elsewhere: further dotted keys to suggest for a wrong one.
+    whole: the model's name in the sentence. elsewhere: further dotted keys to suggest.
     """
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
@@ -240,11 +236,7 @@ def complaint(
 
 
 def keys(model: type[BaseModel], prefix: str = "") -> list[str]:
-    """Return the dotted keys of a configuration, including those of its tables.
-
-    >>> keys(TrainingConfig, "training.")[:2]
-    ['training.epochs', 'training.lr']
-    """
+    """Return the dotted keys of a configuration, including those of its tables."""
     found: list[str] = []
     for name in model.model_fields:
         section = _section(model, name)

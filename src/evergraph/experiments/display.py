@@ -36,11 +36,7 @@ def pictures(means: Mapping[str, AccuracyMatrix], *, average: str, name: str) ->
 
 
 def curve_of(matrix: AccuracyMatrix) -> list[tuple[float, float]]:
-    """Return the number of tasks and AA after it, for each test.
-
-    >>> curve_of(np.array([[0.5, np.nan, np.nan], [np.nan] * 3, [0.5, 0.75, 1.0]]))
-    [(1, 0.5), (3, 0.75)]
-    """
+    """Return the number of tasks and AA after it, for each test."""
     measured = np.flatnonzero(~np.isnan(matrix).all(axis=1))
     values = average_accuracy_curve(matrix[measured])
     return list(zip((measured + 1).tolist(), values.tolist(), strict=True))
@@ -50,10 +46,6 @@ def matrix_table(matrix: AccuracyMatrix, caption: str) -> str:
     """Return an accuracy matrix as a table of tinted cells, or a sentence if it is too wide.
 
     caption: trusted HTML, which is not escaped.
-
-    >>> table = matrix_table(np.array([[0.9, np.nan], [0.5, 0.7]]), "accuracy")
-    >>> table.count("<tr>"), ">90.0</td><td></td>" in table, "0.540" in table
-    (3, True, True)
     """
     tasks = len(matrix)
     if tasks > WIDEST:

@@ -112,14 +112,7 @@ def plan_run(
 
 
 def shrunk(graph: Graph, share: float, *, generator: torch.Generator) -> Graph:
-    """Return a smaller graph with a share of the nodes and edges of another.
-
-    >>> ring = torch.stack([torch.arange(100), (torch.arange(100) + 1) % 100])
-    >>> graph = Graph.from_edges(ring, features=torch.ones(100, 3), undirected=True,
-    ...                          labels=torch.arange(100) % 2)
-    >>> shrunk(graph, 0.5, generator=torch.Generator().manual_seed(0)).num_nodes
-    50
-    """
+    """Return a smaller graph with a share of the nodes and edges of another."""
     group = graph.labels.long() + 1
     if graph.types is not None:
         group = group * len(graph.types.names) + graph.types.numbers.long()

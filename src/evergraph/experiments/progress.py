@@ -10,13 +10,11 @@ import time
 from collections.abc import Mapping
 from html import escape
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, NewType
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from evergraph.experiments.protocol import TaskReport
 
-
-Row = NewType("Row", int)
 
 PAUSE = 0.1  # seconds between two updates: a notebook stores every message
 
@@ -26,14 +24,8 @@ class RunProgress:
 
     On a terminal and in a notebook the bar moves with every epoch. In a log a line is written after
     each task that all runs have learned, but at most every ten seconds, so short runs stay quiet.
-    The first accuracy is written at once.
-
-    Args:
-        label: name of the work.
-        epochs: epochs per task, by the name of the run; a single run may have no name.
-        tasks: tasks of each run, or steps if tasks arrive in batches.
-        seeds: seeds of each run.
-        called: the unit, ``task`` or ``batch``.
+    The first accuracy is written at once. epochs: per task, by the name of the run, which a single
+    one need not have. tasks: of each run, or steps if they arrive in batches, ``called`` so.
     """
 
     def __init__(
@@ -86,7 +78,7 @@ class RunProgress:
 
     def on_epoch(self, name: str, task: int, epoch: int) -> None:
         """Move the bar by an epoch of a run."""
-        self._bar.advance(self._row, 1 / self._epochs[name])
+        self._bar.update(self._row, advance=1 / self._epochs[name])
 
     def on_task(self, name: str, seed: int, report: TaskReport) -> None:
         """Show the accuracy after a task of a run."""
@@ -131,13 +123,7 @@ def in_notebook() -> bool:
 
 
 class ProgressLine:
-    """A line of text with a progress bar until it is done, as HTML and plain text.
-
-    >>> ProgressLine("tem on wordnet", 0.25, "about 9 s left")
-    tem on wordnet   25 %, about 9 s left
-    >>> ProgressLine("a < b", None, "12 s")._repr_html_()
-    '<div>a &lt; b &ensp;12 s</div>'
-    """
+    """A line of text with a progress bar until it is done, as HTML and plain text."""
 
     def __init__(self, text: str, share: float | None, time: str) -> None:
         self.text, self.share, self.time = text, share, time
@@ -165,10 +151,10 @@ class NotebookBar:
         self._begun = self._drawn = 0.0
         self._display: Any = None
 
-    def add_task(self, description: str, total: float) -> Row:
+    def add_task(self, description: str, total: float) -> int:
         """Set the text and the total."""
         self._text, self._total = description, total
-        return Row(0)
+        return 0
 
     def start(self) -> None:
         """Show the line."""
@@ -177,24 +163,24 @@ class NotebookBar:
         self._begun = self._drawn = time.monotonic()
         self._display = display(self._line(), display_id=True)
 
-    def advance(self, row: Row, advance: float) -> None:
-        """Advance the bar."""
-        self._done += advance
-        self._draw()
-
-    def update(self, row: Row, *, description: str, completed: float) -> None:
+    def update(
+        self,
+        row: int,
+        *,
+        description: str | None = None,
+        completed: float | None = None,
+        advance: float = 0.0,
+    ) -> None:
         """Change the text and how much is done."""
-        self._text, self._done = description, completed
-        self._draw()
+        self._text = self._text if description is None else description
+        self._done = (self._done if completed is None else completed) + advance
+        if time.monotonic() - self._drawn >= PAUSE:
+            self._drawn = time.monotonic()
+            self._display.update(self._line())
 
     def stop(self) -> None:
         """Show the final line, without a bar if everything is done."""
         self._display.update(self._line(over=True))
-
-    def _draw(self) -> None:
-        if time.monotonic() - self._drawn >= PAUSE:
-            self._drawn = time.monotonic()
-            self._display.update(self._line())
 
     def _line(self, *, over: bool = False) -> ProgressLine:
         share, passed = self._done / self._total, time.monotonic() - self._begun

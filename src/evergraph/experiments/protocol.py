@@ -75,11 +75,7 @@ def learn_stream(
 
 
 def steps_apart(steps: int, tasks: int, test_every: int | None) -> int:
-    """Return the number of steps between tests; by default a task, or 1/20 of a run in batches.
-
-    >>> steps_apart(7, 7, None), steps_apart(1100, 7, None), steps_apart(1100, 7, 5)
-    (1, 55, 5)
-    """
+    """Return the number of steps between tests; by default a task, or 1/20 of a run in batches."""
     if test_every is not None:
         return test_every
     return 1 if steps == tasks else -(-steps // TESTS)

@@ -14,28 +14,11 @@ from evergraph.core.device import denormals_flushed, peak_rss_bytes
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.file_lock import FileLock
 from evergraph.core.resources import Resources, Shelf
-from evergraph.experiments.build import (
-    build_learner,
-    build_stream,
-    check,
-    epochs_of,
-    fitted_to,
-    load_graph,
-    resolved,
-    say_protocol,
-    say_unseen,
-)
+from evergraph.experiments import build
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.progress import RunProgress, watched
 from evergraph.experiments.protocol import TaskReport, learn_stream, steps_apart
-from evergraph.experiments.result import (
-    PHASES,
-    RunResult,
-    SeedResult,
-    describe,
-    machine,
-    versions,
-)
+from evergraph.experiments.result import PHASES, RunResult, SeedResult, describe, machine, versions
 from evergraph.experiments.settings import IN_MEMORY, config_of, given, handed_over
 from evergraph.experiments.store import ResultStore
 from evergraph.graphs import Graph
@@ -62,7 +45,7 @@ class ReadyLearner:
     def __init__(self, config: RunConfig, seed: int, resources: Resources) -> None:
         self.config, self.seed = config, seed
         self._on_epoch: Callable[[int, int], None] = lambda task, epoch: None  # not known yet
-        self._learner: Learner | None = check(
+        self._learner: Learner | None = build.check(
             config, seed, on_epoch=lambda *where: self._on_epoch(*where), resources=resources
         )
 
@@ -149,7 +132,7 @@ def run(
     graph = handed_over(source)
     config = config_of(source, graph, method, settings)
     out = None if out is None else Path(out)
-    load = load_graph if graph is None else given(graph)
+    load = build.load_graph if graph is None else given(graph)
     opened = open_run(config, out=out, resume=resume, resources=resources, load=load)
     if progress is None:
         progress = observer is None and watched()
@@ -163,7 +146,7 @@ def run(
 def progress_of(runs: Sequence[OpenedRun]) -> tuple[RunProgress, list[Observer]]:
     """Return a progress bar for runs on the same data, and an observer for each run."""
     first, stream = runs[0].config, runs[0].stream
-    epochs = {opened.config.method.name: epochs_of(opened.config) for opened in runs}
+    epochs = {opened.config.method.name: build.epochs_of(opened.config) for opened in runs}
     dataset = first.dataset.name
     dataset = "a graph in memory" if dataset == IN_MEMORY else dataset
     bar = RunProgress(
@@ -197,7 +180,7 @@ def open_run(
     out: Path | None = None,
     resume: bool = False,
     resources: Resources | None = None,
-    load: Callable[[RunConfig], Graph] = load_graph,
+    load: Callable[[RunConfig], Graph] = build.load_graph,
     seeds: Iterable[int] | None = None,
     cut: Callable[[RunConfig, Graph, Resources], GraphStream] | None = None,
     ready: ReadyLearner | None = None,
@@ -209,22 +192,22 @@ def open_run(
     closed. ready: the learner of the first of them, if it is already built.
     """
     started = time.perf_counter()
-    asked, config = config, resolved(config)
+    asked, config = config, build.resolved(config)
     resources = Resources() if resources is None else resources
     seeds = config.seeds if seeds is None else tuple(seeds)
     ready = ReadyLearner(config, seeds[0], resources) if ready is None else ready
     graph = load(config)
-    config = fitted_to(graph, config)
+    config = build.fitted_to(graph, config)
     if config != ready.config:
         ready = ReadyLearner(config, seeds[0], resources)
-    say_protocol(asked, config)
+    build.say_protocol(asked, config)
     if graph.num_features == 0:
         raise DataError(f"dataset {config.dataset.name!r} has no features to learn from")
     if cut is None:
-        stream = build_stream(config, graph, config.seeds[0], resources=resources)
+        stream = build.build_stream(config, graph, config.seeds[0], resources=resources)
     else:
         stream = cut(config, graph, resources)
-    say_unseen(config, graph)
+    build.say_unseen(config, graph)
     facts = {
         "dataset": describe(graph, stream),
         "versions": versions(),
@@ -251,9 +234,9 @@ def open_together(
     All of them are checked before any folder is claimed.
     """
     resources = replace(Resources() if resources is None else resources, shelf=Shelf())
-    first = resolved(configs[0])
+    first = build.resolved(configs[0])
     ready = []
-    for config in map(resolved, configs):
+    for config in map(build.resolved, configs):
         ready.append(ReadyLearner(config, config.seeds[0], resources))
         for part in ("dataset", "undirected", "directions", "stream", "seeds", "device"):
             if getattr(config, part) != getattr(first, part):
@@ -346,10 +329,10 @@ def learn_seed_by_task(
         return finished
     learner = None if opened.ready is None else opened.ready.take(seed, observer.on_epoch)
     if learner is None:
-        learner = build_learner(config, seed, on_epoch=observer.on_epoch, resources=resources)
+        learner = build.build_learner(config, seed, on_epoch=observer.on_epoch, resources=resources)
     stream = opened.stream
     if seed != config.seeds[0] and config.stream.split_seed == "run":
-        stream = build_stream(config, opened.graph, seed, resources=resources)
+        stream = build.build_stream(config, opened.graph, seed, resources=resources)
     first = reports[-1].index + 1 if reports else 0
     if first and store is not None:
         learner.restore(store.state_after(first - 1), stream.label_space(first - 1))

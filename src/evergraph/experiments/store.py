@@ -84,12 +84,21 @@ class ResultStore:
         # A setting that an earlier version did not have is at its default.
         ours = comparable(config.to_dict())
         theirs = comparable(merged(RunConfig().to_dict(), stored))
+        # Before there was a choice, rows were float32, models continued from task to task, and
+        # ``joint`` had no such setting.
+        before = {"topology.dtype": "float32", "backbone.dtype": "float32", "method.again": 1.0}
         for key in sorted(ours.keys() | theirs.keys()):
+            here, there = ours.get(key), theirs.get(key)
             # The device and the folders of plug-ins do not change what was learned.
-            if key not in ("device", "plugins") and not _alike(key, ours.get(key), theirs.get(key)):
+            same = key in ("device", "plugins")
+            same |= here == (before.get(key) if there is None else there)
+            # 2 was the default, and no run with a class of two nodes could finish.
+            same |= key == "stream.min_class_size" and {here, there} == {2, 3}
+            same |= key == "method.restart" and there is None and not here
+            if not same:
                 raise ResultsError(
-                    f"{self.folder} holds another configuration: {key} is {theirs.get(key)!r} "
-                    f"there and {ours.get(key)!r} here"
+                    f"{self.folder} holds another configuration: {key} is {there!r} there and "
+                    f"{here!r} here"
                 )
 
     def finished(self) -> dict[str, Any] | None:
@@ -113,21 +122,6 @@ class ResultStore:
     def seed(self, seed: int) -> SeedStore:
         """Return the part of the folder that belongs to one repeat."""
         return SeedStore(self.folder / f"seed-{seed}", seed)
-
-
-def _alike(key: str, ours: Any, theirs: Any) -> bool:
-    """Return whether two values of a setting mean the same.
-
-    2 was the default of ``min_class_size``, and no run with a class of two nodes could finish.
-    Before there was a choice, rows were float32, models continued from task to task, and ``joint``
-    had no such setting.
-    """
-    if key == "stream.min_class_size" and {ours, theirs} == {2, 3}:
-        return True
-    if key == "method.restart" and theirs is None:
-        return not ours
-    before = {"topology.dtype": "float32", "backbone.dtype": "float32", "method.again": 1.0}
-    return bool(ours == (before.get(key) if theirs is None else theirs))
 
 
 class SeedStore:
@@ -204,12 +198,6 @@ def locked(folder: Path, doing: str, *, wait: bool = False) -> FileLock:
     """Lock a folder against other processes, and create it if it does not exist.
 
     Where files cannot be locked, as on Windows, this does nothing.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as place, locked(Path(place), "seed 0 is being learned"):
-    ...     locked(Path(place), "seed 0 is being learned")
-    Traceback (most recent call last):
-    evergraph.core.errors.LockedError: ...: seed 0 is being learned by process ... (this one): ...
     """
 
     def refusal(holder: str) -> LockedError:

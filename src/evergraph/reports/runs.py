@@ -8,7 +8,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -109,15 +108,13 @@ class Finished:
     @property
     def keeps_everything(self) -> bool:
         """Whether the method receives all earlier tasks again, like ``joint``."""
-        told = self.result.get("cumulative")  # missing in earlier versions
-        return _cumulative(self.result["config"]["method"]["name"]) if told is None else bool(told)
+        told = self.result.get("cumulative")
+        if told is not None:
+            return bool(told)
+        from evergraph.methods import methods  # loads torch: for results of earlier versions only
 
-
-@cache
-def _cumulative(method: str) -> bool:
-    from evergraph.methods import methods  # loads torch: for results of earlier versions only
-
-    return method in methods.names() and methods.resolve(method).cumulative
+        name = self.result["config"]["method"]["name"]
+        return name in methods.names() and methods.resolve(name).cumulative
 
 
 def collect(folder: Path) -> list[Finished]:

@@ -16,12 +16,7 @@ from evergraph.core.label_space import Setting
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph
 from evergraph.streams.arrival import NOWHERE, Arrival, arrival_of
-from evergraph.streams.class_order import (
-    ClassOrder,
-    arrange_classes,
-    group_classes,
-    order_classes,
-)
+from evergraph.streams.class_order import ClassOrder, arrange_classes, group_classes, order_classes
 from evergraph.streams.splits import LEAST_NODES, Split
 
 By = Literal["class", "time", "blurred", "drifting", "random", "online"]
@@ -167,9 +162,6 @@ def group_times(counts: Sequence[int], tasks: int) -> Tensor:
     Each task in turn takes the times that bring it nearest to an equal share of the rest.
 
     counts: nodes of each time, in order.
-
-    >>> group_times([1, 1, 2, 9, 3, 4], 3)
-    tensor([0, 0, 0, 1, 2, 2])
     """
     before = [0, *accumulate(counts)]  # nodes before each time, and their total
     cuts = [0]

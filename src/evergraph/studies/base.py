@@ -243,11 +243,7 @@ def facts() -> dict[str, Any]:
 
 
 def papers_name(dataset: str) -> str | None:
-    """Return which of the paper's four datasets a name or path means, or None.
-
-    >>> papers_name("data/ogbn_arxiv_structure.npz"), papers_name("wordnet")
-    ('arxiv', None)
-    """
+    """Return which of the paper's four datasets a name or path means, or None."""
     stem = Path(dataset).stem.lower().replace("-", "_")
     if stem in facts()["datasets"]:
         return stem

@@ -10,16 +10,8 @@ import torch
 from evergraph.core.errors import DataError
 from evergraph.graphs import Graph, homophily, reach_sizes
 from evergraph.streams import GraphStream
-from evergraph.studies.base import (
-    DatasetStudy,
-    Options,
-    Sheet,
-    Study,
-    facts,
-    papers_name,
-    studies,
-    try_load,
-)
+from evergraph.studies import base
+from evergraph.studies.base import DatasetStudy, Options, Sheet, Study, studies
 
 PAPERS = ("corafull", "arxiv", "reddit", "products")
 
@@ -36,7 +28,7 @@ class Table1(Study):
         columns = ("dataset", "nodes", "edges", "classes", "tasks", "homophily", "paper's")
         rows = []
         for name in self.asked(options):
-            listed, both = try_load(name, undirected=False), try_load(name)
+            listed, both = base.try_load(name, undirected=False), base.try_load(name)
             try:
                 if isinstance(listed, str) or isinstance(both, str):
                     raise DataError(f"not at hand: {listed if isinstance(listed, str) else both}")
@@ -69,7 +61,7 @@ class Homophily(Study):
         columns = ("dataset", "as listed", "both ways", "paper's")
         rows = []
         for name in self.asked(options):
-            graphs = [try_load(name, undirected=undirected) for undirected in (False, True)]
+            graphs = [base.try_load(name, undirected=undirected) for undirected in (False, True)]
             ratios = [f"{homophily(graph):.3f}" for graph in graphs if isinstance(graph, Graph)]
             if reasons := [graph for graph in graphs if isinstance(graph, str)]:
                 ratios = [f"not at hand: {reasons[0]}", "-"]
@@ -79,7 +71,7 @@ class Homophily(Study):
 
 
 def _papers(name: str) -> str:
-    known = facts()["datasets"].get(papers_name(name) or "")
+    known = base.facts()["datasets"].get(base.papers_name(name) or "")
     if known is None:
         return "-"
     counts = [f"{known[key]:,}" for key in ("nodes", "edges", "classes", "tasks")]
@@ -116,9 +108,9 @@ class Table4(DatasetStudy):
         """Count the values of each design."""
         stem = Path(dataset).stem
         title = f"Table 4, {stem}: millions of float32 values kept after the whole stream"
-        papers = facts()["memory"].get(papers_name(dataset) or "", {})
+        papers = base.facts()["memory"].get(base.papers_name(dataset) or "", {})
         rows = []
-        for kept in consumption(graph, papers_name(dataset)):
+        for kept in consumption(graph, base.papers_name(dataset)):
             ours, theirs = kept.floats / 1e6, papers.get(kept.method)
             beside = ("-", "-") if theirs is None else (f"{theirs:,}", f"{ours / theirs:.2f}")
             rows.append((kept.design, f"{ours:,.1f}", *beside, kept.how))
@@ -141,7 +133,7 @@ def consumption(graph: Graph, papers: str | None) -> list[Kept]:
     embeddings = _stored(stream, vectors)[0]
     classes, tasks = len(stream.classes), len(stream)
     gradients = tasks * (width * HIDDEN + HIDDEN * classes)
-    known = facts()["datasets"].get(papers or "")
+    known = base.facts()["datasets"].get(papers or "")
     degree = graph.num_edges / graph.num_nodes
     if known is not None:  # the paper's count of edges, in both directions
         degree = 2 * known["edges"] / known["nodes"]

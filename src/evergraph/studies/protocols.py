@@ -15,7 +15,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.bench.jobs import check_jobs, expand
 from evergraph.experiments.build import parts_used, resolved
-from evergraph.experiments.config import MemoryConfig, RunConfig
+from evergraph.experiments.config import MemoryConfig
 from evergraph.experiments.protocols import POOLED, read_protocol
 from evergraph.graphs import Graph
 from evergraph.reports.figures.picture import Frame, Look, Picture, drawn, looks_of, percent_limits
@@ -38,7 +38,10 @@ def learned(dataset: str, methods: Sequence[str], options: Options) -> Results:
         try:
             (job,) = expand(_bench(dataset, [place], options))
             check_jobs([job])
-            shared.setdefault(_alike(job.config), []).append(place)
+            run = resolved(job.config).model_copy(update={"protocol": None})
+            if "memory" not in parts_used(job.config):
+                run = run.model_copy(update={"memory": MemoryConfig()})
+            shared.setdefault(run.to_toml(), []).append(place)
         except ConfigurationError as error:
             found[place] = str(error)
     first = [places[0] for places in shared.values()]
@@ -51,14 +54,6 @@ def learned(dataset: str, methods: Sequence[str], options: Options) -> Results:
             result = failure if row.result is None else row.result | told
             found[method, protocol] = result
     return found
-
-
-def _alike(config: RunConfig) -> str:
-    """Return a text that is equal for configurations of the same run."""
-    plain = resolved(config).model_copy(update={"protocol": None})
-    if "memory" not in parts_used(config):
-        plain = plain.model_copy(update={"memory": MemoryConfig()})
-    return plain.to_toml()
 
 
 def _bench(dataset: str, places: Sequence[tuple[str, str]], options: Options) -> BenchConfig:

@@ -24,18 +24,8 @@ from evergraph.experiments.build import resolved
 from evergraph.experiments.config import RunConfig, flat, nested, read_toml
 from evergraph.experiments.store import ARRAYS, CONFIG, RESULT, ResultStore
 from evergraph.streams.stream import TESTINGS
-from evergraph.studies.book_rows import (
-    DIGITS,
-    BookPlan,
-    BookRow,
-    Rules,
-    check_row,
-    decided,
-    differences,
-    metrics_of,
-    read_plan,
-    shipped_rules,
-)
+from evergraph.studies import book_rows
+from evergraph.studies.book_rows import BookPlan, BookRow, Rules
 
 # Options on which the defaults of others depend; they are given first.
 _CHOICES = (
@@ -126,7 +116,8 @@ def row_of(
         date=datetime.fromtimestamp(made, timezone.utc).strftime("%Y-%m-%d"),
         seeds=tuple(seed["seed"] for seed in result["accuracy_matrix"]),
         values={
-            t: {a: metrics_of(seeds) for a, seeds in ways.items()} for t, ways in tasks.items()
+            t: {a: book_rows.metrics_of(seeds) for a, seeds in ways.items()}
+            for t, ways in tasks.items()
         },
         tasks=tasks,
         facts={k: v for k, v in result["dataset"].items() if k != "task_classes"},
@@ -202,7 +193,7 @@ def _kept(rows: Sequence[Sequence[float]]) -> dict[str, list[float]]:
     kept = {
         "curve": average_accuracy_curve(matrix), "learned": matrix.diagonal(), "final": matrix[-1]
     }  # fmt: skip
-    return {name: np.round(values, DIGITS).tolist() for name, values in kept.items()}
+    return {name: np.round(values, book_rows.DIGITS).tolist() for name, values in kept.items()}
 
 
 EXACT = 1e-9
@@ -223,8 +214,8 @@ def submitted(
     ran it. label: name of the method in the book, by default its own. plan: by default the shipped
     one.
     """
-    plan = read_plan() if plan is None else plan
-    rules = shipped_rules() if plan == read_plan() else Rules.of(plan)
+    plan = book_rows.read_plan() if plan is None else plan
+    rules = book_rows.shipped_rules() if plan == book_rows.read_plan() else Rules.of(plan)
     if not (run / CONFIG).exists():
         raise ResultsError(f"{run} is not a results folder: it has no {CONFIG}")
     result = ResultStore(run).finished()
@@ -240,7 +231,7 @@ def submitted(
     dataset = _place(run, config, rules)
     named = config.method.name if label is None else label
     row = row_of(result, run, dataset=dataset, label=named, commit=commit)
-    check_row(row, rules, where=str(run))
+    book_rows.check_row(row, rules, where=str(run))
     _check_own(run, row, config, plan)
     if (book / row.place).exists():
         raise ResultsError(f"{run}: {book / row.place} exists: choose another --label")
@@ -250,7 +241,7 @@ def submitted(
 def _complaints(run: Path, result: Mapping[str, Any]) -> Iterator[str]:
     """Yield the contradictions in a folder."""
     stored = resolved(RunConfig.of(read_toml(run / CONFIG))).to_dict()
-    for key, (there, here) in differences(result["config"], stored).items():
+    for key, (there, here) in book_rows.differences(result["config"], stored).items():
         yield f"{key} is {there!r} in {RESULT} and {here!r} in {CONFIG}"
     seeds = [seed["seed"] for seed in result["accuracy_matrix"]]
     for seed in result["config"]["seeds"]:
@@ -294,7 +285,7 @@ def _of_seed(run: Path, seed: Mapping[str, Any]) -> Iterator[str]:
 def _place(run: Path, config: RunConfig, rules: Rules) -> str:
     """Return the book's name of a run's dataset: the one with the fewest differences."""
     near = {
-        dataset: decided(config.to_dict(), expected)
+        dataset: book_rows.decided(config.to_dict(), expected)
         for (dataset, setting), expected in rules.expected.items()
         if setting == config.stream.setting and expected.dataset.name == config.dataset.name
     }
@@ -319,7 +310,9 @@ def _check_own(run: Path, row: BookRow, config: RunConfig, plan: BookPlan) -> No
         if (job.label, job.dataset, job.setting) != (row.label, row.dataset, row.setting):
             continue
         try:
-            other = differences(resolved(config).to_dict(), resolved(job.config).to_dict())
+            other = book_rows.differences(
+                resolved(config).to_dict(), resolved(job.config).to_dict()
+            )
         except EvergraphError as error:
             raise ResultsError(f"{run}: {error}") from None
         for key, (ours, theirs) in other.items():

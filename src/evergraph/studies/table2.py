@@ -20,18 +20,8 @@ from evergraph.graphs import Graph
 from evergraph.memory import Candidates, EmbeddingMemory, samplers
 from evergraph.reports.tables.record import Cell
 from evergraph.streams import GraphStream
-from evergraph.studies.base import (
-    DatasetStudy,
-    Options,
-    Sheet,
-    balanced,
-    difference,
-    marked,
-    papers_name,
-    spread,
-    studies,
-    try_load,
-)
+from evergraph.studies import base
+from evergraph.studies.base import DatasetStudy, Options, Sheet, studies
 
 RATIOS = {"0.02": 0.0002, "0.1": 0.001, "1": 0.01, "5": 0.05, "40": 0.4}
 SAMPLERS = ("uniform", "mean-feature", "coverage", "degree", "greedy-coverage")
@@ -86,7 +76,9 @@ def _learned(name: str, ratios: list[str], options: Options) -> list[Sheet]:
     """Return accuracy and coverage of whole runs."""
     stem = Path(name).stem
     results = learned(name, ratios, options)
-    accuracy: Found = {key: balanced(found, "average_accuracy") for key, found in results.items()}
+    accuracy: Found = {
+        key: base.balanced(found, "average_accuracy") for key, found in results.items()
+    }
     # A result keeps only the mean of the coverage over seeds.
     coverage: Found = {
         key: None if found is None else {"mean": found["coverage_ratio"], "std": None}
@@ -104,7 +96,7 @@ def _learned(name: str, ratios: list[str], options: Options) -> list[Sheet]:
 def _covered(name: str, undirected: bool, ratios: list[str], options: Options) -> Sheet:
     """Return the coverage of memories filled without learning."""
     stem, way = Path(name).stem, "both-ways" if undirected else "as-listed"
-    graph = try_load(name, undirected=undirected)
+    graph = base.try_load(name, undirected=undirected)
     assert isinstance(graph, Graph)
     stream = GraphStream(graph)
     found: Found = {}
@@ -169,16 +161,16 @@ def _sheet(
     for ratio in ratios:
         values = [found[sampler, ratio] for sampler in SAMPLERS]
         means = [None if value is None else value["mean"] for value in values]
-        cells = marked([spread(value, scale=100) for value in values], means)
+        cells = base.marked([base.spread(value, scale=100) for value in values], means)
         for sampler, cell in zip(SAMPLERS, cells, strict=True):
             rows[sampler].append(cell)
     for sampler, ratio in product(SAMPLERS, ratios):
         preset, ours, told = f"paper/table2/{sampler}-{ratio}", found[sampler, ratio], "-"
-        if papers_name(dataset) == "arxiv" and preset in presets():
+        if base.papers_name(dataset) == "arxiv" and preset in presets():
             value = published(preset)[metric]
-            told = spread(value)
+            told = base.spread(value)
             if ours is not None:
-                told += f" ({difference(100 * ours['mean'], value['mean'])})"
+                told += f" ({base.difference(100 * ours['mean'], value['mean'])})"
         rows[sampler].append(told)
     return Sheet(name, title, columns, [tuple(row) for row in rows.values()], notes)
 
@@ -228,7 +220,7 @@ class Strategies(DatasetStudy):
         bench = {"datasets": [dataset], "seeds": options.repeats(), "methods": entries}
         rows = options.bench(BenchConfig.of(bench), options.out / "strategies" / stem)
         columns = ("strategy", *(f"{hop} hops" for hop in hops))
-        results = {row.job.label: balanced(row.result, "average_accuracy") for row in rows}
+        results = {row.job.label: base.balanced(row.result, "average_accuracy") for row in rows}
         values = []
         for strategy, hop in product(STRATEGIES, hops):
             # A strategy with fixed hops appears in one column: theirs, or the first for 0 hops.
@@ -236,7 +228,7 @@ class Strategies(DatasetStudy):
             shown = hop == (only or hops[0])
             values.append(results.get(f"{strategy}-{only}") if shown else None)
         means = [None if value is None else value["mean"] for value in values]
-        cells = iter(marked([spread(value, scale=100) for value in values], means))
+        cells = iter(base.marked([base.spread(value, scale=100) for value in values], means))
         lines = [(said, *islice(cells, len(hops))) for said in STRATEGIES.values()]
         notes = options.differences(
             "The paper chooses S1 with 2 hops and shows no table of the others.",

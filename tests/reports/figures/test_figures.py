@@ -40,12 +40,10 @@ def test_inline_figures_share_no_id_and_fetch_nothing(drawn: Gallery) -> None:
         assert text.startswith("<svg viewBox=")
 
 
-def test_a_matrix_is_the_mean_over_seeds(bench: Path) -> None:
+def test_looks_and_matrices(bench: Path) -> None:
     entry = grouped(collect(bench), bench)[2].entries[1]
     np.testing.assert_allclose(mean_matrix(entry, "local"), [[50, np.nan], [50, 25]])
-
-
-def test_many_methods_all_look_different() -> None:
+    # Many methods all look different.
     looks = looks_of([str(i) for i in range(56)])
     assert len(set(looks.values())) == 56
 

@@ -55,7 +55,7 @@ def panels(monkeypatch: pytest.MonkeyPatch, make: Callable[..., Any], *given: An
         draw(figure, axes)
         seen.extend(axes if rows > 1 else [axes])
 
-    monkeypatch.setitem(make.__globals__, "drawn", keep)
+    monkeypatch.setattr("evergraph.reports.figures.picture.drawn", keep)
     make(*given)
     return seen
 

@@ -107,15 +107,13 @@ def test_what_is_out_of_time_is_neither_result_nor_failure(
 # The shipped plan
 
 
-def test_every_method_of_our_own_is_in_the_plan() -> None:
+def test_the_plan_has_every_method_and_graph() -> None:
     labels = {job.label for job in read_plan().jobs()}
     ours = [
         name for name in methods.names() if methods.resolve(name).__module__[:10] == "evergraph."
     ]
     assert labels >= set(ours)
-
-
-def test_random_graphs_are_those_of_the_plan() -> None:
+    # Random graphs are those of the plan.
     plan = read_plan()
     jobs = {job.dataset: job for job in plan.jobs() if job.config.dataset.name == "synthetic"}
     assert len(jobs) == 14

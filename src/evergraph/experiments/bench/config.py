@@ -29,11 +29,7 @@ from evergraph.experiments.config import (
 
 
 def short_text(value: Any) -> str:
-    """Return a short text for a value that can be part of a folder's name.
-
-    >>> short_text(1e4), short_text("mean-feature"), short_text([64, 32])
-    ('10000', 'mean-feature', '64-32')
-    """
+    """Return a short text for a value that can be part of a folder's name."""
     if isinstance(value, float):
         return f"{value:g}" if float(f"{value:g}") == value else repr(value)
     if isinstance(value, int):
@@ -124,10 +120,6 @@ class BenchConfig(SeededSection):
     """A whole benchmark; ``common`` holds values of ``RunConfig`` for every run.
 
     ``seeds`` and ``plugins`` are those of ``RunConfig``.
-
-    >>> bench = BenchConfig.of({"datasets": ["synthetic"], "methods": ["finetune", "tem"]})
-    >>> [method.called for method in bench.variants]
-    ['finetune', 'tem']
     """
 
     datasets: tuple[DatasetEntry, ...] = Field(min_length=1)

@@ -21,27 +21,11 @@ from typing import Any, Literal, Protocol
 
 import psutil
 
-from evergraph.cluster.ray_cluster import (
-    RETRIES,
-    Patience,
-    cpu_count,
-    deaths,
-    first_line,
-    gpu_share,
-    stop,
-)
+from evergraph.cluster import ray_cluster
 from evergraph.cluster.ray_engine import RayEngine
 from evergraph.core.device import choose_device
-from evergraph.experiments.bench.worker import (
-    Ending,
-    Failure,
-    SeedProgress,
-    Work,
-    learn,
-    prepare,
-    progress_path,
-    read_progress,
-)
+from evergraph.experiments.bench import worker
+from evergraph.experiments.bench.worker import Ending, Failure, SeedProgress, Work
 
 POLL_SECONDS = 0.25
 BYTES_A_WORKER = 1_500_000_000
@@ -56,8 +40,8 @@ def default_workers(device: str) -> int:
     ``WORKERS_A_GPU`` if they share a GPU.
     """
     room = int(psutil.virtual_memory().available // BYTES_A_WORKER)
-    most = WORKERS_A_GPU if choose_device(device).type == "cuda" else cpu_count()
-    return max(1, min(cpu_count(), room, most))
+    most = WORKERS_A_GPU if choose_device(device).type == "cuda" else ray_cluster.cpu_count()
+    return max(1, min(ray_cluster.cpu_count(), room, most))
 
 
 def threads_of(workers: int) -> int:
@@ -66,7 +50,7 @@ def threads_of(workers: int) -> int:
     It depends only on the number of workers, not on the remaining work: sums may depend on the
     number of threads, and a resumed run must give the same bits.
     """
-    return max(1, cpu_count() // workers)
+    return max(1, ray_cluster.cpu_count() // workers)
 
 
 @dataclass(frozen=True)
@@ -154,15 +138,15 @@ class ProgressWatch:
 
     def news(self) -> Iterator[Event]:
         """Yield an event if there is anything new."""
-        path = progress_path(self.work.folder, self.work.seed)
+        path = worker.progress_path(self.work.folder, self.work.seed)
         changed = path.stat().st_mtime if path.exists() else 0.0
         if changed != self._seen:
             self._seen = changed
-            yield Event("task", self.work, read_progress(self.work.folder, self.work.seed))
+            yield Event("task", self.work, worker.read_progress(self.work.folder, self.work.seed))
 
     def ended(self, ending: Ending) -> Event:
         """Return the event for its end."""
-        progress = read_progress(self.work.folder, self.work.seed)
+        progress = worker.read_progress(self.work.folder, self.work.seed)
         kind: Literal["done", "failed"] = "done" if ending.failure is None else "failed"
         return Event(kind, self.work, progress, ending.failure, ending.notes)
 
@@ -185,14 +169,17 @@ class _Slot:
         """Submit work to the process, and start it if there is none."""
         self._watch = ProgressWatch(work)
         if self._executor is not None:
-            self.future = self._executor.submit(learn, work)
+            self.future = self._executor.submit(worker.learn, work)
             return Event("started", work)
         others = active_children()
         self._executor = ProcessPoolExecutor(
-            1, mp_context=get_context("spawn"), initializer=prepare, initargs=(self._threads,)
+            1,
+            mp_context=get_context("spawn"),
+            initializer=worker.prepare,
+            initargs=(self._threads,),
         )
         with environment_of_workers(self._threads):
-            self.future = self._executor.submit(learn, work)
+            self.future = self._executor.submit(worker.learn, work)
         self._process = next((p for p in active_children() if p not in others), None)
         return Event("started", work)
 
@@ -278,13 +265,15 @@ class RayPool:
         """Do every work item, ``workers`` at a time; a failure does not stop the others."""
         ray, here = self.engine.ray, Path.cwd()
         waiting, running = deque(work), dict[Any, ProgressWatch]()
-        patience = Patience(ray)
+        patience = ray_cluster.Patience(ray)
         try:
             while waiting or running:
                 while waiting and len(running) < workers:
                     unit = waiting.popleft()
-                    gpu = gpu_share(ray) if unit.config.get("device") != "cpu" else 0
-                    task = ray.remote(_learn).options(num_cpus=1, num_gpus=gpu, max_retries=RETRIES)
+                    gpu = ray_cluster.gpu_share(ray) if unit.config.get("device") != "cpu" else 0
+                    task = ray.remote(_learn).options(
+                        num_cpus=1, num_gpus=gpu, max_retries=ray_cluster.RETRIES
+                    )
                     given = replace(unit, folder=unit.folder.absolute())
                     running[task.remote(given, here, self.engine.threads)] = ProgressWatch(unit)
                     on_event(Event("started", unit))
@@ -295,15 +284,19 @@ class RayPool:
                     on_event(running.pop(ref).ended(self._ending(ref)))
                 patience.look()
         finally:
-            stop(ray, list(running))
+            ray_cluster.stop(ray, list(running))
 
     def _ending(self, ref: Any) -> Ending:
         ray = self.engine.ray
         try:
             ending: Ending = ray.get(ref)
-        except deaths(ray) as error:
-            said = f"its Ray worker died {RETRIES + 1} times, perhaps for lack of memory"
-            return Ending(Failure(f"{said} ({first_line(error)})", type(error).__name__), ())
+        except ray_cluster.deaths(ray) as error:
+            said = (
+                f"its Ray worker died {ray_cluster.RETRIES + 1} times, perhaps for lack of memory"
+            )
+            return Ending(
+                Failure(f"{said} ({ray_cluster.first_line(error)})", type(error).__name__), ()
+            )
         except ray.exceptions.RayError as error:
             return Ending(Failure.of(error), ())
         return ending
@@ -316,5 +309,5 @@ def _learn(work: Work, here: Path, threads: int) -> Ending:
         said = f"{missing} does not exist on a Ray worker: use a folder that all machines share"
         return Ending(Failure(said, "ResultsError"), ())
     os.chdir(here)
-    prepare(threads)
-    return learn(work)
+    worker.prepare(threads)
+    return worker.learn(work)

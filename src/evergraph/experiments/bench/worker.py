@@ -56,11 +56,7 @@ class Failure:
 
     @classmethod
     def of(cls, error: BaseException) -> Failure:
-        """Return the failure for an exception.
-
-        >>> Failure.of(ValueError("too deep")).error
-        'ValueError: too deep'
-        """
+        """Return the failure for an exception."""
         kind = type(error).__name__
         lines = str(error).strip().splitlines() or ["no reason given"]
         said = str(error) if isinstance(error, EvergraphError) else f"{kind}: {lines[0]}"
@@ -227,11 +223,7 @@ def ever_less(config: RunConfig) -> Iterator[tuple[RunConfig, Resources, str]]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error means out of memory; torch's are recognised by their text.
-
-    >>> is_out_of_memory(RuntimeError("CUDA out of memory.")), is_out_of_memory(RuntimeError("no"))
-    (True, False)
-    """
+    """Return whether an error means out of memory; torch's are recognised by their text."""
     return isinstance(error, MemoryError) or any(sign in str(error).lower() for sign in _SIGNS)
 
 

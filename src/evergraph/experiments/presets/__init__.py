@@ -63,11 +63,7 @@ def read_preset(name: str, method: str | None = None) -> dict[str, Any]:
 
 
 def published(name: str) -> dict[str, Any]:
-    """Return the published values of a preset; empty if there are none.
-
-    >>> published("paper/table3/arxiv-tem")["average_accuracy"]["mean"]
-    53.2
-    """
+    """Return the published values of a preset; empty if there are none."""
     found: dict[str, Any] = _read(name).get("published", {})
     return found
 
@@ -116,11 +112,7 @@ def grids() -> dict[str, Path]:
 
 
 def shipped_grid(method: str) -> dict[str, list[Any]]:
-    """Return a method's grid by dotted key; empty if there is nothing to search.
-
-    >>> shipped_grid("finetune")
-    {}
-    """
+    """Return a method's grid by dotted key; empty if there is nothing to search."""
     from evergraph.experiments.config import flat, read_toml
 
     known = grids()

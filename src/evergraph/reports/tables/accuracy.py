@@ -8,15 +8,7 @@ from typing import Any
 
 from evergraph.reports.runs import Finished, Group, alone, metric_of, runs_of
 from evergraph.reports.tables.costs import kept_cell
-from evergraph.reports.tables.record import (
-    NAMED,
-    Cell,
-    Table,
-    TableColumn,
-    named,
-    ranked,
-    rows_of,
-)
+from evergraph.reports.tables.record import NAMED, Cell, Table, TableColumn, named, ranked, rows_of
 from evergraph.reports.units import deviations, percent, seconds_a_seed
 
 HEADLINE_COLUMNS = (

@@ -7,26 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from evergraph.reports import units
 from evergraph.reports.runs import Finished, Group, alone, metric_of, runs_of
-from evergraph.reports.tables.record import (
-    NAMED,
-    Cell,
-    Table,
-    TableColumn,
-    numbers,
-    rows_of,
-)
-from evergraph.reports.units import (
-    ALL,
-    best_within,
-    bytes_kept,
-    count_of,
-    families,
-    has_family,
-    learning_seconds,
-    seconds_a_seed,
-    size,
-)
+from evergraph.reports.tables.record import NAMED, Cell, Table, TableColumn, numbers, rows_of
 
 COUNTED = ("samples", "gradients", "importance", "floats", "edges")
 
@@ -41,7 +24,7 @@ def memory_table(groups: Sequence[Group]) -> Table:
 
     def cells(run: Finished) -> list[Cell]:
         counts = [run.result["memory"].get(part, 0) for part in COUNTED]
-        return [*(Cell(count_of(count), (count,)) for count in counts), kept_cell(run)]
+        return [*(Cell(units.count_of(count), (count,)) for count in counts), kept_cell(run)]
 
     return Table("memory", caption, (*NAMED, *numbers((*COUNTED, "bytes"))), rows_of(groups, cells))
 
@@ -55,9 +38,9 @@ def memory_comparison(runs: Sequence[Finished]) -> Table:
 def kept_cell(run: Finished) -> Cell:
     """Return the number of bytes a run keeps."""
     if run.keeps_everything:
-        return Cell(ALL, most=True)
+        return Cell(units.ALL, most=True)
     kept = run.result["memory"]["bytes"]
-    return Cell(size(kept), (kept,))
+    return Cell(units.size(kept), (kept,))
 
 
 PHASES = ("embed", "train", "evaluate")
@@ -72,7 +55,7 @@ def time_table(groups: Sequence[Group]) -> Table:
     parts = (*PHASES, "total")
 
     def cells(run: Finished) -> list[Cell]:
-        spent = [seconds_a_seed(run, part) for part in parts]
+        spent = [units.seconds_a_seed(run, part) for part in parts]
         return [Cell(f"{seconds:.1f}", (seconds,)) for seconds in spent]
 
     return Table("time", caption, (*NAMED, *numbers(parts)), rows_of(groups, cells))
@@ -94,7 +77,7 @@ def machine_table(groups: Sequence[Group]) -> Table:
     def cells(run: Finished) -> tuple[Cell, ...]:
         peak = run.result.get("peak_rss_bytes")
         device = str(run.result["config"].get("device", UNTOLD))
-        told = Cell(size(peak), (peak,)) if peak else Cell(UNTOLD)
+        told = Cell(units.size(peak), (peak,)) if peak else Cell(UNTOLD)
         return Cell(_told(run.result.get("machine"))), Cell(device), told
 
     return Table("machine", caption, columns, rows_of(groups, cells))
@@ -131,7 +114,7 @@ TIMES = {"fastest": 1.0, "10 x fastest": 10.0}
 
 def budgets_table(groups: Sequence[Group]) -> Table | None:
     """Return a row per family; None if every family is a single run."""
-    if not any(map(has_family, groups)):
+    if not any(map(units.has_family, groups)):
         return None
     metric = metric_of(runs_of(groups))
     measured = "accuracy, class-balanced and" if metric == "accuracy" else f"{metric},"
@@ -144,16 +127,16 @@ def budgets_table(groups: Sequence[Group]) -> Table | None:
     ways = ("local", "global")
     blocks = []
     for group in groups:
-        fastest = min(learning_seconds(entry) for entry in group.entries)
+        fastest = min(units.learning_seconds(entry) for entry in group.entries)
         rows = []
-        for name, runs in families(group).items():
+        for name, runs in units.families(group).items():
             cells = [Cell(name), Cell(group.dataset), Cell(group.setting)]
             for testing in ways:
                 accuracies = [run.accuracy(testing) / 100 for run in runs]
-                by_size = list(zip(map(bytes_kept, runs), accuracies, strict=True))
-                by_time = list(zip(map(learning_seconds, runs), accuracies, strict=True))
-                found = [best_within(by_size, limit) for limit in SIZES.values()]
-                found += [best_within(by_time, times * fastest) for times in TIMES.values()]
+                by_size = list(zip(map(units.bytes_kept, runs), accuracies, strict=True))
+                by_time = list(zip(map(units.learning_seconds, runs), accuracies, strict=True))
+                found = [units.best_within(by_size, limit) for limit in SIZES.values()]
+                found += [units.best_within(by_time, times * fastest) for times in TIMES.values()]
                 cells += [Cell("-") if b is None else Cell(f"{100 * b:.1f}", (b,)) for b in found]
             rows.append(tuple(cells))
         blocks.append(tuple(rows))

@@ -95,9 +95,6 @@ def ranked(cells: Sequence[Cell]) -> list[Cell]:
     """Return the cells with ranks for the two highest first numbers; a single cell has none.
 
     Values that are equal in percent with one decimal share a rank.
-
-    >>> [cell.rank for cell in ranked([Cell("", (x,)) for x in (0.5, 0.9, 0.9001, 0.7)])]
-    [0, 1, 1, 2]
     """
     values = [round(100 * (cell.numbers[0] or 0.0), 1) for cell in cells]
     best = sorted(set(values), reverse=True)[:2]
@@ -140,11 +137,7 @@ def markdown(table: Table) -> str:
 
 
 def escaped_markdown(text: str) -> str:
-    r"""Return text escaped for Markdown.
-
-    >>> print(escaped_markdown("a|b <c> *d*"))
-    a\|b \<c> \*d\*
-    """
+    """Return text escaped for Markdown."""
     return re.sub(r"([\\`*|<\[])", r"\\\1", " ".join(text.split()))
 
 
@@ -178,11 +171,7 @@ def latex(table: Table) -> str:
 
 
 def escaped_latex(text: str) -> str:
-    r"""Return text escaped for LaTeX.
-
-    >>> print(escaped_latex("a_b & 5 % ± {x}"))
-    a\_b \& 5 \% $\pm$ \{x\}
-    """
+    """Return text escaped for LaTeX."""
     return "".join(ESCAPES.get(sign, sign) for sign in " ".join(text.split()))
 
 
