@@ -10,11 +10,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from evergraph.cli import options
 from evergraph.cli.inputs import read_ids
 from evergraph.cli.learner_target import Target, opened
+from evergraph.cli.options import argument, flag, option
 from evergraph.cli.output import print_json, print_table, say
 from evergraph.cli.progress import spinner
 from evergraph.core.errors import ConfigurationError
@@ -29,15 +28,13 @@ Rows = Sequence[dict[str, Any]]  # predictions as the service returns them
 
 def predict_command(
     target: options.LearnerTarget,
-    ids: str | None = typer.Argument(
-        None,
-        help="File of ids, one a line or in a column 'id'; - is stdin (default: none, for --all).",
+    ids: str | None = argument(
+        "File of ids, one a line or in a column 'id'; - is stdin (default: none, for --all).",
+        default=None,
     ),
-    everything: bool = typer.Option(False, "--all", help="Predict every node of the learner."),
-    out: Path | None = typer.Option(
-        None, help="The .csv or .parquet to write (default: CSV on stdout)."
-    ),
-    integers: bool = typer.Option(False, "--integers", help="Ids are integers, not text."),
+    everything: bool = flag("--all", "Predict every node of the learner."),
+    out: Path | None = option("The .csv or .parquet to write (default: CSV on stdout)."),
+    integers: bool = flag("--integers", "Ids are integers, not text."),
     token_file: options.TokenFile = None,
     ca: options.CA = None,
     memory_limit: options.LearnerMemory = None,
@@ -152,13 +149,11 @@ PARTS = ("id", "known", "classes", "probabilities", "scores", "voices", "others"
 
 def explain_command(
     target: options.LearnerTarget,
-    node: str = typer.Argument(..., help="The id of a node."),
-    count: int = typer.Option(
-        10, "-n", "--count", help="How many nodes to list, largest contribution first.", min=1
+    node: str = argument("The id of a node."),
+    count: int = option(
+        "How many nodes to list, largest contribution first.", "-n", "--count", default=10, min=1
     ),
-    integer: bool = typer.Option(
-        False, "--integer", help="The id is an integer, even if a text id reads the same."
-    ),
+    integer: bool = flag("--integer", "The id is an integer, even if a text id reads the same."),
     token_file: options.TokenFile = None,
     ca: options.CA = None,
     as_json: options.AsJson = False,
@@ -212,8 +207,8 @@ COLUMNS = ("id", "gain", "reach", "uncertainty", "first", "second")
 
 def suggest_command(
     target: options.LearnerTarget,
-    count: int = typer.Option(20, "-n", "--count", help="Most nodes to list.", min=1),
-    out: Path | None = typer.Option(None, help="The .csv to write (default: a table on stdout)."),
+    count: int = option("Most nodes to list.", "-n", "--count", default=20, min=1),
+    out: Path | None = option("The .csv to write (default: a table on stdout)."),
     token_file: options.TokenFile = None,
     ca: options.CA = None,
     plugins: options.Plugins = [],

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from evergraph.cli import options
-from evergraph.cli.options import bench_of, default_folder, parse_settings, seeds_of
+from evergraph.cli.options import (
+    argument,
+    bench_of,
+    default_folder,
+    flag,
+    option,
+    parse_settings,
+    seeds_of,
+)
 from evergraph.cli.output import print_json, print_table, say, stops_with
 from evergraph.cli.progress import BenchProgress, spinner
 from evergraph.core.engine import check_engine
@@ -19,16 +27,12 @@ if TYPE_CHECKING:
 
 
 def bench_command(
-    bench: str = typer.Argument(..., metavar="FILE.toml|PRESET", help="The benchmark to run."),
-    search: bool = typer.Option(
-        False, "--search", help="Choose hyper-parameters first, on validation nodes."
+    bench: str = argument("The benchmark to run.", metavar="FILE.toml|PRESET"),
+    search: bool = flag("--search", "Choose hyper-parameters first, on validation nodes."),
+    workers: int | None = option(
+        "Parallel runs (default: as many as the machine can hold).", min=1
     ),
-    workers: int | None = typer.Option(
-        None, min=1, help="Parallel runs (default: as many as the machine can hold)."
-    ),
-    datasets: str | None = typer.Option(
-        None, help="Comma-separated names or paths (default: those in the file)."
-    ),
+    datasets: str | None = option("Comma-separated names or paths (default: those in the file)."),
     seed: options.Seed = None,
     seeds: options.Seeds = None,
     repeats: options.Repeats = None,
@@ -39,7 +43,7 @@ def bench_command(
     protocol: options.Protocol = None,
     plugins: options.Plugins = [],
     out: options.ResultsFolder = None,
-    resume: bool = typer.Option(False, "--resume", help="Continue a benchmark that was stopped."),
+    resume: bool = flag("--resume", "Continue a benchmark that was stopped."),
     as_json: options.AsJson = False,
 ) -> None:
     """Run methods x datasets x settings x seeds in parallel.

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module, resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from evergraph.cli import options
+from evergraph.cli.options import argument, flag, option
 from evergraph.cli.output import print_json, print_table
 from evergraph.cli.progress import spinner
 from evergraph.core.checks import check_choice
@@ -48,8 +47,8 @@ _UNKNOWN: dict[str, Any] = {
 
 
 def list_command(
-    kind: str | None = typer.Argument(
-        None, help=f"What to list: {', '.join(KINDS)} (default: count each kind)."
+    kind: str | None = argument(
+        f"What to list: {', '.join(KINDS)} (default: count each kind).", default=None
     ),
     plugins: options.Plugins = [],
     as_json: options.AsJson = False,
@@ -88,7 +87,10 @@ def _summaries(kind: str) -> dict[str, str]:
         from evergraph.experiments.presets import benches, presets, summary
         from evergraph.experiments.protocols import protocols
 
-        files = {"presets": presets, "protocols": protocols, "benches": benches}[kind]()
+        every: dict[str, Callable[[], Mapping[str, Path]]] = {
+            "presets": presets, "protocols": protocols, "benches": benches,
+        }  # fmt: skip
+        files = every[kind]()
         return {name: summary(path) for name, path in files.items()}
     attribute, *packages = _RESOLVERS[kind]
     declared: dict[str, str] = {}
@@ -107,11 +109,9 @@ def _cell(value: Any) -> str:
 
 
 def info_command(
-    dataset: str = typer.Argument(..., help="A dataset's name, or the path of a graph."),
-    classes_per_task: int = typer.Option(2, help="Classes per task."),
-    verify: bool = typer.Option(
-        False, "--verify", help="Read an imported graph completely and compare checksums."
-    ),
+    dataset: str = argument("A dataset's name, or the path of a graph."),
+    classes_per_task: int = option("Classes per task.", default=2),
+    verify: bool = flag("--verify", "Read an imported graph completely and compare checksums."),
     plugins: options.Plugins = [],
     as_json: options.AsJson = False,
 ) -> None:

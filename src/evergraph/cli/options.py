@@ -23,6 +23,22 @@ if TYPE_CHECKING:
     from evergraph.experiments.bench.config import BenchConfig
     from evergraph.experiments.config import RunConfig
 
+
+def option(help: str, *names: str, default: Any = None, **more: Any) -> Any:
+    """Return an option of a command, by default not given."""
+    return typer.Option(default, *names, help=help, **more)
+
+
+def flag(name: str, help: str) -> Any:
+    """Return an option of a command that is on if it is given."""
+    return typer.Option(False, name, help=help)
+
+
+def argument(help: str, *, default: Any = ..., **more: Any) -> Any:
+    """Return an argument of a command, by default required."""
+    return typer.Argument(default, help=help, **more)
+
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Address = Annotated[
     str | None, typer.Option(help="A Ray cluster to join: auto or host:port (default: start one).")
@@ -63,7 +79,7 @@ Protocol = Annotated[
     str | None,
     typer.Option(
         help="Follow a paper's protocol: paper, cglb, puma, delome, tpp, llm4gcl or ocgl (default: "
-        "none; see evergraph list protocols).",
+        "none; see evergraph list protocols)."
     ),
 ]
 ResultsFolder = Annotated[
@@ -80,8 +96,7 @@ Seed = Annotated[
     int | None, typer.Option(help="A single seed, such as 5 (default: see --repeats).")
 ]
 Seeds = Annotated[
-    str | None,
-    typer.Option(help="Comma-separated seeds, such as 0,1,2 (default: see --repeats)."),
+    str | None, typer.Option(help="Comma-separated seeds, such as 0,1,2 (default: see --repeats).")
 ]
 Settings = Annotated[
     list[str],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evergraph.cli import options
-from evergraph.cli.options import seeds_of
+from evergraph.cli.options import argument, flag, option, seeds_of
 from evergraph.cli.output import print_table, say, stops_with
 from evergraph.cli.progress import BenchProgress, StageProgress, spinner
 from evergraph.core.checks import check_directory
@@ -24,47 +24,36 @@ if TYPE_CHECKING:
 
 
 def reproduce_command(
-    names: list[str] = typer.Argument(
-        ...,
-        metavar="STUDY...",
-        help="paper (tables 3 and 5 on the paper's four datasets), table1 to table5, fig4 to fig6, "
+    names: list[str] = argument(
+        "paper (tables 3 and 5 on the paper's four datasets), table1 to table5, fig4 to fig6, "
         "homophily, theorem, strategies, protocols.",
+        metavar="STUDY...",
     ),
-    datasets: str | None = typer.Option(
-        None, help="Comma-separated names or paths (default: the study's own)."
-    ),
+    datasets: str | None = option("Comma-separated names or paths (default: the study's own)."),
     seed: options.Seed = None,
     seeds: options.Seeds = None,
     repeats: Annotated[
         int | None, typer.Option(help="Number of seeds, counted from 0 (default: 3).")
     ] = None,
-    tables: str | None = typer.Option(
-        None, help="For study paper: table3, table5 or both, comma-separated (default: both)."
+    tables: str | None = option(
+        "For study paper: table3, table5 or both, comma-separated (default: both)."
     ),
-    methods: str | None = typer.Option(
-        None,
-        help="For paper, table3, table5 and protocols: comma-separated names, such as tem,joint "
-        "(default: the study's own).",
+    methods: str | None = option(
+        "For paper, table3, table5 and protocols: comma-separated names, such as tem,joint "
+        "(default: the study's own)."
     ),
-    download: bool = typer.Option(
-        False, "--download", help="First download and verify every file of all datasets."
+    download: bool = flag("--download", "First download and verify every file of all datasets."),
+    source: Path | None = option(
+        "A folder that contains the files (default: download them).", "--from"
     ),
-    source: Path | None = typer.Option(
-        None,
-        "--from",
-        help="A folder that contains the files (default: download them).",
+    checksums: Path | None = option(
+        "Expected checksums, in sha256sum's format (default: the catalogue's)."
     ),
-    checksums: Path | None = typer.Option(
-        None,
-        help="Expected checksums, in sha256sum's format (default: the catalogue's).",
-    ),
-    quick: bool = typer.Option(False, "--quick", help="Quick trial: few epochs, one seed."),
-    workers: int | None = typer.Option(
-        None, min=1, help="Parallel runs (default: as many as fit)."
-    ),
+    quick: bool = flag("--quick", "Quick trial: few epochs, one seed."),
+    workers: int | None = option("Parallel runs (default: as many as fit).", min=1),
     device: options.Device = None,
-    out: Path = typer.Option(
-        Path("runs/reproduce"), help="Results folder; existing results are kept."
+    out: Path = option(
+        "Results folder; existing results are kept.", default=Path("runs/reproduce")
     ),
 ) -> None:
     """Reproduce the paper's tables and figures.

@@ -7,9 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from evergraph.cli import options
+from evergraph.cli.options import argument, flag, option
 from evergraph.cli.output import print_json, print_table, say
 from evergraph.cli.progress import spinner
 from evergraph.core.checks import check_choice
@@ -23,10 +22,8 @@ if TYPE_CHECKING:
 
 
 def report_command(
-    folder: Path = typer.Argument(Path("runs"), help="A results folder, or one that holds some."),
-    against: str | None = typer.Option(
-        None, help="The method to which others are compared (default: the best)."
-    ),
+    folder: Path = argument("A results folder, or one that holds some.", default=Path("runs")),
+    against: str | None = option("The method to which others are compared (default: the best)."),
 ) -> None:
     """Compare the finished runs in a folder, in tables and a page.
 
@@ -47,15 +44,13 @@ def report_command(
 
 
 def submit_command(
-    run: Path = typer.Argument(..., metavar="RUN|BOOK", help="A run's results folder, or a book."),
-    book: Path = typer.Option(Path("book"), help="The book to which the row is added."),
-    label: str | None = typer.Option(
-        None, help="The method's name in the book (default: its own)."
+    run: Path = argument("A run's results folder, or a book.", metavar="RUN|BOOK"),
+    book: Path = option("The book to which the row is added.", default=Path("book")),
+    label: str | None = option("The method's name in the book (default: its own)."),
+    commit: str | None = option(
+        "Commit of the code that ran (default: $EVERGRAPH_COMMIT, or git's)."
     ),
-    commit: str | None = typer.Option(
-        None, help="Commit of the code that ran (default: $EVERGRAPH_COMMIT, or git's)."
-    ),
-    check: bool = typer.Option(False, "--check", help="Print problems, and write nothing."),
+    check: bool = flag("--check", "Print problems, and write nothing."),
 ) -> None:
     """Check a finished run against the book and write its row.
 
@@ -84,20 +79,15 @@ Place = tuple[str, str]
 
 
 def compare_command(
-    a: str = typer.Argument(..., help="A results folder, or a method's name with --in."),
-    b: str = typer.Argument(..., help="The run or method to compare it with."),
-    folder: Path | None = typer.Option(
-        None,
-        "--in",
-        help="Where to find the methods: a folder of runs, or the results book "
+    a: str = argument("A results folder, or a method's name with --in."),
+    b: str = argument("The run or method to compare it with."),
+    folder: Path | None = option(
+        "Where to find the methods: a folder of runs, or the results book "
         "(default: A and B are folders).",
+        "--in",
     ),
-    testing: str | None = typer.Option(
-        None, help="local or global (default: the protocol's, else local)."
-    ),
-    averaging: str | None = typer.Option(
-        None, help="balanced or plain (default: the protocol's, else balanced)."
-    ),
+    testing: str | None = option("local or global (default: the protocol's, else local)."),
+    averaging: str | None = option("balanced or plain (default: the protocol's, else balanced)."),
     as_json: options.AsJson = False,
 ) -> None:
     """Test whether run A is better than run B, and by how much.

@@ -41,13 +41,6 @@ class Scored:
     values: Tensor | None = None
     targets: Tensor | None = None
 
-    @property
-    def compared(self) -> tuple[Tensor, Tensor]:
-        """Predictions and truth: classes, or targets if nodes have these."""
-        if self.values is None or self.targets is None:
-            return self.classes, self.labels
-        return self.values, self.targets
-
 
 def mark(learner: Predictor, exams: Sequence[Exam]) -> Scored:
     """Classify every set of test nodes once; return predictions with the true classes."""
@@ -180,10 +173,13 @@ def evaluate(
         seen = mark(learner, stream.exams(index, testing, part))
         order = seen.tasks.argsort(stable=True)
         counts = torch.bincount(seen.tasks, minlength=stream.met(index)).tolist()
-        given, right = (each[order].split(counts) for each in seen.compared)
+        compared = seen.classes, seen.labels
+        if seen.values is not None and seen.targets is not None:
+            compared = seen.values, seen.targets
+        given, right = (each[order].split(counts) for each in compared)
         rows[testing] = {n: list(map(mean, given, right)) for n, mean in yardstick.rows.items()}
         if stream.kind != "class":
-            beside = {name: metric(*seen.compared) for name, metric in yardstick.beside.items()}
+            beside = {name: metric(*compared) for name, metric in yardstick.beside.items()}
             measures[testing] = {name: _meaningful(value) for name, value in beside.items()}
             continue
         last = testing == testings[0] and index + 1 == len(stream)

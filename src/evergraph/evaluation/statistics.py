@@ -348,11 +348,20 @@ def friedman(ranks: Numbers) -> float:
     doubled = np.sort(np.round(2 * ranks).astype(np.int64), axis=1)  # a mean rank may be a half
     patterns = tuple(sorted(map(tuple, doubled.tolist())))
     outcomes = _outcomes(patterns)
-    if outcomes is None:
-        return _iman_davenport(ranks)
-    unlike, shares = outcomes
-    found = np.round((2 * ranks.sum(axis=0)) ** 2).sum()
-    return min(1.0, float(shares[unlike >= found].sum()))
+    if outcomes is not None:
+        unlike, shares = outcomes
+        found = np.round((2 * ranks.sum(axis=0)) ** 2).sum()
+        return min(1.0, float(shares[unlike >= found].sum()))
+    if (np.ptp(ranks, axis=1) == 0).all():
+        return 1.0
+    from scipy.stats import friedmanchisquare  # takes a second to import
+
+    n, k = ranks.shape
+    chi = float(friedmanchisquare(*ranks.T).statistic)
+    room, p_value = n * (k - 1) - chi, 0.0
+    if room > SAME_RANK:  # Iman and Davenport's F
+        p_value = float(fdtrc(k - 1, (k - 1) * (n - 1), (n - 1) * chi / room))
+    return max(p_value, math.exp(-(n - 1) * math.lgamma(k + 1)))  # its value if all agree
 
 
 @cache
@@ -376,17 +385,3 @@ def _outcomes(patterns: tuple[tuple[int, ...], ...]) -> tuple[Numbers, Numbers] 
         )
         sums = every[first]
     return (sums**2).sum(axis=1).astype(np.float64), shares
-
-
-def _iman_davenport(ranks: Numbers) -> float:
-    from scipy.stats import friedmanchisquare  # takes a second to import
-
-    n, k = ranks.shape
-    if (np.ptp(ranks, axis=1) == 0).all():
-        return 1.0
-    chi = float(friedmanchisquare(*ranks.T).statistic)
-    room = n * (k - 1) - chi
-    p_value = (
-        float(fdtrc(k - 1, (k - 1) * (n - 1), (n - 1) * chi / room)) if room > SAME_RANK else 0.0
-    )
-    return max(p_value, math.exp(-(n - 1) * math.lgamma(k + 1)))  # its value if all agree

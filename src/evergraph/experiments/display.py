@@ -28,18 +28,15 @@ def pictures(means: Mapping[str, AccuracyMatrix], *, average: str, name: str) ->
 
     means: over seeds, by kind of testing. average, name: of the measure.
     """
-    curves = {testing: curve_of(matrix) for testing, matrix in means.items()}
+    curves = {}
+    for testing, matrix in means.items():
+        measured = np.flatnonzero(~np.isnan(matrix).all(axis=1))  # tests
+        values = average_accuracy_curve(matrix[measured])
+        curves[testing] = list(zip((measured + 1).tolist(), values.tolist(), strict=True))
     chart = line_chart(curves, x="tasks learned", y=f"average {name}")
     testing = next(iter(means))
     caption = f"<b>{name}</b>, {testing}, {average}, in percent: a row after each task"
     return f"{chart}{matrix_table(means[testing], caption)}"
-
-
-def curve_of(matrix: AccuracyMatrix) -> list[tuple[float, float]]:
-    """Return the number of tasks and AA after it, for each test."""
-    measured = np.flatnonzero(~np.isnan(matrix).all(axis=1))
-    values = average_accuracy_curve(matrix[measured])
-    return list(zip((measured + 1).tolist(), values.tolist(), strict=True))
 
 
 def matrix_table(matrix: AccuracyMatrix, caption: str) -> str:

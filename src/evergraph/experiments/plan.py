@@ -26,7 +26,6 @@ from multiprocessing import active_children, get_context
 from threading import current_thread, main_thread
 
 import torch
-from torch import Tensor
 
 from evergraph.core.checks import check_number
 from evergraph.core.device import choose_device, peak_rss_bytes
@@ -141,23 +140,20 @@ def shrunk(graph: Graph, share: float, *, generator: torch.Generator) -> Graph:
         targets=None if graph.targets is None else graph.targets.take(nodes),
     )
     types = None if graph.types is None else graph.types.each(lambda numbers: numbers[nodes])
-    return small.with_relations(_related(graph.relations, nodes, copy)).with_types(types)
-
-
-def _related(relations: Relations | None, nodes: Tensor, copy: Tensor) -> Relations | None:
-    if relations is None:
-        return None
-    kept = torch.zeros(len(copy), dtype=torch.bool)
-    kept[nodes] = True
-    ends, numbers = relations.edges()
-    mine, weights = kept[ends[1]], relations.edge_weights()
-    return Relations.of(
-        copy[ends[:, mine]],
-        numbers[mine],
-        relations.names,
-        nodes=len(nodes),
-        weights=None if weights is None else weights[mine],
-    )
+    related = None
+    if graph.relations is not None:
+        kept = torch.zeros(len(copy), dtype=torch.bool)
+        kept[nodes] = True
+        ends, kinds = graph.relations.edges()
+        mine, weights = kept[ends[1]], graph.relations.edge_weights()
+        related = Relations.of(
+            copy[ends[:, mine]],
+            kinds[mine],
+            graph.relations.names,
+            nodes=len(nodes),
+            weights=None if weights is None else weights[mine],
+        )
+    return small.with_relations(related).with_types(types)
 
 
 def cost_of(config: RunConfig, graph: Graph, *, share: float = 1.0) -> Cost:

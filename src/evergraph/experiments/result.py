@@ -319,8 +319,10 @@ class RunResult(Shown):
         seconds = {phase: sum(s.seconds[phase] for s in self.seeds) for phase in PHASES}
         costs = [s.recomputed for s in self.seeds if s.recomputed is not None]
         refresh = {"recomputed": sum(c[0] for c in costs), "of": sum(c[1] for c in costs)}
+        averages = self.yardstick.rows
         matrices = [
-            {"seed": s.seed, **self._each_way(lambda t, a, s=s: [row[t][a] for row in s.rows])}
+            {"seed": s.seed}
+            | {t: {a: [row[t][a] for row in s.rows] for a in averages} for t in TESTINGS}
             for s in self.seeds
         ]
         measures: dict[str, dict[str, Any]] = {testing: {} for testing in TESTINGS}

@@ -99,8 +99,11 @@ def arrange(
         raise DataError(f"no task can be made: no class has at least {min_class_size} nodes")
     if by == "time":
         return by_time(labels, time, classes=classes, tasks=tasks)
-    if by == "random":
-        return at_random(labels, classes=classes, tasks=tasks or TASKS, seed=seed)
+    if by == "random":  # in batches of equal size, as if all had the same class
+        tasks = tasks or TASKS
+        alike = torch.where(torch.isin(labels, torch.tensor(classes)), 0, NOWHERE)
+        owner = blurred(alike, classes=[0], tasks=tasks, blur=0.0, seed=seed).owner
+        return arrival_of(owner, labels, classes=classes, tasks=tasks)
     if by == "drifting":
         check_integer("classes_per_task", classes_per_task, least=1)
         return blurred(
@@ -207,17 +210,6 @@ def blurred(
     for index, nodes in enumerate(order.tensor_split(tasks)):
         owner[nodes] = index
     return arrival_of(owner, labels, classes=classes, tasks=tasks)
-
-
-def at_random(labels: Tensor, *, classes: Sequence[int], tasks: int, seed: int = 0) -> Arrival:
-    """Return the arrival of nodes in random order, in batches of equal size.
-
-    labels: int64 [nodes]; classes: those that arrive.
-    """
-    here = torch.isin(labels, torch.tensor(classes))
-    alike = torch.where(here, 0, NOWHERE)  # as if all had the same class
-    order = blurred(alike, classes=[0], tasks=tasks, blur=0.0, seed=seed).owner
-    return arrival_of(order, labels, classes=classes, tasks=tasks)
 
 
 def arrival_times(

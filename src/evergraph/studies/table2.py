@@ -229,7 +229,9 @@ class Strategies(DatasetStudy):
             values.append(results.get(f"{strategy}-{only}") if shown else None)
         means = [None if value is None else value["mean"] for value in values]
         cells = iter(base.marked([base.spread(value, scale=100) for value in values], means))
-        lines = [(said, *islice(cells, len(hops))) for said in STRATEGIES.values()]
+        lines: list[tuple[str | Cell, ...]] = [
+            (said, *islice(cells, len(hops))) for said in STRATEGIES.values()
+        ]
         notes = options.differences(
             "The paper chooses S1 with 2 hops and shows no table of the others.",
             "H2GCN keeps self, 1 and 2 hops apart, no topology is the features alone: once each.",

@@ -174,7 +174,8 @@ def frontier(group: Group, looks: Mapping[str, Look], price: Price) -> Picture:
 
         handles = []
         for name in named:
-            marks = {"color": looks[name].colour, "marker": looks[name].marker, "markersize": 5}
+            look = looks[name]
+            marks: dict[str, Any] = {"color": look.colour, "marker": look.marker, "markersize": 5}
             handles.append(Line2D([], [], linestyle=lines[name], **marks))
         figure.legend(  # of families, at the bottom, in two columns
             handles, [picture.shortened(name, 28) for name in named], loc="lower left",
