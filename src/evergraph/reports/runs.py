@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from evergraph.core.errors import ResultsError, UnknownNameError
+from evergraph.core.errors import ResultsError
 from evergraph.evaluation.yardstick import main_key, main_name, measured, spread
 
 RESULT, PROGRESS, SEARCH = "result.json", "progress.json", "search"
@@ -273,9 +273,3 @@ def slugs_of(names: Iterable[str]) -> list[str]:
 def names_of(groups: Sequence[Group]) -> list[str]:
     """Return every name once, so that a method looks the same in all figures."""
     return sorted({entry.name for group in groups for entry in group.entries})
-
-
-def check_reference(groups: Sequence[Group], against: str | None) -> None:
-    """Raise if no run has the name of the reference."""
-    if against is not None and against not in names_of(groups):
-        raise UnknownNameError("run to compare with", against, names_of(groups))

@@ -7,8 +7,8 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from evergraph.evaluation.accuracy_matrix import AccuracyMatrix, matrix_of
 from evergraph.evaluation.yardstick import main_key
 from evergraph.reports.figures import picture
 from evergraph.reports.figures.bars import key_above
@@ -116,11 +116,8 @@ def accuracy_matrix(group: Group, entry: Entry) -> Picture:
     return picture.drawn(name, f"{entry.name}: {group.title}", frame, draw, columns=2)
 
 
-def mean_matrix(entry: Entry, testing: str) -> npt.NDArray[np.float64]:
+def mean_matrix(entry: Entry, testing: str) -> AccuracyMatrix:
     """Return the accuracies in percent, NaN for tasks not yet begun.  [tests, tasks]"""
     key = main_key(entry.run.result)
-    seeds = [seed[testing][key] for seed in entry.run.result["accuracy_matrix"]]
-    matrix = np.full((len(seeds[0]), len(seeds[0][-1])), np.nan)
-    for i, row in enumerate(seeds[0]):
-        matrix[i, : len(row)] = np.mean([seed[i] for seed in seeds], axis=0)
-    return 100 * matrix
+    seeds = [matrix_of(seed[testing][key]) for seed in entry.run.result["accuracy_matrix"]]
+    return 100 * np.asarray(np.mean(seeds, axis=0))
