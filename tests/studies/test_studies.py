@@ -130,7 +130,7 @@ def test_table4_by_hand() -> None:
         task = stream.open(index)
         sizes = torch.tensor([len(r) for r in reach(task.graph, task.train, hops=2)])
         whole += float(sizes.sum())  # a budget of 100 keeps all training nodes
-    kept = {k.design: k.floats for k in consumption(graph, None)}
+    kept = {design: floats for design, _, floats, _ in consumption(graph, None)}
     assert kept["full subnetworks"] == pytest.approx(24 * whole)
     assert kept["PDGNNs-TEM"] == kept["ER-GNN"] == 24 * sum(len(s.train) for s in stream.splits)
     assert kept["full subnetworks"] <= 24 * 5 * sum(len(s.train) for s in stream.splits)

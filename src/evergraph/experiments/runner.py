@@ -68,8 +68,8 @@ class OpenedRun:
     started: float  # when it was opened, on the performance counter
     resources: Resources = field(default_factory=Resources)  # memory and engine that it may use
     locks: tuple[FileLock, ...] = ()  # keep other processes from learning the same seeds
-    # of the data, versions and machine, for the result; collected early so that errors are raised
-    # before training
+    # Of the data, versions and machine, for the result; collected early so that errors are raised
+    # before training.
     facts: dict[str, Any] = field(default_factory=dict)
     ready: ReadyLearner | None = None  # the learner of the first seed to be learned here
 

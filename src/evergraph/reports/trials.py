@@ -36,9 +36,9 @@ class Trials:
     way: Way  # how they were tested and averaged
     config: Mapping[str, Any]  # the configuration as plain values
     scores: Mapping[int, float]  # AA after the last task by seed, fractions
-    # the last test's result on each task by seed; empty if it was not kept
+    # The last test's result on each task by seed; empty if it was not kept.
     tasks: Mapping[int, list[float]] = field(default_factory=dict)
-    # known facts about the graph: number of nodes, classes and tasks
+    # Known facts about the graph: number of nodes, classes and tasks.
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -123,9 +123,9 @@ Basis = Literal["paired seeds", "unpaired seeds", "one seed", "identical repeats
 class Pairing:
     """The repeats of two configurations that are compared."""
 
-    # the basis of a difference. ``paired seeds``: repeats with the same seed, and so the same
+    # The basis of a difference. ``paired seeds``: repeats with the same seed, and so the same
     # split. ``unpaired seeds``: fewer than two seeds are shared. ``one seed`` and ``identical
-    # repeats``, which count as one: no spread, so nothing is tested
+    # repeats``, which count as one: no spread, so nothing is tested.
     basis: Basis
     # ours, theirs: the seeds, in order; matched one by one if they are paired
     ours: tuple[int, ...]
@@ -133,7 +133,7 @@ class Pairing:
     # a, b: their scores, one number for all repeats with the same outcome on the same split
     a: tuple[float, ...]
     b: tuple[float, ...]
-    # seeds that only one of the two has, by its name
+    # Seeds that only one of the two has, by its name.
     left_out: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property

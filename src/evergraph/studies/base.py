@@ -63,13 +63,13 @@ class Options:
     bench: RunBench  # runs a benchmark
     datasets: tuple[str, ...] = ()  # names or paths; by default those of the study
     seeds: tuple[int, ...] = (0, 1, 2)  # one repeat each; with ``quick`` only the first
-    # few epochs and few choices, to see that it works; the numbers are not to be quoted
+    # Few epochs and few choices, to see that it works; the numbers are not to be quoted.
     quick: bool = False
-    # which of tables 3 and 5 the study ``paper`` makes; by default both
+    # Which of tables 3 and 5 the study ``paper`` makes; by default both.
     tables: tuple[str, ...] = ()
-    # methods of tables 3 and 5 and of protocols, by name; by default those of the study
+    # Methods of tables 3 and 5 and of protocols, by name; by default those of the study.
     methods: tuple[str, ...] = ()
-    # datasets known to be unavailable, with the reason
+    # Datasets known to be unavailable, with the reason.
     missing: Mapping[str, str] = field(default_factory=dict)
 
     def repeats(self) -> list[int]:

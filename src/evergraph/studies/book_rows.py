@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from itertools import product
 from pathlib import Path
@@ -57,15 +57,15 @@ class BookRow:
     machine: str
     date: str
     seeds: tuple[int, ...]  # one repeat each
-    # numbers per seed by testing, averaging and metric, fractions of 1
+    # Numbers per seed by testing, averaging and metric, fractions of 1.
     values: dict[str, Any] = field(default_factory=dict)
-    # the basis of the values, by testing, averaging and seed: ``curve``, AA after each task;
-    # ``learned``, each task's accuracy when it was learned; ``final``, at the end
+    # The basis of the values, by testing, averaging and seed: ``curve``, AA after each task;
+    # ``learned``, each task's accuracy when it was learned; ``final``, at the end.
     tasks: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)  # facts about the graph and its stream
     seconds: dict[str, float] = field(default_factory=dict)  # by phase, over all seeds
-    # kept between tasks at the end; meaningless if ``cumulative``, for a method that receives all
-    # data again
+    # Kept between tasks at the end; meaningless if ``cumulative``, for a method that receives all
+    # data again.
     bytes: int | None = None
     cumulative: bool = False
     peak_bytes: int | None = None  # the largest resident size of a process; None if unknown
@@ -167,17 +167,16 @@ class Chapter(Section):
 class BookPlan(Section):
     """The whole plan.
 
-
     >>> [chapter.name for chapter in read_plan().chapters]
     ['ladders', 'graphs', 'wordnet', 'wordnet-ways']
     """
 
     limit: float  # most seconds per seed
     common: Values = Field(default_factory=dict)  # values of ``RunConfig`` for every run
-    # by name, or as in a benchmark; other registered ones follow
+    # By name, or as in a benchmark; other registered ones follow.
     methods: tuple[MethodEntry, ...] = ()
     chapters: tuple[Chapter, ...] = Field(min_length=1)  # the datasets and settings
-    # facts that identify each graph, by the dataset's label
+    # Facts that identify each graph, by the dataset's label.
     facts: dict[str, dict[str, int | float]] = Field(default_factory=dict)
     absent: dict[str, str] = Field(default_factory=dict)  # why an expected graph is missing
 
@@ -188,6 +187,12 @@ class BookPlan(Section):
         others = [name for name in methods.names() if name not in listed]
         ours = [n for n in others if methods.resolve(n).__module__.startswith("evergraph.")]
         return (*self.methods, *(MethodEntry(name=name) for name in ours))
+
+    @cached_property
+    def expected(self) -> dict[tuple[str, str], RunConfig]:
+        """The configuration for each dataset and setting, the same for every method."""
+        jobs = self.jobs(entries=self.entries[-1:])
+        return {(job.dataset, job.setting): job.config for job in jobs}
 
     def jobs(
         self,
@@ -210,6 +215,7 @@ class BookPlan(Section):
         return jobs
 
 
+@cache
 def read_plan(path: Path = PLAN) -> BookPlan:
     """Return the plan in a TOML file, by default the shipped one."""
     try:
@@ -226,35 +232,12 @@ CLOSE = 2e-5  # numbers are rounded to five digits
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
-@dataclass(frozen=True)
-class Rules:
-    """The rules for rows of a plan: the configuration ``expected`` for each dataset and setting.
-
-    ``facts`` identify the graph of each dataset.
-    """
-
-    expected: Mapping[tuple[str, str], RunConfig]
-    facts: Mapping[str, Mapping[str, int | float]]
-
-    @classmethod
-    def of(cls, plan: BookPlan) -> Rules:
-        """Return the rules of a plan, which are the same for every method."""
-        jobs = plan.jobs(entries=plan.entries[-1:])
-        return cls({(job.dataset, job.setting): job.config for job in jobs}, plan.facts)
+def check_book(folder: Path, plan: BookPlan | None = None) -> list[BookRow]:
+    """Return the rows of a book; raise for the first invalid one.  plan: the shipped one"""
+    return [check_file(path, folder, plan) for path in _row_files(folder)]
 
 
-@cache
-def shipped_rules() -> Rules:
-    """Return the rules of the shipped plan."""
-    return Rules.of(read_plan())
-
-
-def check_book(folder: Path, rules: Rules | None = None) -> list[BookRow]:
-    """Return the rows of a book; raise for the first invalid one."""
-    return [check_file(path, folder, rules) for path in _row_files(folder)]
-
-
-def check_file(path: Path, book: Path, rules: Rules | None = None) -> BookRow:
+def check_file(path: Path, book: Path, plan: BookPlan | None = None) -> BookRow:
     """Return the row in a file; raise if it is invalid."""
     row, values = _read(path)
     unknown = sorted(values.keys() - {each.name for each in fields(BookRow)} - {"checksum"})
@@ -264,25 +247,25 @@ def check_file(path: Path, book: Path, rules: Rules | None = None) -> BookRow:
         raise ResultsError(f"{path}: the checksum does not match the values: it was edited")
     if path.relative_to(book).as_posix() != row.place:
         raise ResultsError(f"{path}: a row with its values belongs at {row.place}")
-    check_row(row, rules, where=str(path))
+    check_row(row, plan, where=str(path))
     return row
 
 
-def check_row(row: BookRow, rules: Rules | None = None, *, where: str | None = None) -> None:
+def check_row(row: BookRow, plan: BookPlan | None = None, *, where: str | None = None) -> None:
     """Raise for the first rule that a row breaks; where: its name in the message, or its own."""
-    for wrong in _complaints(row, shipped_rules() if rules is None else rules):
+    for wrong in _complaints(row, read_plan() if plan is None else plan):
         raise ResultsError(f"{where or row}: {wrong}")
 
 
-def _complaints(row: BookRow, rules: Rules) -> Iterator[str]:
+def _complaints(row: BookRow, plan: BookPlan) -> Iterator[str]:
     if row.format != FORMAT:
         yield f"format must be {FORMAT}, not {row.format!r}"
-    known = sorted({dataset for dataset, _ in rules.expected})
-    expected = rules.expected.get((row.dataset, row.setting))
+    known = sorted({dataset for dataset, _ in plan.expected})
+    expected = plan.expected.get((row.dataset, row.setting))
     if row.dataset not in known:
         yield f"dataset must be one of the book's, {', '.join(known)}, not {row.dataset!r}"
     elif expected is None:
-        settings = sorted(setting for dataset, setting in rules.expected if dataset == row.dataset)
+        settings = sorted(setting for dataset, setting in plan.expected if dataset == row.dataset)
         yield f"setting of {row.dataset} must be {' or '.join(settings)}, not {row.setting!r}"
     else:
         for key, (ours, theirs) in decided(row.config, expected).items():
@@ -309,7 +292,7 @@ def _complaints(row: BookRow, rules: Rules) -> Iterator[str]:
         if not row.failure.strip() or row.values:
             yield "a row that failed must give the reason and have no values"
         return
-    for name, value in rules.facts.get(row.dataset, {}).items():
+    for name, value in plan.facts.get(row.dataset, {}).items():
         found = row.facts.get(name)
         if found is None or abs(found - value) > 1e-6:
             yield f"the graph differs from the book's: {name} must be {value}, not {found}"

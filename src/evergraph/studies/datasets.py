@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -86,16 +85,6 @@ EMBEDDINGS = {"corafull": 60}
 WIDTHS = {"corafull": 8710, "arxiv": 128, "reddit": 602, "products": 100}
 
 
-@dataclass(frozen=True)
-class Kept:
-    """The float32 values kept by a design on a dataset, and how they are counted."""
-
-    design: str
-    method: str
-    floats: float
-    how: str
-
-
 @studies.register
 class Table4(DatasetStudy):
     """Float32 values that each replay design keeps, computed exactly, beside the paper's."""
@@ -110,10 +99,10 @@ class Table4(DatasetStudy):
         title = f"Table 4, {stem}: millions of float32 values kept after the whole stream"
         papers = base.facts()["memory"].get(base.papers_name(dataset) or "", {})
         rows = []
-        for kept in consumption(graph, base.papers_name(dataset)):
-            ours, theirs = kept.floats / 1e6, papers.get(kept.method)
+        for design, method, floats, how in consumption(graph, base.papers_name(dataset)):
+            ours, theirs = floats / 1e6, papers.get(method)
             beside = ("-", "-") if theirs is None else (f"{theirs:,}", f"{ours / theirs:.2f}")
-            rows.append((kept.design, f"{ours:,.1f}", *beside, kept.how))
+            rows.append((design, f"{ours:,.1f}", *beside, how))
         columns = ("design", "ours, M", "paper's, M", "ours / paper's", "counted as")
         notes = (
             "Exact counts: ego-subnetworks within each task, edges both ways, mean over the "
@@ -124,8 +113,11 @@ class Table4(DatasetStudy):
         return [Sheet(f"table4-{stem}", title, columns, rows, notes)]
 
 
-def consumption(graph: Graph, papers: str | None) -> list[Kept]:
-    """Return the values that each design keeps after a graph's whole stream."""
+def consumption(graph: Graph, papers: str | None) -> list[tuple[str, str, float, str]]:
+    """Return the float32 values that each design keeps after a graph's whole stream.
+
+    A row each: the design, the method, the number of values, and how they are counted.
+    """
     stream = GraphStream(graph)
     width = graph.num_features or WIDTHS.get(papers or "", 1)
     nodes, vectors = NODES.get(papers or "", 100), EMBEDDINGS.get(papers or "", 400)
@@ -138,14 +130,14 @@ def consumption(graph: Graph, papers: str | None) -> list[Kept]:
     if known is not None:  # the paper's count of edges, in both directions
         degree = 2 * known["edges"] / known["nodes"]
     return [
-        Kept("full subnetworks", "full-subgraph", whole * width, "ego sizes x features"),
-        Kept("full, n·d^L", "full-subgraph", vectors * classes * degree**HOPS * width,
-             f"{vectors} a class x {degree:.1f}^2 x features"),
-        Kept("GEM, a gradient a task", "gem", gradients + stored * width, "parameters x tasks"),
-        Kept("GEM, a gradient a memory", "gem", MEMORIES * gradients, "the paper's count"),
-        Kept("ER-GNN", "er-gnn", stored * width, f"{nodes} nodes a class"),
-        Kept("SSM and SEM", "ssm", few * width, f"{NEIGHBOURS} neighbours a hop, at most"),
-        Kept("PDGNNs-TEM", "tem", embeddings * width, f"{vectors} embeddings a class"),
+        ("full subnetworks", "full-subgraph", whole * width, "ego sizes x features"),
+        ("full, n·d^L", "full-subgraph", vectors * classes * degree**HOPS * width,
+         f"{vectors} a class x {degree:.1f}^2 x features"),
+        ("GEM, a gradient a task", "gem", gradients + stored * width, "parameters x tasks"),
+        ("GEM, a gradient a memory", "gem", MEMORIES * gradients, "the paper's count"),
+        ("ER-GNN", "er-gnn", stored * width, f"{nodes} nodes a class"),
+        ("SSM and SEM", "ssm", few * width, f"{NEIGHBOURS} neighbours a hop, at most"),
+        ("PDGNNs-TEM", "tem", embeddings * width, f"{vectors} embeddings a class"),
     ]  # fmt: skip
 
 

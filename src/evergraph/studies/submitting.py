@@ -25,7 +25,7 @@ from evergraph.experiments.config import RunConfig, flat, nested, read_toml
 from evergraph.experiments.store import ARRAYS, CONFIG, RESULT, ResultStore
 from evergraph.streams.stream import TESTINGS
 from evergraph.studies import book_rows
-from evergraph.studies.book_rows import BookPlan, BookRow, Rules
+from evergraph.studies.book_rows import BookPlan, BookRow
 
 # Options on which the defaults of others depend; they are given first.
 _CHOICES = (
@@ -215,7 +215,6 @@ def submitted(
     one.
     """
     plan = book_rows.read_plan() if plan is None else plan
-    rules = book_rows.shipped_rules() if plan == book_rows.read_plan() else Rules.of(plan)
     if not (run / CONFIG).exists():
         raise ResultsError(f"{run} is not a results folder: it has no {CONFIG}")
     result = ResultStore(run).finished()
@@ -228,10 +227,10 @@ def submitted(
     load_plugins(config.plugins)
     for wrong in _complaints(run, result):
         raise ResultsError(f"{run}: {wrong}")
-    dataset = _place(run, config, rules)
+    dataset = _place(run, config, plan)
     named = config.method.name if label is None else label
     row = row_of(result, run, dataset=dataset, label=named, commit=commit)
-    book_rows.check_row(row, rules, where=str(run))
+    book_rows.check_row(row, plan, where=str(run))
     _check_own(run, row, config, plan)
     if (book / row.place).exists():
         raise ResultsError(f"{run}: {book / row.place} exists: choose another --label")
@@ -282,15 +281,15 @@ def _of_seed(run: Path, seed: Mapping[str, Any]) -> Iterator[str]:
                     yield f"{way} is not the one in {path.relative_to(run)}"
 
 
-def _place(run: Path, config: RunConfig, rules: Rules) -> str:
+def _place(run: Path, config: RunConfig, plan: BookPlan) -> str:
     """Return the book's name of a run's dataset: the one with the fewest differences."""
     near = {
         dataset: book_rows.decided(config.to_dict(), expected)
-        for (dataset, setting), expected in rules.expected.items()
+        for (dataset, setting), expected in plan.expected.items()
         if setting == config.stream.setting and expected.dataset.name == config.dataset.name
     }
     if not near:
-        known = sorted({expected.dataset.name for expected in rules.expected.values()})
+        known = sorted({expected.dataset.name for expected in plan.expected.values()})
         raise ResultsError(
             f"{run}: the book has no dataset {config.dataset.name!r} in setting "
             f"{config.stream.setting}: it has {', '.join(known)}"

@@ -19,7 +19,6 @@ from evergraph.experiments.runner import run
 from evergraph.studies.book_rows import (
     BookPlan,
     BookRow,
-    Rules,
     check_book,
     check_file,
     checksum,
@@ -66,7 +65,7 @@ def test_a_written_row_is_read_back_and_is_sound(
     path = row.write(tmp_path / "book")
     assert path == tmp_path / "book/small/class-il/slda.json"
     assert rows_in(tmp_path / "book") == [row]
-    assert check_book(tmp_path / "book", Rules.of(plan)) == [row]
+    assert check_book(tmp_path / "book", plan) == [row]
 
 
 @pytest.mark.usefixtures("own_parts")
@@ -86,7 +85,7 @@ def test_a_row_holds_no_path_of_this_machine(plan: BookPlan, tmp_path: Path) -> 
     assert str(tmp_path) not in row.write(tmp_path / "book").read_text()
     assert row.config["plugins"] == ["mine.py"]
     assert "--plugin mine.py" in row.command
-    assert check_book(tmp_path / "book", Rules.of(plan)) == [row]
+    assert check_book(tmp_path / "book", plan) == [row]
 
 
 def test_a_row_that_is_there_is_not_replaced(
@@ -259,5 +258,5 @@ def test_a_wrong_row_is_refused_with_one_sentence(
 ) -> None:
     path = spoil(row.write(tmp_path / "book"))
     with pytest.raises(EvergraphError, match=sentence) as refused:
-        check_file(path, tmp_path / "book", Rules.of(plan))
+        check_file(path, tmp_path / "book", plan)
     assert "\n" not in str(refused.value)

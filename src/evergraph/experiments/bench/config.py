@@ -68,7 +68,6 @@ class DatasetEntry(Component):
 class MethodEntry(Component):
     """A method with its parameters and its own run settings.
 
-
     >>> small = MethodEntry.model_validate({"name": "tem", "sweep": {"memory.budget": [5, 20]}})
     >>> [method.called for method in small.variants]
     ['tem@5', 'tem@20']
@@ -77,11 +76,11 @@ class MethodEntry(Component):
     label: str | None = None  # name of its rows and folder; the method's name by default
     preset: str | None = None  # name or path of the preset that it starts from
     run: Values = Field(default_factory=dict)  # values of ``RunConfig`` for this method only
-    # further values for one setting only
+    # Further values for one setting only.
     settings: dict[Setting, Values] = Field(default_factory=dict)
     grid: Grid = Field(default_factory=dict)  # values to search, by dotted key of ``RunConfig``
-    # one dotted key and its values. Each value is a method called LABEL@VALUE; reports treat them
-    # as one family. A swept key is not searched
+    # One dotted key and its values. Each value is a method called LABEL@VALUE; reports treat them
+    # as one family. A swept key is not searched.
     sweep: Grid = Field(default_factory=dict, max_length=1)
 
     @field_validator("grid", "sweep", mode="before")

@@ -5,6 +5,7 @@ A benchmark only depends on the signature of ``run_work``, which ``RayPool`` sha
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import time
@@ -17,7 +18,7 @@ from dataclasses import dataclass, replace
 from multiprocessing import active_children, get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import psutil
 
@@ -67,33 +68,8 @@ class Event:
     notes: tuple[str, ...] = ()
 
 
-class WorkerPool(Protocol):
-    """Function that does work items, such as ``run_work``."""
-
-    def __call__(
-        self, work: Sequence[Work], *, workers: int, on_event: Callable[[Event], None]
-    ) -> None:
-        """Do every work item; see ``run_work``."""
-        ...
-
-
-@dataclass(frozen=True)
-class TimeLimits:
-    """Time limits, in elapsed seconds."""
-
-    # limit for one work item; if it is exceeded, waiting items with the same folder fail too,
-    # because they would take as long
-    each: float | None = None
-    # when everything stops, by ``time.monotonic()``; the remaining work is neither done nor failed
-    until: float | None = None
-
-    @property
-    def over(self) -> bool:
-        """Whether the time is up."""
-        return self.until is not None and time.monotonic() >= self.until
-
-
-UNLIMITED = TimeLimits()
+# Does work items, as ``run_work`` does.
+WorkerPool = Callable[..., None]
 
 
 def run_work(
@@ -101,23 +77,26 @@ def run_work(
     *,
     workers: int,
     on_event: Callable[[Event], None],
-    limits: TimeLimits = UNLIMITED,
+    limit: float | None = None,
+    until: float | None = None,
 ) -> None:
     """Do every work item, ``workers`` at a time; a failure does not stop the others.
 
     ``on_event`` is called in this thread. If anything is raised here, including Ctrl-C, the workers
-    are stopped at once; finished tasks are in their folders.
+    are stopped at once; finished tasks are in their folders. limit: seconds for one item; if it is
+    exceeded, waiting items with the same folder fail too, because they would take as long. until:
+    when everything stops, by ``time.monotonic()``; what is left is neither done nor failed.
     """
-    waiting = deque(work)
+    waiting, until = deque(work), math.inf if until is None else until
     slots = [_Slot(threads_of(workers)) for _ in range(min(workers, len(work)))]
     try:
-        while (waiting or any(slot.future for slot in slots)) and not limits.over:
+        while (waiting or any(slot.future for slot in slots)) and time.monotonic() < until:
             for slot in slots:
                 if waiting and slot.future is None:
                     on_event(slot.start(waiting.popleft()))
             running = [slot.future for slot in slots if slot.future is not None]
             wait(running, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
-            for event in [event for slot in slots for event in slot.news(limits.each)]:
+            for event in [event for slot in slots for event in slot.news(limit)]:
                 on_event(event)
                 if event.failure is not None and event.failure.type == TIME_LIMIT:
                     for like in [unit for unit in waiting if unit.folder == event.work.folder]:

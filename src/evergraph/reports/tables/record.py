@@ -25,8 +25,8 @@ class Cell:
     """A cell."""
 
     text: str  # the displayed text
-    # values as in ``result.json``, one for each of ``TableColumn.numbers``; the first is the sort
-    # key. Empty if there are none, None for one that was not measured
+    # Values as in ``result.json``, one for each of ``TableColumn.numbers``; the first is the sort
+    # key. Empty if there are none, None for one that was not measured.
     numbers: tuple[float | None, ...] = ()
     rank: int = 0  # 1 if it is the best of its group, 2 if it is the second best, else 0
     most: bool = False  # whether it sorts above all numbers
