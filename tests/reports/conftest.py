@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from evergraph.reports import collect, write_report
-from evergraph.reports.gallery import Gallery, gallery
+from evergraph.reports.gallery import gallery
 from evergraph.reports.runs import grouped
 from written_runs import result_of
 from written_runs import write as write_result
@@ -56,13 +56,13 @@ def bench(tmp_path_factory: pytest.TempPathFactory, write_run: WriteRun) -> Path
 
 
 @pytest.fixture(scope="session")
-def drawn(bench: Path) -> Gallery:
+def drawn(bench: Path) -> dict[str, Any]:
     """All figures of those runs, drawn once: that takes seconds."""
     return gallery(grouped(collect(bench), bench))
 
 
 @pytest.fixture(scope="session")
-def reported(bench: Path, drawn: Gallery, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def reported(bench: Path, drawn: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Those runs with their report, in a folder whose name must be escaped."""
     folder = tmp_path_factory.mktemp("reported") / "a <b> & c"
     shutil.copytree(bench, folder)
@@ -70,16 +70,6 @@ def reported(bench: Path, drawn: Gallery, tmp_path_factory: pytest.TempPathFacto
         patch.setattr("evergraph.reports.report.gallery", lambda groups: drawn)
         write_report(collect(folder), folder)
     return folder
-
-
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lay figures out, and write empty ones: rendering them takes seconds."""
-
-    def save(figure: Any, file: Any, *, format: str, **_: Any) -> None:
-        file.write('<svg viewBox="0 0 1 1"></svg>' if format == "svg" else b"")
-
-    monkeypatch.setattr("matplotlib.figure.Figure.savefig", save)
 
 
 @pytest.fixture(scope="session")

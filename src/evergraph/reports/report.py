@@ -48,7 +48,7 @@ def write_report(runs: Sequence[Finished], folder: Path, *, against: str | None 
         for table in tables.values()
         for ending, form in FORMATS.items()
     }
-    for picture in figures.pictures:
+    for picture in (picture for section in figures.values() for picture in section):
         files[f"figures/{picture.name}.png"] = picture.png
         files[f"figures/{picture.name}.svg"] = picture.svg.encode()
     with results_written(folder / FOLDER):

@@ -12,7 +12,6 @@ import pytest
 
 from evergraph.evaluation.yardstick import spread
 from evergraph.reports import collect
-from evergraph.reports.gallery import Gallery
 from evergraph.reports.page.sections import sections_of
 from evergraph.reports.report import tables_of
 from evergraph.reports.runs import Finished, alone, grouped
@@ -60,8 +59,7 @@ def test_runs_under_a_protocol_stand_apart_with_their_own_number(
     told = headline_table(alone(runs))
     assert told is not None
     assert len(told.rows) == 2
-    undrawn = Gallery((), (), (), (), (), ((),) * len(groups), ())
-    headings = [s.heading for s in sections_of(groups, tables_of(groups), undrawn)]
+    headings = [s.heading for s in sections_of(groups, tables_of(groups), {})]
     assert headings.index("By protocol") < headings.index("Summary")
 
 

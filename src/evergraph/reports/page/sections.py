@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib import resources
+from itertools import islice
 from typing import Any
 
 import tomli_w
 
 from evergraph.evaluation.statistics import LEAST_DATASETS
 from evergraph.reports.figures.picture import Picture
-from evergraph.reports.gallery import Gallery
 from evergraph.reports.runs import Group, metric_of, runs_of
 from evergraph.reports.tables.record import Table, html_table
 from evergraph.reports.units import seeds_of
@@ -235,7 +235,7 @@ LEADS = {
 
 
 def sections_of(
-    groups: Sequence[Group], tables: Mapping[str, Table], gallery: Gallery
+    groups: Sequence[Group], tables: Mapping[str, Table], gallery: Mapping[str, Sequence[Picture]]
 ) -> list[PageSection]:
     """Return all sections, the most important first."""
     metric = metric_of(runs_of(groups))
@@ -250,18 +250,22 @@ def sections_of(
                 f'<dd class="value">{best.accuracy(testing):.1f}</dd>'
             )
         tiles.append(f'<div class="tile"><h3>{escape(group.title)}</h3><dl>{lines}</dl></div>')
-    matrices = [
-        f"<h3>{escape(group.title)}</h3>\n{figures_html(pictures, f'a{place}-', small=True)}"
-        for place, (group, pictures) in enumerate(zip(groups, gallery.matrices, strict=True))
-    ]
+    rest = iter(gallery.get("matrices", ()))
+    matrices = []
+    for place, group in enumerate(groups):
+        pictures = list(islice(rest, len(group.entries)))
+        figures = figures_html(pictures, f"a{place}-", small=True)
+        matrices.append(f"<h3>{escape(group.title)}</h3>\n{figures}")
+    prefixes = {"curves": "c", "local-global": "l", "frontier": "f", "memory-accuracy": "m"}
+    drawn = {
+        name: figures_html(gallery.get(name, ()), prefix)
+        for name, prefix in (prefixes | {"time": "t", "ranks": "r"}).items()
+    }
     content = shown | {
         "glance": '<div class="tiles">\n{}\n</div>'.format("\n".join(tiles)),
-        "differences": _differences(groups, shown, gallery),
-        "curves": figures_html(gallery.curves, "c"),
-        "local-global": figures_html(gallery.local_global, "l"),
-        "frontier": figures_html(gallery.frontier, "f"),
-        "memory-accuracy": figures_html(gallery.memory, "m"),
-        "time": f"{figures_html(gallery.time, 't')}\n{shown['time']}",
+        "differences": _differences(groups, shown, drawn["ranks"]),
+        **{name: drawn[name] for name in prefixes},
+        "time": f"{drawn['time']}\n{shown['time']}",
         "matrices": "\n".join(matrices),
     }
     called = {"metric": metric, "Metric": f"{metric[0].upper()}{metric[1:]}"}
@@ -278,7 +282,7 @@ def sections_of(
     ]
 
 
-def _differences(groups: Sequence[Group], shown: Mapping[str, str], gallery: Gallery) -> str:
+def _differences(groups: Sequence[Group], shown: Mapping[str, str], diagrams: str) -> str:
     """Return the section on differences, and what is missing for a test."""
     if "differences" not in shown:
         return ""
@@ -296,7 +300,7 @@ def _differences(groups: Sequence[Group], shown: Mapping[str, str], gallery: Gal
         )
     parts = [*(f"<p>{escape(text)}</p>" for text in missing), shown["differences"]]
     if "ranks" in shown:
-        parts += ["<h3>Over all datasets</h3>", figures_html(gallery.ranks, "r"), shown["ranks"]]
+        parts += ["<h3>Over all datasets</h3>", diagrams, shown["ranks"]]
     return "\n".join(parts)
 
 
