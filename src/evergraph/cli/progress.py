@@ -8,20 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.live import Live
-from rich.progress import (
-    BarColumn,
-    Progress,
-    SpinnerColumn,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
+
+from evergraph.experiments.progress import progress_bar
 
 if TYPE_CHECKING:
     from evergraph.experiments.bench.benchmark import Bench, BenchEvent
@@ -59,17 +53,9 @@ class StageProgress:
         self._units = units
         self._console = Console(stderr=True)
         self._said = time.monotonic()
-        self._rows: dict[str, tuple[TaskID, float]] = {}
-        self._bar = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.completed:,} of {task.total:,} {task.fields[unit]}"),
-            TimeRemainingColumn(elapsed_when_finished=True),
-            console=self._console,
-            transient=True,
-            disable=not self._console.is_terminal,
-        )
+        self._rows: dict[str, tuple[Any, float]] = {}
+        counted = "{task.completed:,} of {task.total:,} {task.fields[unit]}"
+        self._bar = progress_bar(self._console, counted)
 
     def __enter__(self) -> StageProgress:
         self._bar.start()

@@ -19,6 +19,19 @@ if TYPE_CHECKING:
 PAUSE = 0.1  # seconds between two updates: a notebook stores every message
 
 
+def progress_bar(console: Any, counted: str) -> Any:
+    """Return rich's progress bar, which shows nothing unless the console is a terminal.
+
+    counted: the text between the bar and the time left.
+    """
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn(counted))
+    left = TimeRemainingColumn(elapsed_when_finished=True)
+    shown: bool = console.is_terminal
+    return Progress(*columns, left, console=console, transient=True, disable=not shown)
+
+
 class RunProgress:
     """Progress bar over all tasks and seeds of some runs, on stderr.
 
@@ -38,13 +51,6 @@ class RunProgress:
         called: str = "task",
     ) -> None:
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            Progress,
-            SpinnerColumn,
-            TextColumn,
-            TimeRemainingColumn,
-        )
 
         self._console = Console(stderr=True, force_jupyter=False)
         self._moves = self._console.is_terminal or in_notebook()
@@ -57,16 +63,8 @@ class RunProgress:
         self._task = (-1, -1)  # ... this task of this seed
         self._silent = True  # nothing has been written yet
         self._started = self._said = time.monotonic()
-        self._bar: Any = NotebookBar() if in_notebook() else Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.percentage:3.0f} %"),
-            TimeRemainingColumn(elapsed_when_finished=True),
-            console=self._console,
-            transient=True,
-            disable=not self._moves,
-        )  # fmt: skip
+        bar = NotebookBar if in_notebook() else progress_bar
+        self._bar: Any = bar(self._console, "{task.percentage:3.0f} %")
         self._row = self._bar.add_task(label, total=self._total)
 
     def __enter__(self) -> RunProgress:
@@ -146,7 +144,7 @@ class NotebookBar:
     In notebooks rich needs ipywidgets, and its output is not saved.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *_: object) -> None:
         self._text, self._done, self._total = "", 0.0, 1.0
         self._begun = self._drawn = 0.0
         self._display: Any = None

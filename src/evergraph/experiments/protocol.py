@@ -51,12 +51,11 @@ def learn_stream(
     ``fixed_sums``.
     """
     learner.undirected_ = stream.undirected
-    index = first - 1
-    while index + 1 < len(stream):
-        begun, index = index + 1, min(((index + 1) // test_every + 1) * test_every, len(stream)) - 1
+    while first < len(stream):
+        index = min((first // test_every + 1) * test_every, len(stream)) - 1  # the last to learn
         embedded = learner.embed_seconds
         start = time.perf_counter()
-        for step in range(begun, index + 1):
+        for step in range(first, index + 1):
             opened = stream.open(step, cumulative=learner.cumulative, sight=learner.sight)
             with sums_by(threads):
                 learner.fit_task(opened)
@@ -72,6 +71,7 @@ def learn_stream(
             "evaluate": tested - learned - (embedding - training),
         }
         yield TaskReport(index, found.rows, seconds, found.measures)
+        first = index + 1
 
 
 def steps_apart(steps: int, tasks: int, test_every: int | None) -> int:
