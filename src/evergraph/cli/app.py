@@ -155,7 +155,6 @@ class Command(TyperCommand):
 
 
 def _load(name: str) -> Any:
-    """Import a command and return its typer command object."""
     function = getattr(import_module(f"evergraph.cli.{COMMANDS[name]}"), f"{name}_command")
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
     alone.command(name, cls=Command)(function)

@@ -77,7 +77,6 @@ def predict_command(
 def _asked(
     target: str, token_file: Path | None, ca: Path | None, plugins: Sequence[str] = (), **how: Any
 ) -> Iterator[Target]:
-    """Open a learner for reading, with a spinner."""
     load_plugins(plugins)
     with (
         spinner("querying" if "://" in target else "loading torch and the learner"),

@@ -84,7 +84,6 @@ class Part(Shown):
         return getattr(self, name, _MISSING)
 
     def _parameter_default(self, name: str) -> Any:
-        """Return the default of a parameter."""
         return inspect.signature(type(self)).parameters[name].default
 
     def _repr_facts(self) -> Mapping[str, object]:

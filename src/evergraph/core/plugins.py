@@ -162,7 +162,6 @@ def _frames(error: BaseException) -> list[tuple[str | None, int | None]]:
 
 
 def _said(error: BaseException) -> str:
-    """Return an error as one line."""
     if isinstance(error, EvergraphError):
         return str(error)
     text = error.msg if isinstance(error, SyntaxError) else str(error).strip()

@@ -238,7 +238,6 @@ def submitted(
 
 
 def _complaints(run: Path, result: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the contradictions in a folder."""
     stored = resolved(RunConfig.of(read_toml(run / CONFIG))).to_dict()
     for key, (there, here) in book_rows.differences(result["config"], stored).items():
         yield f"{key} is {there!r} in {RESULT} and {here!r} in {CONFIG}"

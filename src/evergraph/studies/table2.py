@@ -73,7 +73,6 @@ def learned(
 
 
 def _learned(name: str, ratios: list[str], options: Options) -> list[Sheet]:
-    """Return accuracy and coverage of whole runs."""
     stem = Path(name).stem
     results = learned(name, ratios, options)
     accuracy: Found = {

@@ -305,7 +305,6 @@ def _differences(groups: Sequence[Group], shown: Mapping[str, str], diagrams: st
 
 
 def _configurations(groups: Sequence[Group]) -> PageSection:
-    """Return a fold per group with a fold per run."""
 
     def without_none(value: Any) -> Any:  # which TOML cannot express
         if isinstance(value, dict):
