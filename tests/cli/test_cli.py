@@ -246,10 +246,7 @@ def test_classes_too_small_for_any_task_are_named(tmp_path: Path, evergraph: Eve
         (["--dataset", "edge.npz"], "joins 0 and 60"),
         (["--budget", "lots"], "budget must be"),
         (["--seeds", "a"], "--seeds must be comma-separated integers, such as 0,1,2, not 'a'"),
-        (
-            ["--seed", "5", "--repeats", "2"],
-            "only one of seed, seeds and repeats can be given",
-        ),
+        (["--seed", "5", "--repeats", "2"], "only one of seed, seeds and repeats can be given"),
         (["--repeats", "0"], "repeats must be an integer of at least 1, not 0"),
         (["--batch-size", "half"], "batch_size"),
         (["--classes-per-task", "0"], "classes_per_task must be an integer of at least 1"),

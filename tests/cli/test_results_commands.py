@@ -139,10 +139,7 @@ def test_rows_of_a_book_are_compared(call: Call, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (
-            ["reproduce", "paper", "--from", "nowhere"],
-            "error: --from must be an existing folder",
-        ),
+        (["reproduce", "paper", "--from", "nowhere"], "error: --from must be an existing folder"),
         (["submit", "nowhere"], "error: nowhere is not a results folder: it has no config.toml"),
         (["submit", "nowhere", "--check"], "error: nowhere is not a book: there is no such folder"),
     ],

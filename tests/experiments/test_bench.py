@@ -185,9 +185,7 @@ def test_workers_fit_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (threads_of(1), threads_of(3), threads_of(99)) == (16, 5, 1)
 
 
-def test_the_environment_of_this_process_stays_as_it_was(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_environment_of_this_process_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     with environment_of_workers(3):

@@ -170,10 +170,7 @@ TEM_ON_GCN = {"name": "tem", "run": {"backbone": "gcn"}}
         ({"methods": [{"name": "tem", "run": {"part": "validation"}}]}, "part must be set by"),
         ({"methods": [{"name": "tem", "sweep": {"seeds": [[1], [2]]}}]}, "seeds must be set by"),
         ({"common": {"method": {"weighting": "plain"}}}, "common.method|method must be left"),
-        (
-            {"common": {"training": {"epoch": 3}}},
-            "did you mean 'training.epochs'",
-        ),
+        ({"common": {"training": {"epoch": 3}}}, "did you mean 'training.epochs'"),
         ({"common": {"stream": {"edges": "some"}}}, "unknown edges 'some'"),
         ({"common": {"stream": {"by": "size"}}}, "finetune on .*: unknown by 'size'"),
         ({"common": {"stream": {"tasks": 3}}}, "tasks must be left out with by = 'class'"),

@@ -42,13 +42,7 @@ class RunProgress:
     """
 
     def __init__(
-        self,
-        *,
-        label: str,
-        epochs: Mapping[str, int],
-        tasks: int,
-        seeds: int,
-        called: str = "task",
+        self, *, label: str, epochs: Mapping[str, int], tasks: int, seeds: int, called: str = "task"
     ) -> None:
         from rich.console import Console
 

@@ -201,12 +201,7 @@ SUMMARIES = {"average_accuracy": average_accuracy, "average_forgetting": average
 
 
 def submitted(
-    run: Path,
-    *,
-    book: Path,
-    commit: str,
-    label: str | None = None,
-    plan: BookPlan | None = None,
+    run: Path, *, book: Path, commit: str, label: str | None = None, plan: BookPlan | None = None
 ) -> BookRow:
     """Return the row of a finished run; raise if it breaks a rule.
 

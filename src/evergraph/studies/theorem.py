@@ -86,7 +86,7 @@ def coverage_and_accuracy(name: str, options: Options) -> Sheet:
     notes = options.differences(
         f"Rank correlation of coverage and AA: {_ranked(list(found.values()))} over all runs; "
         + ", ".join(f"{_ranked(at[ratio])} at {ratio} %" for ratio in ratios)
-        + ". At one budget it tells samplers apart; over all, larger budgets have more of both.",
+        + ". At one budget it tells samplers apart; over all, larger budgets have more of both."
     )
     title = f"Coverage and accuracy on {stem}, class-IL, percent"
     columns = ("sampler", "kept", "coverage ratio", "AA")

@@ -222,10 +222,7 @@ LEADS = {
     ),
     "budgets": ("At equal cost", "The best of each method's runs within the same budget."),
     "memory": ("Memory", "The contents of the memory."),
-    "time": (
-        "Time",
-        "Seconds by phase. Runs that shared a machine slowed each other down.",
-    ),
+    "time": ("Time", "Seconds by phase. Runs that shared a machine slowed each other down."),
     "matrices": (
         "Accuracy matrices",
         "{Metric} on each task (across) after learning each task (down), in percent, the mean over "
