@@ -193,4 +193,7 @@ def test_workers_leave_with_a_parent_that_was_killed(tmp_path: Path) -> None:
     finally:
         bench.kill()
     assert workers
-    assert not psutil.wait_procs(workers, timeout=20)[1]
+    left = psutil.wait_procs(workers, timeout=20)[1]
+    for worker in left:
+        worker.kill()
+    assert not left
