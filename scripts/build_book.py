@@ -35,7 +35,7 @@ from evergraph.core.errors import (
 from evergraph.experiments.bench.benchmark import Bench, BenchEvent, Row, claim, run_bench
 from evergraph.experiments.bench.config import SearchConfig
 from evergraph.experiments.bench.jobs import Job, check_jobs
-from evergraph.experiments.bench.pool import TimeLimits, default_workers, run_work
+from evergraph.experiments.bench.pool import default_workers, run_work
 from evergraph.experiments.build import parts_used, resolved
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.result import machine, versions
@@ -73,7 +73,7 @@ class Building:
         limit: the most seconds for one seed. minutes: after which to stop, whatever is left.
         """
         until = None if minutes is None else monotonic() + 60 * minutes
-        pool = partial(run_work, limits=TimeLimits(limit, until))
+        pool = partial(run_work, limit=limit, until=until)
 
         def follow(event: BenchEvent) -> None:
             if event.kind in ("done", "kept"):

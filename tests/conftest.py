@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from importlib.util import find_spec
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +21,7 @@ from evergraph.cli.app import main
 from evergraph.cluster.ray_engine import RayEngine
 from evergraph.core import plugins
 from evergraph.datasets import datasets, load
-from evergraph.experiments.bench import benchmark
+from evergraph.experiments.bench import benchmark, pool
 from evergraph.experiments.bench.pool import Event
 from evergraph.experiments.bench.worker import Work, learn, read_progress
 from evergraph.graphs import Graph
@@ -165,6 +166,12 @@ def learned_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benchmark, "run_work", run_here)
 
 
+@pytest.fixture
+def forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the workers of benchmarks be forks: new processes take seconds to import torch."""
+    monkeypatch.setattr(pool, "get_context", lambda _: get_context("fork"))
+
+
 @pytest.fixture(scope="module")
 def narrow_heads() -> Iterator[None]:
     """Let learners that commands make have narrow heads, unless told: wide ones take seconds."""
@@ -177,8 +184,13 @@ def narrow_heads() -> Iterator[None]:
 
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave the pixels of a report's figures out, where nobody looks at them: they take seconds."""
-    monkeypatch.setattr("evergraph.reports.figures.picture._png", lambda figure: b"")
+    """Lay figures out, and write empty ones: rendering them takes seconds."""
+    empty = '<svg viewBox="0 0 1 1"><title>it was not drawn</title></svg>'
+
+    def save(figure: Any, file: Any, *, format: str, **_: Any) -> None:
+        file.write(empty if format == "svg" else b"")
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", save)
 
 
 @pytest.fixture(scope="session")

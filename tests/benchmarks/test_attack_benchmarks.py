@@ -18,7 +18,7 @@ def row(bench, *, wait: float = 0.01, wrong=None, grown: int = 0, delta=0.1, sam
                      3.0, same)  # fmt: skip
 
 
-def test_an_attack_holds_only_if_all_that_was_asked_for_does(load) -> None:
+def test_an_attack_holds_only_if_all_does_and_waits_are_ranked(load) -> None:
     bench = load("attacks")
     assert row(bench).held
     broken = (row(bench, wait=0.2), row(bench, wrong={"503": 1}), row(bench, grown=2 << 30),
@@ -27,9 +27,7 @@ def test_an_attack_holds_only_if_all_that_was_asked_for_does(load) -> None:
     table = bench.table([row(bench), *broken], bench.QUICK)
     assert [cells[1] for cells in table.rows] == ["yes"] + ["**no**"] * 5
     assert all(len(cells) == len(table.columns) for cells in table.rows)
-
-
-def test_waits_are_told_by_rank(load) -> None:
+    # Waits are told by rank.
     asked = load("victim").Asked(took=[n / 100 for n in range(101)])
     told = asked.summary()
     assert (told["p50"], told["p99"], told["max"]) == (0.5, 0.99, 1.0)

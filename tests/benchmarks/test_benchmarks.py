@@ -26,20 +26,16 @@ def whole(*tables) -> bool:
     return all(len(cells) == len(table.columns) for table in tables for cells in table.rows)
 
 
-def test_table_is_markdown(load):
+def test_measuring(load):
     table = load("measure").Table("Title", ("a", "b"), [["x", "1"]], ("note",))
     assert table.markdown() == "## Title\n\n| a | b |\n| --- | ---: |\n| x | 1 |\n\n- note"
-
-
-def test_interleaved_runs_every_contender_every_round(load):
+    # Interleaved runs every contender every round.
     calls: list[str] = []
     contenders = {name: lambda name=name: calls.append(name) for name in "abc"}
     best = load("measure").interleaved(contenders, rounds=2)
     assert calls == ["a", "b", "c", "b", "c", "a"]
     assert set(best) == {"a", "b", "c"}
-
-
-def test_extra_peak_sees_what_is_allocated(load):
+    # Extra peak sees what is allocated.
     size = 64_000_000
     peak = load("measure").extra_peak
     # The system may take idle pages of this process back in the meantime, but not each time.
@@ -82,9 +78,7 @@ def test_reach(load):
     assert row.graphs == 5
     table = reach.size_table([(row, reach.peak(TINY, True))])
     assert whole(table)
-
-
-def test_greedy(load):
+    # Greedy.
     table = load("reach").greedy_table(500, rounds=1)
     assert [cells[0] for cells in table.rows] == ["gains measured", "seconds"]
     lazy, naive = (int(cell.replace(",", "")) for cell in table.rows[0][1:3])

@@ -38,7 +38,7 @@ def test_pairs_are_as_many_as_asked_for_and_of_one_group(
     assert (ends[np.array(weights) == 0] == 0).all()
 
 
-def test_ends_are_shared_out_by_weight() -> None:
+def test_ends_and_meetings_by_hand() -> None:
     matching = StubMatching(np.array([0, 0, 1, 1]), np.array([1.0, 3.0, 2.0, 2.0]))
     left, right = matching.draw(8000, generator=rng())
     assert np.bincount(left).tolist() == [1000, 3000, 2000, 2000]
@@ -46,17 +46,13 @@ def test_ends_are_shared_out_by_weight() -> None:
     # Of 4000 pairs in the first group, 2 · 1/4 · 3/4 join its two nodes.
     met = (left[:4000] != right[:4000]).sum()
     assert met == pytest.approx(1500, rel=0.08)
-
-
-def test_rare_groups_are_not_rounded_away() -> None:
+    # Rare groups are not rounded away.
     matching = StubMatching(np.arange(40) // 2, np.array([100.0] * 2 + [0.1] * 38))
     generator = rng()
     drawn = [matching.draw(10, generator=generator)[0] for _ in range(400)]
     # 4,000 pairs, of which the 19 light groups have 3.8 / 203.8: 75, give or take 9.
     assert (np.concatenate(drawn) >= 2).sum() == pytest.approx(4_000 * 3.8 / 203.8, rel=0.4)
-
-
-def test_expected_meetings_by_hand() -> None:
+    # Expected meetings by hand.
     matching = StubMatching(np.array([0, 0, 0, 1]), np.array([1.0, 2.0, 3.0, 4.0]))
     assert matching.pairs == 5.0
     found = matching.expected(np.array([0, 1, 0]), np.array([1, 2, 3]))
@@ -103,14 +99,12 @@ def test_labels_that_differ_from_blocks_count() -> None:
     assert (blocks[pairs[0]] == blocks[pairs[1]]).mean() > 0.75
 
 
-def test_what_cannot_be_had_is_said() -> None:
+def test_what_cannot_be_had_and_sizes_by_hand() -> None:
     labels = np.arange(100) % 10
     model = StreamedBlockModel(labels, np.ones(100), np.ones(100), generator=rng())
     with pytest.raises(ConfigurationError, match=r"1,000 edges of homophily 0\.9 cannot be had"):
         model.plan(1000, 0.9, labels=labels)  # classes of 10 have 450 pairs
-
-
-def test_geometric_sizes_by_hand() -> None:
+    # Geometric sizes by hand.
     assert geometric_sizes(31, 5, 1).tolist() == [16, 8, 4, 2, 1]
     assert geometric_sizes(9, 1, 2).tolist() == [9]
 
@@ -124,15 +118,13 @@ def test_geometric_sizes_sum_up_and_fall(count: int, smallest: int, more: int) -
     assert count == 1 or (np.diff(sizes) <= 1).all()
 
 
-def test_log_normal_sizes_are_log_normal() -> None:
+def test_sizes_and_empty_groups() -> None:
     sizes = log_normal_sizes(100_000, 50.0, 5000.0)
     assert (sizes.mean(), sizes.max()) == pytest.approx((50.0, 5000.0), rel=0.002)
     quartiles = np.log(np.quantile(sizes, [0.25, 0.5, 0.75]))
     assert quartiles[1] - quartiles[0] == pytest.approx(quartiles[2] - quartiles[1], rel=1e-3)
     assert log_normal_sizes(10, 5.0, 5.0).tolist() == [5.0] * 10
-
-
-def test_groups_without_nodes_change_nothing() -> None:
+    # Groups without nodes change nothing.
     groups, weights = np.array([2, 2, 4]), np.array([1.0, 3.0, 2.0])
     left, _ = StubMatching(groups, weights).draw(6, generator=np.random.default_rng(0))
     assert sorted(left.tolist()) == [0, 1, 1, 1, 2, 2]

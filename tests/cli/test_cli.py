@@ -6,7 +6,6 @@ import json
 import re
 import signal
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -208,41 +207,16 @@ def test_info_of_a_users_file(tmp_path: Path, evergraph: Evergraph) -> None:
     assert "homophily" in evergraph("info", str(path)).stdout
 
 
-@pytest.mark.parametrize(
-    ("name", "key", "homophily", "tasks"),
-    [
-        # The paper keeps Arxiv directed and takes CoraFull as published, symmetric.
-        ("ogbn_arxiv_structure", "homophily_as_listed", 0.655, 20),
-        ("cora_full_structure", "homophily", 0.567, 35),
-    ],
-)
-def test_info_agrees_with_the_paper(
-    name: str,
-    key: str,
-    homophily: float,
-    tasks: int,
-    evergraph: Evergraph,
-    real: Callable[[str], Path],
-) -> None:
-    facts = json.loads(evergraph("info", str(real(name)), "--json").stdout)
-    assert facts[key] == pytest.approx(homophily, abs=5e-4)
-    assert facts["tasks"] == tasks
-
-
-def test_report_compares_runs_and_draws_them(
-    tmp_path: Path, evergraph: Evergraph, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:  # drawn once is enough
-        patch.setattr("evergraph.reports.figures.picture._png", lambda figure: b"")
-        done = evergraph("run", *SMALL, "--method", "finetune,tem", "--out", "runs", "--report")
+@pytest.mark.usefixtures("undrawn")
+def test_report_compares_runs_and_draws_them(tmp_path: Path, evergraph: Evergraph) -> None:
+    done = evergraph("run", *SMALL, "--method", "finetune,tem", "--out", "runs", "--report")
     assert done.stdout.splitlines()[-1].startswith("open runs/report.html in a browser")
     text = evergraph("report", "runs").stdout
     assert re.search(r"finetune .* class-il", text)
     assert re.search(r"tem .* class-il", text)
     assert text.splitlines()[-1] == f"report: {Path('runs', 'report.html')}"
     assert "<!DOCTYPE html>" in (tmp_path / "runs" / "report.html").read_text("utf-8")
-    (picture,) = (tmp_path / "runs" / "report" / "figures").glob("learning_curves-*.png")
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert len(list((tmp_path / "runs" / "report" / "figures").glob("learning_curves-*.png"))) == 1
     nothing = evergraph("report", "absent", expect=2)
     assert nothing.stderr.startswith("error: no such results folder")
 
@@ -272,10 +246,7 @@ def test_classes_too_small_for_any_task_are_named(tmp_path: Path, evergraph: Eve
         (["--dataset", "edge.npz"], "joins 0 and 60"),
         (["--budget", "lots"], "budget must be"),
         (["--seeds", "a"], "--seeds must be comma-separated integers, such as 0,1,2, not 'a'"),
-        (
-            ["--seed", "5", "--repeats", "2"],
-            "only one of seed, seeds and repeats can be given",
-        ),
+        (["--seed", "5", "--repeats", "2"], "only one of seed, seeds and repeats can be given"),
         (["--repeats", "0"], "repeats must be an integer of at least 1, not 0"),
         (["--batch-size", "half"], "batch_size"),
         (["--classes-per-task", "0"], "classes_per_task must be an integer of at least 1"),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from evergraph.cli.inputs import lines_from, seconds_of
+from evergraph.cli.inputs import arriving_lines, seconds_of
 from evergraph.core.errors import ConfigurationError
 
 LINES = "".join(
@@ -92,9 +92,10 @@ def test_what_a_stream_is_not(piped: Any, call: Any) -> None:
         seconds_of("-1s")
 
 
-def test_lines_of_a_pipe_come_as_they_are_written() -> None:
+def test_lines_of_a_pipe_come_as_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
-    lines = lines_from(reading)
+    monkeypatch.setattr("sys.stdin", os.fdopen(reading))
+    lines = arriving_lines()
     os.write(writing, b"one\ntw")
     assert next(lines) == b"one"
     assert next(lines) is None  # half a line is none
@@ -102,4 +103,3 @@ def test_lines_of_a_pipe_come_as_they_are_written() -> None:
     assert next(lines) == b"two"
     os.close(writing)
     assert list(lines) == [b"three"]
-    os.close(reading)

@@ -13,10 +13,11 @@ import pytest
 
 from evergraph.cli import output, results_commands
 from evergraph.cli.app import main
-from evergraph.cli.listing_commands import Kind
+from evergraph.cli.listing_commands import KINDS
 from evergraph.cli.output import never_fail, plain, print_table, say
 from evergraph.core.errors import ResultsError
 from forked import begun
+from written_runs import result_of, write
 
 
 def stdout_in(encoding: str, monkeypatch: pytest.MonkeyPatch) -> io.BytesIO:
@@ -54,42 +55,17 @@ def test_other_encodings_keep_what_they_can_write(monkeypatch: pytest.MonkeyPatc
     assert written.getvalue().decode("latin-1") == "66.8 ± 0.4 ...\n"
 
 
-def write_run(folder: Path) -> None:
-    """Write a finished run of two seeds, by hand."""
-    ways = ("local", "global")
-    value = {way: {"balanced": {"mean": 0.5, "std": 0.125}} for way in ways}
-    matrix = {way: {"balanced": [[0.5]]} for way in ways}
-    folder.mkdir(parents=True)
-    result = {
-        "average_accuracy": value,
-        "average_forgetting": value,
-        "average_accuracy_curve": {way: {"balanced": [0.5]} for way in ways},
-        "accuracy_matrix": [{"seed": seed, **matrix} for seed in (0, 1)],
-        "coverage_ratio": None,
-        "memory": {"bytes": 10},
-        "seconds": {"embed": 1.0, "train": 1.0, "evaluate": 1.0, "total": 3.0},
-        "config": {
-            "dataset": {"name": "rings"},
-            "method": {"name": "tem"},
-            "stream": {"setting": "class-il"},
-        },
-        "cumulative": False,
-        "versions": {},
-    }
-    (folder / "result.json").write_text(json.dumps(result))
-
-
 @pytest.mark.usefixtures("undrawn")
 def test_a_report_on_an_ascii_terminal_in_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_run(tmp_path / "runs" / "tem")
+    write(tmp_path / "runs" / "tem", result_of([0.5]))
     monkeypatch.setattr(sys, "argv", ["evergraph", "report", str(tmp_path / "runs")])
     written = stdout_in("ascii", monkeypatch)
     with pytest.raises(SystemExit) as end:
         main()
     assert not end.value.code
-    assert "50.0 +/- 12.5" in written.getvalue().decode("ascii")
+    assert "50.0 +/- 0.0" in written.getvalue().decode("ascii")
     assert (tmp_path / "runs" / "report.html").exists()
 
 
@@ -100,7 +76,7 @@ def test_a_report_is_written_before_anything_is_printed(
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    write_run(tmp_path / "runs" / "tem")
+    write(tmp_path / "runs" / "tem", result_of([0.5]))
     monkeypatch.setattr(results_commands, "print_table", fail)
     _, err = call("report", "runs", expect=2)
     assert err == "error: No space left on device\n"
@@ -122,7 +98,7 @@ def test_what_a_report_lacks_is_said_before_it_is_drawn(
     from evergraph import reports
     from evergraph.core import extras
 
-    write_run(tmp_path / "runs" / "tem")
+    write(tmp_path / "runs" / "tem", result_of([0.5]))
     monkeypatch.setattr(reports, "write_report", None)  # drawing would fail in another way
     with monkeypatch.context() as patch:
         patch.setattr(extras, "find_spec", lambda name: None)
@@ -164,9 +140,9 @@ def narrow(call: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_lists_are_readable_in_80_columns(narrow: Any, call: Any) -> None:
-    for kind in Kind:
-        out = narrow("list", kind.value)
-        for name in json.loads(call("list", kind.value, "--json")[0])[kind.value]:
+    for kind in KINDS:
+        out = narrow("list", kind)
+        for name in json.loads(call("list", kind, "--json")[0])[kind]:
             assert f"│ {name} " in out
 
 
@@ -174,10 +150,7 @@ def test_lists_are_readable_in_80_columns(narrow: Any, call: Any) -> None:
 def test_reports_are_readable_in_80_columns(narrow: Any, tmp_path: Path) -> None:
     for method, dataset in (("tem", "rings"), LONG):
         folder = tmp_path / "runs" / dataset / "class-il" / method
-        write_run(folder)
-        told = json.loads((folder / "result.json").read_text())
-        told["config"]["dataset"]["name"] = dataset
-        (folder / "result.json").write_text(json.dumps(told))
+        write(folder, result_of([0.5], dataset=dataset))
     lines = narrow("report", "runs").splitlines()
     assert any(line.startswith(f"│ {LONG[0]} │ {LONG[1]} │ class-il │") for line in lines)
     (heading,) = [line for line in lines if "AA local" in line]

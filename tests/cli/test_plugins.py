@@ -9,11 +9,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from evergraph.cluster.ray_engine import RayEngine
 from evergraph.core import plugins
+from evergraph.experiments.bench import benchmark
 from evergraph.experiments.bench.benchmark import open_bench, run_bench
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.bench.pool import RayPool
@@ -72,7 +74,7 @@ def forget() -> None:
     for resolver, name in (
         (methods, "anchored"), (samplers, "low-degree"), (topologies, "residual"),
     ):  # fmt: skip
-        del resolver._classes[name]
+        resolver._classes.pop(name, None)
 
 
 def test_parts_of_a_plugin_are_listed(call: Call, files: Path) -> None:
@@ -162,7 +164,17 @@ def test_what_is_wrong_with_a_plugin_is_one_sentence(
     assert not (files / "runs").exists()
 
 
-def test_a_benchmarks_workers_import_its_plugins(call: Call, files: Path) -> None:
+@pytest.mark.usefixtures("learned_here")
+def test_a_benchmarks_workers_import_its_plugins(
+    call: Call, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = benchmark.run_work
+
+    def fresh(*given: Any, **options: Any) -> None:
+        forget()
+        here(*given, **options)
+
+    monkeypatch.setattr(benchmark, "run_work", fresh)
     told = json.loads(call("bench", "mine.toml", "--workers", "1", "--json", "--out", "out")[0])
     assert [row["state"] for row in told["rows"]] == ["done", "done"]
     paths = [str(files / "parts" / "my_parts.py")]

@@ -13,28 +13,19 @@ from evergraph.reports import collect
 from evergraph.reports.report import tables_of
 from evergraph.reports.runs import grouped
 from evergraph.studies.book_rows import BookRow
+from written_runs import result_of, write
 
 Call = Callable[..., tuple[str, str]]
 SCORES = {"tem": [0.80, 0.81, 0.82], "finetune": [0.20, 0.19, 0.22], "late": [0.81, 0.80, 0.82]}
 
 
-def result(method: str, scores: list[float], dataset: str) -> dict[str, Any]:
-    mean = {"mean": sum(scores) / len(scores), "std": None}
-    ways = ("local", "global")
-    return {
-        "average_accuracy": {way: {"balanced": mean, "plain": mean} for way in ways},
-        "average_forgetting": {way: {"balanced": mean, "plain": mean} for way in ways},
-        "average_accuracy_curve": {way: {"balanced": [0.5]} for way in ways},
-        "accuracy_matrix": [
-            {"seed": seed, "local": {"balanced": [[x]], "plain": [[x - 0.1]]},
-             "global": {"balanced": [[x / 2]], "plain": [[x / 2]]}}
-            for seed, x in enumerate(scores)
-        ],
-        "coverage_ratio": None, "memory": {"bytes": 0}, "versions": {},
-        "seconds": {"embed": 0.0, "train": 0.0, "evaluate": 0.0, "total": 0.0},
-        "config": {"dataset": {"name": dataset}, "method": {"name": method},
-                   "stream": {"setting": "class-il"}},
-    }  # fmt: skip
+def result(scores: list[float], dataset: str) -> dict[str, Any]:
+    matrices = [
+        {"seed": seed, "local": {"balanced": [[x]], "plain": [[x - 0.1]]},
+         "global": {"balanced": [[x / 2]], "plain": [[x / 2]]}}
+        for seed, x in enumerate(scores)
+    ]  # fmt: skip
+    return result_of([sum(scores) / len(scores)], dataset=dataset) | {"accuracy_matrix": matrices}
 
 
 @pytest.fixture
@@ -42,9 +33,7 @@ def runs(tmp_path: Path) -> Path:
     for dataset in ("rings", "trees"):
         for method, scores in SCORES.items():
             folder = tmp_path / "runs" / dataset / "class-il" / method
-            folder.mkdir(parents=True)
-            text = json.dumps(result(method, scores, dataset))
-            (folder / "result.json").write_text(text)
+            write(folder, result(scores, dataset))
     return tmp_path / "runs"
 
 
@@ -138,7 +127,7 @@ def test_rows_of_a_book_are_compared(call: Call, tmp_path: Path) -> None:
         values = {"balanced": {"average_accuracy": scores}}
         BookRow(
             dataset="rings", setting="class-il", label=label, method=label, protocol=None,
-            config=result(label, scores, "rings")["config"], command="", commit="", versions={},
+            config=result(scores, "rings")["config"], command="", commit="", versions={},
             machine="", date="", seeds=(0, 1, 2), values={"local": values, "global": values},
         ).write(tmp_path / "book")  # fmt: skip
     out, _ = call("compare", "tem", "finetune", "--in", "book")
@@ -150,10 +139,7 @@ def test_rows_of_a_book_are_compared(call: Call, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (
-            ["reproduce", "paper", "--from", "nowhere"],
-            "error: --from must be an existing folder",
-        ),
+        (["reproduce", "paper", "--from", "nowhere"], "error: --from must be an existing folder"),
         (["submit", "nowhere"], "error: nowhere is not a results folder: it has no config.toml"),
         (["submit", "nowhere", "--check"], "error: nowhere is not a book: there is no such folder"),
     ],

@@ -23,11 +23,7 @@ from torch import Tensor
 from evergraph.cluster.engines import make_engine
 from evergraph.cluster.ray_engine import IN_FLIGHT, RayEngine, pack, unpack
 from evergraph.core.engine import ColumnSlice, LocalEngine
-from evergraph.core.errors import (
-    ConfigurationError,
-    ResourceError,
-    UnknownNameError,
-)
+from evergraph.core.errors import ConfigurationError, ResourceError, UnknownNameError
 from evergraph.core.mapped import MappedTensor, map_array
 from evergraph.graphs import Graph
 
@@ -126,7 +122,7 @@ def test_that_arrays_go_to_disk_is_said_once(
     shared = {"array": torch.zeros(1_000_000)}
     assert list(ray_engine.map(length, [0], shared=shared)) == [1_000_000]
     assert not caplog.records  # the store holds 200 MB
-    monkeypatch.setattr("evergraph.cluster.ray_engine.smallest_store", lambda ray: 3_999_999)
+    monkeypatch.setattr("evergraph.cluster.ray_cluster.smallest_store", lambda ray: 3_999_999)
     for _ in range(2):
         assert list(ray_engine.map(length, [0, 1], shared=shared)) == [1_000_000, 1_000_001]
     (record,) = caplog.records
@@ -153,7 +149,7 @@ def test_no_more_is_given_out_than_is_taken(ray_engine: RayEngine) -> None:
     assert list(results) == list(range(1, 50))
 
 
-def test_an_error_of_ours_arrives_as_itself(ray_engine: RayEngine) -> None:
+def test_errors_arrive(ray_engine: RayEngine) -> None:
     def fail(item: str) -> None:
         raise UnknownNameError("sampler", item, ["coverage"])
 
@@ -162,8 +158,7 @@ def test_an_error_of_ours_arrives_as_itself(ray_engine: RayEngine) -> None:
     wanted = "unknown sampler 'coverge': did you mean 'coverage'? choose one of coverage"
     assert str(raised.value) == wanted
 
-
-def test_another_error_is_still_of_its_kind(ray_engine: RayEngine) -> None:
+    # Another error is still of its kind.
     def fail(item: int) -> float:
         return 1 / item
 
@@ -186,7 +181,7 @@ def test_work_of_a_killed_worker_is_done_again(ray_engine: RayEngine, tmp_path: 
 def test_work_that_always_kills_is_one_sentence(
     ray_engine: RayEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evergraph.cluster.ray_engine.RETRIES", 0)
+    monkeypatch.setattr("evergraph.cluster.ray_cluster.RETRIES", 0)
 
     def work(item: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -9,10 +9,7 @@ import numpy as np
 import pytest
 
 from evergraph.core.checks import check_choice, check_integer, check_number
-from evergraph.core.errors import (
-    ConfigurationError,
-    UnknownNameError,
-)
+from evergraph.core.errors import ConfigurationError, UnknownNameError
 
 
 @pytest.mark.parametrize("value", [1, 2, 10**12, np.int64(1)])

@@ -141,19 +141,15 @@ def test_graphs_streams_and_tasks_say_their_sizes(small_graph: eg.Graph) -> None
     assert repr(small_graph).startswith("Graph(nodes=360, edges=")
 
 
-def test_points_lie_where_they_should() -> None:
+def test_charts_are_drawn_by_hand() -> None:
     # The frame: x from 44 to 292, y from 10 (100 %) to 120 (0 %).
     chart = line_chart({"local": [(1, 1.0), (2, 0.5), (3, 0.0)]}, x="tasks", y="accuracy")
     assert 'points="44.0,10.0 168.0,65.0 292.0,120.0"' in chart
     ElementTree.fromstring(chart)  # well-formed
-
-
-def test_values_beyond_the_frame_lie_on_its_border() -> None:
+    # Values beyond the frame lie on its border.
     chart = line_chart({"r2": [(1, -3.0), (2, 1.5)]}, x="tasks", y="R²")
     assert 'points="44.0,120.0 292.0,10.0"' in chart
-
-
-def test_names_are_escaped_and_text_has_the_colour_of_the_page() -> None:
+    # Names are escaped and text has the colour of the page.
     chart = line_chart({"<script>": [(1, 1.0)]}, x="a & b", y='"quoted"')
     assert "<script>" not in chart
     ElementTree.fromstring(chart)

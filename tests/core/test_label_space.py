@@ -13,23 +13,19 @@ from evergraph.core.label_space import LabelSpace
 sizes = st.lists(st.integers(0, 4), min_size=1, max_size=6).map(tuple)
 
 
-def test_growing_adds_a_task_and_leaves_the_old_space_alone() -> None:
+def test_spaces_by_hand() -> None:
     before = LabelSpace("task-il")
     after = before.grown(2).grown(3)
     assert before.sizes == ()
     assert before.num_classes == 0
     assert after == LabelSpace("task-il", (2, 3))
     assert after.num_classes == 5
-
-
-def test_one_loss_term_in_class_il_and_one_a_task_in_task_il() -> None:
+    # One loss term in class il and one a task in task il.
     tasks = torch.tensor([2, 0, 1, 0])
     assert LabelSpace("class-il", (2, 2, 2)).terms(tasks).tolist() == [0, 0, 0, 0]
     assert LabelSpace("task-il", (2, 2, 2)).terms(tasks).tolist() == [2, 0, 1, 0]
     assert tasks.tolist() == [2, 0, 1, 0]
-
-
-def test_an_unknown_setting_lists_the_two() -> None:
+    # An unknown setting lists the two.
     with pytest.raises(UnknownNameError, match=r"unknown setting 'task': .*class-il, task-il"):
         LabelSpace("task")  # type: ignore[arg-type]
 

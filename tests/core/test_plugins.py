@@ -98,10 +98,7 @@ def test_a_module_is_imported_by_its_name(tmp_path: Path, monkeypatch: pytest.Mo
             "plugin mine.py, line 2: ValueError: first",
         ),
         ("import json\njson.loads('{')\n", "plugin mine.py, line 2: JSONDecodeError: "),
-        (
-            "import nowhere_at_all\n",
-            "line 1: ModuleNotFoundError: No module named 'nowhere",
-        ),
+        ("import nowhere_at_all\n", "line 1: ModuleNotFoundError: No module named 'nowhere"),
         ("raise SystemExit\n", "plugin mine.py, line 1: SystemExit"),
         (
             METHOD.format(summary="Twice.").replace('"mine"', '"tem"'),

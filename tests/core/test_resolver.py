@@ -51,11 +51,17 @@ def shapes() -> Resolver[Shape]:
     return resolver
 
 
-def test_a_name_and_each_alias_resolve_to_the_same_class() -> None:
+def test_names_and_aliases() -> None:
     resolver = shapes()
     assert resolver.resolve("square").name == "square"
     assert resolver.resolve("quadrat") is resolver.resolve("box") is resolver.resolve("square")
     assert resolver.resolve("dot").name == "dot"
+    # Who derives a part of his own from one of ours need not think of its other names.
+    resolver = shapes()
+    square = resolver.resolve("box")
+    far = resolver.register(type("Far", (square,), {"name": "far"}))
+    assert resolver.resolve("far") is far
+    assert resolver.resolve("box") is square
 
 
 def test_one_name_twice_is_refused() -> None:
@@ -68,15 +74,6 @@ def test_one_name_twice_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="two shapes are called 'box'"):
         resolver.register(type("Crate", (Shape,), {"name": "crate", "aliases": ("box",)}))
     assert resolver.names() == ["dot", "square"]
-
-
-def test_a_sub_class_does_not_inherit_aliases() -> None:
-    """Who derives a part of his own from one of ours need not think of its other names."""
-    resolver = shapes()
-    square = resolver.resolve("box")
-    far = resolver.register(type("Far", (square,), {"name": "far"}))
-    assert resolver.resolve("far") is far
-    assert resolver.resolve("box") is square
 
 
 def cell(resolver: Resolver[Shape], *, module: str, aliases: tuple[str, ...]) -> type[Shape]:
@@ -143,12 +140,10 @@ def test_an_unknown_parameter_is_told_with_those_that_exist(name: str, takes: st
         assert str(caught.value) == f"shape {name!r} has no parameter 'sides': {takes}"
 
 
-def test_summaries_are_first_lines() -> None:
+def test_summaries_and_other_names() -> None:
     assert first_line(type("Bare", (), {})) == ""
     assert shapes().summaries() == {"dot": "No side at all.", "square": "Four equal sides."}
-
-
-def test_the_papers_other_names_for_samplers_resolve() -> None:
+    # The papers other names for samplers resolve.
     assert samplers.resolve("reservoir") is UniformSampler
     assert samplers.resolve("weighted-reservoir") is CoverageSampler
 
@@ -184,6 +179,7 @@ def test_only_what_is_decorated_and_named_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resolver, "PACKAGE", tmp_path)
+    declared_parts.cache_clear()
     (tmp_path / "shapes.py").write_text(
         '@shapes.register\nclass Square(Shape):\n    """\n    Four sides.\n\n    Equal.\n    """\n'
         '    name: ClassVar[str] = "square"\n'

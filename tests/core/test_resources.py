@@ -35,12 +35,10 @@ def test_what_is_held_counts_against_the_limit() -> None:
     assert Resources(memory_limit=1).left == 0
 
 
-def test_without_a_limit_what_is_free_counts() -> None:
+def test_what_is_free_decides() -> None:
     free = psutil.virtual_memory().available
     assert 0.5 * free < Resources().left < free
-
-
-def test_only_arrays_that_leave_room_stay_in_memory() -> None:
+    # Only arrays that leave room stay in memory.
     resources = Resources(memory_limit=3 * held() + 4 * GB)
     assert resources.fits(int(0.5 * ARRAY_SHARE * resources.left))
     assert not resources.fits(int(2 * ARRAY_SHARE * resources.left))

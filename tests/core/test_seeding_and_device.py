@@ -21,17 +21,13 @@ def draws(*purpose: str | int) -> list[float]:
     return torch.rand(4, generator=seeded(*purpose)).tolist()  # type: ignore[arg-type]
 
 
-def test_seeds_and_purposes_give_different_draws() -> None:
+def test_draws_depend_on_seed_and_purpose() -> None:
     cases = [(3,), (4,), (3, "split"), (3, "head"), (3, "split", 1), (3, "split", 2), (3, 1)]
     assert len({tuple(draws(*case)) for case in cases}) == len(cases)
-
-
-def test_seeds_do_not_come_from_pythons_own_hash_which_changes_from_run_to_run() -> None:
+    # Seeds do not come from pythons own hash which changes from run to run.
     digest = hashlib.sha256(b"7/split/3").digest()
     assert seeded(7, "split", 3).initial_seed() == int.from_bytes(digest[:8], "big") // 2
-
-
-def test_the_global_generator_is_neither_read_nor_moved() -> None:
+    # The global generator is neither read nor moved.
     torch.manual_seed(1)
     before = torch.get_rng_state()
     first = exponential(3, generator=seeded(0))

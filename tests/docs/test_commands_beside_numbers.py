@@ -115,7 +115,7 @@ def test_what_is_listed_is_on_its_page(entry: dict[str, Any]) -> None:
 @pytest.fixture
 def printed(
     tmp_path: Path, real: Callable[[str], Path], call: Callable[..., tuple[str, str]],
-    learned_here: None,
+    learned_here: None, undrawn: None,
 ) -> Callable[[str], str]:  # fmt: skip
     """Run a command of a page in a folder of its own, and return what it prints."""
 

@@ -93,14 +93,20 @@ def test_the_results_are_made_of_the_committed_rows(
 ) -> None:
     slot = hook.SLOT.format("the-book")
     place = f"<p>before</p>{slot}<p>after</p>"
+    rows = sorted(hook.BOOK.glob("*/*/t*.json"))  # some of them: checking all takes seconds
+    for row in rows:
+        copy = tmp_path / "some" / row.relative_to(hook.BOOK)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(row.read_bytes())
+    monkeypatch.setattr(hook, "BOOK", tmp_path / "some")
     html = hook.on_page_content(place, page=page("results.md"))
-    assert html.count("<td><details>") == len(list(hook.BOOK.glob("*/*/*.json"))) > 0
+    assert html.count("<td><details>") == len(rows) > 0
     assert html.startswith("<p>before</p><div class=")
     assert slot in (hook.DOCS / "results.md").read_text()
     assert hook.on_page_content(place, page=page("start.md")) == place
-    monkeypatch.setattr(hook, "BOOK", tmp_path)
-    (tmp_path / "d" / "class-il").mkdir(parents=True)
-    (tmp_path / "d" / "class-il" / "m.json").write_text("{}")
+    monkeypatch.setattr(hook, "BOOK", tmp_path / "wrong")
+    (tmp_path / "wrong" / "d" / "class-il").mkdir(parents=True)
+    (tmp_path / "wrong" / "d" / "class-il" / "m.json").write_text("{}")
     with pytest.raises(ResultsError, match="has no 'dataset'"):  # a wrong row stops the build
         hook.on_page_content(place, page=page("results.md"))
 

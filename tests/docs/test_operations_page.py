@@ -17,7 +17,7 @@ CODE = re.findall(r"`([^`\n]+)`", PAGE) + re.findall(r"^    (\S.*)$", PAGE, re.M
 NEEDED = ("check", "backup", "compact")
 
 
-def test_files_that_it_names_are_there() -> None:
+def test_what_it_names_is_there() -> None:
     named = {
         path
         for code in CODE
@@ -25,9 +25,7 @@ def test_files_that_it_names_are_there() -> None:
     }
     assert len(named) > 15
     assert {path for path in named if not (ROOT / path).exists()} == set()
-
-
-def test_commands_that_it_names_take_what_it_says() -> None:
+    # Commands that it names take what it says.
     found = [code for code in CODE if re.match(r"evergraph [a-z]+ ", code)]
     assert len(found) >= 8
     for code in found:
@@ -35,9 +33,7 @@ def test_commands_that_it_names_take_what_it_says() -> None:
         assert name in COMMANDS, code
         known = {option for parameter in _load(name).params for option in parameter.opts}
         assert {word for word in words if word.startswith("--")} <= known, code
-
-
-def test_options_that_it_names_are_those_of_serve() -> None:
+    # Options that it names are those of serve.
     known = {option for parameter in _load("serve").params for option in parameter.opts}
     alone = {word for code in CODE if code.startswith("--") for word in code.split()}
     of_others = {"--now", "--keys", "--names", "--quick"}

@@ -27,11 +27,9 @@ def test_the_page_has_a_section_a_protocol_with_its_source(name: str) -> None:
         assert source in section
 
 
-def test_the_study_runs_every_protocol() -> None:
+def test_protocols_are_those_of_the_study() -> None:
     assert sorted(ORDER) == sorted(protocols())
-
-
-def test_every_published_number_names_a_protocol_and_no_cell_has_two() -> None:
+    # Every published number names a protocol and no cell has two.
     numbers = published_numbers()
     assert {number.protocol for number in numbers} <= protocols().keys()
     places = [(n.method, n.dataset, n.setting, n.protocol, n.source) for n in numbers]

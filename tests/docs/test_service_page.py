@@ -33,11 +33,9 @@ def test_every_route_is_on_the_page(tmp_path: Path) -> None:
     assert named - routes == {"GET /", "GET /openapi.json"}
 
 
-def test_every_field_of_a_delta_is_on_the_page() -> None:
+def test_fields_and_options_are_on_the_pages() -> None:
     table = PAGE.split("### A delta")[1].split("### Arrow")[0]
     assert {name for name in DeltaBody.model_fields if f"`{name}`" not in table} == set()
-
-
-def test_every_option_of_serve_is_on_some_page() -> None:
+    # Every option of serve is on some page.
     options = {each for parameter in _load("serve").params for each in parameter.opts}
     assert {each for each in options if each not in PAGE + OTHERS} <= {"--help"}

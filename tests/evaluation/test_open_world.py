@@ -23,26 +23,16 @@ def test_calibration_by_hand() -> None:
     # in (0.8, 1]: 0.9, 0.9, 1.0, two of three right: |2 - 2.8|; in (0.4, 0.6]: 0.6, right: 0.4
     found = ece([0.9, 0.9, 1.0, 0.6], [True, False, True, True], bins=5)
     assert found == pytest.approx((0.8 + 0.4) / 4)
-
-
-def test_as_sure_as_it_is_right_is_no_error() -> None:
+    # As sure as it is right is no error.
     assert ece([0.75] * 4, [True, True, True, False]) == pytest.approx(0.0, abs=1e-7)
     assert ece([1.0] * 3, [True] * 3) == 0.0
     assert ece([1.0] * 3, [False] * 3) == 1.0
-
-
-def test_errors_cancel_within_a_bin_and_not_between_bins() -> None:
     # 0.61 wrong and 0.65 right: |1 - 1.26| in one of 15 bins, 0.61 and 0.35 apart
     assert ece([0.61, 0.65], [False, True]) == pytest.approx(0.26 / 2)
     assert ece([0.61, 0.65], [False, True], bins=50) == pytest.approx((0.61 + 0.35) / 2)
-
-
-def test_an_edge_belongs_to_the_bin_below() -> None:
     # 0.5 and 0.4 share (0, 0.5]: |1 - 0.9|; were 0.5 in the bin above, 0.5 + 0.4
     assert ece([0.5, 0.4], [True, False], bins=2) == pytest.approx(0.1 / 2)
-
-
-def test_a_learner_that_diverged_has_none() -> None:
+    # A learner that diverged has none.
     assert math.isnan(ece([0.5, math.nan], [True, False]))
 
 
@@ -72,15 +62,11 @@ def auroc(known: list[float], unknown: list[float]) -> float:
 def test_auroc_by_hand() -> None:
     # 3 beats 0, 1 and 2 and ties with 3; 1 beats 0 and ties with 1: (3.5 + 1.5) / 8
     assert auroc([2.0, 0.0, 3.0, 1.0], [3.0, 1.0]) == pytest.approx(5 / 8)
-
-
-def test_told_apart_the_wrong_way_round_and_not_at_all() -> None:
+    # Told apart the wrong way round and not at all.
     assert auroc([0.0, 1.0], [2.0, 5.0]) == 1.0
     assert auroc([2.0, 5.0], [0.0, 1.0]) == 0.0
     assert auroc([4.0] * 3, [4.0] * 5) == 0.5
-
-
-def test_no_nodes_or_no_numbers_give_none() -> None:
+    # No nodes or no numbers give none.
     assert math.isnan(auroc([], [1.0]))
     assert math.isnan(auroc([1.0], []))
     assert math.isnan(auroc([1.0, math.nan], [1.0]))
@@ -118,27 +104,18 @@ SEEN = marked([0, 1], tasks=[0, 1], classes=[0, 1], novelty=[0.0, 5.0])
 NEXT = marked([0, 0, 1, 2], tasks=[2] * 4, classes=[0, 1, 1, 0], novelty=[9.0, 9.0, 9.0, 4.0])
 
 
-def test_known_classes_that_come_again_are_neither_known_nor_unknown_nodes() -> None:
+def test_rejection_and_transfer_by_hand() -> None:
     assert rejection(SEEN, NEXT, LEARNED) == 0.5  # 4 lies above 0 and below 5; 9 counts nowhere
-
-
-def test_nodes_seen_are_read_in_the_graph_to_come_where_it_holds_them() -> None:
+    # Nodes seen are read in the graph to come where it holds them.
     both = marked(
         [0, 1, 0, 2], tasks=[0, 1, 2, 2], classes=[0, 1, 0, 0], novelty=[0.0, 1.0, 9.0, 4.0]
     )
     assert rejection(SEEN, both, LEARNED) == 1.0
-
-
-def test_forward_transfer_by_hand() -> None:
     # class 0: one of two, class 1: one of one; guessing between two classes gives a half
     assert forward_transfer(NEXT, LEARNED) == pytest.approx(0.75 - 0.5)
-
-
-def test_nodes_seen_already_are_no_transfer() -> None:
+    # Nodes seen already are no transfer.
     assert forward_transfer(SEEN, LEARNED) is None
-
-
-def test_without_new_classes_there_is_nothing_to_reject() -> None:
+    # Without new classes there is nothing to reject.
     again = marked([0], tasks=[2], classes=[1], novelty=[1.0])
     assert rejection(SEEN, again, LEARNED) is None
     assert forward_transfer(again, LEARNED) == pytest.approx(-0.5)

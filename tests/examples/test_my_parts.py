@@ -40,10 +40,7 @@ PROMISES = {
 
 @pytest.fixture
 def parts(
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    own_parts: None,
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_parts: None
 ) -> Iterator[None]:
     """Bring the parts in by ``--plugin``, or as a package that is installed."""
     if request.param == "plugin":

@@ -19,11 +19,7 @@ from evergraph.experiments import runner
 from evergraph.experiments.bench import pool
 from evergraph.experiments.bench.benchmark import BenchEvent, open_bench, run_bench
 from evergraph.experiments.bench.config import BenchConfig
-from evergraph.experiments.bench.pool import (
-    default_workers,
-    environment_of_workers,
-    threads_of,
-)
+from evergraph.experiments.bench.pool import default_workers, environment_of_workers, threads_of
 from evergraph.experiments.bench.worker import Work, learn
 from evergraph.experiments.build import resolved
 from evergraph.experiments.config import RunConfig
@@ -89,6 +85,7 @@ def test_resuming_a_finished_bench_does_nothing_again(learned: Any) -> None:
         open_bench(other, out=learned.out, resume=True)
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_broken_data_and_a_killed_worker_are_rows_and_the_rest_goes_on(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -103,9 +100,12 @@ def test_broken_data_and_a_killed_worker_are_rows_and_the_rest_goes_on(
     }
     config = BenchConfig.of(values)
 
+    others = set(psutil.Process().children())
+
     def kill(event: BenchEvent) -> None:
         if (event.kind, event.job.label) == ("task", "victim"):
-            os.kill(only_worker().pid, signal.SIGKILL)
+            (worker,) = set(psutil.Process().children()) - others
+            os.kill(worker.pid, signal.SIGKILL)
 
     rows = run_bench(open_bench(config, out=tmp_path / "out"), workers=1, on_event=kill)
     said = {str(row.job): row.failure.error for row in rows if row.failure is not None}
@@ -130,15 +130,6 @@ def test_broken_data_and_a_killed_worker_are_rows_and_the_rest_goes_on(
     reports = json.loads((folder / "seed-0" / "progress.json").read_text())["reports"]
     assert reports[: len(learned_before)] == learned_before  # it went on where it stopped
     assert [str(e.job) for e in events if e.kind == "kept"] == ["tem on synthetic, class-il"]
-
-
-def only_worker() -> psutil.Process:
-    (worker,) = [
-        child
-        for child in psutil.Process().children()
-        if any("spawn_main" in part for part in child.cmdline())
-    ]
-    return worker
 
 
 def test_any_exception_becomes_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -181,7 +172,7 @@ def test_workers_fit_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     class Free:
         available = 5e9
 
-    monkeypatch.setattr(pool, "cpu_count", lambda: 16)
+    monkeypatch.setattr("evergraph.cluster.ray_cluster.cpu_count", lambda: 16)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: Free)
     assert default_workers("cpu") == 3  # 1.5 GB each
     Free.available = 1e12
@@ -194,9 +185,7 @@ def test_workers_fit_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (threads_of(1), threads_of(3), threads_of(99)) == (16, 5, 1)
 
 
-def test_the_environment_of_this_process_stays_as_it_was(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_environment_of_this_process_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     with environment_of_workers(3):

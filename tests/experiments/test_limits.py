@@ -16,7 +16,7 @@ from evergraph.core.resources import Resources
 from evergraph.experiments import runner
 from evergraph.experiments.bench import pool
 from evergraph.experiments.bench import worker as less
-from evergraph.experiments.bench.pool import TIME_LIMIT, Event, TimeLimits, run_work
+from evergraph.experiments.bench.pool import TIME_LIMIT, Event, run_work
 from evergraph.experiments.bench.worker import (
     Ending,
     Work,
@@ -45,9 +45,9 @@ def work(*names: str) -> Iterator[Work]:
     return (Work({}, seed, Path("nowhere", name)) for seed, name in enumerate(names))
 
 
-def told(limits: TimeLimits, *names: str) -> list[tuple[str, int]]:
+def told(*names: str, **limits: float) -> list[tuple[str, int]]:
     events: list[Event] = []
-    run_work([*work(*names)], workers=1, on_event=events.append, limits=limits)
+    run_work([*work(*names)], workers=1, on_event=events.append, **limits)
     for event in events:
         assert event.failure is None or event.failure.type == TIME_LIMIT
     return [(event.kind, event.work.seed) for event in events]
@@ -55,17 +55,17 @@ def told(limits: TimeLimits, *names: str) -> list[tuple[str, int]]:
 
 @pytest.mark.usefixtures("slow")
 def test_work_that_is_late_takes_its_like_along_and_no_other() -> None:
-    assert told(TimeLimits(each=0.01), "slow", "quick", "slow") == [
+    assert told("slow", "quick", "slow", limit=0.01) == [
         ("started", 0), ("failed", 0), ("failed", 2), ("started", 1), ("done", 1),
     ]  # fmt: skip
 
 
 @pytest.mark.usefixtures("slow")
 def test_what_is_left_when_time_is_up_neither_fails_nor_is_done() -> None:
-    assert told(TimeLimits(until=time.monotonic() + 0.1), "quick", "slow", "quick") == [
+    assert told("quick", "slow", "quick", until=time.monotonic() + 0.1) == [
         ("started", 0), ("done", 0), ("started", 1),
     ]  # fmt: skip
-    assert told(TimeLimits(until=time.monotonic()), "quick") == []
+    assert told("quick", until=time.monotonic()) == []
 
 
 CONFIG = RunConfig.of(
@@ -91,9 +91,10 @@ def with_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("with_gpu")
 def test_a_gpu_that_is_too_small_gives_way_to_main_memory_and_then_to_the_cpu() -> None:
     ways = list(ever_less(CONFIG.model_copy(update={"device": "auto"})))
-    assert [way.config.device for way in ways] == ["auto", "auto", "cpu", "cpu"]
-    assert [way.resources.on_gpu for way in ways] == [None, 0, None, None]
-    assert [way.resources.memory_limit is None for way in ways] == [True, True, True, False]
+    configs, resources, _ = zip(*ways, strict=True)
+    assert [config.device for config in configs] == ["auto", "auto", "cpu", "cpu"]
+    assert [each.on_gpu for each in resources] == [None, 0, None, None]
+    assert [each.memory_limit is None for each in resources] == [True, True, True, False]
     assert len(list(ever_less(CONFIG))) == 2
     assert Resources(on_gpu=0).left_on(torch.device("cuda")) == 0
 

@@ -61,21 +61,17 @@ def test_a_test_comes_after_every_few_batches_and_after_the_last(tmp_path: Path)
     assert found.tested_after == [1, 2, 3]
 
 
-def test_testing_changes_nothing_that_is_learned() -> None:
+def test_how_often_it_is_tested() -> None:
     often, seldom = run(online(test_every=5)), run(online(test_every=10))
     every_other = rows_of(often)[0]["local"]["plain"][1::2]
     assert every_other == rows_of(seldom)[0]["local"]["plain"]
-
-
-def test_tasks_too_may_be_tested_seldom() -> None:
+    # Tasks too may be tested seldom.
     every = run(online(stream={"classes_per_task": 1}))
     seldom = run(online(stream={"classes_per_task": 1}, test_every=3))
     assert seldom.seeds[0].tested_after == [3, 4]
     all_rows = rows_of(every)[0]["global"]["balanced"]
     assert rows_of(seldom)[0]["global"]["balanced"] == [all_rows[2], all_rows[3]]
-
-
-def test_about_twenty_tests_unless_it_is_said() -> None:
+    # About twenty tests unless it is said.
     assert steps_apart(7, 7, None) == 1
     assert [steps_apart(steps, 7, None) for steps in (20, 21, 1051)] == [1, 2, 53]
     assert steps_apart(1051, 7, 10) == 10

@@ -27,7 +27,7 @@ def _homophily(graph: Graph) -> float:
     return float(same.double().mean())
 
 
-def test_a_copy_has_its_share_of_nodes_and_edges_and_their_homophily() -> None:
+def test_a_copy_is_like_its_graph() -> None:
     graph = load("synthetic", nodes=4000, classes=5, features=8, homophily=0.6)
     small = shrunk(graph, 0.25, generator=_seeded())
     assert small.num_nodes == pytest.approx(1000, abs=5)
@@ -35,9 +35,6 @@ def test_a_copy_has_its_share_of_nodes_and_edges_and_their_homophily() -> None:
     assert _homophily(small) == pytest.approx(_homophily(graph), abs=0.03)
     assert small.undirected
     assert (small.labels.bincount() - graph.labels.bincount() / 4).abs().max() <= 1
-
-
-def test_edges_that_leave_are_led_back_to_the_same_class() -> None:
     # a star: the hub, of class 0, has 40 leaves of class 1; half of it is a hub with 20 leaves
     ends = torch.stack([torch.arange(1, 41), torch.zeros(40, dtype=torch.int64)])
     labels = torch.tensor([0] + [1] * 40)

@@ -171,7 +171,8 @@ def named_folder(tmp_path: Path) -> Path:
 def test_labels_that_were_texts_come_back_as_texts(named_folder: Path, tmp_path: Path) -> None:
     graph = eg.load(named_folder)
     assert graph.class_names == ("art", "zoo")
-    result = eg.run(graph, "analytic", device="cpu", progress=False, classes_per_task=2)
+    narrow = {"name": "random-features", "width": 64}
+    result = eg.run(graph, "analytic", backbone=narrow, device="cpu", progress=False)
     predicted = result.learner.predict(graph)  # type: ignore[union-attr]
     assert predicted.tolist() == ["zoo" if i % 2 else "art" for i in range(40)]
     assert result.learner.classes == ["art", "zoo"]  # type: ignore[union-attr]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,17 @@ from evergraph.experiments.protocol import TaskReport
 from evergraph.experiments.result import RunResult
 from evergraph.experiments.runner import Observer, complete_together, open_together, run
 from evergraph.experiments.store import ResultStore
+from evergraph.nn import Tuned
 from evergraph.topology import EmbeddingCache
 from small_runs import StopError, comparable, small, stop_after
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _two_candidates() -> Iterator[None]:
+    """Let a tuned network choose between two recipes of five: each is trained on every task."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Tuned, "CANDIDATES", Tuned.CANDIDATES[::3])
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -10,39 +10,13 @@ from typing import Any
 
 import pytest
 
-from evergraph.evaluation.yardstick import spread
 from evergraph.reports import collect, write_report
-from evergraph.reports.gallery import Gallery, gallery
+from evergraph.reports.gallery import gallery
 from evergraph.reports.runs import grouped
+from written_runs import result_of
+from written_runs import write as write_result
 
 WriteRun = Callable[..., Path]
-
-
-def _ways(value: Any) -> dict[str, Any]:
-    return {way: {"balanced": value, "plain": value} for way in ("local", "global")}
-
-
-def _result(
-    accuracies: list[float], *, dataset: str, setting: str, kept: int, seeds: int
-) -> dict[str, Any]:
-    rows = [accuracies[: i + 1] for i in range(len(accuracies))]
-    return {
-        "average_accuracy": _ways(spread([sum(accuracies) / len(accuracies)] * seeds)),
-        "average_forgetting": _ways(spread([-0.01] * seeds)),
-        "average_accuracy_curve": _ways([sum(row) / len(row) for row in rows]),
-        "accuracy_matrix": [{"seed": seed, **_ways(rows)} for seed in range(seeds)],
-        "coverage_ratio": None,
-        "memory": {"floats": kept // 4, "bytes": kept, "samples": kept // 4},
-        "seconds": {"embed": 0.5, "train": 10.0, "evaluate": 1.25, "total": 12.5},
-        "peak_rss_bytes": 1_500_000_000,
-        "config": {
-            "dataset": {"name": dataset},
-            "method": {"name": "tem", "note": None},
-            "stream": {"setting": setting},
-            "device": "cpu",
-        },
-        "versions": {"python": "3.11.7", "torch": "2.13.0"},
-    }
 
 
 @pytest.fixture(scope="session")
@@ -61,11 +35,9 @@ def write_run() -> WriteRun:
         **stream: str,
     ) -> Path:
         run = folder / Path(dataset).stem / setting / label
-        run.mkdir(parents=True)
-        result = _result(accuracies, dataset=dataset, setting=setting, kept=kept, seeds=seeds)
+        result = result_of(accuracies, dataset=dataset, setting=setting, kept=kept, seeds=seeds)
         result["config"]["stream"] |= stream
-        (run / "result.json").write_text(json.dumps(result))
-        return run
+        return write_result(run, result)
 
     return write
 
@@ -84,13 +56,13 @@ def bench(tmp_path_factory: pytest.TempPathFactory, write_run: WriteRun) -> Path
 
 
 @pytest.fixture(scope="session")
-def drawn(bench: Path) -> Gallery:
+def drawn(bench: Path) -> dict[str, Any]:
     """All figures of those runs, drawn once: that takes seconds."""
     return gallery(grouped(collect(bench), bench))
 
 
 @pytest.fixture(scope="session")
-def reported(bench: Path, drawn: Gallery, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def reported(bench: Path, drawn: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Those runs with their report, in a folder whose name must be escaped."""
     folder = tmp_path_factory.mktemp("reported") / "a <b> & c"
     shutil.copytree(bench, folder)
@@ -98,16 +70,6 @@ def reported(bench: Path, drawn: Gallery, tmp_path_factory: pytest.TempPathFacto
         patch.setattr("evergraph.reports.report.gallery", lambda groups: drawn)
         write_report(collect(folder), folder)
     return folder
-
-
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lay figures out, and write empty ones: rendering them takes seconds."""
-
-    def save(figure: Any, file: Any, *, format: str, **_: Any) -> None:
-        file.write('<svg viewBox="0 0 1 1"></svg>' if format == "svg" else b"")
-
-    monkeypatch.setattr("matplotlib.figure.Figure.savefig", save)
 
 
 @pytest.fixture(scope="session")

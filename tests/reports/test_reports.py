@@ -11,12 +11,7 @@ import pytest
 from evergraph.core.errors import ResultsError
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.runner import run
-from evergraph.reports import (
-    collect,
-    comparison,
-    memory_comparison,
-    write_report,
-)
+from evergraph.reports import collect, comparison, memory_comparison, write_report
 from evergraph.reports.runs import grouped
 from evergraph.reports.tables.record import Cell, ranked
 

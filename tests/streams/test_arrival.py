@@ -14,7 +14,7 @@ from evergraph.streams import Arrival, order_classes
 from evergraph.streams.arrival import arrival_of
 
 
-def test_a_class_is_new_with_its_first_node_by_hand() -> None:
+def test_nodes_and_classes_arrive_by_hand() -> None:
     #        node  0  1  2  3   4  5  6
     labels = torch.tensor([3, 1, 1, 3, -1, 0, 2])
     owner = torch.tensor([2, 2, 0, 0, -1, 2, -1])  # class 2 is left out
@@ -22,19 +22,13 @@ def test_a_class_is_new_with_its_first_node_by_hand() -> None:
     assert arrival.new_classes == [(3, 1), (), (0,)]
     assert arrival.classes == [3, 1, 0]
     assert len(arrival) == 3
-
-
-def test_the_order_of_classes_decides_within_a_task() -> None:
+    # The order of classes decides within a task.
     labels, owner = torch.tensor([0, 1, 2]), torch.tensor([0, 1, 0])
     assert arrival_of(owner, labels, classes=[2, 1, 0]).new_classes == [(2, 0), (1,)]
-
-
-def test_tasks_without_a_node_are_counted_where_asked() -> None:
+    # Tasks without a node are counted where asked.
     labels, owner = torch.tensor([0, 0]), torch.tensor([0, 0])
     assert arrival_of(owner, labels, classes=[0], tasks=3).new_classes == [(0,), (), ()]
-
-
-def test_nodes_are_shared_out_by_hand() -> None:
+    # Nodes are shared out by hand.
     arrival = Arrival(torch.tensor([1, 0, 1, -1, 3]), [(0,), (), (), ()])
     shares = arrival.shared_out(torch.tensor([0, 1, 2, 4]))
     assert [nodes.tolist() for nodes in shares] == [[1], [0, 2], [], [4]]
@@ -97,14 +91,12 @@ def test_shuffled_is_a_permutation_that_the_seed_decides(seed: int, per_task: in
     assert tasks == order_classes(equal(12), per_task=per_task, order="shuffled", seed=seed)
 
 
-def test_different_seeds_shuffle_differently_and_label_order_ignores_them() -> None:
+def test_shuffling_follows_the_seed_alone() -> None:
     orders = {tuple(flat(order_classes(equal(12), per_task=2, order="shuffled", seed=seed)))
               for seed in range(10)}  # fmt: skip
     assert len(orders) == 10
     assert order_classes(equal(4), per_task=2, seed=1) == [(0, 1), (2, 3)]
-
-
-def test_shuffling_leaves_small_classes_and_the_global_generator_alone() -> None:
+    # Shuffling leaves small classes and the global generator alone.
     before = torch.get_rng_state()
     tasks = order_classes(torch.tensor([5, 1, 5, 5, 5]), per_task=2, order="shuffled")
     assert sorted(flat(tasks)) == [0, 2, 3, 4]

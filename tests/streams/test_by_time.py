@@ -13,19 +13,14 @@ LABELS = torch.tensor([0, 1, 0, 2, 1, -1])
 YEARS = torch.tensor([2003, 1999, 1999, 2001, 2003, 1990])
 
 
-def test_every_time_is_a_task_by_hand() -> None:
+def test_times_make_tasks_by_hand() -> None:
     arrival = by_time(LABELS, YEARS, classes=[0, 1, 2])
     assert arrival.owner.tolist() == [2, 0, 0, 1, 2, -1]  # the unlabelled 1990 makes no task
     assert arrival.new_classes == [(0, 1), (2,), ()]
-
-
-def test_classes_that_do_not_arrive_make_no_task() -> None:
+    # Classes that do not arrive make no task.
     arrival = by_time(LABELS, YEARS, classes=[1, 0])
     assert arrival.owner.tolist() == [1, 0, 0, -1, 1, -1]
     assert arrival.new_classes == [(1, 0), ()]
-
-
-def test_times_are_grouped_by_hand() -> None:
     # five nodes in two tasks: two in 1999, then one and two
     assert by_time(LABELS, YEARS, classes=[0, 1, 2], tasks=2).owner.tolist() == [1, 0, 0, 1, 1, -1]
 

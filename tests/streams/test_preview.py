@@ -23,7 +23,7 @@ def stream_of(**options: Any) -> GraphStream:
     return GraphStream(RING, classes_per_task=1, **options)
 
 
-def test_local_shows_the_next_task_alone() -> None:
+def test_what_comes_next_is_shown() -> None:
     stream = stream_of()
     (exam,) = stream.preview(0, "local")
     assert exam.graph is stream.local_graph(1)
@@ -31,9 +31,7 @@ def test_local_shows_the_next_task_alone() -> None:
     assert exam.graph.features[exam.nodes, 0].long().equal(stream.splits[1].test)
     assert set(exam.tasks.tolist()) == set(exam.labels.tolist()) == {1}
     assert set(exam.graph.labels.tolist()) == {-1}
-
-
-def test_global_shows_everything_with_it() -> None:
+    # Global shows everything with it.
     stream = stream_of()
     (exam,) = stream.preview(0, "global", "validation")
     assert exam.graph.features[:, 0].tolist() == list(range(12))

@@ -75,16 +75,14 @@ def test_a_class_is_cut_the_same_way_whenever_it_arrives(seed: int, order: list[
         assert getattr(together, part).equal(getattr(again, part))
 
 
-def test_classes_are_cut_independently() -> None:
+def test_draws_are_independent_and_fair() -> None:
     # Two classes of one size, node i of one beside node i of the other: cut alike they would
     # choose the same places.
     labels = torch.arange(60) % 2
     split = split_classes(labels, (0, 1))
     places = [(split.test[labels[split.test] == label] // 2).tolist() for label in (0, 1)]
     assert places[0] != places[1]
-
-
-def test_every_node_may_land_in_every_part() -> None:
+    # Every node may land in every part.
     labels, runs = labels_of(10), 100
     tested = torch.zeros(10)
     for seed in range(runs):

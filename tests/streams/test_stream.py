@@ -15,12 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.core.errors import (
-    ConfigurationError,
-    DataError,
-    TaskClosedError,
-    UnknownNameError,
-)
+from evergraph.core.errors import ConfigurationError, DataError, TaskClosedError, UnknownNameError
 from evergraph.core.label_space import LabelSpace
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.streams import GraphStream, Task

@@ -59,7 +59,7 @@ def test_by_class_stands_for_what_the_graph_allows(timed: bool, first: list[int]
     assert first is None or stream.open(0).ids.tolist() == first
 
 
-def test_an_exam_holds_targets_and_its_graph_none() -> None:
+def test_exams_hold_targets_and_unknown_nodes_are_left_out() -> None:
     stream = GraphStream(ring(), tasks=3, by="random")
     for testing in ("local", "global"):
         for exam in stream.exams(2, testing):  # type: ignore[arg-type]
@@ -68,9 +68,7 @@ def test_an_exam_holds_targets_and_its_graph_none() -> None:
             assert exam.graph.targets is None
             assert bool((exam.graph.labels == -1).all())
     assert stream.open(0).graph.targets is None
-
-
-def test_nodes_of_which_nothing_is_known_are_left_out() -> None:
+    # Nodes of which nothing is known are left out.
     values = torch.arange(60.0).reshape(30, 2)
     values[:5] = NAN
     values[5, 0] = NAN  # the other one is known

@@ -65,6 +65,7 @@ def table3(small: str, out: Path) -> Sheet:
     return sheet_of("table3", out, small)
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("name", [name for name in studies.names() if name != "paper"])
 def test_every_study_makes_its_sheets_and_keeps_them(name: str, small: str, out: Path) -> None:
     # Study paper is tables 3 and 5 once more: tests/cli/test_reproduce_paper.py.
@@ -79,8 +80,9 @@ def test_every_study_makes_its_sheets_and_keeps_them(name: str, small: str, out:
         assert f"## {sheet.title}" in text
         ending = ".svg" if sheet.picture is not None else ".csv"
         assert (page.parent / f"{sheet.name}{ending}").stat().st_size > 50
-    again = studies.make(name).run(options(out, small))
-    assert [sheet.rows for sheet in again] == [sheet.rows for sheet in sheets]
+    if any(sheet.rows for sheet in sheets):
+        again = studies.make(name).run(options(out, small))
+        assert [sheet.rows for sheet in again] == [sheet.rows for sheet in sheets]
 
 
 @pytest.mark.parametrize("name", studies.names())
@@ -128,7 +130,7 @@ def test_table4_by_hand() -> None:
         task = stream.open(index)
         sizes = torch.tensor([len(r) for r in reach(task.graph, task.train, hops=2)])
         whole += float(sizes.sum())  # a budget of 100 keeps all training nodes
-    kept = {k.design: k.floats for k in consumption(graph, None)}
+    kept = {design: floats for design, _, floats, _ in consumption(graph, None)}
     assert kept["full subnetworks"] == pytest.approx(24 * whole)
     assert kept["PDGNNs-TEM"] == kept["ER-GNN"] == 24 * sum(len(s.train) for s in stream.splits)
     assert kept["full subnetworks"] <= 24 * 5 * sum(len(s.train) for s in stream.splits)
@@ -173,16 +175,22 @@ def test_the_papers_datasets_are_known_by_name_or_file(path: str, name: Any) -> 
     assert papers_name(path) == name
 
 
-def test_arxiv_and_corafull_are_as_in_the_paper(real: Any, tmp_path: Path) -> None:
-    paths = [str(real(name)) for name in ("ogbn_arxiv_structure", "cora_full_structure")]
-    rows = {row[0]: row for row in sheet_of("homophily", tmp_path, *paths).rows}
-    assert rows["ogbn_arxiv_structure"][1] == "0.655"
-    assert rows["cora_full_structure"][2] == "0.567"
-    sheets = studies.make("table4").run(options(tmp_path, *paths))
-    for sheet in sheets:
-        ratios = {row[0]: float(str(row[3])) for row in sheet.rows}
-        for design in ("ER-GNN", "PDGNNs-TEM", "GEM, a gradient a memory"):
-            assert ratios[design] == pytest.approx(1.0, abs=0.155), (sheet.title, design)
+@pytest.mark.parametrize(
+    ("name", "column", "homophily"),
+    [
+        # The paper keeps Arxiv directed and takes CoraFull as published, symmetric.
+        pytest.param("ogbn_arxiv_structure", 1, "0.655", marks=pytest.mark.slow),
+        ("cora_full_structure", 2, "0.567"),
+    ],
+)
+def test_real_graphs_are_as_in_the_paper(
+    name: str, column: int, homophily: str, real: Any, tmp_path: Path
+) -> None:
+    path = str(real(name))
+    assert sheet_of("homophily", tmp_path, path).rows[0][column] == homophily
+    ratios = {row[0]: float(str(row[3])) for row in sheet_of("table4", tmp_path, path).rows}
+    for design in ("ER-GNN", "PDGNNs-TEM", "GEM, a gradient a memory"):
+        assert ratios[design] == pytest.approx(1.0, abs=0.155), design
 
 
 @pytest.mark.parametrize("name", ["table3", "fig4", "fig5", "fig6", "strategies", "theorem"])

@@ -51,14 +51,6 @@ Every command takes [cyan]--help[/cyan]. Continue a stopped run with [cyan]--res
 """
 
 
-def is_refusal(error: Exception) -> bool:
-    """Return whether an error is typer's own.
-
-    Its attributes decide, not its class: newer versions of typer bundle their own click.
-    """
-    return hasattr(error, "format_message") and hasattr(error, "exit_code")
-
-
 def refusal(error: Any) -> str:
     """Return an error of typer's as one sentence."""
     context = getattr(error, "ctx", None)
@@ -73,28 +65,23 @@ def refusal(error: Any) -> str:
 
 
 def extra_arguments(command: str, extra: Sequence[str]) -> ConfigurationError:
-    """Return the error for arguments that a command does not take.
+    """Return the error for arguments that a command does not take; ``run`` takes options alone."""
+    word, further, hint = extra[0], "further ", ""
+    if command == "run":
+        from evergraph.experiments.presets import presets
 
-    >>> str(extra_arguments("run", ["tem"]))
-    "run takes no argument 'tem': did you mean --method tem? evergraph run --help lists all options"
-    """
-    hint = f"did you mean {_option(extra[0])} {extra[0]}? " if command == "run" else ""
+        option = "--dataset"
+        if word.endswith(".toml") or word in presets():
+            option = "--preset"
+        elif word.endswith(".py"):
+            option = "--plugin"
+        elif declared_parts("methods", "methods").keys() & set(word.split(",")):
+            option = "--method"
+        further, hint = "", f"did you mean {option} {word}? "
     return ConfigurationError(
-        f"{command} takes no {'further ' if command != 'run' else ''}argument {extra[0]!r}: "
+        f"{command} takes no {further}argument {word!r}: "
         f"{hint}evergraph {command} --help lists all options"
     )
-
-
-def _option(word: str) -> str:
-    """Return the option of ``run`` that a word was probably meant for."""
-    from evergraph.experiments.presets import presets
-
-    if word.endswith(".toml") or word in presets():
-        return "--preset"
-    if word.endswith(".py"):
-        return "--plugin"
-    names = set(declared_parts("methods", "methods"))
-    return "--method" if names & set(word.split(",")) else "--dataset"
 
 
 # In the order in which --help lists them, each with the module that defines NAME_command.
@@ -168,7 +155,6 @@ class Command(TyperCommand):
 
 
 def _load(name: str) -> Any:
-    """Import a command and return its typer command object."""
     function = getattr(import_module(f"evergraph.cli.{COMMANDS[name]}"), f"{name}_command")
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
     alone.command(name, cls=Command)(function)
@@ -192,17 +178,10 @@ def teach(
 
         typer.echo(__version__)
     elif context.invoked_subcommand is None:
-        typer.echo(_coloured(LESSON), nl=False, color=False if os.environ.get("NO_COLOR") else None)
-
-
-def _coloured(text: str) -> str:
-    """Return a text with its marks as colours, which are left out where output is no terminal.
-
-    Rich would do it as well, and takes as long to import as all the rest.
-    """
-    for mark, code in (("[bold]", 1), ("[cyan]", 36), ("[/bold]", 0), ("[/cyan]", 0)):
-        text = text.replace(mark, f"\033[{code}m")
-    return text
+        text = LESSON  # rich would colour it as well, and takes as long to import as all the rest
+        for mark, code in (("[bold]", 1), ("[cyan]", 36), ("[/bold]", 0), ("[/cyan]", 0)):
+            text = text.replace(mark, f"\033[{code}m")
+        typer.echo(text, nl=False, color=False if os.environ.get("NO_COLOR") else None)
 
 
 def main() -> None:
@@ -227,7 +206,9 @@ def main() -> None:
         _forget_output()
         sys.exit(EXIT_CODE)
     except Exception as error:
-        if not is_refusal(error):
+        # Typer's own errors have these; newer versions bundle a click of their own, so that their
+        # class does not tell.
+        if not (hasattr(error, "format_message") and hasattr(error, "exit_code")):
             raise
         say(f"error: {refusal(error)}", err=True)
         sys.exit(EXIT_CODE)

@@ -10,11 +10,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from evergraph.cli import options
 from evergraph.cli.inputs import read_ids
 from evergraph.cli.learner_target import Target, opened
+from evergraph.cli.options import argument, flag, option
 from evergraph.cli.output import print_json, print_table, say
 from evergraph.cli.progress import spinner
 from evergraph.core.errors import ConfigurationError
@@ -29,15 +28,13 @@ Rows = Sequence[dict[str, Any]]  # predictions as the service returns them
 
 def predict_command(
     target: options.LearnerTarget,
-    ids: str | None = typer.Argument(
-        None,
-        help="File of ids, one a line or in a column 'id'; - is stdin (default: none, for --all).",
+    ids: str | None = argument(
+        "File of ids, one a line or in a column 'id'; - is stdin (default: none, for --all).",
+        default=None,
     ),
-    everything: bool = typer.Option(False, "--all", help="Predict every node of the learner."),
-    out: Path | None = typer.Option(
-        None, help="The .csv or .parquet to write (default: CSV on stdout)."
-    ),
-    integers: bool = typer.Option(False, "--integers", help="Ids are integers, not text."),
+    everything: bool = flag("--all", "Predict every node of the learner."),
+    out: Path | None = option("The .csv or .parquet to write (default: CSV on stdout)."),
+    integers: bool = flag("--integers", "Ids are integers, not text."),
     token_file: options.TokenFile = None,
     ca: options.CA = None,
     memory_limit: options.LearnerMemory = None,
@@ -63,17 +60,23 @@ def predict_command(
             classes = [row.get("label", "") for block in blocks for row in block]
         else:
             classes = learner.classes()
+        blocks = blocks or [[]]
         if out is not None and out.suffix == ".parquet":
-            _write_parquet(out, blocks or [[]], known, classes)
-        else:
-            _write_csv(out, blocks or [[]])
+            _write_parquet(out, blocks, known, classes)
+            return
+        with _csv_writer(out) as writer:
+            for number, table in enumerate(map(_columns, blocks)):
+                if not number:
+                    writer.writerow(table)
+                if "probability" in table:
+                    table["probability"] = [f"{share:.6f}" for share in table["probability"]]
+                writer.writerows(zip(*table.values(), strict=True))
 
 
 @contextmanager
 def _asked(
     target: str, token_file: Path | None, ca: Path | None, plugins: Sequence[str] = (), **how: Any
 ) -> Iterator[Target]:
-    """Open a learner for reading, with a spinner."""
     load_plugins(plugins)
     with (
         spinner("querying" if "://" in target else "loading torch and the learner"),
@@ -92,17 +95,6 @@ def _csv_writer(out: Path | None) -> Iterator[Any]:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
         yield csv.writer(text, lineterminator="\n")
         text.detach()
-
-
-def _write_csv(out: Path | None, blocks: Iterable[Rows]) -> None:
-    with _csv_writer(out) as writer:
-        for number, rows in enumerate(blocks):
-            table = _columns(rows)
-            if not number:
-                writer.writerow(table)
-            if "probability" in table:
-                table["probability"] = [f"{share:.6f}" for share in table["probability"]]
-            writer.writerows(zip(*table.values(), strict=True))
 
 
 def _columns(rows: Rows) -> dict[str, list[Any]]:
@@ -156,13 +148,11 @@ PARTS = ("id", "known", "classes", "probabilities", "scores", "voices", "others"
 
 def explain_command(
     target: options.LearnerTarget,
-    node: str = typer.Argument(..., help="The id of a node."),
-    count: int = typer.Option(
-        10, "-n", "--count", help="How many nodes to list, largest contribution first.", min=1
+    node: str = argument("The id of a node."),
+    count: int = option(
+        "How many nodes to list, largest contribution first.", "-n", "--count", default=10, min=1
     ),
-    integer: bool = typer.Option(
-        False, "--integer", help="The id is an integer, even if a text id reads the same."
-    ),
+    integer: bool = flag("--integer", "The id is an integer, even if a text id reads the same."),
     token_file: options.TokenFile = None,
     ca: options.CA = None,
     as_json: options.AsJson = False,
@@ -198,18 +188,17 @@ def _rows(found: dict[str, Any], *, coded: bool) -> list[list[str]]:
     [['b', 'x', '0.500', '0.250'], ['all other nodes', '', '0.125', ''],
      ['no single node', '', '0.000', ''], ['sum', '', '0.625', '']]
     """
+
+    def numbers(values: Sequence[float], most: int = SHOWN) -> list[str]:
+        return [f"{value + 0.0:.3f}" for value in values[:most]]  # without a sign before zero
+
     rows = []
     for voice in found["voices"]:
         label = "" if voice.get("label") is None else str(voice["label"])
-        by_label = _numbers(voice.get("by_label") or [0.0], 1) if coded else []
-        rows.append([str(voice["id"]), label, *_numbers(voice["says"]), *by_label])
-    for name, part in (("all other nodes", "others"), ("no single node", "rest")):
-        rows.append([name, "", *_numbers(found[part]), *[""] * coded])
-    return [*rows, ["sum", "", *_numbers(found["scores"]), *[""] * coded]]
-
-
-def _numbers(values: Sequence[float], most: int = SHOWN) -> list[str]:
-    return [f"{value + 0.0:.3f}" for value in values[:most]]
+        by_label = numbers(voice.get("by_label") or [0.0], 1) if coded else []
+        rows.append([str(voice["id"]), label, *numbers(voice["says"]), *by_label])
+    sums = (("all other nodes", "others"), ("no single node", "rest"), ("sum", "scores"))
+    return rows + [[name, "", *numbers(found[part]), *[""] * coded] for name, part in sums]
 
 
 COLUMNS = ("id", "gain", "reach", "uncertainty", "first", "second")
@@ -217,8 +206,8 @@ COLUMNS = ("id", "gain", "reach", "uncertainty", "first", "second")
 
 def suggest_command(
     target: options.LearnerTarget,
-    count: int = typer.Option(20, "-n", "--count", help="Most nodes to list.", min=1),
-    out: Path | None = typer.Option(None, help="The .csv to write (default: a table on stdout)."),
+    count: int = option("Most nodes to list.", "-n", "--count", default=20, min=1),
+    out: Path | None = option("The .csv to write (default: a table on stdout)."),
     token_file: options.TokenFile = None,
     ca: options.CA = None,
     plugins: options.Plugins = [],
@@ -237,31 +226,26 @@ def suggest_command(
     if out is not None:
         with _csv_writer(out) as writer:
             writer.writerow(COLUMNS)
-            writer.writerows(map(_csv_cells, found))
+            writer.writerows(_suggested(row, digits=6, missing="") for row in found)
     if as_json:
         print_json({"suggestions": found})
     elif out is None and found:
-        print_table(COLUMNS, [_cells(row) for row in found])
+        print_table(COLUMNS, [_suggested(row, digits=2, missing="-") for row in found])
     elif out is None:
         say("every known node has a label")
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
-    """Return a suggestion as a row of a table.
+def _suggested(row: dict[str, Any], *, digits: int, missing: str) -> list[str]:
+    """Return a suggestion as a row; classes have their probabilities in a table for people.
 
-    >>> _cells({"id": "a", "gain": 1.5, "reach": 3, "uncertainty": 0.25, "classes": ["x", "y"],
-    ...         "probabilities": [0.8, 0.05]})
+    >>> _suggested({"id": "a", "gain": 1.5, "reach": 3, "uncertainty": 0.25, "classes": ["x", "y"],
+    ...             "probabilities": [0.8, 0.05]}, digits=2, missing="-")
     ['a', '1.50', '3', '0.25', 'x (80 %)', 'y (5 %)']
     """
-    doubt = row.get("uncertainty")
-    shares = zip(row["classes"], row["probabilities"], strict=True)
-    best = [f"{name} ({100 * share:.0f} %)" for name, share in shares]
-    cells = [str(row["id"]), f"{row['gain']:.2f}", str(row["reach"])]
-    cells += ["-" if doubt is None else f"{doubt:.2f}"]
-    return [*cells, *best, *["-"] * (2 - len(best))]
-
-
-def _csv_cells(row: dict[str, Any]) -> list[Any]:
-    doubt = row.get("uncertainty")
-    numbers = [f"{row['gain']:.6f}", row["reach"], "" if doubt is None else f"{doubt:.6f}"]
-    return [row["id"], *numbers, *row["classes"], *[""] * (2 - len(row["classes"]))]
+    doubt, best = row.get("uncertainty"), list(map(str, row["classes"]))
+    if missing:
+        shares = zip(best, row["probabilities"], strict=True)
+        best = [f"{name} ({100 * share:.0f} %)" for name, share in shares]
+    told = missing if doubt is None else f"{doubt:.{digits}f}"
+    cells = [str(row["id"]), f"{row['gain']:.{digits}f}", str(row["reach"]), told]
+    return [*cells, *best, *[missing] * (2 - len(best))]

@@ -8,27 +8,31 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from evergraph.cli import options
-from evergraph.cli.options import bench_of, default_folder, parse_settings, seeds_of
+from evergraph.cli.options import (
+    argument,
+    bench_of,
+    default_folder,
+    flag,
+    option,
+    parse_settings,
+    seeds_of,
+)
 from evergraph.cli.output import print_json, print_table, say, stops_with
 from evergraph.cli.progress import BenchProgress, spinner
 from evergraph.core.engine import check_engine
 
 if TYPE_CHECKING:
-    from evergraph.experiments.bench.benchmark import Bench, Row
+    from evergraph.experiments.bench.benchmark import Row
     from evergraph.experiments.bench.pool import WorkerPool
 
 
 def bench_command(
-    bench: str = typer.Argument(..., metavar="FILE.toml|PRESET", help="The benchmark to run."),
-    search: bool = typer.Option(
-        False, "--search", help="Choose hyper-parameters first, on validation nodes."
+    bench: str = argument("The benchmark to run.", metavar="FILE.toml|PRESET"),
+    search: bool = flag("--search", "Choose hyper-parameters first, on validation nodes."),
+    workers: int | None = option(
+        "Parallel runs (default: as many as the machine can hold).", min=1
     ),
-    workers: int | None = typer.Option(
-        None, min=1, help="Parallel runs (default: as many as the machine can hold)."
-    ),
-    datasets: str | None = typer.Option(
-        None, help="Comma-separated names or paths (default: those in the file)."
-    ),
+    datasets: str | None = option("Comma-separated names or paths (default: those in the file)."),
     seed: options.Seed = None,
     seeds: options.Seeds = None,
     repeats: options.Repeats = None,
@@ -39,7 +43,7 @@ def bench_command(
     protocol: options.Protocol = None,
     plugins: options.Plugins = [],
     out: options.ResultsFolder = None,
-    resume: bool = typer.Option(False, "--resume", help="Continue a benchmark that was stopped."),
+    resume: bool = flag("--resume", "Continue a benchmark that was stopped."),
     as_json: options.AsJson = False,
 ) -> None:
     """Run methods x datasets x settings x seeds in parallel.
@@ -56,47 +60,38 @@ def bench_command(
     with stops_with(f"finished tasks are kept; continue with --resume --out {folder}"):
         with spinner("loading torch and checking the benchmark"):
             from evergraph.experiments.bench.benchmark import open_bench, run_bench
+            from evergraph.experiments.bench.pool import RayPool, default_workers
 
             opened = open_bench(config, out=folder, resume=resume, over=over, search=search)
-        pool, fitting = None, workers or _fitting(opened)
+        devices = {job.config.device for job in opened.jobs}
+        here = workers or min(opened.size, *map(default_workers, devices))
+        pool: WorkerPool | None = None
         if engine == "ray":
-            pool, fitting = _ray_pool(opened, workers, address)
+            from evergraph.cluster.ray_engine import RayEngine
+
+            with spinner("starting Ray" if address is None else f"joining {address}"):
+                ray = RayEngine(address, here if address is None else workers)
+            pool, here = RayPool(ray), min(ray.workers, opened.size)
         with BenchProgress(opened) as progress:
-            rows = run_bench(opened, workers=fitting, on_event=progress.on_event, pool=pool)
+            rows = run_bench(opened, workers=here, on_event=progress.on_event, pool=pool)
     if as_json:
         told = [row.to_dict() for row in rows]
         print_json({"folder": str(folder), "rows": told, "notes": list(progress.notes)})
     else:
-        _print_rows(rows, list(progress.notes), folder)
-    failed = sum(row.failure is not None for row in rows)
-    if failed:
+        _print_rows(rows)
+        for note in progress.notes:
+            say(f"note: {note}", err=True)
+        say(f"results in {folder}; evergraph report {folder} draws figures")
+    if failed := sum(row.failure is not None for row in rows):
         again = f"--resume --out {folder} retries them"
         say(f"{failed} of {len(rows)} runs failed: {again}", err=True)
         raise typer.Exit(1)
 
 
-def _fitting(bench: Bench) -> int:
-    """Return how many runs fit on this machine at once."""
-    from evergraph.experiments.bench.pool import default_workers
-
-    devices = {job.config.device for job in bench.jobs}
-    return min(bench.size, *map(default_workers, devices))
-
-
-def _ray_pool(bench: Bench, workers: int | None, address: str | None) -> tuple[WorkerPool, int]:
-    """Start or join Ray, and return its pool and how many runs fit at once."""
-    from evergraph.cluster.ray_engine import RayEngine
-    from evergraph.experiments.bench.pool import RayPool
-
-    here = _fitting(bench) if workers is None and address is None else workers
-    with spinner("starting Ray" if address is None else f"joining {address}"):
-        engine = RayEngine(address, here)
-    return RayPool(engine), min(engine.workers, bench.size)
-
-
-def _print_rows(rows: list[Row], notes: list[str], folder: Path) -> None:
+def _print_rows(rows: list[Row]) -> None:
     from evergraph.reports import Finished, comparison
-    from evergraph.reports.tables.accuracy import failed, headlines
+    from evergraph.reports.runs import alone
+    from evergraph.reports.tables.accuracy import failed, headline_table
 
     searches = []
     for row in rows:
@@ -105,24 +100,17 @@ def _print_rows(rows: list[Row], notes: list[str], folder: Path) -> None:
             measures = (trial[f"average_{m}"][found["testing"]] for m in ("accuracy", "forgetting"))
             chosen = "chosen" if trial["name"] == found["chosen"] else ""
             name = trial["name"].replace(",", ", ")  # where a line may break
-            searches.append((*_names(row), name, *(f"{100 * m:.1f}" for m in measures), chosen))
+            searches.append((*row.job.names, name, *(f"{100 * m:.1f}" for m in measures), chosen))
     if searches:
         columns = ("method", "dataset", "setting", "combination", "AA", "AF", "chosen")
         print_table(columns, searches, "searched on validation nodes, percent")
     runs = [Finished(row.job.folder, row.result) for row in rows if row.result is not None]
-    if (first := headlines(runs)) is not None:
+    if (first := headline_table(alone(runs))) is not None:
         print_table(first.headings, first.texts, first.caption)
     table = comparison(runs)
     told = iter(table.texts)
-    lines = [failed(*_names(row)) if row.result is None else next(told) for row in rows]
+    lines = [failed(*row.job.names) if row.result is None else next(told) for row in rows]
     print_table(table.headings, lines, table.caption)
-    failures = [(*_names(row), row.failure.error) for row in rows if row.failure is not None]
+    failures = [(*row.job.names, row.failure.error) for row in rows if row.failure is not None]
     if failures:
         print_table(("method", "dataset", "setting", "error"), failures)
-    for note in notes:
-        say(f"note: {note}", err=True)
-    say(f"results in {folder}; evergraph report {folder} draws figures")
-
-
-def _names(row: Row) -> tuple[str, str, str]:
-    return row.job.label, row.job.dataset, row.job.setting

@@ -10,7 +10,7 @@ import typer
 
 from evergraph.cli import inputs, options
 from evergraph.cli.inputs import parse_columns, tables_of
-from evergraph.cli.options import parse_settings, renamed, resources_of
+from evergraph.cli.options import argument, option, parse_settings, renamed, resources_of
 from evergraph.cli.output import print_json, print_table, stops_with
 from evergraph.cli.progress import StageProgress, spinner
 from evergraph.core.errors import ConfigurationError
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 
 def import_command(
-    edges: str | None = typer.Argument(
-        None, help="A .csv, .csv.gz or .parquet with source, target (default: see --from)."
+    edges: str | None = argument(
+        "A .csv, .csv.gz or .parquet with source, target (default: see --from).", default=None
     ),
-    nodes: str | None = typer.Argument(
-        None, help="The same with id, features, optional label and time (default: see --from)."
+    nodes: str | None = argument(
+        "The same with id, features, optional label and time (default: see --from).", default=None
     ),
     database: inputs.Database = None,
-    nodes_query: str | None = typer.Option(
-        None, "--nodes", help="With --from, the query for nodes (default: none)."
+    nodes_query: str | None = option(
+        "With --from, the query for nodes (default: none).", "--nodes"
     ),
-    edges_query: str | None = typer.Option(
-        None, "--edges", help="With --from, the query for edges (default: none)."
+    edges_query: str | None = option(
+        "With --from, the query for edges (default: none).", "--edges"
     ),
-    out: Path = typer.Option(..., help="The folder to create."),
+    out: Path = option("The folder to create.", default=...),
     directed: options.Directed = False,
     memory_limit: options.MemoryLimit = None,
     overwrite: options.Overwrite = False,
@@ -100,17 +100,15 @@ def import_command(
 
 
 def embed_command(
-    dataset: str = typer.Argument(..., help="A name, or the path of a graph."),
-    out: Path = typer.Option(..., help="The folder to create."),
-    topology: str = typer.Option("sgc", help="f_topo; one that treats each column separately."),
-    hops: int = typer.Option(2, help="L, the hops that an embedding covers."),
-    nodes: str = typer.Option("all", help="all, or labelled: only labelled nodes, without edges."),
-    dtype: str | None = typer.Option(
-        None, help="Number format: float32, float16 or bfloat16 (default: float32)."
-    ),
+    dataset: str = argument("A name, or the path of a graph."),
+    out: Path = option("The folder to create.", default=...),
+    topology: str = option("f_topo; one that treats each column separately.", default="sgc"),
+    hops: int = option("L, the hops that an embedding covers.", default=2),
+    nodes: str = option("all, or labelled: only labelled nodes, without edges.", default="all"),
+    dtype: str | None = option("Number format: float32, float16 or bfloat16 (default: float32)."),
     rows: Annotated[str | None, typer.Option(hidden=True)] = None,
-    settings: list[str] = typer.Option(
-        [], "--set", metavar="KEY=VALUE", help="Settings of f_topo, such as topology.alpha=0.2."
+    settings: list[str] = option(
+        "Settings of f_topo, such as topology.alpha=0.2.", "--set", default=[], metavar="KEY=VALUE"
     ),
     directed: options.Directed = False,
     memory_limit: options.MemoryLimit = None,

@@ -12,6 +12,7 @@ import typer
 from evergraph.cli import inputs, options
 from evergraph.cli.inputs import arriving_lines, parse_columns, read_ids, seconds_of, tables_of
 from evergraph.cli.learner_target import opened
+from evergraph.cli.options import argument, flag, option
 from evergraph.cli.output import print_json, print_table, stops_with
 from evergraph.cli.progress import StageProgress, spinner
 from evergraph.core.checks import check_choice
@@ -43,40 +44,36 @@ STREAM_COUNTS = ("lines", "known", "deltas", "new_nodes", "predicted", "right")
 
 def ingest_command(
     target: options.LearnerTarget,
-    stream: str | None = typer.Argument(
-        None, help="- reads lines of JSON from standard input (default: none)."
+    stream: str | None = argument(
+        "- reads lines of JSON from standard input (default: none).", default=None
     ),
-    nodes: str | None = typer.Option(
-        None, help="A .csv or .parquet with id, features, optional label and op (default: none)."
+    nodes: str | None = option(
+        "A .csv or .parquet with id, features, optional label and op (default: none)."
     ),
-    edges: str | None = typer.Option(
-        None, help="A .csv or .parquet with source, target, optional weight and op (default: none)."
+    edges: str | None = option(
+        "A .csv or .parquet with source, target, optional weight and op (default: none)."
     ),
     database: inputs.Database = None,
-    sync: bool = typer.Option(False, "--sync", help="Delete what the tables do not contain."),
-    allow_emptying: bool = typer.Option(
-        False, "--allow-emptying", help="With --sync: allow it to delete every node."
-    ),
+    sync: bool = flag("--sync", "Delete what the tables do not contain."),
+    allow_emptying: bool = flag("--allow-emptying", "With --sync: allow it to delete every node."),
     unknown_edges: inputs.UnknownEdges = "refuse",
-    forget: str | None = typer.Option(
-        None, help="File of ids to forget, or a column of --nodes that marks them (default: none)."
+    forget: str | None = option(
+        "File of ids to forget, or a column of --nodes that marks them (default: none)."
     ),
-    batch: int = typer.Option(100, help="Nodes, or lines, per batch."),
-    every: str = typer.Option("2s", help="Longest time to wait before a batch of lines is sent."),
-    key_prefix: str | None = typer.Option(
-        None, help="Name of the stream; each line counts once (default: from its first line)."
+    batch: int = option("Nodes, or lines, per batch.", default=100),
+    every: str = option("Longest time to wait before a batch of lines is sent.", default="2s"),
+    key_prefix: str | None = option(
+        "Name of the stream; each line counts once (default: from its first line)."
     ),
-    integers: bool = typer.Option(False, "--integers", help="Ids in a CSV are integers."),
-    skip_known: bool = typer.Option(
-        False, "--skip-known", help="In a stream, skip what the learner already knows."
-    ),
+    integers: bool = flag("--integers", "Ids in a CSV are integers."),
+    skip_known: bool = flag("--skip-known", "In a stream, skip what the learner already knows."),
     token_file: options.TokenFile = None,
     ca: options.CA = None,
     delimiter: inputs.Delimiter = ",",
     decimal: inputs.Decimal = ".",
     columns: inputs.ColumnKinds = [],
     gaps: inputs.Gaps = "flag",
-    strict: bool = typer.Option(False, "--strict", help="Reject categories that appear later."),
+    strict: bool = flag("--strict", "Reject categories that appear later."),
     memory_limit: options.LearnerMemory = None,
     scratch: options.Scratch = None,
     plugins: options.Plugins = [],
@@ -146,29 +143,19 @@ def ingest_command(
 
 @dataclass(frozen=True)
 class _Receiver:
-    """The learner that receives data.
-
-    Attributes:
-        target, token_file: as given on the command line.
-        chosen: parses the column options; a function, because that imports torch.
-        within: memory limit and scratch of a folder, certificate authority of a service.
-    """
+    """The learner that receives data."""
 
     target: str
     token_file: Path | None
-    chosen: Callable[[], Columns]
-    within: dict[str, Any]
+    chosen: Callable[[], Columns]  # parses the column options, which imports torch
+    within: dict[str, Any]  # memory limit and scratch of a folder, authority of a service
 
-    def opened(self, given: dict[str, Any] | None = None) -> AbstractContextManager[Target]:
-        """Open it for writing; given: parameters if the learner is new."""
-        how: dict[str, Any] = {"token_file": self.token_file, "given": given, **self.within}
+    def opened(self, kind: str = "class") -> AbstractContextManager[Target]:
+        """Open it for writing; kind: of its targets, if its folder does not exist yet."""
+        how: dict[str, Any] = {"token_file": self.token_file, **self.within}
+        if kind != "class" and "://" not in self.target and not Path(self.target).exists():
+            how["given"] = {"head": {"name": "targets", "kind": kind}}
         return opened(self.target, scope="write", **how)
-
-    def if_new(self, kind: str) -> dict[str, Any] | None:
-        """Return the parameters of a learner whose folder does not exist yet."""
-        if kind == "class" or "://" in self.target or Path(self.target).exists():
-            return None
-        return {"head": {"name": "targets", "kind": kind}}
 
     def columns(self) -> Columns | Scheme | None:
         """Return how columns are encoded; None for a learner of plain numbers."""
@@ -269,10 +256,7 @@ def _ingest(
     from evergraph.tables.scheme import Scheme
 
     counts = dict.fromkeys(("predicted", "right", "unknown_edges", *SUMMED), 0)
-    with (
-        receiver.opened(receiver.if_new(deltas.kind)) as learner,
-        StageProgress({"ingest": "deltas"}) as progress,
-    ):
+    with receiver.opened(deltas.kind) as learner, StageProgress({"ingest": "deltas"}) as progress:
         if not learner.status()["relations"]:
             deltas = deltas.without_relations()
         if emptying is not None and tables[0] is not None:

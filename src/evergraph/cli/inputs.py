@@ -60,28 +60,21 @@ def tables_of(
     from evergraph.tables.sources import CsvTable, Query, table_at
 
     usual = (delimiter, decimal) == (",", ".")
-    if database is not None:
-        found: list[Source | None] = [None if t is None else Query.of(database, t) for t in given]
-    else:
-        found = [None if text is None else table_at(text) for text in given]
-    if not usual:
-        found = [
-            CsvTable(table, delimiter, decimal)
-            if isinstance(table, Path) and table.suffix != ".parquet"
-            else table
-            for table in found
-        ]
-        if not any(isinstance(table, CsvTable) for table in found):
-            raise ConfigurationError("--delimiter and --decimal need a CSV table: none is given")
+    found: list[Source | None] = []
+    for text in given:
+        table: Source | None = None
+        if text is not None:
+            table = table_at(text) if database is None else Query.of(database, text)
+        if not usual and isinstance(table, Path) and table.suffix != ".parquet":
+            table = CsvTable(table, delimiter, decimal)
+        found.append(table)
+    if not usual and not any(isinstance(table, CsvTable) for table in found):
+        raise ConfigurationError("--delimiter and --decimal need a CSV table: none is given")
     return found
 
 
 def parse_columns(given: Sequence[str], *, gaps: str, strict: bool) -> Columns:
-    """Parse ``--column`` options.
-
-    >>> parse_columns(["zip=category", "no=skip"], gaps="flag", strict=False).kinds
-    {'zip': 'category', 'no': 'skip'}
-    """
+    """Parse ``--column`` options."""
     from evergraph.tables.choices import Columns
 
     for text in given:
@@ -132,11 +125,7 @@ _UNITS = {"": 1.0, "s": 1.0, "ms": 0.001, "m": 60.0}
 
 
 def seconds_of(text: str) -> float:
-    """Parse the time of ``--every``.
-
-    >>> seconds_of("2s"), seconds_of("500ms"), seconds_of("1m"), seconds_of("0.5")
-    (2.0, 0.5, 60.0, 0.5)
-    """
+    """Parse the time of ``--every``."""
     found = re.fullmatch(r"(\d+\.?\d*)\s*(ms|s|m|)", text.strip())
     if found is None:
         raise ConfigurationError(f"--every must be a time such as 2s, 500ms or 1m, not {text!r}")
@@ -153,11 +142,6 @@ def arriving_lines() -> Iterator[bytes | None]:
     except (io.UnsupportedOperation, ValueError):  # stdin replaced by a text stream
         yield from (line.encode() for line in sys.stdin)
         return
-    yield from lines_from(place)
-
-
-def lines_from(place: int) -> Iterator[bytes | None]:
-    """Yield lines from an open file descriptor."""
     rest = b""
     while True:
         ready, _, _ = select.select([place], [], [], TICK)

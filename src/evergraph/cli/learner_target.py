@@ -49,10 +49,9 @@ def opened(
             raise ConfigurationError(f"--memory-limit is for a folder, and {target} is a service")
         yield Client(target, token=token_for(token_file, scope), ca=ca)
         return
-    if token_file is not None:
-        raise ConfigurationError(f"--token-file is for a service, and {target} is a folder")
-    if ca is not None:
-        raise ConfigurationError(f"--ca is for a service, and {target} is a folder")
+    for option, value in (("--token-file", token_file), ("--ca", ca)):
+        if value is not None:
+            raise ConfigurationError(f"{option} is for a service, and {target} is a folder")
     from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.online.folder.markers import stored_parameters
 

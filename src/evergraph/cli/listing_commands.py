@@ -4,53 +4,35 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
-from enum import Enum
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module, resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from evergraph.cli import options
+from evergraph.cli.options import argument, flag, option
 from evergraph.cli.output import print_json, print_table
 from evergraph.cli.progress import spinner
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.plugins import installed_plugins, load_plugins
 from evergraph.core.resolver import declared_parts
+from evergraph.core.toml import tomllib
 
 if TYPE_CHECKING:
     from evergraph.core.resolver import Resolver
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
-
-class Kind(str, Enum):
-    """Kinds of components that can be listed."""
-
-    datasets = "datasets"
-    methods = "methods"
-    topologies = "topologies"
-    samplers = "samplers"
-    backbones = "backbones"
-    presets = "presets"
-    protocols = "protocols"
-    benches = "benches"
-
-
-# The resolver's name, the package that defines it, and another that registers with it.
-_RESOLVERS: dict[Kind, tuple[str, ...]] = {
-    Kind.datasets: ("datasets", "datasets"),
-    Kind.methods: ("methods", "methods"),
-    Kind.topologies: ("topologies", "topology"),
-    Kind.samplers: ("samplers", "memory.samplers"),
-    Kind.backbones: ("backbones", "nn", "closed_form"),
-}
 # Optional fields of a dataset in the catalogue.
+# The resolver of each kind, the package that defines it, and another that registers with it.
+_RESOLVERS: dict[str, tuple[str, ...]] = {
+    "datasets": ("datasets", "datasets"),
+    "methods": ("methods", "methods"),
+    "topologies": ("topologies", "topology"),
+    "samplers": ("samplers", "memory.samplers"),
+    "backbones": ("backbones", "nn", "closed_form"),
+}
+KINDS = (*_RESOLVERS, "presets", "protocols", "benches")
 _UNKNOWN: dict[str, Any] = {
     "kept_edges": None,
     "homophily": None,
@@ -65,74 +47,51 @@ _UNKNOWN: dict[str, Any] = {
 
 
 def list_command(
-    kind: str | None = typer.Argument(
-        None, help=f"What to list: {', '.join(Kind)} (default: count each kind)."
+    kind: str | None = argument(
+        f"What to list: {', '.join(KINDS)} (default: count each kind).", default=None
     ),
     plugins: options.Plugins = [],
     as_json: options.AsJson = False,
 ) -> None:
     """List methods, datasets and other components by name."""
     if kind is not None:
-        check_choice("kind", kind, [known.value for known in Kind])
+        check_choice("kind", kind, KINDS)
     load_plugins(plugins)
     if kind is None:
-        _list_kinds(as_json)
-    elif kind == Kind.datasets:
-        _list_datasets(as_json)
-    elif as_json:
-        print_json({kind: _summaries(Kind(kind))})
+        told: dict[str, Any] = {known: len(_summaries(known)) for known in KINDS}
+        columns: Sequence[str] = ("kind", "count", "list them with")
+        rows = [[name, str(number), f"evergraph list {name}"] for name, number in told.items()]
+    elif kind == "datasets":
+        # The catalogue itself: its reader in evergraph.datasets imports torch.
+        text = resources.files("evergraph").joinpath("datasets/catalogue.toml").read_text("utf-8")
+        known = {name: _UNKNOWN | facts for name, facts in tomllib.loads(text).items()}
+        facts = {n: known.get(n, {"title": line}) for n, line in _summaries(kind).items()}
+        shown = ("nodes", "edges", "features", "classes", "tasks", "title")
+        rows = [[n, *(_cell(fact.get(column)) for column in shown)] for n, fact in facts.items()]
+        told, columns = {kind: facts}, ("name", *shown[:-1], "description")
     else:
-        rows = [(name, line.replace("``", "")) for name, line in _summaries(Kind(kind)).items()]
-        print_table(("name", "description"), rows)
-
-
-def _list_kinds(as_json: bool) -> None:
-    counts = {kind.value: len(_summaries(kind)) for kind in Kind}
+        told, columns = {kind: _summaries(kind)}, ("name", "description")
+        rows = [[name, line.replace("``", "")] for name, line in told[kind].items()]
     if as_json:
-        print_json(counts)
-        return
-    rows = [(name, str(number), f"evergraph list {name}") for name, number in counts.items()]
-    print_table(("kind", "count", "list them with"), rows)
+        print_json(told)
+    else:
+        print_table(columns, rows)
 
 
-def _list_datasets(as_json: bool) -> None:
-    known = _catalogue()
-    facts = {name: known.get(name, {"title": line}) for name, line in _parts(Kind.datasets).items()}
-    if as_json:
-        print_json({"datasets": facts})
-        return
-    columns = ("nodes", "edges", "features", "classes", "tasks", "title")
-    rows = [
-        [name, *(_cell(fact.get(column)) for column in columns)] for name, fact in facts.items()
-    ]
-    print_table(("name", *columns[:-1], "description"), rows)
-
-
-def _cell(value: Any) -> str:
-    return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _catalogue() -> dict[str, dict[str, Any]]:
-    """Return the catalogue of ``evergraph.datasets``, without its reader, which imports torch."""
-    text = resources.files("evergraph").joinpath("datasets/catalogue.toml").read_text("utf-8")
-    return {name: _UNKNOWN | facts for name, facts in tomllib.loads(text).items()}
-
-
-def _summaries(kind: Kind) -> dict[str, str]:
-    if kind in _RESOLVERS:
-        return _parts(kind)
-    from evergraph.experiments.presets import benches, presets, summary
-    from evergraph.experiments.protocols import protocols
-
-    files = {Kind.presets: presets, Kind.protocols: protocols, Kind.benches: benches}[kind]()
-    return {name: summary(path) for name, path in files.items()}
-
-
-def _parts(kind: Kind) -> dict[str, str]:
-    """Return the registered components, read from the source if possible.
+def _summaries(kind: str) -> dict[str, str]:
+    """Return components with their first lines, read from the source of a package if possible.
 
     If the package is not imported, neither a program nor a plug-in can have registered others.
     """
+    if kind not in _RESOLVERS:
+        from evergraph.experiments.presets import benches, presets, summary
+        from evergraph.experiments.protocols import protocols
+
+        every: dict[str, Callable[[], Mapping[str, Path]]] = {
+            "presets": presets, "protocols": protocols, "benches": benches,
+        }  # fmt: skip
+        files = every[kind]()
+        return {name: summary(path) for name, path in files.items()}
     attribute, *packages = _RESOLVERS[kind]
     declared: dict[str, str] = {}
     for package in packages:
@@ -145,12 +104,14 @@ def _parts(kind: Kind) -> dict[str, str]:
     return dict(sorted(declared.items()))
 
 
+def _cell(value: Any) -> str:
+    return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+
+
 def info_command(
-    dataset: str = typer.Argument(..., help="A dataset's name, or the path of a graph."),
-    classes_per_task: int = typer.Option(2, help="Classes per task."),
-    verify: bool = typer.Option(
-        False, "--verify", help="Read an imported graph completely and compare checksums."
-    ),
+    dataset: str = argument("A dataset's name, or the path of a graph."),
+    classes_per_task: int = option("Classes per task.", default=2),
+    verify: bool = flag("--verify", "Read an imported graph completely and compare checksums."),
     plugins: options.Plugins = [],
     as_json: options.AsJson = False,
 ) -> None:
@@ -194,9 +155,9 @@ def _recorded(dataset: str, classes_per_task: int) -> dict[str, Any] | None:
     """Return what is known of the bundled graph, None where it must be counted.
 
     It never changes, and counting it takes torch, which is most of what the command would cost.
-    A program or plug-in may have registered another dataset of that name: see ``_parts``. To record
-    it again: ``python -c "import evergraph.datasets; from evergraph.cli.app import main; main()"
-    info wordnet --json``.
+    A program or plug-in may have registered another dataset of that name: see ``_summaries``. To
+    record it again: ``python -c "import evergraph.datasets; from evergraph.cli.app import main;
+    main()" info wordnet --json``.
     """
     if dataset != "wordnet" or classes_per_task != 2:
         return None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -15,17 +15,29 @@ from evergraph.cli.output import say
 from evergraph.core.engine import check_engine
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.sizes import parse_size
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from evergraph.core.toml import tomllib
 
 # Modules that need pydantic are imported where they are used, to keep ``--help`` quick.
 if TYPE_CHECKING:
     from evergraph.core.resources import Resources
     from evergraph.experiments.bench.config import BenchConfig
     from evergraph.experiments.config import RunConfig
+
+
+def option(help: str, *names: str, default: Any = None, **more: Any) -> Any:
+    """Return an option of a command, by default not given."""
+    return typer.Option(default, *names, help=help, **more)
+
+
+def flag(name: str, help: str) -> Any:
+    """Return an option of a command that is on if it is given."""
+    return typer.Option(False, name, help=help)
+
+
+def argument(help: str, *, default: Any = ..., **more: Any) -> Any:
+    """Return an argument of a command, by default required."""
+    return typer.Argument(default, help=help, **more)
+
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Address = Annotated[
@@ -67,7 +79,7 @@ Protocol = Annotated[
     str | None,
     typer.Option(
         help="Follow a paper's protocol: paper, cglb, puma, delome, tpp, llm4gcl or ocgl (default: "
-        "none; see evergraph list protocols).",
+        "none; see evergraph list protocols)."
     ),
 ]
 ResultsFolder = Annotated[
@@ -84,8 +96,7 @@ Seed = Annotated[
     int | None, typer.Option(help="A single seed, such as 5 (default: see --repeats).")
 ]
 Seeds = Annotated[
-    str | None,
-    typer.Option(help="Comma-separated seeds, such as 0,1,2 (default: see --repeats)."),
+    str | None, typer.Option(help="Comma-separated seeds, such as 0,1,2 (default: see --repeats).")
 ]
 Settings = Annotated[
     list[str],
@@ -101,33 +112,11 @@ WorkerThreads = Annotated[
 ]
 
 
-def overrides(
-    preset: str | None, given: Mapping[str, Any], settings: Mapping[str, Any]
-) -> RunConfig:
-    """Return a configuration: options override preset, protocol and defaults, in this order."""
-    from evergraph.experiments.config import RunConfig
-    from evergraph.experiments.presets import read_preset
-    from evergraph.experiments.protocols import layered
-
-    def laid_over(values: Mapping[str, Any]) -> RunConfig:
-        own = _without_gaps(given)
-        return RunConfig.of(layered(RunConfig().to_dict(), values, own, settings))
-
-    if preset is None:
-        return laid_over({})
-    method = laid_over(read_preset(preset)).method.name
-    return laid_over(read_preset(preset, method))
-
-
 AUTO = "auto"
 
 
 def options_of_auto(memory: str | None, views: str | None) -> dict[str, Any]:
-    """Return the options of method ``auto`` as a partial configuration.
-
-    >>> options_of_auto("50MB", "2,0|2+y")["backbone"]
-    {'name': 'view-features', 'views': ['2', '0|2+y']}
-    """
+    """Return the options of method ``auto`` as a partial configuration."""
     asked: dict[str, Any] = {}
     if memory is not None:
         parse_size(memory)
@@ -157,12 +146,24 @@ def several(
 ) -> list[RunConfig]:
     """Return one configuration per comma-separated method; the other options apply to all.
 
-    auto: options of method ``auto``; if any are given, it must be among the methods.
+    Options override preset, protocol and defaults, in this order. auto: options of method ``auto``;
+    if any are given, it must be among the methods.
     """
     from evergraph.experiments.config import RunConfig, merged
+    from evergraph.experiments.presets import read_preset
+    from evergraph.experiments.protocols import layered
 
-    names = [None] if methods is None else methods.split(",")
-    configs = [overrides(preset, {**given, "method": name}, settings) for name in names]
+    def config_of(name: str | None) -> RunConfig:
+        own, values = _without_gaps({**given, "method": name}), {}
+
+        def laid_over(values: Mapping[str, Any]) -> RunConfig:
+            return RunConfig.of(layered(RunConfig().to_dict(), values, own, settings))
+
+        if preset is not None:  # whose values may depend on the method, which it may name itself
+            values = read_preset(preset, laid_over(read_preset(preset)).method.name)
+        return laid_over(values)
+
+    configs = [config_of(name) for name in ([None] if methods is None else methods.split(","))]
     if auto:
         if AUTO not in [config.method.name for config in configs]:
             raise ConfigurationError("--memory and --views need method auto, which is not run")
@@ -177,12 +178,10 @@ def several(
     return configs
 
 
-PARTS = ("topology", "memory", "training")  # which some methods do not use
-
-
 def say_unused(configs: Sequence[RunConfig], given: Mapping[str, Any]) -> None:
     """Print which of the given options a method ignores."""
-    asked = {part: sorted(_without_gaps(given).get(part, {})) for part in PARTS}
+    parts = ("topology", "memory", "training")  # which some methods do not use
+    asked = {part: sorted(_without_gaps(given).get(part, {})) for part in parts}
     if not any(asked.values()):
         return
     from evergraph.core.notices import say_ignored
@@ -204,7 +203,7 @@ def bench_of(
 ) -> BenchConfig:
     """Read a benchmark; ``datasets`` (comma-separated) and ``seeds`` replace those of the file.
 
-    plugins: added to those of the file.
+    ``plugins`` are added to those of the file.
     """
     from evergraph.experiments.bench.config import BenchConfig
     from evergraph.experiments.config import merged
@@ -263,11 +262,7 @@ def resources_of(
 
 
 def parse_budget(text: str | None) -> int | float | None:
-    """Read a budget: a whole number, a fraction or a percentage.
-
-    >>> parse_budget("400"), parse_budget("0.01"), parse_budget("5%")
-    (400, 0.01, 0.05)
-    """
+    """Read a budget: a whole number, a fraction or a percentage."""
     if text is None:
         return None
     try:
@@ -288,26 +283,24 @@ def seeds_of(seed: int | None, seeds: str | None, repeats: int | None) -> list[i
     """
     from evergraph.experiments.seeds import with_seeds
 
-    listed = None if seeds is None else _parse_seeds(seeds)
+    try:
+        listed = (
+            None if seeds is None else [int(part) for part in seeds.removesuffix(",").split(",")]
+        )
+    except ValueError:
+        raise ConfigurationError(
+            f"--seeds must be comma-separated integers, such as 0,1,2, not {seeds!r}"
+        ) from None
     given = with_seeds({"seed": seed, "seeds": listed, "repeats": repeats})
-    found: list[int] | None = given.get("seeds")
-    if found is not None and seeds is not None and seeds.isdigit() and found != [0]:
-        [one] = found
+    if listed and seeds is not None and seeds.isdigit() and listed != [0]:
+        [one] = listed  # until 0.1 it was the number of repeats
         say(
             f"note: --seeds {one} now runs only seed {one}; "
             f"--repeats {one} runs seeds 0 to {one - 1}",
             err=True,
         )
+    found: list[int] | None = given.get("seeds")
     return found
-
-
-def _parse_seeds(text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.removesuffix(",").split(",")]
-    except ValueError:
-        raise ConfigurationError(
-            f"--seeds must be comma-separated integers, such as 0,1,2, not {text!r}"
-        ) from None
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
@@ -324,12 +317,8 @@ def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
         key, equals, text = setting.partition("=")
         if not equals or not key:
             raise ConfigurationError(f"--set must be KEY=VALUE, not {setting!r}")
-        values = merged(values, nested({key.strip(): _value(text)}))
+        value: Any = text.strip()
+        with suppress(tomllib.TOMLDecodeError):
+            value = tomllib.loads(f"value = {text}")["value"]
+        values = merged(values, nested({key.strip(): value}))
     return with_seeds(values, where="--set")
-
-
-def _value(text: str) -> Any:
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text.strip()

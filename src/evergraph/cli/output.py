@@ -19,41 +19,35 @@ import typer
 SIGNS = {"±": "+/-", "…": "...", "·": "-", "\u2013": "-", "\u2014": "-", "\u00d7": "x"}
 WORDS = ("all data", "failed")  # that may occur in a column of numbers
 PROSE = 24  # characters; sentences are hard to read in a narrower column
-_HANDLER = "evergraph.plain"
 
 
 def plain(text: str) -> str:
-    """Return the closest ASCII form of a text.
+    """Return the closest ASCII form of a text."""
 
-    >>> plain("│ 66.8 ± 0.4 … é ⠋ │")
-    '| 66.8 +/- 0.4 ... e ? |'
-    """
-    return "".join(sign if sign.isascii() else _in_ascii(sign) for sign in text)
+    def in_ascii(sign: str) -> str:
+        if sign.isascii() or sign in SIGNS:
+            return SIGNS.get(sign, sign)
+        name = unicodedata.name(sign, "")
+        if name.startswith("BOX DRAWINGS"):
+            # A name with "and" tells of lines that meet.
+            return "+" if " AND " in name else "|" if "VERTICAL" in name else "-"
+        letters = unicodedata.normalize("NFKD", sign).encode("ascii", "ignore").decode()
+        return letters or "?"
 
-
-def _in_ascii(sign: str) -> str:
-    if sign in SIGNS:
-        return SIGNS[sign]
-    name = unicodedata.name(sign, "")
-    if name.startswith("BOX DRAWINGS"):
-        if " AND " in name:  # lines that meet
-            return "+"
-        return "|" if "VERTICAL" in name else "-"
-    letters = unicodedata.normalize("NFKD", sign).encode("ascii", "ignore").decode()
-    return letters or "?"
-
-
-def _replace(error: UnicodeError) -> tuple[str, int]:
-    assert isinstance(error, UnicodeEncodeError)
-    return plain(error.object[error.start : error.end]), error.end
+    return "".join(map(in_ascii, text))
 
 
 def never_fail() -> None:
     """Make stdout and stderr replace characters that they cannot encode, instead of raising."""
-    codecs.register_error(_HANDLER, _replace)
+
+    def replace(error: UnicodeError) -> tuple[str, int]:
+        assert isinstance(error, UnicodeEncodeError)
+        return plain(error.object[error.start : error.end]), error.end
+
+    codecs.register_error("evergraph.plain", replace)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors=_HANDLER)
+            stream.reconfigure(errors="evergraph.plain")
 
 
 def say(text: str = "", *, err: bool = False) -> None:
@@ -100,10 +94,10 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
         for place in range(len(head))
     ]
     widest = [_widest(cells) for cells in zip(head, *body, strict=True)]
-    least = [
-        max(_widest(name.split()), _widest(cells if numeric[place] else _words(cells)))
-        for place, (name, *cells) in enumerate(zip(head, *body, strict=True))
-    ]
+    least = []
+    for place, (name, *cells) in enumerate(zip(head, *body, strict=True)):
+        words = cells if numeric[place] else [word for cell in cells for word in cell.split()]
+        least.append(_widest([*name.split(), *words]))
     if not numeric[-1]:
         least[-1] = max(least[-1], min(widest[-1], PROSE))
     if not (console.is_terminal or os.environ.get("COLUMNS", "").isdigit()):
@@ -124,10 +118,6 @@ def _widest(texts: Iterable[str]) -> int:
     from rich.cells import cell_len
 
     return max(map(cell_len, texts), default=0)
-
-
-def _words(texts: Iterable[str]) -> list[str]:
-    return [word for text in texts for word in text.split()]
 
 
 def _needed(widths: Sequence[int]) -> int:

@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.live import Live
-from rich.progress import (
-    BarColumn,
-    Progress,
-    SpinnerColumn,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
+
+from evergraph.experiments.progress import progress_bar
 
 if TYPE_CHECKING:
     from evergraph.experiments.bench.benchmark import Bench, BenchEvent
-    from evergraph.experiments.bench.jobs import Job
     from evergraph.experiments.bench.worker import SeedProgress
 
 
@@ -60,17 +53,9 @@ class StageProgress:
         self._units = units
         self._console = Console(stderr=True)
         self._said = time.monotonic()
-        self._rows: dict[str, tuple[TaskID, float]] = {}
-        self._bar = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.completed:,} of {task.total:,} {task.fields[unit]}"),
-            TimeRemainingColumn(elapsed_when_finished=True),
-            console=self._console,
-            transient=True,
-            disable=not self._console.is_terminal,
-        )
+        self._rows: dict[str, tuple[Any, float]] = {}
+        counted = "{task.completed:,} of {task.total:,} {task.fields[unit]}"
+        self._bar = progress_bar(self._console, counted)
 
     def __enter__(self) -> StageProgress:
         self._bar.start()
@@ -99,17 +84,8 @@ class StageProgress:
             sys.stderr.flush()
 
 
-COLUMNS = (
-    "method",
-    "dataset",
-    "setting",
-    "seeds",
-    "state",
-    "AA",
-    "AF",
-    "time",
-)  # AA and AF are local
-
+# AA and AF are local.
+COLUMNS = ("method", "dataset", "setting", "seeds", "state", "AA", "AF", "time")
 _FRAME = 7  # lines of a table that are not rows
 
 STATES = ("running", "searching", "failed", "waiting", "done")
@@ -125,7 +101,7 @@ class BenchProgress:
     def __init__(self, bench: Bench) -> None:
         self.notes: dict[str, None] = {}
         self._lines = {
-            _key(job): BenchLine(len(job.config.seeds), len(bench.trials.get(job.folder, ())))
+            job.names: BenchLine(len(job.config.seeds), len(bench.trials.get(job.folder, ())))
             for job in bench.jobs
         }
         self._total, self._ended, self._kept = bench.size, 0, 0
@@ -146,7 +122,7 @@ class BenchProgress:
 
     def on_event(self, event: BenchEvent) -> None:
         """Update the display with an event."""
-        line = self._lines[_key(event.job)]
+        line = self._lines[event.job.names]
         with self._lock:
             if event.kind == "failed" and event.trial is None and event.seed not in line.running:
                 self._total -= line.seeds - 1  # its search failed: none of its seeds will run
@@ -154,9 +130,6 @@ class BenchProgress:
             self._ended += event.kind in ("done", "failed", "kept")
             self._kept += event.kind == "kept"
             self.notes |= dict.fromkeys(event.notes)
-        self._say(event)
-
-    def _say(self, event: BenchEvent) -> None:
         if event.kind == "failed" and self._console.is_terminal:
             self._console.print(_sentence(event), markup=False)  # stays above the table
         elif event.kind in ("done", "failed") and not self._console.is_terminal:
@@ -166,7 +139,8 @@ class BenchProgress:
     def _account(self) -> str:
         """Return how much is done, and the estimated time left."""
         text = f"{self._ended} of {self._total} done"
-        done = self._ended + sum(line.under_way for line in self._lines.values())
+        under_way = [far for line in self._lines.values() for far in line.under_way]
+        done = self._ended + sum(far.done / far.tasks for far in under_way)
         worked, rest = done - self._kept, self._total - done
         if worked <= 0 or rest <= 0:
             return text
@@ -190,18 +164,13 @@ class BenchProgress:
         return table
 
 
-def _key(job: Job) -> tuple[str, str, str]:
-    return job.label, job.dataset, job.setting
-
-
 def _sentence(event: BenchEvent) -> str:
     what = f"seed {event.seed}" if event.trial is None else f"{event.trial}, validation"
-    name = f"{event.job}, {what}"
+    name, found = f"{event.job}, {what}", event.progress
     if event.failure is not None:
         return f"{name} failed: {event.failure.error}"
-    if event.progress is None:
+    if found is None:
         return name
-    found = event.progress
     return (
         f"{name}: AA {100 * found.accuracy:.1f}, AF {100 * found.forgetting:.1f} local, "
         f"{span(found.seconds)}"
@@ -210,25 +179,15 @@ def _sentence(event: BenchEvent) -> str:
 
 @dataclass
 class BenchLine:
-    """State of one row of the benchmark.
+    """State of one row of the benchmark."""
 
-    Attributes:
-        seeds: number of seeds.
-        trials: number of combinations to try first.
-        tried: number of combinations tried.
-        running: seeds being learned.
-        done: finished seeds.
-        progress: progress of each seed.
-        failed: whether any part of the row failed.
-    """
-
-    seeds: int
-    trials: int
-    tried: int = 0
-    running: set[int] = field(default_factory=set)
-    done: set[int] = field(default_factory=set)
-    progress: dict[int, SeedProgress] = field(default_factory=dict)
-    failed: bool = False
+    seeds: int  # number of seeds
+    trials: int  # number of combinations to try first
+    tried: int = 0  # number of combinations tried
+    running: set[int] = field(default_factory=set)  # seeds being learned
+    done: set[int] = field(default_factory=set)  # finished seeds
+    progress: dict[int, SeedProgress] = field(default_factory=dict)  # progress of each seed
+    failed: bool = False  # whether any part of the row failed
 
     @property
     def state(self) -> str:
@@ -240,29 +199,24 @@ class BenchLine:
         if not self.running:
             begun = 0 < self.tried < self.trials
             return f"searching {self.tried} of {self.trials}" if begun else "waiting"
-        known = [self.progress[seed] for seed in self.running if seed in self.progress]
-        last = min(known, key=lambda progress: progress.done, default=None)
+        last = min(self.under_way, key=lambda progress: progress.done, default=None)
         if last is None:
             return "running task 1"
         return f"running task {min(last.done + 1, last.tasks)} of {last.tasks}"
 
     @property
-    def under_way(self) -> float:
-        """Finished fraction of the running seeds, in seeds."""
-        known = [self.progress[seed] for seed in self.running if seed in self.progress]
-        return sum(progress.done / progress.tasks for progress in known)
+    def under_way(self) -> list[SeedProgress]:
+        """Progress of the running seeds, as far as it is known."""
+        return [self.progress[seed] for seed in self.running if seed in self.progress]
 
     def cells(self) -> tuple[str, ...]:
         """Return the cells of the row, from its seeds on."""
-        known = list(self.progress.values())
-        seconds = sum(progress.seconds for progress in known)
-        return (
-            f"{len(self.done)}/{self.seeds}",
-            self.state,
-            _percent(progress.accuracy for progress in known),
-            _percent(progress.forgetting for progress in known),
-            span(seconds) if known else "-",
-        )
+        known, means = list(self.progress.values()), ["-", "-"]
+        if known:
+            measures = ((p.accuracy for p in known), (p.forgetting for p in known))
+            means = [f"{100 * sum(values) / len(known):.1f}" for values in measures]
+        spent = span(sum(p.seconds for p in known)) if known else "-"
+        return (f"{len(self.done)}/{self.seeds}", self.state, *means, spent)
 
     def follow(self, event: BenchEvent) -> None:
         """Update the row with an event of a seed or trial."""
@@ -279,11 +233,6 @@ class BenchLine:
             self.running.discard(event.seed)
         if ended and event.kind != "failed":
             self.done.add(event.seed)
-
-
-def _percent(values: Iterable[float]) -> str:
-    known = list(values)
-    return f"{100 * sum(known) / len(known):.1f}" if known else "-"
 
 
 def span(seconds: float) -> str:

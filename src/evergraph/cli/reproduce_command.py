@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evergraph.cli import options
-from evergraph.cli.options import seeds_of
+from evergraph.cli.options import argument, flag, option, seeds_of
 from evergraph.cli.output import print_table, say, stops_with
 from evergraph.cli.progress import BenchProgress, StageProgress, spinner
 from evergraph.core.checks import check_directory
@@ -21,51 +21,39 @@ from evergraph.core.written_aside import check_writable
 if TYPE_CHECKING:
     from evergraph.experiments.bench.benchmark import Bench, Row
     from evergraph.experiments.bench.config import BenchConfig
-    from evergraph.studies import Sheet
 
 
 def reproduce_command(
-    names: list[str] = typer.Argument(
-        ...,
-        metavar="STUDY...",
-        help="paper (tables 3 and 5 on the paper's four datasets), table1 to table5, fig4 to fig6, "
+    names: list[str] = argument(
+        "paper (tables 3 and 5 on the paper's four datasets), table1 to table5, fig4 to fig6, "
         "homophily, theorem, strategies, protocols.",
+        metavar="STUDY...",
     ),
-    datasets: str | None = typer.Option(
-        None, help="Comma-separated names or paths (default: the study's own)."
-    ),
+    datasets: str | None = option("Comma-separated names or paths (default: the study's own)."),
     seed: options.Seed = None,
     seeds: options.Seeds = None,
     repeats: Annotated[
         int | None, typer.Option(help="Number of seeds, counted from 0 (default: 3).")
     ] = None,
-    tables: str | None = typer.Option(
-        None, help="For study paper: table3, table5 or both, comma-separated (default: both)."
+    tables: str | None = option(
+        "For study paper: table3, table5 or both, comma-separated (default: both)."
     ),
-    methods: str | None = typer.Option(
-        None,
-        help="For paper, table3, table5 and protocols: comma-separated names, such as tem,joint "
-        "(default: the study's own).",
+    methods: str | None = option(
+        "For paper, table3, table5 and protocols: comma-separated names, such as tem,joint "
+        "(default: the study's own)."
     ),
-    download: bool = typer.Option(
-        False, "--download", help="First download and verify every file of all datasets."
+    download: bool = flag("--download", "First download and verify every file of all datasets."),
+    source: Path | None = option(
+        "A folder that contains the files (default: download them).", "--from"
     ),
-    source: Path | None = typer.Option(
-        None,
-        "--from",
-        help="A folder that contains the files (default: download them).",
+    checksums: Path | None = option(
+        "Expected checksums, in sha256sum's format (default: the catalogue's)."
     ),
-    checksums: Path | None = typer.Option(
-        None,
-        help="Expected checksums, in sha256sum's format (default: the catalogue's).",
-    ),
-    quick: bool = typer.Option(False, "--quick", help="Quick trial: few epochs, one seed."),
-    workers: int | None = typer.Option(
-        None, min=1, help="Parallel runs (default: as many as fit)."
-    ),
+    quick: bool = flag("--quick", "Quick trial: few epochs, one seed."),
+    workers: int | None = option("Parallel runs (default: as many as fit).", min=1),
     device: options.Device = None,
-    out: Path = typer.Option(
-        Path("runs/reproduce"), help="Results folder; existing results are kept."
+    out: Path = option(
+        "Results folder; existing results are kept.", default=Path("runs/reproduce")
     ),
 ) -> None:
     """Reproduce the paper's tables and figures.
@@ -90,7 +78,7 @@ def reproduce_command(
     options = Options(
         out=folder,
         bench=runs,
-        datasets=_names(datasets),
+        datasets=_choice("datasets", datasets),
         seeds=tuple(seeds_of(seed, seeds, repeats) or (0, 1, 2)),
         quick=quick,
         tables=_choice("tables", tables, TABLES),
@@ -113,7 +101,11 @@ def reproduce_command(
                 sheets = study.run(options)
             pages = keep(study.name, sheets, folder)  # before printing, which may fail
             for sheet in sheets:
-                _show(sheet, folder / study.name)
+                if sheet.rows:
+                    print_table(sheet.columns, sheet.table.texts, sheet.title)
+                if sheet.picture is not None:
+                    say(f"{sheet.title}: {folder / study.name / sheet.name}.png")
+                say("".join(f"  {note}\n" for note in sheet.notes))
             if study.name == "paper":
                 unmade = dict.fromkeys(f"{s.rows[0][0]}" for s in sheets if s.columns == NOT_RUN)
             for page in pages:
@@ -130,52 +122,31 @@ def reproduce_command(
         raise typer.Exit(1)
 
 
-def _choice(option: str, text: str | None, known: Collection[str]) -> tuple[str, ...]:
-    """Parse a comma-separated choice of known names."""
-    from evergraph.core.checks import check_once
-    from evergraph.core.errors import UnknownNameError
+def _choice(option: str, text: str | None, known: Collection[str] | None = None) -> tuple[str, ...]:
+    """Parse comma-separated names, of which ``known`` are allowed; None for datasets.
 
-    names = tuple(name.strip() for name in (text or "").split(",") if name.strip())
-    if text is not None and not names:
-        raise ConfigurationError(f"{option} must be comma-separated names, not {text!r}")
-    for name in names:
-        if name not in known:
-            raise UnknownNameError(f"name in --{option}", name, known)
-    check_once(option, names)
-    return names
-
-
-def _names(text: str | None) -> tuple[str, ...]:
-    """Parse comma-separated names or paths of datasets; raise if one is wrong.
-
-    If a study's own dataset is not available, its page says so.
+    If a study's own dataset is not available, its page says so; one that is given must be.
     """
     from evergraph.core.checks import check_once
+    from evergraph.core.errors import UnknownNameError
     from evergraph.experiments.bench.jobs import check_dataset
     from evergraph.experiments.config import Component
 
-    if text is None:
-        return ()
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
-    if not names:
-        raise ConfigurationError(f"datasets must be comma-separated names or paths, not {text!r}")
+    names = tuple(name.strip() for name in (text or "").split(",") if name.strip())
+    if text is not None and not names:
+        or_paths = " or paths" if known is None else ""
+        raise ConfigurationError(f"{option} must be comma-separated names{or_paths}, not {text!r}")
     for name in names:
-        check_dataset(Component(name=name))
-    check_once(
-        "datasets", [Path(name).stem for name in names], remedy=": results are stored by name"
-    )
+        if known is None:
+            check_dataset(Component(name=name))
+        elif name not in known:
+            raise UnknownNameError(f"name in --{option}", name, known)
+    if known is None:
+        stored = [Path(name).stem for name in names]
+        check_once(option, stored, remedy=": results are stored by name")
+    else:
+        check_once(option, names)
     return names
-
-
-def _show(sheet: Sheet, folder: Path) -> None:
-    if sheet.rows:
-        rows = [[cell.text for cell in row] for row in sheet.table.rows]
-        print_table(sheet.columns, rows, sheet.title)
-    if sheet.picture is not None:
-        say(f"{sheet.title}: {folder / sheet.name}.png")
-    for note in sheet.notes:
-        say(f"  {note}")
-    say()
 
 
 PROCESS_BYTES = 400_000_000  # memory of Python with torch
@@ -185,9 +156,8 @@ RESULT_BYTES = 1_000_000_000  # disk space per parallel run: two copies of its l
 class StudyRuns:
     """Runs benchmarks with a live table, resuming from the results in their folders.
 
-    Attributes:
-        count, failed: number of runs, and of failed runs.
-        notes: log messages of the runs, without duplicates.
+    ``count`` and ``failed`` are numbers of runs; ``notes`` are their log messages, without
+    duplicates.
     """
 
     def __init__(self, workers: int | None, device: str | None, *, room: int) -> None:

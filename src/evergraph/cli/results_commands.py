@@ -7,9 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from evergraph.cli import options
+from evergraph.cli.options import argument, flag, option
 from evergraph.cli.output import print_json, print_table, say
 from evergraph.cli.progress import spinner
 from evergraph.core.checks import check_choice
@@ -23,10 +22,8 @@ if TYPE_CHECKING:
 
 
 def report_command(
-    folder: Path = typer.Argument(Path("runs"), help="A results folder, or one that holds some."),
-    against: str | None = typer.Option(
-        None, help="The method to which others are compared (default: the best)."
-    ),
+    folder: Path = argument("A results folder, or one that holds some.", default=Path("runs")),
+    against: str | None = option("The method to which others are compared (default: the best)."),
 ) -> None:
     """Compare the finished runs in a folder, in tables and a page.
 
@@ -47,15 +44,13 @@ def report_command(
 
 
 def submit_command(
-    run: Path = typer.Argument(..., metavar="RUN|BOOK", help="A run's results folder, or a book."),
-    book: Path = typer.Option(Path("book"), help="The book to which the row is added."),
-    label: str | None = typer.Option(
-        None, help="The method's name in the book (default: its own)."
+    run: Path = argument("A run's results folder, or a book.", metavar="RUN|BOOK"),
+    book: Path = option("The book to which the row is added.", default=Path("book")),
+    label: str | None = option("The method's name in the book (default: its own)."),
+    commit: str | None = option(
+        "Commit of the code that ran (default: $EVERGRAPH_COMMIT, or git's)."
     ),
-    commit: str | None = typer.Option(
-        None, help="Commit of the code that ran (default: $EVERGRAPH_COMMIT, or git's)."
-    ),
-    check: bool = typer.Option(False, "--check", help="Print problems, and write nothing."),
+    check: bool = flag("--check", "Print problems, and write nothing."),
 ) -> None:
     """Check a finished run against the book and write its row.
 
@@ -84,20 +79,15 @@ Place = tuple[str, str]
 
 
 def compare_command(
-    a: str = typer.Argument(..., help="A results folder, or a method's name with --in."),
-    b: str = typer.Argument(..., help="The run or method to compare it with."),
-    folder: Path | None = typer.Option(
-        None,
-        "--in",
-        help="Where to find the methods: a folder of runs, or the results book "
+    a: str = argument("A results folder, or a method's name with --in."),
+    b: str = argument("The run or method to compare it with."),
+    folder: Path | None = option(
+        "Where to find the methods: a folder of runs, or the results book "
         "(default: A and B are folders).",
+        "--in",
     ),
-    testing: str | None = typer.Option(
-        None, help="local or global (default: the protocol's, else local)."
-    ),
-    averaging: str | None = typer.Option(
-        None, help="balanced or plain (default: the protocol's, else balanced)."
-    ),
+    testing: str | None = option("local or global (default: the protocol's, else local)."),
+    averaging: str | None = option("balanced or plain (default: the protocol's, else balanced)."),
     as_json: options.AsJson = False,
 ) -> None:
     """Test whether run A is better than run B, and by how much.
@@ -107,9 +97,19 @@ def compare_command(
     """
     from evergraph.reports.comparing import compare_trials, corrected, over_datasets
 
-    ours = found_trials(a, folder, testing=testing, averaging=averaging)
-    theirs = found_trials(b, folder, testing=testing, averaging=averaging)
-    common = _common(a, ours, b, theirs)
+    def told(places: Iterable[Place]) -> str:
+        return "; ".join(", ".join(place) for place in places)
+
+    ours, theirs = (found_trials(typed, folder, testing, averaging) for typed in (a, b))
+    common = [place for place in ours if place in theirs]
+    if not common:
+        raise ResultsError(
+            f"{a} and {b} have no dataset and setting in common: {a} has {told(ours)}, "
+            f"{b} has {told(theirs)}"
+        )
+    for name, places, others in ((a, ours, theirs), (b, theirs, ours)):
+        if alone := [place for place in places if place not in others]:
+            say(f"left out, because only {name} has results: {told(alone)}", err=True)
     pairs = []
     for one, other in ((ours[place], theirs[place]) for place in common):
         if one.name == other.name:  # told apart by their folders
@@ -118,53 +118,43 @@ def compare_command(
     found = corrected([compare_trials(*pair) for pair in pairs])
     over = over_datasets(found)
     if as_json:
-        told = [each.to_dict() for each in found]
-        print_json({"comparisons": told, "over_datasets": [each.to_dict() for each in over]})
+        each = [comparison.to_dict() for comparison in found]
+        print_json({"comparisons": each, "over_datasets": [one.to_dict() for one in over]})
         return
     for sentence in (*(each.sentence for each in found), *(each.sentence for each in over)):
         say(sentence)
 
 
-def _common(a: str, ours: dict[Place, Trials], b: str, theirs: dict[Place, Trials]) -> list[Place]:
-    """Return the datasets and settings of both, and print those of only one."""
-    common = [place for place in ours if place in theirs]
-    if not common:
-        raise ResultsError(
-            f"{a} and {b} have no dataset and setting in common: {a} has {_told(ours)}, "
-            f"{b} has {_told(theirs)}"
-        )
-    for name, places, others in ((a, ours, theirs), (b, theirs, ours)):
-        if alone := [place for place in places if place not in others]:
-            say(f"left out, because only {name} has results: {_told(alone)}", err=True)
-    return common
-
-
-def _told(places: Iterable[Place]) -> str:
-    return "; ".join(", ".join(place) for place in places)
-
-
 def found_trials(
-    typed: str, folder: Path | None, *, testing: str | None, averaging: str | None
+    typed: str, folder: Path | None, testing: str | None, averaging: str | None
 ) -> dict[Place, Trials]:
-    """Return the trials of a folder or method, by dataset and setting."""
+    """Return the trials of a folder, or of a method in it, by dataset and setting."""
+    from evergraph.reports import collect
+    from evergraph.reports.runs import RESULT
+    from evergraph.reports.trials import trials_of, way_of
+    from evergraph.studies.book_rows import rows_in
+
     where = Path(typed) if folder is None else folder
     if folder is None and not where.exists():
         raise ResultsError(
             f"{typed} must be a results folder, or a method with --in: there is no such folder"
         )
-    every = _read(where, testing, averaging)
-    if folder is None:
-        return _one_each(every, f"{typed} holds", "compare two of its methods with --in")
-    named = [(source, trials) for source, trials in every if trials.name == typed]
-    if not named:
-        raise UnknownNameError(f"method in {folder}", typed, {trials.name for _, trials in every})
-    return _one_each(named, f"{folder} holds", "give the folders of the two runs")
-
-
-def _one_each(found: Iterable[tuple[Path, Trials]], holds: str, remedy: str) -> dict[Place, Trials]:
-    """Return trials by dataset and setting; raise if there are two of the same."""
+    rows = []  # of a results book, if it is one
+    if where.is_dir() and next(where.rglob(RESULT), None) is None:
+        rows = [row for row in rows_in(where) if row.failure is None]
+    every = [(where / row.place, _trials_of_row(row, testing, averaging)) for row in rows] or [
+        (run.folder, trials_of(run, way_of(run.result, testing, averaging)))
+        for run in collect(where)
+    ]
+    holds, remedy = f"{typed} holds", "compare two of its methods with --in"
+    if folder is not None:
+        holds, remedy = f"{folder} holds", "give the folders of the two runs"
+        names = {trials.name for _, trials in every}
+        if typed not in names:
+            raise UnknownNameError(f"method in {folder}", typed, names)
+        every = [(source, trials) for source, trials in every if trials.name == typed]
     places: dict[Place, tuple[Path, Trials]] = {}
-    for source, trials in found:
+    for source, trials in every:
         place = (trials.dataset, trials.setting)
         if place in places:
             raise ResultsError(
@@ -175,25 +165,7 @@ def _one_each(found: Iterable[tuple[Path, Trials]], holds: str, remedy: str) -> 
     return {place: trials for place, (_, trials) in sorted(places.items())}
 
 
-def _read(folder: Path, testing: str | None, averaging: str | None) -> list[tuple[Path, Trials]]:
-    """Return every run of a folder, or every row of a results book, with its path."""
-    from evergraph.reports import collect
-    from evergraph.reports.runs import RESULT
-    from evergraph.reports.trials import trials_of, way_of
-    from evergraph.studies.book_rows import rows_in
-
-    if folder.is_dir() and next(folder.rglob(RESULT), None) is None:
-        rows = [row for row in rows_in(folder) if row.failure is None]
-        if rows:
-            return [(folder / row.place, row_trials(row, testing, averaging)) for row in rows]
-    return [
-        (run.folder, trials_of(run, way_of(run.result, testing, averaging)))
-        for run in collect(folder)
-    ]
-
-
-def row_trials(row: BookRow, testing: str | None, averaging: str | None) -> Trials:
-    """Return the repeats of a row of the results book, for one measure."""
+def _trials_of_row(row: BookRow, testing: str | None, averaging: str | None) -> Trials:
     from evergraph.evaluation import YARDSTICKS
     from evergraph.reports.trials import Trials
 

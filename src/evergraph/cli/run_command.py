@@ -10,17 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evergraph.cli import options
-from evergraph.cli.options import (
-    default_folder,
-    options_of_auto,
-    parse_budget,
-    parse_settings,
-    renamed,
-    resources_of,
-    say_unused,
-    seeds_of,
-    several,
-)
+from evergraph.cli.options import argument, flag, option
 from evergraph.cli.output import print_json, print_table, say, stops_with
 from evergraph.cli.progress import spinner
 from evergraph.core.errors import ConfigurationError, ResultsError
@@ -33,54 +23,39 @@ if TYPE_CHECKING:
 
 
 def run_command(
-    dataset: str | None = typer.Option(None, help="A name, or a path (default: wordnet)."),
-    method: str | None = typer.Option(
-        None, help="One method, or several to compare, comma-separated (default: auto)."
+    dataset: str | None = option("A name, or a path (default: wordnet)."),
+    method: str | None = option(
+        "One method, or several to compare, comma-separated (default: auto)."
     ),
-    setting: str | None = typer.Option(None, help="class-il or task-il (default: class-il)."),
-    by: str | None = typer.Option(
-        None,
-        help="How nodes arrive: class, time, blurred, drifting, random or online (default: class).",
+    setting: str | None = option("class-il or task-il (default: class-il)."),
+    by: str | None = option(
+        "How nodes arrive: class, time, blurred, drifting, random or online (default: class)."
     ),
-    test_every: int | None = typer.Option(
-        None,
-        help="Tasks or steps between tests (default: every task; online, 20 tests in all).",
+    test_every: int | None = option(
+        "Tasks or steps between tests (default: every task; online, 20 tests in all)."
     ),
-    edges: str | None = typer.Option(
-        None, help="Edges between tasks: within (none) or all (default: within)."
+    edges: str | None = option("Edges between tasks: within (none) or all (default: within)."),
+    backbone: str | None = option("The model (default: the method's own)."),
+    topology: str | None = option("f_topo of pdgnn (default: sgc)."),
+    hops: int | None = option("L, hops that an embedding covers (default: 2)."),
+    sampler: str | None = option("Choice of memory nodes (default: the method's)."),
+    budget: str | None = option(
+        "Nodes in memory: 400 per class, 0.01 or 1% of all (default: the method's own)."
     ),
-    backbone: str | None = typer.Option(None, help="The model (default: the method's own)."),
-    topology: str | None = typer.Option(None, help="f_topo of pdgnn (default: sgc)."),
-    hops: int | None = typer.Option(None, help="L, hops that an embedding covers (default: 2)."),
-    sampler: str | None = typer.Option(
-        None, help="Choice of memory nodes (default: the method's)."
-    ),
-    budget: str | None = typer.Option(
-        None, help="Nodes in memory: 400 per class, 0.01 or 1% of all (default: the method's own)."
-    ),
-    memory: str | None = typer.Option(
-        None,
-        help="Bytes that auto may keep, such as 50MB; sets its views and width (default: the "
-        "backbone's own).",
+    memory: str | None = option(
+        "Bytes that auto may keep, such as 50MB; sets its views and width (default: the "
+        "backbone's own)."
     ),
     keep: Annotated[str | None, typer.Option(hidden=True)] = None,
-    views: str | None = typer.Option(
-        None, help="Node views of auto, such as '2,0|2,0|2+y' (default: five views)."
+    views: str | None = option("Node views of auto, such as '2,0|2,0|2+y' (default: five views)."),
+    labelled: float | None = option(
+        "Fraction of each class that is labelled, such as 0.05 (default: 0.6)."
     ),
-    labelled: float | None = typer.Option(
-        None, help="Fraction of each class that is labelled, such as 0.05 (default: 0.6)."
-    ),
-    classes_per_task: int | None = typer.Option(None, help="New classes per task (default: 2)."),
-    epochs: int | None = typer.Option(
-        None, help="Passes over each task (default: the backbone's own)."
-    ),
-    lr: float | None = typer.Option(None, help="Learning rate (default: the backbone's own)."),
-    weight_decay: float | None = typer.Option(
-        None, help="L2 penalty (default: the backbone's own)."
-    ),
-    batch_size: str | None = typer.Option(
-        None, help="Examples per step, or 'full' (default: the backbone's own)."
-    ),
+    classes_per_task: int | None = option("New classes per task (default: 2)."),
+    epochs: int | None = option("Passes over each task (default: the backbone's own)."),
+    lr: float | None = option("Learning rate (default: the backbone's own)."),
+    weight_decay: float | None = option("L2 penalty (default: the backbone's own)."),
+    batch_size: str | None = option("Examples per step, or 'full' (default: the backbone's own)."),
     seed: options.Seed = None,
     seeds: options.Seeds = None,
     repeats: options.Repeats = None,
@@ -96,10 +71,10 @@ def run_command(
     protocol: options.Protocol = None,
     plugins: options.Plugins = [],
     out: options.ResultsFolder = None,
-    resume: bool = typer.Option(False, "--resume", help="Continue a run that was stopped."),
-    report: bool = typer.Option(False, "--report", help="Also run evergraph report."),
-    save: Path | None = typer.Option(
-        None, help="Save the last seed's trained learner to a file (default: do not save)."
+    resume: bool = flag("--resume", "Continue a run that was stopped."),
+    report: bool = flag("--report", "Also run evergraph report."),
+    save: Path | None = option(
+        "Save the last seed's trained learner to a file (default: do not save)."
     ),
     as_json: options.AsJson = False,
 ) -> None:
@@ -120,14 +95,14 @@ def run_command(
             "labelled": labelled,
             "classes_per_task": classes_per_task,
         },
-        "memory": {"budget": parse_budget(budget), "sampler": sampler},
+        "memory": {"budget": options.parse_budget(budget), "sampler": sampler},
         "training": {
             "epochs": epochs,
             "lr": lr,
             "weight_decay": weight_decay,
             "batch_size": int(batch_size) if batch_size and batch_size.isdigit() else batch_size,
         },
-        "seeds": seeds_of(seed, seeds, repeats),
+        "seeds": options.seeds_of(seed, seeds, repeats),
         "test_every": test_every,
         "device": device,
         "plugins": plugins,
@@ -135,8 +110,8 @@ def run_command(
     }
     if report:
         require("matplotlib", extra="report", why="--report")
-    auto = options_of_auto(renamed("--keep", keep, "--memory", memory), views)
-    configs = several(method, preset, given, parse_settings(settings), auto=auto)
+    auto = options.options_of_auto(options.renamed("--keep", keep, "--memory", memory), views)
+    configs = options.several(method, preset, given, options.parse_settings(settings), auto=auto)
     alone = len(configs) == 1  # otherwise each method has its own folder below
     if save is not None:  # raise now if the learner could not be saved, not after training
         if not alone:
@@ -146,15 +121,15 @@ def run_command(
         check_writable(save.parent)
     methods = "-".join(config.method.name for config in configs)
     name = f"{Path(configs[0].dataset.name).stem}-{methods}-{configs[0].stream.setting}"
-    folder = out if out is not None else default_folder(name, resume=resume)
-    resources = resources_of(memory_limit, scratch, engine, address, worker_threads)
+    folder = out if out is not None else options.default_folder(name, resume=resume)
+    resources = options.resources_of(memory_limit, scratch, engine, address, worker_threads)
     with stops_with(f"finished tasks are kept; continue with --resume --out {folder}"):
         with spinner(f"loading torch and {configs[0].dataset.name}"):
             from evergraph.experiments.runner import complete_together, open_together, progress_of
 
             folders = [folder if alone else folder / c.method.name for c in configs]
             runs = open_together(configs, out=folders, resume=resume, resources=resources())
-        say_unused(configs, given)
+        options.say_unused(configs, given)
         progress, observers = progress_of(runs)
         with progress:
             results = complete_together(runs, observers=observers, keep_learner=save is not None)
@@ -186,10 +161,11 @@ def run_command(
 
 def _print_comparison(results: Sequence[RunResult], folder: Path) -> None:
     from evergraph.reports import Finished, comparison
-    from evergraph.reports.tables.accuracy import headlines
+    from evergraph.reports.runs import alone
+    from evergraph.reports.tables.accuracy import headline_table
 
     runs = [Finished(folder / r.config.method.name, r.to_dict()) for r in results]
-    for table in (headlines(runs), comparison(runs)):
+    for table in (headline_table(alone(runs)), comparison(runs)):
         if table is not None:
             print_table(table.headings, table.texts, table.caption)
 
@@ -243,8 +219,8 @@ def _print_result(result: RunResult, folder: Path) -> None:
 
 
 def plan_command(
-    dataset: str = typer.Argument("wordnet", help="A name or a path, as for run."),
-    method: str | None = typer.Option(None, help="Any method, as for run (default: auto)."),
+    dataset: str = argument("A name or a path, as for run.", default="wordnet"),
+    method: str | None = option("Any method, as for run (default: auto)."),
     seed: options.Seed = None,
     seeds: options.Seeds = None,
     repeats: options.Repeats = None,
@@ -252,7 +228,7 @@ def plan_command(
     settings: options.Settings = [],
     preset: options.Preset = None,
     plugins: options.Plugins = [],
-    seconds: float = typer.Option(60.0, help="Time to spend; more time gives a better estimate."),
+    seconds: float = option("Time to spend; more time gives a better estimate.", default=60.0),
     as_json: options.AsJson = False,
 ) -> None:
     """Estimate a run's time and memory on small copies of its graph.
@@ -263,11 +239,11 @@ def plan_command(
     """
     given = {
         "dataset": dataset,
-        "seeds": seeds_of(seed, seeds, repeats),
+        "seeds": options.seeds_of(seed, seeds, repeats),
         "device": device,
         "plugins": plugins,
     }
-    [config] = several(method, preset, given, parse_settings(settings))
+    [config] = options.several(method, preset, given, options.parse_settings(settings))
     with spinner(f"loading torch and {dataset}"):
         from evergraph.experiments.plan import plan_run
 

@@ -6,13 +6,12 @@ import inspect
 import json
 import logging
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 import typer
 
-from evergraph.cli.options import Plugins, parse_settings
+from evergraph.cli.options import Plugins, argument, flag, option, parse_settings
 from evergraph.cli.output import say
 from evergraph.cli.progress import spinner
 from evergraph.core.checks import check_choice
@@ -20,15 +19,12 @@ from evergraph.core.errors import ConfigurationError, UnknownNameError
 from evergraph.core.extras import require
 from evergraph.core.plugins import load_plugins
 from evergraph.core.sizes import parse_size
+from evergraph.core.toml import tomllib
 
 if TYPE_CHECKING:
     from evergraph.online.folder.status import Progress
     from evergraph.server.app import Application
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 TYPED_ONLY = ("config", "check_config", "help")  # not meaningful in a file
 
@@ -75,11 +71,7 @@ def option_names(command: Any) -> dict[str, str]:
 
 
 def _rule(kind: Any, value: object) -> tuple[str, bool]:
-    """Return the type that an option takes, in words, and whether a value has it.
-
-    >>> _rule(int | None, "8000"), _rule(list[str], ["a=1"])
-    (('an integer', False), ('a list of strings', True))
-    """
+    """Return the type that an option takes, in words, and whether a value has it."""
     kinds = {each for each in get_args(kind) if each is not type(None)} or {kind}
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if get_origin(kind) is list:
@@ -94,107 +86,78 @@ def _rule(kind: Any, value: object) -> tuple[str, bool]:
     return "a string", isinstance(value, str)
 
 
-def _line(option: str, value: Any) -> str:
-    """Return a line of TOML.
-
-    >>> _line("host", "127.0.0.1"), _line("scratch", None)
-    ('host = "127.0.0.1"', '# scratch is not set')
-    """
-    if value is None:
-        return f"# {option} is not set"
-    if isinstance(value, (list, tuple)):
-        return f"{option} = {json.dumps([*map(str, value)], ensure_ascii=False)}"
-    if isinstance(value, (bool, int, float)):
-        return f"{option} = {json.dumps(value)}"
-    return f"{option} = {json.dumps(str(value), ensure_ascii=False)}"
-
-
 def serve_command(
     context: typer.Context,
-    path: Path = typer.Argument(..., help="The learner's folder; created if it does not exist."),
-    host: str = typer.Option("127.0.0.1", help="Address to listen on."),
-    port: int = typer.Option(
-        8000, help="Port to listen on; 0 chooses a free one.", min=0, max=65535
+    path: Path = argument("The learner's folder; created if it does not exist."),
+    host: str = option("Address to listen on.", default="127.0.0.1"),
+    port: int = option("Port to listen on; 0 chooses a free one.", default=8000, min=0, max=65535),
+    token_file: Path | None = option(
+        "Lines 'read TOKEN', 'follow TOKEN' or 'write TOKEN'; needed to listen beyond this "
+        "machine (default: none)."
     ),
-    token_file: Path | None = typer.Option(
-        None,
-        help="Lines 'read TOKEN', 'follow TOKEN' or 'write TOKEN'; needed to listen beyond this "
-        "machine (default: none).",
-    ),
-    topology: str | None = typer.Option(
-        None, help="f_topo if the folder is new (default: the head's own)."
-    ),
-    hops: int | None = typer.Option(None, help="L if the folder is new (default: 2)."),
-    head: str | None = typer.Option(None, help="Head if the folder is new (default: auto)."),
-    settings: list[str] = typer.Option(
-        [],
+    topology: str | None = option("f_topo if the folder is new (default: the head's own)."),
+    hops: int | None = option("L if the folder is new (default: 2)."),
+    head: str | None = option("Head if the folder is new (default: auto)."),
+    settings: list[str] = option(
+        "Settings if the folder is new, such as head.width=2048.",
         "--set",
+        default=[],
         metavar="KEY=VALUE",
-        help="Settings if the folder is new, such as head.width=2048.",
     ),
     plugins: Plugins = [],
-    body_limit: str = typer.Option("32MB", help="Largest request body."),
-    json_limit: str = typer.Option(
-        "1MB", help="Largest JSON body; parsing one delays all other requests."
+    body_limit: str = option("Largest request body.", default="32MB"),
+    json_limit: str = option(
+        "Largest JSON body; parsing one delays all other requests.", default="1MB"
     ),
-    rate: float = typer.Option(10_000.0, help="Most requests per second, per token or address."),
-    timeout: float = typer.Option(30.0, help="Most seconds per request."),
-    delta_classes: int = typer.Option(1_000, help="Most new classes in one change.", min=1),
-    delta_memory: str | None = typer.Option(
-        None,
-        help="Most memory to learn one change, such as 2GB (default: half of the free memory).",
+    rate: float = option("Most requests per second, per token or address.", default=10_000.0),
+    timeout: float = option("Most seconds per request.", default=30.0),
+    delta_classes: int = option("Most new classes in one change.", default=1_000, min=1),
+    delta_memory: str | None = option(
+        "Most memory to learn one change, such as 2GB (default: half of the free memory)."
     ),
-    key_age: float = typer.Option(
-        7.0, help="Fewest days that the key of a delta is remembered.", min=0
+    key_age: float = option(
+        "Fewest days that the key of a delta is remembered.", default=7.0, min=0
     ),
-    replay_seconds: float = typer.Option(
-        10.0,
-        help="Seconds of learning between snapshots; a restart repeats at most these.",
+    replay_seconds: float = option(
+        "Seconds of learning between snapshots; a restart repeats at most these.",
+        default=10.0,
         min=0,
     ),
-    threads: int = typer.Option(1, help="Threads for learning; other cores serve requests.", min=1),
-    memory_limit: str | None = typer.Option(
-        None, help="Most memory to use, such as 2GB (default: no limit)."
+    threads: int = option("Threads for learning; other cores serve requests.", default=1, min=1),
+    memory_limit: str | None = option("Most memory to use, such as 2GB (default: no limit)."),
+    scratch: Path | None = option(
+        "Folder for data beyond memory (default: the system's temporary folder)."
     ),
-    scratch: Path | None = typer.Option(
-        None, help="Folder for data beyond memory (default: the system's temporary folder)."
-    ),
-    read_only: bool = typer.Option(
-        False,
+    read_only: bool = flag(
         "--read-only",
-        help="Serve reads while another process writes to the folder, and follow its changes.",
+        "Serve reads while another process writes to the folder, and follow its changes.",
     ),
-    log_format: str = typer.Option("text", help="Log format: text or json."),
-    access_log: bool = typer.Option(False, "--access-log", help="Log every request."),
-    config: Path | None = typer.Option(
-        None,
+    log_format: str = option("Log format: text or json.", default="text"),
+    access_log: bool = flag("--access-log", "Log every request."),
+    config: Path | None = option(
+        "TOML file of options by name; the command line takes precedence (default: none).",
         metavar="FILE",
         is_eager=True,
         callback=use_file,
-        help="TOML file of options by name; the command line takes precedence (default: none).",
     ),
-    check_config: bool = typer.Option(
-        False, "--check-config", help="Print the options that would be used, and exit."
+    check_config: bool = flag("--check-config", "Print the options that would be used, and exit."),
+    tls_cert: Path | None = option("PEM file of a certificate, to serve https (default: http)."),
+    tls_key: Path | None = option(
+        "PEM file of the certificate's key, readable by its owner only (default: none)."
     ),
-    tls_cert: Path | None = typer.Option(
-        None, help="PEM file of a certificate, to serve https (default: http)."
+    tls_key_password_file: Path | None = option(
+        "File with the key's password (default: no password)."
     ),
-    tls_key: Path | None = typer.Option(
-        None, help="PEM file of the certificate's key, readable by its owner only (default: none)."
-    ),
-    tls_key_password_file: Path | None = typer.Option(
-        None, help="File with the key's password (default: no password)."
-    ),
-    proxies: list[str] = typer.Option(
-        [],
+    proxies: list[str] = option(
+        "Address or network of a proxy whose X-Forwarded-For is trusted (default: none).",
         "--proxy",
+        default=[],
         metavar="ADDRESS",
-        help="Address or network of a proxy whose X-Forwarded-For is trusted (default: none).",
     ),
-    connections: int = typer.Option(1_000, help="Most open connections.", min=1),
-    header_timeout: float = typer.Option(10.0, help="Most seconds to receive a request's headers."),
-    idle_timeout: float = typer.Option(15.0, help="Seconds before an idle connection is closed."),
-    held_limit: str = typer.Option("256MB", help="Most memory for all request bodies together."),
+    connections: int = option("Most open connections.", default=1_000, min=1),
+    header_timeout: float = option("Most seconds to receive a request's headers.", default=10.0),
+    idle_timeout: float = option("Seconds before an idle connection is closed.", default=15.0),
+    held_limit: str = option("Most memory for all request bodies together.", default="256MB"),
 ) -> None:
     """Serve a learner over HTTP until SIGTERM or Ctrl-C.
 
@@ -203,27 +166,20 @@ def serve_command(
     """
     for package in ("fastapi", "uvicorn", "prometheus_client"):
         require(package, extra="serve", why="serving")
+    from evergraph.server import running
     from evergraph.server.auth import read_tokens, tls_of
     from evergraph.server.limits import Limits
     from evergraph.server.log import FORMATS, written_log
-    from evergraph.server.running import (
-        Reload,
-        bind,
-        check_address,
-        check_proxies,
-        listen,
-        outlive_hang_ups,
-    )
     from evergraph.server.startup import Starting
 
-    outlive_hang_ups()
+    running.outlive_hang_ups()
     check_choice("log format", log_format, FORMATS)
     # Read by numpy when it is loaded: one node's prediction is too small to split over threads.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", str(threads))
-    check_address(host, has_tokens=token_file is not None)
+    running.check_address(host, has_tokens=token_file is not None)
     tokens = None if token_file is None else read_tokens(token_file)
     tls = tls_of(tls_cert, tls_key, tls_key_password_file)
-    check_proxies(proxies)
+    running.check_proxies(proxies)
     given = parse_settings(settings)  # the learner's parameters
     of_topology: dict[str, Any] = {"name": topology, "hops": hops}
     for name, values in (("topology", of_topology), ("head", {"name": head})):
@@ -245,10 +201,17 @@ def serve_command(
         held=parse_size(held_limit),
     )
     if check_config:
-        for option, name in option_names(context.command).items():
-            say(_line(option, context.params[name]))
+        for option, name in option_names(context.command).items():  # as TOML
+            value = context.params[name]
+            if value is None:
+                say(f"# {option} is not set")
+                continue
+            if isinstance(value, (list, tuple)):
+                value = [*map(str, value)]
+            plain = value if isinstance(value, (bool, int, float, list)) else str(value)
+            say(f"{option} = {json.dumps(plain, ensure_ascii=False)}")
         return
-    bound = bind(host, port)
+    bound = running.bind(host, port)
 
     def application(progress: Progress) -> Application:
         """Open the folder and return the application; runs in a thread that reports its progress.
@@ -279,10 +242,10 @@ def serve_command(
         return create_app(folder, tokens=tokens, limits=limits, access_log=access_log)
 
     memory = None if delta_memory is None else parse_size(delta_memory)
-    reload = Reload(token_file=token_file, tokens=tokens, tls=tls)
+    reload = running.Reload(token_file=token_file, tokens=tokens, tls=tls)
     with written_log(log_format):
         starting = Starting(application)
-        listen(starting, bound, limits=limits, tls=tls, proxies=proxies, reload=reload)
+        running.listen(starting, bound, limits=limits, tls=tls, proxies=proxies, reload=reload)
         if starting.failed is not None:
             raise starting.failed
         if starting.abandoned:

@@ -11,6 +11,7 @@ import typer
 
 from evergraph.cli import options
 from evergraph.cli.learner_target import opened, token_for
+from evergraph.cli.options import argument, flag, option
 from evergraph.cli.output import print_json, print_table, say
 from evergraph.cli.progress import StageProgress, spinner
 from evergraph.core.errors import ConfigurationError
@@ -21,23 +22,20 @@ if TYPE_CHECKING:
     from evergraph.online.folder.journal import SetAside
 
 FOUND = 1  # exit code if there are findings; 2 means that no learner could be read
-ASIDE_COLUMNS = ("delta", "key", "bytes", "set aside", "why")
 
 
 def check_command(
-    folder: Path = typer.Argument(..., help="A learner's folder."),
-    quick: bool = typer.Option(False, "--quick", help="Only verify checksums; recompute nothing."),
-    skipped: list[int] = typer.Option(
-        [],
-        "--skip",
-        metavar="N",
-        help="Leave out delta N while no process writes to the folder; may be repeated "
+    folder: Path = argument("A learner's folder."),
+    quick: bool = flag("--quick", "Only verify checksums; recompute nothing."),
+    skipped: list[int] = option(
+        "Leave out delta N while no process writes to the folder; may be repeated "
         "(default: none, check the folder).",
+        "--skip",
+        default=[],
+        metavar="N",
         min=1,
     ),
-    why: str | None = typer.Option(
-        None, help="The reason for --skip, stored with the delta (default: none)."
-    ),
+    why: str | None = option("The reason for --skip, stored with the delta (default: none)."),
     plugins: options.Plugins = [],
     as_json: options.AsJson = False,
 ) -> None:
@@ -63,7 +61,7 @@ def check_command(
         if as_json:
             print_json({"set_aside": [asdict(each) for each in aside]})
         else:
-            _print(aside)
+            _print_aside(aside)
         return
     with StageProgress({"verify": "deltas"}) as progress:
         found = checkup(folder, quick=quick, on_progress=progress.on_progress)
@@ -76,23 +74,23 @@ def check_command(
             say(f"{each.file}: {each.what}")
         if not found:
             say(f"{folder}: no findings")
-        _print(aside)
+        _print_aside(aside)
     if found:
         raise typer.Exit(FOUND)
 
 
-def _print(aside: list[SetAside]) -> None:
+def _print_aside(aside: list[SetAside]) -> None:
     rows = []
     for each in aside:
         when = datetime.fromtimestamp(each.time, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
         rows.append([str(each.seq), each.key or "-", f"{each.size:,}", when, each.why])
     if rows:
-        print_table(ASIDE_COLUMNS, rows)
+        print_table(("delta", "key", "bytes", "set aside", "why"), rows)
 
 
 def backup_command(
-    source: str = typer.Argument(..., help="A learner's folder, or the URL of a service."),
-    to: Path = typer.Argument(..., help="A new folder, or a new file that ends in .tar."),
+    source: str = argument("A learner's folder, or the URL of a service."),
+    to: Path = argument("A new folder, or a new file that ends in .tar."),
     token_file: options.TokenFile = None,
     ca: options.CA = None,
     as_json: options.AsJson = False,
@@ -124,8 +122,8 @@ def _print_copied(done: BackedUp, to: Path, as_json: bool) -> None:
 
 
 def restore_command(
-    source: Path = typer.Argument(..., help="What evergraph backup wrote: a folder, or a .tar."),
-    to: Path = typer.Argument(..., help="The folder to create; it must not exist or be empty."),
+    source: Path = argument("What evergraph backup wrote: a folder, or a .tar."),
+    to: Path = argument("The folder to create; it must not exist or be empty."),
     plugins: options.Plugins = [],
     as_json: options.AsJson = False,
 ) -> None:
@@ -144,15 +142,9 @@ def restore_command(
 
 def compact_command(
     target: options.LearnerTarget,
-    now: bool = typer.Option(
-        False, "--now", help="Keep only the current state; erase history and forgotten nodes."
-    ),
-    keys: bool = typer.Option(
-        False, "--keys", help="With --now: drop delta keys; a delta sent again counts as new."
-    ),
-    names: bool = typer.Option(
-        False, "--names", help="With --now: replace the names of classes without nodes."
-    ),
+    now: bool = flag("--now", "Keep only the current state; erase history and forgotten nodes."),
+    keys: bool = flag("--keys", "With --now: drop delta keys; a delta sent again counts as new."),
+    names: bool = flag("--names", "With --now: replace the names of classes without nodes."),
     token_file: options.TokenFile = None,
     ca: options.CA = None,
     plugins: options.Plugins = [],

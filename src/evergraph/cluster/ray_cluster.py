@@ -6,7 +6,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from pathlib import Path
@@ -98,8 +98,17 @@ def _join(ray: ModuleType, address: str, quiet: dict[str, Any]) -> None:
             f"address must be 'auto' or host:port, not {address!r}: a machine joins as a node of "
             f"the cluster, with `ray start`, not as a Ray client"
         )
+    host, _, port = address.rpartition(":")
     try:
-        _check_reached(address)
+        if host and port.isdigit():  # Ray finds 'auto' itself
+            # Ray would wait for minutes, and end the process if no node runs here.
+            socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
+            if not _node_runs_here():
+                raise ConfigurationError(
+                    f"address {address!r} can be joined only from the cluster's own machines: run "
+                    f"`ray start --address {address}` here first, with --num-cpus 0 if this "
+                    f"machine is to do no work"
+                )
         ray.init(address=address, **quiet)
     except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
         raise ConfigurationError(  # ConnectionError is an OSError
@@ -107,23 +116,6 @@ def _join(ray: ModuleType, address: str, quiet: dict[str, Any]) -> None:
             f"RAY_AUTH_TOKEN, in the file RAY_AUTH_TOKEN_PATH or in ~/.ray/auth_token, not "
             f"{address!r} ({first_line(error)})"
         ) from None
-
-
-def _check_reached(address: str) -> None:
-    """Raise unless the address responds and this is one of the cluster's machines.
-
-    Ray itself would wait for minutes, and end the process if no node runs here.
-    """
-    host, _, port = address.rpartition(":")
-    if not (host and port.isdigit()):
-        return  # Ray finds 'auto' itself
-    socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
-    if not _node_runs_here():
-        raise ConfigurationError(
-            f"address {address!r} can be joined only from the cluster's own machines: run "
-            f"`ray start --address {address}` here first, with --num-cpus 0 if this machine is to "
-            f"do no work"
-        )
 
 
 def _node_runs_here() -> bool:
@@ -210,23 +202,14 @@ def at(node: str) -> Any:
 
 def on_all_nodes(ray: ModuleType, path: Path) -> bool:
     """Return whether every machine can open a file, with the same size."""
-    return set(_answers(ray, _size, path).values()) == {path.stat().st_size}
-
-
-def _answers(ray: ModuleType, question: Callable[..., Any], *given: Any) -> dict[str, Any]:
-    """Call a function on every machine and return the results; machines that die are left out.
-
-    Ray notices a lost machine only after a while.
-    """
-    task, found = ray.remote(question), {}
-    asked = {
-        node: task.options(num_cpus=0, scheduling_strategy=at(node)).remote(*given)
-        for node in alive(ray)
-    }
-    for node, ref in asked.items():
+    task, sizes = ray.remote(_size), set()
+    asked = [
+        task.options(num_cpus=0, scheduling_strategy=at(node)).remote(path) for node in alive(ray)
+    ]
+    for ref in asked:  # machines that die are left out: Ray notices a lost one only after a while
         with suppress(ray.exceptions.TaskUnschedulableError, *deaths(ray)):
-            found[node] = ray.get(ref)
-    return found
+            sizes.add(ray.get(ref))
+    return sizes == {path.stat().st_size}
 
 
 def _size(path: Path) -> int:

@@ -11,29 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from evergraph.cluster.ray_cluster import (
-    RETRIES,
-    alive,
-    awaited,
-    cores,
-    cpu_count,
-    deaths,
-    end,
-    first_line,
-    gpu_share,
-    import_ray,
-    on_all_nodes,
-    smallest_store,
-    start,
-    stop,
-)
+from evergraph.cluster import ray_cluster
 from evergraph.core.checks import check_integer
 from evergraph.core.engine import ColumnSlice, LocalEngine, Work
 from evergraph.core.errors import EvergraphError, ResourceError
@@ -83,14 +67,17 @@ class RayEngine(Closing):
             if count is not None:
                 check_integer(name, count, least=1)
         self.address = address
-        self.ray = import_ray()
-        started = start(
+        self.ray = ray_cluster.import_ray()
+        started = ray_cluster.start(
             self.ray, address, None if workers is None else workers * (threads or 1), store
         )
-        self._finalizer = weakref.finalize(self, end if started else _nothing, self.ray)
+        # A Ray that was not started here is left alone.
+        self._finalizer = weakref.finalize(
+            self, ray_cluster.end if started else lambda ray: None, self.ray
+        )
         self._cpus = 1 if threads is None else threads
         self._workers = workers
-        share = max(cpu_count() // self.workers, 1) if address is None else 1
+        share = max(ray_cluster.cpu_count() // self.workers, 1) if address is None else 1
         self.threads = share if threads is None else threads
         self._seen: dict[Path, bool] = {}  # whether every machine can open a file
         self._told = False  # whether it was logged that arrays go to disk
@@ -99,12 +86,12 @@ class RayEngine(Closing):
     @property
     def workers(self) -> int:
         """Number of items worked on at a time; it grows when machines join."""
-        return self._workers or max(cores(self.ray) // self._cpus, 1)
+        return self._workers or max(ray_cluster.cores(self.ray) // self._cpus, 1)
 
     @property
     def machines(self) -> int:
         """Number of machines they run on."""
-        return len(alive(self.ray))
+        return len(ray_cluster.alive(self.ray))
 
     def map(
         self, work: Work, items: Sequence[Any], *, shared: Mapping[str, Any] | None = None
@@ -119,15 +106,17 @@ class RayEngine(Closing):
         given = dict(shared or {})
         stored = [self._stored(value) for value in given.values()]
         refs, held = [ref for ref, _ in stored], sum(size for _, size in stored)
-        store = smallest_store(self.ray)
+        store = ray_cluster.smallest_store(self.ray)
         task = self.ray.remote(_do).options(
-            num_cpus=self._cpus, num_gpus=gpu_share(self.ray), max_retries=RETRIES
+            num_cpus=self._cpus,
+            num_gpus=ray_cluster.gpu_share(self.ray),
+            max_retries=ray_cluster.RETRIES,
         )
         head = (self.threads, os.getcwd(), work, tuple(given))  # noqa: PTH109  (a plain text)
         waiting: deque[tuple[Any, Future[Any]]] = deque()
         # If Ray has more processors than the requested workers, a waiting item would run at once.
         workers = self.workers
-        busy = workers * self._cpus >= cores(self.ray)
+        busy = workers * self._cpus >= ray_cluster.cores(self.ray)
         most = workers * (IN_FLIGHT if busy else 1)
         try:
             for item in items:
@@ -135,13 +124,19 @@ class RayEngine(Closing):
                     yield self._result(waiting.popleft()[1])
                 given_out, size = self._stored(item) if _lasts(item) else (pack(item), 0)
                 held += size
-                self._tell_of_disk(held, store)
+                if held > store and not self._told:
+                    self._told = True
+                    logger.warning(
+                        "workers need arrays of %s, but the smallest object store of a machine "
+                        "holds %s: Ray writes what does not fit to disk, which is slower (ray "
+                        "start --object-store-memory)", shown(held), shown(store),
+                    )  # fmt: skip
                 made = task.remote(*head, given_out, *refs)
                 waiting.append((made, made.future()))
             while waiting:
                 yield self._result(waiting.popleft()[1])
         finally:
-            stop(self.ray, (ref for ref, _ in waiting))
+            ray_cluster.stop(self.ray, (ref for ref, _ in waiting))
 
     def close(self) -> None:
         """Stop Ray if it was started here, or leave the cluster."""
@@ -156,41 +151,30 @@ class RayEngine(Closing):
         lasting = _lasts(value)
         if lasting and value in self._put:
             return self._put[value]
-        packed = pack(value, by_path=self._everywhere)
+
+        def everywhere(path: Path) -> bool:  # whether every machine can open it, of the same size
+            if self.address is None:
+                return path.is_file()
+            if path not in self._seen:
+                self._seen[path] = path.is_file() and ray_cluster.on_all_nodes(self.ray, path)
+            return self._seen[path]
+
+        packed = pack(value, by_path=everywhere)
         stored = self.ray.put(packed), packed_bytes(packed)
         if lasting:
             self._put[value] = stored
         return stored
 
-    def _tell_of_disk(self, held: int, store: int) -> None:
-        """Log once that arrays exceed an object store and go to disk."""
-        if self._told or held <= store:
-            return
-        self._told = True
-        logger.warning(
-            "workers need arrays of %s, but the smallest object store of a machine holds %s: "
-            "Ray writes what does not fit to disk, which is slower (ray start "
-            "--object-store-memory)", shown(held), shown(store),
-        )  # fmt: skip
-
     def _result(self, coming: Future[Any]) -> Any:
         """Wait for a result and return it; raise an ``EvergraphError`` of the worker."""
         try:
-            found = unpack(awaited(self.ray, coming))
-        except (self.ray.exceptions.TaskUnschedulableError, *deaths(self.ray)) as error:
+            found = unpack(ray_cluster.awaited(self.ray, coming))
+        except (self.ray.exceptions.TaskUnschedulableError, *ray_cluster.deaths(self.ray)) as error:
             raise ResourceError(
-                f"the Ray worker of an item died {RETRIES + 1} times, perhaps for lack of memory "
-                f"({first_line(error)})"
+                f"the Ray worker of an item died {ray_cluster.RETRIES + 1} times, perhaps for lack "
+                f"of memory ({ray_cluster.first_line(error)})"
             ) from None
         return found.raised() if isinstance(found, _Error) else found
-
-    def _everywhere(self, path: Path) -> bool:
-        """Return whether every machine can open a file, with the same size."""
-        if self.address is None:
-            return path.is_file()
-        if path not in self._seen:
-            self._seen[path] = path.is_file() and on_all_nodes(self.ray, path)
-        return self._seen[path]
 
 
 @dataclass(frozen=True)
@@ -233,10 +217,6 @@ def _lasts(value: Any) -> bool:
     return bool(kind.__dataclass_params__.frozen and not kind.__dataclass_params__.eq)
 
 
-def _nothing(ray: ModuleType) -> None:
-    """Leave a Ray that was not started here."""
-
-
 @dataclass(frozen=True, eq=False)
 class _Array:
     """A dense tensor as a numpy array, which can be read without a copy."""
@@ -244,12 +224,25 @@ class _Array:
     values: npt.NDArray[Any]
     dtype: torch.dtype
 
+    @classmethod
+    def of(cls, tensor: Tensor) -> _Array:
+        plain = tensor.detach().cpu().as_subclass(Tensor)
+        # numpy has no bfloat16: its bytes are sent as integers.
+        values = plain.view(torch.int16) if plain.dtype == torch.bfloat16 else plain
+        return cls(values.numpy(), plain.dtype)
+
+    def tensor(self) -> Tensor:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the array is read-only, as intended
+            values = torch.from_numpy(self.values)
+        return values.view(self.dtype) if self.dtype == torch.bfloat16 else values
+
 
 @dataclass(frozen=True, eq=False)
 class _Csr:
     """A sparse matrix."""
 
-    parts: tuple[_Array, _Array, _Array]
+    parts: tuple[_Array, ...]
     shape: tuple[int, ...]
 
 
@@ -274,12 +267,20 @@ def pack(value: Any, *, by_path: Callable[[Path], bool] = lambda path: True) -> 
     Records, dictionaries, lists and tuples are searched; other values are unchanged. Tensors on a
     GPU are copied to memory. by_path: whether the receiver can open a file.
     """
+
+    def in_file(array: Tensor) -> bool:
+        return isinstance(array, MappedTensor) and array.path is not None and by_path(array.path)
+
     if isinstance(value, Tensor):
-        return _packed_tensor(value, by_path)
+        if in_file(value):
+            return _File(value.path)  # type: ignore[attr-defined]
+        if value.layout == torch.sparse_csr:
+            parts = (value.crow_indices(), value.col_indices(), value.values())
+            return _Csr(tuple(map(_Array.of, parts)), tuple(value.shape))
+        return _Array.of(value)
     if isinstance(value, ColumnSlice):
         array = value.array
-        if array.layout == torch.strided and _packed_file(array, by_path) is None:
-            value = value.sent()
+        value = value if array.layout != torch.strided or in_file(array) else value.sent()
     if is_dataclass(value) and not isinstance(value, type):
         held = {field.name: getattr(value, field.name) for field in fields(value)}
         return _Record(type(value), pack(held, by_path=by_path))
@@ -299,9 +300,9 @@ def unpack(value: Any) -> Any:
     {'a': tensor([0, 1, 2]), 'b': ['text']}
     """
     if isinstance(value, _Array):
-        return _tensor(value)
+        return value.tensor()
     if isinstance(value, _Csr):
-        indptr, indices, values = (_tensor(part) for part in value.parts)
+        indptr, indices, values = (part.tensor() for part in value.parts)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch's CSR tensors are in beta
             return torch.sparse_csr_tensor(
@@ -335,34 +336,3 @@ def packed_bytes(value: Any) -> int:
         return packed_bytes(value.values)
     parts = value.values() if type(value) is dict else value
     return sum(map(packed_bytes, parts)) if type(value) in (dict, list, tuple) else 0
-
-
-def _packed_tensor(tensor: Tensor, by_path: Callable[[Path], bool]) -> _Array | _Csr | _File:
-    file = _packed_file(tensor, by_path)
-    if file is not None:
-        return file
-    if tensor.layout == torch.sparse_csr:
-        parts = (tensor.crow_indices(), tensor.col_indices(), tensor.values())
-        first, second, third = (_array(part) for part in parts)
-        return _Csr((first, second, third), tuple(tensor.shape))
-    return _array(tensor)
-
-
-def _packed_file(tensor: Tensor, by_path: Callable[[Path], bool]) -> _File | None:
-    if isinstance(tensor, MappedTensor) and tensor.path is not None and by_path(tensor.path):
-        return _File(tensor.path)
-    return None
-
-
-def _array(tensor: Tensor) -> _Array:
-    plain = tensor.detach().cpu().as_subclass(Tensor)
-    # numpy has no bfloat16: its bytes are sent as integers.
-    values = plain.view(torch.int16) if plain.dtype == torch.bfloat16 else plain
-    return _Array(values.numpy(), plain.dtype)
-
-
-def _tensor(array: _Array) -> Tensor:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the array is read-only, as intended
-        values = torch.from_numpy(array.values)
-    return values.view(array.dtype) if array.dtype == torch.bfloat16 else values

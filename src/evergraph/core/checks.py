@@ -37,23 +37,13 @@ def check_choice(name: str, value: object, choices: Collection[str]) -> None:
 
 
 def check_once(name: str, values: Iterable[object], *, remedy: str = "") -> None:
-    """Raise if any of ``values`` occurs twice.
-
-    >>> check_once("seeds", [0, 1, 0])
-    Traceback (most recent call last):
-    evergraph.core.errors.ConfigurationError: seeds must differ, not have 0 twice
-    """
+    """Raise if any of ``values`` occurs twice."""
     for value, count in Counter(values).items():
         if count > 1:
             raise ConfigurationError(f"{name} must differ, not have {value!r} twice{remedy}")
 
 
 def check_directory(name: str, path: Path | None) -> None:
-    """Raise if a folder is given that does not exist.
-
-    >>> check_directory("--data", Path("nowhere"))
-    Traceback (most recent call last):
-    evergraph.core.errors.ConfigurationError: --data must be an existing folder, not nowhere
-    """
+    """Raise if a folder is given that does not exist."""
     if path is not None and not path.is_dir():
         raise ConfigurationError(f"{name} must be an existing folder, not {path}")

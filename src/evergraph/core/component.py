@@ -27,6 +27,7 @@ T_co = TypeVar("T_co", covariant=True)
 def formerly(**names: str) -> Callable[[Init], Init]:
     """Make a constructor, or a class's, accept former parameter names for one version.
 
+<<<<<<< HEAD
     They are accepted with a warning. names: the new name of each former name.
 
     >>> class Circle:
@@ -34,6 +35,9 @@ def formerly(**names: str) -> Callable[[Init], Init]:
     ...     def __init__(self, *, radius: float = 1.0) -> None: self.radius = radius
     >>> Circle.__init__.formerly
     {'size': 'radius'}
+=======
+    names: the new name of each former name.
+>>>>>>> lab
     """
 
     def decorated(init: Init) -> Init:
@@ -139,13 +143,16 @@ class Part(Shown):
         """
         own: dict[str, Any] = {}
         for name in self._parameter_names():
-            value = self._parameter_value(name)
+            own[name] = value = self._parameter_value(name)
             if value is _MISSING:
                 raise ConfigurationError(
                     f"{type(self).__name__} must store its parameter {name!r} under that name"
                 )
-            own[name] = value
-        return with_inner(own) if deep else own
+        for name, value in list(own.items()) if deep else ():
+            if isinstance(value, Part):
+                inner = value.get_params(deep=True)
+                own |= {f"{name}__{below}": part for below, part in inner.items()}
+        return own
 
     @classmethod
     def _parameter_names(cls) -> list[str]:
@@ -159,7 +166,6 @@ class Part(Shown):
         return getattr(self, name, _MISSING)
 
     def _parameter_default(self, name: str) -> Any:
-        """Return the default of a parameter."""
         found = inspect.signature(type(self)).parameters.get(name)
         return None if found is None else found.default
 
@@ -172,17 +178,6 @@ class Part(Shown):
         names = [name for name in self._parameter_names() if name not in SURROUNDINGS]
         values = {name: self._parameter_value(name) for name in names}
         return {name: value for name, value in values.items() if value is not _MISSING}
-
-
-def with_inner(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return parameters, with those of inner components added as ``outer__inner``."""
-    inner = {
-        f"{name}__{below}": value
-        for name, part in parameters.items()
-        if isinstance(part, Part)
-        for below, value in part.get_params(deep=True).items()
-    }
-    return parameters | inner
 
 
 def alike(one: object, other: object) -> bool:

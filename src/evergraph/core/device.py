@@ -17,11 +17,7 @@ STATUS = Path("/proc/self/status")  # of Linux
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """Return the device called ``name``; ``auto`` chooses a GPU if there is one.
-
-    >>> choose_device("cpu")
-    device(type='cpu')
-    """
+    """Return the device called ``name``; ``auto`` chooses a GPU if there is one."""
     if name not in DEVICES:
         raise UnknownNameError("device", name, DEVICES)
     if name == "cuda" and not torch.cuda.is_available():

@@ -64,16 +64,7 @@ class Shown:
 
 
 class ShownRecord(Shown):
-    """Dataclass that shows its fields; its repr is the dataclass's own.
-
-    >>> from dataclasses import dataclass
-    >>> @dataclass(frozen=True)
-    ... class Place(ShownRecord):
-    ...     "Somewhere."
-    ...     x: int
-    >>> Place(3), "<th>x</th><td>3</td>" in Place(3)._repr_html_()
-    (Place(x=3), True)
-    """
+    """Dataclass that shows its fields; its repr is the dataclass's own."""
 
     def _repr_facts(self) -> Mapping[str, object]:
         return {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
@@ -147,10 +138,6 @@ def _label(x: float, y: float, said: str, anchor: str) -> str:
 
 
 def listed(names: Sequence[object]) -> str:
-    """Return comma-separated names, and the number of names left out.
-
-    >>> listed("ab"), listed(range(14))
-    ('a, b', '0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 2 more')
-    """
+    """Return comma-separated names, and the number of names left out."""
     more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
     return ", ".join(str(name) for name in names[:LISTED]) + more

@@ -33,11 +33,7 @@ class Engine(Protocol):
         ...
 
     def map(
-        self,
-        work: Work,
-        items: Sequence[Any],
-        *,
-        shared: Mapping[str, Any] | None = None,
+        self, work: Work, items: Sequence[Any], *, shared: Mapping[str, Any] | None = None
     ) -> Iterator[Any]:
         """Yield ``work(item, **shared)`` for every item, in order, as results arrive.
 

@@ -1,30 +1,7 @@
-"""Exceptions of evergraph.
+"""Exceptions of evergraph, all derived from ``EvergraphError``.
 
-    EvergraphError
-    ├── ConfigurationError      a parameter breaks its rule
-    │   └── UnknownNameError    a name is unknown; lists the known names
-    ├── DataError               a graph or a file is not valid
-    │   ├── DownloadError       a dataset could not be fetched
-    │   ├── WrongFileError      a fetched file has a wrong checksum
-    │   ├── UnknownNodeError    an id is not in the graph
-    │   │   └── LooseEdgeError  an edge leads to such an id
-    │   ├── UnknownEdgeError    an edge is not in the graph
-    │   ├── DuplicateNodeError  an id is already in the graph
-    │   ├── NothingLearnedError a prediction is requested before any label
-    │   ├── KeyReusedError      a delta has the key of another one
-    │   └── DroppedError        requested deltas are no longer in the journal
-    ├── ResultsError            a results folder has unexpected contents
-    ├── TaskClosedError         a learner accessed a task that is over
-    ├── DivergedError           training ended in numbers that are not finite
-    ├── DeviceError             the requested device is not available
-    ├── LockedError             another process uses a folder
-    ├── StoppedError            a learner's folder accepts no more deltas
-    ├── TooMuchError            a delta exceeds a limit
-    ├── ResourceError           memory or disk space is insufficient
-    └── ClusterError            a Ray cluster or a machine of it is lost
-
-A message is one sentence that names the parameter or file, the rule and the value.
-The command line prints it and exits with ``EXIT_CODE``.
+A message is one sentence that names the parameter or file, the rule and the value. The command
+line prints it and exits with ``EXIT_CODE``.
 """
 
 from __future__ import annotations
@@ -37,11 +14,7 @@ MOST_NAMED = 40  # most names in one sentence
 
 
 def nearest(name: object, choices: Iterable[str]) -> str:
-    """Return the most similar of some names; empty if none is similar.
-
-    >>> nearest("neigbours", ["hops", "neighbours"]), nearest("zzz", ["hops"])
-    ('neighbours', '')
-    """
+    """Return the most similar of some names; empty if none is similar."""
     return next(iter(get_close_matches(str(name), list(choices), n=1)), "")
 
 

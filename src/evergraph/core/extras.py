@@ -12,18 +12,13 @@ from evergraph.core.errors import ConfigurationError
 def require(package: str, *, extra: str, why: str) -> None:
     """Raise unless ``package`` is installed, naming the command that installs it.
 
-    Called before work starts, so that a missing package is reported early. Nothing is imported.
+    Called before work starts, so that a missing package is reported early; nothing is imported.
+    package: its import name. extra: what of evergraph installs it. why: what needs it.
 
-    Args:
-        package: import name, such as ``"pyarrow"``.
-        extra: extra of evergraph that installs it, such as ``"tables"``.
-        why: what needs it, the subject of the sentence "... needs the package".
-
-    >>> require("torch", extra="all", why="learning")
     >>> require("absent", extra="all", why="learning")
     Traceback (most recent call last):
     evergraph.core.errors.ConfigurationError: learning needs the package absent, which is missing: \
-pip install 'evergraph[all]'
+    pip install 'evergraph[all]'
     """
     if not installed(package):
         raise ConfigurationError(
@@ -32,11 +27,7 @@ pip install 'evergraph[all]'
 
 
 def installed(package: str) -> bool:
-    """Return whether a package can be imported, without importing it.
-
-    >>> installed("torch"), installed("absent")
-    (True, False)
-    """
+    """Return whether a package can be imported, without importing it."""
     return find_spec(package) is not None
 
 
@@ -47,9 +38,6 @@ def installed_version(name: str) -> str | None:
     """Return the version of a package; None if neither its metadata nor the package has it.
 
     A source tree on the path and a frozen program have no metadata.
-
-    >>> installed_version("there-is-no-such-package") is None
-    True
     """
     return _recorded(name) or getattr(sys.modules.get(name.replace("-", "_")), "__version__", None)
 

@@ -82,12 +82,6 @@ def map_array(path: Path, *, writable: bool = False) -> MappedTensor:
     """Return the array of an ``.npy`` file; its values are read when they are used.
 
     Unless ``writable``, changes stay in this process.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     np.save(Path(folder, "a.npy"), np.arange(3))
-    ...     map_array(Path(folder, "a.npy"))
-    MappedTensor([0, 1, 2])
     """
     try:
         array = np.load(path, mmap_mode="r+" if writable else "c", allow_pickle=False)

@@ -33,17 +33,10 @@ _installed_loaded = False
 
 
 def load_plugin(source: str | Path) -> ModuleType:
-    """Import a plug-in, which registers its components.
+    """Import a plug-in, which registers its components: a ``.py`` file, or a module by name.
 
     A file is imported once, and again if its text has changed: its classes then replace the earlier
     ones. Its folder is searched last for its own imports.
-
-    Args:
-        source: the path of a ``.py`` file, or the name of a module.
-
-    >>> load_plugin("my_method.py")
-    Traceback (most recent call last):
-    evergraph.core.errors.ConfigurationError: plugin my_method.py: no such file
     """
     if not is_file_plugin(source):
         return _import_module(str(source))
@@ -169,7 +162,6 @@ def _frames(error: BaseException) -> list[tuple[str | None, int | None]]:
 
 
 def _said(error: BaseException) -> str:
-    """Return an error as one line."""
     if isinstance(error, EvergraphError):
         return str(error)
     text = error.msg if isinstance(error, SyntaxError) else str(error).strip()

@@ -6,6 +6,7 @@ import ast
 import inspect
 import sys
 from collections.abc import Mapping
+from functools import cache
 from inspect import cleandoc
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -132,15 +133,13 @@ def first_line(cls: type) -> str:
 PACKAGE = Path(__file__).parents[1]
 
 
-def declared_parts(folder: str, resolver: str) -> dict[str, str]:
+@cache
+def declared_parts(folder: str, resolver: str) -> Mapping[str, str]:
     """Return the names that classes register under, each with the first line of its docstring.
 
     The same as ``Resolver.summaries`` without importing the package, which takes seconds. Classes
-    without source or without a ``name`` of their own are not found.
-
-    Args:
-        folder: the package's folder, relative to the library, such as ``"memory/samplers"``.
-        resolver: the resolver's name in it, such as ``"samplers"``.
+    without source or without a ``name`` of their own are not found. folder: of the package in the
+    library, such as ``"memory/samplers"``. resolver: its name there, such as ``"samplers"``.
 
     >>> declared_parts("topology", "topologies")["identity"]
     'Leaves the features unchanged, E = X, to measure what topology adds.'
@@ -150,12 +149,16 @@ def declared_parts(folder: str, resolver: str) -> dict[str, str]:
         text = file.read_text("utf-8")
         if f"@{resolver}.register" not in text:  # most files have none, and parsing takes time
             continue
-        for node in ast.parse(text).body:
-            if not isinstance(node, ast.ClassDef):
+        for node in (node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)):
+            if f"{resolver}.register" not in map(ast.unparse, node.decorator_list):
                 continue
-            marks = [ast.unparse(mark) for mark in node.decorator_list]
-            if f"{resolver}.register" in marks and (name := _name(node)) is not None:
-                found[name] = _first_line(node)
+            for statement in node.body:
+                match statement:
+                    case (
+                        ast.Assign(targets=[ast.Name(id="name")], value=ast.Constant(value=name))
+                        | ast.AnnAssign(target=ast.Name(id="name"), value=ast.Constant(value=name))
+                    ):
+                        found[str(name)] = _first_line(node)
     return dict(sorted(found.items()))
 
 
@@ -171,17 +174,6 @@ def declared_summary(file: str, function: str) -> str:
         if isinstance(node, ast.FunctionDef) and node.name == function:
             return _first_line(node)
     return ""
-
-
-def _name(node: ast.ClassDef) -> str | None:
-    """Return the text that a class body assigns to ``name``."""
-    for statement in node.body:
-        match statement:
-            case ast.Assign(targets=[ast.Name(id="name")], value=ast.Constant(value=str(name))):
-                return name
-            case ast.AnnAssign(target=ast.Name(id="name"), value=ast.Constant(value=str(name))):
-                return name
-    return None
 
 
 def _first_line(node: ast.ClassDef | ast.FunctionDef) -> str:

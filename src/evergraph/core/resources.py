@@ -23,13 +23,7 @@ T = TypeVar("T")
 
 
 class Shelf:
-    """Cache of values derived from an object, which lives as long as the object.
-
-    >>> class Thing: ...
-    >>> shelf, thing = Shelf(), Thing()
-    >>> shelf.take(thing, "name", lambda: "made"), shelf.take(thing, "name", lambda: "made again")
-    ('made', 'made')
-    """
+    """Cache of values derived from an object, which lives as long as the object."""
 
     def __init__(self) -> None:
         self._kept: WeakKeyDictionary[Any, dict[Hashable, Any]] = WeakKeyDictionary()
@@ -98,7 +92,9 @@ class Resources:
 
     def fits(self, size: int) -> bool:
         """Return whether an array of ``size`` bytes may stay in memory."""
-        return stays_in_memory(size, left=self.left, limit=self.memory_limit)
+        left = self.left
+        to_work_in = 0 if self.memory_limit is None else int(WORK_SHARE * self.memory_limit)
+        return size <= ARRAY_SHARE * left and left - size >= to_work_in
 
     def array(self, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
         """Return an empty array, in memory if it fits, else mapped from a temporary file.
@@ -125,13 +121,3 @@ class Resources:
 
 # The former name was ``memory``, which now means the bytes that a method may keep.
 Resources.__init__ = formerly(memory="memory_limit")(Resources.__init__)  # type: ignore[method-assign]
-
-
-def stays_in_memory(size: int, *, left: int, limit: int | None) -> bool:
-    """Return whether an array of ``size`` bytes stays in memory when ``left`` bytes are free.
-
-    >>> stays_in_memory(20, left=100, limit=None), stays_in_memory(20, left=100, limit=180)
-    (True, False)
-    """
-    to_work_in = 0 if limit is None else int(WORK_SHARE * limit)
-    return size <= ARRAY_SHARE * left and left - size >= to_work_in

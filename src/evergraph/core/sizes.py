@@ -10,27 +10,18 @@ from pathlib import Path
 
 from evergraph.core.errors import ConfigurationError, ResourceError
 
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-_BINARY = {"KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
-
 
 def parse_size(text: str | int) -> int:
-    """Return the number of bytes of a text such as ``4GB``, ``512MiB`` or ``1e9``.
-
-    >>> parse_size("4GB"), parse_size("1.5 GiB"), parse_size(2048)
-    (4000000000, 1610612736, 2048)
-    """
-    found = re.fullmatch(r"\s*([0-9.]+(?:[eE][0-9]+)?)\s*([kKmMgGtT]?i?)[bB]?\s*", str(text))
-    try:
-        assert found is not None
-        unit = found[2].upper()
-        size = int(float(found[1]) * (_UNITS | _BINARY)[unit])
-        assert size > 0
-    except (AssertionError, ValueError, KeyError):
-        raise ConfigurationError(
-            f"memory limit must be a size such as 4GB or 512MiB, above 0, not {text!r}"
-        ) from None
-    return size
+    """Return the number of bytes of a text such as ``4GB``, ``512MiB`` or ``1e9``."""
+    found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)(e\d+)?\s*([kmgt]?)(i?)b?\s*", str(text), re.I)
+    if found is not None and (found[3] or not found[4]):
+        unit = (1024 if found[4] else 1000) ** " kmgt".index(found[3].lower() or " ")
+        size = int(float(f"{found[1]}{found[2] or ''}") * unit)
+        if size > 0:
+            return size
+    raise ConfigurationError(
+        f"memory limit must be a size such as 4GB or 512MiB, above 0, not {text!r}"
+    )
 
 
 def shown(size: float) -> str:

@@ -19,12 +19,6 @@ def written_aside(path: Path) -> Iterator[IO[bytes]]:
 
     If writing fails, ``path`` is unchanged and no temporary file is left. Afterwards the file
     survives a power cut.
-
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with written_aside(Path(folder, "a.txt")) as file:
-    ...         _ = file.write(b"whole")
-    ...     Path(folder, "a.txt").read_text()
-    'whole'
     """
     make_folders(path.parent)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")

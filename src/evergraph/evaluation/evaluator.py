@@ -12,7 +12,7 @@ from torch import Tensor
 
 from evergraph.core.label_space import LabelSpace, Predictions
 from evergraph.core.notices import say
-from evergraph.evaluation.yardstick import BESIDE, YARDSTICKS, Yardstick, balanced_accuracy
+from evergraph.evaluation.yardstick import BESIDE, YARDSTICKS, balanced_accuracy
 from evergraph.graphs import Graph
 from evergraph.streams import Exam, GraphStream
 from evergraph.streams.stream import TESTINGS, Testing
@@ -28,30 +28,18 @@ class Predictor(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """Predictions for test nodes, and the true classes.
+    """Predictions for test nodes, and the true classes."""
 
-    Attributes:
-        classes, confidence, novelty: see ``Predictions``.  [nodes]
-        labels: the true classes.  int64 [nodes]
-        tasks: the task of each node.  int64 [nodes]
-        values, targets: predicted and true multi-label or regression targets; see ``Predictions``
-            and ``Exam``.  [nodes, targets]
-    """
-
+    # classes, confidence, novelty: see ``Predictions``.  [nodes]
     classes: Tensor
     confidence: Tensor
     novelty: Tensor
-    labels: Tensor
-    tasks: Tensor
+    labels: Tensor  # the true classes.  int64 [nodes]
+    tasks: Tensor  # the task of each node.  int64 [nodes]
+    # values, targets: predicted and true multi-label or regression targets; see ``Predictions`` and
+    # ``Exam``.  [nodes, targets]
     values: Tensor | None = None
     targets: Tensor | None = None
-
-    @property
-    def compared(self) -> tuple[Tensor, Tensor]:
-        """Predictions and truth: classes, or targets if nodes have these."""
-        if self.values is None or self.targets is None:
-            return self.classes, self.labels
-        return self.values, self.targets
 
 
 def mark(learner: Predictor, exams: Sequence[Exam]) -> Scored:
@@ -183,42 +171,35 @@ def evaluate(
     yardstick = YARDSTICKS[stream.kind]
     for testing in testings:
         seen = mark(learner, stream.exams(index, testing, part))
-        rows[testing] = _rows(seen, stream.met(index), yardstick)
+        order = seen.tasks.argsort(stable=True)
+        counts = torch.bincount(seen.tasks, minlength=stream.met(index)).tolist()
+        compared = seen.classes, seen.labels
+        if seen.values is not None and seen.targets is not None:
+            compared = seen.values, seen.targets
+        given, right = (each[order].split(counts) for each in compared)
+        rows[testing] = {n: list(map(mean, given, right)) for n, mean in yardstick.rows.items()}
         if stream.kind != "class":
-            beside = {name: metric(*seen.compared) for name, metric in yardstick.beside.items()}
+            beside = {name: metric(*compared) for name, metric in yardstick.beside.items()}
             measures[testing] = {name: _meaningful(value) for name, value in beside.items()}
             continue
-        if testing == testings[0] and index + 1 == len(stream):
-            _say_collapse(learner, stream, seen)
+        last = testing == testings[0] and index + 1 == len(stream)
+        if last and len(seen.classes.unique()) == 1 < len(seen.labels.unique()):
+            only = stream.classes[int(seen.classes[0])]
+            say(
+                getattr(learner, "name", "learner"),
+                f"at the end every test node is given class {only}: the model has collapsed, or "
+                "has forgotten every other class",
+            )
         error = expected_calibration_error(seen.confidence, seen.classes == seen.labels)
         measures[testing] = {"calibration_error": _meaningful(error)}
         if preview:
-            unknown: float | None = None
-            transfer: float | None = None
+            measures[testing] |= {"rejection_auroc": None, "forward_transfer": None}
             if exams := stream.preview(index, testing, part):
                 coming, learned = mark(learner, exams), stream.label_space(index)
                 unknown = _meaningful(rejection(seen, coming, learned))
                 transfer = forward_transfer(coming, learned)
-            measures[testing] |= {"rejection_auroc": unknown, "forward_transfer": transfer}
+                measures[testing] |= {"rejection_auroc": unknown, "forward_transfer": transfer}
     return Evaluation(rows, measures)
-
-
-def _say_collapse(learner: Predictor, stream: GraphStream, seen: Scored) -> None:
-    """Warn if a learner finally predicts the same class for all test nodes of several classes."""
-    if len(seen.classes.unique()) == 1 < len(seen.labels.unique()):
-        only = stream.classes[int(seen.classes[0])]
-        say(
-            getattr(learner, "name", "learner"),
-            f"at the end every test node is given class {only}: the model has collapsed, or has "
-            "forgotten every other class",
-        )
-
-
-def _rows(seen: Scored, tasks: int, yardstick: Yardstick) -> dict[str, list[float]]:
-    order = seen.tasks.argsort(stable=True)
-    counts = torch.bincount(seen.tasks, minlength=tasks).tolist()
-    given, right = (each[order].split(counts) for each in seen.compared)
-    return {name: list(map(average, given, right)) for name, average in yardstick.rows.items()}
 
 
 def _meaningful(value: float | None) -> float | None:

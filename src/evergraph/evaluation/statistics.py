@@ -25,12 +25,7 @@ Numbers = npt.NDArray[np.float64]
 
 
 def sample(name: str, values: Sample, *, least: int) -> Numbers:
-    """Return a sample as an array; raise unless it has enough numbers, all of them finite.
-
-    >>> sample("a", [0.5], least=2)
-    Traceback (most recent call last):
-    evergraph.core.errors.ConfigurationError: a must have at least 2 numbers, not 1
-    """
+    """Return a sample as an array; raise unless it has enough numbers, all of them finite."""
     numbers = np.asarray(values, dtype=np.float64)
     if numbers.ndim != 1:
         raise ConfigurationError(f"{name} must be a list of numbers, not of shape {numbers.shape}")
@@ -42,11 +37,7 @@ def sample(name: str, values: Sample, *, least: int) -> Numbers:
 
 
 def differences(a: Sample, b: Sample, *, least: int) -> Numbers:
-    """Return ``a - b`` of paired samples.  [pairs]
-
-    >>> differences([3, 5], [1, 1], least=2)
-    array([2., 4.])
-    """
+    """Return ``a - b`` of paired samples.  [pairs]"""
     ours, theirs = sample("a", a, least=least), sample("b", b, least=least)
     if len(ours) != len(theirs):
         raise ConfigurationError(
@@ -308,6 +299,13 @@ class Ranks:
         return tuple(found)
 
 
+@cache
+def _quantile(confidence: float, methods: int) -> float:
+    from scipy.stats import studentized_range  # takes a second to import
+
+    return float(studentized_range.ppf(confidence, methods, np.inf)) / math.sqrt(2)
+
+
 def nemenyi(scores: npt.ArrayLike, *, confidence: float = CONFIDENCE) -> Ranks:
     """Rank methods on every dataset, best first, and test whether they differ (Demšar 2006).
 
@@ -337,7 +335,7 @@ def nemenyi(scores: npt.ArrayLike, *, confidence: float = CONFIDENCE) -> Ranks:
         raise ConfigurationError("scores must be finite numbers only")
     table = np.array([rising_ranks(-row) for row in numbers])
     datasets, methods = table.shape
-    apart = _quantile(methods, confidence) * math.sqrt(methods * (methods + 1) / (6 * datasets))
+    apart = _quantile(confidence, methods) * math.sqrt(methods * (methods + 1) / (6 * datasets))
     mean = tuple(map(float, table.mean(axis=0)))
     return Ranks(mean, apart, friedman(table), datasets, confidence)
 
@@ -346,18 +344,24 @@ def friedman(ranks: Numbers) -> float:
     """Return Friedman's p: the probability of ranks this different if all orders are as likely.
 
     ranks: [datasets, methods], each row from 1; equal ones share their mean.
-
-    >>> friedman(np.array([[1.0, 2.0]] * 5))
-    0.0625
     """
     doubled = np.sort(np.round(2 * ranks).astype(np.int64), axis=1)  # a mean rank may be a half
     patterns = tuple(sorted(map(tuple, doubled.tolist())))
     outcomes = _outcomes(patterns)
-    if outcomes is None:
-        return _iman_davenport(ranks)
-    unlike, shares = outcomes
-    found = np.round((2 * ranks.sum(axis=0)) ** 2).sum()
-    return min(1.0, float(shares[unlike >= found].sum()))
+    if outcomes is not None:
+        unlike, shares = outcomes
+        found = np.round((2 * ranks.sum(axis=0)) ** 2).sum()
+        return min(1.0, float(shares[unlike >= found].sum()))
+    if (np.ptp(ranks, axis=1) == 0).all():
+        return 1.0
+    from scipy.stats import friedmanchisquare  # takes a second to import
+
+    n, k = ranks.shape
+    chi = float(friedmanchisquare(*ranks.T).statistic)
+    room, p_value = n * (k - 1) - chi, 0.0
+    if room > SAME_RANK:  # Iman and Davenport's F
+        p_value = float(fdtrc(k - 1, (k - 1) * (n - 1), (n - 1) * chi / room))
+    return max(p_value, math.exp(-(n - 1) * math.lgamma(k + 1)))  # its value if all agree
 
 
 @cache
@@ -381,24 +385,3 @@ def _outcomes(patterns: tuple[tuple[int, ...], ...]) -> tuple[Numbers, Numbers] 
         )
         sums = every[first]
     return (sums**2).sum(axis=1).astype(np.float64), shares
-
-
-def _iman_davenport(ranks: Numbers) -> float:
-    from scipy.stats import friedmanchisquare  # takes a second to import
-
-    n, k = ranks.shape
-    if (np.ptp(ranks, axis=1) == 0).all():
-        return 1.0
-    chi = float(friedmanchisquare(*ranks.T).statistic)
-    room = n * (k - 1) - chi
-    p_value = (
-        float(fdtrc(k - 1, (k - 1) * (n - 1), (n - 1) * chi / room)) if room > SAME_RANK else 0.0
-    )
-    return max(p_value, math.exp(-(n - 1) * math.lgamma(k + 1)))  # its value if all agree
-
-
-@cache
-def _quantile(methods: int, confidence: float) -> float:
-    from scipy.stats import studentized_range  # takes a second to import
-
-    return float(studentized_range.ppf(confidence, methods, np.inf)) / math.sqrt(2)

@@ -83,22 +83,19 @@ def average_precision(predicted: Tensor, right: Tensor) -> float:
     >>> round(average_precision(given, right), 4)
     0.8333
     """
-    found = [
-        _precision(predicted[known, place], right[known, place])
-        for place, known in enumerate((~right.isnan()).t())
-        if len(right[known, place].unique()) == 2
-    ]
+    found = []
+    for place, known in enumerate((~right.isnan()).t()):
+        scores, there = predicted[known, place], right[known, place]
+        if len(there.unique()) != 2:
+            continue
+        order = scores.argsort(descending=True, stable=True)
+        scores, hits = scores[order], there[order].double().cumsum(0)
+        # Nodes of equal score are taken together: the last of them has their counts.
+        last = torch.cat([scores[1:] != scores[:-1], torch.tensor([True])])
+        hits, taken = hits[last], (torch.arange(len(scores)) + 1)[last].double()
+        gained = hits.diff(prepend=hits.new_zeros(1)) / hits[-1]
+        found.append(float((gained * hits / taken).sum()))
     return sum(found) / len(found) if found else float("nan")
-
-
-def _precision(scores: Tensor, right: Tensor) -> float:
-    order = scores.argsort(descending=True, stable=True)
-    scores, hits = scores[order], right[order].double().cumsum(0)
-    # Nodes of equal score are taken together: the last of them has their counts.
-    last = torch.cat([scores[1:] != scores[:-1], torch.tensor([True])])
-    hits, taken = hits[last], (torch.arange(len(scores)) + 1)[last].double()
-    gained = hits.diff(prepend=hits.new_zeros(1)) / hits[-1]
-    return float((gained * hits / taken).sum())
 
 
 def r2(predicted: Tensor, right: Tensor) -> float:
@@ -189,9 +186,7 @@ def spread(values: Sequence[float]) -> dict[str, Any]:
 
 
 def main_key(result: Mapping[str, Any]) -> str:
-    """Return the key of the main measure of a stored result.
-
-    Results of earlier versions are of classes only.
+    """Return the key of the main measure of a stored result; earlier versions had classes only.
 
     >>> main_key({"metric": {"name": "micro F1", "key": "micro_f1"}}), main_key({})
     ('micro_f1', 'balanced')
@@ -200,11 +195,7 @@ def main_key(result: Mapping[str, Any]) -> str:
 
 
 def main_name(result: Mapping[str, Any]) -> str:
-    """Return the name of the main measure of a stored result.
-
-    >>> main_name({"metric": {"name": "micro F1", "key": "micro_f1"}}), main_name({})
-    ('micro F1', 'accuracy')
-    """
+    """Return the name of the main measure of a stored result."""
     return str(result.get("metric", {}).get("name", "accuracy"))
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import fields
-from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from evergraph.closed_form.views import View
 from evergraph.core.device import choose_device
@@ -42,6 +41,7 @@ from evergraph.training import Learner, Trainer
 
 # A stream on a device holds the graph, the tasks' graphs and the graph of everything seen so far.
 DEVICE_COPIES = 4
+T = TypeVar("T")
 
 
 def load_graph(config: RunConfig) -> Graph:
@@ -60,35 +60,29 @@ def build_stream(
 ) -> GraphStream:
     """Cut the graph into the configured tasks, on the device if they fit there."""
     resources = Resources() if resources is None else resources
-    options = config.stream.model_dump(exclude={"split_seed"})
-    split_seed = config.stream.split_seed
+    options = config.stream.model_dump()
+    split_seed = options.pop("split_seed")
+    options["seed"] = seed if split_seed == "run" else split_seed
     device = choose_device(config.device)
     if DEVICE_COPIES * graph.nbytes > resources.left_on(device):
         device = graph.device
-    return GraphStream(
-        graph,
-        **options,
-        seed=seed if split_seed == "run" else split_seed,
-        device=device,
-        resources=resources,
-    )
+    return GraphStream(graph, **options, device=device, resources=resources)
 
 
 def build_topology(config: RunConfig) -> TopologyEncoder:
     """Make the configured f_topo."""
-    return cast(
-        "TopologyEncoder", _make(topologies, config.topology.name, config.topology.parameters)
-    )
+    return _make(topologies, config.topology)
 
 
 def build_backbone(config: RunConfig) -> Backbone:
     """Make the configured backbone, or the method's own."""
-    name, parameters = backbone_of(config).name, backbone_of(config).parameters
-    if "topology" in backbones.parameters(name):
-        parts = {"topology": build_topology(config), **config.head.model_dump()}
-        taken = backbones.parameters(name)
-        parameters = {key: part for key, part in parts.items() if key in taken} | parameters
-    return cast("Backbone", _make(backbones, name, parameters))
+    component, parts = backbone_of(config), {}
+    taken = backbones.parameters(component.name)
+    if "topology" in taken:
+        every = {"topology": build_topology(config), **config.head.model_dump()}
+        own = component.parameters
+        parts = {key: part for key, part in every.items() if key in taken and key not in own}
+    return _make(backbones, component, **parts)
 
 
 def has_memory(method: str) -> bool:
@@ -112,8 +106,7 @@ def build_memory(config: RunConfig) -> Any:
     if config.memory.budget is not None:
         options["budget"] = config.memory.budget
     if config.memory.sampler is not None:
-        sampler = config.memory.sampler
-        options["sampler"] = _make(samplers, sampler.name, sampler.parameters)
+        options["sampler"] = _make(samplers, config.memory.sampler)
     return methods.resolve(name).make_memory(**options)
 
 
@@ -130,16 +123,11 @@ def build_learner(
     training = vars(backbone.recipe) | config.training.model_dump(exclude_none=True)
     if training["batch_size"] == "full":
         training["batch_size"] = None
-    memory = build_memory(config)
-    parts = {
-        "backbone": backbone,
-        "trainer": Trainer(
-            **training, device=config.device, resources=resources, on_epoch=on_epoch
-        ),
-        "generator": seeded(seed, "learner"),
-        **({} if memory is None else {"memory": memory}),
-    }
-    return cast("Learner", _make(methods, config.method.name, config.method.parameters | parts))
+    trainer = Trainer(**training, device=config.device, resources=resources, on_epoch=on_epoch)
+    parts = {"backbone": backbone, "trainer": trainer, "generator": seeded(seed, "learner")}
+    if (memory := build_memory(config)) is not None:
+        parts["memory"] = memory
+    return _make(methods, config.method, **parts)
 
 
 def resolved(config: RunConfig) -> RunConfig:
@@ -164,10 +152,11 @@ def resolved(config: RunConfig) -> RunConfig:
     training |= config.training.model_dump(exclude_none=True)
     memory = config.memory
     if has_memory(config.method.name):
-        budget, sampler = _memory_defaults(methods.resolve(config.method.name))
+        usual = methods.resolve(config.method.name).make_memory()
+        sampler = memory.sampler or Component(name=usual.sampler.name)
         memory = MemoryConfig(
-            budget=budget if memory.budget is None else memory.budget,
-            sampler=spelled_out(samplers, memory.sampler or Component(name=sampler)),
+            budget=usual.budget if memory.budget is None else memory.budget,
+            sampler=spelled_out(samplers, sampler),
         )
     return config.model_copy(
         update={
@@ -181,13 +170,7 @@ def resolved(config: RunConfig) -> RunConfig:
 
 
 def pooled(config: RunConfig) -> RunConfig:
-    """Return a configuration with the per-test-set variant of its method, if the protocol needs it.
-
-    >>> pooled(RunConfig.of({"protocol": "tpp", "method": "tpp"})).method.name
-    'tpp-per-test-set'
-    >>> pooled(RunConfig.of({"protocol": "tpp", "method": "tem"})).method.name
-    'tem'
-    """
+    """Return a configuration with the variant of its method that its protocol needs, if any."""
     asked = config.protocol is not None and read_protocol(config.protocol).pooled
     name = f"{config.method.name}{POOLED}"
     if not asked or name not in methods.names():
@@ -212,12 +195,6 @@ def backbone_of(config: RunConfig) -> Component:
     return Component(name=method.backbone_by_default(**config.method.parameters))
 
 
-@cache
-def _memory_defaults(method: type[BackboneLearner]) -> tuple[int | float, str]:
-    memory = method.make_memory()
-    return memory.budget, memory.sampler.name
-
-
 def spelled_out(
     resolver: Resolver[Any], component: Component, *, leave_out: Collection[str] = ()
 ) -> Component:
@@ -239,14 +216,12 @@ def parts_used(config: RunConfig) -> set[str]:
     """Return which of ``topology``, ``memory`` and ``training`` the method uses."""
     load_plugins(config.plugins)
     method = methods.resolve(config.method.name)
-    used = set()
-    if "topology" in backbones.parameters(backbone_of(config).name):
-        used.add("topology")
-    if has_memory(config.method.name):
-        used.add("memory")
-    if not issubclass(method, WholeTaskLearner):
-        used.add("training")
-    return used
+    used = {
+        "topology": "topology" in backbones.parameters(backbone_of(config).name),
+        "memory": has_memory(config.method.name),
+        "training": not issubclass(method, WholeTaskLearner),
+    }
+    return {part for part, is_used in used.items() if is_used}
 
 
 def check(
@@ -272,20 +247,18 @@ def check(
     return learner
 
 
-def _make(resolver: Resolver[Any], name: str, parameters: Mapping[str, Any]) -> Any:
+def _make(resolver: Resolver[T], component: Component, **parts: Any) -> T:
+    parameters = component.parameters | parts
     try:
-        return resolver.make(name, **parameters)
+        return resolver.make(component.name, **parameters)
     except TypeError as error:
-        raise ConfigurationError(f"{name!r} cannot be made with {parameters}: {error}") from error
+        raise ConfigurationError(
+            f"{component.name!r} cannot be made with {parameters}: {error}"
+        ) from error
 
 
 def departures(config: RunConfig) -> list[str]:
-    """Return the differences between a configuration and its protocol, as phrases.
-
-    >>> config = RunConfig.of({"protocol": "cglb", "stream": {"split": [0.8, 0.1, 0.1]}})
-    >>> departures(config)
-    ['stream.split is [0.8, 0.1, 0.1] and not [0.6, 0.2, 0.2]']
-    """
+    """Return the differences between a configuration and its protocol, as phrases."""
     if config.protocol is None:
         return []
     said = flat(read_protocol(config.protocol).values(config.dataset.name))
@@ -370,7 +343,6 @@ _OF_TARGETS: dict[str, Any] = {
 
 def say_unseen(config: RunConfig, graph: Graph) -> None:
     """Log which parts of a graph the configured learner does not use."""
-    backbone = backbone_of(config)
     made = build_backbone(config)
     parts: list[Any] = [made]
     if "topology" in parts_used(config):
@@ -382,5 +354,5 @@ def say_unseen(config: RunConfig, graph: Graph) -> None:
         unseen += ["relations"] if graph.relations is not None else []
         unseen += ["node types"] if graph.types is not None else []
     if unseen:
-        learner = f"{config.method.name} on backbone {backbone.name}"
+        learner = f"{config.method.name} on backbone {backbone_of(config).name}"
         say(config.dataset.name, f"{' and '.join(unseen)} are not used by {learner}")

@@ -5,7 +5,6 @@ Importing this module does not load torch: names are resolved when the experimen
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -25,12 +24,8 @@ from evergraph.core.checks import check_once
 from evergraph.core.component import Part
 from evergraph.core.errors import ConfigurationError, DataError, nearest
 from evergraph.core.plugins import located
+from evergraph.core.toml import tomllib
 from evergraph.experiments.seeds import with_seeds
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 
 def _located(plugins: tuple[str, ...]) -> tuple[str, ...]:
@@ -220,11 +215,7 @@ def complaint(
 ) -> str:
     """Return one sentence that explains a validation error.
 
-    Args:
-        error: the error raised by pydantic.
-        model: the model that was validated.
-        whole: its name in the sentence.
-        elsewhere: further dotted keys to suggest for a wrong one.
+    whole: the model's name in the sentence. elsewhere: further dotted keys to suggest.
     """
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
@@ -245,11 +236,7 @@ def complaint(
 
 
 def keys(model: type[BaseModel], prefix: str = "") -> list[str]:
-    """Return the dotted keys of a configuration, including those of its tables.
-
-    >>> keys(TrainingConfig, "training.")[:2]
-    ['training.epochs', 'training.lr']
-    """
+    """Return the dotted keys of a configuration, including those of its tables."""
     found: list[str] = []
     for name in model.model_fields:
         section = _section(model, name)

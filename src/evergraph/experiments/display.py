@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from evergraph.core.display import line_chart
-from evergraph.core.extras import require
 from evergraph.evaluation import AccuracyMatrix, average_accuracy_curve
 
 LINES = {"local": "-", "global": "--"}
@@ -29,34 +28,21 @@ def pictures(means: Mapping[str, AccuracyMatrix], *, average: str, name: str) ->
 
     means: over seeds, by kind of testing. average, name: of the measure.
     """
-    curves = {testing: curve_of(matrix) for testing, matrix in means.items()}
+    curves = {}
+    for testing, matrix in means.items():
+        measured = np.flatnonzero(~np.isnan(matrix).all(axis=1))  # tests
+        values = average_accuracy_curve(matrix[measured])
+        curves[testing] = list(zip((measured + 1).tolist(), values.tolist(), strict=True))
     chart = line_chart(curves, x="tasks learned", y=f"average {name}")
     testing = next(iter(means))
     caption = f"<b>{name}</b>, {testing}, {average}, in percent: a row after each task"
     return f"{chart}{matrix_table(means[testing], caption)}"
 
 
-def curve_of(matrix: AccuracyMatrix) -> list[tuple[float, float]]:
-    """Return the number of tasks and AA after it, for each test.
-
-    >>> curve_of(np.array([[0.5, np.nan, np.nan], [np.nan] * 3, [0.5, 0.75, 1.0]]))
-    [(1, 0.5), (3, 0.75)]
-    """
-    measured = np.flatnonzero(~np.isnan(matrix).all(axis=1))
-    values = average_accuracy_curve(matrix[measured])
-    return [
-        (task + 1, value) for task, value in zip(measured.tolist(), values.tolist(), strict=True)
-    ]
-
-
 def matrix_table(matrix: AccuracyMatrix, caption: str) -> str:
     """Return an accuracy matrix as a table of tinted cells, or a sentence if it is too wide.
 
     caption: trusted HTML, which is not escaped.
-
-    >>> table = matrix_table(np.array([[0.9, np.nan], [0.5, 0.7]]), "accuracy")
-    >>> table.count("<tr>"), ">90.0</td><td></td>" in table, "0.540" in table
-    (3, True, True)
     """
     tasks = len(matrix)
     if tasks > WIDEST:
@@ -78,14 +64,6 @@ def _cell(value: float) -> str:
         return "<td></td>"
     tint = STRONGEST * min(max(value, 0.0), 1.0)
     return f'<td style="background: rgba({TINT}, {tint:.3f})">{100 * value:.1f}</td>'
-
-
-def new_axes() -> Any:
-    """Return matplotlib's axes to draw into."""
-    require("matplotlib", extra="report", why="RunResult.plot()")
-    from matplotlib import pyplot
-
-    return pyplot.subplots()[1]
 
 
 def plot_curves(

@@ -26,7 +26,6 @@ from multiprocessing import active_children, get_context
 from threading import current_thread, main_thread
 
 import torch
-from torch import Tensor
 
 from evergraph.core.checks import check_number
 from evergraph.core.device import choose_device, peak_rss_bytes
@@ -47,16 +46,13 @@ CLASS_NODES = 12  # fewest nodes of each class, so that it can be split
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost of learning one seed on a share of the graph's nodes.
-
-    Attributes:
-        processor, clock: CPU seconds of all threads, and elapsed seconds.
-        memory, device_memory: peak bytes on the CPU and on a GPU.
-    """
+    """Cost of learning one seed on a share of the graph's nodes."""
 
     share: float
+    # processor, clock: CPU seconds of all threads, and elapsed seconds
     processor: float
     clock: float
+    # memory, device_memory: peak bytes on the CPU and on a GPU
     memory: float
     device_memory: float
 
@@ -115,14 +111,7 @@ def plan_run(
 
 
 def shrunk(graph: Graph, share: float, *, generator: torch.Generator) -> Graph:
-    """Return a smaller graph with a share of the nodes and edges of another.
-
-    >>> ring = torch.stack([torch.arange(100), (torch.arange(100) + 1) % 100])
-    >>> graph = Graph.from_edges(ring, features=torch.ones(100, 3), undirected=True,
-    ...                          labels=torch.arange(100) % 2)
-    >>> shrunk(graph, 0.5, generator=torch.Generator().manual_seed(0)).num_nodes
-    50
-    """
+    """Return a smaller graph with a share of the nodes and edges of another."""
     group = graph.labels.long() + 1
     if graph.types is not None:
         group = group * len(graph.types.names) + graph.types.numbers.long()
@@ -151,20 +140,20 @@ def shrunk(graph: Graph, share: float, *, generator: torch.Generator) -> Graph:
         targets=None if graph.targets is None else graph.targets.take(nodes),
     )
     types = None if graph.types is None else graph.types.each(lambda numbers: numbers[nodes])
-    return small.with_relations(_related(graph.relations, nodes, copy)).with_types(types)
-
-
-def _related(relations: Relations | None, nodes: Tensor, copy: Tensor) -> Relations | None:
-    if relations is None:
-        return None
-    kept = torch.zeros(len(copy), dtype=torch.bool)
-    kept[nodes] = True
-    ends, numbers = relations.edges()
-    mine = kept[ends[1]]
-    weights = relations.edge_weights()
-    weights = None if weights is None else weights[mine]
-    ends = copy[ends[:, mine]]
-    return Relations.of(ends, numbers[mine], relations.names, nodes=len(nodes), weights=weights)
+    related = None
+    if graph.relations is not None:
+        kept = torch.zeros(len(copy), dtype=torch.bool)
+        kept[nodes] = True
+        ends, kinds = graph.relations.edges()
+        mine, weights = kept[ends[1]], graph.relations.edge_weights()
+        related = Relations.of(
+            copy[ends[:, mine]],
+            kinds[mine],
+            graph.relations.names,
+            nodes=len(nodes),
+            weights=None if weights is None else weights[mine],
+        )
+    return small.with_relations(related).with_types(types)
 
 
 def cost_of(config: RunConfig, graph: Graph, *, share: float = 1.0) -> Cost:

@@ -9,15 +9,27 @@ import sys
 import time
 from collections.abc import Mapping
 from html import escape
-from typing import TYPE_CHECKING, Any, NewType
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from evergraph.experiments.protocol import TaskReport
 
 
-Row = NewType("Row", int)
-
 PAUSE = 0.1  # seconds between two updates: a notebook stores every message
+
+
+def progress_bar(console: Any, counted: str) -> Any:
+    """Return rich's progress bar, which shows nothing unless the console is a terminal.
+
+    counted: the text between the bar and the time left.
+    """
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn(counted))
+    left = TimeRemainingColumn(elapsed_when_finished=True)
+    shown: bool = console.is_terminal
+    return Progress(*columns, left, console=console, transient=True, disable=not shown)
 
 
 class RunProgress:
@@ -25,33 +37,14 @@ class RunProgress:
 
     On a terminal and in a notebook the bar moves with every epoch. In a log a line is written after
     each task that all runs have learned, but at most every ten seconds, so short runs stay quiet.
-    The first accuracy is written at once.
-
-    Args:
-        label: name of the work.
-        epochs: epochs per task, by the name of the run; a single run may have no name.
-        tasks: tasks of each run, or steps if tasks arrive in batches.
-        seeds: seeds of each run.
-        called: the unit, ``task`` or ``batch``.
+    The first accuracy is written at once. epochs: per task, by the name of the run, which a single
+    one need not have. tasks: of each run, or steps if they arrive in batches, ``called`` so.
     """
 
     def __init__(
-        self,
-        *,
-        label: str,
-        epochs: Mapping[str, int],
-        tasks: int,
-        seeds: int,
-        called: str = "task",
+        self, *, label: str, epochs: Mapping[str, int], tasks: int, seeds: int, called: str = "task"
     ) -> None:
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            Progress,
-            SpinnerColumn,
-            TextColumn,
-            TimeRemainingColumn,
-        )
 
         self._console = Console(stderr=True, force_jupyter=False)
         self._moves = self._console.is_terminal or in_notebook()
@@ -64,20 +57,8 @@ class RunProgress:
         self._task = (-1, -1)  # ... this task of this seed
         self._silent = True  # nothing has been written yet
         self._started = self._said = time.monotonic()
-        self._bar: Any = (
-            NotebookBar()
-            if in_notebook()
-            else Progress(
-                SpinnerColumn(),
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TextColumn("{task.percentage:3.0f} %"),
-                TimeRemainingColumn(elapsed_when_finished=True),
-                console=self._console,
-                transient=True,
-                disable=not self._moves,
-            )
-        )
+        bar = NotebookBar if in_notebook() else progress_bar
+        self._bar: Any = bar(self._console, "{task.percentage:3.0f} %")
         self._row = self._bar.add_task(label, total=self._total)
 
     def __enter__(self) -> RunProgress:
@@ -89,13 +70,13 @@ class RunProgress:
 
     def on_epoch(self, name: str, task: int, epoch: int) -> None:
         """Move the bar by an epoch of a run."""
-        self._bar.advance(self._row, 1 / self._epochs[name])
+        self._bar.update(self._row, advance=1 / self._epochs[name])
 
     def on_task(self, name: str, seed: int, report: TaskReport) -> None:
         """Show the accuracy after a task of a run."""
         # The main measure comes first.
         firsts = (next(iter(report.rows[way].values())) for way in ("local", "global"))
-        local, union = (100 * _mean(row) for row in firsts)
+        local, union = (100 * fmean(row) for row in firsts)
         if self._task != (seed, report.index):
             self._task, self._found = (seed, report.index), {}
         self._found[name] = f"{name} {local:.1f}, {union:.1f}"
@@ -108,11 +89,7 @@ class RunProgress:
         self._done += report.index - (task_before if seed_before == seed else -1)
         self._before[name] = seed, report.index
         self._bar.update(self._row, description=text, completed=self._done)
-        self._say(text)
-
-    def _say(self, text: str) -> None:
-        now = time.monotonic()
-        last = self._done == self._total
+        now, last = time.monotonic(), self._done == self._total
         due = now - self._said >= 10 and len(self._found) == len(self._epochs)
         first, self._silent = self._silent, False
         if self._moves or not (due or last or first):
@@ -129,10 +106,6 @@ def watched() -> bool:
     return sys.stderr.isatty() or in_notebook()
 
 
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
-
-
 def in_notebook() -> bool:
     """Return whether this runs in Jupyter, Colab or similar, not in a terminal or script."""
     if "IPython" not in sys.modules:
@@ -142,13 +115,7 @@ def in_notebook() -> bool:
 
 
 class ProgressLine:
-    """A line of text with a progress bar until it is done, as HTML and plain text.
-
-    >>> ProgressLine("tem on wordnet", 0.25, "about 9 s left")
-    tem on wordnet   25 %, about 9 s left
-    >>> ProgressLine("a < b", None, "12 s")._repr_html_()
-    '<div>a &lt; b &ensp;12 s</div>'
-    """
+    """A line of text with a progress bar until it is done, as HTML and plain text."""
 
     def __init__(self, text: str, share: float | None, time: str) -> None:
         self.text, self.share, self.time = text, share, time
@@ -171,15 +138,15 @@ class NotebookBar:
     In notebooks rich needs ipywidgets, and its output is not saved.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *_: object) -> None:
         self._text, self._done, self._total = "", 0.0, 1.0
         self._begun = self._drawn = 0.0
         self._display: Any = None
 
-    def add_task(self, description: str, total: float) -> Row:
+    def add_task(self, description: str, total: float) -> int:
         """Set the text and the total."""
         self._text, self._total = description, total
-        return Row(0)
+        return 0
 
     def start(self) -> None:
         """Show the line."""
@@ -188,24 +155,24 @@ class NotebookBar:
         self._begun = self._drawn = time.monotonic()
         self._display = display(self._line(), display_id=True)
 
-    def advance(self, row: Row, advance: float) -> None:
-        """Advance the bar."""
-        self._done += advance
-        self._draw()
-
-    def update(self, row: Row, *, description: str, completed: float) -> None:
+    def update(
+        self,
+        row: int,
+        *,
+        description: str | None = None,
+        completed: float | None = None,
+        advance: float = 0.0,
+    ) -> None:
         """Change the text and how much is done."""
-        self._text, self._done = description, completed
-        self._draw()
+        self._text = self._text if description is None else description
+        self._done = (self._done if completed is None else completed) + advance
+        if time.monotonic() - self._drawn >= PAUSE:
+            self._drawn = time.monotonic()
+            self._display.update(self._line())
 
     def stop(self) -> None:
         """Show the final line, without a bar if everything is done."""
         self._display.update(self._line(over=True))
-
-    def _draw(self) -> None:
-        if time.monotonic() - self._drawn >= PAUSE:
-            self._drawn = time.monotonic()
-            self._display.update(self._line())
 
     def _line(self, *, over: bool = False) -> ProgressLine:
         share, passed = self._done / self._total, time.monotonic() - self._begun

@@ -51,10 +51,11 @@ def learn_stream(
     ``fixed_sums``.
     """
     learner.undirected_ = stream.undirected
-    for start_at, index in _between_tests(first, len(stream), test_every):
+    while first < len(stream):
+        index = min((first // test_every + 1) * test_every, len(stream)) - 1  # the last to learn
         embedded = learner.embed_seconds
         start = time.perf_counter()
-        for step in range(start_at, index + 1):
+        for step in range(first, index + 1):
             opened = stream.open(step, cumulative=learner.cumulative, sight=learner.sight)
             with sums_by(threads):
                 learner.fit_task(opened)
@@ -70,22 +71,11 @@ def learn_stream(
             "evaluate": tested - learned - (embedding - training),
         }
         yield TaskReport(index, found.rows, seconds, found.measures)
+        first = index + 1
 
 
 def steps_apart(steps: int, tasks: int, test_every: int | None) -> int:
-    """Return the number of steps between tests; by default a task, or 1/20 of a run in batches.
-
-    >>> steps_apart(7, 7, None), steps_apart(1100, 7, None), steps_apart(1100, 7, 5)
-    (1, 55, 5)
-    """
+    """Return the number of steps between tests; by default a task, or 1/20 of a run in batches."""
     if test_every is not None:
         return test_every
     return 1 if steps == tasks else -(-steps // TESTS)
-
-
-def _between_tests(first: int, steps: int, apart: int) -> Iterator[tuple[int, int]]:
-    """Yield the first and last step before each test, from step ``first`` on."""
-    while first < steps:
-        last = min((first // apart + 1) * apart, steps) - 1
-        yield first, last
-        first = last + 1

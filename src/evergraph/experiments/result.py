@@ -7,6 +7,7 @@ import platform
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from evergraph.core.checks import check_choice
 from evergraph.core.device import choose_device
 from evergraph.core.display import Shown
 from evergraph.core.errors import ConfigurationError
-from evergraph.core.extras import installed, installed_version
+from evergraph.core.extras import installed, installed_version, require
 from evergraph.core.label_space import Kind
 from evergraph.evaluation import (
     MEASURES,
@@ -33,7 +34,7 @@ from evergraph.evaluation.accuracy_matrix import matrix_of
 from evergraph.evaluation.evaluator import AccuracyRows, Measures
 from evergraph.evaluation.yardstick import spread
 from evergraph.experiments.config import RunConfig
-from evergraph.experiments.display import new_axes, pictures, plot_curves
+from evergraph.experiments.display import pictures, plot_curves
 from evergraph.experiments.protocols import read_protocol
 from evergraph.graphs import Graph, homophily
 from evergraph.streams import GraphStream
@@ -45,15 +46,6 @@ if TYPE_CHECKING:
 
 
 NEEDED, OPTIONAL = ("evergraph", "torch", "numpy", "scipy"), ("torch-geometric",)
-
-
-def facts_of(graph: Graph, stream: GraphStream, device: str) -> dict[str, Any]:
-    """Return the facts of data, versions and machine, by their names in a result."""
-    return {
-        "dataset": describe(graph, stream),
-        "versions": versions(),
-        "machine": machine(device),
-    }
 
 
 def describe(graph: Graph, stream: GraphStream) -> dict[str, Any]:
@@ -104,6 +96,7 @@ def versions() -> dict[str, str]:
 COLUMNS = [
     "dataset", "method", "setting", "seed", "testing", "average", "after", "task", "accuracy"
 ]  # fmt: skip
+Metric = Callable[[AccuracyMatrix], float]
 PHASES = ("embed", "train", "evaluate")
 KEPT = (
     "floats", "bytes", "samples", "gradients", "importance", "models", "edges", "statistics"
@@ -238,10 +231,8 @@ class RunResult(Shown):
 
     def _repr_pictures(self) -> str:
         average = self.yardstick.main
-        means = {
-            testing: np.mean([seed.matrix(testing, average) for seed in self.seeds], axis=0)
-            for testing in TESTINGS
-        }
+        seeds = {t: [seed.matrix(t, average) for seed in self.seeds] for t in TESTINGS}
+        means = {testing: np.mean(each, axis=0) for testing, each in seeds.items()}
         return pictures(means, average=average, name=self.yardstick.name)
 
     def average_accuracy(self, testing: str | None = None, average: str | None = None) -> float:
@@ -250,29 +241,26 @@ class RunResult(Shown):
         testing: ``local`` or ``global``. average: ``balanced`` or ``plain``; for several labels
         ``micro_f1`` or ``macro_f1``; for numbers ``r2``. By default, those of the ``headline``.
         """
-        matrices = self._told(testing, average)
-        return float(np.mean([average_accuracy(matrix) for matrix in matrices]))
+        return self._mean(average_accuracy, testing, average)
 
     def average_forgetting(self, testing: str | None = None, average: str | None = None) -> float:
         """Return AF after the last task, the mean over seeds; negative means forgotten.
 
         testing, average: as in ``average_accuracy``.
         """
-        matrices = self._told(testing, average)
-        return float(np.mean([average_forgetting(matrix) for matrix in matrices]))
-
-    def _told(self, testing: str | None, average: str | None) -> list[AccuracyMatrix]:
-        main = self.headline
-        ways = testing or main["testing"], average or main["averaging"]
-        return [seed.matrix(*ways) for seed in self.seeds]
+        return self._mean(average_forgetting, testing, average)
 
     def anytime_accuracy(self, testing: str = "local", average: str | None = None) -> float:
         """Return the mean of AA over all tests, the mean over seeds.  0..1
 
         average: as in ``average_accuracy``.
         """
-        average = average or self.yardstick.main
-        return float(np.mean([anytime_accuracy(s.matrix(testing, average)) for s in self.seeds]))
+        return self._mean(anytime_accuracy, testing, average or self.yardstick.main)
+
+    def _mean(self, metric: Metric, testing: str | None, average: str | None) -> float:
+        main = self.headline
+        ways = testing or main["testing"], average or main["averaging"]
+        return float(np.mean([metric(seed.matrix(*ways)) for seed in self.seeds]))
 
     def to_frame(self) -> DataFrame:
         """Return every accuracy as a tidy pandas ``DataFrame``, one observation per row.
@@ -312,10 +300,12 @@ class RunResult(Shown):
         """
         average = average or self.yardstick.main
         check_choice("average", average, self.yardstick.rows)
-        axes = new_axes() if axes is None else axes
-        matrices = {
-            testing: [seed.matrix(testing, average) for seed in self.seeds] for testing in TESTINGS
-        }
+        if axes is None:
+            require("matplotlib", extra="report", why="RunResult.plot()")
+            from matplotlib import pyplot
+
+            axes = pyplot.subplots()[1]
+        matrices = {t: [seed.matrix(t, average) for seed in self.seeds] for t in TESTINGS}
         config = self.config
         plot_curves(axes, matrices, self.seeds[0].tested_after, name=config.method.name)
         learned = "batches" if "steps" in self.dataset else "tasks"
@@ -329,12 +319,17 @@ class RunResult(Shown):
         seconds = {phase: sum(s.seconds[phase] for s in self.seeds) for phase in PHASES}
         costs = [s.recomputed for s in self.seeds if s.recomputed is not None]
         refresh = {"recomputed": sum(c[0] for c in costs), "of": sum(c[1] for c in costs)}
-        matrices: list[dict[str, Any]] = []
-        for s in self.seeds:
-            ways = {
-                t: {a: [r[t][a] for r in s.rows] for a in self.yardstick.rows} for t in TESTINGS
-            }
-            matrices.append({"seed": s.seed, **ways})
+        averages = self.yardstick.rows
+        matrices = [
+            {"seed": s.seed}
+            | {t: {a: [row[t][a] for row in s.rows] for a in averages} for t in TESTINGS}
+            for s in self.seeds
+        ]
+        measures: dict[str, dict[str, Any]] = {testing: {} for testing in TESTINGS}
+        for testing, name in product(TESTINGS, MEASURES):
+            found = [s.measure(testing, name) for s in self.seeds]
+            known = [value for value in found if value is not None]
+            measures[testing][name] = spread(known) if known else None
         return {
             "metric": {"name": self.yardstick.name, "key": self.yardstick.main},
             "protocol": self.config.protocol,
@@ -349,7 +344,7 @@ class RunResult(Shown):
             ),
             "tested_after": self.seeds[0].tested_after,
             "area_under_curve": self._summary(area_under_curve),
-            "measures": {t: {name: self._measure(t, name) for name in MEASURES} for t in TESTINGS},
+            "measures": measures,
             "accuracy_matrix": matrices,
             "coverage_ratio": float(np.mean(ratios)) if ratios else None,
             "refresh": refresh if costs else None,
@@ -363,17 +358,8 @@ class RunResult(Shown):
             "machine": self.machine,
         }
 
-    def _summary(self, metric: Callable[[AccuracyMatrix], float]) -> dict[str, Any]:
-        return self._each_way(
-            lambda testing, average: spread(
-                [metric(s.matrix(testing, average)) for s in self.seeds]
-            )
-        )
-
-    def _measure(self, testing: str, name: str) -> dict[str, Any] | None:
-        found = [seed.measure(testing, name) for seed in self.seeds]
-        values = [value for value in found if value is not None]
-        return spread(values) if values else None
+    def _summary(self, metric: Metric) -> dict[str, Any]:
+        return self._each_way(lambda t, a: spread([metric(s.matrix(t, a)) for s in self.seeds]))
 
     def _each_way(self, make: Callable[[str, str], Any]) -> dict[str, Any]:
         ways = self.yardstick.rows

@@ -14,21 +14,11 @@ from evergraph.core.device import denormals_flushed, peak_rss_bytes
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.file_lock import FileLock
 from evergraph.core.resources import Resources, Shelf
-from evergraph.experiments.build import (
-    build_learner,
-    build_stream,
-    check,
-    epochs_of,
-    fitted_to,
-    load_graph,
-    resolved,
-    say_protocol,
-    say_unseen,
-)
+from evergraph.experiments import build
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.progress import RunProgress, watched
 from evergraph.experiments.protocol import TaskReport, learn_stream, steps_apart
-from evergraph.experiments.result import PHASES, RunResult, SeedResult, facts_of
+from evergraph.experiments.result import PHASES, RunResult, SeedResult, describe, machine, versions
 from evergraph.experiments.settings import IN_MEMORY, config_of, given, handed_over
 from evergraph.experiments.store import ResultStore
 from evergraph.graphs import Graph
@@ -54,9 +44,9 @@ class ReadyLearner:
 
     def __init__(self, config: RunConfig, seed: int, resources: Resources) -> None:
         self.config, self.seed = config, seed
-        self._on_epoch: Callable[[int, int], None] | None = None
-        self._learner: Learner | None = check(
-            config, seed, on_epoch=self._tell, resources=resources
+        self._on_epoch: Callable[[int, int], None] = lambda task, epoch: None  # not known yet
+        self._learner: Learner | None = build.check(
+            config, seed, on_epoch=lambda *where: self._on_epoch(*where), resources=resources
         )
 
     def take(self, seed: int, on_epoch: Callable[[int, int], None]) -> Learner | None:
@@ -66,37 +56,22 @@ class ReadyLearner:
         taken, self._learner, self._on_epoch = self._learner, None, on_epoch
         return taken
 
-    def _tell(self, task: int, epoch: int) -> None:
-        if self._on_epoch is not None:  # the callback was not known when it was built
-            self._on_epoch(task, epoch)
-
 
 @dataclass(frozen=True, eq=False)
 class OpenedRun:
-    """Experiment with its data loaded, its components checked and its folder claimed.
+    """Experiment with its data loaded, its components checked and its folder claimed."""
 
-    Attributes:
-        config: with every parameter filled in.
-        graph: the whole graph.
-        stream: the first seed's stream.
-        store: the results folder, None if nothing is written.
-        started: when it was opened, on the performance counter.
-        resources: memory and engine that it may use.
-        locks: keep other processes from learning the same seeds.
-        facts: of the data, versions and machine, for the result; collected early so that errors
-            are raised before training.
-        ready: the learner of the first seed to be learned here.
-    """
-
-    config: RunConfig
-    graph: Graph
-    stream: GraphStream
-    store: ResultStore | None
-    started: float
-    resources: Resources = field(default_factory=Resources)
-    locks: tuple[FileLock, ...] = ()
+    config: RunConfig  # with every parameter filled in
+    graph: Graph  # the whole graph
+    stream: GraphStream  # the first seed's stream
+    store: ResultStore | None  # the results folder, None if nothing is written
+    started: float  # when it was opened, on the performance counter
+    resources: Resources = field(default_factory=Resources)  # memory and engine that it may use
+    locks: tuple[FileLock, ...] = ()  # keep other processes from learning the same seeds
+    # Of the data, versions and machine, for the result; collected early so that errors are raised
+    # before training.
     facts: dict[str, Any] = field(default_factory=dict)
-    ready: ReadyLearner | None = None
+    ready: ReadyLearner | None = None  # the learner of the first seed to be learned here
 
     def close(self) -> None:
         """Release the folder."""
@@ -157,7 +132,7 @@ def run(
     graph = handed_over(source)
     config = config_of(source, graph, method, settings)
     out = None if out is None else Path(out)
-    load = load_graph if graph is None else given(graph)
+    load = build.load_graph if graph is None else given(graph)
     opened = open_run(config, out=out, resume=resume, resources=resources, load=load)
     if progress is None:
         progress = observer is None and watched()
@@ -170,18 +145,18 @@ def run(
 
 def progress_of(runs: Sequence[OpenedRun]) -> tuple[RunProgress, list[Observer]]:
     """Return a progress bar for runs on the same data, and an observer for each run."""
-    configs = [opened.config for opened in runs]
-    names = [config.method.name for config in configs]
-    dataset = configs[0].dataset.name
+    first, stream = runs[0].config, runs[0].stream
+    epochs = {opened.config.method.name: build.epochs_of(opened.config) for opened in runs}
+    dataset = first.dataset.name
     dataset = "a graph in memory" if dataset == IN_MEMORY else dataset
     bar = RunProgress(
-        label=f"{names[0]} on {dataset}" if len(names) == 1 else dataset,
-        epochs={config.method.name: epochs_of(config) for config in configs},
-        tasks=len(runs[0].stream),
-        seeds=len(configs[0].seeds),
-        called="task" if len(runs[0].stream) == len(runs[0].stream.tasks) else "batch",
+        label=f"{first.method.name} on {dataset}" if len(runs) == 1 else dataset,
+        epochs=epochs,
+        tasks=len(stream),
+        seeds=len(first.seeds),
+        called="task" if len(stream) == len(stream.tasks) else "batch",
     )
-    return bar, [Observer(partial(bar.on_epoch, n), partial(bar.on_task, n)) for n in names]
+    return bar, [Observer(partial(bar.on_epoch, n), partial(bar.on_task, n)) for n in epochs]
 
 
 def _both(one: Observer, other: Observer | None) -> Observer:
@@ -205,7 +180,7 @@ def open_run(
     out: Path | None = None,
     resume: bool = False,
     resources: Resources | None = None,
-    load: Callable[[RunConfig], Graph] = load_graph,
+    load: Callable[[RunConfig], Graph] = build.load_graph,
     seeds: Iterable[int] | None = None,
     cut: Callable[[RunConfig, Graph, Resources], GraphStream] | None = None,
     ready: ReadyLearner | None = None,
@@ -217,23 +192,27 @@ def open_run(
     closed. ready: the learner of the first of them, if it is already built.
     """
     started = time.perf_counter()
-    asked, config = config, resolved(config)
+    asked, config = config, build.resolved(config)
     resources = Resources() if resources is None else resources
     seeds = config.seeds if seeds is None else tuple(seeds)
     ready = ReadyLearner(config, seeds[0], resources) if ready is None else ready
     graph = load(config)
-    config = fitted_to(graph, config)
+    config = build.fitted_to(graph, config)
     if config != ready.config:
         ready = ReadyLearner(config, seeds[0], resources)
-    say_protocol(asked, config)
+    build.say_protocol(asked, config)
     if graph.num_features == 0:
         raise DataError(f"dataset {config.dataset.name!r} has no features to learn from")
     if cut is None:
-        stream = build_stream(config, graph, config.seeds[0], resources=resources)
+        stream = build.build_stream(config, graph, config.seeds[0], resources=resources)
     else:
         stream = cut(config, graph, resources)
-    say_unseen(config, graph)
-    facts = facts_of(graph, stream, config.device)
+    build.say_unseen(config, graph)
+    facts = {
+        "dataset": describe(graph, stream),
+        "versions": versions(),
+        "machine": machine(config.device),
+    }
     store: ResultStore | None = None
     locks: tuple[FileLock, ...] = ()
     if out is not None:
@@ -255,9 +234,9 @@ def open_together(
     All of them are checked before any folder is claimed.
     """
     resources = replace(Resources() if resources is None else resources, shelf=Shelf())
-    first = resolved(configs[0])
+    first = build.resolved(configs[0])
     ready = []
-    for config in map(resolved, configs):
+    for config in map(build.resolved, configs):
         ready.append(ReadyLearner(config, config.seeds[0], resources))
         for part in ("dataset", "undirected", "directions", "stream", "seeds", "device"):
             if getattr(config, part) != getattr(first, part):
@@ -266,15 +245,10 @@ def open_together(
                     f"but {config.method.name} and {first.method.name} differ in it"
                 )
     opened: list[OpenedRun] = []
+    how: dict[str, Any] = {"resume": resume, "resources": resources}
     for config, folder, learner in zip(configs, out, ready, strict=True):
-        shared: dict[str, Any] = {}
-        if opened:
-            shared = {"load": lambda _: opened[0].graph, "cut": lambda *_: opened[0].stream}
-        opened.append(
-            open_run(
-                config, out=folder, resume=resume, resources=resources, ready=learner, **shared
-            )
-        )
+        opened.append(open_run(config, out=folder, ready=learner, **how))
+        how |= {"load": lambda _: opened[0].graph, "cut": lambda *_: opened[0].stream}
     return opened
 
 
@@ -296,29 +270,25 @@ def complete_together(
     kept: list[Learner | None] = [None for _ in runs]
 
     def keep(place: int, seed: int, learner: Learner) -> None:
-        if seed == runs[0].config.seeds[-1]:
+        if keep_learner and seed == runs[0].config.seeds[-1]:
             kept[place] = learner
 
-    if keep_learner:
-        observers = [
-            _both(Observer(on_learned=partial(keep, place)), observer)
-            for place, observer in enumerate(observers)
-        ]
+    observers = [
+        _both(Observer(on_learned=partial(keep, place)), observer)
+        for place, observer in enumerate(observers)
+    ]
     openings = [time.perf_counter() - opened.started for opened in runs]
+    pairs = list(zip(runs, observers, strict=True))
     done: list[list[SeedResult]] = [[] for _ in runs]
     try:
         for seed in runs[0].config.seeds:
-            learning = [
-                learn_seed_by_task(opened, seed, observer=observer)
-                for opened, observer in zip(runs, observers, strict=True)
-            ]
+            learning = [learn_seed_by_task(each, seed, observer=how) for each, how in pairs]
             for seeds, result in zip(done, _in_turn(learning), strict=True):
                 seeds.append(result)
-        results = [
-            assemble(opened, seeds, opening=opening)
-            for opened, seeds, opening in zip(runs, done, openings, strict=True)
+        return [
+            replace(assemble(opened, seeds, opening=opening), learner=learner)
+            for opened, seeds, opening, learner in zip(runs, done, openings, kept, strict=True)
         ]
-        return [replace(r, learner=k) for r, k in zip(results, kept, strict=True)]
     finally:
         for opened in runs:
             opened.close()
@@ -359,10 +329,10 @@ def learn_seed_by_task(
         return finished
     learner = None if opened.ready is None else opened.ready.take(seed, observer.on_epoch)
     if learner is None:
-        learner = build_learner(config, seed, on_epoch=observer.on_epoch, resources=resources)
+        learner = build.build_learner(config, seed, on_epoch=observer.on_epoch, resources=resources)
     stream = opened.stream
     if seed != config.seeds[0] and config.stream.split_seed == "run":
-        stream = build_stream(config, opened.graph, seed, resources=resources)
+        stream = build.build_stream(config, opened.graph, seed, resources=resources)
     first = reports[-1].index + 1 if reports else 0
     if first and store is not None:
         learner.restore(store.state_after(first - 1), stream.label_space(first - 1))

@@ -47,21 +47,21 @@ not seed and repeats
     if key == "seed":
         check_integer("seed", value, least=0)
         return rest | {"seeds": [operator.index(value)]}
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = _counted(value, where, stacklevel)
-    elif isinstance(value, Iterable) and not isinstance(value, str):
+    if isinstance(value, Iterable) and not isinstance(value, str):
         value = list(value)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        # A single number was the number of repeats until 0.1.
+        rule = (
+            f"write repeats = {value} for seeds 0 to {value - 1}, or seed = {value} for that seed"
+        )
+        if value < 1:
+            raise ConfigurationError(
+                f"seeds must be a list such as [0], not {value}: write seed = 0"
+            )
+        if where is None:
+            said = f"seeds={value} is read as {value} repeats for one more version: {rule}"
+            warnings.warn(said, DeprecationWarning, stacklevel=stacklevel)
+        else:
+            say_once(where, f"seeds = {value} is read as {value} repeats: {rule}")
+        value = list(range(value))
     return rest | {"seeds": value}
-
-
-def _counted(count: int, where: object, stacklevel: int) -> list[int]:
-    """Return the seeds for a single number, which was the number of repeats until 0.1."""
-    rule = f"write repeats = {count} for seeds 0 to {count - 1}, or seed = {count} for that seed"
-    if count < 1:
-        raise ConfigurationError(f"seeds must be a list such as [0], not {count}: write seed = 0")
-    if where is None:
-        said = f"seeds={count} is read as {count} repeats for one more version: {rule}"
-        warnings.warn(said, DeprecationWarning, stacklevel=stacklevel + 1)
-    else:
-        say_once(where, f"seeds = {count} is read as {count} repeats: {rule}")
-    return list(range(count))

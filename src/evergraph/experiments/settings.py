@@ -38,10 +38,6 @@ def configured(base: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
     ``get_params(deep=True)``. A component may be given by name, as a table with its ``name``, or as
     an object. ``repeats=3`` means seeds 0, 1 and 2, and ``seed=5`` means only seed 5. All other
     settings override those of ``protocol``.
-
-    >>> config = configured(RunConfig(), {"setting": "task-il", "repeats": 2, "topology__hops": 3})
-    >>> config.stream.setting, config.seeds, config.topology.parameters
-    ('task-il', (0, 1), {'hops': 3})
     """
     if not settings:
         return base
@@ -92,10 +88,8 @@ def config_of(
         raise ConfigurationError(f"dataset must be given once, not also as {settings['dataset']!r}")
     dataset: str | dict[str, Any] = str(source)
     if graph is not None:  # a description by which it is recognised on resume
-        dataset = {
-            "name": IN_MEMORY, "nodes": graph.num_nodes, "edges": graph.num_edges,
-            "features": graph.num_features, "classes": graph.num_classes,
-        }  # fmt: skip
+        facts = ("nodes", "edges", "features", "classes")
+        dataset = {"name": IN_MEMORY} | {fact: getattr(graph, f"num_{fact}") for fact in facts}
     return configured(RunConfig(), {"method": "auto", "dataset": dataset} | settings)
 
 

@@ -72,14 +72,9 @@ class ResultStore:
     def _check_free(self) -> None:
         """Raise if the folder holds anything except a benchmark's own files."""
         names = [path.name for path in self.folder.iterdir()] if self.folder.is_dir() else []
+        ours = (FAILURE, SEARCH, CHOICE, LOCK_FILE)
         # Another process may be claiming the folder: its temporary file is ignored.
-        begun = f".{CONFIG}-"
-        others = {n for n in names if not n.startswith(begun)} - {
-            FAILURE,
-            SEARCH,
-            CHOICE,
-            LOCK_FILE,
-        }
+        others = [name for name in names if not (name in ours or name.startswith(f".{CONFIG}-"))]
         foreign = self.folder.is_file() or others
         # Checked last: another process may have claimed the folder and started meanwhile.
         if foreign and not (self.folder / CONFIG).exists():
@@ -89,12 +84,21 @@ class ResultStore:
         # A setting that an earlier version did not have is at its default.
         ours = comparable(config.to_dict())
         theirs = comparable(merged(RunConfig().to_dict(), stored))
+        # Before there was a choice, rows were float32, models continued from task to task, and
+        # ``joint`` had no such setting.
+        before = {"topology.dtype": "float32", "backbone.dtype": "float32", "method.again": 1.0}
         for key in sorted(ours.keys() | theirs.keys()):
+            here, there = ours.get(key), theirs.get(key)
             # The device and the folders of plug-ins do not change what was learned.
-            if key not in ("device", "plugins") and not _alike(key, ours.get(key), theirs.get(key)):
+            same = key in ("device", "plugins")
+            same |= here == (before.get(key) if there is None else there)
+            # 2 was the default, and no run with a class of two nodes could finish.
+            same |= key == "stream.min_class_size" and {here, there} == {2, 3}
+            same |= key == "method.restart" and there is None and not here
+            if not same:
                 raise ResultsError(
-                    f"{self.folder} holds another configuration: {key} is {theirs.get(key)!r} "
-                    f"there and {ours.get(key)!r} here"
+                    f"{self.folder} holds another configuration: {key} is {there!r} there and "
+                    f"{here!r} here"
                 )
 
     def finished(self) -> dict[str, Any] | None:
@@ -118,21 +122,6 @@ class ResultStore:
     def seed(self, seed: int) -> SeedStore:
         """Return the part of the folder that belongs to one repeat."""
         return SeedStore(self.folder / f"seed-{seed}", seed)
-
-
-def _alike(key: str, ours: Any, theirs: Any) -> bool:
-    """Return whether two values of a setting mean the same.
-
-    2 was the default of ``min_class_size``, and no run with a class of two nodes could finish.
-    Before there was a choice, rows were float32, models continued from task to task, and ``joint``
-    had no such setting.
-    """
-    if key == "stream.min_class_size" and {ours, theirs} == {2, 3}:
-        return True
-    if key == "method.restart" and theirs is None:
-        return not ours
-    before = {"topology.dtype": "float32", "backbone.dtype": "float32", "method.again": 1.0}
-    return bool(ours == (before.get(key) if theirs is None else theirs))
 
 
 class SeedStore:
@@ -166,7 +155,7 @@ class SeedStore:
         current = self._state_path(reports[-1].index)
         contiguous = {name: value.contiguous() for name, value in state.items()}
         write_whole(current, tensors_to_bytes(contiguous))
-        self._write_progress(reports, None, tasks, state=current)
+        self._keep(reports, tasks=tasks, state=current)
 
     def keep_result(self, reports: list[TaskReport], result: SeedResult) -> None:
         """Write the matrices and mark the repeat as finished; its learner is no longer needed."""
@@ -174,7 +163,24 @@ class SeedStore:
         path = self.folder / ARRAYS
         with results_written(path, remedy=RESUMABLE), written_aside(path) as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
-        self._write_progress(reports, result, reports[-1].index + 1)
+        self._keep(reports, asdict(result), tasks=reports[-1].index + 1)
+
+    def _keep(
+        self,
+        reports: list[TaskReport],
+        result: dict[str, Any] | None = None,
+        *,
+        tasks: int,
+        state: Path | None = None,
+    ) -> None:
+        """Write the progress, then remove all states but the one that it refers to."""
+        told = [asdict(report) for report in reports]
+        content = json.dumps({"tasks": tasks, "reports": told, "result": result})
+        write_whole(self.folder / PROGRESS, content.encode())
+        with results_written(self.folder, remedy=RESUMABLE):
+            for path in self.folder.glob("state-*.safetensors"):
+                if path != state:
+                    path.unlink()
 
     def state_after(self, index: int) -> dict[str, Tensor]:
         """Return the learner's state after a task."""
@@ -184,26 +190,6 @@ class SeedStore:
         except (OSError, SafetensorError) as error:
             raise ResultsError(f"{path} cannot be read to resume: {error}") from None
 
-    def _write_progress(
-        self,
-        reports: list[TaskReport],
-        result: SeedResult | None,
-        tasks: int,
-        *,
-        state: Path | None = None,
-    ) -> None:
-        """Write the progress, then remove all states but the one that it refers to."""
-        content = {
-            "tasks": tasks,
-            "reports": [asdict(report) for report in reports],
-            "result": None if result is None else asdict(result),
-        }
-        write_whole(self.folder / PROGRESS, json.dumps(content).encode())
-        with results_written(self.folder, remedy=RESUMABLE):
-            for path in self.folder.glob("state-*.safetensors"):
-                if path != state:
-                    path.unlink()
-
     def _state_path(self, index: int) -> Path:
         return self.folder / f"state-{index:04d}.safetensors"
 
@@ -212,12 +198,6 @@ def locked(folder: Path, doing: str, *, wait: bool = False) -> FileLock:
     """Lock a folder against other processes, and create it if it does not exist.
 
     Where files cannot be locked, as on Windows, this does nothing.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as place, locked(Path(place), "seed 0 is being learned"):
-    ...     locked(Path(place), "seed 0 is being learned")
-    Traceback (most recent call last):
-    evergraph.core.errors.LockedError: ...: seed 0 is being learned by process ... (this one): ...
     """
 
     def refusal(holder: str) -> LockedError:

@@ -126,21 +126,15 @@ class Comparison:
 
     @property
     def sentence(self) -> str:
-        """The verdict with its numbers, in percent and percentage points."""
-        a, b, where = self.a.name, self.b.name, self.a.where
+        """The verdict with its numbers, in percent and percentage points, and the evidence."""
+        a, b, where, pairing = self.a.name, self.b.name, self.a.where, self.pairing
         claim = f"cannot tell {a} from {b} on {where}"
         if self.verdict in ("better", "worse"):
             claim = f"{a} is {self.verdict} than {b} on {where}"
         gap = points(self.difference.mean, signed=True)
         numbers = f"{points(self.mean_a)} against {points(self.mean_b)}, {gap} points"
-        return f"{claim}: {numbers} ({self._evidence})."
-
-    @property
-    def _evidence(self) -> str:
-        """The evidence for the verdict."""
-        pairing = self.pairing
         if not pairing.shows_spread:
-            return f"{self.verdict}{REMEDIES[self.verdict]}"
+            return f"{claim}: {numbers} ({self.verdict}{REMEDIES[self.verdict]})."
         follows = self.a.config["stream"].get("split_seed") == "run"
         of = "seeds and splits" if follows else "seeds of one split"
         counts = len(pairing.ours), len(pairing.theirs)
@@ -156,7 +150,7 @@ class Comparison:
         for name, seeds in pairing.left_out.items():
             some = f"seed{'s' if len(seeds) > 1 else ''} {listed([str(seed) for seed in seeds])}"
             told.append(f"without {some}, which only {name} has")
-        return ", ".join(told)
+        return f"{claim}: {numbers} ({', '.join(told)})."
 
     def __repr__(self) -> str:
         return self.sentence

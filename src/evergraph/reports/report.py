@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from evergraph.core.errors import UnknownNameError
 from evergraph.core.extras import require
 from evergraph.core.written_aside import results_written, written_aside
 from evergraph.reports.gallery import gallery
 from evergraph.reports.page.sections import page, sections_of
-from evergraph.reports.runs import Finished, Group, check_reference, grouped
+from evergraph.reports.runs import Finished, Group, grouped, names_of
 from evergraph.reports.tables.accuracy import beyond_table, headline_table, summary_table
 from evergraph.reports.tables.costs import (
     budgets_table,
@@ -37,7 +38,8 @@ def write_report(runs: Sequence[Finished], folder: Path, *, against: str | None 
     """
     require("matplotlib", extra="report", why="a report")
     groups = grouped(runs, folder)
-    check_reference(groups, against)
+    if against is not None and against not in names_of(groups):
+        raise UnknownNameError("run to compare with", against, names_of(groups))
     tables, figures = tables_of(groups, against), gallery(groups)
     title = folder.resolve().name or "runs"
     text = page(title, groups, sections_of(groups, tables, figures))
@@ -46,7 +48,7 @@ def write_report(runs: Sequence[Finished], folder: Path, *, against: str | None 
         for table in tables.values()
         for ending, form in FORMATS.items()
     }
-    for picture in figures.pictures:
+    for picture in (picture for section in figures.values() for picture in section):
         files[f"figures/{picture.name}.png"] = picture.png
         files[f"figures/{picture.name}.svg"] = picture.svg.encode()
     with results_written(folder / FOLDER):

@@ -8,20 +8,20 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from evergraph.core.errors import ResultsError, UnknownNameError
+from evergraph.core.errors import ResultsError
 from evergraph.evaluation.yardstick import main_key, main_name, measured, spread
 
 RESULT, PROGRESS, SEARCH = "result.json", "progress.json", "search"
+WAYS = ("local", "global")
 NEEDED = (
     "average_accuracy", "average_forgetting", "average_accuracy_curve", "accuracy_matrix",
     "coverage_ratio", "memory", "seconds", "config", "versions",
 )  # fmt: skip
-USUAL = {"by": "class", "edges": "within"}  # not shown; the first version's results lack them
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,12 @@ class Finished:
     @property
     def setting(self) -> str:
         """``class-il`` or ``task-il``, with the options of the stream that are not the default."""
-        stream = self.result["config"]["stream"]
-        by, edges = stream.get("by", USUAL["by"]), stream.get("edges", USUAL["edges"])
-        told = [str(stream["setting"])]
-        if by != USUAL["by"]:
+        stream = {"by": "class", "edges": "within"} | self.result["config"]["stream"]
+        by, told = stream["by"], [str(stream["setting"])]
+        if by != "class":
             told.append(f"by {by}" if by in ("time", "random") else by)
-        if edges != USUAL["edges"]:
-            told.append(f"{edges} edges")
+        if stream["edges"] != "within":
+            told.append(f"{stream['edges']} edges")
         if self.protocol is not None:
             told.append(f"protocol {self.protocol}")
         return ", ".join(told)
@@ -109,15 +108,13 @@ class Finished:
     @property
     def keeps_everything(self) -> bool:
         """Whether the method receives all earlier tasks again, like ``joint``."""
-        told = self.result.get("cumulative")  # missing in earlier versions
-        return _cumulative(self.result["config"]["method"]["name"]) if told is None else bool(told)
+        told = self.result.get("cumulative")
+        if told is not None:
+            return bool(told)
+        from evergraph.methods import methods  # loads torch: for results of earlier versions only
 
-
-@cache
-def _cumulative(method: str) -> bool:
-    from evergraph.methods import methods  # loads torch: for results of earlier versions only
-
-    return method in methods.names() and methods.resolve(method).cumulative
+        name = self.result["config"]["method"]["name"]
+        return name in methods.names() and methods.resolve(name).cumulative
 
 
 def collect(folder: Path) -> list[Finished]:
@@ -141,46 +138,41 @@ def collect(folder: Path) -> list[Finished]:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    wrong = f"{path} is not a result of evergraph: "
     try:
         content: dict[str, Any] = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise ResultsError(f"{path} is not a result of evergraph: {error}") from None
+        raise ResultsError(f"{wrong}{error}") from None
     missing = [key for key in NEEDED if not isinstance(content, dict) or key not in content]
     if missing:
-        raise ResultsError(f"{path} is not a result of evergraph: it has no {missing[0]!r}")
-    try:
-        _look_through(content)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        what = f"{type(error).__name__}: {error}"
-        raise ResultsError(f"{path} is not a result of evergraph: {what}") from None
-    return measured(content)
-
-
-def _look_through(result: dict[str, Any]) -> None:
-    """Raise any exception if a result does not have the shape that reports rely on."""
-    key = main_key(result)
-    for way in ("local", "global"):
-        for metric in ("average_accuracy", "average_forgetting"):
-            found = result[metric][way][key]
+        raise ResultsError(f"{wrong}it has no {missing[0]!r}")
+    try:  # touch everything that reports rely on
+        key = main_key(content)
+        for way, metric in product(WAYS, ("average_accuracy", "average_forgetting")):
+            found = content[metric][way][key]
             float(found["mean"]), float(found["std"] or 0)
-        curve = result["average_accuracy_curve"][way][key]
-        sum(curve)
-        # All seeds must be tested alike, each time on all tasks of the time before.
-        every = [[len(row) for row in seed[way][key]] for seed in result["accuracy_matrix"]]
-        for widths in every:
-            if len(widths) != len(curve) or not widths[0] or widths != sorted(every[0]):
-                raise ValueError(
-                    f"accuracy_matrix must have a row for each of {len(curve)} tests, none shorter "
-                    "than the one before, and of equal length for every seed"
-                )
-    if not result["accuracy_matrix"]:
-        raise ValueError("accuracy_matrix must have an entry for each seed")
-    for phase in ("embed", "train", "evaluate", "total"):
-        float(result["seconds"][phase])
-    float(result["memory"]["bytes"])
-    for part, key in (("dataset", "name"), ("method", "name"), ("stream", "setting")):
-        str(result["config"][part][key])
-    dict(result["versions"])
+        for way in WAYS:
+            curve = content["average_accuracy_curve"][way][key]
+            sum(curve)
+            # All seeds must be tested alike, each time on all tasks of the time before.
+            every = [[len(row) for row in seed[way][key]] for seed in content["accuracy_matrix"]]
+            if not every:
+                raise ValueError("accuracy_matrix must have an entry for each seed")
+            for widths in every:
+                if len(widths) != len(curve) or not widths[0] or widths != sorted(every[0]):
+                    raise ValueError(
+                        f"accuracy_matrix must have a row for each of {len(curve)} tests, none "
+                        "shorter than the one before, and of equal length for every seed"
+                    )
+        for phase in ("embed", "train", "evaluate", "total"):
+            float(content["seconds"][phase])
+        float(content["memory"]["bytes"])
+        for part, key in (("dataset", "name"), ("method", "name"), ("stream", "setting")):
+            str(content["config"][part][key])
+        dict(content["versions"])
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise ResultsError(f"{wrong}{type(error).__name__}: {error}") from None
+    return measured(content)
 
 
 @dataclass(frozen=True)
@@ -222,6 +214,16 @@ class Group:
 def metric_of(runs: Iterable[Finished]) -> str:
     """Return the metric of runs; several names if they differ."""
     return " or ".join(sorted({run.metric for run in runs})) or "accuracy"
+
+
+def runs_of(groups: Sequence[Group]) -> list[Finished]:
+    """Return the runs of all groups, in order."""
+    return [entry.run for group in groups for entry in group.entries]
+
+
+def alone(runs: Iterable[Finished]) -> list[Group]:
+    """Return each run as a group of its own under its own name, for tables outside a report."""
+    return [Group(run.dataset, run.setting, "", (Entry(run.method, "", run),)) for run in runs]
 
 
 def grouped(runs: Sequence[Finished], folder: Path) -> tuple[Group, ...]:
@@ -271,9 +273,3 @@ def slugs_of(names: Iterable[str]) -> list[str]:
 def names_of(groups: Sequence[Group]) -> list[str]:
     """Return every name once, so that a method looks the same in all figures."""
     return sorted({entry.name for group in groups for entry in group.entries})
-
-
-def check_reference(groups: Sequence[Group], against: str | None) -> None:
-    """Raise if no run has the name of the reference."""
-    if against is not None and against not in names_of(groups):
-        raise UnknownNameError("run to compare with", against, names_of(groups))

@@ -26,27 +26,19 @@ Outcome = tuple[float, tuple[float, ...], int | None]
 
 @dataclass(frozen=True)
 class Trials:
-    """The scores of the repeats of one configuration.
-
-    Attributes:
-        name: its name.
-        dataset, setting: as in reports.
-        metric: the metric of predictions, such as ``accuracy``.
-        way: how they were tested and averaged.
-        config: the configuration as plain values.
-        scores: AA after the last task by seed, fractions.
-        tasks: the last test's result on each task by seed; empty if it was not kept.
-        facts: known facts about the graph: number of nodes, classes and tasks.
-    """
+    """The scores of the repeats of one configuration."""
 
     name: str
+    # dataset, setting: as in reports
     dataset: str
     setting: str
-    metric: str
-    way: Way
-    config: Mapping[str, Any]
-    scores: Mapping[int, float]
+    metric: str  # the metric of predictions, such as ``accuracy``
+    way: Way  # how they were tested and averaged
+    config: Mapping[str, Any]  # the configuration as plain values
+    scores: Mapping[int, float]  # AA after the last task by seed, fractions
+    # The last test's result on each task by seed; empty if it was not kept.
     tasks: Mapping[int, list[float]] = field(default_factory=dict)
+    # Known facts about the graph: number of nodes, classes and tasks.
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -129,22 +121,19 @@ Basis = Literal["paired seeds", "unpaired seeds", "one seed", "identical repeats
 
 @dataclass(frozen=True)
 class Pairing:
-    """The repeats of two configurations that are compared.
+    """The repeats of two configurations that are compared."""
 
-    Attributes:
-        basis: the basis of a difference. ``paired seeds``: repeats with the same seed, and so the
-            same split. ``unpaired seeds``: fewer than two seeds are shared. ``one seed`` and
-            ``identical repeats``, which count as one: no spread, so nothing is tested.
-        ours, theirs: the seeds, in order; matched one by one if they are paired.
-        a, b: their scores, one number for all repeats with the same outcome on the same split.
-        left_out: seeds that only one of the two has, by its name.
-    """
-
+    # The basis of a difference. ``paired seeds``: repeats with the same seed, and so the same
+    # split. ``unpaired seeds``: fewer than two seeds are shared. ``one seed`` and ``identical
+    # repeats``, which count as one: no spread, so nothing is tested.
     basis: Basis
+    # ours, theirs: the seeds, in order; matched one by one if they are paired
     ours: tuple[int, ...]
     theirs: tuple[int, ...]
+    # a, b: their scores, one number for all repeats with the same outcome on the same split
     a: tuple[float, ...]
     b: tuple[float, ...]
+    # Seeds that only one of the two has, by its name.
     left_out: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property

@@ -63,11 +63,7 @@ Points = Iterable[tuple[float, float]]
 
 
 def envelope(points: Points) -> list[tuple[float, float]]:
-    """Return the points that beat all cheaper ones, in order of cost.
-
-    >>> envelope([(10, 0.7), (1, 0.5), (5, 0.4), (10, 0.8), (20, 0.8)])
-    [(1, 0.5), (10, 0.8)]
-    """
+    """Return the points that beat all cheaper ones, in order of cost."""
     rising: list[tuple[float, float]] = []
     for cost, value in sorted(points, key=lambda point: (point[0], -point[1])):
         if not rising or value > rising[-1][1]:
@@ -76,12 +72,7 @@ def envelope(points: Points) -> list[tuple[float, float]]:
 
 
 def best_within(points: Points, budget: float) -> float | None:
-    """Return the highest value within a budget, or None if there is none.
-
-    >>> runs = [(1, 0.5), (5, 0.4), (10, 0.8)]
-    >>> best_within(runs, 9), best_within(runs, 10), best_within(runs, 0.5)
-    (0.5, 0.8, None)
-    """
+    """Return the highest value within a budget, or None if there is none."""
     return max((value for cost, value in points if cost <= budget), default=None)
 
 

@@ -58,10 +58,6 @@ def arrival_of(
 
     owner, labels: int64 [nodes]; classes: those that arrive, in the order used within a task;
     tasks: number of tasks; by default those that have nodes.
-
-    >>> arrival_of(torch.tensor([0, 1, 0, 1]), torch.tensor([2, 2, 0, 1]),
-    ...            classes=[0, 1, 2]).new_classes
-    [(0, 2), (1,)]
     """
     tasks = int(owner.max()) + 1 if tasks is None else tasks
     here = owner != NOWHERE

@@ -93,13 +93,6 @@ def stand_in_labels(graph: Graph) -> Tensor:
     """Return the labels for cutting and splitting: one class for all nodes with known targets.
 
     If the graph has classes, these are returned; -> int64 [nodes], on the CPU.
-
-    >>> from evergraph.graphs import Targets
-    >>> values = torch.tensor([[1.0, float("nan")], [float("nan")] * 2, [0.5, 2.0], [0.0, 1.0]])
-    >>> edges = torch.empty(2, 0, dtype=torch.long)
-    >>> targets = Targets(values, "numbers")
-    >>> stand_in_labels(Graph.from_edges(edges, features=torch.eye(4), targets=targets))
-    tensor([ 0, -1,  0,  0])
     """
     if graph.targets is None:
         return graph.labels.cpu()
@@ -115,12 +108,7 @@ def stand_in_labels(graph: Graph) -> Tensor:
 def split_each(
     arrival: Arrival, *, shares: Shares = SHARES, labelled: float | None = None, seed: int = 0
 ) -> list[Split]:
-    """Split the nodes of every task at random in the same shares, without regard to classes.
-
-    >>> arrival = Arrival(torch.arange(20) // 10, [(0,), ()])
-    >>> [len(split.train) for split in split_each(arrival)]
-    [6, 6]
-    """
+    """Split the nodes of every task at random in the same shares, without regard to classes."""
     counts = torch.bincount(arrival.owner[arrival.owner >= 0], minlength=len(arrival)).tolist()
     if min(counts) < LEAST_NODES:
         raise DataError(

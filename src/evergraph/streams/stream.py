@@ -18,15 +18,8 @@ from evergraph.core.resources import Resources
 from evergraph.datasets.doors import as_graph
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.reach.reach import nodes_around
+from evergraph.streams import classless
 from evergraph.streams.class_order import ClassOrder
-from evergraph.streams.classless import (
-    UNLABELLED_WAYS,
-    Unlabelled,
-    fitting_way,
-    split_each,
-    stand_in_labels,
-    with_companions,
-)
 from evergraph.streams.splits import LEAST_NODES, SHARES, split_tasks
 from evergraph.streams.task import Lease, Task
 from evergraph.streams.task_members import MetSizes, TaskMembers
@@ -148,7 +141,7 @@ class GraphStream(Shown):
         labelled: float | None = None,
         min_class_size: int = LEAST_NODES,
         known_labels: KnownLabels = "global",
-        unlabelled: Unlabelled | None = None,
+        unlabelled: classless.Unlabelled | None = None,
         seed: int = 0,
         device: torch.device | str | None = None,
         resources: Resources | None = None,
@@ -156,11 +149,11 @@ class GraphStream(Shown):
         whole = as_graph(graph)
         check_choice("edges", edges, EDGES)
         check_choice("known_labels", known_labels, KNOWN_LABELS)
-        labels = stand_in_labels(whole)
+        labels = classless.stand_in_labels(whole)
         if unlabelled is None:
-            unlabelled = fitting_way(whole, labels != UNLABELLED)
-        check_choice("unlabelled", unlabelled, UNLABELLED_WAYS)
-        self.unlabelled: Unlabelled = unlabelled
+            unlabelled = classless.fitting_way(whole, labels != UNLABELLED)
+        check_choice("unlabelled", unlabelled, classless.UNLABELLED_WAYS)
+        self.unlabelled: classless.Unlabelled = unlabelled
         self.known_labels: KnownLabels = known_labels
         self.resources = resources
         self._label_space = LabelSpace(setting, names=whole.class_names)
@@ -186,7 +179,7 @@ class GraphStream(Shown):
         self.splits = (
             split_tasks(labels, arrival, shares=split, labelled=labelled, seed=seed)
             if targets is None
-            else split_each(arrival, shares=split, labelled=labelled, seed=seed)
+            else classless.split_each(arrival, shares=split, labelled=labelled, seed=seed)
         )
         if by == "online":
             arrival, self.splits = in_batches(
@@ -196,7 +189,11 @@ class GraphStream(Shown):
         self._task_of = arrival.task_of.int()  # [steps]
         counts = torch.bincount(self._task_of).tolist()
         self._begins = [0, *accumulate(counts)]  # the first step of each task, and the end
-        owner = arrival.owner if unlabelled != "along" else with_companions(shown, arrival.owner)
+        owner = (
+            arrival.owner
+            if unlabelled != "along"
+            else classless.with_companions(shown, arrival.owner)
+        )
         # The step of every node, as int32, since a dataset may have 10^8 nodes.
         self._owner = owner.int()
         # Each node's class by arrival; the last entry is for unlabelled nodes, numbered -1.
@@ -286,6 +283,11 @@ class GraphStream(Shown):
         self._lease = Lease(graph)
         first = 0 if cumulative else index
         own = self._members.nodes(index, upto=cumulative)
+        sizes: dict[int, int] = {}
+        if self._targets is None:
+            labels = self._labels[own]
+            counts = torch.bincount(labels[labels >= 0]).tolist()
+            sizes = {label: count for label, count in enumerate(counts) if count}
         train, validation = (
             self._members.part(part, first, index) for part in ("train", "validation")
         )
@@ -298,11 +300,11 @@ class GraphStream(Shown):
             validation=torch.searchsorted(ids, validation),
             validation_labels=self._labels[validation].long(),
             own=torch.searchsorted(ids, own),
-            class_sizes=self._sizes(own),
+            class_sizes=sizes,
             met_sizes={} if self._targets is not None else self._met.upto(index),
             lease=self._lease,
-            train_targets=self._targets_of(train),
-            validation_targets=self._targets_of(validation),
+            train_targets=None if self._targets is None else self._targets[train],
+            validation_targets=None if self._targets is None else self._targets[validation],
         )
 
     def _given(self, index: int, cumulative: bool, sight: int | None) -> tuple[Tensor, Graph]:
@@ -334,16 +336,6 @@ class GraphStream(Shown):
         """Return the first and the last of a task's steps that have arrived by ``index``."""
         first, following = self._begins[task : task + 2]
         return first, min(index, following - 1)
-
-    def _sizes(self, nodes: Tensor) -> dict[int, int]:
-        if self._targets is not None:
-            return {}
-        labels = self._labels[nodes]
-        counts = torch.bincount(labels[labels >= 0]).tolist()
-        return {label: count for label, count in enumerate(counts) if count}
-
-    def _targets_of(self, nodes: Tensor) -> Tensor | None:
-        return None if self._targets is None else self._targets[nodes]
 
     def label_space(self, index: int) -> LabelSpace:
         """Return the classes seen once task or step ``index`` has arrived."""
@@ -421,6 +413,7 @@ class GraphStream(Shown):
 
     def _exam(self, graph: Graph, nodes: Tensor, asked: Tensor) -> Exam:
         """Return the test set of some nodes of a graph.  [nodes of graph], [asked]"""
-        places, targets = torch.searchsorted(nodes, asked), self._targets_of(asked)
+        targets = None if self._targets is None else self._targets[asked]
         tasks = self._tasks_of(self._owner[asked]).long()
+        places = torch.searchsorted(nodes, asked)
         return Exam(graph, places, self._labels[asked].long(), tasks, targets)

@@ -14,16 +14,8 @@ class TaskMembers:
     """Finds the nodes of a step, or of all steps up to it, by part.
 
     Streams of large graphs need the same nodes after every task, so each step's nodes are found
-    once, and the last result for everything so far is kept.
-
-    Args:
-        owner: the step of each node, -1 for nodes in no step.  integer [all nodes]
-        splits: the split of each step.
-
-    >>> split = Split(torch.tensor([1]), torch.tensor([2]), torch.tensor([4]))
-    >>> roll = TaskMembers(torch.tensor([-1, 0, 0, 1, 0]), [split])
-    >>> roll.nodes(0), roll.part("test", 0, 0)
-    (tensor([1, 2, 4]), tensor([4]))
+    once, and the last result for everything so far is kept. owner: the step of each node, -1 for
+    nodes in no step.  integer [all nodes]
     """
 
     def __init__(self, owner: Tensor, splits: Sequence[Split]) -> None:
@@ -63,12 +55,7 @@ class MetSizes:
     """Computes the size of each class once a step has arrived.
 
     Sizes are counted once for all steps, since a stream of many small steps would otherwise count
-    the same nodes again and again.
-
-    Args:
-        owner: the step of each node, -1 for nodes in no step.  integer [nodes]
-        labels: their classes, -1 for none.  integer [nodes]
-        steps: number of steps.
+    the same nodes again and again. owner, labels: the step and the class of each node, -1 for none.
 
     >>> MetSizes(torch.tensor([0, 1, 1, -1]), torch.tensor([0, 0, 2, 1]), steps=2).upto(1)
     {0: 2, 2: 1}

@@ -16,12 +16,7 @@ from evergraph.core.label_space import Setting
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph
 from evergraph.streams.arrival import NOWHERE, Arrival, arrival_of
-from evergraph.streams.class_order import (
-    ClassOrder,
-    arrange_classes,
-    group_classes,
-    order_classes,
-)
+from evergraph.streams.class_order import ClassOrder, arrange_classes, group_classes, order_classes
 from evergraph.streams.splits import LEAST_NODES, Split
 
 By = Literal["class", "time", "blurred", "drifting", "random", "online"]
@@ -92,14 +87,7 @@ def arrange(
     min_class_size: int = LEAST_NODES,
     seed: int = 0,
 ) -> Arrival:
-    """Return when each node of a graph arrives; see ``GraphStream`` for the parameters.
-
-    >>> graph = Graph.from_edges(torch.empty(2, 0, dtype=torch.long), features=torch.eye(6),
-    ...                          labels=torch.tensor([0, 0, 0, 1, 1, 1]),
-    ...                          time=torch.tensor([7, 8, 8, 9, 9, 9]))
-    >>> arrange(graph, by="time", tasks=2).new_classes
-    [(0,), (1,)]
-    """
+    """Return when each node of a graph arrives; see ``GraphStream`` for the parameters."""
     # Computed in main memory, whatever the device of the graph.
     labels, time = graph.labels.cpu(), None if graph.time is None else graph.time.cpu()
     sizes = torch.bincount(labels[labels >= 0], minlength=graph.num_classes)
@@ -111,8 +99,11 @@ def arrange(
         raise DataError(f"no task can be made: no class has at least {min_class_size} nodes")
     if by == "time":
         return by_time(labels, time, classes=classes, tasks=tasks)
-    if by == "random":
-        return at_random(labels, classes=classes, tasks=tasks or TASKS, seed=seed)
+    if by == "random":  # in batches of equal size, as if all had the same class
+        tasks = tasks or TASKS
+        alike = torch.where(torch.isin(labels, torch.tensor(classes)), 0, NOWHERE)
+        owner = blurred(alike, classes=[0], tasks=tasks, blur=0.0, seed=seed).owner
+        return arrival_of(owner, labels, classes=classes, tasks=tasks)
     if by == "drifting":
         check_integer("classes_per_task", classes_per_task, least=1)
         return blurred(
@@ -174,9 +165,6 @@ def group_times(counts: Sequence[int], tasks: int) -> Tensor:
     Each task in turn takes the times that bring it nearest to an equal share of the rest.
 
     counts: nodes of each time, in order.
-
-    >>> group_times([1, 1, 2, 9, 3, 4], 3)
-    tensor([0, 0, 0, 1, 2, 2])
     """
     before = [0, *accumulate(counts)]  # nodes before each time, and their total
     cuts = [0]
@@ -222,20 +210,6 @@ def blurred(
     for index, nodes in enumerate(order.tensor_split(tasks)):
         owner[nodes] = index
     return arrival_of(owner, labels, classes=classes, tasks=tasks)
-
-
-def at_random(labels: Tensor, *, classes: Sequence[int], tasks: int, seed: int = 0) -> Arrival:
-    """Return the arrival of nodes in random order, in batches of equal size.
-
-    labels: int64 [nodes]; classes: those that arrive.
-
-    >>> at_random(torch.tensor([0, 0, -1, 0, 0]), classes=[0], tasks=2).owner.sort().values
-    tensor([-1,  0,  0,  1,  1])
-    """
-    here = torch.isin(labels, torch.tensor(classes))
-    alike = torch.where(here, 0, NOWHERE)  # as if all had the same class
-    order = blurred(alike, classes=[0], tasks=tasks, blur=0.0, seed=seed).owner
-    return arrival_of(order, labels, classes=classes, tasks=tasks)
 
 
 def arrival_times(

@@ -57,27 +57,19 @@ RunBench = Callable[[BenchConfig, Path], list[Row]]
 
 @dataclass(frozen=True)
 class Options:
-    """Options of a study.
+    """Options of a study."""
 
-    Attributes:
-        out: folder for runs, tables and figures; finished runs are not repeated.
-        datasets: names or paths; by default those of the study.
-        seeds: one repeat each; with ``quick`` only the first.
-        quick: few epochs and few choices, to see that it works; the numbers are not to be quoted.
-        bench: runs a benchmark.
-        tables: which of tables 3 and 5 the study ``paper`` makes; by default both.
-        methods: methods of tables 3 and 5 and of protocols, by name; by default those of the
-            study.
-        missing: datasets known to be unavailable, with the reason.
-    """
-
-    out: Path
-    bench: RunBench
-    datasets: tuple[str, ...] = ()
-    seeds: tuple[int, ...] = (0, 1, 2)
+    out: Path  # folder for runs, tables and figures; finished runs are not repeated
+    bench: RunBench  # runs a benchmark
+    datasets: tuple[str, ...] = ()  # names or paths; by default those of the study
+    seeds: tuple[int, ...] = (0, 1, 2)  # one repeat each; with ``quick`` only the first
+    # Few epochs and few choices, to see that it works; the numbers are not to be quoted.
     quick: bool = False
+    # Which of tables 3 and 5 the study ``paper`` makes; by default both.
     tables: tuple[str, ...] = ()
+    # Methods of tables 3 and 5 and of protocols, by name; by default those of the study.
     methods: tuple[str, ...] = ()
+    # Datasets known to be unavailable, with the reason.
     missing: Mapping[str, str] = field(default_factory=dict)
 
     def repeats(self) -> list[int]:
@@ -251,11 +243,7 @@ def facts() -> dict[str, Any]:
 
 
 def papers_name(dataset: str) -> str | None:
-    """Return which of the paper's four datasets a name or path means, or None.
-
-    >>> papers_name("data/ogbn_arxiv_structure.npz"), papers_name("wordnet")
-    ('arxiv', None)
-    """
+    """Return which of the paper's four datasets a name or path means, or None."""
     stem = Path(dataset).stem.lower().replace("-", "_")
     if stem in facts()["datasets"]:
         return stem

@@ -12,8 +12,9 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -41,50 +42,35 @@ METRICS = ("average_accuracy", "average_forgetting", "anytime_accuracy")
 
 @dataclass(frozen=True)
 class BookRow:
-    """The result of a method, or the reason why it did not run.
+    """The result of a method, or the reason why it did not run."""
 
-    Attributes:
-        dataset: the graph's name in the book; ``config`` holds its own name and parameters.
-        setting: class-il or task-il.
-        label: the method's name in the book; ``method`` is its registered name.
-        protocol: the protocol it follows; None for the library's own.
-        config: the whole resolved configuration as plain values.
-        command: the command that repeats it.
-        commit, versions, machine, date: of the code, the packages, the machine, the day.
-        seeds: one repeat each.
-        values: numbers per seed by testing, averaging and metric, fractions of 1.
-        tasks: the basis of the values, by testing, averaging and seed: ``curve``, AA after each
-            task; ``learned``, each task's accuracy when it was learned; ``final``, at the end.
-        facts: facts about the graph and its stream.
-        seconds: by phase, over all seeds.
-        bytes: kept between tasks at the end; meaningless if ``cumulative``, for a method that
-            receives all data again.
-        peak_bytes: the largest resident size of a process; None if unknown.
-        failure: why there is no result; None if there is one.
-        format: format of this record.
-    """
-
-    dataset: str
-    setting: str
-    label: str
+    dataset: str  # the graph's name in the book; ``config`` holds its own name and parameters
+    setting: str  # class-il or task-il
+    label: str  # the method's name in the book; ``method`` is its registered name
     method: str
-    protocol: str | None
-    config: dict[str, Any]
-    command: str
+    protocol: str | None  # the protocol it follows; None for the library's own
+    config: dict[str, Any]  # the whole resolved configuration as plain values
+    command: str  # the command that repeats it
+    # commit, versions, machine, date: of the code, the packages, the machine, the day
     commit: str
     versions: dict[str, str]
     machine: str
     date: str
-    seeds: tuple[int, ...]
+    seeds: tuple[int, ...]  # one repeat each
+    # Numbers per seed by testing, averaging and metric, fractions of 1.
     values: dict[str, Any] = field(default_factory=dict)
+    # The basis of the values, by testing, averaging and seed: ``curve``, AA after each task;
+    # ``learned``, each task's accuracy when it was learned; ``final``, at the end.
     tasks: dict[str, Any] = field(default_factory=dict)
-    facts: dict[str, Any] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)  # facts about the graph and its stream
+    seconds: dict[str, float] = field(default_factory=dict)  # by phase, over all seeds
+    # Kept between tasks at the end; meaningless if ``cumulative``, for a method that receives all
+    # data again.
     bytes: int | None = None
     cumulative: bool = False
-    peak_bytes: int | None = None
-    failure: str | None = None
-    format: int = FORMAT
+    peak_bytes: int | None = None  # the largest resident size of a process; None if unknown
+    failure: str | None = None  # why there is no result; None if there is one
+    format: int = FORMAT  # format of this record
 
     @property
     def version(self) -> str:
@@ -131,18 +117,11 @@ def checksum(values: Mapping[str, Any]) -> str:
 
 def read_row(path: Path) -> BookRow:
     """Return the row in a file without checking it; see ``check_row``."""
-    values = read_values(path)
-    known = {each.name for each in fields(BookRow)}
-    try:
-        row = BookRow(**{key: value for key, value in values.items() if key in known})
-    except TypeError:
-        missing = [key for key in _NEEDED if key not in values]
-        raise ResultsError(f"{path} is not a row of the book: it has no {missing[0]!r}") from None
-    return row
+    return _read(path)[0]
 
 
-def read_values(path: Path) -> dict[str, Any]:
-    """Return the values in a row's file."""
+def _read(path: Path) -> tuple[BookRow, dict[str, Any]]:
+    """Return the row in a file, and all of the file's values."""
     try:
         values = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
@@ -150,22 +129,22 @@ def read_values(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ResultsError(f"{path} is not a row of the book: it is not a JSON object")
     values["seeds"] = tuple(values.get("seeds", ()))
-    return values
+    known = [each.name for each in fields(BookRow)]
+    missing = [key for key in known[:12] if key not in values]  # those without a default
+    if missing:
+        raise ResultsError(f"{path} is not a row of the book: it has no {missing[0]!r}")
+    return BookRow(**{key: values[key] for key in known if key in values}), values
 
 
 def rows_in(folder: Path) -> list[BookRow]:
     """Return every row of a book, by dataset, setting and label."""
-    return [read_row(path) for path in row_files(folder)]
+    return [read_row(path) for path in _row_files(folder)]
 
 
-def row_files(folder: Path) -> list[Path]:
-    """Return the files of a book's rows, in order; raise if the folder does not exist."""
+def _row_files(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise ResultsError(f"{folder} is not a book: there is no such folder")
     return sorted(folder.glob("*/*/*.json"))
-
-
-_NEEDED = [each.name for each in fields(BookRow)][:12]
 
 
 _NUMBERS = re.compile(r"\[([-+\d.,e\s]*)\]")
@@ -188,24 +167,18 @@ class Chapter(Section):
 class BookPlan(Section):
     """The whole plan.
 
-    Attributes:
-        limit: most seconds per seed.
-        common: values of ``RunConfig`` for every run.
-        methods: by name, or as in a benchmark; other registered ones follow.
-        chapters: the datasets and settings.
-        facts: facts that identify each graph, by the dataset's label.
-        absent: why an expected graph is missing.
-
     >>> [chapter.name for chapter in read_plan().chapters]
     ['ladders', 'graphs', 'wordnet', 'wordnet-ways']
     """
 
-    limit: float
-    common: Values = Field(default_factory=dict)
+    limit: float  # most seconds per seed
+    common: Values = Field(default_factory=dict)  # values of ``RunConfig`` for every run
+    # By name, or as in a benchmark; other registered ones follow.
     methods: tuple[MethodEntry, ...] = ()
-    chapters: tuple[Chapter, ...] = Field(min_length=1)
+    chapters: tuple[Chapter, ...] = Field(min_length=1)  # the datasets and settings
+    # Facts that identify each graph, by the dataset's label.
     facts: dict[str, dict[str, int | float]] = Field(default_factory=dict)
-    absent: dict[str, str] = Field(default_factory=dict)
+    absent: dict[str, str] = Field(default_factory=dict)  # why an expected graph is missing
 
     @property
     def entries(self) -> tuple[MethodEntry, ...]:
@@ -214,6 +187,12 @@ class BookPlan(Section):
         others = [name for name in methods.names() if name not in listed]
         ours = [n for n in others if methods.resolve(n).__module__.startswith("evergraph.")]
         return (*self.methods, *(MethodEntry(name=name) for name in ours))
+
+    @cached_property
+    def expected(self) -> dict[tuple[str, str], RunConfig]:
+        """The configuration for each dataset and setting, the same for every method."""
+        jobs = self.jobs(entries=self.entries[-1:])
+        return {(job.dataset, job.setting): job.config for job in jobs}
 
     def jobs(
         self,
@@ -236,6 +215,7 @@ class BookPlan(Section):
         return jobs
 
 
+@cache
 def read_plan(path: Path = PLAN) -> BookPlan:
     """Return the plan in a TOML file, by default the shipped one."""
     try:
@@ -252,101 +232,52 @@ CLOSE = 2e-5  # numbers are rounded to five digits
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
-@dataclass(frozen=True)
-class Rules:
-    """The rules for rows of a plan: the configuration ``expected`` for each dataset and setting.
-
-    ``facts`` identify the graph of each dataset.
-    """
-
-    expected: Mapping[tuple[str, str], RunConfig]
-    facts: Mapping[str, Mapping[str, int | float]]
-
-    @classmethod
-    def of(cls, plan: BookPlan) -> Rules:
-        """Return the rules of a plan, which are the same for every method."""
-        jobs = plan.jobs(entries=plan.entries[-1:])
-        return cls({(job.dataset, job.setting): job.config for job in jobs}, plan.facts)
+def check_book(folder: Path, plan: BookPlan | None = None) -> list[BookRow]:
+    """Return the rows of a book; raise for the first invalid one.  plan: the shipped one"""
+    return [check_file(path, folder, plan) for path in _row_files(folder)]
 
 
-@cache
-def shipped_rules() -> Rules:
-    """Return the rules of the shipped plan."""
-    return Rules.of(read_plan())
-
-
-def check_book(folder: Path, rules: Rules | None = None) -> list[BookRow]:
-    """Return the rows of a book; raise for the first invalid one."""
-    return [check_file(path, folder, rules) for path in row_files(folder)]
-
-
-def check_file(path: Path, book: Path, rules: Rules | None = None) -> BookRow:
+def check_file(path: Path, book: Path, plan: BookPlan | None = None) -> BookRow:
     """Return the row in a file; raise if it is invalid."""
-    values = read_values(path)
+    row, values = _read(path)
     unknown = sorted(values.keys() - {each.name for each in fields(BookRow)} - {"checksum"})
     if unknown:
         raise ResultsError(f"{path}: unknown field {unknown[0]!r}")
-    row = read_row(path)
     if checksum(values) != values.get("checksum"):
         raise ResultsError(f"{path}: the checksum does not match the values: it was edited")
     if path.relative_to(book).as_posix() != row.place:
         raise ResultsError(f"{path}: a row with its values belongs at {row.place}")
-    check_row(row, rules, where=str(path))
+    check_row(row, plan, where=str(path))
     return row
 
 
-def check_row(row: BookRow, rules: Rules | None = None, *, where: str | None = None) -> None:
-    """Raise for the first rule that a row breaks.
-
-    where: name of the row in the message, by default its own.
-    """
-    for wrong in _complaints(row, shipped_rules() if rules is None else rules):
+def check_row(row: BookRow, plan: BookPlan | None = None, *, where: str | None = None) -> None:
+    """Raise for the first rule that a row breaks; where: its name in the message, or its own."""
+    for wrong in _complaints(row, read_plan() if plan is None else plan):
         raise ResultsError(f"{where or row}: {wrong}")
 
 
-def _complaints(row: BookRow, rules: Rules) -> Iterator[str]:
+def _complaints(row: BookRow, plan: BookPlan) -> Iterator[str]:
     if row.format != FORMAT:
         yield f"format must be {FORMAT}, not {row.format!r}"
-    known = sorted({dataset for dataset, _ in rules.expected})
+    known = sorted({dataset for dataset, _ in plan.expected})
+    expected = plan.expected.get((row.dataset, row.setting))
     if row.dataset not in known:
         yield f"dataset must be one of the book's, {', '.join(known)}, not {row.dataset!r}"
-    elif (row.dataset, row.setting) not in rules.expected:
-        settings = sorted(setting for dataset, setting in rules.expected if dataset == row.dataset)
+    elif expected is None:
+        settings = sorted(setting for dataset, setting in plan.expected if dataset == row.dataset)
         yield f"setting of {row.dataset} must be {' or '.join(settings)}, not {row.setting!r}"
     else:
-        yield from _of_config(row, rules.expected[row.dataset, row.setting])
-    yield from _of_origin(row)
-    if row.failure is None:
-        for name, value in rules.facts.get(row.dataset, {}).items():
-            found = row.facts.get(name)
-            if found is None or abs(found - value) > 1e-6:
-                yield f"the graph differs from the book's: {name} must be {value}, not {found}"
-        yield from _of_numbers(row)
-    elif not row.failure.strip() or row.values:
-        yield "a row that failed must give the reason and have no values"
-
-
-def _of_config(row: BookRow, expected: RunConfig) -> Iterator[str]:
-    for key, (ours, theirs) in decided(row.config, expected).items():
-        yield f"{key} must be {theirs!r} as in the book, not {ours!r}"
-    if list(row.seeds) != list(expected.seeds):
-        missing = sorted({*expected.seeds} - {*row.seeds})
-        yield f"seeds must be {list(expected.seeds)}" + (
-            f": seed {missing[0]} is missing" if missing else f", not {list(row.seeds)}"
-        )
-    named = row.config.get("method", {}).get("name")
-    if named != row.method:
-        yield f"method must be that of its configuration, {named!r}, not {row.method!r}"
-
-
-def decided(config: Mapping[str, Any], expected: RunConfig) -> dict[str, tuple[Any, Any]]:
-    """Return the differences to the book's configuration in the options fixed by the book."""
-    # Options that an earlier version did not have are at their defaults.
-    found = differences(merged(RunConfig().to_dict(), config), expected.to_dict())
-    return {key: pair for key, pair in found.items() if key.startswith(DECIDED)}
-
-
-def _of_origin(row: BookRow) -> Iterator[str]:
+        for key, (ours, theirs) in decided(row.config, expected).items():
+            yield f"{key} must be {theirs!r} as in the book, not {ours!r}"
+        if list(row.seeds) != list(expected.seeds):
+            missing = sorted({*expected.seeds} - {*row.seeds})
+            yield f"seeds must be {list(expected.seeds)}" + (
+                f": seed {missing[0]} is missing" if missing else f", not {list(row.seeds)}"
+            )
+        named = row.config.get("method", {}).get("name")
+        if named != row.method:
+            yield f"method must be that of its configuration, {named!r}, not {row.method!r}"
     for package in ("evergraph", "torch"):
         if not row.versions.get(package):
             yield f"versions must include {package}"
@@ -357,18 +288,16 @@ def _of_origin(row: BookRow) -> Iterator[str]:
             yield f"{name} must not be empty"
     if not row.command.startswith("evergraph ") or row.method not in row.command:
         yield f"command must be the evergraph command that ran {row.method}, not {row.command!r}"
-
-
-def _of_numbers(row: BookRow) -> Iterator[str]:
-    for testing in ("local", "global"):
-        for average in ("balanced", "plain"):
-            way = f"{testing}, {average}"
-            found = row.values.get(testing, {}).get(average)
-            seeds = row.tasks.get(testing, {}).get(average)
-            if found is None or seeds is None:
-                yield f"values and tasks must have {way}"
-            else:
-                yield from _of_way(row, found, seeds, way)
+    if row.failure is not None:
+        if not row.failure.strip() or row.values:
+            yield "a row that failed must give the reason and have no values"
+        return
+    for name, value in plan.facts.get(row.dataset, {}).items():
+        found = row.facts.get(name)
+        if found is None or abs(found - value) > 1e-6:
+            yield f"the graph differs from the book's: {name} must be {value}, not {found}"
+    for testing, average in product(("local", "global"), ("balanced", "plain")):
+        yield from _of_way(row, testing, average)
     for name in ("embed", "train", "evaluate", "total"):
         spent = row.seconds.get(name)
         if not _sound(spent, 0, math.inf):
@@ -377,11 +306,21 @@ def _of_numbers(row: BookRow) -> Iterator[str]:
         yield f"bytes must be a number of at least 0, not {row.bytes!r}"
 
 
-def _of_way(
-    row: BookRow, found: Mapping[str, Any], seeds: Sequence[Mapping[str, Any]], way: str
-) -> Iterator[str]:
+def decided(config: Mapping[str, Any], expected: RunConfig) -> dict[str, tuple[Any, Any]]:
+    """Return the differences to the book's configuration in the options fixed by the book."""
+    # Options that an earlier version did not have are at their defaults.
+    found = differences(merged(RunConfig().to_dict(), config), expected.to_dict())
+    return {key: pair for key, pair in found.items() if key.startswith(DECIDED)}
+
+
+def _of_way(row: BookRow, testing: str, average: str) -> Iterator[str]:
     """Yield the errors in the numbers of one way of testing and averaging."""
-    count = row.facts.get("tasks")
+    way, count = f"{testing}, {average}", row.facts.get("tasks")
+    found: Any = row.values.get(testing, {}).get(average)
+    seeds: Any = row.tasks.get(testing, {}).get(average)
+    if found is None or seeds is None:
+        yield f"values and tasks must have {way}"
+        return
     for seed, kept in zip(row.seeds, seeds, strict=False):
         for name in ("curve", "learned", "final"):
             numbers = kept.get(name, ())

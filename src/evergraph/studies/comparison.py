@@ -18,22 +18,8 @@ from evergraph.reports.figures.learning import accuracy_matrix, learning_curves
 from evergraph.reports.figures.picture import looks_of
 from evergraph.reports.runs import Group, grouped, names_of
 from evergraph.reports.tables.record import Cell
-from evergraph.studies.base import (
-    NOT_RUN,
-    DatasetStudy,
-    Options,
-    Sheet,
-    Study,
-    balanced,
-    difference,
-    keep,
-    marked,
-    papers_cell,
-    papers_name,
-    spread,
-    studies,
-    within,
-)
+from evergraph.studies import base
+from evergraph.studies.base import DatasetStudy, Options, Sheet, Study, studies
 
 PAPERS = ("corafull", "arxiv", "reddit", "products")
 METHODS = {
@@ -68,8 +54,19 @@ class MethodsTable(DatasetStudy):
         if options.quick:  # few epochs, and few tasks of more classes
             classes = max(2, -(-graph.num_classes // QUICK_TASKS))
             quick = {"training": {"epochs": QUICK_EPOCHS}, "stream": {"classes_per_task": classes}}
-        labels = [label for label in METHODS if label in (options.methods or METHODS)]
-        entries = [_entry(self.name, dataset, label, quick) for label in labels]
+        entries = []
+        for label in (label for label in METHODS if label in (options.methods or METHODS)):
+            # The paper's preset, or defaults on other datasets.
+            name = label.removesuffix("-pdgnn")
+            preset = f"paper/{self.name}/{base.papers_name(dataset)}-{name}"
+            values: dict[str, Any] = {"backbone": "pdgnn" if name == "tem" else "gcn"}
+            if preset in presets():
+                values = read_preset(preset)
+            for key in ("dataset", "method", "stream"):
+                values.pop(key, None)
+            if label.endswith("-pdgnn"):
+                values["backbone"] = "pdgnn"
+            entries.append({"name": name, "label": label, "run": merged(values, quick)})
         bench = BenchConfig.of({
             "datasets": [dataset], "settings": [self.setting], "seeds": options.repeats(),
             "methods": entries,
@@ -89,10 +86,35 @@ class MethodsTable(DatasetStudy):
             "nor seeds.",
             "Baselines run on a normalised GCN: the paper does not say, its sources sum.",
         ]
-        if papers_name(dataset) is None:
+        if base.papers_name(dataset) is None:
             notes.append(f"The paper has no {stem}: it stands in for its datasets.")
-        lines = _lines(self.name, dataset, rows)
+        accuracies = [base.balanced(row.result, "average_accuracy") for row in rows]
+        ranked = [
+            None if value is None or row.job.label in UPPER_BOUNDS else value["mean"]
+            for row, value in zip(rows, accuracies, strict=True)
+        ]
+        cells = base.marked([base.spread(value, scale=100) for value in accuracies], ranked)
+        lines = [self._line(dataset, row, cell) for row, cell in zip(rows, cells, strict=True)]
         return [Sheet(f"{self.name}-{stem}", title, COLUMNS, lines, options.differences(*notes))]
+
+    def _line(self, dataset: str, row: Row, cell: Cell) -> tuple[str | Cell, ...]:
+        method = METHODS[row.job.label]
+        if row.result is None:
+            reason = row.failure.error if row.failure is not None else "not finished"
+            return (method, f"failed: {reason}", *["-"] * (len(COLUMNS) - 2))
+        papers = base.papers_cell(self.name, dataset, row.job.label)
+        ours = 100 * base.balanced(row.result, "average_accuracy")["mean"]
+        theirs = papers.get("average_accuracy")
+        return (
+            method,
+            cell,
+            base.spread(base.balanced(row.result, "average_forgetting"), scale=100),
+            base.spread(base.balanced(row.result, "average_accuracy", "global"), scale=100),
+            base.spread(theirs),
+            base.difference(ours, None if theirs is None else theirs["mean"]),
+            base.within(ours, papers),
+            base.spread(papers.get("average_forgetting")),
+        )
 
 
 @studies.register
@@ -109,50 +131,6 @@ class Table5(MethodsTable):
 
     name = "table5"
     setting = "task-il"
-
-
-def _entry(table: str, dataset: str, label: str, quick: dict[str, Any]) -> dict[str, Any]:
-    """Return a method with the paper's preset, or with defaults on other datasets."""
-    name = label.removesuffix("-pdgnn")
-    preset = f"paper/{table}/{papers_name(dataset)}-{name}"
-    values: dict[str, Any] = {"backbone": "pdgnn" if name == "tem" else "gcn"}
-    if preset in presets():
-        values = read_preset(preset)
-    for key in ("dataset", "method", "stream"):
-        values.pop(key, None)
-    if label.endswith("-pdgnn"):
-        values["backbone"] = "pdgnn"
-    return {"name": name, "label": label, "run": merged(values, quick)}
-
-
-def _lines(table: str, dataset: str, rows: list[Row]) -> list[tuple[str | Cell, ...]]:
-    accuracies = [balanced(row.result, "average_accuracy") for row in rows]
-    ranked = [
-        None if value is None or row.job.label in UPPER_BOUNDS else value["mean"]
-        for row, value in zip(rows, accuracies, strict=True)
-    ]
-    cells = marked([spread(value, scale=100) for value in accuracies], ranked)
-    return [_line(table, dataset, row, cell) for row, cell in zip(rows, cells, strict=True)]
-
-
-def _line(table: str, dataset: str, row: Row, cell: Cell) -> tuple[str | Cell, ...]:
-    method = METHODS[row.job.label]
-    if row.result is None:
-        reason = row.failure.error if row.failure is not None else "not finished"
-        return (method, f"failed: {reason}", *["-"] * (len(COLUMNS) - 2))
-    papers = papers_cell(table, dataset, row.job.label)
-    ours = 100 * balanced(row.result, "average_accuracy")["mean"]
-    theirs = papers.get("average_accuracy")
-    return (
-        method,
-        cell,
-        spread(balanced(row.result, "average_forgetting"), scale=100),
-        spread(balanced(row.result, "average_accuracy", "global"), scale=100),
-        spread(theirs),
-        difference(ours, None if theirs is None else theirs["mean"]),
-        within(ours, papers),
-        spread(papers.get("average_forgetting")),
-    )
 
 
 @studies.register
@@ -232,7 +210,7 @@ class Paper(Study):
         for dataset in self.asked(options):
             for table in options.tables or TABLES:
                 made += studies.make(table).run(replace(options, datasets=(dataset,)))
-                keep(self.name, [*made, summary(made)], options.out)
+                base.keep(self.name, [*made, summary(made)], options.out)
         return [*made, summary(made)]
 
 
@@ -245,7 +223,7 @@ def summary(sheets: Sequence[Sheet]) -> Sheet:
     """
     rows: list[tuple[str | Cell, ...]] = []
     for sheet in sheets:
-        if sheet.columns == NOT_RUN:
+        if sheet.columns == base.NOT_RUN:
             rows.append((sheet.name, "0", "0", "0", "0", sheet.rows[0][1]))
             continue
         verdicts = [row[COLUMNS.index(WITHIN)].text for row in sheet.table.rows]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -10,16 +9,8 @@ import torch
 from evergraph.core.errors import DataError
 from evergraph.graphs import Graph, homophily, reach_sizes
 from evergraph.streams import GraphStream
-from evergraph.studies.base import (
-    DatasetStudy,
-    Options,
-    Sheet,
-    Study,
-    facts,
-    papers_name,
-    studies,
-    try_load,
-)
+from evergraph.studies import base
+from evergraph.studies.base import DatasetStudy, Options, Sheet, Study, studies
 
 PAPERS = ("corafull", "arxiv", "reddit", "products")
 
@@ -34,7 +25,21 @@ class Table1(Study):
     def run(self, options: Options) -> list[Sheet]:
         """Load the available datasets and count."""
         columns = ("dataset", "nodes", "edges", "classes", "tasks", "homophily", "paper's")
-        rows = [_statistics(name) for name in self.asked(options)]
+        rows = []
+        for name in self.asked(options):
+            listed, both = base.try_load(name, undirected=False), base.try_load(name)
+            try:
+                if isinstance(listed, str) or isinstance(both, str):
+                    raise DataError(f"not at hand: {listed if isinstance(listed, str) else both}")
+                counts = [listed.num_nodes, listed.num_edges, listed.num_classes]
+                try:
+                    counts.append(len(GraphStream(both)))
+                except DataError as error:
+                    raise DataError(f"cannot be cut into tasks: {error}") from None
+                found = [*(f"{count:,}" for count in counts), f"{homophily(both):.3f}"]
+            except DataError as error:
+                found = [str(error), "-", "-", "-", "-"]
+            rows.append((Path(name).stem, *found, _papers(name)))
         notes = (
             "Edges as listed by the publisher; homophily with edges both ways. The paper's: nodes, "
             "edges, classes, tasks, homophily.",
@@ -53,40 +58,23 @@ class Homophily(Study):
     def run(self, options: Options) -> list[Sheet]:
         """Load the available datasets and count."""
         columns = ("dataset", "as listed", "both ways", "paper's")
-        rows = [_ratios(name) for name in self.asked(options)]
+        rows = []
+        for name in self.asked(options):
+            graphs = [base.try_load(name, undirected=undirected) for undirected in (False, True)]
+            ratios = [f"{homophily(graph):.3f}" for graph in graphs if isinstance(graph, Graph)]
+            if reasons := [graph for graph in graphs if isinstance(graph, str)]:
+                ratios = [f"not at hand: {reasons[0]}", "-"]
+            rows.append((Path(name).stem, *ratios, _papers(name).split("; ")[-1]))
         notes = ("The paper's two figures need the two readings: docs/decisions/0008.",)
         return [Sheet("homophily", "Homophily ratios", columns, rows, notes)]
 
 
-def _statistics(name: str) -> tuple[str, ...]:
-    stem = Path(name).stem
-    listed, both = try_load(name, undirected=False), try_load(name)
-    if isinstance(listed, str) or isinstance(both, str):
-        reason = listed if isinstance(listed, str) else str(both)
-        return (stem, f"not at hand: {reason}", "-", "-", "-", "-", _papers(name))
-    try:
-        tasks = len(GraphStream(both))
-    except DataError as error:
-        return (stem, f"cannot be cut into tasks: {error}", "-", "-", "-", "-", _papers(name))
-    counts = (listed.num_nodes, listed.num_edges, listed.num_classes, tasks)
-    return (stem, *(f"{count:,}" for count in counts), f"{homophily(both):.3f}", _papers(name))
-
-
 def _papers(name: str) -> str:
-    known = facts()["datasets"].get(papers_name(name) or "")
+    known = base.facts()["datasets"].get(base.papers_name(name) or "")
     if known is None:
         return "-"
     counts = [f"{known[key]:,}" for key in ("nodes", "edges", "classes", "tasks")]
     return "; ".join([*counts, f"{known['homophily']:.3f}"])
-
-
-def _ratios(name: str) -> tuple[str, ...]:
-    graphs = [try_load(name, undirected=undirected) for undirected in (False, True)]
-    ratios = [f"{homophily(graph):.3f}" for graph in graphs if isinstance(graph, Graph)]
-    reasons = [graph for graph in graphs if isinstance(graph, str)]
-    if reasons:
-        ratios = [f"not at hand: {reasons[0]}", "-"]
-    return (Path(name).stem, *ratios, _papers(name).split("; ")[-1])
 
 
 HOPS, HIDDEN, MEMORIES, NEIGHBOURS = 2, 256, 100, 5
@@ -95,16 +83,6 @@ NODES = {"corafull": 100, "arxiv": 400, "reddit": 500, "products": 600}
 EMBEDDINGS = {"corafull": 60}
 # Feature widths for structures without features.
 WIDTHS = {"corafull": 8710, "arxiv": 128, "reddit": 602, "products": 100}
-
-
-@dataclass(frozen=True)
-class Kept:
-    """The float32 values kept by a design on a dataset, and how they are counted."""
-
-    design: str
-    method: str
-    floats: float
-    how: str
 
 
 @studies.register
@@ -119,12 +97,12 @@ class Table4(DatasetStudy):
         """Count the values of each design."""
         stem = Path(dataset).stem
         title = f"Table 4, {stem}: millions of float32 values kept after the whole stream"
-        papers = facts()["memory"].get(papers_name(dataset) or "", {})
+        papers = base.facts()["memory"].get(base.papers_name(dataset) or "", {})
         rows = []
-        for kept in consumption(graph, papers_name(dataset)):
-            ours, theirs = kept.floats / 1e6, papers.get(kept.method)
+        for design, method, floats, how in consumption(graph, base.papers_name(dataset)):
+            ours, theirs = floats / 1e6, papers.get(method)
             beside = ("-", "-") if theirs is None else (f"{theirs:,}", f"{ours / theirs:.2f}")
-            rows.append((kept.design, f"{ours:,.1f}", *beside, kept.how))
+            rows.append((design, f"{ours:,.1f}", *beside, how))
         columns = ("design", "ours, M", "paper's, M", "ours / paper's", "counted as")
         notes = (
             "Exact counts: ego-subnetworks within each task, edges both ways, mean over the "
@@ -135,8 +113,11 @@ class Table4(DatasetStudy):
         return [Sheet(f"table4-{stem}", title, columns, rows, notes)]
 
 
-def consumption(graph: Graph, papers: str | None) -> list[Kept]:
-    """Return the values that each design keeps after a graph's whole stream."""
+def consumption(graph: Graph, papers: str | None) -> list[tuple[str, str, float, str]]:
+    """Return the float32 values that each design keeps after a graph's whole stream.
+
+    A row each: the design, the method, the number of values, and how they are counted.
+    """
     stream = GraphStream(graph)
     width = graph.num_features or WIDTHS.get(papers or "", 1)
     nodes, vectors = NODES.get(papers or "", 100), EMBEDDINGS.get(papers or "", 400)
@@ -144,19 +125,19 @@ def consumption(graph: Graph, papers: str | None) -> list[Kept]:
     embeddings = _stored(stream, vectors)[0]
     classes, tasks = len(stream.classes), len(stream)
     gradients = tasks * (width * HIDDEN + HIDDEN * classes)
-    known = facts()["datasets"].get(papers or "")
+    known = base.facts()["datasets"].get(papers or "")
     degree = graph.num_edges / graph.num_nodes
     if known is not None:  # the paper's count of edges, in both directions
         degree = 2 * known["edges"] / known["nodes"]
     return [
-        Kept("full subnetworks", "full-subgraph", whole * width, "ego sizes x features"),
-        Kept("full, n·d^L", "full-subgraph", vectors * classes * degree**HOPS * width,
-             f"{vectors} a class x {degree:.1f}^2 x features"),
-        Kept("GEM, a gradient a task", "gem", gradients + stored * width, "parameters x tasks"),
-        Kept("GEM, a gradient a memory", "gem", MEMORIES * gradients, "the paper's count"),
-        Kept("ER-GNN", "er-gnn", stored * width, f"{nodes} nodes a class"),
-        Kept("SSM and SEM", "ssm", few * width, f"{NEIGHBOURS} neighbours a hop, at most"),
-        Kept("PDGNNs-TEM", "tem", embeddings * width, f"{vectors} embeddings a class"),
+        ("full subnetworks", "full-subgraph", whole * width, "ego sizes x features"),
+        ("full, n·d^L", "full-subgraph", vectors * classes * degree**HOPS * width,
+         f"{vectors} a class x {degree:.1f}^2 x features"),
+        ("GEM, a gradient a task", "gem", gradients + stored * width, "parameters x tasks"),
+        ("GEM, a gradient a memory", "gem", MEMORIES * gradients, "the paper's count"),
+        ("ER-GNN", "er-gnn", stored * width, f"{nodes} nodes a class"),
+        ("SSM and SEM", "ssm", few * width, f"{NEIGHBOURS} neighbours a hop, at most"),
+        ("PDGNNs-TEM", "tem", embeddings * width, f"{vectors} embeddings a class"),
     ]  # fmt: skip
 
 

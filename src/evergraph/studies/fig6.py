@@ -14,7 +14,7 @@ from evergraph.core.errors import DataError, ResultsError
 from evergraph.core.seeding import seeded
 from evergraph.core.written_aside import results_written, written_aside
 from evergraph.graphs import Graph
-from evergraph.methods import BackboneLearner, methods
+from evergraph.methods import methods
 from evergraph.nn import backbones
 from evergraph.reports.figures.picture import Frame, Picture, drawn
 from evergraph.streams import GraphStream
@@ -80,6 +80,8 @@ def _kept(path: Path, method: str, graph: Graph, quick: bool) -> list[tuple[str,
 
 def _panels(method: str, graph: Graph, quick: bool) -> list[tuple[str, Points]]:
     """Learn a stream and return the points after one, half and all tasks."""
+    from sklearn.manifold import TSNE
+
     backbone = backbones.make(methods.resolve(method).default_backbone)
     recipe = vars(backbone.recipe) | ({"epochs": 3} if quick else {})
     learner = methods.make(
@@ -90,27 +92,24 @@ def _panels(method: str, graph: Graph, quick: bool) -> list[tuple[str, Points]]:
     panels = []
     for index in range(len(stream)):
         learner.fit_task(stream.open(index))
-        if index in wanted:
-            panels.append((f"after {index + 1} of {len(stream)}", _plane(learner, stream, index)))
+        if index not in wanted:
+            continue
+        states, labels = [], []
+        learner.backbone.eval()
+        with torch.no_grad():
+            for exam in stream.exams(index, "local"):
+                inputs = learner.backbone.prepare(exam.graph)
+                nodes = exam.nodes.to(learner.device)
+                states.append(learner.backbone.hidden_states(inputs, nodes).cpu())
+                labels.append(exam.labels)
+        learner.backbone.train()
+        rows = torch.randperm(sum(map(len, labels)), generator=seeded(0, "points"))[:POINTS]
+        perplexity = min(30.0, max(2.0, (len(rows) - 1) / 4))
+        tsne = TSNE(random_state=0, init="pca", perplexity=perplexity)
+        places: npt.NDArray[np.float64] = tsne.fit_transform(torch.cat(states)[rows].numpy())
+        found = places, torch.cat(labels)[rows].numpy()
+        panels.append((f"after {index + 1} of {len(stream)}", found))
     return panels
-
-
-@torch.no_grad()
-def _plane(learner: BackboneLearner, stream: GraphStream, index: int) -> Points:
-    states, labels = [], []
-    learner.backbone.eval()
-    for exam in stream.exams(index, "local"):
-        inputs = learner.backbone.prepare(exam.graph)
-        states.append(learner.backbone.hidden_states(inputs, exam.nodes.to(learner.device)).cpu())
-        labels.append(exam.labels)
-    learner.backbone.train()
-    rows = torch.randperm(sum(map(len, labels)), generator=seeded(0, "points"))[:POINTS]
-    from sklearn.manifold import TSNE
-
-    perplexity = min(30.0, max(2.0, (len(rows) - 1) / 4))
-    tsne = TSNE(random_state=0, init="pca", perplexity=perplexity)
-    places: npt.NDArray[np.float64] = tsne.fit_transform(torch.cat(states)[rows].numpy())
-    return places, torch.cat(labels)[rows].numpy()
 
 
 def _draw(name: str, title: str, found: dict[str, list[tuple[str, Points]]]) -> Picture:

@@ -15,7 +15,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.bench.jobs import check_jobs, expand
 from evergraph.experiments.build import parts_used, resolved
-from evergraph.experiments.config import MemoryConfig, RunConfig
+from evergraph.experiments.config import MemoryConfig
 from evergraph.experiments.protocols import POOLED, read_protocol
 from evergraph.graphs import Graph
 from evergraph.reports.figures.picture import Frame, Look, Picture, drawn, looks_of, percent_limits
@@ -38,7 +38,10 @@ def learned(dataset: str, methods: Sequence[str], options: Options) -> Results:
         try:
             (job,) = expand(_bench(dataset, [place], options))
             check_jobs([job])
-            shared.setdefault(_alike(job.config), []).append(place)
+            run = resolved(job.config).model_copy(update={"protocol": None})
+            if "memory" not in parts_used(job.config):
+                run = run.model_copy(update={"memory": MemoryConfig()})
+            shared.setdefault(run.to_toml(), []).append(place)
         except ConfigurationError as error:
             found[place] = str(error)
     first = [places[0] for places in shared.values()]
@@ -51,14 +54,6 @@ def learned(dataset: str, methods: Sequence[str], options: Options) -> Results:
             result = failure if row.result is None else row.result | told
             found[method, protocol] = result
     return found
-
-
-def _alike(config: RunConfig) -> str:
-    """Return a text that is equal for configurations of the same run."""
-    plain = resolved(config).model_copy(update={"protocol": None})
-    if "memory" not in parts_used(config):
-        plain = plain.model_copy(update={"memory": MemoryConfig()})
-    return plain.to_toml()
 
 
 def _bench(dataset: str, places: Sequence[tuple[str, str]], options: Options) -> BenchConfig:
@@ -147,7 +142,10 @@ def _spread(method: str, results: Results) -> str:
         return "No protocol could be run."
     reported = {p: 100 * headline(r)["mean"] for p, r in known.items()}
     low, high = (pick(reported, key=lambda p: reported[p]) for pick in (min, max))
-    apart = {p: _apart(result) for p, result in known.items()}
+    apart = {}
+    for protocol, result in known.items():
+        every = [100 * result["average_accuracy"][t][a]["mean"] for t, a in READINGS]
+        apart[protocol] = max(every) - min(every)
     most = max(apart, key=lambda p: apart[p])
     return (
         f"Protocols: from {reported[low]:.1f} ({low}) to {reported[high]:.1f} ({high}), "
@@ -156,26 +154,19 @@ def _spread(method: str, results: Results) -> str:
     )
 
 
-def _apart(result: Mapping[str, Any]) -> float:
-    every = [100 * result["average_accuracy"][t][a]["mean"] for t, a in READINGS]
-    return float(max(every) - min(every))
-
-
 def _beside(stem: str, methods: Sequence[str], results: Results, options: Options) -> Sheet:
     """Return all methods under every protocol, and the sources of their variance."""
     title = f"Methods and protocols on {stem}: AA as each paper reports it, percent"
-    rows = [
-        (protocol, *(_cell(results[method, protocol]) for method in methods)) for protocol in ORDER
-    ]
+    rows = []
+    for protocol in ORDER:
+        found = [results[method, protocol] for method in methods]
+        told = ["not run" if isinstance(r, str) else spread(headline(r), scale=100) for r in found]
+        rows.append((protocol, *told))
     trained = [method for method in methods if method != FORGETS]
     notes = [_seeds(options), f"Of what varies here: {_of_what(methods, results)}"]
     if 1 < len(trained) < len(methods):
         notes.append(f"Without {FORGETS}: {_of_what(trained, results)}")
     return Sheet(f"protocols-{stem}-methods", title, ("protocol", *methods), rows, tuple(notes))
-
-
-def _cell(result: dict[str, Any] | str) -> str:
-    return "not run" if isinstance(result, str) else spread(headline(result), scale=100)
 
 
 def _of_what(methods: Sequence[str], results: Results) -> str:

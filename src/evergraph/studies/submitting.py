@@ -10,6 +10,7 @@ import shlex
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +24,8 @@ from evergraph.experiments.build import resolved
 from evergraph.experiments.config import RunConfig, flat, nested, read_toml
 from evergraph.experiments.store import ARRAYS, CONFIG, RESULT, ResultStore
 from evergraph.streams.stream import TESTINGS
-from evergraph.studies.book_rows import (
-    DIGITS,
-    BookPlan,
-    BookRow,
-    Rules,
-    check_row,
-    decided,
-    differences,
-    metrics_of,
-    read_plan,
-    shipped_rules,
-)
+from evergraph.studies import book_rows
+from evergraph.studies.book_rows import BookPlan, BookRow
 
 # Options on which the defaults of others depend; they are given first.
 _CHOICES = (
@@ -75,15 +66,6 @@ def command_of(config: RunConfig) -> str:
     return shlex.join(["evergraph", "run", *words])
 
 
-def without_place(plugin: str) -> str:
-    """Return a plugin's name without its folder, which is private.
-
-    >>> without_place("/home/me/mine.py"), without_place("my_package.parts")
-    ('mine.py', 'my_package.parts')
-    """
-    return Path(plugin).name if is_file_plugin(plugin) else plugin
-
-
 def _words(key: str, value: Any) -> list[str]:
     """Return a setting as options of the command line.
 
@@ -114,11 +96,8 @@ def row_of(
 ) -> BookRow:
     """Return the row of a finished run.
 
-    Args:
-        result: the content of its ``result.json``.
-        folder: its folder; the row has the date of its result.
-        dataset, label: names of the graph and the method in the book.
-        commit: commit of the code that ran it.
+    result: the content of its ``result.json``. folder: the row has the date of its result there.
+    dataset, label: names in the book. commit: of the code that ran it.
     """
     config = placeless(RunConfig.of(result["config"]))
     tasks = _tasks(result["accuracy_matrix"])
@@ -137,7 +116,8 @@ def row_of(
         date=datetime.fromtimestamp(made, timezone.utc).strftime("%Y-%m-%d"),
         seeds=tuple(seed["seed"] for seed in result["accuracy_matrix"]),
         values={
-            t: {a: metrics_of(seeds) for a, seeds in ways.items()} for t, ways in tasks.items()
+            t: {a: book_rows.metrics_of(seeds) for a, seeds in ways.items()}
+            for t, ways in tasks.items()
         },
         tasks=tasks,
         facts={k: v for k, v in result["dataset"].items() if k != "task_classes"},
@@ -156,6 +136,11 @@ def placeless(config: RunConfig) -> RunConfig:
     return config.model_copy(
         update={"dataset": config.dataset.model_copy(update={"name": path.name})}
     )
+
+
+def without_place(plugin: str) -> str:
+    """Return a plugin's name without its folder, which is private."""
+    return Path(plugin).name if is_file_plugin(plugin) else plugin
 
 
 def told(config: RunConfig) -> dict[str, Any]:
@@ -208,7 +193,7 @@ def _kept(rows: Sequence[Sequence[float]]) -> dict[str, list[float]]:
     kept = {
         "curve": average_accuracy_curve(matrix), "learned": matrix.diagonal(), "final": matrix[-1]
     }  # fmt: skip
-    return {name: np.round(values, DIGITS).tolist() for name, values in kept.items()}
+    return {name: np.round(values, book_rows.DIGITS).tolist() for name, values in kept.items()}
 
 
 EXACT = 1e-9
@@ -216,55 +201,40 @@ SUMMARIES = {"average_accuracy": average_accuracy, "average_forgetting": average
 
 
 def submitted(
-    run: Path,
-    *,
-    book: Path,
-    commit: str,
-    label: str | None = None,
-    plan: BookPlan | None = None,
+    run: Path, *, book: Path, commit: str, label: str | None = None, plan: BookPlan | None = None
 ) -> BookRow:
     """Return the row of a finished run; raise if it breaks a rule.
 
-    Args:
-        run: its results folder.
-        book: folder of the book; an existing row is not replaced.
-        commit: commit of the code that ran it.
-        label: name of the method in the book, by default its own.
-        plan: plan of the book, by default the shipped one.
+    run: its results folder. book: an existing row in it is not replaced. commit: of the code that
+    ran it. label: name of the method in the book, by default its own. plan: by default the shipped
+    one.
     """
-    plan = read_plan() if plan is None else plan
-    rules = shipped_rules() if plan == read_plan() else Rules.of(plan)
-    result = _finished(run)
+    plan = book_rows.read_plan() if plan is None else plan
+    if not (run / CONFIG).exists():
+        raise ResultsError(f"{run} is not a results folder: it has no {CONFIG}")
+    result = ResultStore(run).finished()
+    if result is None:
+        raise ResultsError(f"{run} is not finished: it has no {RESULT}")
+    for key in ("config", "dataset", "versions", "machine"):
+        if key not in result:
+            raise ResultsError(f"{run / RESULT} has no {key!r}")
     config = placeless(RunConfig.of(result["config"]))
     load_plugins(config.plugins)
     for wrong in _complaints(run, result):
         raise ResultsError(f"{run}: {wrong}")
-    dataset = _place(run, config, rules)
+    dataset = _place(run, config, plan)
     named = config.method.name if label is None else label
     row = row_of(result, run, dataset=dataset, label=named, commit=commit)
-    check_row(row, rules, where=str(run))
+    book_rows.check_row(row, plan, where=str(run))
     _check_own(run, row, config, plan)
     if (book / row.place).exists():
         raise ResultsError(f"{run}: {book / row.place} exists: choose another --label")
     return row
 
 
-def _finished(run: Path) -> dict[str, Any]:
-    if not (run / CONFIG).exists():
-        raise ResultsError(f"{run} is not a results folder: it has no {CONFIG}")
-    result = ResultStore(run).finished()
-    if result is None:
-        raise ResultsError(f"{run} is not finished: it has no {RESULT}")
-    missing = [key for key in ("config", "dataset", "versions", "machine") if key not in result]
-    if missing:
-        raise ResultsError(f"{run / RESULT} has no {missing[0]!r}")
-    return result
-
-
 def _complaints(run: Path, result: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the contradictions in a folder."""
     stored = resolved(RunConfig.of(read_toml(run / CONFIG))).to_dict()
-    for key, (there, here) in differences(result["config"], stored).items():
+    for key, (there, here) in book_rows.differences(result["config"], stored).items():
         yield f"{key} is {there!r} in {RESULT} and {here!r} in {CONFIG}"
     seeds = [seed["seed"] for seed in result["accuracy_matrix"]]
     for seed in result["config"]["seeds"]:
@@ -272,7 +242,15 @@ def _complaints(run: Path, result: Mapping[str, Any]) -> Iterator[str]:
             yield f"seed {seed} is missing from accuracy_matrix in {RESULT}"
     for seed in result["accuracy_matrix"]:
         yield from _of_seed(run, seed)
-    yield from _of_means(result)
+    for (name, metric), testing in product(SUMMARIES.items(), TESTINGS):
+        for average, said in result[name][testing].items():
+            matrices = [matrix_of(s[testing][average]) for s in result["accuracy_matrix"]]
+            again = float(np.mean([metric(matrix) for matrix in matrices]))
+            if not math.isfinite(said["mean"]) or abs(said["mean"] - again) > EXACT:
+                yield (
+                    f"{name}, {testing}, {average}, is {said['mean']}, but its accuracy "
+                    f"matrices give {again:.6f}"
+                )
 
 
 def _of_seed(run: Path, seed: Mapping[str, Any]) -> Iterator[str]:
@@ -297,28 +275,15 @@ def _of_seed(run: Path, seed: Mapping[str, Any]) -> Iterator[str]:
                     yield f"{way} is not the one in {path.relative_to(run)}"
 
 
-def _of_means(result: Mapping[str, Any]) -> Iterator[str]:
-    for name, metric in SUMMARIES.items():
-        for testing in TESTINGS:
-            for average, told in result[name][testing].items():
-                matrices = [matrix_of(s[testing][average]) for s in result["accuracy_matrix"]]
-                again = float(np.mean([metric(matrix) for matrix in matrices]))
-                if not math.isfinite(told["mean"]) or abs(told["mean"] - again) > EXACT:
-                    yield (
-                        f"{name}, {testing}, {average}, is {told['mean']}, but its accuracy "
-                        f"matrices give {again:.6f}"
-                    )
-
-
-def _place(run: Path, config: RunConfig, rules: Rules) -> str:
+def _place(run: Path, config: RunConfig, plan: BookPlan) -> str:
     """Return the book's name of a run's dataset: the one with the fewest differences."""
     near = {
-        dataset: decided(config.to_dict(), expected)
-        for (dataset, setting), expected in rules.expected.items()
+        dataset: book_rows.decided(config.to_dict(), expected)
+        for (dataset, setting), expected in plan.expected.items()
         if setting == config.stream.setting and expected.dataset.name == config.dataset.name
     }
     if not near:
-        known = sorted({expected.dataset.name for expected in rules.expected.values()})
+        known = sorted({expected.dataset.name for expected in plan.expected.values()})
         raise ResultsError(
             f"{run}: the book has no dataset {config.dataset.name!r} in setting "
             f"{config.stream.setting}: it has {', '.join(known)}"
@@ -338,7 +303,9 @@ def _check_own(run: Path, row: BookRow, config: RunConfig, plan: BookPlan) -> No
         if (job.label, job.dataset, job.setting) != (row.label, row.dataset, row.setting):
             continue
         try:
-            other = differences(resolved(config).to_dict(), resolved(job.config).to_dict())
+            other = book_rows.differences(
+                resolved(config).to_dict(), resolved(job.config).to_dict()
+            )
         except EvergraphError as error:
             raise ResultsError(f"{run}: {error}") from None
         for key, (ours, theirs) in other.items():

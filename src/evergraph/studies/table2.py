@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -14,25 +14,14 @@ from evergraph.core.errors import ResultsError
 from evergraph.core.seeding import seeded
 from evergraph.core.written_aside import results_written, written_aside
 from evergraph.evaluation.yardstick import spread as spread_of
-from evergraph.experiments.bench.benchmark import Row
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.presets import presets, published, read_preset
 from evergraph.graphs import Graph
 from evergraph.memory import Candidates, EmbeddingMemory, samplers
 from evergraph.reports.tables.record import Cell
 from evergraph.streams import GraphStream
-from evergraph.studies.base import (
-    DatasetStudy,
-    Options,
-    Sheet,
-    balanced,
-    difference,
-    marked,
-    papers_name,
-    spread,
-    studies,
-    try_load,
-)
+from evergraph.studies import base
+from evergraph.studies.base import DatasetStudy, Options, Sheet, studies
 
 RATIOS = {"0.02": 0.0002, "0.1": 0.001, "1": 0.01, "5": 0.05, "40": 0.4}
 SAMPLERS = ("uniform", "mean-feature", "coverage", "degree", "greedy-coverage")
@@ -84,10 +73,11 @@ def learned(
 
 
 def _learned(name: str, ratios: list[str], options: Options) -> list[Sheet]:
-    """Return accuracy and coverage of whole runs."""
     stem = Path(name).stem
     results = learned(name, ratios, options)
-    accuracy: Found = {key: balanced(found, "average_accuracy") for key, found in results.items()}
+    accuracy: Found = {
+        key: base.balanced(found, "average_accuracy") for key, found in results.items()
+    }
     # A result keeps only the mean of the coverage over seeds.
     coverage: Found = {
         key: None if found is None else {"mean": found["coverage_ratio"], "std": None}
@@ -105,7 +95,7 @@ def _learned(name: str, ratios: list[str], options: Options) -> list[Sheet]:
 def _covered(name: str, undirected: bool, ratios: list[str], options: Options) -> Sheet:
     """Return the coverage of memories filled without learning."""
     stem, way = Path(name).stem, "both-ways" if undirected else "as-listed"
-    graph = try_load(name, undirected=undirected)
+    graph = base.try_load(name, undirected=undirected)
     assert isinstance(graph, Graph)
     stream = GraphStream(graph)
     found: Found = {}
@@ -166,45 +156,31 @@ def _sheet(
     """Return our values and the paper's, a row per sampler, a column per ratio."""
     theirs_too = (f"paper's {ratio} % (ours minus it)" for ratio in ratios)
     columns = ("sampler", *(f"{ratio} %" for ratio in ratios), *theirs_too)
-    by_ratio = {ratio: _column(found, ratio) for ratio in ratios}
-    rows: list[tuple[str | Cell, ...]] = []
-    for place, sampler in enumerate(SAMPLERS):
-        ours = [by_ratio[ratio][place] for ratio in ratios]
-        theirs = [
-            _papers(dataset, sampler, ratio, metric, found[sampler, ratio]) for ratio in ratios
-        ]
-        rows.append((sampler, *ours, *theirs))
-    return Sheet(name, title, columns, rows, notes)
-
-
-def _column(found: Found, ratio: str) -> list[Cell]:
-    values = [found[sampler, ratio] for sampler in SAMPLERS]
-    cells = [spread(value, scale=100) for value in values]
-    return marked(cells, [None if value is None else value["mean"] for value in values])
-
-
-def _papers(
-    dataset: str, sampler: str, ratio: str, metric: str, ours: dict[str, Any] | None
-) -> str:
-    """Return the paper's value, and ours minus it."""
-    name = f"paper/table2/{sampler}-{ratio}"
-    if papers_name(dataset) != "arxiv" or name not in presets():
-        return "-"
-    value: dict[str, Any] = published(name)[metric]
-    if ours is None:
-        return spread(value)
-    return f"{spread(value)} ({difference(100 * ours['mean'], value['mean'])})"
+    rows: dict[str, list[str | Cell]] = {sampler: [sampler] for sampler in SAMPLERS}
+    for ratio in ratios:
+        values = [found[sampler, ratio] for sampler in SAMPLERS]
+        means = [None if value is None else value["mean"] for value in values]
+        cells = base.marked([base.spread(value, scale=100) for value in values], means)
+        for sampler, cell in zip(SAMPLERS, cells, strict=True):
+            rows[sampler].append(cell)
+    for sampler, ratio in product(SAMPLERS, ratios):
+        preset, ours, told = f"paper/table2/{sampler}-{ratio}", found[sampler, ratio], "-"
+        if base.papers_name(dataset) == "arxiv" and preset in presets():
+            value = published(preset)[metric]
+            told = base.spread(value)
+            if ours is not None:
+                told += f" ({base.difference(100 * ours['mean'], value['mean'])})"
+        rows[sampler].append(told)
+    return Sheet(name, title, columns, [tuple(row) for row in rows.values()], notes)
 
 
 def _turn(found: Found, ratios: list[str]) -> str:
     """Return a note on ratios at which coverage maximisation is not ahead of uniform sampling."""
-    nothing = {"mean": 0.0}
-    means = {key: (value or nothing)["mean"] for key, value in found.items()}
-    behind = [r for r in ratios if means["coverage", r] <= means["uniform", r]]
+    means = {key: 0.0 if value is None else value["mean"] for key, value in found.items()}
+    behind = [f"{r} %" for r in ratios if means["coverage", r] <= means["uniform", r]]
     if not behind:
         return "Coverage maximisation is ahead of uniform sampling at every ratio."
-    where = " and ".join(f"{ratio} %" for ratio in behind)
-    return f"Coverage maximisation is not ahead of uniform sampling at {where}."
+    return f"Coverage maximisation is not ahead of uniform sampling at {' and '.join(behind)}."
 
 
 STRATEGIES = {
@@ -233,38 +209,30 @@ class Strategies(DatasetStudy):
         stem = Path(dataset).stem
         title = f"f_topo on {stem}: AA of tem in class-IL, percent, by hops"
         hops = STRATEGY_HOPS[:2] if options.quick else STRATEGY_HOPS
-        rows = options.bench(_bench(dataset, hops, options), options.out / "strategies" / stem)
+        training = {"training": {"epochs": 5}} if options.quick else {}
+        entries = []
+        for strategy in STRATEGIES:
+            for hop in FIXED.get(strategy, hops):
+                hopped = {} if strategy in FIXED else {"hops": hop}
+                run = {"topology": {"name": strategy, **hopped}, **training}
+                entries.append({"name": "tem", "label": f"{strategy}-{hop}", "run": run})
+        bench = {"datasets": [dataset], "seeds": options.repeats(), "methods": entries}
+        rows = options.bench(BenchConfig.of(bench), options.out / "strategies" / stem)
         columns = ("strategy", *(f"{hop} hops" for hop in hops))
+        results = {row.job.label: base.balanced(row.result, "average_accuracy") for row in rows}
+        values = []
+        for strategy, hop in product(STRATEGIES, hops):
+            # A strategy with fixed hops appears in one column: theirs, or the first for 0 hops.
+            (only,) = FIXED.get(strategy, (hop,))
+            shown = hop == (only or hops[0])
+            values.append(results.get(f"{strategy}-{only}") if shown else None)
+        means = [None if value is None else value["mean"] for value in values]
+        cells = iter(base.marked([base.spread(value, scale=100) for value in values], means))
+        lines: list[tuple[str | Cell, ...]] = [
+            (said, *islice(cells, len(hops))) for said in STRATEGIES.values()
+        ]
         notes = options.differences(
             "The paper chooses S1 with 2 hops and shows no table of the others.",
             "H2GCN keeps self, 1 and 2 hops apart, no topology is the features alone: once each.",
         )
-        return [Sheet(f"strategies-{stem}", title, columns, _lines(rows, hops), notes)]
-
-
-def _bench(name: str, hops: tuple[int, ...], options: Options) -> BenchConfig:
-    training = {"training": {"epochs": 5}} if options.quick else {}
-    entries = []
-    for strategy in STRATEGIES:
-        for hop in FIXED.get(strategy, hops):
-            hopped = {} if strategy in FIXED else {"hops": hop}
-            run = {"topology": {"name": strategy, **hopped}, **training}
-            entries.append({"name": "tem", "label": f"{strategy}-{hop}", "run": run})
-    return BenchConfig.of({"datasets": [name], "seeds": options.repeats(), "methods": entries})
-
-
-def _lines(rows: list[Row], hops: tuple[int, ...]) -> list[tuple[str | Cell, ...]]:
-    found = {row.job.label: balanced(row.result, "average_accuracy") for row in rows}
-    values = []
-    for strategy, hop in product(STRATEGIES, hops):
-        # A strategy with fixed hops appears in one column: theirs, or the first for 0 hops.
-        (only,) = FIXED.get(strategy, (hop,))
-        values.append(found.get(f"{strategy}-{only}") if hop == (only or hops[0]) else None)
-    cells = marked(
-        [spread(value, scale=100) for value in values],
-        [None if value is None else value["mean"] for value in values],
-    )
-    return [
-        (said, *cells[place * len(hops) : (place + 1) * len(hops)])
-        for place, said in enumerate(STRATEGIES.values())
-    ]
+        return [Sheet(f"strategies-{stem}", title, columns, lines, notes)]

@@ -27,17 +27,13 @@ BANDS = ((0.0, 0.5), (0.5, 0.8), (0.8, 1.01))
 
 @dataclass(frozen=True)
 class Effect:
-    """The effect of one replayed embedding.
+    """The effect of one replayed embedding."""
 
-    Attributes:
-        homophily: share of its ego-subnetwork with its class, without itself.
-        inside, outside: mean rise of its class's score inside and outside the ego-subnetwork.
-        same_inside, same_outside: the same over nodes of its class only.
-    """
-
-    homophily: float
+    homophily: float  # share of its ego-subnetwork with its class, without itself
+    # inside, outside: mean rise of its class's score inside and outside the ego-subnetwork
     inside: float
     outside: float
+    # same_inside, same_outside: the same over nodes of its class only
     same_inside: float
     same_outside: float
 
@@ -90,7 +86,7 @@ def coverage_and_accuracy(name: str, options: Options) -> Sheet:
     notes = options.differences(
         f"Rank correlation of coverage and AA: {_ranked(list(found.values()))} over all runs; "
         + ", ".join(f"{_ranked(at[ratio])} at {ratio} %" for ratio in ratios)
-        + ". At one budget it tells samplers apart; over all, larger budgets have more of both.",
+        + ". At one budget it tells samplers apart; over all, larger budgets have more of both."
     )
     title = f"Coverage and accuracy on {stem}, class-IL, percent"
     columns = ("sampler", "kept", "coverage ratio", "AA")
@@ -105,24 +101,11 @@ def _ranked(pairs: Sequence[tuple[float, float]]) -> str:
 
 
 def pseudo_training(graph: Graph, count: int, *, seed: int) -> list[Effect]:
-    """Replay single embeddings and measure the effects."""
-    stream = GraphStream(graph)
-    last = min(TASKS, len(stream)) - 1
-    model, embeddings, labels, union = _trained(stream, last, seed)
-    generator = seeded(seed, "replayed")
-    nodes = torch.randperm(len(labels), generator=generator)[:count]
-    egos = reach(union, nodes, hops=model.hops)
-    return [
-        effect
-        for node, ego in zip(nodes.tolist(), egos, strict=True)
-        if (effect := _effect(model, embeddings, labels, node, ego)) is not None
-    ]
-
-
-def _trained(stream: GraphStream, last: int, seed: int) -> tuple[PDGNN, Tensor, Tensor, Graph]:
-    """Return a linear f_out trained on the first tasks, and all of their nodes."""
+    """Replay single embeddings and measure the effects, with a linear f_out on the first tasks."""
     from evergraph.methods import Joint
 
+    stream = GraphStream(graph)
+    last = min(TASKS, len(stream)) - 1
     model = PDGNN(hidden=(), bias=False, dropout=0.0)
     trainer = Trainer(epochs=20, batch_size=512, device="cpu")
     learner = Joint(backbone=model, trainer=trainer, generator=seeded(seed, "theorem"))
@@ -130,12 +113,17 @@ def _trained(stream: GraphStream, last: int, seed: int) -> tuple[PDGNN, Tensor, 
     union = task.graph
     learner.fit_task(task)
     embeddings = model.prepare(union)
-    parts = ("train", "validation", "test")
-    exams = [stream.exams(last, "global", part)[0] for part in parts]
     labels = torch.empty(union.num_nodes, dtype=torch.int64)
-    for exam in exams:
+    for part in ("train", "validation", "test"):
+        (exam,) = stream.exams(last, "global", part)
         labels[exam.nodes] = exam.labels
-    return model, embeddings, labels, union
+    nodes = torch.randperm(len(labels), generator=seeded(seed, "replayed"))[:count]
+    egos = reach(union, nodes, hops=model.hops)
+    effects = [
+        _effect(model, embeddings, labels, node, ego)
+        for node, ego in zip(nodes.tolist(), egos, strict=True)
+    ]
+    return [effect for effect in effects if effect is not None]
 
 
 def _effect(
@@ -147,40 +135,29 @@ def _effect(
         return None
     label = int(labels[node])
     parameters = list(model.parameters())
-    before = _score(model, embeddings, label)
     loss = cross_entropy(model(embeddings, torch.tensor([node])), labels[node : node + 1])
     gradients = torch.autograd.grad(loss, parameters)
-    _step(parameters, gradients, -STEP)
-    rise = _score(model, embeddings, label) - before
-    _step(parameters, gradients, STEP)
+
+    def stepped(by: float) -> Tensor:
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.add_(gradient, alpha=by)
+        scores: Tensor = model(embeddings)[:, label]
+        return scores
+
+    with torch.no_grad():
+        before: Tensor = model(embeddings)[:, label]
+        rise = stepped(-STEP) - before
+        stepped(STEP)
     inside = torch.zeros(len(labels), dtype=torch.bool)
     inside[others] = True
     outside = ~inside
     outside[node] = False
     same = labels == label
-    return Effect(
-        homophily=float(same[others].float().mean()),
-        inside=_mean(rise[inside]),
-        outside=_mean(rise[outside]),
-        same_inside=_mean(rise[inside & same]),
-        same_outside=_mean(rise[outside & same]),
-    )
-
-
-@torch.no_grad()
-def _score(model: PDGNN, embeddings: Tensor, label: int) -> Tensor:
-    scores: Tensor = model(embeddings)[:, label]
-    return scores
-
-
-@torch.no_grad()
-def _step(parameters: list[torch.nn.Parameter], gradients: tuple[Tensor, ...], by: float) -> None:
-    for parameter, gradient in zip(parameters, gradients, strict=True):
-        parameter.add_(gradient, alpha=by)
-
-
-def _mean(values: Tensor) -> float:
-    return float(values.mean()) if len(values) else float("nan")
+    means = [
+        float(values.mean()) if len(values) else float("nan")
+        for values in (rise[part] for part in (inside, outside, inside & same, outside & same))
+    ]
+    return Effect(float(same[others].float().mean()), *means)
 
 
 def _band(effects: list[Effect], low: float, high: float) -> tuple[str, ...]:

@@ -39,14 +39,12 @@ def test_students_and_welchs_t_by_hand() -> None:
     assert (found.pairs, found.paired) == (0, False)
 
 
-def test_a_wider_confidence_makes_a_wider_interval() -> None:
+def test_intervals_widen_and_shrink_to_a_point() -> None:
     a, b = [0.8, 0.9, 0.7], [0.6, 0.5, 0.6]
     narrow, wide = (paired_difference(a, b, confidence=c) for c in (0.9, 0.99))
     assert wide.low < narrow.low < narrow.mean < narrow.high < wide.high
     assert wide.p_value == narrow.p_value
-
-
-def test_pairs_that_all_differ_by_the_same_make_a_point() -> None:
+    # Pairs that all differ by the same make a point.
     same = paired_difference([0.1 + 0.2, 0.6], [0.3, 0.6])  # 0.1 + 0.2 is not 0.3 in a computer
     assert (same.p_value, same.low) == (1.0, same.high)
     apart = paired_difference([0.8, 0.7], [0.5, 0.4])
@@ -117,14 +115,12 @@ def test_what_must_hold(p_values: list[float]) -> None:
     assert [corrected[i] for i in order] == sorted(corrected)
 
 
-def test_ties_and_zeros_by_hand() -> None:
+def test_ties_zeros_and_few_pairs() -> None:
     # Differences 0, -1, 2, 2, 3: the 0 goes, ranks 1, 2.5, 2.5 and 4. Of 16 ways to give signs the
     # smaller sum is at most 1 in 4: all plus, all minus, only rank 1 against the rest, both ways.
     found = wilcoxon([5, 4, 7, 7, 8], [5, 5, 5, 5, 5])
     assert (found.wins, found.losses, found.statistic, found.p_value) == (3, 1, 1.0, 4 / 16)
-
-
-def test_few_pairs_never_show_a_difference() -> None:
+    # Few pairs never show a difference.
     least = [wilcoxon(np.arange(1, n + 1), np.zeros(n)).p_value for n in range(1, 8)]
     assert [p < 0.05 for p in least] == [n >= LEAST_PAIRS for n in range(1, 8)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from hypothesis import given
@@ -13,24 +14,25 @@ from hypothesis import strategies as st
 from evergraph.reports import collect
 from evergraph.reports.figures.learning import mean_matrix
 from evergraph.reports.figures.picture import Box, looks_of, place_labels, spread_apart
-from evergraph.reports.gallery import Gallery
 from evergraph.reports.page.sections import inline_svg
 from evergraph.reports.runs import grouped
 
 
-def test_every_group_and_every_run_is_drawn(drawn: Gallery) -> None:
-    assert [len(kind) for kind in (drawn.curves, drawn.local_global, drawn.time)] == [4, 4, 4]
-    assert len(drawn.memory) == 8  # local and global
-    assert [len(group) for group in drawn.matrices] == [1, 1, 3, 1]
-    names = [picture.name for picture in drawn.pictures]
-    assert len(set(names)) == len(names)
-    for picture in drawn.pictures:
+def test_every_group_and_every_run_is_drawn(drawn: dict[str, Any]) -> None:
+    assert {kind: len(pictures) for kind, pictures in drawn.items()} == {
+        "curves": 4, "local-global": 4, "time": 4, "matrices": 6, "ranks": 0,
+        "memory-accuracy": 8,  # local and global
+    }  # fmt: skip
+    pictures = [picture for kind in drawn.values() for picture in kind]
+    assert len({picture.name for picture in pictures}) == len(pictures)
+    for picture in pictures:
         assert picture.png.startswith(b"\x89PNG")
         assert picture.svg.startswith("<?xml")
 
 
-def test_inline_figures_share_no_id_and_fetch_nothing(drawn: Gallery) -> None:
-    texts = [inline_svg(picture, f"f{i}-") for i, picture in enumerate(drawn.pictures)]
+def test_inline_figures_share_no_id_and_fetch_nothing(drawn: dict[str, Any]) -> None:
+    pictures = [picture for kind in drawn.values() for picture in kind]
+    texts = [inline_svg(picture, f"f{i}-") for i, picture in enumerate(pictures)]
     ids = [name for text in texts for name in re.findall(r' id="([^"]+)"', text)]
     assert len(set(ids)) == len(ids)
     for text in texts:
@@ -40,12 +42,10 @@ def test_inline_figures_share_no_id_and_fetch_nothing(drawn: Gallery) -> None:
         assert text.startswith("<svg viewBox=")
 
 
-def test_a_matrix_is_the_mean_over_seeds(bench: Path) -> None:
+def test_looks_and_matrices(bench: Path) -> None:
     entry = grouped(collect(bench), bench)[2].entries[1]
     np.testing.assert_allclose(mean_matrix(entry, "local"), [[50, np.nan], [50, 25]])
-
-
-def test_many_methods_all_look_different() -> None:
+    # Many methods all look different.
     looks = looks_of([str(i) for i in range(56)])
     assert len(set(looks.values())) == 56
 

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from evergraph.core.errors import ResultsError
 from evergraph.reports import collect, write_report
 from evergraph.reports.figures.bars import time_phases
-from evergraph.reports.gallery import Gallery
 from evergraph.reports.runs import grouped
 from evergraph.reports.units import percent
 
@@ -71,9 +71,7 @@ def test_the_page_is_well_formed_and_loads_nothing(page: str) -> None:
     assert all(load.startswith(("#", "data:")) for load in reader.loads)
     assert not re.search(r"https?://|@import|url\((?!#)", page)
     assert "<script src" not in page
-
-
-def test_what_users_wrote_is_told_and_escaped(page: str) -> None:
+    # What users wrote is told and escaped.
     for bare in ("a <b> & c", "a<b>", "other_&_graph"):
         assert bare not in page
     for told in ("<title>a &lt;b&gt; &amp; c", "a&lt;b&gt;&amp;&quot;", "3.11.7", "2.13.0",
@@ -81,7 +79,9 @@ def test_what_users_wrote_is_told_and_escaped(page: str) -> None:
         assert told in page
 
 
-def test_the_same_runs_give_the_same_bytes(bench: Path, drawn: Gallery, reported: Path) -> None:
+def test_the_same_runs_give_the_same_bytes(
+    bench: Path, drawn: dict[str, Any], reported: Path
+) -> None:
     files = [reported / "report.html", *(reported / "report").rglob("*.*")]
     assert len(files) == 1 + 7 * 3 + 26 * 2  # page, tables, figures
     before = {path: path.read_bytes() for path in files}
@@ -90,7 +90,7 @@ def test_the_same_runs_give_the_same_bytes(bench: Path, drawn: Gallery, reported
         write_report(collect(reported)[::-1], reported)
     assert {path: path.read_bytes() for path in files} == before
     group = grouped(collect(bench), bench)[2]  # one figure stands for all, which one function draws
-    assert time_phases(group) == drawn.time[2]
+    assert time_phases(group) == drawn["time"][2]
 
 
 @pytest.mark.usefixtures("undrawn")

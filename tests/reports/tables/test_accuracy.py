@@ -12,11 +12,10 @@ import pytest
 
 from evergraph.evaluation.yardstick import spread
 from evergraph.reports import collect
-from evergraph.reports.gallery import Gallery
 from evergraph.reports.page.sections import sections_of
 from evergraph.reports.report import tables_of
-from evergraph.reports.runs import Finished, grouped
-from evergraph.reports.tables.accuracy import headlines, labels_shown
+from evergraph.reports.runs import Finished, alone, grouped
+from evergraph.reports.tables.accuracy import headline_table, labels_shown
 from evergraph.reports.tables.record import csv_text, html_table
 
 
@@ -43,7 +42,7 @@ def test_runs_under_a_protocol_stand_apart_with_their_own_number(
     write_run: WriteRun, change: Callable[..., Path], tmp_path: Path
 ) -> None:
     write_run(tmp_path, "tem", [0.9, 0.8])
-    assert headlines(collect(tmp_path)) is None
+    assert headline_table(alone(collect(tmp_path))) is None
     assert "headline" not in tables_of(grouped(collect(tmp_path), tmp_path))
     for name, *told in (("puma", "local", "plain", 0.61), ("llm4gcl", "global", "plain", 0.47)):
         change(write_run(tmp_path, f"tem-{name}", [0.9, 0.8]), **under(name, *told))
@@ -57,11 +56,10 @@ def test_runs_under_a_protocol_stand_apart_with_their_own_number(
         ["global, plain", "47.0 ± 0.0"], ["local, plain", "61.0 ± 0.0"]
     ]  # fmt: skip
     assert next(iter(tables_of(groups))) == "headline"
-    told = headlines(runs)
+    told = headline_table(alone(runs))
     assert told is not None
     assert len(told.rows) == 2
-    undrawn = Gallery((), (), (), (), (), ((),) * len(groups), ())
-    headings = [s.heading for s in sections_of(groups, tables_of(groups), undrawn)]
+    headings = [s.heading for s in sections_of(groups, tables_of(groups), {})]
     assert headings.index("By protocol") < headings.index("Summary")
 
 

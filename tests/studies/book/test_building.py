@@ -21,7 +21,7 @@ from evergraph.experiments.bench.worker import Failure
 from evergraph.experiments.build import load_graph
 from evergraph.graphs import homophily
 from evergraph.methods import methods
-from evergraph.studies.book_rows import BookPlan, Rules, check_book, read_plan, read_row, rows_in
+from evergraph.studies.book_rows import BookPlan, check_book, read_plan, read_row, rows_in
 
 ROOT = Path(__file__).parents[3]
 
@@ -51,7 +51,7 @@ def test_rows_are_written_as_they_come_and_kept(
 
     opened().run(workers=1, on_event=follow)
     assert known == [0, 1, 1, 2]  # two seeds a row
-    assert {row.label for row in check_book(book, Rules.of(plan))} == {"slda", "short"}
+    assert {row.label for row in check_book(book, plan)} == {"slda", "short"}
     (book / "small/class-il/short.json").unlink()  # its run is there: it is not learned again
     rest = opened()
     assert (len(rest.bench.jobs), rest.kept) == (1, 1)
@@ -72,7 +72,7 @@ def test_a_failure_is_a_row_that_is_tried_again_when_asked(
     with monkeypatch.context() as broken:
         broken.setattr(SLDA, "fit_task", fail)
         opened().run(workers=1)
-    rows = {row.label: row for row in check_book(tmp_path / "book", Rules.of(plan))}
+    rows = {row.label: row for row in check_book(tmp_path / "book", plan)}
     assert rows["slda"].failure == "RuntimeError: too deep"
     assert rows["short"].failure is None
     assert opened().bench.jobs == []
@@ -107,15 +107,13 @@ def test_what_is_out_of_time_is_neither_result_nor_failure(
 # The shipped plan
 
 
-def test_every_method_of_our_own_is_in_the_plan() -> None:
+def test_the_plan_has_every_method_and_graph() -> None:
     labels = {job.label for job in read_plan().jobs()}
     ours = [
         name for name in methods.names() if methods.resolve(name).__module__[:10] == "evergraph."
     ]
     assert labels >= set(ours)
-
-
-def test_random_graphs_are_those_of_the_plan() -> None:
+    # Random graphs are those of the plan.
     plan = read_plan()
     jobs = {job.dataset: job for job in plan.jobs() if job.config.dataset.name == "synthetic"}
     assert len(jobs) == 14
@@ -183,7 +181,7 @@ def test_a_seed_that_takes_too_long_is_stopped_and_its_row_says_so(
 ) -> None:
     rows = opened().run(workers=1, limit=0.01)
     assert [row.failure.type for row in rows if row.failure] == ["TimeLimit"] * 2
-    for row in check_book(tmp_path / "book", Rules.of(plan)):
+    for row in check_book(tmp_path / "book", plan):
         assert row.failure == "stopped after 0.01 s, the time limit for one seed"
     assert isinstance(rows[0].failure, Failure)
 

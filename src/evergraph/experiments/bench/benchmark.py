@@ -140,8 +140,7 @@ class Scheduler:
 
     def row(self, job: Job, choice: Choice | None) -> Row:
         """Return the outcome of a job."""
-        final = job if choice is None else choice.job
-        failure = self._failures.get(job.folder)
+        final, failure = job if choice is None else choice.job, self._failures.get(job.folder)
         result = None if failure else ResultStore(final.folder).finished()
         return Row(final, result, failure, choice)
 
@@ -190,11 +189,8 @@ def open_bench(
 ) -> Bench:
     """Check everything and claim the folders; raise errors before any work starts.
 
-    Args:
-        config: the benchmark.
-        out: the parent folder of results.
-        resume: whether to continue from the results in ``out``.
-        over, search: see ``expand``.
+    out: the parent folder of results. resume: whether to continue from the results in it. over,
+    search: see ``expand``.
     """
     load_plugins(config.plugins)
     jobs = expand(config, out=out, over=over, search=search)

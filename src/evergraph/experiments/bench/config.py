@@ -29,11 +29,7 @@ from evergraph.experiments.config import (
 
 
 def short_text(value: Any) -> str:
-    """Return a short text for a value that can be part of a folder's name.
-
-    >>> short_text(1e4), short_text("mean-feature"), short_text([64, 32])
-    ('10000', 'mean-feature', '64-32')
-    """
+    """Return a short text for a value that can be part of a folder's name."""
     if isinstance(value, float):
         return f"{value:g}" if float(f"{value:g}") == value else repr(value)
     if isinstance(value, int):
@@ -72,25 +68,19 @@ class DatasetEntry(Component):
 class MethodEntry(Component):
     """A method with its parameters and its own run settings.
 
-    Attributes:
-        label: name of its rows and folder; the method's name by default.
-        preset: name or path of the preset that it starts from.
-        run: values of ``RunConfig`` for this method only.
-        settings: further values for one setting only.
-        grid: values to search, by dotted key of ``RunConfig``.
-        sweep: one dotted key and its values. Each value is a method called LABEL@VALUE; reports
-            treat them as one family. A swept key is not searched.
-
     >>> small = MethodEntry.model_validate({"name": "tem", "sweep": {"memory.budget": [5, 20]}})
     >>> [method.called for method in small.variants]
     ['tem@5', 'tem@20']
     """
 
-    label: str | None = None
-    preset: str | None = None
-    run: Values = Field(default_factory=dict)
+    label: str | None = None  # name of its rows and folder; the method's name by default
+    preset: str | None = None  # name or path of the preset that it starts from
+    run: Values = Field(default_factory=dict)  # values of ``RunConfig`` for this method only
+    # Further values for one setting only.
     settings: dict[Setting, Values] = Field(default_factory=dict)
-    grid: Grid = Field(default_factory=dict)
+    grid: Grid = Field(default_factory=dict)  # values to search, by dotted key of ``RunConfig``
+    # One dotted key and its values. Each value is a method called LABEL@VALUE; reports treat them
+    # as one family. A swept key is not searched.
     sweep: Grid = Field(default_factory=dict, max_length=1)
 
     @field_validator("grid", "sweep", mode="before")
@@ -129,10 +119,6 @@ class BenchConfig(SeededSection):
     """A whole benchmark; ``common`` holds values of ``RunConfig`` for every run.
 
     ``seeds`` and ``plugins`` are those of ``RunConfig``.
-
-    >>> bench = BenchConfig.of({"datasets": ["synthetic"], "methods": ["finetune", "tem"]})
-    >>> [method.called for method in bench.variants]
-    ['finetune', 'tem']
     """
 
     datasets: tuple[DatasetEntry, ...] = Field(min_length=1)

@@ -26,14 +26,7 @@ from evergraph.core.file_lock import LOCK_FILE
 from evergraph.datasets import datasets
 from evergraph.datasets.loading import READERS, is_registered, looks_like_path
 from evergraph.evaluation.yardstick import main_key
-from evergraph.experiments.bench.config import (
-    BenchConfig,
-    DatasetEntry,
-    MethodEntry,
-    SearchConfig,
-    Setting,
-    short_text,
-)
+from evergraph.experiments.bench.config import BenchConfig, SearchConfig, short_text
 from evergraph.experiments.build import check
 from evergraph.experiments.config import Component, RunConfig, flat, merged, nested
 from evergraph.experiments.presets import read_preset, shipped_grid
@@ -61,6 +54,11 @@ class Job:
     def __str__(self) -> str:
         return f"{self.label} on {self.dataset}, {self.setting}"
 
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """Its label, dataset and setting."""
+        return self.label, self.dataset, self.setting
+
 
 def expand(
     bench: BenchConfig,
@@ -69,22 +67,57 @@ def expand(
     over: Mapping[str, Any] | None = None,
     search: bool = False,
 ) -> list[Job]:
-    """Return every run of a benchmark, dataset by dataset.
+    """Return every run of a benchmark, dataset by dataset, in ``out/dataset/setting/label``.
 
-    Args:
-        out: the parent folder of results, as ``out/dataset/setting/label``.
-        over: values of ``RunConfig`` that override those of every run.
-        search: whether a method without its own grid gets the built-in one.
+    over: values of ``RunConfig`` that override those of every run. search: whether a method without
+    its own grid gets the built-in one.
 
     >>> bench = BenchConfig.of({"datasets": ["wordnet"], "methods": ["tem"], "seeds": [0, 1]})
     >>> [(str(job), job.folder.as_posix()) for job in expand(bench)]
     [('tem on wordnet, class-il', 'wordnet/class-il/tem')]
     """
-    axes = product(bench.datasets, bench.settings, bench.variants)
-    return [
-        _job(bench, dataset, setting, method, out=out, over=over or {}, search=search)
-        for dataset, setting, method in axes
-    ]
+    jobs, over = [], over or {}
+    for dataset, setting, method in product(bench.datasets, bench.settings, bench.variants):
+        own = {
+            "dataset": {"name": dataset.name, **dataset.parameters},
+            "method": {"name": method.name, **method.parameters},
+            "stream": {"setting": setting},
+            "seeds": list(bench.seeds),
+            "plugins": list(bench.plugins),
+        }
+        swept = {key: values[0] for key, values in method.sweep.items()}
+        grid = method.grid or (shipped_grid(method.name) if search else {})
+        grid = {key: values for key, values in grid.items() if key not in swept}
+        one_setting = method.settings.get(setting, {})
+        try:
+            _check_layers(bench.common, dataset.run, method.run, one_setting, over, grid, swept)
+            if "method" in bench.common:
+                raise ConfigurationError(
+                    "common.method must be left out: give a method's parameters beside its name"
+                )
+            for key in flat(over).keys() & swept.keys():  # the run would not match its name
+                raise ConfigurationError(
+                    f"{key} is swept: it must not be set to {flat(over)[key]!r} for every run"
+                )
+            preset = {} if method.preset is None else read_preset(method.preset, method.name)
+            layers = (preset, own, dataset.run, method.run, one_setting, nested(swept), over)
+            config = RunConfig.of(layered(RunConfig().to_dict(), bench.common, *layers))
+            if prod(map(len, grid.values())) == 1:  # nothing to choose between
+                config, grid = laid_over(config, {key: one for key, [one] in grid.items()}), {}
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{method.called}: {error}") from None
+        folder = out / dataset.called / setting / method.called
+        jobs.append(Job(method.called, dataset.called, setting, config, folder, grid))
+    return jobs
+
+
+def _check_layers(*layers: Mapping[str, Any]) -> None:
+    axes = ("dataset", "method", "method.name", "stream.setting", *SEEDING, "part", "plugins")
+    for key in (key for values in layers for key in flat(values)):
+        if key in axes or key.startswith("dataset."):
+            raise ConfigurationError(
+                f"{key} must be set by the benchmark's own lists, not for single runs"
+            )
 
 
 def laid_over(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
@@ -92,57 +125,6 @@ def laid_over(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
     return RunConfig.of(merged(config.to_dict(), nested(values)))
 
 
-def _job(
-    bench: BenchConfig,
-    dataset: DatasetEntry,
-    setting: Setting,
-    method: MethodEntry,
-    *,
-    out: Path,
-    over: Mapping[str, Any],
-    search: bool,
-) -> Job:
-    own = {
-        "dataset": {"name": dataset.name, **dataset.parameters},
-        "method": {"name": method.name, **method.parameters},
-        "stream": {"setting": setting},
-        "seeds": list(bench.seeds),
-        "plugins": list(bench.plugins),
-    }
-    swept = {key: values[0] for key, values in method.sweep.items()}
-    grid = method.grid or (shipped_grid(method.name) if search else {})
-    grid = {key: values for key, values in grid.items() if key not in swept}
-    one_setting = method.settings.get(setting, {})
-    try:
-        for values in (bench.common, dataset.run, method.run, one_setting, over, grid, swept):
-            for key in flat(values):
-                if key in _AXES or key.startswith("dataset."):
-                    raise ConfigurationError(
-                        f"{key} must be set by the benchmark's own lists, not for single runs"
-                    )
-        if "method" in bench.common:
-            raise ConfigurationError(
-                "common.method must be left out: give a method's parameters beside its name"
-            )
-        for key, value in flat(over).items():
-            if key in swept:  # the run would not match its name
-                raise ConfigurationError(
-                    f"{key} is swept: it must not be set to {value!r} for every run"
-                )
-        preset = {} if method.preset is None else read_preset(method.preset, method.name)
-        layers = (preset, own, dataset.run, method.run, one_setting, nested(swept), over)
-        config = RunConfig.of(layered(RunConfig().to_dict(), bench.common, *layers))
-        if prod(map(len, grid.values())) == 1:  # nothing to choose between
-            config, grid = laid_over(config, {key: value[0] for key, value in grid.items()}), {}
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{method.called}: {error}") from None
-    folder = out / dataset.called / setting / method.called
-    return Job(method.called, dataset.called, setting, config, folder, grid)
-
-
-_AXES = (
-    "dataset", "method", "method.name", "stream.setting", *SEEDING, "part", "plugins",
-)  # fmt: skip
 METRICS = ("average_accuracy", "average_forgetting")
 
 
@@ -215,11 +197,7 @@ def choose(
 
 
 def combination_name(values: Mapping[str, Any]) -> str:
-    """Return a short name for a combination that can be a folder name.
-
-    >>> combination_name({"method.strength": 1e4, "memory.sampler": "mean-feature"})
-    'strength=10000,sampler=mean-feature'
-    """
+    """Return a short name for a combination that can be a folder name."""
     last = [key.rpartition(".")[2] for key in values]
     keys = last if len(set(last)) == len(last) else list(values)
     pairs = zip(keys, values.values(), strict=True)

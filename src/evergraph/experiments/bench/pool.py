@@ -5,6 +5,7 @@ A benchmark only depends on the signature of ``run_work``, which ``RayPool`` sha
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import time
@@ -17,31 +18,15 @@ from dataclasses import dataclass, replace
 from multiprocessing import active_children, get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import psutil
 
-from evergraph.cluster.ray_cluster import (
-    RETRIES,
-    Patience,
-    cpu_count,
-    deaths,
-    first_line,
-    gpu_share,
-    stop,
-)
+from evergraph.cluster import ray_cluster
 from evergraph.cluster.ray_engine import RayEngine
 from evergraph.core.device import choose_device
-from evergraph.experiments.bench.worker import (
-    Ending,
-    Failure,
-    SeedProgress,
-    Work,
-    learn,
-    prepare,
-    progress_path,
-    read_progress,
-)
+from evergraph.experiments.bench import worker
+from evergraph.experiments.bench.worker import Ending, Failure, SeedProgress, Work
 
 POLL_SECONDS = 0.25
 BYTES_A_WORKER = 1_500_000_000
@@ -54,13 +39,10 @@ def default_workers(device: str) -> int:
 
     One per processor, as long as ``BYTES_A_WORKER`` of memory are free for each; at most
     ``WORKERS_A_GPU`` if they share a GPU.
-
-    >>> default_workers("cpu") >= 1
-    True
     """
     room = int(psutil.virtual_memory().available // BYTES_A_WORKER)
-    most = WORKERS_A_GPU if choose_device(device).type == "cuda" else cpu_count()
-    return max(1, min(cpu_count(), room, most))
+    most = WORKERS_A_GPU if choose_device(device).type == "cuda" else ray_cluster.cpu_count()
+    return max(1, min(ray_cluster.cpu_count(), room, most))
 
 
 def threads_of(workers: int) -> int:
@@ -68,11 +50,8 @@ def threads_of(workers: int) -> int:
 
     It depends only on the number of workers, not on the remaining work: sums may depend on the
     number of threads, and a resumed run must give the same bits.
-
-    >>> threads_of(10**6)
-    1
     """
-    return max(1, cpu_count() // workers)
+    return max(1, ray_cluster.cpu_count() // workers)
 
 
 @dataclass(frozen=True)
@@ -89,37 +68,8 @@ class Event:
     notes: tuple[str, ...] = ()
 
 
-class WorkerPool(Protocol):
-    """Function that does work items, such as ``run_work``."""
-
-    def __call__(
-        self, work: Sequence[Work], *, workers: int, on_event: Callable[[Event], None]
-    ) -> None:
-        """Do every work item; see ``run_work``."""
-        ...
-
-
-@dataclass(frozen=True)
-class TimeLimits:
-    """Time limits, in elapsed seconds.
-
-    Attributes:
-        each: limit for one work item; if it is exceeded, waiting items with the same folder fail
-            too, because they would take as long.
-        until: when everything stops, by ``time.monotonic()``; the remaining work is neither done
-            nor failed.
-    """
-
-    each: float | None = None
-    until: float | None = None
-
-    @property
-    def over(self) -> bool:
-        """Whether the time is up."""
-        return self.until is not None and time.monotonic() >= self.until
-
-
-UNLIMITED = TimeLimits()
+# Does work items, as ``run_work`` does.
+WorkerPool = Callable[..., None]
 
 
 def run_work(
@@ -127,23 +77,26 @@ def run_work(
     *,
     workers: int,
     on_event: Callable[[Event], None],
-    limits: TimeLimits = UNLIMITED,
+    limit: float | None = None,
+    until: float | None = None,
 ) -> None:
     """Do every work item, ``workers`` at a time; a failure does not stop the others.
 
     ``on_event`` is called in this thread. If anything is raised here, including Ctrl-C, the workers
-    are stopped at once; finished tasks are in their folders.
+    are stopped at once; finished tasks are in their folders. limit: seconds for one item; if it is
+    exceeded, waiting items with the same folder fail too, because they would take as long. until:
+    when everything stops, by ``time.monotonic()``; what is left is neither done nor failed.
     """
-    waiting = deque(work)
+    waiting, until = deque(work), math.inf if until is None else until
     slots = [_Slot(threads_of(workers)) for _ in range(min(workers, len(work)))]
     try:
-        while (waiting or any(slot.future for slot in slots)) and not limits.over:
+        while (waiting or any(slot.future for slot in slots)) and time.monotonic() < until:
             for slot in slots:
                 if waiting and slot.future is None:
                     on_event(slot.start(waiting.popleft()))
             running = [slot.future for slot in slots if slot.future is not None]
             wait(running, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
-            for event in [event for slot in slots for event in slot.news(limits.each)]:
+            for event in [event for slot in slots for event in slot.news(limit)]:
                 on_event(event)
                 if event.failure is not None and event.failure.type == TIME_LIMIT:
                     for like in [unit for unit in waiting if unit.folder == event.work.folder]:
@@ -164,15 +117,15 @@ class ProgressWatch:
 
     def news(self) -> Iterator[Event]:
         """Yield an event if there is anything new."""
-        path = progress_path(self.work.folder, self.work.seed)
+        path = worker.progress_path(self.work.folder, self.work.seed)
         changed = path.stat().st_mtime if path.exists() else 0.0
         if changed != self._seen:
             self._seen = changed
-            yield Event("task", self.work, read_progress(self.work.folder, self.work.seed))
+            yield Event("task", self.work, worker.read_progress(self.work.folder, self.work.seed))
 
     def ended(self, ending: Ending) -> Event:
         """Return the event for its end."""
-        progress = read_progress(self.work.folder, self.work.seed)
+        progress = worker.read_progress(self.work.folder, self.work.seed)
         kind: Literal["done", "failed"] = "done" if ending.failure is None else "failed"
         return Event(kind, self.work, progress, ending.failure, ending.notes)
 
@@ -195,14 +148,17 @@ class _Slot:
         """Submit work to the process, and start it if there is none."""
         self._watch = ProgressWatch(work)
         if self._executor is not None:
-            self.future = self._executor.submit(learn, work)
+            self.future = self._executor.submit(worker.learn, work)
             return Event("started", work)
         others = active_children()
         self._executor = ProcessPoolExecutor(
-            1, mp_context=get_context("spawn"), initializer=prepare, initargs=(self._threads,)
+            1,
+            mp_context=get_context("spawn"),
+            initializer=worker.prepare,
+            initargs=(self._threads,),
         )
         with environment_of_workers(self._threads):
-            self.future = self._executor.submit(learn, work)
+            self.future = self._executor.submit(worker.learn, work)
         self._process = next((p for p in active_children() if p not in others), None)
         return Event("started", work)
 
@@ -276,10 +232,7 @@ class RayPool:
 
     Results go to the same folders as with local processes, so on a cluster these must be on a
     shared file system. A run whose worker dies is retried ``RETRIES`` times, and continues after
-    its last finished task.
-
-    Args:
-        engine: the Ray engine, which sets the threads per worker.
+    its last finished task. engine: sets the threads per worker.
     """
 
     def __init__(self, engine: RayEngine) -> None:
@@ -289,42 +242,40 @@ class RayPool:
         self, work: Sequence[Work], *, workers: int, on_event: Callable[[Event], None]
     ) -> None:
         """Do every work item, ``workers`` at a time; a failure does not stop the others."""
+        ray, here = self.engine.ray, Path.cwd()
         waiting, running = deque(work), dict[Any, ProgressWatch]()
-        patience = Patience(self.engine.ray)
+        patience = ray_cluster.Patience(ray)
         try:
             while waiting or running:
                 while waiting and len(running) < workers:
-                    watch = ProgressWatch(waiting.popleft())
-                    running[self._give_out(watch.work)] = watch
-                    on_event(Event("started", watch.work))
-                self._tell(running, on_event)
+                    unit = waiting.popleft()
+                    gpu = ray_cluster.gpu_share(ray) if unit.config.get("device") != "cpu" else 0
+                    task = ray.remote(_learn).options(
+                        num_cpus=1, num_gpus=gpu, max_retries=ray_cluster.RETRIES
+                    )
+                    given = replace(unit, folder=unit.folder.absolute())
+                    running[task.remote(given, here, self.engine.threads)] = ProgressWatch(unit)
+                    on_event(Event("started", unit))
+                done, going = ray.wait(list(running), timeout=POLL_SECONDS)
+                for event in [event for ref in going for event in running[ref].news()]:
+                    on_event(event)
+                for ref in done:
+                    on_event(running.pop(ref).ended(self._ending(ref)))
                 patience.look()
         finally:
-            stop(self.engine.ray, list(running))
-
-    def _tell(self, running: dict[Any, ProgressWatch], on_event: Callable[[Event], None]) -> None:
-        """Wait briefly for a run to end, and report all events."""
-        done, going = self.engine.ray.wait(list(running), timeout=POLL_SECONDS)
-        for ref in going:
-            for event in running[ref].news():
-                on_event(event)
-        for ref in done:
-            on_event(running.pop(ref).ended(self._ending(ref)))
-
-    def _give_out(self, work: Work) -> Any:
-        ray = self.engine.ray
-        gpu = gpu_share(ray) if work.config.get("device") != "cpu" else 0
-        task = ray.remote(_learn).options(num_cpus=1, num_gpus=gpu, max_retries=RETRIES)
-        here = Path.cwd()
-        return task.remote(replace(work, folder=work.folder.absolute()), here, self.engine.threads)
+            ray_cluster.stop(ray, list(running))
 
     def _ending(self, ref: Any) -> Ending:
         ray = self.engine.ray
         try:
             ending: Ending = ray.get(ref)
-        except deaths(ray) as error:
-            said = f"its Ray worker died {RETRIES + 1} times, perhaps for lack of memory"
-            return Ending(Failure(f"{said} ({first_line(error)})", type(error).__name__), ())
+        except ray_cluster.deaths(ray) as error:
+            said = (
+                f"its Ray worker died {ray_cluster.RETRIES + 1} times, perhaps for lack of memory"
+            )
+            return Ending(
+                Failure(f"{said} ({ray_cluster.first_line(error)})", type(error).__name__), ()
+            )
         except ray.exceptions.RayError as error:
             return Ending(Failure.of(error), ())
         return ending
@@ -337,5 +288,5 @@ def _learn(work: Work, here: Path, threads: int) -> Ending:
         said = f"{missing} does not exist on a Ray worker: use a folder that all machines share"
         return Ending(Failure(said, "ResultsError"), ())
     os.chdir(here)
-    prepare(threads)
-    return learn(work)
+    worker.prepare(threads)
+    return worker.learn(work)

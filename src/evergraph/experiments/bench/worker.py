@@ -56,11 +56,7 @@ class Failure:
 
     @classmethod
     def of(cls, error: BaseException) -> Failure:
-        """Return the failure for an exception.
-
-        >>> Failure.of(ValueError("too deep")).error
-        'ValueError: too deep'
-        """
+        """Return the failure for an exception."""
         kind = type(error).__name__
         lines = str(error).strip().splitlines() or ["no reason given"]
         said = str(error) if isinstance(error, EvergraphError) else f"{kind}: {lines[0]}"
@@ -191,15 +187,6 @@ def _noted() -> Iterator[list[str]]:
         logger.propagate = propagate
 
 
-@dataclass(frozen=True)
-class Way:
-    """Configuration and resources for a run, with a log message."""
-
-    config: RunConfig
-    resources: Resources
-    told: str = ""
-
-
 def with_less(config: RunConfig, do: Callable[[RunConfig, Resources], None]) -> None:
     """Do a run; if memory is insufficient, continue from its last task with less.
 
@@ -207,46 +194,36 @@ def with_less(config: RunConfig, do: Callable[[RunConfig, Resources], None]) -> 
     arrays go to files. If that is not enough either, the error is raised.
     """
     ways = ever_less(config)
-    way = next(ways)
+    way, resources, _ = next(ways)
     while True:
         try:
-            do(way.config, way.resources)
+            do(way, resources)
             return
         except (MemoryError, RuntimeError) as error:
             following = next(ways, None)
             if not is_out_of_memory(error) or following is None:
                 raise
-            say(f"{config.method.name} on {config.dataset.name}", following.told)
-            way = following
+            way, resources, told = following
+            say(f"{config.method.name} on {config.dataset.name}", told)
         gc.collect()
         _free()
 
 
-def ever_less(config: RunConfig) -> Iterator[Way]:
-    """Yield ways to do a run, each with less memory than the one before."""
-    yield Way(config, Resources())
+def ever_less(config: RunConfig) -> Iterator[tuple[RunConfig, Resources, str]]:
+    """Yield ways to do a run, each with less memory than the one before, and a log message."""
+    yield config, Resources(), ""
     if choose_device(config.device).type == "cuda":
-        yield Way(
-            config,
-            Resources(on_gpu=0),
-            "the GPU has too little memory: continuing with the graph in main memory",
-        )
+        told = "the GPU has too little memory: continuing with the graph in main memory"
+        yield config, Resources(on_gpu=0), told
         config = config.model_copy(update={"device": "cpu"})
-        yield Way(config, Resources(), "the GPU still has too little memory: continuing on the CPU")
+        yield config, Resources(), "the GPU still has too little memory: continuing on the CPU"
     half = psutil.Process().memory_info().rss + free_memory() // 2
-    yield Way(
-        config,
-        Resources(memory_limit=half),
-        f"there is too little memory: continuing within {shown(half)}, with large arrays in files",
-    )
+    told = f"continuing within {shown(half)}, with large arrays in files"
+    yield config, Resources(memory_limit=half), f"there is too little memory: {told}"
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error means out of memory; torch's are recognised by their text.
-
-    >>> is_out_of_memory(RuntimeError("CUDA out of memory.")), is_out_of_memory(RuntimeError("no"))
-    (True, False)
-    """
+    """Return whether an error means out of memory; torch's are recognised by their text."""
     return isinstance(error, MemoryError) or any(sign in str(error).lower() for sign in _SIGNS)
 
 

@@ -9,6 +9,8 @@ table of the paper that it reproduces, the published values in percent and the t
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,8 @@ from evergraph.experiments.seeds import with_seeds
 logger = logging.getLogger(__name__)
 
 
-def presets() -> dict[str, Path]:
+@cache
+def presets() -> Mapping[str, Path]:
     """Return every preset's file by name.
 
     >>> {"paper", "paper/table3/arxiv-tem"} <= presets().keys()
@@ -60,11 +63,7 @@ def read_preset(name: str, method: str | None = None) -> dict[str, Any]:
 
 
 def published(name: str) -> dict[str, Any]:
-    """Return the published values of a preset; empty if there are none.
-
-    >>> published("paper/table3/arxiv-tem")["average_accuracy"]["mean"]
-    53.2
-    """
+    """Return the published values of a preset; empty if there are none."""
     found: dict[str, Any] = _read(name).get("published", {})
     return found
 
@@ -91,11 +90,7 @@ def _named(folder: str) -> dict[str, Path]:
 
 
 def benches() -> dict[str, Path]:
-    """Return every benchmark's file by name.
-
-    >>> "quick" in benches()
-    True
-    """
+    """Return every benchmark's file by name."""
     return _named("benches")
 
 
@@ -112,20 +107,12 @@ def read_bench(name: str) -> dict[str, Any]:
 
 
 def grids() -> dict[str, Path]:
-    """Return every shipped grid's file by method.
-
-    >>> "tem" in grids()
-    True
-    """
+    """Return every shipped grid's file by method."""
     return _named("grids")
 
 
 def shipped_grid(method: str) -> dict[str, list[Any]]:
-    """Return a method's grid by dotted key; empty if there is nothing to search.
-
-    >>> shipped_grid("finetune")
-    {}
-    """
+    """Return a method's grid by dotted key; empty if there is nothing to search."""
     from evergraph.experiments.config import flat, read_toml
 
     known = grids()

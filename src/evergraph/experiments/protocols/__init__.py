@@ -49,11 +49,7 @@ class Protocol:
     datasets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def values(self, dataset: str) -> dict[str, Any]:
-        """Return the values for a dataset, given by name or by path.
-
-        >>> read_protocol("paper").values("corafull")["memory"]
-        {'budget': 60}
-        """
+        """Return the values for a dataset, given by name or by path."""
         from evergraph.experiments.config import merged  # imports pydantic
 
         return merged(self.run, self.datasets.get(Path(dataset).stem, {}))
@@ -94,12 +90,6 @@ def layered(base: Mapping[str, Any], *layers: Mapping[str, Any]) -> dict[str, An
     """Return ``base`` updated with each layer in turn.
 
     If a layer names a protocol, its values are applied before all layers, which override them.
-
-    >>> from evergraph.experiments.config import RunConfig
-    >>> protocol, own = {"protocol": "llm4gcl"}, {"stream": {"split": [100, 20, 100]}}
-    >>> values = layered(RunConfig().to_dict(), own, protocol)
-    >>> values["stream"]["classes_per_task"], values["stream"]["split"]
-    (3, [100, 20, 100])
     """
     from evergraph.experiments.config import Component, merged
 

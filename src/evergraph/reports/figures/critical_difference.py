@@ -42,7 +42,17 @@ def critical_difference(standing: Standing) -> Picture:
         step = math.ceil((count - 1) * TICK / width)
         ticks = [1, *range(1 + step, count + 1, step)]
         axes.set_xticks(ticks, [str(tick) for tick in ticks])
-        _write_head(figure, axes, standing, title)
+        # The title, the test, and the length of the critical difference.
+        high, head = 1 / figure.get_figheight(), {"ha": "left", "va": "top"}
+        figure.text(0.03, 1 - 0.08 * high, title, weight="bold", fontsize=10, **head)
+        told = f"mean rank over {len(standing.datasets)} datasets, Friedman "
+        told += p_text(ranks.friedman_p)
+        told = told if ranks.differs else f"{told}: cannot tell them apart"
+        figure.text(0.03, 1 - 0.29 * high, told, fontsize=8, color=INK, **head)
+        apart, style = ranks.critical_difference, {"color": INK, "clip_on": False, "linewidth": 1.2}
+        axes.plot([1, 1 + apart], [-0.33, -0.33], marker="|", markersize=6, **style)
+        text = f"critical difference {apart:.2f}"
+        axes.text(1, -0.38, text, ha="left", va="bottom", fontsize=8, color=INK)
         overhang = 0.012 * (count - 1)
         bar = {"color": "black", "linewidth": 3, "solid_capstyle": "butt", "clip_on": False}
         for place, clique in enumerate(ranks.cliques):
@@ -62,18 +72,3 @@ def critical_difference(standing: Standing) -> Picture:
 
     (slug,) = slugs_of([f"{standing.setting}-{standing.testing}"])
     return drawn(f"critical_difference-{slug}", f"Mean ranks: {title}", frame, draw)
-
-
-def _write_head(figure: Any, axes: Any, standing: Standing, title: str) -> None:
-    """Write the title, the test, and the length of the critical difference."""
-    ranks, inch = standing.ranks, 1 / figure.get_figheight()
-    head = {"ha": "left", "va": "top"}
-    figure.text(0.03, 1 - 0.08 * inch, title, weight="bold", fontsize=10, **head)
-    told = f"mean rank over {len(standing.datasets)} datasets, Friedman {p_text(ranks.friedman_p)}"
-    told = told if ranks.differs else f"{told}: cannot tell them apart"
-    figure.text(0.03, 1 - 0.29 * inch, told, fontsize=8, color=INK, **head)
-    style = {"color": INK, "clip_on": False, "linewidth": 1.2}
-    apart = ranks.critical_difference
-    axes.plot([1, 1 + apart], [-0.33, -0.33], marker="|", markersize=6, **style)
-    text = f"critical difference {apart:.2f}"
-    axes.text(1, -0.38, text, ha="left", va="bottom", fontsize=8, color=INK)

@@ -7,27 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from evergraph.reports.figures.picture import (
-    INK,
-    Box,
-    Frame,
-    Look,
-    Picture,
-    drawn,
-    percent_limits,
-    place_labels,
-    shortened,
-)
+from evergraph.reports import units
+from evergraph.reports.figures import picture
+from evergraph.reports.figures.picture import Box, Frame, Look, Picture
 from evergraph.reports.runs import Entry, Group
-from evergraph.reports.units import (
-    ALL,
-    bytes_kept,
-    envelope,
-    families,
-    family_of,
-    learning_seconds,
-    size,
-)
 
 FONT = 7.5
 
@@ -38,27 +21,42 @@ def memory_accuracy(group: Group, looks: Mapping[str, Look], testing: str) -> Pi
     Runs that keep nothing are at the left, those that keep all data at the right. Runs of a family
     share a look, and the best of them is labelled.
     """
-    kept = [bytes_kept(entry) for entry in group.entries]
+    kept = [units.bytes_kept(entry) for entry in group.entries]
     accuracies = [entry.accuracy(testing) for entry in group.entries]
     nothing, places = _decades(kept)
     best = {
         max(runs, key=lambda run: run.accuracy(testing)).name: name
-        for name, runs in families(group).items()
+        for name, runs in units.families(group).items()
     }
-    names = [shortened(best.get(entry.name, "")) for entry in group.entries]
+    names = [picture.shortened(best.get(entry.name, "")) for entry in group.entries]
 
     def draw(figure: Any, axes: Any) -> None:
         axes.set_title(f"{group.title}, {testing}")
         axes.set(xlabel="kept between tasks", ylabel=f"average {group.metric} (%)")
-        axes.set_ylim(percent_limits(accuracies))
-        _ticks(axes, nothing, places, everything=math.inf in kept)
+        axes.set_ylim(picture.percent_limits(accuracies))
+        last, everything = max(places), math.inf in kept
+        span = last - nothing + 0.5
+        low = math.floor(nothing + 0.17 * span) + 1  # keeps its distance from "nothing"
+        high = math.floor(last - 0.17 * span) if everything else max(math.ceil(last), low)
+        ticks: dict[float, str] = {nothing: "nothing"}
+        ticks |= {d: units.size(10**d).replace(".0", "") for d in range(low, high + 1)}
+        axes.axvline(nothing + 0.25, color="#9ca3af", linewidth=0.7, linestyle=":")
+        if everything:
+            ticks[last] = units.ALL
+            axes.axvline(last - 0.25, color="#9ca3af", linewidth=0.7, linestyle=":")
+        axes.set_xticks(list(ticks), list(ticks.values()))
+        axes.set_xlim(nothing - 0.13 * span, last + 0.25 * span)
         for entry, x, y in zip(group.entries, places, accuracies, strict=True):
-            look = looks[family_of(entry.name)]
+            look = looks[units.family_of(entry.name)]
             axes.plot([x], [y], look.marker, color=look.colour, markersize=6.5, clip_on=False)
         _name_points(axes, names, places, accuracies)
 
     name = f"memory_accuracy-{testing}-{group.slug}"
-    return drawn(name, f"{group.title}, {testing}", Frame(4.6, 3.5), draw)
+    return picture.drawn(name, f"{group.title}, {testing}", Frame(4.6, 3.5), draw)
+
+
+def _has_place(cost: float) -> bool:  # on a log scale
+    return 0 < cost < math.inf
 
 
 def _decades(kept: Sequence[float]) -> tuple[float, list[float]]:
@@ -75,22 +73,6 @@ def _decades(kept: Sequence[float]) -> tuple[float, list[float]]:
     return nothing, [ends[n] if n in ends else math.log10(n) for n in kept]
 
 
-def _ticks(axes: Any, nothing: float, places: Sequence[float], *, everything: bool) -> None:
-    last = max(places)
-    span = last - nothing + 0.5
-    low = math.floor(nothing + 0.17 * span) + 1  # keeps its distance from "nothing"
-    high = math.floor(last - 0.17 * span) if everything else max(math.ceil(last), low)
-    decades = list(range(low, high + 1))
-    ticks: dict[float, str] = {nothing: "nothing"}
-    ticks |= {decade: size(10**decade).replace(".0", "") for decade in decades}
-    axes.axvline(nothing + 0.25, color="#9ca3af", linewidth=0.7, linestyle=":")
-    if everything:
-        ticks[last] = ALL
-        axes.axvline(last - 0.25, color="#9ca3af", linewidth=0.7, linestyle=":")
-    axes.set_xticks(list(ticks), list(ticks.values()))
-    axes.set_xlim(nothing - 0.13 * span, last + 0.25 * span)
-
-
 def _name_points(axes: Any, names: Sequence[str], xs: Sequence[float], ys: Sequence[float]) -> None:
     """Write each name beside its point, with a leader line if it is far away."""
     scale = 72 / axes.figure.dpi
@@ -99,7 +81,7 @@ def _name_points(axes: Any, names: Sequence[str], xs: Sequence[float], ys: Seque
     area = axes.get_window_extent()
     centre = (area.x0 + area.x1) / 2, (area.y0 + area.y1) / 2
     room = Box(*(scale * v for v in (*centre, area.width, area.height)))
-    boxes = place_labels(points, names, room, FONT)
+    boxes = picture.place_labels(points, names, room, FONT)
     lead = {"arrowstyle": "-", "color": "#9ca3af", "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3}
     for place, point, name, box in zip(at, points, names, boxes, strict=True):
         if not name:
@@ -109,7 +91,7 @@ def _name_points(axes: Any, names: Sequence[str], xs: Sequence[float], ys: Seque
         far = box.distance(point) > 10 or box.distance(nearest) < box.distance(point)
         axes.annotate(
             name, place, offset, textcoords="offset points", ha="center", va="center",
-            fontsize=FONT, color=INK, arrowprops=lead if far else None,
+            fontsize=FONT, color=picture.INK, arrowprops=lead if far else None,
         )  # fmt: skip
 
 
@@ -134,11 +116,11 @@ class Price:
 
 
 BYTES = Price(
-    "bytes", "kept between tasks", bytes_kept,
-    lambda amount: size(round(amount)).replace(".0", ""), (1e5, 5e8),
+    "bytes", "kept between tasks", units.bytes_kept,
+    lambda amount: units.size(round(amount)).replace(".0", ""), (1e5, 5e8),
 )  # fmt: skip
 SECONDS = Price(
-    "seconds", "learning: embed and train, one seed", learning_seconds,
+    "seconds", "learning: embed and train, one seed", units.learning_seconds,
     lambda amount: f"{amount:,.10g} s",
 )  # fmt: skip
 
@@ -150,8 +132,14 @@ def frontier(group: Group, looks: Mapping[str, Look], price: Price) -> Picture:
     data have no position on a log scale and are dotted horizontal lines. Single runs far below all
     families are listed at the bottom instead.
     """
-    named = families(group)
-    lines = _lines(named, looks, price)
+    named = units.families(group)
+    lines: dict[str, Line] = {}
+    for name, runs in named.items():
+        if len(runs) == 1:
+            lines[name] = "none" if _has_place(price.of(runs[0])) else ":"
+        else:  # dashed if an earlier family has the same colour
+            met = [looks[other].colour for other in lines if len(named[other]) > 1]
+            lines[name] = "--" if looks[name].colour in met else "-"
     foot = 0.5 + KEY * math.ceil(len(named) / 2)
     frame = Frame(4.6, 2 * PANEL + foot, bottom=foot)
     several = [run for runs in named.values() if len(runs) > 1 for run in runs]
@@ -164,7 +152,7 @@ def frontier(group: Group, looks: Mapping[str, Look], price: Price) -> Picture:
         for axes, testing in zip(panels, ("local", "global"), strict=True):
             axes.set_title(f"{group.title}, {testing}")
             # The height covers families only, so that a low single run does not flatten them.
-            limits = percent_limits([run.accuracy(testing) for run in several])
+            limits = picture.percent_limits([run.accuracy(testing) for run in several])
             axes.set(ylabel=f"average {group.metric} (%)", ylim=limits)
             axes.set_xscale("log")
             axes.set_xlim(low, high)
@@ -175,42 +163,35 @@ def frontier(group: Group, looks: Mapping[str, Look], price: Price) -> Picture:
                 _draw_family(axes, points, looks[name], lines[name])
             under = [run for run in singles if run.accuracy(testing) < axes.get_ylim()[0]]
             if under:
-                told = (f"{shortened(run.name)} {run.accuracy(testing):.1f}" for run in under)
+                told = (
+                    f"{picture.shortened(run.name)} {run.accuracy(testing):.1f}" for run in under
+                )
                 corner = {"transform": axes.transAxes, "ha": "right", "va": "bottom"}
                 text = f"below: {', '.join(told)}"
-                axes.text(0.99, 0.02, text, fontsize=7.5, color=INK, **corner)
+                axes.text(0.99, 0.02, text, fontsize=7.5, color=picture.INK, **corner)
         panels[-1].set_xlabel(price.label)
-        _key(figure, {name: (looks[name], lines[name]) for name in named})
+        from matplotlib.lines import Line2D
+
+        handles = []
+        for name in named:
+            look = looks[name]
+            marks: dict[str, Any] = {"color": look.colour, "marker": look.marker, "markersize": 5}
+            handles.append(Line2D([], [], linestyle=lines[name], **marks))
+        figure.legend(  # of families, at the bottom, in two columns
+            handles, [picture.shortened(name, 28) for name in named], loc="lower left",
+            bbox_to_anchor=(figure.subplotpars.left - 0.02, 0), ncols=2, frameon=False, fontsize=8,
+            borderaxespad=0.2, borderpad=0.2, labelspacing=0.3, columnspacing=1.4, handlelength=2.4,
+        )  # fmt: skip
 
     name = f"frontier-{price.name}-{group.slug}"
-    return drawn(name, f"{group.title}, {price.name}", frame, draw, rows=2)
-
-
-def _lines(
-    named: Mapping[str, Sequence[Entry]], looks: Mapping[str, Look], price: Price
-) -> dict[str, Line]:
-    """Return the line style of each family: dashed if an earlier one has the same colour."""
-    met: set[str] = set()
-    lines: dict[str, Line] = {}
-    for name, runs in named.items():
-        if len(runs) == 1:
-            lines[name] = "none" if _has_place(price.of(runs[0])) else ":"
-            continue
-        lines[name] = "--" if looks[name].colour in met else "-"
-        met.add(looks[name].colour)
-    return lines
-
-
-def _has_place(cost: float) -> bool:
-    """Whether a cost has a position on a log scale."""
-    return 0 < cost < math.inf
+    return picture.drawn(name, f"{group.title}, {price.name}", frame, draw, rows=2)
 
 
 def _draw_family(axes: Any, points: Sequence[tuple[float, float]], look: Look, line: Line) -> None:
     for level in {value for cost, value in points if not _has_place(cost)}:
         axes.axhline(level, color=look.colour, linewidth=1.2, linestyle=":")
     paid = [point for point in points if _has_place(point[0])]
-    best = envelope(paid)
+    best = units.envelope(paid)
     if len(paid) > 1:
         dearest = max(cost for cost, _ in paid), best[-1][1]
         axes.plot(*zip(*best, dearest, strict=True), color=look.colour, linestyle=line)
@@ -220,38 +201,15 @@ def _draw_family(axes: Any, points: Sequence[tuple[float, float]], look: Look, l
         axes.plot(*point, color=look.colour, zorder=order, **marker)
 
 
-def _key(figure: Any, signs: Mapping[str, tuple[Look, Line]]) -> None:
-    """Put the legend of families at the bottom, in two columns."""
-    from matplotlib.lines import Line2D
-
-    handles = [
-        Line2D([], [], color=look.colour, marker=look.marker, markersize=5, linestyle=line)
-        for look, line in signs.values()
-    ]
-    figure.legend(
-        handles, [shortened(name, 28) for name in signs], loc="lower left",
-        bbox_to_anchor=(figure.subplotpars.left - 0.02, 0), ncols=2, frameon=False, fontsize=8,
-        borderaxespad=0.2, borderpad=0.2, labelspacing=0.3, columnspacing=1.4, handlelength=2.4,
-    )  # fmt: skip
-
-
 def log_span(amounts: Sequence[float], shown: Sequence[float] = ()) -> tuple[float, float]:
-    """Return the limits of an axis around all positive amounts.
-
-    >>> log_span([0, 16, 100]), log_span([16], shown=[1, 1000])
-    ((10.0, 160.0), (1.0, 1000.0))
-    """
+    """Return the limits of an axis around all positive amounts."""
     paid = [amount for amount in amounts if amount > 0]
     ends = [*(end for a in paid for end in (a / ROOM, a * ROOM)), *map(float, shown)]
     return (min(ends), max(ends)) if ends else (1.0, 10.0)
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Return 1, 2 and 5 of every decade in between, or the decades alone if these are too many.
-
-    >>> log_ticks(3, 60), log_ticks(1e5, 5e8)
-    ([5.0, 10.0, 20.0, 50.0], [100000.0, 1000000.0, 10000000.0, 100000000.0])
-    """
+    """Return 1, 2 and 5 of every decade in between, or the decades alone if these are too many."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     ticks = [float(f"{step}e{decade}") for decade in decades for step in (1, 2, 5)]
     inside = [tick for tick in ticks if low <= tick <= high]

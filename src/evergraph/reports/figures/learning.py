@@ -7,20 +7,12 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from evergraph.evaluation.accuracy_matrix import AccuracyMatrix, matrix_of
 from evergraph.evaluation.yardstick import main_key
+from evergraph.reports.figures import picture
 from evergraph.reports.figures.bars import key_above
-from evergraph.reports.figures.picture import (
-    INK,
-    Frame,
-    Look,
-    Picture,
-    drawn,
-    percent_limits,
-    shortened,
-    spread_apart,
-)
+from evergraph.reports.figures.picture import Frame, Look, Picture
 from evergraph.reports.runs import Entry, Group
 
 LINES = {"local": "-", "global": (0, (3, 1.6))}
@@ -29,7 +21,7 @@ LABEL = 0.155  # height of a label in inches
 
 def learning_curves(group: Group, looks: Mapping[str, Look]) -> Picture:
     """Draw local AA as solid lines and global AA as dashed ones, labelled at their ends."""
-    longest = max(len(shortened(entry.name)) for entry in group.entries)
+    longest = max(len(picture.shortened(entry.name)) for entry in group.entries)
     right = 0.68 + 0.072 * longest
     height = max(3.8, 1.2 + LABEL * len(group.entries))
     frame = Frame(3.4 + right, height, right=right, top=0.58)
@@ -37,7 +29,7 @@ def learning_curves(group: Group, looks: Mapping[str, Look]) -> Picture:
     def draw(figure: Any, axes: Any) -> None:
         tasks = max(_tasks(entry) for entry in group.entries)
         curves = [_curve(entry, testing) for entry in group.entries for testing in LINES]
-        limits = percent_limits([value for curve in curves for value in curve])
+        limits = picture.percent_limits([value for curve in curves for value in curve])
         learned = "batches" if group.entries[0].run.step == "batch" else "tasks"
         axes.set(xlabel=f"{learned} learned", ylabel=f"average {group.metric} (%)", ylim=limits)
         axes.set_xlim(0.8, max(tasks, 2) + 0.2)
@@ -54,10 +46,10 @@ def learning_curves(group: Group, looks: Mapping[str, Look]) -> Picture:
         low, high = axes.get_ylim()
         inches = height - frame.top - frame.bottom
         _name_ends(axes, group, looks, gap=(high - low) * LABEL / inches)
-        lines = [axes.plot([], [], linestyle=line, color=INK)[0] for line in LINES.values()]
+        lines = [axes.plot([], [], linestyle=line, color=picture.INK)[0] for line in LINES.values()]
         key_above(axes, lines, list(LINES))
 
-    return drawn(f"learning_curves-{group.slug}", group.title, frame, draw)
+    return picture.drawn(f"learning_curves-{group.slug}", group.title, frame, draw)
 
 
 def _name_ends(axes: Any, group: Group, looks: Mapping[str, Look], *, gap: float) -> None:
@@ -65,7 +57,7 @@ def _name_ends(axes: Any, group: Group, looks: Mapping[str, Look], *, gap: float
     ends = [_curve(entry, "local")[-1] for entry in group.entries]
     edge = axes.get_xlim()[1]
     low, high = axes.get_ylim()
-    places = spread_apart(ends, gap=gap, low=low + gap / 2, high=high - gap / 2)
+    places = picture.spread_apart(ends, gap=gap, low=low + gap / 2, high=high - gap / 2)
     step = (edge - 0.8) / 40
     for entry, end, place in zip(group.entries, ends, places, strict=True):
         look, x = looks[entry.name], [_tasks(entry), edge, edge + step, edge + 1.8 * step]
@@ -73,8 +65,10 @@ def _name_ends(axes: Any, group: Group, looks: Mapping[str, Look], *, gap: float
         axes.plot(x, [end, end, place, place], **lead)
         marks = {"color": look.colour, "marker": look.marker, "markersize": 4, "clip_on": False}
         axes.plot([edge + 2.6 * step], [place], **marks)
-        text = f"{shortened(entry.name)}  {end:.1f}"
-        axes.text(edge + 3.5 * step, place, text, va="center_baseline", color=INK, fontsize=8)
+        text = f"{picture.shortened(entry.name)}  {end:.1f}"
+        axes.text(
+            edge + 3.5 * step, place, text, va="center_baseline", color=picture.INK, fontsize=8
+        )
 
 
 def _curve(entry: Entry, testing: str) -> list[float]:
@@ -112,21 +106,18 @@ def accuracy_matrix(group: Group, entry: Entry) -> Picture:
                 colour = "white" if matrix[i, j] < 60 else "black"  # white on dark colours
                 place.text(j, i, f"{matrix[i, j]:.0f}", color=colour, **style)
         title = {"ha": "left", "va": "top", "weight": "bold", "fontsize": 10}
-        figure.text(0.02, 0.97, f"{shortened(entry.name)}: {group.title}", **title)
+        figure.text(0.02, 0.97, f"{picture.shortened(entry.name)}: {group.title}", **title)
         axes[0].set_ylabel(f"after learning {entry.run.step}")
         bar = figure.add_axes((0.895, 0.18, 0.015, 0.58))
         figure.colorbar(image, cax=bar).outline.set_visible(False)
 
     frame = Frame(4.6, 2.7, left=0.42, right=0.58, top=0.58, bottom=0.42)
     name = f"accuracy_matrix-{group.slug}-{entry.slug}"
-    return drawn(name, f"{entry.name}: {group.title}", frame, draw, columns=2)
+    return picture.drawn(name, f"{entry.name}: {group.title}", frame, draw, columns=2)
 
 
-def mean_matrix(entry: Entry, testing: str) -> npt.NDArray[np.float64]:
+def mean_matrix(entry: Entry, testing: str) -> AccuracyMatrix:
     """Return the accuracies in percent, NaN for tasks not yet begun.  [tests, tasks]"""
     key = main_key(entry.run.result)
-    seeds = [seed[testing][key] for seed in entry.run.result["accuracy_matrix"]]
-    matrix = np.full((len(seeds[0]), len(seeds[0][-1])), np.nan)
-    for i, row in enumerate(seeds[0]):
-        matrix[i, : len(row)] = np.mean([seed[i] for seed in seeds], axis=0)
-    return 100 * matrix
+    seeds = [matrix_of(seed[testing][key]) for seed in entry.run.result["accuracy_matrix"]]
+    return 100 * np.asarray(np.mean(seeds, axis=0))

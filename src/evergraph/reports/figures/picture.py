@@ -56,11 +56,7 @@ class Look:
 
 
 def looks_of(names: Sequence[str]) -> dict[str, Look]:
-    """Return a look for each name, the first 56 all different.
-
-    >>> looks_of(["ewc", "tem"])["tem"]
-    Look(colour='#D55E00', marker='s')
-    """
+    """Return a look for each name, the first 56 all different."""
     return {
         name: Look(COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)])
         for place, name in enumerate(names)
@@ -165,9 +161,6 @@ def spread_apart(wanted: Sequence[float], *, gap: float, low: float, high: float
 
     Least squares: without the gaps, it is isotonic regression. If they do not fit between ``low``
     and ``high``, the gap shrinks.
-
-    >>> spread_apart([5.0, 5.0, 9.0], gap=2.0, low=0.0, high=10.0)
-    [4.0, 6.0, 9.0]
     """
     gap = min(gap, (high - low) / max(1, len(wanted) - 1))
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])

@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib import resources
+from itertools import islice
 from typing import Any
 
 import tomli_w
 
 from evergraph.evaluation.statistics import LEAST_DATASETS
 from evergraph.reports.figures.picture import Picture
-from evergraph.reports.gallery import Gallery
-from evergraph.reports.runs import Group, metric_of
+from evergraph.reports.runs import Group, metric_of, runs_of
 from evergraph.reports.tables.record import Table, html_table
 from evergraph.reports.units import seeds_of
 
@@ -121,15 +121,16 @@ def page(title: str, groups: Sequence[Group], sections: Sequence[PageSection]) -
 
 def counted(groups: Sequence[Group]) -> str:
     """Return a one-line summary of the runs."""
-    runs = [entry.run for group in groups for entry in group.entries]
-    seeds = sorted({len(run.result["accuracy_matrix"]) for run in runs})
-    repeats = "–".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))  # noqa: RUF001
-    counts = [(str(len(runs)), len(runs), "run")]
+    runs = runs_of(groups)
+    counts = {"run": [len(runs)]}
     for name in ("method", "dataset", "setting"):
-        several = len({getattr(run, name) for run in runs})
-        counts.append((str(several), several, name))
-    counts.append((repeats, seeds[-1], "seed"))
-    return " · ".join(f"{text} {name}{'' if n == 1 else 's'}" for text, n, name in counts)
+        counts[name] = [len({getattr(run, name) for run in runs})]
+    seeds = sorted({seeds_of(run) for run in runs})
+    counts["seed"] = list(dict.fromkeys((seeds[0], seeds[-1])))  # the fewest and the most
+    return " · ".join(
+        f"{'–'.join(map(str, count))} {name}{'' if count[-1] == 1 else 's'}"  # noqa: RUF001
+        for name, count in counts.items()
+    )
 
 
 LEAD = (
@@ -221,10 +222,7 @@ LEADS = {
     ),
     "budgets": ("At equal cost", "The best of each method's runs within the same budget."),
     "memory": ("Memory", "The contents of the memory."),
-    "time": (
-        "Time",
-        "Seconds by phase. Runs that shared a machine slowed each other down.",
-    ),
+    "time": ("Time", "Seconds by phase. Runs that shared a machine slowed each other down."),
     "matrices": (
         "Accuracy matrices",
         "{Metric} on each task (across) after learning each task (down), in percent, the mean over "
@@ -234,24 +232,37 @@ LEADS = {
 
 
 def sections_of(
-    groups: Sequence[Group], tables: Mapping[str, Table], gallery: Gallery
+    groups: Sequence[Group], tables: Mapping[str, Table], gallery: Mapping[str, Sequence[Picture]]
 ) -> list[PageSection]:
     """Return all sections, the most important first."""
-    metric = metric_of(entry.run for group in groups for entry in group.entries)
+    metric = metric_of(runs_of(groups))
     shown = {name: html_table(table) for name, table in tables.items()}
-    tiles = "\n".join(_tile(group) for group in groups)
-    matrices = [
-        f"<h3>{escape(group.title)}</h3>\n{figures_html(pictures, f'a{place}-', small=True)}"
-        for place, (group, pictures) in enumerate(zip(groups, gallery.matrices, strict=True))
-    ]
+    tiles = []
+    for group in groups:
+        lines = ""
+        for testing in ("local", "global"):
+            best = max(group.entries, key=lambda entry: entry.accuracy(testing))
+            lines += (
+                f"<dt>{testing}</dt><dd>{escape(best.name)}</dd>"
+                f'<dd class="value">{best.accuracy(testing):.1f}</dd>'
+            )
+        tiles.append(f'<div class="tile"><h3>{escape(group.title)}</h3><dl>{lines}</dl></div>')
+    rest = iter(gallery.get("matrices", ()))
+    matrices = []
+    for place, group in enumerate(groups):
+        pictures = list(islice(rest, len(group.entries)))
+        figures = figures_html(pictures, f"a{place}-", small=True)
+        matrices.append(f"<h3>{escape(group.title)}</h3>\n{figures}")
+    prefixes = {"curves": "c", "local-global": "l", "frontier": "f", "memory-accuracy": "m"}
+    drawn = {
+        name: figures_html(gallery.get(name, ()), prefix)
+        for name, prefix in (prefixes | {"time": "t", "ranks": "r"}).items()
+    }
     content = shown | {
-        "glance": f'<div class="tiles">\n{tiles}\n</div>',
-        "differences": _differences(groups, shown, gallery),
-        "curves": figures_html(gallery.curves, "c"),
-        "local-global": figures_html(gallery.local_global, "l"),
-        "frontier": figures_html(gallery.frontier, "f"),
-        "memory-accuracy": figures_html(gallery.memory, "m"),
-        "time": f"{figures_html(gallery.time, 't')}\n{shown['time']}",
+        "glance": '<div class="tiles">\n{}\n</div>'.format("\n".join(tiles)),
+        "differences": _differences(groups, shown, drawn["ranks"]),
+        **{name: drawn[name] for name in prefixes},
+        "time": f"{drawn['time']}\n{shown['time']}",
         "matrices": "\n".join(matrices),
     }
     called = {"metric": metric, "Metric": f"{metric[0].upper()}{metric[1:]}"}
@@ -268,23 +279,11 @@ def sections_of(
     ]
 
 
-def _tile(group: Group) -> str:
-    lines = []
-    for testing in ("local", "global"):
-        best = max(group.entries, key=lambda entry: entry.accuracy(testing))
-        lines.append(
-            f"<dt>{testing}</dt><dd>{escape(best.name)}</dd>"
-            f'<dd class="value">{best.accuracy(testing):.1f}</dd>'
-        )
-    return f'<div class="tile"><h3>{escape(group.title)}</h3><dl>{"".join(lines)}</dl></div>'
-
-
-def _differences(groups: Sequence[Group], shown: Mapping[str, str], gallery: Gallery) -> str:
+def _differences(groups: Sequence[Group], shown: Mapping[str, str], diagrams: str) -> str:
     """Return the section on differences, and what is missing for a test."""
     if "differences" not in shown:
         return ""
-    runs = [entry.run for group in groups for entry in group.entries]
-    missing = []
+    runs, missing = runs_of(groups), []
     if single := sum(seeds_of(run) < 2 for run in runs):
         missing.append(
             f"Not enough seeds: {single} of {len(runs)} runs have a single one, which shows no "
@@ -298,17 +297,23 @@ def _differences(groups: Sequence[Group], shown: Mapping[str, str], gallery: Gal
         )
     parts = [*(f"<p>{escape(text)}</p>" for text in missing), shown["differences"]]
     if "ranks" in shown:
-        parts += ["<h3>Over all datasets</h3>", figures_html(gallery.ranks, "r"), shown["ranks"]]
+        parts += ["<h3>Over all datasets</h3>", diagrams, shown["ranks"]]
     return "\n".join(parts)
 
 
 def _configurations(groups: Sequence[Group]) -> PageSection:
-    """Return a fold per group with a fold per run."""
+
+    def without_none(value: Any) -> Any:  # which TOML cannot express
+        if isinstance(value, dict):
+            return {name: without_none(part) for name, part in value.items() if part is not None}
+        return value
+
     folds = []
     for group in groups:
         runs = "\n".join(
             f"<details><summary>{escape(entry.name)}</summary><pre><code>"
-            f"{escape(tomli_w.dumps(_said(entry.run.result['config'])))}</code></pre></details>"
+            f"{escape(tomli_w.dumps(without_none(entry.run.result['config'])))}</code></pre>"
+            "</details>"
             for entry in group.entries
         )
         folds.append(
@@ -317,17 +322,6 @@ def _configurations(groups: Sequence[Group]) -> PageSection:
         )
     lead = "The full configuration of each run as TOML; evergraph run --preset FILE repeats it."
     return PageSection("configurations", "Configurations", lead, "\n".join(folds))
-
-
-def _said(value: Any) -> Any:
-    """Return a configuration without None values, which TOML cannot express.
-
-    >>> _said({"a": None, "b": {"c": 1, "d": None}})
-    {'b': {'c': 1}}
-    """
-    if isinstance(value, dict):
-        return {name: _said(part) for name, part in value.items() if part is not None}
-    return value
 
 
 def terms(metric: str = "accuracy") -> PageSection:

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from evergraph.reports.runs import Finished, Group, metric_of
+from evergraph.reports.runs import Finished, Group, alone, metric_of, runs_of
 from evergraph.reports.tables.costs import kept_cell
-from evergraph.reports.tables.record import (
-    NAMED,
-    Cell,
-    Table,
-    TableColumn,
-    named,
-    own_names,
-    ranked,
-    rows_of,
-)
+from evergraph.reports.tables.record import NAMED, Cell, Table, TableColumn, named, ranked, rows_of
 from evergraph.reports.units import deviations, percent, seconds_a_seed
 
 HEADLINE_COLUMNS = (
@@ -28,39 +20,23 @@ HEADLINE_COLUMNS = (
 
 def headline_table(groups: Sequence[Group]) -> Table | None:
     """Return a row for each run under a protocol; None if there are none."""
-    entries = [(group, entry) for group in groups for entry in group.entries]
-    rows = [
-        (*named(group, entry), *_cells(entry.run))
-        for group, entry in entries
-        if entry.run.protocol is not None
-    ]
-    return _table(rows, [entry.run for _, entry in entries])
-
-
-def headlines(runs: Sequence[Finished]) -> Table | None:
-    """Return the same for runs outside a report, in their order."""
-    rows = [(*own_names(run), *_cells(run)) for run in runs if run.protocol is not None]
-    return _table(rows, runs)
-
-
-def _table(rows: Sequence[tuple[Cell, ...]], runs: Iterable[Finished]) -> Table | None:
+    rows = []
+    for group in groups:
+        for entry in (entry for entry in group.entries if entry.run.protocol is not None):
+            testing, averaging = entry.run.headline
+            metrics = ("average_accuracy", "average_forgetting")
+            spreads = [_cell(entry.run.result[metric][testing][averaging]) for metric in metrics]
+            rows.append((*named(group, entry), Cell(f"{testing}, {averaging}"), *spreads))
     if not rows:
         return None
     caption = (
         "Average accuracy (AA) and average forgetting (AF) after the last task, tested and "
-        f"averaged as the protocol's paper reports them, in percent{deviations(runs)}."
+        f"averaged as the protocol's paper reports them, in percent{deviations(runs_of(groups))}."
     )
     return Table("headline", caption, HEADLINE_COLUMNS, (tuple(rows),))
 
 
-def _cells(run: Finished) -> tuple[Cell, ...]:
-    testing, averaging = run.headline
-    metrics = ("average_accuracy", "average_forgetting")
-    spreads = [run.result[metric][testing][averaging] for metric in metrics]
-    return (Cell(f"{testing}, {averaging}"), *map(_spread_cell, spreads))
-
-
-def _spread_cell(spread: Mapping[str, Any]) -> Cell:
+def _cell(spread: Mapping[str, Any]) -> Cell:
     return Cell(percent(spread), (spread["mean"], spread["std"]))
 
 
@@ -80,7 +56,7 @@ SUMMARY_COLUMNS = (
 
 def summary_table(groups: Sequence[Group]) -> Table:
     """Return a row per run; accuracies are class-balanced, percent in text and fractions in CSV."""
-    runs = [entry.run for group in groups for entry in group.entries]
+    runs = runs_of(groups)
     caption = (
         f"Average {metric_of(runs)} (AA) and average forgetting (AF) after the last task"
         f"{balanced(runs)}, in percent{deviations(runs)}; best bold, second best underlined, per "
@@ -89,12 +65,17 @@ def summary_table(groups: Sequence[Group]) -> Table:
     )
     blocks = []
     for group in groups:
-        columns = zip(*(_accuracies(entry.run) for entry in group.entries), strict=True)
-        accuracies = zip(*map(ranked, columns), strict=True)
-        rows = [
-            (*named(group, entry), *cells, *_costs(entry.run))
-            for entry, cells in zip(group.entries, accuracies, strict=True)
+        columns = [
+            ranked([_cell(entry.run.main(metric, testing)) for entry in group.entries])
+            for _, metric, testing in SUMMARY_METRICS
         ]
+        rows = []
+        for entry, *accuracies in zip(group.entries, *columns, strict=True):
+            seconds = seconds_a_seed(entry.run, "total")
+            covered = entry.run.result["coverage_ratio"]
+            ratio = Cell("-") if covered is None else Cell(f"{100 * covered:.1f} %", (covered,))
+            costs = kept_cell(entry.run), ratio, Cell(f"{seconds:.1f}", (seconds,))
+            rows.append((*named(group, entry), *accuracies, *costs))
         blocks.append(tuple(rows))
     return Table("summary", caption, SUMMARY_COLUMNS, tuple(blocks))
 
@@ -104,8 +85,7 @@ def comparison(runs: Sequence[Finished]) -> Table:
     said = metric_of(runs)
     said = "class-balanced accuracy" if said == "accuracy" else f"{said}{balanced(runs)}"
     caption = f"{said} in percent{deviations(runs)}{labels_shown(runs)}"
-    rows = tuple((*own_names(run), *_accuracies(run), *_costs(run)) for run in runs)
-    return Table("summary", caption, SUMMARY_COLUMNS, (rows,))
+    return replace(summary_table(alone(runs)), caption=caption)
 
 
 def balanced(runs: Sequence[Finished]) -> str:
@@ -130,16 +110,6 @@ def failed(method: str, dataset: str, setting: str) -> list[str]:
     return [*known, *("-" for _ in SUMMARY_COLUMNS[len(known) :])]
 
 
-def _accuracies(run: Finished) -> list[Cell]:
-    return [_spread_cell(run.main(metric, testing)) for _, metric, testing in SUMMARY_METRICS]
-
-
-def _costs(run: Finished) -> tuple[Cell, Cell, Cell]:
-    seconds, covered = seconds_a_seed(run, "total"), run.result["coverage_ratio"]
-    ratio = Cell("-") if covered is None else Cell(f"{100 * covered:.1f} %", (covered,))
-    return kept_cell(run), ratio, Cell(f"{seconds:.1f}", (seconds,))
-
-
 MEASURES = (
     ("AAA", "anytime_accuracy"), ("ECE", "calibration_error"),
     ("AUROC", "rejection_auroc"), ("FWT", "forward_transfer"),
@@ -152,8 +122,23 @@ BEYOND = tuple(
 
 def beyond_table(groups: Sequence[Group]) -> Table:
     """Return a row for each run and a column for each measure that any run has."""
-    runs = [entry.run for group in groups for entry in group.entries]
-    told = [metric for metric in BEYOND if any(_spread(run, *metric[1:]) for run in runs)]
+
+    def found(run: Finished, name: str, testing: str) -> dict[str, Any] | None:
+        if name == "anytime_accuracy":
+            return run.anytime(testing)
+        # Earlier versions have accuracies only.
+        spread: dict[str, Any] | None = run.result.get("measures", {}).get(testing, {}).get(name)
+        return spread
+
+    def cell(run: Finished, name: str, testing: str) -> Cell:
+        spread = found(run, name, testing)
+        if spread is None:
+            return Cell("-")
+        told = _cell(spread)
+        return replace(told, text=f"{spread['mean']:.4g}") if name == "mae" else told
+
+    runs = runs_of(groups)
+    told = [metric for metric in BEYOND if any(found(run, *metric[1:]) for run in runs)]
     names = {name for _, name, _ in told}
     of_targets = ""
     if "average_precision" in names:
@@ -166,22 +151,6 @@ def beyond_table(groups: Sequence[Group]) -> Table:
         "guessing; FWT: accuracy on known classes of the next task, above guessing"
         f"{of_targets}. In percent{deviations(runs)}; - if not measured or not defined."
     )
-
-    def cell(run: Finished, name: str, testing: str) -> Cell:
-        spread = _spread(run, name, testing)
-        if spread is None:
-            return Cell("-")
-        text = percent(spread) if name != "mae" else f"{spread['mean']:.4g}"
-        return Cell(text, (spread["mean"], spread["std"]))
-
     columns = [TableColumn(f"{m} {t}", (f"{m} {t} mean", f"{m} {t} std")) for m, _, t in told]
     blocks = rows_of(groups, lambda run: [cell(run, name, testing) for _, name, testing in told])
     return Table("beyond", caption, (*NAMED, *columns), blocks)
-
-
-def _spread(run: Finished, name: str, testing: str) -> dict[str, Any] | None:
-    """Return a measure's mean and deviation; earlier versions have accuracies only."""
-    if name == "anytime_accuracy":
-        return run.anytime(testing)
-    spread: dict[str, Any] | None = run.result.get("measures", {}).get(testing, {}).get(name)
-    return spread

@@ -4,32 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from evergraph.reports.runs import Entry, Finished, Group, metric_of
-from evergraph.reports.tables.record import (
-    NAMED,
-    Cell,
-    Table,
-    TableColumn,
-    numbers,
-    own_names,
-    rows_of,
-)
-from evergraph.reports.units import (
-    ALL,
-    best_within,
-    bytes_kept,
-    count_of,
-    families,
-    has_family,
-    learning_seconds,
-    seconds_a_seed,
-    size,
-)
+from evergraph.reports import units
+from evergraph.reports.runs import Finished, Group, alone, metric_of, runs_of
+from evergraph.reports.tables.record import NAMED, Cell, Table, TableColumn, numbers, rows_of
 
 COUNTED = ("samples", "gradients", "importance", "floats", "edges")
-MEMORY_COLUMNS = (*NAMED, *numbers((*COUNTED, "bytes")))
 
 
 def memory_table(groups: Sequence[Group]) -> Table:
@@ -39,27 +21,26 @@ def memory_table(groups: Sequence[Group]) -> Table:
         "counts them, floats is their sum, edges are adjacency entries, bytes are the actual size. "
         "A method that receives all earlier tasks again keeps all data, which is not counted."
     )
-    return Table("memory", caption, MEMORY_COLUMNS, rows_of(groups, _kept))
+
+    def cells(run: Finished) -> list[Cell]:
+        counts = [run.result["memory"].get(part, 0) for part in COUNTED]
+        return [*(Cell(units.count_of(count), (count,)) for count in counts), kept_cell(run)]
+
+    return Table("memory", caption, (*NAMED, *numbers((*COUNTED, "bytes"))), rows_of(groups, cells))
 
 
 def memory_comparison(runs: Sequence[Finished]) -> Table:
     """Return the same for runs outside a report, in their order."""
     caption = "kept between tasks: float32 values as the paper counts them, edges, bytes"
-    rows = tuple((*own_names(run), *_kept(run)) for run in runs)
-    return Table("memory", caption, MEMORY_COLUMNS, (rows,))
-
-
-def _kept(run: Finished) -> tuple[Cell, ...]:
-    counts = [run.result["memory"].get(part, 0) for part in COUNTED]
-    return (*(Cell(count_of(count), (count,)) for count in counts), kept_cell(run))
+    return replace(memory_table(alone(runs)), caption=caption)
 
 
 def kept_cell(run: Finished) -> Cell:
     """Return the number of bytes a run keeps."""
     if run.keeps_everything:
-        return Cell(ALL, most=True)
+        return Cell(units.ALL, most=True)
     kept = run.result["memory"]["bytes"]
-    return Cell(size(kept), (kept,))
+    return Cell(units.size(kept), (kept,))
 
 
 PHASES = ("embed", "train", "evaluate")
@@ -74,7 +55,7 @@ def time_table(groups: Sequence[Group]) -> Table:
     parts = (*PHASES, "total")
 
     def cells(run: Finished) -> list[Cell]:
-        spent = [seconds_a_seed(run, part) for part in parts]
+        spent = [units.seconds_a_seed(run, part) for part in parts]
         return [Cell(f"{seconds:.1f}", (seconds,)) for seconds in spent]
 
     return Table("time", caption, (*NAMED, *numbers(parts)), rows_of(groups, cells))
@@ -96,7 +77,7 @@ def machine_table(groups: Sequence[Group]) -> Table:
     def cells(run: Finished) -> tuple[Cell, ...]:
         peak = run.result.get("peak_rss_bytes")
         device = str(run.result["config"].get("device", UNTOLD))
-        told = Cell(size(peak), (peak,)) if peak else Cell(UNTOLD)
+        told = Cell(units.size(peak), (peak,)) if peak else Cell(UNTOLD)
         return Cell(_told(run.result.get("machine"))), Cell(device), told
 
     return Table("machine", caption, columns, rows_of(groups, cells))
@@ -115,7 +96,7 @@ def _told(machine: Any) -> str:
 
 def versions_table(groups: Sequence[Group]) -> Table:
     """Return a row for each combination of versions, with its number of runs."""
-    made = [entry.run.result["versions"] for group in groups for entry in group.entries]
+    made = [run.result["versions"] for run in runs_of(groups)]
     names = list(dict.fromkeys(name for versions in made for name in versions))
     times = Counter(tuple(versions.get(name, "-") for name in names) for versions in made)
     rows = tuple(
@@ -129,15 +110,13 @@ def versions_table(groups: Sequence[Group]) -> Table:
 
 SIZES = {"1 MB": 1e6, "10 MB": 1e7, "100 MB": 1e8}
 TIMES = {"fastest": 1.0, "10 x fastest": 10.0}
-TESTINGS = ("local", "global")
-_BUDGETS = numbers([f"{limit} {t}" for t in TESTINGS for limit in (*SIZES, *TIMES)])
 
 
 def budgets_table(groups: Sequence[Group]) -> Table | None:
     """Return a row per family; None if every family is a single run."""
-    if not any(map(has_family, groups)):
+    if not any(map(units.has_family, groups)):
         return None
-    metric = metric_of(entry.run for group in groups for entry in group.entries)
+    metric = metric_of(runs_of(groups))
     measured = "accuracy, class-balanced and" if metric == "accuracy" else f"{metric},"
     caption = (
         f"The best average {measured} in percent, of a family of runs within a limit of "
@@ -145,21 +124,21 @@ def budgets_table(groups: Sequence[Group]) -> Table | None:
         "fastest run and ten times that; - if no run is within the limit. Methods that receive "
         "earlier data again keep all of it, more than any limit here."
     )
+    ways = ("local", "global")
     blocks = []
     for group in groups:
-        fastest = min(learning_seconds(entry) for entry in group.entries)
-        names = Cell(group.dataset), Cell(group.setting)
-        rows = [(Cell(n), *names, *_within(runs, fastest)) for n, runs in families(group).items()]
+        fastest = min(units.learning_seconds(entry) for entry in group.entries)
+        rows = []
+        for name, runs in units.families(group).items():
+            cells = [Cell(name), Cell(group.dataset), Cell(group.setting)]
+            for testing in ways:
+                accuracies = [run.accuracy(testing) / 100 for run in runs]
+                by_size = list(zip(map(units.bytes_kept, runs), accuracies, strict=True))
+                by_time = list(zip(map(units.learning_seconds, runs), accuracies, strict=True))
+                found = [units.best_within(by_size, limit) for limit in SIZES.values()]
+                found += [units.best_within(by_time, times * fastest) for times in TIMES.values()]
+                cells += [Cell("-") if b is None else Cell(f"{100 * b:.1f}", (b,)) for b in found]
+            rows.append(tuple(cells))
         blocks.append(tuple(rows))
-    return Table("budgets", caption, (*NAMED, *_BUDGETS), tuple(blocks))
-
-
-def _within(runs: Sequence[Entry], fastest: float) -> list[Cell]:
-    found: list[float | None] = []
-    for testing in TESTINGS:
-        accuracies = [run.accuracy(testing) / 100 for run in runs]
-        by_size = list(zip(map(bytes_kept, runs), accuracies, strict=True))
-        by_time = list(zip(map(learning_seconds, runs), accuracies, strict=True))
-        found += [best_within(by_size, limit) for limit in SIZES.values()]
-        found += [best_within(by_time, times * fastest) for times in TIMES.values()]
-    return [Cell("-") if best is None else Cell(f"{100 * best:.1f}", (best,)) for best in found]
+    limits = numbers([f"{limit} {testing}" for testing in ways for limit in (*SIZES, *TIMES)])
+    return Table("budgets", caption, (*NAMED, *limits), tuple(blocks))

@@ -22,20 +22,14 @@ class TableColumn:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell.
+    """A cell."""
 
-    Attributes:
-        text: the displayed text.
-        numbers: values as in ``result.json``, one for each of ``TableColumn.numbers``; the first
-            is the sort key. Empty if there are none, None for one that was not measured.
-        rank: 1 if it is the best of its group, 2 if it is the second best, else 0.
-        most: whether it sorts above all numbers.
-    """
-
-    text: str
+    text: str  # the displayed text
+    # Values as in ``result.json``, one for each of ``TableColumn.numbers``; the first is the sort
+    # key. Empty if there are none, None for one that was not measured.
     numbers: tuple[float | None, ...] = ()
-    rank: int = 0
-    most: bool = False
+    rank: int = 0  # 1 if it is the best of its group, 2 if it is the second best, else 0
+    most: bool = False  # whether it sorts above all numbers
 
 
 @dataclass(frozen=True)
@@ -92,11 +86,6 @@ def rows_of(
     )
 
 
-def own_names(run: Finished) -> tuple[Cell, ...]:
-    """Return the cells of a run under ``NAMED``, with its own name."""
-    return Cell(run.method), Cell(run.dataset), Cell(run.setting)
-
-
 def numbers(columns: Sequence[str]) -> tuple[TableColumn, ...]:
     """Return columns of one number per cell, with the same name in CSV."""
     return tuple(TableColumn(name, (name,)) for name in columns)
@@ -106,9 +95,6 @@ def ranked(cells: Sequence[Cell]) -> list[Cell]:
     """Return the cells with ranks for the two highest first numbers; a single cell has none.
 
     Values that are equal in percent with one decimal share a rank.
-
-    >>> [cell.rank for cell in ranked([Cell("", (x,)) for x in (0.5, 0.9, 0.9001, 0.7)])]
-    [0, 1, 1, 2]
     """
     values = [round(100 * (cell.numbers[0] or 0.0), 1) for cell in cells]
     best = sorted(set(values), reverse=True)[:2]
@@ -151,11 +137,7 @@ def markdown(table: Table) -> str:
 
 
 def escaped_markdown(text: str) -> str:
-    r"""Return text escaped for Markdown.
-
-    >>> print(escaped_markdown("a|b <c> *d*"))
-    a\|b \<c> \*d\*
-    """
+    """Return text escaped for Markdown."""
     return re.sub(r"([\\`*|<\[])", r"\\\1", " ".join(text.split()))
 
 
@@ -189,11 +171,7 @@ def latex(table: Table) -> str:
 
 
 def escaped_latex(text: str) -> str:
-    r"""Return text escaped for LaTeX.
-
-    >>> print(escaped_latex("a_b & 5 % ± {x}"))
-    a\_b \& 5 \% $\pm$ \{x\}
-    """
+    """Return text escaped for LaTeX."""
     return "".join(ESCAPES.get(sign, sign) for sign in " ".join(text.split()))
 
 
