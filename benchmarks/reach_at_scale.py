@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -39,9 +40,9 @@ from evergraph.datasets import load
 from evergraph.graphs import Graph, estimate_reach_sizes
 from evergraph.graphs.reach.hyperloglog import REGISTERS
 from evergraph.graphs.reach.reach import (
-    ReachCost,
-    multiplied_sizes,
-    reach_cost,
+    choose,
+    predicted_seconds,
+    reach_blocks,
     search_costs,
     searched_sizes,
 )
@@ -65,6 +66,12 @@ def every_node(graph: Graph) -> Tensor:
     return torch.arange(graph.num_nodes)
 
 
+def multiplied(graph: Graph, nodes: Tensor) -> Tensor:
+    """Return exact sizes by sparse products."""
+    blocks = reach_blocks(graph, nodes, hops=HOPS)
+    return torch.cat([torch.from_numpy(np.diff(members.indptr)) for _, members in blocks]).long()
+
+
 def searched(graph: Graph, nodes: Tensor) -> Tensor:
     """Return exact sizes by search, whatever the graph's size."""
     return searched_sizes(graph, nodes, hops=HOPS, costs=search_costs(graph, nodes, hops=HOPS))
@@ -80,14 +87,14 @@ def error_table(name: str, *, rounds: int) -> Table:
     graph = CASES[name].load()
     nodes = every_node(graph)
     sizes = searched(graph, nodes)
-    if not sizes.equal(multiplied_sizes(graph, nodes, hops=HOPS)):
+    if not sizes.equal(multiplied(graph, nodes)):
         raise ValueError("search and sparse products disagree")
     estimate = partial(estimate_reach_sizes, graph, nodes, hops=HOPS)
     contenders = {f"{width}": partial(estimate, registers=width) for width in WIDTHS}
     off = {key: errors(work(), sizes) for key, work in contenders.items()}
     exact = {
         "search": partial(searched, graph, nodes),
-        "products": partial(multiplied_sizes, graph, nodes, hops=HOPS),
+        "products": partial(multiplied, graph, nodes),
     }
     seconds = interleaved(exact | contenders, rounds=rounds)
     cells = [_exact_cells(key, seconds) for key in exact] + [
@@ -156,7 +163,7 @@ class Row:
     graphs: int
     nodes: int
     entries: int
-    predicted: ReachCost
+    predicted: tuple[float, float]
     seconds: float
     peak: int
     exact: float
@@ -179,7 +186,7 @@ def measure(name: str, scale: float, per_task: bool) -> Row:
     graphs, found = parts(name, scale, per_task), list[Tensor]()
     taken = list[float]()
     peak = extra_peak(lambda: taken.append(seconds_of(lambda: found.extend(estimates_of(graphs)))))
-    exact, off, predicted = 0.0, list[Tensor](), list[ReachCost]()
+    exact, off, predicted = 0.0, list[Tensor](), list[tuple[float, float]]()
     for graph, estimates in zip(graphs, found, strict=True):
         predicted.append(_cost(graph))
         nodes = every_node(graph)[::SAMPLED]
@@ -194,7 +201,7 @@ def measure(name: str, scale: float, per_task: bool) -> Row:
         len(graphs),
         sum(graph.num_nodes for graph in graphs),
         sum(graph.num_edges for graph in graphs),
-        ReachCost(sum(p.exact for p in predicted), sum(p.estimated for p in predicted)),
+        (sum(exact for exact, _ in predicted), sum(estimated for _, estimated in predicted)),
         taken[0],
         peak,
         exact,
@@ -207,9 +214,14 @@ def estimates_of(graphs: Sequence[Graph]) -> list[Tensor]:
     return [estimate_reach_sizes(graph, every_node(graph), hops=HOPS) for graph in graphs]
 
 
-def _cost(graph: Graph) -> ReachCost:
+def _cost(graph: Graph) -> tuple[float, float]:
     costs = search_costs(graph, every_node(graph), hops=HOPS)
-    return reach_cost(graph, costs, hops=HOPS, registers=REGISTERS)
+    return predicted_seconds(graph, costs, hops=HOPS, registers=REGISTERS)
+
+
+def _taken(row: Row) -> str:
+    nodes, device = torch.arange(row.nodes), torch.device("cpu")
+    return choose("auto", *row.predicted, nodes=nodes, hops=HOPS, device=device)
 
 
 def scale_table(scale: float) -> Table:
@@ -222,8 +234,8 @@ def scale_table(scale: float) -> Table:
                 [f"{name}, {f'{row.graphs} tasks' if per_task else 'whole'}",
                  f"{row.nodes:,}", f"{row.entries:,}", f"{row.seconds:.1f}", megabytes(row.peak),
                  f"{row.exact:.0f}", times(row.exact / row.seconds), share(row.error, 1),
-                 f"{row.predicted.exact:.0f} / {row.predicted.estimated:.0f}",
-                 row.predicted.cheaper if not per_task else "each by itself"]
+                 "{:.0f} / {:.0f}".format(*row.predicted),
+                 "each by itself" if per_task else _taken(row)]
             )  # fmt: skip
     return Table(
         f"Estimated {HOPS}-hop sizes of every node of the twins at scale {scale:g}",
