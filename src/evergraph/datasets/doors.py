@@ -28,7 +28,7 @@ from evergraph.tables.choices import columns_of
 from evergraph.tables.chunks import check_columns
 from evergraph.tables.columns import ids
 from evergraph.tables.edges import ENDS
-from evergraph.tables.frames import arrow_table, is_a, is_networkx, is_pyg, is_sparse, is_table
+from evergraph.tables.frames import arrow_table, is_a, is_pyg, is_sparse, is_table
 from evergraph.tables.sources import naming
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def named_graph(source: Any, *, undirected: bool = False, **options: Any) -> Nam
     """
     source, options = _unpacked(source, options)
     doors: tuple[tuple[Any, Any, tuple[str, ...]], ...] = (
-        (is_networkx, from_networkx, ("features", "labels")),
+        (_is_networkx, from_networkx, ("features", "labels")),
         (is_sparse, from_scipy, ("features", "labels")),
         (is_table, from_tables, ("edges", "columns", "unknown_edges")),
         (lambda held: isinstance(held, Graph) or is_pyg(held), _plain, ()),
@@ -155,6 +155,10 @@ def named_graph(source: Any, *, undirected: bool = False, **options: Any) -> Nam
     raise ConfigurationError(f"a graph must be {KINDS}, not {kind}")
 
 
+def _is_networkx(value: object) -> bool:
+    return is_a(value, "networkx", "Graph")
+
+
 def _plain(source: Any, *, undirected: bool) -> NamedGraph:
     if not isinstance(source, Graph):
         return NamedGraph(Graph.from_data(source, undirected=undirected))
@@ -169,7 +173,7 @@ def holds_graph(source: Any) -> bool:
     (False, False)
     """
     source = source[0] if isinstance(source, tuple) and source else source
-    doors = (is_networkx, is_sparse, is_table, is_pyg)
+    doors = (_is_networkx, is_sparse, is_table, is_pyg)
     return isinstance(source, Graph) or any(recognised(source) for recognised in doors)
 
 

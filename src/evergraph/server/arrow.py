@@ -30,15 +30,14 @@ from evergraph.tables.columns import (
     as_integers,
     check_filled,
     column,
-    edge_weights,
     ids,
     is_number,
     is_text,
     is_typed,
-    relation_names,
     stripped,
 )
 from evergraph.tables.columns import features as numeric_columns
+from evergraph.tables.edges import ENDS, read_edges
 
 if TYPE_CHECKING:
     import pyarrow
@@ -181,21 +180,21 @@ def _part(table: pyarrow.Table) -> dict[str, Any]:
 
 def _edge_part(table: pyarrow.Table, op: str = "add") -> dict[str, Any]:
     """Return the fields that a table of edges holds, all rows being the same operation."""
-    known = ("source", "target", "weight", RELATION)
+    known = (*ENDS, "weight", RELATION)
     if others := [name for name in table.column_names if name not in known]:
         raise DataError(
             "an Arrow table of edges must have the columns source, target and optionally weight, "
             f"relation and op, not {others[0]!r}"
         )
-    ends = EdgeColumns(*(_column(table, name) for name in known[:2]))
+    rows = read_edges(table if op == "add" else table.select(ENDS))
+    ends = EdgeColumns(*map(_column, rows.ends, ENDS))
     if op == "remove":
         return {"removed_edges": ends}
-    weights, relations = edge_weights(table), relation_names(table)
     parts: dict[str, Any] = {"edges": ends}
-    if weights is not None:
-        parts["weights"] = tuple(weights.tolist())
-    if relations is not None:
-        parts["relations"] = tuple(relations)
+    if rows.weights is not None:
+        parts["weights"] = tuple(rows.weights.tolist())
+    if rows.relations is not None:
+        parts["relations"] = tuple(rows.relations.to_pylist())
     return parts
 
 
@@ -207,11 +206,11 @@ def _node_part(table: pyarrow.Table, op: str | None = None) -> dict[str, Any]:
             f"an Arrow table must have the column id, or source and target, not {names[:8]}"
         )
     if op == "forget" or (op is None and names == ["id"]):
-        return {"forgotten": _ids(table, "id")}
+        return {"forgotten": _ids(table)}
     if "time" in names:
         raise DataError("an Arrow table of nodes must not have the column 'time': it is not used")
     if op == "update":  # new features of known nodes, and their labels where the table has some
-        known, labels = _ids(table, "id"), _labels(table).to_pylist()
+        known, labels = _ids(table), _labels(table).to_pylist()
         late = tuple(pair for pair in zip(known, labels, strict=True) if pair[1] is not None)
         return {
             "updated": known,
@@ -222,28 +221,27 @@ def _node_part(table: pyarrow.Table, op: str | None = None) -> dict[str, Any]:
     if set(names) == {"id", "label"}:
         found = _labels(table)
         check_filled(found, "label")
-        return {"late": tuple(zip(_ids(table, "id"), found.to_pylist(), strict=True))}
+        return {"late": tuple(zip(_ids(table), found.to_pylist(), strict=True))}
     parts: dict[str, Any] = {}
     if is_typed(table):
         parts["types"] = tuple(column(table, TYPE).to_pylist())
         table = table.drop_columns(TYPE)
     return parts | {
-        "nodes": _ids(table, "id"),
+        "nodes": _ids(table),
         "features": _features(table),
         "features names": _feature_names(table),
         "labels": tuple(_labels(table).to_pylist()),
     }
 
 
-def _ids(table: pyarrow.Table, name: str) -> tuple[NodeId, ...]:
-    return tuple(listed(_column(table, name)))
+def _ids(table: pyarrow.Table) -> tuple[NodeId, ...]:
+    return tuple(listed(_column(ids(table, "id"), "id")))
 
 
-def _column(table: pyarrow.Table, name: str) -> Column:
+def _column(values: pyarrow.Array, name: str) -> Column:
     """Return ids as a column of the library: numbers in a NumPy array, texts in an Arrow array."""
     import pyarrow as pa
 
-    values = ids(table, name)
     if pa.types.is_integer(values.type):
         return cast("Column", values.to_numpy(zero_copy_only=False))
     _check_lengths(values, name)

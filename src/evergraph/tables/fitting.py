@@ -27,14 +27,21 @@ LONG = 40  # most characters of an id or a category, on average
 ENOUGH = 30  # fewest rows for any suspicion
 NEARLY = 0.95  # of all rows
 LEAKS = 0.98  # of labelled rows
-_COMMA, _DATE = r"[-+]?\d*,\d+", r"\d{1,2}([./-])\d{1,2}\1(\d{4}|\d\d)"
+SAMPLE = 10_000  # first rows on which a table of any size is judged
+_ROWS = 1_000  # encoded at once
+_MOST_WATCHED = 64  # numeric columns checked for leaks
+_AS_NAMES = {"category": "read as a category", "text": "read as text", "id": "left out as an id"}
 _MISREAD = (
     (
-        re.compile(_COMMA),
+        re.compile(r"[-+]?\d*,\d+"),
         "numbers with a decimal comma, such as",
         "write 3.5, or give --decimal ,",
     ),
-    (re.compile(_DATE), "dates such as", "write them as 2024-12-31"),
+    (
+        re.compile(r"\d{1,2}([./-])\d{1,2}\1(\d{4}|\d\d)"),
+        "dates such as",
+        "write them as 2024-12-31",
+    ),
 )
 
 
@@ -199,12 +206,6 @@ def leaked_share(values: pa.Array, labels: pa.Array) -> float:
     return float(pc.sum(best).as_py() / rows)
 
 
-SAMPLE = 10_000  # first rows on which a table of any size is judged
-_ROWS = 1_000  # encoded at once
-_AS_NAMES = {"category": "read as a category", "text": "read as text", "id": "left out as an id"}
-_MOST_WATCHED = 64  # numeric columns checked for leaks
-
-
 def fit_scheme(
     table: pa.Table,
     names: list[str],
@@ -288,29 +289,29 @@ def _fitted(
         raise DataError(f"column {name!r} {error}") from None
     if named is None and kind in _AS_NAMES and (like := misread(values)):
         say(where, f"column {name!r} looks like {like[0]}, but is {_AS_NAMES[kind]}: {like[1]}")
-        return LeftOut("looks like an id") if kind == "id" else _make(kind, values, name, choices)
-    # Numbers may merely number the rows; an only column must also be named like an id.
-    numbers = named is None and kind == "number" and (not alone or is_called_id(name))
-    if (named is None and kind == "id") or (
-        numbers and looks_like_id(pa.array(read.numbers(values, name), from_pandas=True), name)
-    ):
-        say(
-            where,
-            f"column {name!r} looks like an id, since nearly every row has another value: it is "
-            "left out unless its kind is named",
-        )
-        return LeftOut("looks like an id")
-    return _make(kind, values, name, choices)
-
-
-def _make(kind: str, values: pa.Array, name: str, choices: Columns) -> ColumnEncoder:
+    else:
+        # Numbers may merely number the rows; an only column must also be named like an id.
+        numbers = named is None and kind == "number" and (not alone or is_called_id(name))
+        if numbers and looks_like_id(pa.array(read.numbers(values, name), from_pandas=True), name):
+            kind = "id"
+        if kind == "id":
+            say(
+                where,
+                f"column {name!r} looks like an id, since nearly every row has another value: it "
+                "is left out unless its kind is named",
+            )
     if kind == "text":
         return TextEncoder.fit(values, name, dims=choices.text_width)
     if kind == "list":
         found = usual_separator(values) if is_text(values.type) else SEPARATORS[0]
         return ListEncoder.fit(values, name, separator=found)
-    if kind in ("empty", "skip"):
-        return LeftOut("as asked" if kind == "skip" else "the first rows have no value")
+    left_out = {
+        "id": "looks like an id",
+        "skip": "as asked",
+        "empty": "the first rows have no value",
+    }
+    if kind in left_out:
+        return LeftOut(left_out[kind])
     encoders = (NumberEncoder, RawEncoder, BooleanEncoder, DateEncoder, CategoryEncoder)
     made: ColumnEncoder = {cls.kind: cls for cls in encoders}[kind].fit(values, name)
     return made

@@ -41,7 +41,7 @@ from evergraph.tables.nodes import (
     say_index,
     texts_of,
 )
-from evergraph.tables.scheme import NodeFeatures, Scheme, say_new, say_unflagged
+from evergraph.tables.scheme import NodeFeatures, Scheme, say_new
 from evergraph.tables.sources import Source
 from evergraph.tables.values import texts
 
@@ -202,8 +202,8 @@ class _NodeFiles:
         count = 0 if roles.targets else _number_classes(self._graph / "labels.npy", classes)
         say_missing(self._path, classes.missing)
         for name, new in self._new.items():
-            say_new(self._path, name, sorted(new), self._new_rows[name])
-            say_unflagged(self._path, name, self._unflagged[name])
+            rows, unflagged = self._new_rows[name], self._unflagged[name]
+            say_new(self._path, name, sorted(new), rows, unflagged)
         told = None if self._scheme is None else self._scheme.with_gaps(self._gaps).to_json()
         return NodesRead(
             nodes=self._arrays["labels"].length,
