@@ -20,32 +20,20 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_known_hashes(root: Path) -> None:
+def test_recorded_in_the_format_of_sha256sum_and_held_to_it(root: Path) -> None:
     abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    assert sha256(root / "raw" / "a.bin") == abc
-    assert sha256(root / "raw" / "b.bin") == hashlib.sha256(b"x" * 3_000_000).hexdigest()
-
-
-def test_recorded_in_the_format_of_sha256sum(root: Path) -> None:
+    assert sha256(root / FILES[0]) == abc
+    assert sha256(root / FILES[1]) == hashlib.sha256(b"x" * 3_000_000).hexdigest()
+    verify(root, FILES, {"raw/a.bin": abc})  # pinned, before anything is recorded
+    with pytest.raises(DataError, match=r"b\.bin: the SHA-256"):
+        verify(root, FILES, {"raw/b.bin": "0" * 64})
     record(root, FILES)
-    lines = (root / SUMS).read_text().splitlines()
-    assert lines[0] == f"{sha256(root / FILES[0])}  raw/a.bin"
+    assert (root / SUMS).read_text().splitlines()[0] == f"{abc}  raw/a.bin"
     assert recorded(root) == {file: sha256(root / file) for file in FILES}
     verify(root, FILES, {})
-
-
-def test_a_changed_file_is_named(root: Path) -> None:
-    record(root, FILES)
     (root / "raw" / "a.bin").write_bytes(b"abd")
     with pytest.raises(WrongFileError, match=r"a\.bin: the SHA-256 is .*, but .* was expected"):
         verify(root, FILES, {})
-
-
-def test_a_pinned_checksum_holds_before_anything_is_recorded(root: Path) -> None:
-    verify(root, FILES, {})
-    verify(root, FILES, {"raw/a.bin": sha256(root / "raw" / "a.bin")})
-    with pytest.raises(DataError, match=r"b\.bin: the SHA-256"):
-        verify(root, FILES, {"raw/b.bin": "0" * 64})
 
 
 def test_a_list_of_checksums_is_read_as_sha256sum_writes_it(tmp_path: Path) -> None:

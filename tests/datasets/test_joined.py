@@ -12,7 +12,6 @@ from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.datasets import join, load
 from evergraph.datasets.files.npz import write_npz
 from evergraph.graphs import Graph
-from evergraph.streams import GraphStream
 
 
 @pytest.fixture
@@ -38,15 +37,6 @@ def test_graphs_stand_side_by_side_by_hand(tiny: Graph, other: Graph) -> None:
     assert tiny.time.tolist() == [2001, 2002, 2003, 2004]
 
 
-def test_a_stream_by_time_meets_one_graph_after_the_other() -> None:
-    domains = [load("synthetic", nodes=60, classes=3, features=4, seed=seed) for seed in (0, 1)]
-    stream = GraphStream(join(domains), by="time", edges="all")
-    assert [len(task.own) for task in stream] == [60, 60]
-    assert stream.tasks == [(0, 1, 2), ()]
-    assert stream.local_graph(1).features.equal(domains[1].features)
-    assert stream.local_graph(1).indices.equal(domains[1].indices)
-
-
 def test_parts_are_loaded_by_path_or_name(
     tmp_path: Path, tiny: Graph, other: Graph, assert_same: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -59,18 +49,13 @@ def test_parts_are_loaded_by_path_or_name(
     assert load("joined", parts=["synthetic", "synthetic"]).num_nodes == 4000
 
 
-def test_other_widths_are_refused(tiny: Graph) -> None:
+def test_what_cannot_be_joined_is_refused(tiny: Graph) -> None:
     wide = tiny.with_features(torch.ones(4, 3))
     message = "graph 1 has 3 features and graph 0 has 2: they must be equal"
     with pytest.raises(DataError, match=message):
         join([tiny, wide])
-
-
-def test_nothing_to_join_is_refused() -> None:
     with pytest.raises(DataError, match="graphs must not be empty"):
         join([])
-    for parts in ([], "a.npz", [1]):
+    for given in ({"parts": []}, {"parts": "a.npz"}, {"parts": [1]}, {}):
         with pytest.raises(ConfigurationError, match="parts must be a non-empty list"):
-            load("joined", parts=parts)
-    with pytest.raises(ConfigurationError, match="parts must be a non-empty list"):
-        load("joined")
+            load("joined", **given)

@@ -33,6 +33,7 @@ from evergraph.server.schema import (
     SuggestionsReply,
     accepts,
     answers,
+    to_json,
 )
 
 if TYPE_CHECKING:
@@ -156,7 +157,14 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
     @router.get("/v1/columns", responses=answers(ColumnsReply, *REFUSED), **may_read)
     async def columns() -> Response:
         """Return how columns of rows and tables are read, as fixed by the first table."""
-        return await reply(FACTS, service.columns)
+
+        def found() -> dict[str, Any]:
+            scheme = service.folder.columns
+            if scheme is None:
+                return {"columns": [], "scheme": None}
+            return {"columns": scheme.rows(), "scheme": scheme.to_json()}
+
+        return await reply(FACTS, found)
 
     @router.get("/v1/ids", responses=answers(IdsReply, *REFUSED, 422), **in_time)
     async def ids(
@@ -164,7 +172,12 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
         limit: int = Query(1000, ge=1, le=MOST_IDS, description="How many positions to scan."),
     ) -> Response:
         """List the ids of nodes, one page at a time."""
-        return await reply(FACTS, partial(service.ids, start, limit))
+
+        def found() -> dict[str, Any]:
+            some, rest = service.view.ids_from(start, limit)
+            return {"ids": some, "next": rest}
+
+        return await reply(FACTS, found)
 
     @router.get("/v1/classes", responses=answers(ClassesReply, *REFUSED, 422), **in_time)
     async def classes(
@@ -172,19 +185,25 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
         limit: int = Query(1000, ge=1, le=MOST_IDS, description="How many, at most."),
     ) -> Response:
         """List the names of classes, one page at a time."""
-        return await reply(FACTS, partial(service.classes, start, limit))
+
+        def found() -> dict[str, Any]:
+            names, end = service.view.classes, start + limit
+            return {"classes": list(names[start:end]), "next": end if end < len(names) else None}
+
+        return await reply(FACTS, found)
 
     @router.get("/v1/keys", responses=answers(KeyReply, *REFUSED, 422), **may_read)
     async def keys(
         prefix: str = Query(min_length=1, max_length=200, description="Prefix of the keys."),
     ) -> Response:
         """Return the newest delta key with this prefix: how far a stream has been ingested."""
-        return await reply(FACTS, partial(service.last_key, prefix))
+        service.check_writes()
+        return await reply(FACTS, lambda: {"key": service.folder.last_key(prefix)})
 
     @router.get("/v1/history", responses=answers(HistoryReply, *REFUSED, 422), **in_time)
     async def history() -> Response:
         """Return the prequential record: how good predictions were before their labels came."""
-        return await reply(FACTS, service.history)
+        return await reply(FACTS, lambda: service.view.history())
 
     @router.get("/v1/alarms", responses=answers(AlarmsReply, *REFUSED), **may_read)
     async def alarms() -> Response:
@@ -196,7 +215,12 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
         n: int = Query(20, ge=1, le=MOST_SUGGESTIONS, description="How many, at most."),
     ) -> Response:
         """Suggest unlabelled nodes to label next, with reasons."""
-        return await reply("suggestions", partial(service.suggestions, n))
+
+        def found() -> dict[str, Any]:
+            seq, best = service.view.suggestions(n)
+            return {"seq": seq, "suggestions": to_json(best)}
+
+        return await reply("suggestions", found)
 
     @router.get(
         "/v1/nodes/{node:path}",

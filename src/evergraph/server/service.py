@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from evergraph.online.delta import Delta, DeltaResult, NodeId
     from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.online.upsert import Upserted
-    from evergraph.online.view import Answer, History
+    from evergraph.online.view import Answer
     from evergraph.server.limits import Limits
     from evergraph.tables.scheme import Scheme
 
@@ -155,16 +155,9 @@ class Service:
             self.folder.keep_columns(scheme)
         return learn(delta)
 
-    def columns(self) -> dict[str, Any]:
-        """Return how columns are read, as rows for people and as JSON for programs."""
-        scheme = self.folder.columns
-        if scheme is None:
-            return {"columns": [], "scheme": None}
-        return {"columns": scheme.rows(), "scheme": scheme.to_json()}
-
     def turn(self) -> None:
         """Let readers see the folder's newest state."""
-        self._view = self.folder.learner.frozen()  # shared from the first node on
+        self.view = self.folder.learner.frozen()  # shared from the first node on
 
     def follow(self) -> None:
         """Apply deltas that the writing process has added; for a folder opened read-only."""
@@ -211,7 +204,7 @@ class Service:
 
         A few are made on the event loop, which is cheaper than a thread; many on a thread.
         """
-        classes, most = len(self._view.classes), self.limits.answers
+        classes, most = len(self.view.classes), self.limits.answers
         if every_class and len(ids) * classes > most:
             raise RefusedError(
                 413,
@@ -219,14 +212,14 @@ class Service:
                 f"classes: request at most {max(most // classes, 1)} nodes at a time",
             )
         numbers = len(ids) * (classes if every_class else 4)
-        if len(ids) <= FEW and numbers <= LITTLE and self._view.quick:
+        if len(ids) <= FEW and numbers <= LITTLE and self.view.quick:
             return orjson.dumps(to_json(await self._together.ask(ids, every_class)))
         return await self.pools["predictions"].run(
             lambda: in_blocks(self._predict(ids, every_class))
         )
 
     def _predict(self, ids: Sequence[NodeId], every_class: bool) -> Answer:
-        return self._view.answer(ids, every_class=every_class)
+        return self.view.answer(ids, every_class=every_class)
 
     async def prediction(self, text: str, *, integer: bool, every_class: bool) -> bytes:
         """Return the prediction for one node as JSON; its id as in ``node``."""
@@ -243,7 +236,7 @@ class Service:
         most = min(self.limits.patience, self.limits.seconds)
         loop = asyncio.get_running_loop()
         late = loop.time() + most
-        while (known := self._view.status().seq) < seq:
+        while (known := self.view.status().seq) < seq:
             if self.stopping.is_set() or loop.time() >= late:
                 raise RefusedError(
                     503, f"delta {seq} has not come within {most:g} s, only {known}", retry_after=1
@@ -257,40 +250,16 @@ class Service:
         for name in ("stopped", "snapshot_error"):
             if kept[name] is not None:
                 kept[name] = without_paths(kept[name], self.folder.path)
-        known = asdict(self._view.status())
-        names = list(self._view.classes[-MOST_NAMES:])
+        known = asdict(self.view.status())
+        names = list(self.view.classes[-MOST_NAMES:])
         processes = [asdict(self.process())]
         more = {"names": names, "waiting": self.writer.waiting, "replicas": processes}
         return known | more | kept
 
     def alarms(self) -> dict[str, Any]:
         """Return the accuracy alarm while it is raised."""
-        page = self._view.page
+        page = self.view.page
         return {"seq": page.status.seq, "alarms": to_json(page.alarms)}
-
-    def suggestions(self, n: int) -> dict[str, Any]:
-        """Return unlabelled nodes that are worth labelling next."""
-        seq, found = self._view.suggestions(n)
-        return {"seq": seq, "suggestions": to_json(found)}
-
-    def last_key(self, prefix: str) -> dict[str, Any]:
-        """Return the newest delta key with this prefix."""
-        self.check_writes()
-        return {"key": self.folder.last_key(prefix)}
-
-    def ids(self, start: int, limit: int) -> dict[str, Any]:
-        """Return a page of ids, and where the next page starts."""
-        found, rest = self._view.ids_from(start, limit)
-        return {"ids": found, "next": rest}
-
-    def classes(self, start: int, limit: int) -> dict[str, Any]:
-        """Return a page of class names, and where the next page starts."""
-        names, end = self._view.classes, start + limit
-        return {"classes": list(names[start:end]), "next": end if end < len(names) else None}
-
-    def history(self) -> History:
-        """Return how good predictions were before their labels came."""
-        return self._view.history()
 
     def node(self, text: str, *, integer: bool, limit: int) -> dict[str, Any]:
         """Return the explanation of a node with its neighbourhood.
@@ -298,7 +267,7 @@ class Service:
         text: the id in the URL, tried as a string and then, if it is one, as an integer; integer:
         whether it can only be an integer.
         """
-        view, (first, second) = self._view, _ids_of(text, integer)
+        view, (first, second) = self.view, _ids_of(text, integer)
         try:
             return node_reply(view, first, limit)
         except UnknownNodeError:

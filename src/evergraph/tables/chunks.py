@@ -76,7 +76,7 @@ def read_chunks(
         numbers: columns that a CSV gives as numbers, even if the first rows do not show it.
         perhaps: those of ``text`` that may be given as numbers by a chunk in which all are.
     """
-    if not isinstance(path, Query) and not path.name.endswith(SUFFIXES):
+    if not isinstance(path, Query) and not str(path).endswith(SUFFIXES):
         raise DataError(f"is not a supported table: expected {' or '.join(SUFFIXES)}")
     kept = list(needed) if only_needed else None
     try:

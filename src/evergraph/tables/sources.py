@@ -88,11 +88,6 @@ class CsvTable:
         return self.path.suffix
 
     @property
-    def name(self) -> str:
-        """The name of the file."""
-        return self.path.name
-
-    @property
     def written(self) -> str:
         """The dialect, or an empty text for the default dialect."""
         usual = (self.delimiter, self.decimal) == (",", ".")
@@ -172,12 +167,7 @@ class StoredFile:
     @property
     def suffix(self) -> str:
         """The suffix of its name."""
-        return Path(self.name).suffix
-
-    @property
-    def name(self) -> str:
-        """The name of the file."""
-        return self.address.rpartition("/")[2]
+        return Path(self.address).suffix
 
     def open(self) -> Any:
         """Open it for reading with random access."""
