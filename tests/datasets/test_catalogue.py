@@ -39,6 +39,8 @@ def test_facts_agree_with_each_other() -> None:
 
 
 def test_each_fact_that_differs_is_named(tiny: Graph, set_facts: Any) -> None:
+    set_facts(tiny=Facts(**{**vars(TINY), "edges": 7, "kept_edges": 3}))
+    check_facts("tiny", tiny)  # as many as were kept of those that were published
     set_facts(tiny=TINY)
     check_facts("tiny", tiny)
     check_facts("unheard-of", tiny)
@@ -51,12 +53,6 @@ def test_each_fact_that_differs_is_named(tiny: Graph, set_facts: Any) -> None:
         "dataset 'tiny' is not the published one: nodes should be 4 but are 5, edges should be 3 "
         "but are 1, features should be 2 but are 1, classes should be 2 but are 5"
     )
-
-
-def test_kept_edges_go_before_published_ones(tiny: Graph, set_facts: Any) -> None:
-    facts = {**vars(TINY), "edges": 7, "kept_edges": 3}
-    set_facts(tiny=Facts(**facts))
-    check_facts("tiny", tiny)
 
 
 @pytest.mark.parametrize(

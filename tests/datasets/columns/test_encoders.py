@@ -34,31 +34,17 @@ def test_numbers_are_scaled_by_quartiles_and_cut() -> None:
     found = encoder.encode(pa.array(["50", "NA", " 20 ", "-1e9"]), "f")
     assert found.matrix.tolist() == [[1.5], [0], [0], [-5]]
     assert found.gaps.tolist() == [False, True, False, False]
-
-
-def test_where_quartiles_meet_the_deviation_scales() -> None:
-    encoder = NumberEncoder.fit(pa.array([1, 1, 1, 1, 1, 7]), "f")  # mean 2, variance 30 / 6
+    # Where the quartiles meet, the deviation scales: mean 2, variance 30 / 6.
+    encoder = NumberEncoder.fit(pa.array([1, 1, 1, 1, 1, 7]), "f")
     assert (encoder.median, encoder.scale) == (1, pytest.approx(math.sqrt(5)))
     assert NumberEncoder.fit(pa.array([3, 3]), "f") == NumberEncoder(3, 3, flag=False)
-
-
-def test_zeros_and_ones_stay_as_they_are() -> None:
+    # Zeros and ones stay as they are, and a gap of the first table makes a flag.
     encoder = NumberEncoder.fit(pa.array([0, 1, 0, None]), "f")
-    assert encoder.encode(pa.array([1, 0, 3, None]), "f").matrix.tolist() == [
-        [1, 0],
-        [0, 0],
-        [3, 0],
-        [0, 1],
-    ]
-
-
-def test_a_gap_of_the_first_table_makes_a_flag() -> None:
-    encoder = BooleanEncoder.fit(pa.array(["yes", "", "no"]), "f")
-    assert encoder.encode(pa.array([True, None, False]), "f").matrix.tolist() == [
-        [1, 0],
-        [0, 1],
-        [0, 0],
-    ]
+    found = encoder.encode(pa.array([1, 0, 3, None]), "f")
+    assert found.matrix.tolist() == [[1, 0], [0, 0], [3, 0], [0, 1]]
+    flagged = BooleanEncoder.fit(pa.array(["yes", "", "no"]), "f")
+    found = flagged.encode(pa.array([True, None, False]), "f")
+    assert found.matrix.tolist() == [[1, 0], [0, 1], [0, 0]]
 
 
 def test_a_date_is_time_and_its_place_in_year_and_week() -> None:
@@ -175,6 +161,9 @@ def test_what_looks_like_an_id_or_a_label_is_said(caplog: pytest.LogCaptureFixtu
     ]
     named = fit_scheme(table, ["ticket"], Columns(kinds={"ticket": "category"}))
     assert named.width == 64
+    said = "columns names 'tiket', which is not a feature column: did you mean 'ticket'"
+    with pytest.raises(ConfigurationError, match=said):
+        fit_scheme(table, ["ticket"], Columns(kinds={"tiket": "number"}))
 
 
 def test_numbers_that_are_suspicious_are_said(
@@ -190,14 +179,6 @@ def test_numbers_that_are_suspicious_are_said(
         "column 'user_id' looks like an id, since nearly every row has another value",
         "column 'code' alone determines the label of 100% of the labelled rows",
     ]
-
-
-def test_a_name_that_no_column_has(tmp_path: Path) -> None:
-    (tmp_path / "nodes.csv").write_text("id,label,size\na,x,1\n")
-    (tmp_path / "edges.csv").write_text("source,target\n")
-    said = "columns names 'sise', which is not a feature column: did you mean 'size'"
-    with pytest.raises(ConfigurationError, match=said):
-        read_table_folder(tmp_path, Columns(kinds={"sise": "number"}))
 
 
 def test_categories_that_pandas_knows_are_categories() -> None:

@@ -100,7 +100,7 @@ def test_what_does_not_fit_is_one_sentence(
     assert "\n" not in str(caught.value)
 
 
-def test_new_categories_are_counted_or_refused(caplog: pytest.LogCaptureFixture) -> None:
+def test_new_categories_and_gaps_are_counted_or_refused(caplog: pytest.LogCaptureFixture) -> None:
     first = pa.table({"colour": ["red", "green"], "size": [1.0, 2.0]})
     later = pa.table({"colour": ["red", "blue", "blue"], "size": [1, 2, 3]})
     loose = fit_scheme(first, ["colour", "size"])
@@ -110,12 +110,9 @@ def test_new_categories_are_counted_or_refused(caplog: pytest.LogCaptureFixture)
     strict = fit_scheme(first, ["colour", "size"], Columns(strict=True))
     with pytest.raises(DataError, match="row 2 has 'blue' in column 'colour': expected a category"):
         strict.read(later)
-
-
-def test_gaps_are_refused_where_asked() -> None:
-    table = pa.table({"colour": ["red", "green"], "size": [1.0, None]})
+    gap = pa.table({"colour": ["red", "green"], "size": [1.0, None]})
     with pytest.raises(DataError, match="row 2 has no value in column 'size': expected one"):
-        fit_scheme(table, ["colour", "size"], Columns(gaps="refuse")).read(table)
+        fit_scheme(gap, ["colour", "size"], Columns(gaps="refuse")).read(gap)
 
 
 @pytest.mark.parametrize("kept", [{}, {"format": 2}, {"format": 1, "columns": [{"name": "f"}]}])

@@ -71,17 +71,11 @@ def test_rows_come_in_batches(database: Path) -> None:
     assert [piece.done for piece in pieces] == [0, 6, 12, 18, 20]
     assert {piece.total for piece in pieces} == {20}
     assert [piece.before for piece in pieces[1:]] == [0, 6, 12, 18]
-    assert [str(kind) for kind in pieces[0].table.schema.types] == [
-        "string", "string", "int64", "double",
-    ]  # fmt: skip
-
-
-def test_a_column_of_several_types_has_the_widest(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "a.db") as connection:
-        connection.execute("create table t (id, f, gap)")
-        connection.executemany("insert into t values (?, ?, null)", [(1, 1), ("b", 2.5)])
-    connection.close()
-    (_, rows) = read_chunks(Query.of(f"sqlite:{tmp_path / 'a.db'}", "select * from t"), (), size=99)
+    kinds = ["string", "string", "int64", "double"]
+    assert [str(kind) for kind in pieces[0].table.schema.types] == kinds
+    mixed = "select 1 id, 1 f, null gap union all select 'b', 2.5, null"
+    (_, rows) = read_chunks(Query.of(f"sqlite:{database}", mixed), (), size=99)
+    # A column of several types has the widest of them.
     assert rows.table.to_pydict() == {"id": ["1", "b"], "f": [1.0, 2.5], "gap": [None, None]}
 
 
@@ -136,18 +130,9 @@ def test_passwords_are_not_shown() -> None:
     assert "secret" not in f"{query} {query!r} {InputFile.of(query)}"
 
 
-def test_adbc_for_real(database: Path, tmp_path: Path, assert_same: Any) -> None:
-    pytest.importorskip("adbc_driver_sqlite")
-    source = f"adbc:adbc_driver_sqlite:file:{database}?mode=ro"
-    import_graph(Query.of(source, EDGES), Query.of(source, NODES), tmp_path / "one")
-    import_graph(*as_files(tmp_path), tmp_path / "other")
-    assert_same(load(str(tmp_path / "one")), load(str(tmp_path / "other")))
-    with pytest.raises(DataError, match=r"adbc_driver_sqlite reports: .*no such table: gone"):
-        list(read_chunks(Query.of(source, "select * from gone"), (), size=99))
-
-
-def test_duckdb_for_real(database: Path, tmp_path: Path, assert_same: Any) -> None:
+def test_other_databases_for_real(database: Path, tmp_path: Path, assert_same: Any) -> None:
     duckdb = pytest.importorskip("duckdb")
+    pytest.importorskip("adbc_driver_sqlite")
     nodes = pa.table(list(map(pa.array, zip(*ROWS, strict=True))), ["id", "label", "f", "g"])
     edges = pa.table(list(map(pa.array, zip(*CITES, strict=True))), ["source", "target", "weight"])
     with duckdb.connect(str(tmp_path / "duck.db")) as connection:
@@ -155,9 +140,16 @@ def test_duckdb_for_real(database: Path, tmp_path: Path, assert_same: Any) -> No
         connection.register("e", edges)
         connection.execute("create table papers as select id, label, f, g::decimal(9, 2) g from n")
         connection.execute("create table cites as select * from e")
-    source = f"duckdb:{tmp_path / 'duck.db'}"
-    import_graph(Query.of(source, EDGES), Query.of(source, NODES), tmp_path / "one")
-    import_graph(*as_files(tmp_path), tmp_path / "other")
-    assert_same(load(str(tmp_path / "one")), load(str(tmp_path / "other")))
-    with pytest.raises(DataError, match=r"DuckDB reports: .*gone"):
-        list(read_chunks(Query.of(source, "select * from gone"), (), size=99))
+    import_graph(*as_files(tmp_path), tmp_path / "files")
+    for source, said in (
+        (f"duckdb:{tmp_path / 'duck.db'}", "DuckDB reports: .*gone"),
+        (
+            f"adbc:adbc_driver_sqlite:file:{database}?mode=ro",
+            "adbc_driver_sqlite reports: .*no such table: gone",
+        ),
+    ):
+        out = tmp_path / source.split(":")[0]
+        import_graph(Query.of(source, EDGES), Query.of(source, NODES), out)
+        assert_same(load(str(out)), load(str(tmp_path / "files")))
+        with pytest.raises(DataError, match=said):
+            list(read_chunks(Query.of(source, "select * from gone"), (), size=99))
