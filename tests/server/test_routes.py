@@ -39,24 +39,6 @@ def test_a_delta_is_learned_and_told_as_the_learner_itself_would(
     assert (status["names"], status["seq"], status["waiting"]) == (["x", "y"], 1, 0)
 
 
-def test_json_and_arrow_teach_the_same(serve: Any) -> None:
-    words = {"nodes": ["a", "b"], "features": [[1, 0], [0.25, 1]], "labels": ["x", "y"]}
-    edges = {"edges": [["a", "b"]]}
-    delta = Delta(
-        nodes=("a", "b"),
-        features=torch.tensor(words["features"], dtype=torch.float32),
-        labels=("x", "y"),
-        edges=(("a", "b"),),
-    )
-    sent = {"content": arrow_from_delta(delta), "headers": {"Content-Type": ARROW}}
-    asked = {"ids": ["a", "b"], "all": True}
-    one, two = serve(name="one"), serve(name="two")
-    assert one.post("/v1/deltas", json=words | edges).json()["seq"] == 1
-    assert two.post("/v1/deltas", **sent).json()["new_nodes"] == 2
-    told, also = (c.post("/v1/predictions", json=asked).json() for c in (one, two))
-    assert told == also
-
-
 def test_only_what_is_new_of_an_upsert_counts(client: TestClient, first: Any) -> None:
     body = {name: value for name, value in first.items() if name != "key"}
     told = client.post("/v1/upsert", json=body)
@@ -108,16 +90,15 @@ def test_changes_teach_what_the_final_graph_does(serve: Any, first: Any) -> None
     rows[2] = [0.0, 0.9]
     last = {"features": rows, "edges": [["a", "c"], [1, 3], ["c", "b"]], "weights": [4, 1, 0.5]}
     at_once.post("/v1/deltas", json=first | last)
-    told, also, plain = (
-        [
-            p["probabilities"]
-            for p in service.post("/v1/predictions", json=asked).json()["predictions"]
-        ]
-        for asked in [{"ids": first["nodes"], "all": True}]
-        for service in (changed, arrow, at_once)
-    )
-    assert told == also
-    torch.testing.assert_close(torch.tensor(told), torch.tensor(plain), atol=1e-5, rtol=0)
+
+    def told(service: TestClient) -> list[list[float]]:
+        asked = {"ids": first["nodes"], "all": True}
+        found = service.post("/v1/predictions", json=asked).json()["predictions"]
+        return [each["probabilities"] for each in found]
+
+    assert told(changed) == told(arrow)
+    expected = torch.tensor(told(at_once))
+    torch.testing.assert_close(torch.tensor(told(changed)), expected, atol=1e-5, rtol=0)
 
 
 def test_an_upsert_of_changes_counts_once(client: TestClient) -> None:

@@ -17,7 +17,9 @@ def sent(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {"rows": [{k: v for k, v in row.items() if k != "label" or v} for row in rows]}
 
 
-def test_rows_are_read_by_the_first_of_them(serve: Any, tmp_path: Path) -> None:
+def test_rows_are_read_by_the_first_of_them(
+    serve: Any, live: Any, call: Any, tmp_path: Path, caplog: Any
+) -> None:
     client = serve()
     first = sent(mixed_rows(0, 30)) | {"edges": mixed_edges(0, 30), "key": "first"}
     assert client.post("/v1/deltas", json=first).json()["new_nodes"] == 30
@@ -32,17 +34,27 @@ def test_rows_are_read_by_the_first_of_them(serve: Any, tmp_path: Path) -> None:
     features = client.folder.learner._knowledge.graph.features
     expected = scheme.encode(pa.Table.from_pylist(mixed_rows(0, 31)))
     assert torch.equal(features[:31], expected)
-
-
-def test_numbers_without_names_are_mentioned_once(serve: Any, caplog: Any) -> None:
-    client = serve()
-    client.post("/v1/deltas", json=sent(mixed_rows(0, 30)))
-    width = client.folder.columns.width
-    with caplog.at_level("WARNING"):
-        for name in ("raw", "raw too"):
-            body = {"nodes": [name], "features": [[0.5] * width], "labels": [None]}
-            assert client.post("/v1/deltas", json=body).status_code == 200
+    # What does not fit changes nothing.
+    row = mixed_rows(31, 32)[0]
+    for change, said in MISTAKES:
+        answer = client.post("/v1/deltas", json={"rows": [row | change]})
+        assert answer.status_code == 422
+        assert answer.json()["error"].startswith(said)
+    less = {"rows": [{k: v for k, v in row.items() if k != "venue"}]}
+    assert "has no column 'venue'" in client.post("/v1/deltas", json=less).json()["error"]
+    assert client.get("/v1/status").json()["nodes"] == 31
+    # Numbers without names are mentioned once.
+    for name in ("raw", "raw too"):
+        body = {"nodes": [name], "features": [[0.5] * scheme.width], "labels": [None]}
+        assert client.post("/v1/deltas", json=body).status_code == 200
     assert caplog.text.count("send rows to have them encoded") == 1
+    # A table is read as the rows were.
+    nodes, edges = write_mixed(tmp_path, 31, 35)
+    edges.write_text("source,target\nn31,n0\n")
+    asked = ("--nodes", str(nodes), "--edges", str(edges), "--json")
+    done = json.loads(call("ingest", live(create_app(client.folder)), *asked)[0])
+    assert (done["new_nodes"], done["nodes"]) == (4, 37)
+    assert done["columns"][0]["read as"] == "text"
 
 
 MISTAKES: list[tuple[dict[str, Any], str]] = [
@@ -51,19 +63,6 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"id": None}, "rows: row 1 has no 'id'"),
     ({"id": [1]}, "id of a node must be"),
 ]
-
-
-def test_what_does_not_fit_changes_nothing(serve: Any) -> None:
-    client = serve()
-    client.post("/v1/deltas", json=sent(mixed_rows(0, 30)))
-    row = mixed_rows(30, 31)[0]
-    for change, said in MISTAKES:
-        answer = client.post("/v1/deltas", json={"rows": [row | change]})
-        assert answer.status_code == 422
-        assert answer.json()["error"].startswith(said)
-    less = {"rows": [{k: v for k, v in row.items() if k != "venue"}]}
-    assert "has no column 'venue'" in client.post("/v1/deltas", json=less).json()["error"]
-    assert client.get("/v1/status").json()["nodes"] == 30
 
 
 def test_rows_and_features_do_not_mix(serve: Any, first: dict[str, Any]) -> None:
@@ -78,17 +77,3 @@ def test_rows_and_features_do_not_mix(serve: Any, first: dict[str, Any]) -> None
     client.post("/v1/deltas", json=first)
     answer = client.post("/v1/deltas", json=sent(mixed_rows(0, 1)))
     assert answer.json()["error"].startswith("rows: the learner began with plain numbers")
-
-
-def test_a_table_goes_to_a_service_that_knows_its_columns(
-    serve: Any, live: Any, call: Any, tmp_path: Path
-) -> None:
-    client = serve()
-    client.post("/v1/deltas", json=sent(mixed_rows(0, 30)))
-    nodes, edges = write_mixed(tmp_path, 30, 34)
-    url = live(create_app(client.folder))
-    edges.write_text("source,target\nn30,n0\n")
-    asked = ("--nodes", str(nodes), "--edges", str(edges), "--json")
-    done = json.loads(call("ingest", url, *asked)[0])
-    assert (done["new_nodes"], done["nodes"]) == (4, 34)
-    assert done["columns"][0]["read as"] == "text"
