@@ -22,7 +22,9 @@ from evergraph.server.service import in_blocks
 from evergraph.server.workers import Together
 
 
-def asked_at_once(questions: Sequence[Sequence[Any]], calls: list[int], **options: Any) -> Any:
+def asked_at_once(
+    questions: Sequence[Sequence[Any]], calls: list[int], gone: int | None = None, **options: Any
+) -> Any:
     def answer(ids: Sequence[Any], every_class: bool) -> Answer:
         calls.append(len(ids))
         if "nobody" in ids:
@@ -32,6 +34,8 @@ def asked_at_once(questions: Sequence[Sequence[Any]], calls: list[int], **option
     async def main() -> Any:
         together = Together(answer, **options)
         waiting = [together.ask(ids, False) for ids in questions]
+        if gone is not None:
+            waiting.pop(gone).cancel()
         return await asyncio.gather(*waiting, return_exceptions=True)
 
     return asyncio.run(main())
@@ -42,35 +46,15 @@ def test_what_waits_is_answered_in_one_call_and_each_gets_its_part() -> None:
     told = asked_at_once([["a"], [], ["b", "c"]], calls)
     assert [one.predictions for one in told] == [("a",), (), ("b", "c")]
     assert calls == [3]
-
-
-def test_a_question_that_is_wrong_spoils_no_other() -> None:
-    told = asked_at_once([["a"], ["nobody"], ["b"]], [])
+    told = asked_at_once([["a"], ["nobody"], ["b"]], [])  # what is wrong spoils no other
     assert (told[0].predictions, told[2].predictions) == (("a",), ("b",))
     assert isinstance(told[1], UnknownNodeError)
-
-
-def test_a_call_is_of_bounded_size() -> None:
-    calls: list[int] = []
+    calls.clear()
     asked_at_once([["a"] * 3] * 5 + [["b"] * 9], calls, most=6)
-    assert calls == [6, 6, 3, 9]
-
-
-def test_one_that_asked_and_went_is_passed_over() -> None:
-    calls: list[int] = []
-
-    def answer(ids: Sequence[Any], every_class: bool) -> Answer:
-        calls.append(len(ids))
-        return Answer(7, tuple(ids))  # type: ignore[arg-type]
-
-    async def main() -> Any:
-        together = Together(answer)
-        gone, stays = together.ask(["a"], False), together.ask(["b"], True)
-        gone.cancel()
-        return await stays
-
-    assert asyncio.run(main()).predictions == ("b",)
-    assert calls == [1]
+    assert calls == [6, 6, 3, 9]  # a call is of bounded size
+    calls.clear()
+    (told,) = asked_at_once([["a"], ["b"]], calls, gone=0)  # who asked and went is passed over
+    assert (told.predictions, calls) == (("b",), [1])
 
 
 @pytest.mark.parametrize("count", [1, FEW, FEW + 1, 300])
@@ -86,6 +70,9 @@ def test_few_and_many_are_told_the_same(lasting: TestClient, count: int) -> None
         assert (one["id"], one["label"]) == (expected["id"], expected["label"])
         assert one["probabilities"] == pytest.approx(expected["probabilities"], abs=1e-6)
         assert one["probability"] == max(one["probabilities"])
+    answer = lasting.post("/v1/predictions", json={"ids": [*ids, "nobody"]})
+    assert answer.status_code == 404
+    assert answer.json() == {"error": "node 'nobody' is not in the graph"}
 
 
 @pytest.mark.parametrize("every", [False, True])
@@ -141,12 +128,6 @@ def test_an_answer_of_too_many_numbers_is_refused(serve: Any, first: Any) -> Non
         "nodes at a time",
     )
     assert client.post("/v1/predictions", json={"ids": ["a"] * 51}).status_code == 200
-
-
-def test_of_many_one_that_is_unknown_is_named(lasting: TestClient) -> None:
-    answer = lasting.post("/v1/predictions", json={"ids": ["a"] * 120 + ["nobody"]})
-    assert answer.status_code == 404
-    assert answer.json() == {"error": "node 'nobody' is not in the graph"}
 
 
 def test_a_status_names_some_classes(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,11 @@ def client(kind: str, folder: Path) -> TestClient:
 @pytest.mark.parametrize("kind", ["labels", "numbers"])
 def test_they_are_told_and_predicted(kind: str, tmp_path: Path) -> None:
     with client(kind, tmp_path / "learner") as asked:
+        if kind == "labels":
+            wrong = {"nodes": ["a"], "features": [[1.0, 0.0]], "labels": ["x"]}
+            answer = asked.post("/v1/deltas", json=wrong)
+            assert answer.status_code == 422
+            assert answer.json() == {"error": "labels of a node must be a list, not 'x'"}
         body = {"nodes": ["a", "b", "c", "d"], "features": FEATURES, "labels": TOLD[kind]}
         assert asked.post("/v1/deltas", json=body).json()["new_nodes"] == 4
         more = {"nodes": ["e"], "features": [[1.0, 0.0]], "edges": [["a", "e"]]}
@@ -67,15 +72,6 @@ def test_they_may_be_sent_as_arrow(kind: str) -> None:
     for one, other in zip(again.labels, sent.labels, strict=True):
         assert one == (list(other) if isinstance(other, tuple) else other)
     assert [node for node, _ in again.late] == ["w", "z"]
-
-
-def test_a_class_is_refused_in_one_sentence(tmp_path: Path) -> None:
-    with client("labels", tmp_path / "learner") as asked:
-        body = {"nodes": ["a"], "features": [[1.0, 0.0]], "labels": ["x"]}
-        answer = asked.post("/v1/deltas", json=body)
-        assert answer.status_code == 422
-        assert answer.json() == {"error": "labels of a node must be a list, not 'x'"}
-        assert asked.get("/v1/status").json()["nodes"] == 0
 
 
 def test_minus_one_is_a_number_where_nodes_have_numbers(tmp_path: Path) -> None:

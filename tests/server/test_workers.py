@@ -58,7 +58,11 @@ def test_where_too_many_wait_the_next_is_refused() -> None:
             await asyncio.sleep(0.01)
             if not pool._running:
                 break
-        return refused.value, late, await pool.run(lambda: 2)
+        after = await pool.run(lambda: 2)
+        pool.close()
+        with pytest.raises(RefusedError, match="stopping"):
+            await pool.run(lambda: 2)
+        return refused.value, late, after
 
     refused, late, after = asyncio.run(main())
     assert refused.status == 503
@@ -68,13 +72,6 @@ def test_where_too_many_wait_the_next_is_refused() -> None:
     assert after == 2
 
 
-def test_a_pool_that_is_closed_refuses() -> None:
-    pool = Pool("sums", threads=1, places=2, seconds=0.5)
-    pool.close()
-    with pytest.raises(RefusedError, match="stopping"):
-        asyncio.run(pool.run(lambda: 2))
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[LearnerFolder]:
     with opened(tmp_path) as made:
@@ -82,7 +79,7 @@ def folder(tmp_path: Path) -> Iterator[LearnerFolder]:
 
 
 def test_calls_run_in_turn_and_a_full_queue_refuses(folder: LearnerFolder) -> None:
-    writer, gate, begun, done = Writer(folder, places=2), Event(), Event(), []
+    writer, gate, begun, done = Writer(folder, places=3), Event(), Event(), []
 
     def first() -> None:
         begun.set()
@@ -91,52 +88,26 @@ def test_calls_run_in_turn_and_a_full_queue_refuses(folder: LearnerFolder) -> No
 
     running = writer.call(first)
     begun.wait()
-    waiting = [writer.call(lambda n=n: done.append(n)) for n in (1, 2)]
-    assert writer.waiting == 2
-    with pytest.raises(RefusedError, match="2 changes are waiting already") as refused:
-        writer.call(lambda: done.append(3))
+    waiting = [writer.call(lambda n=n: done.append(n)) for n in (1, 2, 3)]
+    assert writer.waiting == 3
+    with pytest.raises(RefusedError, match="3 changes are waiting already") as refused:
+        writer.call(lambda: done.append(4))
     assert (refused.value.status, refused.value.headers) == (503, {"Retry-After": "1"})
+    # What nobody waits for is dropped, unless it has begun.
+    assert (running.cancel(), waiting.pop().cancel()) == (False, True)
     gate.set()
     for future in (running, *waiting):
         future.result()
     assert done == [0, 1, 2]
-    writer.close()
-
-
-def test_what_nobody_waits_for_is_dropped_unless_it_has_begun(folder: LearnerFolder) -> None:
-    writer, gate, begun, done = Writer(folder, places=2), Event(), Event(), []
-
-    def first() -> None:
-        begun.set()
-        gate.wait()
-        done.append("first")
-
-    running = writer.call(first)
-    begun.wait()
-    waiting = writer.call(lambda: done.append("second"))
-    assert (running.cancel(), waiting.cancel()) == (False, True)
-    gate.set()
-    writer.close()
-    assert done == ["first"]
-
-
-def test_close_finishes_what_waits_and_refuses_more(folder: LearnerFolder) -> None:
-    writer, done = Writer(folder, places=50), []
-    for number in range(40):
+    with pytest.raises(ZeroDivisionError):  # which reaches who waits, and the thread goes on
+        writer.call(lambda: 1 // 0).result()
+    for number in (5, 6):
         writer.call(lambda n=number: done.append(n))
     writer.close()
     writer.close()
-    assert done == list(range(40))
+    assert done == [0, 1, 2, 5, 6]  # what waited is finished
     with pytest.raises(RefusedError, match="stopping"):
         writer.call(lambda: None)
-
-
-def test_an_error_reaches_who_waits_and_the_thread_goes_on(folder: LearnerFolder) -> None:
-    writer = Writer(folder, places=2)
-    with pytest.raises(ZeroDivisionError):
-        writer.call(lambda: 1 // 0).result()
-    assert writer.call(lambda: 5).result() == 5
-    writer.close()
 
 
 def test_deltas_that_wait_are_taken_in_together_between_calls(folder: LearnerFolder) -> None:
