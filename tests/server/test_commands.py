@@ -232,6 +232,7 @@ LATER_EDGES = EDGES + "n25,n0\nn25,n3\nn1,n2\n"
 
 @pytest.mark.usefixtures("filled")
 def test_a_dump_that_has_grown_is_given_again(call: Call, tmp_path: Path) -> None:
+    """That it is learned as if it had come at once is a property in ``tests/online``."""
     (tmp_path / "nodes.csv").write_text(LATER_NODES)
     (tmp_path / "edges.csv").write_text(LATER_EDGES)
     out, err = call("ingest", "learner", *TABLES[:4], "--batch", "8")
@@ -244,15 +245,6 @@ def test_a_dump_that_has_grown_is_given_again(call: Call, tmp_path: Path) -> Non
         "nodes.csv: the features of 1 known node were kept: to change them, put 'update' in "
         "a column 'op'",
     ]
-    (tmp_path / "nodes.csv").write_text(LATER_NODES.replace("n24,,0,3", "n24,,0,1"))
-    (tmp_path / "ids").write_text("".join(f"n{i}\n" for i in range(26)))
-    call("ingest", "at-once", *TABLES[:4], "--batch", "50")
-    asked = [call("predict", who, "ids")[0] for who in ("learner", "at-once")]
-    told, at_once = ([line.split(",") for line in out.splitlines()[1:]] for out in asked)
-    assert [row[:2] for row in told] == [row[:2] for row in at_once]
-    probabilities = [[float(row[2]) for row in rows] for rows in (told, at_once)]
-    # Nodes that have hardly moved are not counted again.
-    assert probabilities[0] == pytest.approx(probabilities[1], abs=0.01)
 
 
 @pytest.mark.usefixtures("filled")
@@ -400,23 +392,6 @@ def lay_dump(tmp_path: Path) -> tuple[str, ...]:
 
 
 @pytest.mark.usefixtures("filled")
-def test_sync_leaves_what_the_dump_has_and_nothing_else(call: Call, tmp_path: Path) -> None:
-    dump = lay_dump(tmp_path)
-    done = json.loads(call("ingest", "learner", *dump, "--sync", "--json")[0])
-    counts = ("new_nodes", "forgotten", "updated_nodes", "known_nodes", "new_edges")
-    assert [done[name] for name in counts] == [3, 3, 22, 0, 12]
-    assert done["removed_edges"] == 10  # of the 20 between nodes that stay
-    assert done["nodes"] == 25
-    call("ingest", "fresh", *dump)
-    told = [predicted(call("predict", place, "--all")[0]) for place in ("learner", "fresh")]
-    assert told[0] == told[1]
-    out, err = call("ingest", "learner", *dump, "--sync")
-    assert "0 new nodes, 25 known nodes skipped, 0 new edges, 0 labels added" in out
-    assert "removed" not in out
-    assert not err
-
-
-@pytest.mark.usefixtures("filled")
 def test_a_sync_that_was_stopped_goes_on(call: Call, tmp_path: Path, monkeypatch: Any) -> None:
     dump = lay_dump(tmp_path)
     upsert, calls = LearnerFolder.upsert, []
@@ -434,37 +409,37 @@ def test_a_sync_that_was_stopped_goes_on(call: Call, tmp_path: Path, monkeypatch
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     done = json.loads(call("ingest", "learner", *dump, "--sync", "--json")[0])
-    call("ingest", "fresh", *dump)
+    call("ingest", "fresh", *dump)  # it leaves what the dump has and nothing else
     with LearnerFolder.open("learner") as one, LearnerFolder.open("fresh") as other:
         assert set(one.learner.every_id()) == set(other.learner.every_id())
         assert one.learner.status().edges == other.learner.status().edges == done["edges"]
+    out, err = call("ingest", "learner", *dump, "--sync")
+    assert "0 new nodes, 25 known nodes skipped, 0 new edges, 0 labels added" in out
+    assert "removed" not in out
+    assert not err
 
 
-@pytest.mark.parametrize(
-    ("nodes", "edges", "said"),
-    [
-        ("id,label,f,g\n", None, "has none of the 25 known nodes, so all of them would"),
-        (NODES, "source,target\n", "has none of the 23 known edges"),
-    ],
-)
 @pytest.mark.usefixtures("filled")
-def test_a_sync_that_would_leave_nothing_is_refused_unless_told(
-    call: Call, tmp_path: Path, nodes: str | None, edges: str | None, said: str
-) -> None:
-    given = []
-    for name, text in (("nodes", nodes), ("edges", edges)):
-        if text is not None:
-            (tmp_path / f"{name}2.csv").write_text(text)
-            given += [f"--{name}", f"{name}2.csv"]
-    with LearnerFolder.open("learner") as folder:
-        before = folder.learner.status()
-    _, err = call("ingest", "learner", *given, "--sync", expect=2)
-    assert said in err
-    assert "--allow-emptying" in err
-    with LearnerFolder.open("learner") as folder:
-        assert folder.learner.status() == before
-    done = json.loads(call("ingest", "learner", *given, "--sync", "--allow-emptying", "--json")[0])
-    assert done["forgotten" if edges is None else "removed_edges"] == (25 if edges is None else 23)
+def test_a_sync_that_would_leave_nothing_is_refused_unless_told(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "n.csv").write_text("id,label,f,g\n")
+    (tmp_path / "e.csv").write_text("source,target\n")
+    for given, said, done in (
+        (
+            ("--edges", "e.csv", "--nodes", "nodes.csv"),
+            "none of the 23 known edges",
+            "removed_edges",
+        ),
+        (("--nodes", "n.csv"), "none of the 25 known nodes, so all of them would", "forgotten"),
+    ):
+        with LearnerFolder.open("learner") as folder:
+            before = folder.learner.status()
+        _, err = call("ingest", "learner", *given, "--sync", expect=2)
+        assert f"has {said}" in err
+        assert "--allow-emptying" in err
+        with LearnerFolder.open("learner") as folder:
+            assert folder.learner.status() == before
+        told = call("ingest", "learner", *given, "--sync", "--allow-emptying", "--json")[0]
+        assert json.loads(told)[done] == (25 if done == "forgotten" else 23)
 
 
 @pytest.mark.usefixtures("filled")

@@ -101,23 +101,6 @@ def test_changes_teach_what_the_final_graph_does(serve: Any, first: Any) -> None
     torch.testing.assert_close(torch.tensor(told(changed)), expected, atol=1e-5, rtol=0)
 
 
-def test_an_upsert_of_changes_counts_once(client: TestClient) -> None:
-    body = CHANGES | {"removed_edges": [["b", "a"], ["a", "z"]], "updated": ["c", "z"]}
-    body |= {"updated_features": [[0.0, 0.9], [1.0, 1.0]]}
-    news = client.post("/v1/upsert", json=body).json()["news"]
-    found = {name: count for name, count in news.items() if count}
-    assert found == {
-        "new_edges": 1,
-        "changed_weights": 1,
-        "removed_edges": 1,
-        "missing_edges": 1,
-        "updated_nodes": 1,
-        "missing_nodes": 1,
-    }
-    again = client.post("/v1/upsert", json=body).json()
-    assert (again["seq"], again["news"]["known_edges"], again["news"]["missing_edges"]) == (2, 2, 2)
-
-
 def test_labels_come_late_and_nodes_are_forgotten(client: TestClient) -> None:
     told = client.post("/v1/labels", json={"labels": [["c", "x"], [3, "x"]]}).json()
     assert (told["predicted"], told["right"], told["seq"]) == (2, 1, 2)  # 3 was taken for y
