@@ -232,7 +232,7 @@ def times(table: pa.Table, *, before: int = 0) -> tuple[Tensor, bool]:
     values = column(table, "time")
     check_filled(values, "time", before=before)
     rows: NDArray[Any] | None = None
-    places: NDArray[Any] | slice = slice(None)
+    places: Any = slice(None)
     if is_text(values.type):
         coded = values.dictionary_encode()
         places = coded.indices.to_numpy()

@@ -218,7 +218,8 @@ class _NodeFiles:
         """Complete the files, report new categories and gaps, and return the statistics."""
         for array in self._arrays.values():
             array.finish()
-        roles, targets, count, named = self._roles, None, 0, ()
+        roles, targets, count = self._roles, None, 0
+        named: tuple[str, ...] = ()
         if self._lists is not None:
             targets = {"kind": "labels", "names": self._lists.finish()}
         elif roles.targets:
