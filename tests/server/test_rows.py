@@ -1,4 +1,4 @@
-"""Nodes as objects with columns by name."""
+"""Nodes as objects with columns by name; several labels and numbers over HTTP."""
 
 from __future__ import annotations
 
@@ -7,9 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 import torch
+from fastapi.testclient import TestClient
 
+from arrow_bytes import stream
+from evergraph.online.delta import Delta
+from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
+from evergraph.server.arrow import arrow_from_delta, delta_from_arrow
+from evergraph.server.bodies import read_delta
+from evergraph.server.http import ARROW
+from evergraph.server.rows import with_names
 from mixed_tables import mixed_edges, mixed_rows, write_mixed
 
 
@@ -77,3 +86,70 @@ def test_rows_and_features_do_not_mix(serve: Any, first: dict[str, Any]) -> None
     client.post("/v1/deltas", json=first)
     answer = client.post("/v1/deltas", json=sent(mixed_rows(0, 1)))
     assert answer.json()["error"].startswith("rows: the learner began with plain numbers")
+
+
+FEATURES = [[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]]
+TOLD: dict[str, list[Any]] = {
+    "labels": [["x", "z"], ["x"], ["y"], []],
+    "numbers": [1, 1.5, 7.0, 8.0],
+}
+
+
+def client(kind: str, folder: Path) -> TestClient:
+    given = {"head": {"name": "targets", "kind": kind, "width": 32}}
+    return TestClient(
+        create_app(LearnerFolder.open(folder, given)), base_url="http://127.0.0.1:8000"
+    )
+
+
+@pytest.mark.parametrize("kind", ["labels", "numbers"])
+def test_they_are_told_and_predicted(kind: str, tmp_path: Path) -> None:
+    with client(kind, tmp_path / "learner") as asked:
+        if kind == "labels":
+            wrong = {"nodes": ["a"], "features": [[1.0, 0.0]], "labels": ["x"]}
+            answer = asked.post("/v1/deltas", json=wrong)
+            assert answer.status_code == 422
+            assert answer.json() == {"error": "labels of a node must be a list, not 'x'"}
+        body = {"nodes": ["a", "b", "c", "d"], "features": FEATURES, "labels": TOLD[kind]}
+        assert asked.post("/v1/deltas", json=body).json()["new_nodes"] == 4
+        more = {"nodes": ["e"], "features": [[1.0, 0.0]], "edges": [["a", "e"]]}
+        asked.post("/v1/deltas", json=more)
+        late = {"labels": [["e", TOLD[kind][0]]]}
+        assert asked.post("/v1/labels", json=late).json()["predicted"] == 1
+        [found] = asked.post("/v1/predictions", json={"ids": ["e"]}).json()["predictions"]
+        if kind == "labels":
+            assert found["labels"] == ["x"] or found["labels"] == ["x", "z"]
+            assert len(found["probabilities"]) == len(found["labels"])
+        else:
+            assert found["value"] == pytest.approx(1.2, abs=0.8)
+        status = asked.get("/v1/status").json()
+        assert status["metric"] == {"labels": "micro F1", "numbers": "mean absolute error"}[kind]
+        assert status["names"] == (["x", "z", "y"] if kind == "labels" else [])
+        assert asked.get("/v1/history").json()["curve"][0]["seq"] == 3
+
+
+@pytest.mark.parametrize("kind", ["labels", "numbers"])
+def test_they_may_be_sent_as_arrow(kind: str) -> None:
+    pytest.importorskip("pyarrow")
+    told = tuple(tuple(label) if isinstance(label, list) else label for label in TOLD[kind])
+    sent = Delta(
+        nodes=("a", "b", "c", "d", "e"),
+        features=torch.ones(5, 2),
+        labels=(*told, None),
+        late=(("w", told[0]), ("z", told[1])),
+    )
+    again = delta_from_arrow(arrow_from_delta(sent))
+    for one, other in zip(again.labels, sent.labels, strict=True):
+        assert one == (list(other) if isinstance(other, tuple) else other)
+    assert [node for node, _ in again.late] == ["w", "z"]
+
+
+def test_minus_one_is_a_number_where_nodes_have_numbers(tmp_path: Path) -> None:
+    sent = stream({"id": ["a"], "label": [-1], "f": [2.0]})
+    _, _, found = read_delta(sent, model="delta", kind=ARROW, most=9)
+    assert found is not None
+    targets = {"head": {"name": "targets", "kind": "numbers"}}
+    for given, label in ((targets, -1), (None, None)):
+        with LearnerFolder.open(tmp_path / str(label), given) as folder:
+            delta, scheme = with_names(found, folder)
+            assert (delta.labels, scheme is None) == ((label,), False)
