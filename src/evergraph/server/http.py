@@ -19,19 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from evergraph.core.errors import (
-    DroppedError,
-    DuplicateNodeError,
-    EvergraphError,
-    KeyReusedError,
-    LooseEdgeError,
-    NothingLearnedError,
-    ResourceError,
-    StoppedError,
-    TooMuchError,
-    UnknownEdgeError,
-    UnknownNodeError,
-)
+from evergraph.core import errors
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -51,7 +39,7 @@ HEADERS = [
 REQUEST_ID: ContextVar[str] = ContextVar("evergraph_request_id", default="")
 
 
-class RefusedError(EvergraphError):
+class RefusedError(errors.EvergraphError):
     """A rejected request: an HTTP status and one sentence.
 
     retry_after: in seconds; hang_up: whether to close the connection, and so to drop the requests
@@ -79,22 +67,22 @@ class RefusedError(EvergraphError):
 
 
 # Any other EvergraphError means that the input breaks a rule: 422.
-STATUSES: tuple[tuple[type[EvergraphError], int], ...] = (
-    (LooseEdgeError, 422),
-    (UnknownNodeError, 404),
-    (UnknownEdgeError, 404),
-    (DuplicateNodeError, 409),
-    (KeyReusedError, 409),
-    (DroppedError, 410),
-    (NothingLearnedError, 409),
-    (StoppedError, 503),
-    (ResourceError, 507),
-    (TooMuchError, 413),
+STATUSES: tuple[tuple[type[errors.EvergraphError], int], ...] = (
+    (errors.LooseEdgeError, 422),
+    (errors.UnknownNodeError, 404),
+    (errors.UnknownEdgeError, 404),
+    (errors.DuplicateNodeError, 409),
+    (errors.KeyReusedError, 409),
+    (errors.DroppedError, 410),
+    (errors.NothingLearnedError, 409),
+    (errors.StoppedError, 503),
+    (errors.ResourceError, 507),
+    (errors.TooMuchError, 413),
 )
 log = logging.getLogger(__name__)
 
 
-def status_of(error: EvergraphError) -> int:
+def status_of(error: errors.EvergraphError) -> int:
     """Return the HTTP status for an error.
 
     >>> status_of(ResourceError("the disk is full"))
@@ -111,7 +99,13 @@ def answer_failures(app: FastAPI, folder: Path | None = None) -> None:
     folder: of the learner; its path appears in the log only.
     """
     app.state.folder = folder
-    kinds = (EvergraphError, RequestValidationError, HTTPException, ClientDisconnect, Exception)
+    kinds = (
+        errors.EvergraphError,
+        RequestValidationError,
+        HTTPException,
+        ClientDisconnect,
+        Exception,
+    )
     for kind in kinds:
         app.add_exception_handler(kind, _failure)
 
@@ -139,10 +133,10 @@ async def _failure(request: Request, error: Any) -> Response:
         own = {404: f"there is nothing at {path}", 405: f"{path} does not take {method}"}
         status, headers = error.status_code, error.headers
         sentence = own.get(status, str(error.detail))
-    elif isinstance(error, EvergraphError):
+    elif isinstance(error, errors.EvergraphError):
         status, sentence = status_of(error), without_paths(error, request.app.state.folder)
         headers = error.headers if isinstance(error, RefusedError) else None
-        if isinstance(error, StoppedError):  # the process is about to be restarted
+        if isinstance(error, errors.StoppedError):  # the process is about to be restarted
             headers = {"Retry-After": "5"}
         if status >= 500 or sentence != str(error):
             log.warning("%s %s answered %d: %s", method, path, status, error)
@@ -171,7 +165,7 @@ def without_paths(error: Exception | str, folder: Path | None = None) -> str:
         for base in {folder, folder.absolute(), folder.resolve()}:
             if base.is_absolute():
                 text = text.replace(f"{base}/", "").replace(str(base), base.name)
-    if isinstance(error, str | StoppedError | ResourceError):
+    if isinstance(error, str | errors.StoppedError | errors.ResourceError):
         text = _ABSOLUTE.sub(r"\1", text)
     return text
 

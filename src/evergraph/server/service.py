@@ -21,16 +21,10 @@ from evergraph.core.notices import say
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in
 from evergraph.online.identifiers import LARGEST
 from evergraph.online.view import FEW
+from evergraph.server import schema
 from evergraph.server.bodies import Bodies, PredictionsBody, read_delta, read_question
 from evergraph.server.http import RefusedError, without_paths
 from evergraph.server.rows import with_names, with_rows
-from evergraph.server.schema import (
-    MOST_NAMES,
-    OF_THE_FOLDER,
-    Process,
-    node_reply,
-    to_json,
-)
 from evergraph.server.workers import Together, Writer, pools
 from evergraph.tables.nodes import say_by_position
 
@@ -180,14 +174,14 @@ class Service:
                 403, "this process is read-only: send the request to the one that writes"
             )
 
-    def process(self) -> Process:
+    def process(self) -> schema.Process:
         """Return the role of this process and its replication lag."""
         seq = self.folder.seq
         if not self.folder.readonly:
-            return Process("writer", os.getpid(), seq, 0, 0.0, True)
+            return schema.Process("writer", os.getpid(), seq, 0, 0.0, True)
         lag = max(acknowledged_in(self.folder.path / ACKNOWLEDGED_FILE) - seq, 0)
         seconds = round(time.monotonic() - self._followed, 3) if lag else 0.0
-        return Process("reader", os.getpid(), seq, lag, seconds, True)
+        return schema.Process("reader", os.getpid(), seq, lag, seconds, True)
 
     def readiness(self) -> dict[str, Any]:
         """Return ``{"status": "ready"}``, or another status and the reason."""
@@ -213,7 +207,7 @@ class Service:
             )
         numbers = len(ids) * (classes if every_class else 4)
         if len(ids) <= FEW and numbers <= LITTLE and self.view.quick:
-            return orjson.dumps(to_json(await self._together.ask(ids, every_class)))
+            return orjson.dumps(schema.to_json(await self._together.ask(ids, every_class)))
         return await self.pools["predictions"].run(
             lambda: in_blocks(self._predict(ids, every_class))
         )
@@ -246,12 +240,12 @@ class Service:
     def status(self) -> dict[str, Any]:
         """Return the status of the learner and of its folder."""
         folder = asdict(self.folder.status())
-        kept = {name: folder[name] for name in OF_THE_FOLDER}
+        kept = {name: folder[name] for name in schema.OF_THE_FOLDER}
         for name in ("stopped", "snapshot_error"):
             if kept[name] is not None:
                 kept[name] = without_paths(kept[name], self.folder.path)
         known = asdict(self.view.status())
-        names = list(self.view.classes[-MOST_NAMES:])
+        names = list(self.view.classes[-schema.MOST_NAMES :])
         processes = [asdict(self.process())]
         more = {"names": names, "waiting": self.writer.waiting, "replicas": processes}
         return known | more | kept
@@ -259,7 +253,7 @@ class Service:
     def alarms(self) -> dict[str, Any]:
         """Return the accuracy alarm while it is raised."""
         page = self.view.page
-        return {"seq": page.status.seq, "alarms": to_json(page.alarms)}
+        return {"seq": page.status.seq, "alarms": schema.to_json(page.alarms)}
 
     def node(self, text: str, *, integer: bool, limit: int) -> dict[str, Any]:
         """Return the explanation of a node with its neighbourhood.
@@ -269,11 +263,11 @@ class Service:
         """
         view, (first, second) = self.view, _ids_of(text, integer)
         try:
-            return node_reply(view, first, limit)
+            return schema.node_reply(view, first, limit)
         except UnknownNodeError:
             if second is None:
                 raise
-            return node_reply(view, second, limit)
+            return schema.node_reply(view, second, limit)
 
     def close(self) -> None:
         """Finish queued changes, and close the folder."""
@@ -294,9 +288,9 @@ def in_blocks(answer: Answer) -> bytes:
     """
     rows = answer.predictions
     blocks = [rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK)]
-    listed = b",".join(orjson.dumps(to_json(block))[1:-1] for block in blocks)
+    listed = b",".join(orjson.dumps(schema.to_json(block))[1:-1] for block in blocks)
     # No name of a class can look like this: quotation marks are escaped.
-    whole = orjson.dumps(to_json(replace(answer, predictions=())))
+    whole = orjson.dumps(schema.to_json(replace(answer, predictions=())))
     return whole.replace(b'"predictions":[]', b'"predictions":[%s]' % listed, 1)
 
 

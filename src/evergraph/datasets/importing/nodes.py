@@ -18,21 +18,13 @@ from evergraph.core.mapped import disk_is_enough, map_array
 from evergraph.datasets.importing.appended_array import AppendedArray
 from evergraph.datasets.importing.progress import NodesRead
 from evergraph.graphs.validation import UNLABELLED, check_labels, column_peaks, loud_column
+from evergraph.tables import labels
 from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
 from evergraph.tables.chunks import Chunk, check_columns, columns_of, first_rows, read_chunks
 from evergraph.tables.columns import TYPE, column, ids, is_number, is_typed
 from evergraph.tables.fitting import SAMPLE, fit_scheme
 from evergraph.tables.hashed import MOST_KEPT
-from evergraph.tables.labels import (
-    LABELS,
-    called,
-    class_names,
-    label_values,
-    numbered,
-    say_missing,
-    target_names,
-)
 from evergraph.tables.nodes import (
     NodeRoles,
     NodeTable,
@@ -67,7 +59,7 @@ def import_nodes(
     """
     roles = _roles(path, size)
     scheme = _scheme(path, size, columns or Columns(), roles)
-    goals = [] if roles.targets == [LABELS] else roles.targets
+    goals = [] if roles.targets == [labels.LABELS] else roles.targets
     kinds = {} if scheme is None or goals else scheme.kinds
     pieces = read_chunks(
         path,
@@ -142,7 +134,9 @@ class _NodeFiles:
         self._label_kind: Any = None
         self._missing: dict[str, int] = {}  # labels by spelling
         self._dated: bool | None = None
-        self._lists = LabelTargets(graph, ids_file.parent) if roles.targets == [LABELS] else None
+        self._lists = (
+            LabelTargets(graph, ids_file.parent) if roles.targets == [labels.LABELS] else None
+        )
 
     @contextmanager
     def open(self) -> Iterator[None]:
@@ -223,10 +217,10 @@ class _NodeFiles:
         if self._lists is not None:
             targets = {"kind": "labels", "names": self._lists.finish()}
         elif roles.targets:
-            targets = {"kind": "numbers", "names": called(roles.targets)}
+            targets = {"kind": "numbers", "names": labels.called(roles.targets)}
         else:
             count, named = self._number_classes()
-        say_missing(self._path, self._missing)
+        labels.say_missing(self._path, self._missing)
         for name, new in self._new.items():
             rows, unflagged = self._new_rows[name], self._unflagged[name]
             say_new(self._path, name, sorted(new), rows, unflagged)
@@ -247,19 +241,22 @@ class _NodeFiles:
         values = pa.array(list(self._classes.numbers), self._label_kind)
         if self._path.suffix != ".parquet":  # a CSV has no types
             first = np.array(self._classes.first, np.int64)
-            values = label_values(values, guess=True, rows=first)
-        mapped, table = map_array(self._graph / "labels.npy", writable=True), numbered(values)
+            values = labels.label_values(values, guess=True, rows=first)
+        mapped, table = (
+            map_array(self._graph / "labels.npy", writable=True),
+            labels.numbered(values),
+        )
         for start in range(0, len(mapped), _BLOCK):
             mapped[start : start + _BLOCK] = table[mapped[start : start + _BLOCK]]
         check_labels(mapped)
-        return int(mapped.max()) + 1 if len(mapped) else 0, class_names(values)
+        return int(mapped.max()) + 1 if len(mapped) else 0, labels.class_names(values)
 
 
 def _roles(path: Source, size: int) -> NodeRoles:
     """Return the roles of a table's columns, judging by its first rows."""
     named = columns_of(path)
     check_columns(named, ("id",))
-    if not target_names(named):
+    if not labels.target_names(named):
         check_labelled(named)
     typed = TYPE in named
     if typed:  # unless it holds numbers, and is a feature
@@ -323,7 +320,7 @@ class LabelTargets:
         """Write the file; return the sorted names of labels."""
         names = sorted(self._places)
         if not names:
-            raise DataError(f"column {LABELS!r} holds no label: expected one or more")
+            raise DataError(f"column {labels.LABELS!r} holds no label: expected one or more")
         kept = (self._counts, self._codes)
         for array in kept:
             array.finish()
