@@ -18,7 +18,6 @@ from evergraph.core.errors import UnknownNodeError
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads.fused_scorer import FusedScorer
 from evergraph.online.view import FEW, Answer, LearnerView
-from evergraph.server import service as service_module
 from evergraph.server.http import RefusedError
 from evergraph.server.routes import after_in
 from evergraph.server.schema import to_json
@@ -266,7 +265,7 @@ def test_an_answer_of_too_many_numbers_is_refused(serve: Any, first: Any) -> Non
 
 def test_a_status_names_some_classes(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert client.get("/v1/status").json()["names"] == ["x", "y"]
-    monkeypatch.setattr(service_module, "MOST_NAMES", 1)
+    monkeypatch.setattr("evergraph.server.schema.MOST_NAMES", 1)
     told = client.get("/v1/status").json()
     assert (told["names"], told["classes"]) == (["y"], 2)
     pages = [client.get(f"/v1/classes?start={start}&limit=1").json() for start in range(3)]

@@ -138,9 +138,9 @@ first table did not have: expected age
             for place in range(each.encoder.width)
         ]
 
-    def encode(self, table: pa.Table) -> Tensor:
-        """Return the features of a table's rows.  -> float32 [rows, width]"""
-        return self.read(table).features
+    def encode(self, table: pa.Table, *, before: int = 0) -> Tensor:
+        """Return the features of a table's rows, as ``read`` does.  -> float32 [rows, width]"""
+        return self.read(table, before=before).features
 
     def read(self, table: pa.Table, *, before: int = 0) -> NodeFeatures:
         """Return the features with details of each column; raise unless all columns fit.
