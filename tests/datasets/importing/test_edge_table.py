@@ -128,7 +128,7 @@ def named(tmp_path: Path, known: pa.Array, asked: pa.Array, before: int = 0) -> 
     table = EdgeTable(tmp_path / "edges", nodes=len(known), undirected=False, memory=MEMORY)
     try:
         table.know(known)
-        table.add_named(before, EdgeRows((asked, asked), torch.ones(len(asked)), None))
+        table.add_named(before, EdgeRows((asked, asked), None, None))
         return [place for (place,) in table._ask("SELECT source FROM edges ORDER BY row")]
     finally:
         table.discard()

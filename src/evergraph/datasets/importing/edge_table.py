@@ -19,7 +19,7 @@ from evergraph.datasets.importing.appended_array import AppendedArray
 from evergraph.graphs.csr import pointer_type
 from evergraph.graphs.graph_folder import GraphFolderWriter
 from evergraph.graphs.validation import check_count
-from evergraph.tables.arrow import pa
+from evergraph.tables.arrow import pa, pc
 from evergraph.tables.edges import ENDS, EdgeRows
 from evergraph.tables.sources import arrow_reader
 
@@ -30,6 +30,8 @@ _BATCH = 1 << 20  # pairs written at a time
 # reported, and the degrees of a part fit in memory for any number of nodes.
 _PART_NODES = 1 << 22
 _PART_PAIRS = 1 << 25
+_BYTES_AN_ID = 64  # memory per id while numeric ids are looked up
+_POWERS = 10 ** np.arange(1, 19)
 _A_THREAD = 128_000_000  # bytes that DuckDB needs per sorting thread
 
 # Every edge is selected as listed and, in undirected graphs, in reverse. A key is
@@ -50,6 +52,30 @@ _WEIGHED = """
     WHERE weight > 0 GROUP BY key ORDER BY key"""
 _PLAIN = "SELECT key FROM ({ways})"  # duplicates are dropped while writing
 _BYTES_A_PAIR = 40  # while pairs are sorted in memory: keys, a copy without duplicates, a mask
+
+
+def plain_numbers(values: pa.Array) -> NDArray[np.int64] | None:
+    """Return ids as integers; None unless all are non-negative integers in plain notation.
+
+    >>> import pyarrow as pa
+    >>> plain_numbers(pa.array(["7", "0"])), plain_numbers(pa.array(["7", "007"]))
+    (array([7, 0]), None)
+    >>> plain_numbers(pa.array(["0xF4240"]))  # as long as 1000000, which it is
+    """
+    found: NDArray[np.int64]
+    if pa.types.is_integer(values.type):
+        found = values.cast(pa.int64()).to_numpy()
+        return found if found.min(initial=0) >= 0 else None
+    if not pc.all(pc.ascii_is_decimal(values), min_count=0).as_py():  # 0x7 and +7 are other ids
+        return None
+    try:
+        found = values.cast(pa.int64()).to_numpy()
+    except pa.ArrowInvalid:  # more than 64 bits
+        return None
+    # 007 is another id than 7: zeros in front make the texts longer than the numbers are.
+    powers = _POWERS[found.max(initial=0) >= _POWERS]
+    digits = len(found) + sum(np.count_nonzero(found >= power) for power in powers)
+    return found if digits == pc.sum(pc.binary_length(values), min_count=0).as_py() else None
 
 
 class EdgeTable:
@@ -110,14 +136,33 @@ class EdgeTable:
                 wrong = int(ends.min()) if int(ends.min()) < 0 else int(ends.max())
                 raise DataError(f"an edge ends at node {wrong}: expected 0 to {self.nodes - 1}")
         piece = pa.table({"source": pa.array(sources), "target": pa.array(targets)})
-        self._database.register("piece", piece)
-        self._ask("INSERT INTO edges SELECT NULL, source, target, NULL, NULL FROM piece")
+        self._insert(piece, "SELECT NULL, source, target, NULL, NULL FROM piece")
 
-    def know(self, ids: pa.ChunkedArray) -> None:
-        """Set the ids of nodes, by which later edges are named; raise unless they are unique."""
-        self._kind = ids.type
+    def know(self, ids: pa.Array) -> None:
+        """Set the ids of nodes, by which later edges are named."""
         places = pa.array(np.arange(len(ids), dtype=np.int32))
         self._database.register("ids", pa.table({"id": ids, "place": places}))
+        self._kind = ids.type
+        self._places = self._lookup(ids)
+
+    def _lookup(self, ids: pa.ChunkedArray) -> NDArray[np.int32] | None:
+        """Return the node of each numeric id, -1 if there is none; None if a join is needed.
+
+        Integer ids that are not much larger than the number of nodes are looked up in an array,
+        which takes a fraction of the time of a join on texts.
+        """
+        found = plain_numbers(ids) if len(ids) * _BYTES_AN_ID < self._memory // 4 else None
+        if found is None or not len(found) or found.max() >= 4 * len(found) + 1000:
+            return None
+        lookup = np.full(int(found.max()) + 1, -1, np.int32)
+        lookup[found] = np.arange(len(found), dtype=np.int32)
+        distinct = bool((lookup[found] == np.arange(len(found))).all())
+        return lookup if distinct else None  # the database reports the repeated id
+
+    def check_distinct(self) -> None:
+        """Raise unless ids are unique."""
+        if self._places is not None:
+            return
         twice = self._ask(
             "SELECT id, min(place), min(place, 2)[2] AS again FROM ids WHERE id IN "
             "(SELECT id FROM ids GROUP BY id HAVING count(*) > 1) "
@@ -135,32 +180,60 @@ class EdgeTable:
         instead of raising.
         """
         ends = dict(zip(ENDS, listed.ends, strict=True))
+        rows = np.arange(before, before + len(ends["source"]))
         weights = None if listed.weights is None else listed.weights.numpy()
         more = {"weight": weights, "relation": listed.relations}
         found = {name: values for name, values in more.items() if values is not None}
-        rows = np.arange(before, before + len(ends["source"]))
+        piece = pa.table({"row": rows} | ends | found)
+        chosen = ", ".join(name if name in found else "NULL" for name in more)
+        if self._places is not None:
+            sides = [self._looked_up(side) for side in listed.ends]
+            if sides[0] is not None and sides[1] is not None:
+                self._add_places(piece, sides, chosen, skip=skip)
+                return
         # If one file has numbers and the other texts, ids are compared as text.
         same = ends["source"].type == self._kind == ends["target"].type
         as_one = "{}" if same else "{}::VARCHAR"
         known, source, target = map(as_one.format, ("id", "piece.source", "piece.target"))
-        joined = f"""FROM piece
-            LEFT JOIN (SELECT {known} AS id, place FROM ids) s ON {source} = s.id
-            LEFT JOIN (SELECT {known} AS id, place FROM ids) t ON {target} = t.id"""
-        # Without weights or relations nobody asks for the row of an edge.
-        chosen = [name if name in found else "NULL" for name in more]
-        row = "row" if found else "NULL"
-        self._database.register("piece", pa.table({"row": rows} | ends | found))
-        ((added,),) = self._ask(
-            f"INSERT INTO edges SELECT {row}, s.place, t.place, {', '.join(chosen)} "
-            f"{joined.replace('LEFT JOIN', 'JOIN')}"
+        join = "JOIN" if skip else "LEFT JOIN"
+        self._insert(
+            piece,
+            f"""SELECT row, s.place, t.place, {chosen} FROM piece
+                {join} (SELECT {known} AS id, place FROM ids) s ON {source} = s.id
+                {join} (SELECT {known} AS id, place FROM ids) t ON {target} = t.id""",
         )
-        if added < len(rows) and not skip:
-            ((lost, end),) = self._ask(
-                f"SELECT row, CASE WHEN s.place IS NULL THEN 'source' ELSE 'target' END {joined} "
-                "WHERE s.place IS NULL OR t.place IS NULL ORDER BY row LIMIT 1"
-            )
-            name = ends[end][lost - before].as_py()
-            raise DataError(f"row {lost + 1} has {end} {name!r}: expected the id of a node")
+        lost = self._ask(
+            "SELECT row, CASE WHEN source IS NULL THEN 'source' ELSE 'target' END FROM edges "
+            "WHERE row >= $before AND (source IS NULL OR target IS NULL) ORDER BY row LIMIT 1",
+            before=before,
+        )
+        for row, end in lost:
+            name = ends[end][row - before].as_py()
+            raise DataError(f"row {row + 1} has {end} {name!r}: expected the id of a node")
+
+    def _looked_up(self, values: pa.Array) -> NDArray[np.int32] | None:
+        """Return the nodes of numeric ids, -1 if unknown; None unless all are numeric."""
+        found, places = plain_numbers(values), self._places
+        if found is None or places is None:
+            return None
+        inside = np.minimum(found, len(places) - 1)
+        return np.where(found < len(places), places[inside], np.int32(-1))
+
+    def _add_places(self, piece: pa.Table, sides: list[Any], chosen: str, *, skip: bool) -> None:
+        """Add edges between nodes that were looked up."""
+        lost = (sides[0] < 0) | (sides[1] < 0)
+        if lost.any() and not skip:
+            at = int(lost.argmax())
+            row, end = piece["row"][at].as_py() + 1, ENDS[int(sides[0][at] >= 0)]
+            name = piece[end][at].as_py()
+            raise DataError(f"row {row} has {end} {name!r}: expected the id of a node")
+        for name, places in zip(ENDS, sides, strict=True):
+            at = piece.column_names.index(name)
+            piece = piece.set_column(at, name, pa.array(places))
+        piece = piece.filter(pa.array(~lost)) if lost.any() else piece
+        # Without weights or relations nobody asks for the row of an edge.
+        row = "NULL" if chosen == "NULL, NULL" else "row"
+        self._insert(piece, f"SELECT {row}, source, target, {chosen} FROM piece")
 
     def counts(self) -> tuple[int, int]:
         """Return the number of edges, and the number of self-loops among them."""
@@ -259,6 +332,11 @@ class EdgeTable:
         """Close and remove all files."""
         self._database.close()
         shutil.rmtree(self.folder)
+
+    def _insert(self, piece: pa.Table, query: str) -> None:
+        self._database.register("piece", piece)
+        self._ask(f"INSERT INTO edges {query}")
+        self._database.unregister("piece")
 
     def _ask(self, query: str, **values: Any) -> list[tuple[Any, ...]]:
         with self._told():

@@ -106,6 +106,7 @@ class ImportStages:
         with closing(self._table(found, fresh=True)) as table:
             with naming(nodes):
                 table.know(read_ids(self._ids))
+                table.check_distinct()
             with naming(path):
                 done = self._add_edges(table, path)
         self._save(replace(self.progress, edges=done))
