@@ -85,7 +85,7 @@ log = logging.getLogger(__name__)
 def status_of(error: errors.EvergraphError) -> int:
     """Return the HTTP status for an error.
 
-    >>> status_of(ResourceError("the disk is full"))
+    >>> status_of(errors.ResourceError("the disk is full"))
     507
     """
     if isinstance(error, RefusedError):
