@@ -3,7 +3,7 @@
 A row of the matrix is a way in (``WAYS``), a column a case (a test below). The first case is tried
 with all ways, the others with those that have a reader of their own (``READERS``). Frames of Arrow
 and Polars are held against those of pandas in ``test_tables_of_any_kind``, databases against files
-in ``test_queries``.
+in ``test_queries``, tables sent to a service against its rows in ``test_rows``.
 """
 
 from __future__ import annotations
@@ -125,15 +125,6 @@ class Parquet(Csv):
     kind = "parquet"
 
 
-class ToService(Csv):
-    """``evergraph ingest`` to a service, which begins with this."""
-
-    def begin(self) -> None:
-        super().begin()
-        self.served = LearnerFolder.open("learner")
-        self.target = self.live(create_app(self.served))
-
-
 class Lines(Way):
     def take(self, nodes: pd.DataFrame, edges: pd.DataFrame, *, refused: bool) -> str:
         rows = [_plain(row) for row in nodes.to_dict("records")]
@@ -224,7 +215,7 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
 
 
 READERS = (Csv, Lines, Frames, Http, HttpArrow)
-WAYS = (*READERS, Parquet, ToService, Loaded, Imported)
+WAYS = (*READERS, Parquet, Loaded, Imported)
 
 
 @pytest.fixture(params=READERS, ids=lambda way: way.__name__)

@@ -218,10 +218,10 @@ class UpsertBody(Payload):
 
     def delta(self) -> Delta:
         """Return the body as a delta."""
-        matrices = {name: _matrix(name, getattr(self, name)) for name in MATRICES}
-        lists = {name: tuple(getattr(self, name)) for name in LISTS}
-        lists["labels"] = lists["labels"] or (None,) * len(self.nodes)
-        return Delta(**matrices, **lists)
+        parts: dict[str, Any] = {name: tuple(getattr(self, name)) for name in LISTS}
+        parts["labels"] = parts["labels"] or (None,) * len(self.nodes)
+        parts |= {name: _matrix(name, getattr(self, name)) for name in MATRICES}
+        return Delta(**parts)
 
 
 class DeltaBody(UpsertBody):

@@ -172,18 +172,18 @@ class Client:
         with aside as name:
             archive = Path(name) / "backup.tar"
 
-            def save(answer: Any) -> BackedUp:
+            def save(answer: Any) -> dict[str, Any]:
                 with disk_is_enough(to), archive.open("wb") as file:
                     shutil.copyfileobj(answer, file)
                 if archive.stat().st_size != int(answer.headers["content-length"]):
                     raise ResourceError(f"{self.url}: the backup ended before it was complete")
-                return BackedUp(*map(int, answer.headers["x-evergraph-backup"].split()))
+                return {"told": answer.headers["x-evergraph-backup"].split()}
 
-            told: BackedUp = self._ask("/v1/backup", read=save, seconds=3600.0)
+            told = self._ask("/v1/backup", read=save, seconds=3600.0)
             if not is_tar(to):
                 return restore(archive, to)
             archive.rename(to)
-            return told
+            return BackedUp(*map(int, told["told"]))
 
     def alarms(self) -> list[dict[str, Any]]:
         """Return the accuracy alarm while it is raised."""
@@ -201,9 +201,9 @@ class Client:
         kind: str = JSON,
         key: str | None = None,
         *,
-        read: Callable[[Any], Any] = json.load,
+        read: Callable[[Any], dict[str, Any]] = json.load,
         seconds: float | None = None,
-    ) -> Any:
+    ) -> dict[str, Any]:
         """Send a request, again while the service is busy, and read the answer.
 
         key: of a delta; seconds: to wait for the answer, if not as long as for others.

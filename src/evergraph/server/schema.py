@@ -170,19 +170,13 @@ SuggestionsReply = create_model(
     "Suggestions",
     __doc__="Unlabelled nodes that are worth labelling next.",
     seq=(int, Field(description="Deltas that the suggestions include.")),
-    suggestions=(
-        tuple[described(Suggestion, "Suggestion"), ...],  # type: ignore[misc]
-        Field(description="The best first."),
-    ),
+    suggestions=(_model_type(tuple[Suggestion, ...]), Field(description="The best first.")),
 )
 AlarmsReply = create_model(
     "Alarms",
     __doc__="The accuracy alarm, while it is raised.",
     seq=(int, Field(description="Deltas that the answer includes.")),
-    alarms=(
-        tuple[described(Alarm, "Alarm"), ...],  # type: ignore[misc]
-        Field(description="The alarm, or none."),
-    ),
+    alarms=(_model_type(tuple[Alarm, ...]), Field(description="The alarm, or none.")),
 )
 AppliedReply = described(DeltaResult, "Applied")
 UpsertedReply = described(DeltaResult, "Upserted", news=(described(News, "News"), ...))
