@@ -85,10 +85,10 @@ def guess(values: pa.Array, *, typed: bool) -> str:
             return "number"
     if _is(read.dates, known):
         return "date"
-    if separator_of(known) is not None:
+    found = known.to_pylist()
+    if _are_lists(found):
         return "list"
     # Categories, ids and texts differ by length, words and repetition.
-    found = known.to_pylist()
     distinct, rows = len(set(found)), len(found)
     words = sum(len(text.split()) for text in found) / rows
     short = sum(map(len, found)) <= LONG * rows
@@ -106,23 +106,16 @@ def _is(reads: Callable[..., Any], known: pa.Array) -> bool:
     return True
 
 
-def separator_of(known: pa.Array) -> str | None:
-    """Return the separator between list items, or None if the texts are not lists.
-
-    They are lists if a quarter of them have a separator and the items are short and repeat.
-    """
-    found = [text for text in known.to_pylist() if text is not None]
+def _are_lists(found: list[str]) -> bool:
+    """Whether a quarter of texts have a separator, between items that are short and repeat."""
     for separator in SEPARATORS:
         split = [text.split(separator) for text in found]
-        if 4 * sum(len(items) > 1 for items in split) < len(found):
-            continue
         items = [item.strip() for row in split for item in row]
+        many = 4 * sum(len(row) > 1 for row in split) >= len(found)
         short = sum(map(len, items)) <= LONG * len(items) and max(map(len, items)) <= 2 * LONG
-        if short and len(set(items)) < len(items):
-            return separator
-    if found and all(text.startswith("[") and text.endswith("]") for text in found):
-        return SEPARATORS[0]
-    return None
+        if many and short and len(set(items)) < len(items):
+            return True
+    return all(text.startswith("[") and text.endswith("]") for text in found)
 
 
 def usual_separator(values: pa.Array) -> str:
