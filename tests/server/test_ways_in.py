@@ -194,8 +194,8 @@ class Http(Way):
         return {"json": {"rows": rows, "edges": edges.to_numpy().tolist()}}
 
     def take(self, nodes: pd.DataFrame, edges: pd.DataFrame, *, refused: bool) -> str:
-        httpx = pytest.importorskip("httpx")
-        answer = httpx.post(f"{self.url}/v1/deltas", **self.body(nodes, edges))
+        httpx = pytest.importorskip("httpx")  # unverified: certificates take longer to read
+        answer = httpx.post(f"{self.url}/v1/deltas", verify=False, **self.body(nodes, edges))
         assert answer.status_code == (422 if refused else 200), answer.text
         return str(answer.json().get("error", ""))
 
