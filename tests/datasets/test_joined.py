@@ -1,4 +1,4 @@
-"""Several graphs as one whose nodes arrive graph by graph."""
+"""Several graphs as one whose nodes arrive graph by graph, of one feature space or of several."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
+import evergraph as eg
 from evergraph.core.errors import ConfigurationError, DataError
-from evergraph.datasets import join, load
+from evergraph.datasets import join, joined, load
 from evergraph.datasets.files.npz import write_npz
+from evergraph.datasets.joined import aligned, join_domains, projection
 from evergraph.graphs import Graph
-from evergraph.streams import GraphStream
 
 
 @pytest.fixture
@@ -38,15 +41,6 @@ def test_graphs_stand_side_by_side_by_hand(tiny: Graph, other: Graph) -> None:
     assert tiny.time.tolist() == [2001, 2002, 2003, 2004]
 
 
-def test_a_stream_by_time_meets_one_graph_after_the_other() -> None:
-    domains = [load("synthetic", nodes=60, classes=3, features=4, seed=seed) for seed in (0, 1)]
-    stream = GraphStream(join(domains), by="time", edges="all")
-    assert [len(task.own) for task in stream] == [60, 60]
-    assert stream.tasks == [(0, 1, 2), ()]
-    assert stream.local_graph(1).features.equal(domains[1].features)
-    assert stream.local_graph(1).indices.equal(domains[1].indices)
-
-
 def test_parts_are_loaded_by_path_or_name(
     tmp_path: Path, tiny: Graph, other: Graph, assert_same: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -59,18 +53,103 @@ def test_parts_are_loaded_by_path_or_name(
     assert load("joined", parts=["synthetic", "synthetic"]).num_nodes == 4000
 
 
-def test_other_widths_are_refused(tiny: Graph) -> None:
+def test_what_cannot_be_joined_is_refused(tiny: Graph) -> None:
     wide = tiny.with_features(torch.ones(4, 3))
     message = "graph 1 has 3 features and graph 0 has 2: they must be equal"
     with pytest.raises(DataError, match=message):
         join([tiny, wide])
-
-
-def test_nothing_to_join_is_refused() -> None:
     with pytest.raises(DataError, match="graphs must not be empty"):
         join([])
-    for parts in ([], "a.npz", [1]):
+    for parts in ({"parts": []}, {"parts": "a.npz"}, {"parts": [1]}, {}):
         with pytest.raises(ConfigurationError, match="parts must be a non-empty list"):
-            load("joined", parts=parts)
-    with pytest.raises(ConfigurationError, match="parts must be a non-empty list"):
-        load("joined")
+            load("joined", **parts)
+
+
+def _matrix(nodes: int, dims: int, rank: int, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    left = torch.randn(nodes, rank, generator=generator)
+    return left @ torch.randn(rank, dims, generator=generator)
+
+
+def test_svd_by_hand() -> None:
+    # XᵀX = diag(1, 9, 0): the second column is strongest, then the first; both signs are +.
+    features = torch.tensor([[0.0, -3.0, 0.0], [1.0, 0.0, 0.0]])
+    expected = torch.tensor([[-3.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]])
+    torch.testing.assert_close(aligned(features, width=4), expected)
+    torch.testing.assert_close(aligned(features, width=1), expected[:, :1])
+    torch.testing.assert_close(aligned(features.to_sparse_csr(), width=4), expected)
+
+
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 4), st.integers(0, 99))
+def test_svd_keeps_inner_products_of_few_directions(n: int, d: int, rank: int, seed: int) -> None:
+    features = _matrix(n, d, rank, seed)
+    found = aligned(features, width=5)
+    assert found.shape == (n, 5)
+    near = 1e-5 * (float(features.norm()) ** 2 + 1)
+    torch.testing.assert_close(found @ found.t(), features @ features.t(), atol=near, rtol=0)
+
+
+@pytest.mark.parametrize("nodes", [40, 4])
+def test_the_strongest_few_are_those_of_all(nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    features = _matrix(nodes, 12, 12)
+    few = aligned(features, width=4)
+    monkeypatch.setattr(joined, "MOST_COLUMNS", 3)
+    torch.testing.assert_close(aligned(features, width=4), few, atol=1e-4, rtol=1e-4)
+    monkeypatch.setattr(joined, "CELLS", 30)
+    sparse = aligned(features.to_sparse_csr(), width=4)
+    torch.testing.assert_close(sparse, few, atol=1e-4, rtol=1e-4)
+
+
+def test_projection_keeps_inner_products_to_its_bound() -> None:
+    features, width = _matrix(30, 200, 200), 256
+    found = aligned(features, width=width, align="projection")
+    lengths = features.norm(dim=1)
+    off = (found @ found.t() - features @ features.t()).abs() / torch.outer(lengths, lengths)
+    assert float(off.max()) < 5 * (2 / width) ** 0.5  # five standard deviations
+    assert float(off.mean()) > 0  # it is no identity
+    assert aligned(features, width=width, align="projection").equal(found)
+    assert not aligned(features, width=width, align="projection", seed=1).equal(found)
+    assert projection(3, 4, seed=0).abs().eq(0.5).all()
+
+
+@pytest.fixture
+def domains() -> list[Graph]:
+    return [
+        eg.load("synthetic", nodes=60, classes=4, features=features, noise=0.2, seed=features)
+        for features in (8, 20)
+    ]
+
+
+def test_domains_bring_their_own_classes(domains: list[Graph]) -> None:
+    joined = join_domains(domains, width=12)
+    assert (joined.num_nodes, joined.num_features, joined.num_classes) == (120, 12, 8)
+    assert joined.time is not None
+    assert joined.time.unique(return_counts=True)[1].tolist() == [60, 60]
+    assert eg.GraphStream(joined, by="time").tasks == [(0, 1, 2, 3), (4, 5, 6, 7)]
+    several = join_domains(domains, width=12, tasks_per_domain=2)
+    assert eg.GraphStream(several, by="time").tasks == [(0, 1), (2, 3), (4, 5), (6, 7)]
+    shared = join_domains(domains, width=12, classes="shared")
+    assert eg.GraphStream(shared, by="time").tasks == [(0, 1, 2, 3), ()]
+    assert join_domains(domains, width=12).features.equal(joined.features)
+    hidden = domains[1].with_labels(torch.full((60,), -1))
+    assert join_domains([domains[0], hidden], width=4).labels[60:].eq(-1).all()
+
+
+def test_a_run_over_domains_by_name(domains: list[Graph], tmp_path: Path) -> None:
+    parts = []
+    for number, graph in enumerate(domains):
+        parts.append(str(tmp_path / f"{number}.npz"))
+        write_npz(graph, Path(parts[-1]))
+    dataset: dict[str, Any] = {"name": "joined", "parts": parts, "width": 12}
+    config = eg.RunConfig.of({"dataset": dataset | {"classes": "own"}, "stream": {"by": "time"}})
+    result = eg.run(config, "finetune", epochs=1, device="cpu", progress=False)
+    assert (len(result.seeds[0].rows), result.dataset["classes"]) == (2, 8)
+
+
+def test_mistakes(domains: list[Graph]) -> None:
+    with pytest.raises(ConfigurationError, match="unknown align 'pca'"):
+        join_domains(domains, align="pca")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="width must be an integer of at least 1, not 0"):
+        join_domains(domains, width=0)
+    with pytest.raises(ConfigurationError, match="need a width"):
+        eg.load("joined", parts=["synthetic"], classes="own")

@@ -1,5 +1,8 @@
+"""Graphs by name and by path, and what the catalogue says of them."""
+
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,9 +11,9 @@ import pytest
 import torch
 
 from evergraph.core.errors import ConfigurationError, DataError, UnknownNameError
-from evergraph.datasets.catalogue import Facts
-from evergraph.datasets.files.npz import write_npz
-from evergraph.datasets.loading import load, read_path
+from evergraph.datasets.catalogue import Facts, catalogue, check_facts
+from evergraph.datasets.files.npz import read_npz, write_npz
+from evergraph.datasets.loading import load
 from evergraph.graphs import Graph
 
 FACTS = Facts(
@@ -60,28 +63,20 @@ def test_a_registered_name_wins_over_a_file(
     assert load(Path("synthetic")).num_nodes == 4
 
 
-@pytest.mark.parametrize("source", ["no/such/place", "missing.npz", Path("missing")])
-def test_a_missing_path(source: str | Path) -> None:
-    with pytest.raises(DataError, match="no such file or folder: ") as caught:
+@pytest.mark.parametrize(
+    ("source", "error", "said"),
+    [
+        ("no/such/place", DataError, "no such file or folder: no/such/place"),
+        ("missing.npz", DataError, "no such file or folder: missing.npz"),
+        (Path("missing"), DataError, "no such file or folder: missing"),
+        (Path(__file__), DataError, r"'\.py' is not supported: expected \.npz or \.pt, or a f"),
+        ("coraful", UnknownNameError, "unknown dataset, and no file or folder, called 'coraful'.*"
+                                      "did you mean 'corafull'?.*synthetic"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_found(source: str | Path, error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
         load(source)
-    assert str(source) in str(caught.value)
-
-
-def test_an_unknown_name_lists_the_names() -> None:
-    with pytest.raises(UnknownNameError) as caught:
-        load("coraful")
-    message = str(caught.value)
-    assert "unknown dataset, and no file or folder, called 'coraful'" in message
-    assert "did you mean 'corafull'?" in message
-    assert "synthetic" in message
-
-
-def test_an_unknown_suffix_lists_what_is_read(tmp_path: Path) -> None:
-    (tmp_path / "graph.mat").write_text("")
-    with pytest.raises(
-        DataError, match=r"'\.mat' is not supported: expected \.npz or \.pt, or a folder"
-    ):
-        read_path(tmp_path / "graph.mat")
 
 
 def test_parameters_go_to_datasets_and_not_to_paths(tmp_path: Path, tiny: Graph) -> None:
@@ -92,21 +87,80 @@ def test_parameters_go_to_datasets_and_not_to_paths(tmp_path: Path, tiny: Graph)
         load("synthetic", node=3)
 
 
-def test_facts_of_a_named_dataset_are_checked(
-    tmp_path: Path, write_gnpz: Any, set_facts: Any
-) -> None:
-    write_gnpz(tmp_path / "photo" / "Photo" / "raw" / "amazon_electronics_photo.npz")
-    set_facts(photo=FACTS)
-    assert load("photo", cache=tmp_path).num_edges == 4
-    set_facts(photo=Facts(**{**vars(FACTS), "edges": 9}))
-    with pytest.raises(DataError, match="edges should be 9 but are 4"):
-        load("photo", cache=tmp_path)  # also when it is read from the cache
-
-
-def test_the_cache_of_the_environment_is_used(
+def test_facts_of_a_named_dataset_are_checked_and_the_cache_may_be_chosen(
     tmp_path: Path, write_gnpz: Any, set_facts: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_gnpz(tmp_path / "photo" / "Photo" / "raw" / "amazon_electronics_photo.npz")
     set_facts(photo=FACTS)
     monkeypatch.setenv("EVERGRAPH_CACHE", str(tmp_path))
-    assert load("photo").num_nodes == 3
+    assert load("photo").num_edges == 4
+    set_facts(photo=Facts(**{**vars(FACTS), "edges": 9}))
+    with pytest.raises(DataError, match="edges should be 9 but are 4"):
+        load("photo", cache=tmp_path)  # also when it is read from the cache
+
+
+TINY = Facts(
+    title="tiny", nodes=4, edges=3, features=2, classes=2, tasks=1, directed=True, source="here"
+)
+
+
+def test_every_published_dataset_has_facts() -> None:
+    for module in ("published", "ogb"):
+        importlib.import_module(f"evergraph.datasets.{module}")
+    from evergraph.datasets.base import datasets
+    from evergraph.datasets.published import PublishedDataset
+
+    published = {n for n in datasets.names() if issubclass(datasets.resolve(n), PublishedDataset)}
+    bundled = {name for name in catalogue() if name.startswith("wordnet")}
+    assert published == set(catalogue()) - bundled
+
+
+def test_facts_agree_with_each_other() -> None:
+    for name, facts in catalogue().items():
+        assert facts.tasks == facts.classes // 2, name  # two classes each
+        assert facts.directed or facts.edges % 2 == 0, name  # both ways
+        names = {url.rpartition("/")[2] for url in facts.urls}
+        assert len(names) == (not name.startswith("wordnet"))  # mirrors differ in where
+        assert facts.room >= facts.download
+        assert all(len(digest) == 64 for digest in facts.sha256.values())
+
+
+def test_each_fact_that_differs_is_named(tiny: Graph, set_facts: Any) -> None:
+    set_facts(tiny=Facts(**{**vars(TINY), "edges": 7, "kept_edges": 3}))
+    check_facts("tiny", tiny)  # as many as were kept of those that were published
+    set_facts(tiny=TINY)
+    check_facts("tiny", tiny)
+    check_facts("unheard-of", tiny)
+    other = Graph.from_edges(
+        torch.tensor([[0], [1]]), features=torch.ones(5, 1), labels=torch.tensor([0, 1, 2, 3, 4])
+    )
+    with pytest.raises(DataError) as caught:
+        check_facts("tiny", other)
+    assert str(caught.value) == (
+        "dataset 'tiny' is not the published one: nodes should be 4 but are 5, edges should be 3 "
+        "but are 1, features should be 2 but are 1, classes should be 2 but are 5"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "file"), [("coauthor-cs", "coauthor_cs"), ("computers", "amazon_computers")]
+)
+def test_facts_hold_for_real_data(shared: Path, name: str, file: str) -> None:
+    check_facts(name, read_npz(shared / f"{file}.npz").to_undirected())
+
+
+def test_a_catalogue_of_ones_own_is_laid_over_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in (("absent", None), ("no", "[reddit"), ("wrong", "[reddit]\nurl = 'x'")):
+        path = tmp_path / f"{name}.toml"
+        if text is not None:
+            path.write_text(text)
+        monkeypatch.setenv("EVERGRAPH_CATALOGUE", str(path))
+        with pytest.raises(DataError, match=rf"EVERGRAPH_CATALOGUE: .*{name}\.toml: "):
+            catalogue()
+    path = tmp_path / "mine.toml"
+    path.write_text("[reddit]\nurls = ['https://mirror.example.org/reddit.zip']\n")
+    monkeypatch.setenv("EVERGRAPH_CATALOGUE", str(path))
+    assert catalogue()["reddit"].urls == ["https://mirror.example.org/reddit.zip"]
+    assert catalogue()["reddit"].nodes == 232_965

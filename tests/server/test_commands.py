@@ -75,6 +75,14 @@ def service(
     return live(create_app(folder, tokens=read_tokens(path))), path
 
 
+@pytest.fixture
+def filled_service(taken_in: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Any:
+    """The same with a learner that knows both tables: where it is, and how commands ask it."""
+    shutil.copytree(taken_in, tmp_path / "served")
+    url, tokens = request.getfixturevalue("service")
+    return url, ("--token-file", str(tokens))
+
+
 TABLES = ("--nodes", "nodes.csv", "--edges", "edges.csv", "--batch", "10")
 
 
@@ -86,31 +94,21 @@ def predicted(text: str) -> dict[str, str]:
 
 
 def test_a_folder_is_filled_once_and_asked(call: Call, tmp_path: Path) -> None:
-    done = json.loads(call("ingest", "learner", *TABLES, "--json")[0])
+    within = ("--memory-limit", "1TB", "--scratch", ".")
+    (tmp_path / "ids.csv").write_text("time,id\n1,n4\n2,n9\n")
+    before = {*tmp_path.iterdir(), tmp_path / "learner"}
+    done = json.loads(call("ingest", "learner", *TABLES, *within, "--json")[0])
     assert (done["nodes"], done["deltas"], done["classes"]) == (25, 3, 2)
     assert (done["new_nodes"], done["new_edges"], done["new_labels"]) == (25, 23, 20)
     assert done["predicted"] == done["right"] == 12  # labelled ones of the second and third ten
-    for batch in ("10", "7"):
-        again = json.loads(call("ingest", "learner", *TABLES[:4], "--batch", batch, "--json")[0])
-        assert (again["known_nodes"], again["known_edges"]) == (25, 23)
-        assert not any(again[name] for name in ("new_nodes", "new_edges", "new_labels"))
-        assert (again["nodes"], again["classes"]) == (25, 2)
-    (tmp_path / "ids.csv").write_text("time,id\n1,n4\n2,n9\n")
-    assert predicted(call("predict", "learner", "ids.csv")[0]) == {"n4": "x", "n9": "y"}
+    assert set(tmp_path.iterdir()) == before  # nothing is left of scratch files
+    again = json.loads(call("ingest", "learner", *TABLES[:4], "--batch", "7", "--json")[0])
+    assert (again["known_nodes"], again["known_edges"]) == (25, 23)
+    assert not any(again[name] for name in ("new_nodes", "new_edges", "new_labels"))
+    assert (again["nodes"], again["classes"]) == (25, 2)
+    assert predicted(call("predict", "learner", "ids.csv", *within)[0]) == {"n4": "x", "n9": "y"}
     call("predict", "learner", "ids.csv", "--out", "told.csv")
     assert predicted(Path("told.csv").read_text()) == {"n4": "x", "n9": "y"}
-
-
-def test_a_folder_is_filled_and_asked_within_a_limit(call: Call, tmp_path: Path) -> None:
-    within = ("--memory-limit", "1TB", "--scratch", ".")
-    before = sorted(tmp_path.iterdir())
-    done = json.loads(call("ingest", "learner", *TABLES, *within, "--json")[0])
-    assert (done["nodes"], done["predicted"], done["right"]) == (25, 12, 12)
-    (tmp_path / "ids.csv").write_text("time,id\n1,n4\n2,n9\n")
-    told = call("predict", "learner", "ids.csv", *within)[0]
-    assert told == call("predict", "learner", "ids.csv")[0]
-    made = {tmp_path / "learner", tmp_path / "ids.csv"}
-    assert set(tmp_path.iterdir()) == {*before, *made}  # nothing is left of scratch files
 
 
 def test_an_ingest_that_was_stopped_goes_on(
@@ -161,6 +159,11 @@ def test_integer_ids(call: Call, tmp_path: Path) -> None:
     assert "node '2' is not in the graph" in call("predict", "learner", "ids", expect=2)[1]
     (tmp_path / "ids").write_text("two\n")
     assert "not 'two'" in call("predict", "learner", "ids", "--integers", expect=2)[1]
+    assert call("explain", "learner", "2")[0].startswith("2: b with")  # found by its digits
+    with LearnerFolder.open(tmp_path / "learner") as folder:
+        folder.submit(Delta(nodes=("2",), features=torch.ones(1, 1), labels=("a",)))
+    assert "labelled a" in call("explain", "learner", "2")[0]
+    assert "labelled b" in call("explain", "learner", "2", "--integer")[0]
 
 
 @pytest.mark.parametrize(
@@ -229,6 +232,7 @@ LATER_EDGES = EDGES + "n25,n0\nn25,n3\nn1,n2\n"
 
 @pytest.mark.usefixtures("filled")
 def test_a_dump_that_has_grown_is_given_again(call: Call, tmp_path: Path) -> None:
+    """That it is learned as if it had come at once is a property in ``tests/online``."""
     (tmp_path / "nodes.csv").write_text(LATER_NODES)
     (tmp_path / "edges.csv").write_text(LATER_EDGES)
     out, err = call("ingest", "learner", *TABLES[:4], "--batch", "8")
@@ -241,15 +245,6 @@ def test_a_dump_that_has_grown_is_given_again(call: Call, tmp_path: Path) -> Non
         "nodes.csv: the features of 1 known node were kept: to change them, put 'update' in "
         "a column 'op'",
     ]
-    (tmp_path / "nodes.csv").write_text(LATER_NODES.replace("n24,,0,3", "n24,,0,1"))
-    (tmp_path / "ids").write_text("".join(f"n{i}\n" for i in range(26)))
-    call("ingest", "at-once", *TABLES[:4], "--batch", "50")
-    asked = [call("predict", who, "ids")[0] for who in ("learner", "at-once")]
-    told, at_once = ([line.split(",") for line in out.splitlines()[1:]] for out in asked)
-    assert [row[:2] for row in told] == [row[:2] for row in at_once]
-    probabilities = [[float(row[2]) for row in rows] for rows in (told, at_once)]
-    # Nodes that have hardly moved are not counted again.
-    assert probabilities[0] == pytest.approx(probabilities[1], abs=0.01)
 
 
 @pytest.mark.usefixtures("filled")
@@ -268,10 +263,8 @@ def test_edges_labels_and_nodes_to_forget_come_alone(call: Call, tmp_path: Path)
     assert summary(out).startswith("0 new nodes, 24 known nodes skipped, 0 new edges")
 
 
-def test_tables_say_what_changes(call: Call, tmp_path: Path, service: tuple[str, Path]) -> None:
-    target, tokens = service
-    extra = ("--token-file", str(tokens))
-    call("ingest", target, *TABLES, *extra)
+def test_tables_say_what_changes(call: Call, tmp_path: Path, filled_service: Any) -> None:
+    target, extra = filled_service
     (tmp_path / "n.csv").write_text(
         "id,label,f,g,op\nn0,,9,9,update\nn1,,,,forget\nx,,1,1,update\n"
     )
@@ -328,24 +321,21 @@ def test_predictions_are_written_as_the_name_says(call: Call, tmp_path: Path) ->
     assert not Path("told.tsv").exists()
 
 
-@pytest.mark.parametrize(
-    ("nodes", "edges", "said"),
-    [
-        (NODES, EDGES + "n1,nobody\n", "edges.csv: row 24 has 'nobody' in column 'target': expec"),
-        ("id,label\nn0,x\nnobody,y\n", None, "nodes.csv: row 2 has 'nobody' in column 'id'"),
-    ],
-)
+@pytest.mark.usefixtures("filled")
 def test_a_node_that_nobody_knows_is_found_before_anything_is_taken_in(
-    call: Call, tmp_path: Path, nodes: str, edges: str | None, said: str
+    call: Call, tmp_path: Path
 ) -> None:
-    call("ingest", "learner", "--nodes", "nodes.csv", "--edges", "edges.csv")
-    (tmp_path / "nodes.csv").write_text(nodes + ("n99,x,1,1\n" if edges else ""))
-    (tmp_path / "edges.csv").write_text(edges or EDGES)
-    tables = ("--nodes", "nodes.csv", *(("--edges", "edges.csv") if edges else ()))
-    _, err = call("ingest", "learner", *tables, expect=2)
-    assert err.startswith(f"error: {said}")
     (tmp_path / "ids").write_text("n99\n")
-    assert "node 'n99' is not in the graph" in call("predict", "learner", "ids", expect=2)[1]
+    (tmp_path / "more.csv").write_text(NODES + "n99,x,1,1\n")
+    (tmp_path / "edges.csv").write_text(EDGES + "n1,nobody\n")
+    (tmp_path / "late.csv").write_text("id,label\nn0,x\nnobody,y\n")
+    for words, said in (
+        (("more.csv", "--edges", "edges.csv"), "edges.csv: row 24 has 'nobody' in column 'target'"),
+        (("late.csv",), "late.csv: row 2 has 'nobody' in column 'id'"),
+    ):
+        _, err = call("ingest", "learner", "--nodes", *words, expect=2)
+        assert err.startswith(f"error: {said}")
+        assert "node 'n99' is not in the graph" in call("predict", "learner", "ids", expect=2)[1]
 
 
 @pytest.mark.usefixtures("filled")
@@ -371,15 +361,14 @@ def test_what_to_ask_next(call: Call, tmp_path: Path, service: tuple[str, Path])
 
 
 @pytest.mark.usefixtures("filled")
-def test_why_a_node_is_classified_as_it_is(call: Call, service: tuple[str, Path]) -> None:
-    url, tokens = service
-    call("ingest", url, "--token-file", str(tokens), *TABLES)
+def test_why_a_node_is_classified_as_it_is(call: Call, filled_service: Any) -> None:
+    url, extra = filled_service
     told = json.loads(call("explain", "learner", "n4", "-n", "3", "--json")[0])
     assert [told["id"], told["known"], len(told["voices"])] == ["n4", None, 3]
     sums = [sum(each["says"][c] for each in told["voices"]) for c in range(2)]
     sums = [a + b + c for a, b, c in zip(sums, told["others"], told["rest"], strict=True)]
     assert sums == pytest.approx(told["scores"], abs=1e-5)
-    served = ("explain", url, "n4", "-n", "3", "--token-file", str(tokens))
+    served = ("explain", url, "n4", "-n", "3", *extra)
     assert set(json.loads(call(*served, "--json")[0])) == set(told)
     for shown in (call("explain", "learner", "n4", "-n", "3")[0], call(*served)[0]):
         assert shown.startswith(f"n4: {told['classes'][0]} with a probability of")
@@ -388,16 +377,6 @@ def test_why_a_node_is_classified_as_it_is(call: Call, service: tuple[str, Path]
     assert [*last.replace("│", " ").split()] == ["sum", *(f"{x:.3f}" for x in told["scores"])]
     assert "node 'nobody' is not in the graph" in call("explain", "learner", "nobody", expect=2)[1]
     assert "none holds no learner" in call("explain", "none", "n4", expect=2)[1]
-
-
-def test_an_integer_id_is_found_by_its_digits(call: Call, tmp_path: Path) -> None:
-    features = torch.eye(2)
-    with LearnerFolder.open(tmp_path / "learner") as folder:
-        folder.submit(Delta(nodes=(7, "a"), features=features, labels=("x", "y")))
-        assert call("explain", "learner", "7")[0].startswith("7: x with")
-        folder.submit(Delta(nodes=("7",), features=features[1:], labels=("y",)))
-    assert "labelled y" in call("explain", "learner", "7")[0]
-    assert "labelled x" in call("explain", "learner", "7", "--integer")[0]
 
 
 DUMP = (
@@ -410,23 +389,6 @@ def lay_dump(tmp_path: Path) -> tuple[str, ...]:
     for name, text in zip(("n2.csv", "e2.csv"), DUMP, strict=True):
         (tmp_path / name).write_text(text)
     return ("--nodes", "n2.csv", "--edges", "e2.csv")
-
-
-@pytest.mark.usefixtures("filled")
-def test_sync_leaves_what_the_dump_has_and_nothing_else(call: Call, tmp_path: Path) -> None:
-    dump = lay_dump(tmp_path)
-    done = json.loads(call("ingest", "learner", *dump, "--sync", "--json")[0])
-    counts = ("new_nodes", "forgotten", "updated_nodes", "known_nodes", "new_edges")
-    assert [done[name] for name in counts] == [3, 3, 22, 0, 12]
-    assert done["removed_edges"] == 10  # of the 20 between nodes that stay
-    assert done["nodes"] == 25
-    call("ingest", "fresh", *dump)
-    told = [predicted(call("predict", place, "--all")[0]) for place in ("learner", "fresh")]
-    assert told[0] == told[1]
-    out, err = call("ingest", "learner", *dump, "--sync")
-    assert "0 new nodes, 25 known nodes skipped, 0 new edges, 0 labels added" in out
-    assert "removed" not in out
-    assert not err
 
 
 @pytest.mark.usefixtures("filled")
@@ -447,37 +409,37 @@ def test_a_sync_that_was_stopped_goes_on(call: Call, tmp_path: Path, monkeypatch
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     done = json.loads(call("ingest", "learner", *dump, "--sync", "--json")[0])
-    call("ingest", "fresh", *dump)
+    call("ingest", "fresh", *dump)  # it leaves what the dump has and nothing else
     with LearnerFolder.open("learner") as one, LearnerFolder.open("fresh") as other:
         assert set(one.learner.every_id()) == set(other.learner.every_id())
         assert one.learner.status().edges == other.learner.status().edges == done["edges"]
+    out, err = call("ingest", "learner", *dump, "--sync")
+    assert "0 new nodes, 25 known nodes skipped, 0 new edges, 0 labels added" in out
+    assert "removed" not in out
+    assert not err
 
 
-@pytest.mark.parametrize(
-    ("nodes", "edges", "said"),
-    [
-        ("id,label,f,g\n", None, "has none of the 25 known nodes, so all of them would"),
-        (NODES, "source,target\n", "has none of the 23 known edges"),
-    ],
-)
 @pytest.mark.usefixtures("filled")
-def test_a_sync_that_would_leave_nothing_is_refused_unless_told(
-    call: Call, tmp_path: Path, nodes: str | None, edges: str | None, said: str
-) -> None:
-    given = []
-    for name, text in (("nodes", nodes), ("edges", edges)):
-        if text is not None:
-            (tmp_path / f"{name}2.csv").write_text(text)
-            given += [f"--{name}", f"{name}2.csv"]
-    with LearnerFolder.open("learner") as folder:
-        before = folder.learner.status()
-    _, err = call("ingest", "learner", *given, "--sync", expect=2)
-    assert said in err
-    assert "--allow-emptying" in err
-    with LearnerFolder.open("learner") as folder:
-        assert folder.learner.status() == before
-    done = json.loads(call("ingest", "learner", *given, "--sync", "--allow-emptying", "--json")[0])
-    assert done["forgotten" if edges is None else "removed_edges"] == (25 if edges is None else 23)
+def test_a_sync_that_would_leave_nothing_is_refused_unless_told(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "n.csv").write_text("id,label,f,g\n")
+    (tmp_path / "e.csv").write_text("source,target\n")
+    for given, said, done in (
+        (
+            ("--edges", "e.csv", "--nodes", "nodes.csv"),
+            "none of the 23 known edges",
+            "removed_edges",
+        ),
+        (("--nodes", "n.csv"), "none of the 25 known nodes, so all of them would", "forgotten"),
+    ):
+        with LearnerFolder.open("learner") as folder:
+            before = folder.learner.status()
+        _, err = call("ingest", "learner", *given, "--sync", expect=2)
+        assert f"has {said}" in err
+        assert "--allow-emptying" in err
+        with LearnerFolder.open("learner") as folder:
+            assert folder.learner.status() == before
+        told = call("ingest", "learner", *given, "--sync", "--allow-emptying", "--json")[0]
+        assert json.loads(told)[done] == (25 if done == "forgotten" else 23)
 
 
 @pytest.mark.usefixtures("filled")
@@ -493,12 +455,8 @@ def test_an_edge_of_a_dump_to_a_node_that_goes_is_one_to_an_unknown_node(
         assert "1 edge to unknown nodes skipped" in out
 
 
-def test_a_service_is_synced_in_its_nodes(
-    call: Call, tmp_path: Path, service: tuple[str, Path]
-) -> None:
-    url, tokens = service
-    extra = ("--token-file", str(tokens))
-    call("ingest", url, *TABLES, *extra)
+def test_a_service_is_synced_in_its_nodes(call: Call, tmp_path: Path, filled_service: Any) -> None:
+    url, extra = filled_service
     dump = lay_dump(tmp_path)
     _, err = call("ingest", url, *dump, "--sync", *extra, expect=2)
     assert "--sync compares edges in a folder only" in err
@@ -506,18 +464,17 @@ def test_a_service_is_synced_in_its_nodes(
     assert (done["forgotten"], done["new_nodes"], done["nodes"]) == (3, 3, 25)
 
 
+@pytest.mark.usefixtures("filled")
 @pytest.mark.parametrize("where", ["folder", "service"])
 def test_edges_to_unknown_nodes_are_skipped_and_counted_on_request(
-    call: Call, tmp_path: Path, service: tuple[str, Path], where: str
+    call: Call, tmp_path: Path, filled_service: Any, where: str
 ) -> None:
-    url, tokens = service
-    target, extra = ("learner", ()) if where == "folder" else (url, ("--token-file", str(tokens)))
+    target, extra = ("learner", ()) if where == "folder" else filled_service
     (tmp_path / "e.csv").write_text(EDGES + "n1,nobody\nnobody,n2\nn0,n1\nnowhere,nobody\n")
     given = ("ingest", target, "--nodes", "nodes.csv", "--edges", "e.csv", *extra)
-    _, err = call(*given, expect=2)
-    assert "nobody" in err
+    assert "nobody" in call(*given, expect=2)[1]
     out, _ = call(*given, "--unknown-edges", "skip")
-    assert "24 new edges" in out
+    assert "1 new edge" in out
     assert "3 edges to unknown nodes skipped" in out
     _, err = call(*given, "--unknown-edges", "drop", expect=2)
     assert "unknown --unknown-edges 'drop'" in err

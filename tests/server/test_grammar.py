@@ -51,11 +51,11 @@ class Grammar:
         draw = self.draw
         path = draw.choice(("deltas", "deltas", "upsert", "upsert", "labels", "forget"))
         arrow = path in ("deltas", "upsert") and draw.random() < 0.5
-        self.known = KNOWN[:3] if arrow else KNOWN  # a column is of one kind
+        known = KNOWN[:3] if arrow else KNOWN  # a column is of one kind
         said: dict[str, Any] = {
-            "labels": {"labels": [[draw.choice((*self.known, "nobody")), draw.choice("xyz")]]},
+            "labels": {"labels": [[draw.choice((*known, "nobody")), draw.choice("xyz")]]},
             "forget": {"ids": [draw.choice(self.came[-3:])]},
-        }.get(path) or self.delta(arrow, known=path == "upsert")
+        }.get(path) or self.delta(arrow, known, repeats=path == "upsert")
         sound, wild = draw.random() < 0.4, draw.random() < 0.1
         if arrow:
             features = torch.tensor(said["features"], dtype=torch.float32).reshape(-1, 2)
@@ -69,40 +69,34 @@ class Grammar:
             body = draw.choice(JUNK)
         return f"/v1/{path}", ARROW if arrow else JSON, body, sound
 
-    def delta(self, arrow: bool, *, known: bool) -> dict[str, Any]:
-        """Return a delta with some of its parts; known: its nodes may be known already."""
+    def delta(self, arrow: bool, known: tuple[str | int, ...], *, repeats: bool) -> dict[str, Any]:
+        """Return a delta with some of its parts; repeats: its nodes may be known already."""
         draw, nodes = self.draw, []
         for _ in range(draw.randint(0, 3)):
             self.fresh += 1
             nodes.append(f"new-{self.fresh}" if arrow or draw.random() < 0.5 else self.fresh)
         self.came += nodes
-        if known and nodes and draw.random() < 0.5:
-            nodes[0] = draw.choice(self.known)
+        if repeats and nodes and draw.random() < 0.5:
+            nodes[0] = draw.choice(known)
         parts: dict[str, Any] = {
             "nodes": nodes,
             "features": [[draw.uniform(-1, 1), draw.uniform(-1, 1)] for _ in nodes],
             "labels": [draw.choice((None, "x", "y")) for _ in nodes],
         }
         if draw.random() < 0.5 or not nodes:
-            ends = (*nodes, *self.known)
-            parts["edges"] = [[draw.choice(ends), draw.choice(self.known)] for _ in "12"]
+            parts["edges"] = [[draw.choice((*nodes, *known)), draw.choice(known)] for _ in "12"]
         if draw.random() < 0.5:
-            parts["late"] = [[draw.choice(self.known), draw.choice("xyz")]]
-        if not known and not arrow and draw.random() < 0.5:
+            parts["late"] = [[draw.choice(known), draw.choice("xyz")]]
+        if not repeats and not arrow and draw.random() < 0.5:
             parts["key"] = f"k{draw.randrange(10_000)}"
         return parts
 
     def other_tree(self, tree: Any) -> Any:
         """Return JSON with one place changed: another value, none, one too many, one level more."""
         tree = deepcopy(tree)
-        places: list[tuple[Any, Any]] = []
-        inside = [tree]
-        while inside:
-            one = inside.pop()
-            keys = list(one) if isinstance(one, dict) else range(len(one))
-            places += [(one, key) for key in keys]
-            inside += [one[key] for key in keys if isinstance(one[key], dict | list)]
-        holder, place = self.draw.choice(places)
+        holder, place = tree, self.draw.choice([*tree])
+        while isinstance(holder[place], list) and holder[place] and self.draw.random() < 0.7:
+            holder, place = holder[place], self.draw.randrange(len(holder[place]))
         way = self.draw.choice(("odd", "odd", "gone", "twice", "wrapped", "unknown"))
         if way == "unknown" and isinstance(holder, dict):
             holder[self.draw.choice(("node", "Key", "", "__proto__", "rows"))] = "x"
@@ -110,37 +104,28 @@ class Grammar:
             del holder[place]
         elif way == "twice" and isinstance(holder, list):
             holder.append(deepcopy(holder[place]))
-        elif way == "wrapped":
-            holder[place] = [holder[place]]
         else:
-            holder[place] = self.draw.choice(ODD)
+            holder[place] = [holder[place]] if way == "wrapped" else self.draw.choice(ODD)
         return tree
 
     def other_arrow(self, body: bytes) -> bytes:
         """Return tables with a bit or an end, a name, a column or a type changed."""
         draw = self.draw
-        way = draw.choice(("bit", "cut", "twice", "tail", "name", "gone", "type", "type"))
-        if way in ("bit", "cut", "twice", "tail"):
-            bit = bytearray(body)
-            bit[draw.randrange(len(bit))] ^= 1 << draw.randrange(8)
-            cut = body[: draw.randrange(len(body))]
-            return {"bit": bytes(bit), "cut": cut, "twice": body * 2, "tail": body + b"\0" * 9}[way]
+        bit = bytearray(body)
+        bit[draw.randrange(len(bit))] ^= 1 << draw.randrange(8)
+        cut = body[: draw.randrange(len(body))]
+        spoiled = [bytes(bit), cut, body * 2, body + b"\0" * 9]
         table = pa.ipc.open_stream(body).read_all()
-        place, rows = draw.randrange(table.num_columns), table.num_rows
-        name = table.column_names[place]
-        if way == "gone":
-            table = table.drop([name])
-        elif way == "name":
-            others = [*table.column_names]
-            others[place] = draw.choice(("id", "source", "op", "labels", "x", ""))
-            table = table.rename_columns(others)
-        else:
-            values = (pa.nulls(rows), pa.array([b"\xff"] * rows), pa.array([1.5] * rows),
-                      pa.array([[["x"]]] * rows), pa.array([{"a": 1}] * rows),
-                      pa.array([True] * rows),
-                      pa.array(["x" * 2_000] * rows).dictionary_encode())  # fmt: skip
-            table = table.set_column(place, name, draw.choice(values))
-        return stream(table)
+        place, rows, names = draw.randrange(table.num_columns), table.num_rows, table.column_names
+        spoiled.append(stream(table.drop([names[place]])))
+        values = (pa.nulls(rows), pa.array([b"\xff"] * rows), pa.array([1.5] * rows),
+                  pa.array([[["x"]]] * rows), pa.array([{"a": 1}] * rows), pa.array([True] * rows),
+                  pa.array(["x" * 2_000] * rows).dictionary_encode())  # fmt: skip
+        spoiled += [
+            stream(table.set_column(place, names[place], v)) for v in draw.choices(values, k=2)
+        ]
+        names[place] = draw.choice(("id", "source", "op", "labels", "x", ""))
+        return draw.choice([*spoiled, stream(table.rename_columns(names))])
 
 
 @pytest.fixture(scope="module")
@@ -179,8 +164,8 @@ def judged(service: TestClient, fingerprint: Callable[..., str], seed: int, coun
     return answers
 
 
-def test_two_hundred_requests(service: TestClient, fingerprint: Callable[..., str]) -> None:
-    answers = judged(service, fingerprint, 1, 200)
+def test_a_hundred_requests(service: TestClient, fingerprint: Callable[..., str]) -> None:
+    answers = judged(service, fingerprint, 1, 100)
     taken = {(path, kind) for path, kind, status in answers if status == 200}
     assert taken >= {(f"/v1/{p}", kind) for p in ("deltas", "upsert") for kind in (JSON, ARROW)}
     assert {status for _, _, status in answers} >= {200, 404, 422}
@@ -259,5 +244,5 @@ def test_heads_that_are_none(
         assert not answer.startswith(b"HTTP/1.1 5") or answer[9:12] == b"503", (sent[:80], answer)
     assert any(answer.startswith(b"HTTP/1.1 400") for answer in answers)
     assert folder.seq == folder_seq
-    assert httpx.get(f"{url}/healthz").status_code == 200
-    assert httpx.post(f"{url}/v1/deltas", json=first).status_code == 200
+    assert httpx.get(f"{url}/healthz", verify=False).status_code == 200
+    assert httpx.post(f"{url}/v1/deltas", json=first, verify=False).status_code == 200

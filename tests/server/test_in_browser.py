@@ -161,6 +161,11 @@ REPLICAS = [
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1400, "light")])
 def test_alarms_and_replicas_are_shown(width: int, scheme: str, show: Any, wait: Any) -> None:
     browser = show(width=width, scheme=scheme)
+    colours = browser.execute_script(
+        "const style = getComputedStyle(document.body);return [style.backgroundColor, style.color]"
+    )
+    paper, ink = (sum(map(int, c.strip("rgba()").split(",")[:3])) / 3 for c in colours)
+    assert (paper < 40 and ink > 200) if scheme == "dark" else (paper > 220 and ink < 80)
     browser.execute_script("showAlarms(arguments[0]); showReplicas(arguments[1])", ALARMS, REPLICAS)
     assert texts(browser, "#raised li") == [
         "Predictions have become worse\nAccuracy of <b>all</b> is low. Since delta 7"
@@ -205,20 +210,6 @@ def test_nothing_is_wider_than_the_window(width: int, show: Any, wait: Any) -> N
         "return r.left >= box.left && r.right <= box.right && r.top >= box.top})"
     )
     assert all(circles)
-
-
-def test_the_dark_scheme_is_dark(show: Any) -> None:
-    def brightness(scheme: str) -> list[float]:
-        found = show(scheme=scheme).execute_script(
-            "const style = getComputedStyle(document.body);"
-            "return [style.backgroundColor, style.color]"
-        )
-        return [sum(map(int, text.strip("rgba()").split(",")[:3])) / 3 for text in found]
-
-    background, ink = brightness("dark")
-    assert (background < 40, ink > 200) == (True, True)
-    background, ink = brightness("light")
-    assert (background > 220, ink < 80) == (True, True)
 
 
 def test_the_page_follows_what_is_learned(show: Any, wait: Any, url: str) -> None:

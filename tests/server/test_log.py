@@ -1,4 +1,4 @@
-"""Lines of the log: one a request that failed, one a change, each with the request's id."""
+"""Lines of the log, each with the id of its request; clients are told of no place on the disk."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ import json
 import logging
 import os
 import socket
+import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
-from evergraph.core.errors import ConfigurationError, StoppedError
+from evergraph.core.errors import ConfigurationError, DataError, ResourceError, StoppedError
 from evergraph.server.app import create_app
-from evergraph.server.http import REQUEST_ID
+from evergraph.server.http import REQUEST_ID, without_paths
 from evergraph.server.log import AsideHandler, JsonLines, Sparing, TextLines, written_log
 from evergraph.server.running import bind, listen
 from evergraph.server.startup import Starting
@@ -74,11 +76,8 @@ def test_a_change_is_one_line_that_says_what_and_who(serve: Any, first: Any, lin
     assert [one["seq"] for one in facts] == [1, 2, 3, 4]
     assert [one["key"] for one in facts] == ["first", None, "gone", None]
     assert (facts[1]["labels"], facts[2]["forgotten"], facts[3]["nodes"]) == (1, 1, 1)
-
-
-def test_a_change_that_is_refused_is_no_change(lasting: TestClient, lines: Any) -> None:
-    assert lasting.post("/v1/forget", json={"ids": ["nobody"]}).status_code == 404
-    assert not [line for line in lines() if line["logger"] == "evergraph.audit"]
+    assert client.post("/v1/forget", json={"ids": ["nobody"]}).status_code == 404
+    assert len([line for line in lines() if line["logger"] == "evergraph.audit"]) == 4
 
 
 def test_what_fails_is_logged_with_the_id(
@@ -123,9 +122,10 @@ def test_text_stays_on_one_line_and_names_the_request() -> None:
     finally:
         REQUEST_ID.reset(context)
     assert told.endswith(" INFO x [id-1]: sent 'a\\nb'\\nfake")
-    assert told[10] == "T"
-    assert told[19] == "."
-    assert told[23] == "Z"
+    assert (told[10], told[19], told[23]) == ("T", ".", "Z")
+    said = "unknown log format 'jsno': did you mean 'json'"
+    with pytest.raises(ConfigurationError, match=said), written_log("jsno"):
+        pass
 
 
 def test_warnings_of_one_kind_do_not_fill_the_disk() -> None:
@@ -171,12 +171,6 @@ def test_a_process_ends_though_nobody_reads_its_log() -> None:
     os.close(read)
 
 
-def test_a_format_that_is_not_known_is_one_sentence() -> None:
-    said = "unknown log format 'jsno': did you mean 'json'"
-    with pytest.raises(ConfigurationError, match=said), written_log("jsno"):
-        pass
-
-
 def test_the_servers_own_errors_are_lines_like_any_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -198,3 +192,86 @@ def test_the_servers_own_errors_are_lines_like_any_other(
     told = [json.loads(line) for line in in_a_child(serve).err.splitlines()]
     assert [(line["logger"], line["level"]) for line in told] == [("uvicorn.error", "ERROR")]
     assert "ValueError: on purpose" in told[0]["exception"]
+
+
+LABELS = {"labels": [["c", "x"]]}
+
+
+def raising(error: Exception) -> Callable[..., Any]:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize("kind", [StoppedError, DataError])
+def test_a_refusal_names_files_by_their_names(
+    lasting: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any, kind: type[Exception]
+) -> None:
+    folder = lasting.folder
+    error = kind(f"{folder.path / 'journal.sqlite'}: the disk is full")
+    monkeypatch.setattr(folder.waiting, "_take", lambda all_: [each.refuse(error) for each in all_])
+    monkeypatch.setattr(folder, "upsert", raising(error))
+    for path, body in (("/v1/labels", LABELS), ("/v1/upsert", {"forgotten": ["a"]})):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            answer = lasting.post(path, json=body)
+        assert answer.status_code in (422, 503)
+        assert answer.json() == {"error": "journal.sqlite: the disk is full"}
+        assert str(folder.path / "journal.sqlite") in caplog.text
+
+
+def test_a_delta_that_cannot_be_applied_is_refused_without_paths(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = client.folder.learner
+    monkeypatch.setattr(learner, "apply_batch", raising(OSError(27, "File too large", "/var/x/y")))
+    answer = client.post("/v1/labels", json=LABELS)
+    assert answer.status_code == 507
+    assert "File too large" in answer.json()["error"]
+    assert str(client.folder.path) not in answer.text
+    assert "/var/x" not in answer.text
+
+
+def test_a_learner_that_stopped_says_why_without_its_folder(client: Any) -> None:
+    where = client.folder.path
+    client.folder._files._stopped = f"{where}/journal.sqlite: the disk failed (/var/x/y)"
+    answers = [client.post("/v1/labels", json=LABELS), client.get("/v1/status")]
+    assert [answer.status_code for answer in answers] == [503, 200]
+    assert answers[1].json()["stopped"] == "journal.sqlite: the disk failed (y)"
+    assert not [answer for answer in answers if str(where.parent) in answer.text]
+
+
+def test_what_readers_and_the_database_say_is_told_without_paths(
+    lasting: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from evergraph.online.folder.sqlite_file import sound
+
+    odd = lasting.post("/v1/predictions", json={"ids": ["/etc/a/b"]})
+    assert odd.json() == {"error": "node '/etc/a/b' is not in the graph"}  # no path, but an id
+    error = ResourceError(f"{lasting.folder.path}: the disk is full")
+    monkeypatch.setattr(lasting.folder.learner.frozen(), "answer", raising(error))
+    answer = lasting.post("/v1/predictions", json={"ids": ["a"]})
+    assert answer.json() == {"error": "learner: the disk is full"}
+
+    def last(_: str) -> None:
+        with sound(lasting.folder.path / "journal.sqlite"):
+            raise sqlite3.DatabaseError("database disk image is malformed")
+
+    monkeypatch.setattr(lasting.folder, "last_key", last)
+    answer = lasting.get("/v1/keys?prefix=a")
+    assert answer.json()["error"].startswith("journal.sqlite: cannot be used")
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("/srv/my data/learner: is closed", "learner: is closed"),
+        ("/srv/my data/learner/journal: gone", "journal: gone"),
+        ("/tmp/evergraph-1/x.npy: the disk is full", "x.npy: the disk is full"),
+        ("[Errno 28] No space left: '/tmp/other/x'", "[Errno 28] No space left: 'x'"),
+        ("2 of 3 are right, and/or 1/2", "2 of 3 are right, and/or 1/2"),
+    ],
+)
+def test_paths_become_names(said: str, told: str) -> None:
+    assert without_paths(ResourceError(said), Path("/srv/my data/learner")) == told

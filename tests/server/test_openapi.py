@@ -62,7 +62,7 @@ def document(learner: Any, first: Any, live: Any, tmp_path_factory: pytest.TempP
     return schemathesis.openapi.from_url(f"{live(app)}/openapi.json", wait_for_schema=10)
 
 
-EXAMPLES = 3 if os.environ.get("HYPOTHESIS_PROFILE", "gate") == "gate" else 100
+EXAMPLES = 2 if os.environ.get("HYPOTHESIS_PROFILE", "gate") == "gate" else 100
 
 
 @pytest.mark.parametrize("mode", list(schemathesis.GenerationMode))

@@ -1,4 +1,4 @@
-"""Nodes as objects with columns by name."""
+"""Nodes as objects with columns by name; several labels and numbers over HTTP."""
 
 from __future__ import annotations
 
@@ -7,9 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 import torch
+from fastapi.testclient import TestClient
 
+from arrow_bytes import stream
+from evergraph.online.delta import Delta
+from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
+from evergraph.server.arrow import arrow_from_delta, delta_from_arrow
+from evergraph.server.bodies import read_delta
+from evergraph.server.http import ARROW
+from evergraph.server.rows import with_names
 from mixed_tables import mixed_edges, mixed_rows, write_mixed
 
 
@@ -17,7 +26,9 @@ def sent(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {"rows": [{k: v for k, v in row.items() if k != "label" or v} for row in rows]}
 
 
-def test_rows_are_read_by_the_first_of_them(serve: Any, tmp_path: Path) -> None:
+def test_rows_are_read_by_the_first_of_them(
+    serve: Any, live: Any, call: Any, tmp_path: Path, caplog: Any
+) -> None:
     client = serve()
     first = sent(mixed_rows(0, 30)) | {"edges": mixed_edges(0, 30), "key": "first"}
     assert client.post("/v1/deltas", json=first).json()["new_nodes"] == 30
@@ -32,17 +43,27 @@ def test_rows_are_read_by_the_first_of_them(serve: Any, tmp_path: Path) -> None:
     features = client.folder.learner._knowledge.graph.features
     expected = scheme.encode(pa.Table.from_pylist(mixed_rows(0, 31)))
     assert torch.equal(features[:31], expected)
-
-
-def test_numbers_without_names_are_mentioned_once(serve: Any, caplog: Any) -> None:
-    client = serve()
-    client.post("/v1/deltas", json=sent(mixed_rows(0, 30)))
-    width = client.folder.columns.width
-    with caplog.at_level("WARNING"):
-        for name in ("raw", "raw too"):
-            body = {"nodes": [name], "features": [[0.5] * width], "labels": [None]}
-            assert client.post("/v1/deltas", json=body).status_code == 200
+    # What does not fit changes nothing.
+    row = mixed_rows(31, 32)[0]
+    for change, said in MISTAKES:
+        answer = client.post("/v1/deltas", json={"rows": [row | change]})
+        assert answer.status_code == 422
+        assert answer.json()["error"].startswith(said)
+    less = {"rows": [{k: v for k, v in row.items() if k != "venue"}]}
+    assert "has no column 'venue'" in client.post("/v1/deltas", json=less).json()["error"]
+    assert client.get("/v1/status").json()["nodes"] == 31
+    # Numbers without names are mentioned once.
+    for name in ("raw", "raw too"):
+        body = {"nodes": [name], "features": [[0.5] * scheme.width], "labels": [None]}
+        assert client.post("/v1/deltas", json=body).status_code == 200
     assert caplog.text.count("send rows to have them encoded") == 1
+    # A table is read as the rows were.
+    nodes, edges = write_mixed(tmp_path, 31, 35)
+    edges.write_text("source,target\nn31,n0\n")
+    asked = ("--nodes", str(nodes), "--edges", str(edges), "--json")
+    done = json.loads(call("ingest", live(create_app(client.folder)), *asked)[0])
+    assert (done["new_nodes"], done["nodes"]) == (4, 37)
+    assert done["columns"][0]["read as"] == "text"
 
 
 MISTAKES: list[tuple[dict[str, Any], str]] = [
@@ -51,19 +72,6 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"id": None}, "rows: row 1 has no 'id'"),
     ({"id": [1]}, "id of a node must be"),
 ]
-
-
-def test_what_does_not_fit_changes_nothing(serve: Any) -> None:
-    client = serve()
-    client.post("/v1/deltas", json=sent(mixed_rows(0, 30)))
-    row = mixed_rows(30, 31)[0]
-    for change, said in MISTAKES:
-        answer = client.post("/v1/deltas", json={"rows": [row | change]})
-        assert answer.status_code == 422
-        assert answer.json()["error"].startswith(said)
-    less = {"rows": [{k: v for k, v in row.items() if k != "venue"}]}
-    assert "has no column 'venue'" in client.post("/v1/deltas", json=less).json()["error"]
-    assert client.get("/v1/status").json()["nodes"] == 30
 
 
 def test_rows_and_features_do_not_mix(serve: Any, first: dict[str, Any]) -> None:
@@ -80,15 +88,68 @@ def test_rows_and_features_do_not_mix(serve: Any, first: dict[str, Any]) -> None
     assert answer.json()["error"].startswith("rows: the learner began with plain numbers")
 
 
-def test_a_table_goes_to_a_service_that_knows_its_columns(
-    serve: Any, live: Any, call: Any, tmp_path: Path
-) -> None:
-    client = serve()
-    client.post("/v1/deltas", json=sent(mixed_rows(0, 30)))
-    nodes, edges = write_mixed(tmp_path, 30, 34)
-    url = live(create_app(client.folder))
-    edges.write_text("source,target\nn30,n0\n")
-    asked = ("--nodes", str(nodes), "--edges", str(edges), "--json")
-    done = json.loads(call("ingest", url, *asked)[0])
-    assert (done["new_nodes"], done["nodes"]) == (4, 34)
-    assert done["columns"][0]["read as"] == "text"
+FEATURES = [[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]]
+TOLD: dict[str, list[Any]] = {
+    "labels": [["x", "z"], ["x"], ["y"], []],
+    "numbers": [1, 1.5, 7.0, 8.0],
+}
+
+
+def client(kind: str, folder: Path) -> TestClient:
+    given = {"head": {"name": "targets", "kind": kind, "width": 32}}
+    return TestClient(
+        create_app(LearnerFolder.open(folder, given)), base_url="http://127.0.0.1:8000"
+    )
+
+
+@pytest.mark.parametrize("kind", ["labels", "numbers"])
+def test_they_are_told_and_predicted(kind: str, tmp_path: Path) -> None:
+    with client(kind, tmp_path / "learner") as asked:
+        if kind == "labels":
+            wrong = {"nodes": ["a"], "features": [[1.0, 0.0]], "labels": ["x"]}
+            answer = asked.post("/v1/deltas", json=wrong)
+            assert answer.status_code == 422
+            assert answer.json() == {"error": "labels of a node must be a list, not 'x'"}
+        body = {"nodes": ["a", "b", "c", "d"], "features": FEATURES, "labels": TOLD[kind]}
+        assert asked.post("/v1/deltas", json=body).json()["new_nodes"] == 4
+        more = {"nodes": ["e"], "features": [[1.0, 0.0]], "edges": [["a", "e"]]}
+        asked.post("/v1/deltas", json=more)
+        late = {"labels": [["e", TOLD[kind][0]]]}
+        assert asked.post("/v1/labels", json=late).json()["predicted"] == 1
+        [found] = asked.post("/v1/predictions", json={"ids": ["e"]}).json()["predictions"]
+        if kind == "labels":
+            assert found["labels"] == ["x"] or found["labels"] == ["x", "z"]
+            assert len(found["probabilities"]) == len(found["labels"])
+        else:
+            assert found["value"] == pytest.approx(1.2, abs=0.8)
+        status = asked.get("/v1/status").json()
+        assert status["metric"] == {"labels": "micro F1", "numbers": "mean absolute error"}[kind]
+        assert status["names"] == (["x", "z", "y"] if kind == "labels" else [])
+        assert asked.get("/v1/history").json()["curve"][0]["seq"] == 3
+
+
+@pytest.mark.parametrize("kind", ["labels", "numbers"])
+def test_they_may_be_sent_as_arrow(kind: str) -> None:
+    pytest.importorskip("pyarrow")
+    told = tuple(tuple(label) if isinstance(label, list) else label for label in TOLD[kind])
+    sent = Delta(
+        nodes=("a", "b", "c", "d", "e"),
+        features=torch.ones(5, 2),
+        labels=(*told, None),
+        late=(("w", told[0]), ("z", told[1])),
+    )
+    again = delta_from_arrow(arrow_from_delta(sent))
+    for one, other in zip(again.labels, sent.labels, strict=True):
+        assert one == (list(other) if isinstance(other, tuple) else other)
+    assert [node for node, _ in again.late] == ["w", "z"]
+
+
+def test_minus_one_is_a_number_where_nodes_have_numbers(tmp_path: Path) -> None:
+    sent = stream({"id": ["a"], "label": [-1], "f": [2.0]})
+    _, _, found = read_delta(sent, model="delta", kind=ARROW, most=9)
+    assert found is not None
+    targets = {"head": {"name": "targets", "kind": "numbers"}}
+    for given, label in ((targets, -1), (None, None)):
+        with LearnerFolder.open(tmp_path / str(label), given) as folder:
+            delta, scheme = with_names(found, folder)
+            assert (delta.labels, scheme is None) == ((label,), False)

@@ -107,29 +107,20 @@ def test_commands_believe_the_authority_that_is_named(tmp_path: Path, learner: A
         CliRunner().invoke(app, ["backup", str(made), "x", "--ca", "c"], catch_exceptions=False)
 
 
-@pytest.mark.parametrize(
-    ("spoil", "said"),
-    [
-        (lambda tls: tls.key.chmod(0o640), "must be readable by its owner only, and mode 0640"),
-        (lambda tls: tls.cert.write_text("nothing"), "must be PEM files that belong together"),
-        (lambda tls: tls.key.unlink(), "cannot be read"),
-    ],
-)
-def test_certificates_that_do_not_do_are_one_sentence(
-    tmp_path: Path, spoil: Any, said: str
-) -> None:
-    tls = certificate(tmp_path)
-    spoil(tls)
-    with pytest.raises(ConfigurationError, match=said):
-        Tls(tls.cert, tls.key)
-    with pytest.raises(ConfigurationError, match="must be given together"):
-        tls_of(tls.cert, None)
-
-
-def test_a_key_with_a_password_asks_nobody_at_the_terminal(tmp_path: Path) -> None:
+def test_certificates_that_do_not_do_are_one_sentence(tmp_path: Path) -> None:
     tls = certificate(tmp_path, password="secret")
     with pytest.raises(ConfigurationError, match="belong together"):
-        Tls(tls.cert, tls.key)
+        Tls(tls.cert, tls.key)  # which asks nobody at the terminal for the password
+    for spoil, said in (
+        (lambda: tls.key.chmod(0o640), "must be readable by its owner only, and mode 0640"),
+        (lambda: tls.key.chmod(0o600) or tls.cert.write_text("nothing"), "must be PEM files that"),
+        (tls.key.unlink, "cannot be read"),
+    ):
+        spoil()
+        with pytest.raises(ConfigurationError, match=said):
+            Tls(tls.cert, tls.key, tls.password_file)
+    with pytest.raises(ConfigurationError, match="must be given together"):
+        tls_of(tls.cert, None)
 
 
 def test_what_is_wrong_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -28,7 +28,7 @@ from evergraph.tables.choices import columns_of
 from evergraph.tables.chunks import check_columns
 from evergraph.tables.columns import ids
 from evergraph.tables.edges import ENDS
-from evergraph.tables.frames import arrow_table, is_a, is_networkx, is_pyg, is_sparse, is_table
+from evergraph.tables.frames import arrow_table, is_a, is_pyg, is_sparse, is_table
 from evergraph.tables.sources import naming
 
 if TYPE_CHECKING:
@@ -82,16 +82,14 @@ def numbered_labels(labels: Sequence[Any]) -> tuple[Tensor, tuple[str, ...] | No
         names = tuple(sorted(set(given)))
         place = {name: number for number, name in enumerate(names)}
         return torch.tensor([place.get(label, UNLABELLED) for label in known]), names
-    return torch.tensor([_whole(label) for label in known], dtype=torch.int64), None
-
-
-def _whole(label: Any) -> int:
-    if label is None:
-        return UNLABELLED
-    number = label.item() if isinstance(label, np.generic | Tensor) else label
-    if isinstance(number, bool) or not isinstance(number, int | float) or number != int(number):
-        raise DataError(f"label {label!r} must be a whole number, unless all labels are text")
-    return int(number)
+    numbers = []
+    for label in known:
+        found = label.item() if isinstance(label, np.generic | Tensor) else label
+        found = UNLABELLED if found is None else found
+        if isinstance(found, bool) or not isinstance(found, int | float) or found != int(found):
+            raise DataError(f"label {label!r} must be a whole number, unless all labels are text")
+        numbers.append(int(found))
+    return torch.tensor(numbers, dtype=torch.int64), None
 
 
 KINDS = (
@@ -133,7 +131,7 @@ def named_graph(source: Any, *, undirected: bool = False, **options: Any) -> Nam
     """
     source, options = _unpacked(source, options)
     doors: tuple[tuple[Any, Any, tuple[str, ...]], ...] = (
-        (is_networkx, from_networkx, ("features", "labels")),
+        (_is_networkx, from_networkx, ("features", "labels")),
         (is_sparse, from_scipy, ("features", "labels")),
         (is_table, from_tables, ("edges", "columns", "unknown_edges")),
         (lambda held: isinstance(held, Graph) or is_pyg(held), _plain, ()),
@@ -155,6 +153,10 @@ def named_graph(source: Any, *, undirected: bool = False, **options: Any) -> Nam
     raise ConfigurationError(f"a graph must be {KINDS}, not {kind}")
 
 
+def _is_networkx(value: object) -> bool:
+    return is_a(value, "networkx", "Graph")
+
+
 def _plain(source: Any, *, undirected: bool) -> NamedGraph:
     if not isinstance(source, Graph):
         return NamedGraph(Graph.from_data(source, undirected=undirected))
@@ -169,7 +171,7 @@ def holds_graph(source: Any) -> bool:
     (False, False)
     """
     source = source[0] if isinstance(source, tuple) and source else source
-    doors = (is_networkx, is_sparse, is_table, is_pyg)
+    doors = (_is_networkx, is_sparse, is_table, is_pyg)
     return isinstance(source, Graph) or any(recognised(source) for recognised in doors)
 
 
@@ -253,13 +255,14 @@ def _features(nodes: Attributes, features: str | Sequence[str] | None) -> Tensor
     """Return the features of all nodes.  -> float32 [nodes, dims]"""
     if features is None and not any(VECTOR in held for held in nodes.values()):
         return torch.zeros(len(nodes), 0)
-    one = VECTOR if features is None else features
-    rows = [
-        np.ravel(_value(node, held, one))
-        if isinstance(one, str)
-        else [_value(node, held, name) for name in one]
-        for node, held in nodes.items()
-    ]
+    names = [features or VECTOR] if isinstance(features, str | None) else features
+    for node, held in nodes.items():
+        for name in names:
+            if held.get(name) is None:
+                raise DataError(
+                    f"node {node!r} has no attribute {name!r}: features need it on every node"
+                )
+    rows = [np.concatenate([np.ravel(held[n]) for n in names]) for held in nodes.values()]
     widths = {len(row) for row in rows}
     if len(widths) > 1:
         raise DataError(f"features must have one width on all nodes, not {sorted(widths)}")
@@ -268,12 +271,6 @@ def _features(nodes: Attributes, features: str | Sequence[str] | None) -> Tensor
     except (TypeError, ValueError) as error:
         raise DataError(f"features of nodes must be numbers: {error}") from None
     return torch.from_numpy(matrix.reshape(len(nodes), -1))
-
-
-def _value(node: Hashable, held: Mapping[str, Any], name: str) -> Any:
-    if held.get(name) is None:
-        raise DataError(f"node {node!r} has no attribute {name!r}: features need it on every node")
-    return held[name]
 
 
 def _edges(source: networkx.Graph, nodes: Sequence[Hashable]) -> tuple[Tensor, Tensor | None]:
@@ -357,7 +354,10 @@ def from_scipy(
     nodes = adjacency.shape[0]
     entries = adjacency.tocoo()
     weights = None if bool((entries.data == 1).all()) else torch.from_numpy(_real(entries.data))
-    numbers, classes = _labels(labels, nodes)
+    listed = labels.tolist() if hasattr(labels, "tolist") else list(labels or ())
+    if labels is not None and len(listed) != nodes:
+        raise DataError(f"labels must be as many as nodes, not {len(listed)} for {nodes} nodes")
+    numbers, classes = numbered_labels([None] * nodes if labels is None else listed)
     graph = Graph.from_edges(
         torch.from_numpy(np.stack([entries.row, entries.col]).astype(np.int64)),
         features=_matrix_features(features, nodes),
@@ -372,15 +372,6 @@ def _real(values: Any) -> Any:
     if values.dtype.kind not in "biuf":
         raise DataError(f"adjacency holds {values.dtype}: expected real numbers")
     return values.astype(np.float64)
-
-
-def _labels(labels: Any, nodes: int) -> tuple[Tensor, tuple[str, ...] | None]:
-    if labels is None:
-        return torch.full((nodes,), UNLABELLED), None
-    listed = labels.tolist() if hasattr(labels, "tolist") else list(labels)
-    if len(listed) != nodes:
-        raise DataError(f"labels must be as many as nodes, not {len(listed)} for {nodes} nodes")
-    return numbered_labels(listed)
 
 
 def _matrix_features(features: Any, nodes: int) -> Tensor:

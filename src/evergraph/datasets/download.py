@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from http.client import HTTPException
 from pathlib import Path
 
-from evergraph.core.errors import DataError, DownloadError, WrongFileError
+from evergraph.core.errors import DataError, WrongFileError
 from evergraph.core.written_aside import written_aside
 from evergraph.tables.sources import reason
 
@@ -100,25 +100,12 @@ def verify(root: Path, files: Iterable[str], pinned: Mapping[str, str]) -> None:
             check_sum(root / file, known[file])
 
 
-def wrong(path: Path) -> Path:
-    """Return the path under which a wrong file is set aside."""
-    return path.with_name(f"{path.name}.wrong")
-
-
-def set_aside(path: Path) -> None:
-    """Rename a wrong file, so that it can be inspected."""
+def set_aside(path: Path) -> Path:
+    """Rename a wrong file, so that it can be inspected; return its new path."""
+    aside = path.with_name(f"{path.name}.wrong")
     if path.exists():
-        path.replace(wrong(path))
-
-
-def not_fetched(
-    name: str, source: str, root: Path, files: Iterable[str], error: BaseException
-) -> DownloadError:
-    """Return an error with the dataset, its source and the remedy."""
-    return DownloadError(
-        f"dataset {name!r} could not be fetched from {source} ({reason(error)}): "
-        f"try again with a network, or put {', '.join(files)} under {root}"
-    )
+        path.replace(aside)
+    return aside
 
 
 def not_readable(name: str, root: Path, error: BaseException) -> DataError:

@@ -17,12 +17,12 @@ from evergraph.graphs.csr import csr_tensor
 OVERSAMPLING = 32
 
 
-def tf_idf(counts: scipy.sparse.csr_matrix, *, sublinear: bool = True) -> scipy.sparse.csr_matrix:
+def tf_idf(counts: scipy.sparse.csr_matrix) -> scipy.sparse.csr_matrix:
     """Weight words by their frequency in a row and rarity among rows.  [rows, words] -> the same
 
-    x_rw = tf_rw · (1 + ln((1 + rows) / (1 + df_w))), then every row is scaled to length 1.
-    df_w counts the rows that have word w. tf is 1 + ln(count), or with ``sublinear=False`` the
-    count itself. Rows without a word stay zero. Stored entries must be 1 or more.
+    x_rw = (1 + ln(count_rw)) · (1 + ln((1 + rows) / (1 + df_w))), then every row is scaled to
+    length 1. df_w counts the rows that have word w. Rows without a word stay zero. Stored entries
+    must be 1 or more.
 
     >>> counts = scipy.sparse.csr_matrix(np.array([[3.0, 0.0], [0.0, 0.0]]))
     >>> tf_idf(counts).toarray()
@@ -32,8 +32,7 @@ def tf_idf(counts: scipy.sparse.csr_matrix, *, sublinear: bool = True) -> scipy.
     rows, words = counts.shape
     present = np.bincount(counts.indices, minlength=words)  # df, [words]
     idf = 1.0 + np.log((1.0 + rows) / (1.0 + present))
-    tf = 1.0 + np.log(counts.data) if sublinear else counts.data
-    weights = tf * idf[counts.indices]
+    weights = (1.0 + np.log(counts.data)) * idf[counts.indices]
     entry_rows = np.repeat(np.arange(rows), np.diff(counts.indptr))
     lengths = np.sqrt(np.bincount(entry_rows, weights=weights**2, minlength=rows))
     scaled = (weights / lengths[entry_rows]).astype(np.float32)

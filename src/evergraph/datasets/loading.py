@@ -141,8 +141,14 @@ def read_path(
         chosen = columns if isinstance(columns, Scheme) else columns_of(columns)
         return read_table_folder(path, chosen, unknown_edges=unknown_edges)
     check_no_columns(path, columns, unknown_edges)
-    if path.is_dir():
-        return read_graph_folder(path)
+    if path.is_dir():  # an imported graph
+        graph, about = open_graph_folder(path), read_facts(path)["about"]
+        if (kept := about.get("columns")) is not None:
+            with suppress(ConfigurationError):  # a user-defined encoder may be missing
+                graph = replace(graph, columns=Scheme.from_json(kept))
+        if about.get("loud") is not None:  # the import's warning about its features
+            say(path, about["loud"])
+        return replace(graph, class_names=tuple(about.get("class_names", ())))
     if not path.exists():
         raise DataError(f"no such file or folder: {path}")
     if path.suffix not in READERS:
@@ -151,17 +157,6 @@ def read_path(
             f"{' or '.join(READERS)}, or a folder with nodes and edges as .csv or .parquet"
         )
     return READERS[path.suffix](path)
-
-
-def read_graph_folder(path: Path) -> Graph:
-    """Return an imported graph, and repeat the import's warning about its features."""
-    graph, about = open_graph_folder(path), read_facts(path)["about"]
-    if (columns := about.get("columns")) is not None:
-        with suppress(ConfigurationError):  # a user-defined encoder may be missing
-            graph = replace(graph, columns=Scheme.from_json(columns))
-    if about.get("loud") is not None:
-        say(path, about["loud"])
-    return replace(graph, class_names=tuple(about.get("class_names", ())))
 
 
 def is_registered(name: str) -> bool:

@@ -87,11 +87,17 @@ class WordNet(Dataset):
         """Return the graph, with its features from ``cache`` if they are there."""
         content = _bundled_content()
         arrays = _unpack(content)
-        file = cache / f"wordnet-{self.dims}-{_fingerprint(content)}.npy"
+        # Features of another file or another recipe have another name.
+        fingerprint = hashlib.sha256(b"recipe %d\n" % RECIPE + content).hexdigest()[:12]
+        file = cache / f"wordnet-{self.dims}-{fingerprint}.npy"
         features = _cached(file, shape=(len(arrays["labels"]), self.dims))
         if features is None:
             features = _compute_features(arrays, self.dims)
-            _keep(features, file)
+            try:
+                with written_aside(file) as target:
+                    np.save(target, features.numpy())
+            except OSError as error:
+                logger.warning("the features of wordnet cannot be cached in %s (%s)", file, error)
         return self._graph(arrays, features)
 
     def load_outline(self, cache: Path) -> Graph:
@@ -146,11 +152,6 @@ def _bundled_content() -> bytes:
         raise DataError(
             f"the bundled file {BUNDLED} cannot be read ({error}): reinstall"
         ) from error
-
-
-def _fingerprint(content: bytes) -> str:
-    """Return a hash of the file and the recipe, to distinguish cached features."""
-    return hashlib.sha256(b"recipe %d\n" % RECIPE + content).hexdigest()[:12]
 
 
 def _unpack(content: bytes) -> Arrays:
@@ -217,15 +218,6 @@ def _cached(file: Path, *, shape: tuple[int, int]) -> Tensor | None:
         logger.warning("%s does not hold the features: they are computed again", file)
         return None
     return torch.from_numpy(kept)
-
-
-def _keep(features: Tensor, file: Path) -> None:
-    """Cache the features; a failure is only logged."""
-    try:
-        with written_aside(file) as target:
-            np.save(target, features.numpy())
-    except OSError as error:
-        logger.warning("the features of wordnet cannot be cached in %s (%s)", file, error)
 
 
 def by_part_of_speech(types: NodeTypes) -> Tensor:

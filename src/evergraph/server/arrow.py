@@ -24,27 +24,24 @@ from evergraph.online.checking import LONGEST_ID
 from evergraph.online.codecs.table_changes import EDGE_OPS, NODE_OPS, operations, says_operations
 from evergraph.online.delta import Column, Delta, EdgeColumns, NodeId, edge_columns, listed
 from evergraph.server.http import RefusedError
+from evergraph.tables.arrow import pa, pc
 from evergraph.tables.columns import (
     RELATION,
     TYPE,
     as_integers,
     check_filled,
     column,
-    edge_weights,
     ids,
     is_number,
     is_text,
     is_typed,
-    relation_names,
     stripped,
 )
 from evergraph.tables.columns import features as numeric_columns
+from evergraph.tables.edges import ENDS, read_edges
 
 if TYPE_CHECKING:
-    import pyarrow
-
     from evergraph.tables.scheme import Scheme
-
 
 MOST_DECODED = 1 << 27  # bytes of all columns of a body: four times the largest body
 LEAST_WIDTH = 4  # bytes of a value once decoded: narrower numbers are widened to 32 bits
@@ -78,8 +75,6 @@ def read_arrow(body: bytes, *, most: int = MOST_DECODED) -> ArrowBody:
     """Parse a body of Arrow tables.  most: bytes that its columns may take once decoded"""
     if not installed("pyarrow"):
         raise RefusedError(415, "this service reads JSON only: pyarrow is not installed")
-    import pyarrow as pa
-
     parts: dict[str, Any] = {}
     read, scheme = True, None
     for table in tables_in(body, most=most):
@@ -113,8 +108,6 @@ def arrow_from_delta(delta: Delta, scheme: Scheme | None = None) -> bytes:
     tensor([[1., 1.]])
     """
     require("pyarrow", extra="tables", why="sending a delta to a service")
-    import pyarrow as pa
-
     tables: list[dict[str, Any]] = []
     if delta.nodes:
         wide = _wide(delta.features)
@@ -156,14 +149,12 @@ def _ends(edges: Sequence[tuple[NodeId, NodeId]]) -> dict[str, Any]:
     return {"source": columns.sources, "target": columns.targets}
 
 
-def _wide(features: Tensor) -> pyarrow.Array:
-    import pyarrow as pa
-
+def _wide(features: Tensor) -> pa.Array:
     rows = np.ascontiguousarray(features.numpy(), dtype=np.float32)
     return pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1])
 
 
-def _part(table: pyarrow.Table) -> dict[str, Any]:
+def _part(table: pa.Table) -> dict[str, Any]:
     """Return the fields of a delta that one table holds."""
     names = list(table.column_names)
     if len(set(names)) < len(names):
@@ -179,27 +170,27 @@ def _part(table: pyarrow.Table) -> dict[str, Any]:
     return parts
 
 
-def _edge_part(table: pyarrow.Table, op: str = "add") -> dict[str, Any]:
+def _edge_part(table: pa.Table, op: str = "add") -> dict[str, Any]:
     """Return the fields that a table of edges holds, all rows being the same operation."""
-    known = ("source", "target", "weight", RELATION)
+    known = (*ENDS, "weight", RELATION)
     if others := [name for name in table.column_names if name not in known]:
         raise DataError(
             "an Arrow table of edges must have the columns source, target and optionally weight, "
             f"relation and op, not {others[0]!r}"
         )
-    ends = EdgeColumns(*(_column(table, name) for name in known[:2]))
+    rows = read_edges(table if op == "add" else table.select(ENDS))
+    ends = EdgeColumns(*map(_column, rows.ends, ENDS))
     if op == "remove":
         return {"removed_edges": ends}
-    weights, relations = edge_weights(table), relation_names(table)
     parts: dict[str, Any] = {"edges": ends}
-    if weights is not None:
-        parts["weights"] = tuple(weights.tolist())
-    if relations is not None:
-        parts["relations"] = tuple(relations)
+    if rows.weights is not None:
+        parts["weights"] = tuple(rows.weights.tolist())
+    if rows.relations is not None:
+        parts["relations"] = tuple(rows.relations.to_pylist())
     return parts
 
 
-def _node_part(table: pyarrow.Table, op: str | None = None) -> dict[str, Any]:
+def _node_part(table: pa.Table, op: str | None = None) -> dict[str, Any]:
     """Return the fields that a table of nodes holds, all rows being the same operation if given."""
     names = list(table.column_names)
     if "id" not in names:
@@ -207,11 +198,11 @@ def _node_part(table: pyarrow.Table, op: str | None = None) -> dict[str, Any]:
             f"an Arrow table must have the column id, or source and target, not {names[:8]}"
         )
     if op == "forget" or (op is None and names == ["id"]):
-        return {"forgotten": _ids(table, "id")}
+        return {"forgotten": _ids(table)}
     if "time" in names:
         raise DataError("an Arrow table of nodes must not have the column 'time': it is not used")
     if op == "update":  # new features of known nodes, and their labels where the table has some
-        known, labels = _ids(table, "id"), _labels(table).to_pylist()
+        known, labels = _ids(table), _labels(table).to_pylist()
         late = tuple(pair for pair in zip(known, labels, strict=True) if pair[1] is not None)
         return {
             "updated": known,
@@ -222,38 +213,33 @@ def _node_part(table: pyarrow.Table, op: str | None = None) -> dict[str, Any]:
     if set(names) == {"id", "label"}:
         found = _labels(table)
         check_filled(found, "label")
-        return {"late": tuple(zip(_ids(table, "id"), found.to_pylist(), strict=True))}
+        return {"late": tuple(zip(_ids(table), found.to_pylist(), strict=True))}
     parts: dict[str, Any] = {}
     if is_typed(table):
         parts["types"] = tuple(column(table, TYPE).to_pylist())
         table = table.drop_columns(TYPE)
     return parts | {
-        "nodes": _ids(table, "id"),
+        "nodes": _ids(table),
         "features": _features(table),
         "features names": _feature_names(table),
         "labels": tuple(_labels(table).to_pylist()),
     }
 
 
-def _ids(table: pyarrow.Table, name: str) -> tuple[NodeId, ...]:
-    return tuple(listed(_column(table, name)))
+def _ids(table: pa.Table) -> tuple[NodeId, ...]:
+    return tuple(listed(_column(ids(table, "id"), "id")))
 
 
-def _column(table: pyarrow.Table, name: str) -> Column:
+def _column(values: pa.Array, name: str) -> Column:
     """Return ids as a column of the library: numbers in a NumPy array, texts in an Arrow array."""
-    import pyarrow as pa
-
-    values = ids(table, name)
     if pa.types.is_integer(values.type):
         return cast("Column", values.to_numpy(zero_copy_only=False))
     _check_lengths(values, name)
     return values
 
 
-def _check_lengths(values: pyarrow.Array, name: str) -> None:
+def _check_lengths(values: pa.Array, name: str) -> None:
     """Raise if a text is longer than an id in JSON may be."""
-    import pyarrow.compute as pc
-
     long = pc.greater(pc.utf8_length(values), LONGEST_ID).fill_null(False)
     if pc.any(long).as_py():
         row = long.index(True).as_py() + 1
@@ -262,15 +248,12 @@ def _check_lengths(values: pyarrow.Array, name: str) -> None:
         )
 
 
-def _labels(table: pyarrow.Table) -> pyarrow.Array:
+def _labels(table: pa.Table) -> pa.Array:
     """Return the column ``label``, null where there is none; NaN and "" become null.
 
     Other spellings of "none", such as -1, are resolved later: for a regression learner -1 is a
     value. Lists (several labels) and fractions (numbers) pass too; the learner checks its kind.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if "label" not in table.column_names:
         return pa.nulls(table.num_rows)
     values = column(table, "label")
@@ -288,17 +271,15 @@ def _labels(table: pyarrow.Table) -> pyarrow.Array:
     return as_integers(values, "label")
 
 
-def _feature_names(table: pyarrow.Table) -> list[str]:
+def _feature_names(table: pa.Table) -> list[str]:
     """Return the columns that hold one feature each; [] if one column of lists holds them all."""
     others = [name for name in table.column_names if name not in ("id", "label")]
     listed = others == ["features"] and not is_number(table.schema.field("features").type)
     return [] if listed else others
 
 
-def _features(table: pyarrow.Table) -> Tensor:
+def _features(table: pa.Table) -> Tensor:
     """Return the features of a table of nodes.  -> float32 [rows, dims]"""
-    import pyarrow as pa
-
     if names := _feature_names(table):
         return numeric_columns(table, names)
     if "features" not in table.column_names:
@@ -317,14 +298,12 @@ def _features(table: pyarrow.Table) -> Tensor:
     return torch.from_numpy(numbers).reshape(len(values), -1 if len(values) else 0)
 
 
-def tables_in(body: bytes, *, most: int = MOST_DECODED) -> Iterator[pyarrow.Table]:
+def tables_in(body: bytes, *, most: int = MOST_DECODED) -> Iterator[pa.Table]:
     """Yield the tables of a body: Arrow IPC streams, one after the other.
 
     Tables are validated in full before use: lengths and offsets come from outside. More than
     ``most`` bytes once decoded are rejected.
     """
-    import pyarrow as pa
-
     source = pa.BufferReader(body)
     for _ in range(MOST_TABLES + 1):
         if source.tell() >= len(body):
@@ -377,15 +356,13 @@ def _is_compressed(message: Any) -> bool:
     return header is not None and pointed(header, 3) is not None
 
 
-def check_decoded(table: pyarrow.Table, most: int) -> int:
+def check_decoded(table: pa.Table, most: int) -> int:
     """Return the bytes that a table takes once decoded; reject more than ``most``.
 
     >>> import pyarrow as pa
     >>> check_decoded(pa.table({"id": pa.array(["ab", "ab", "c"]).dictionary_encode()}), 1_000)
     17
     """
-    import pyarrow as pa
-
     total, texts = 0, (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
     for about, values in zip(table.schema, table.columns, strict=True):
         # Values of other types, dictionaries excepted, may outgrow their buffers.
@@ -409,18 +386,13 @@ def check_decoded(table: pyarrow.Table, most: int) -> int:
     return total
 
 
-def _is_list(kind: pyarrow.DataType) -> bool:
-    import pyarrow as pa
-
+def _is_list(kind: pa.DataType) -> bool:
     types = pa.types
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
 def _decoded(name: str, values: Any) -> Iterator[int]:
     """Yield the bytes of an array once decoded: first those given by its length, then its texts."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     known = values.dictionary if pa.types.is_dictionary(values.type) else values
     if _is_list(values.type):
         yield LEAST_WIDTH * len(values)

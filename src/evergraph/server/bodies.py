@@ -75,7 +75,12 @@ class Bodies:
         Reading stops as soon as the body is too large, too slow, or too much to hold.
         """
         most = min(self.limits.json, self.limits.body) if kind == JSON else self.limits.body
-        length = _declared_length(request, most, kind)
+        declared = request.headers.get("content-length", "0")
+        if not (declared.isascii() and declared.isdigit()):
+            raise RefusedError(422, f"content-length must be a whole number, not {declared!r}")
+        length = int(declared)
+        if length > most:
+            raise _too_long(most, kind, f", not {length}")
         counts = length > SMALL or "transfer-encoding" in request.headers
         counted, read, parts, more = 0, 0, [], True
         if counts:
@@ -108,16 +113,6 @@ class Bodies:
                 f"{self.limits.held}: send it again later",
                 retry_after=1,
             )
-
-
-def _declared_length(request: Request, most: int, kind: str) -> int:
-    """Return the Content-Length, 0 if there is none; reject a body that is too long."""
-    declared = request.headers.get("content-length", "0")
-    if not (declared.isascii() and declared.isdigit()):
-        raise RefusedError(422, f"content-length must be a whole number, not {declared!r}")
-    if int(declared) > most:
-        raise _too_long(most, kind, f", not {int(declared)}")
-    return int(declared)
 
 
 def _too_long(most: int, kind: str, found: str = "") -> RefusedError:
@@ -187,6 +182,13 @@ EXAMPLE: dict[str, Any] = {
 }
 
 
+MATRICES = ("features", "updated_features")
+LISTS = (
+    "nodes", "labels", "edges", "weights", "relations", "types", "removed_edges", "updated", "late",
+    "forgotten",
+)  # fmt: skip
+
+
 class UpsertBody(Payload):
     """Nodes, edges, features, labels and removals, of which only what is new is applied."""
 
@@ -216,21 +218,10 @@ class UpsertBody(Payload):
 
     def delta(self) -> Delta:
         """Return the body as a delta."""
-        labels = self.labels or [None] * len(self.nodes)
-        return Delta(
-            nodes=tuple(self.nodes),
-            features=_matrix("features", self.features),
-            labels=tuple(labels),
-            edges=tuple(self.edges),
-            weights=tuple(self.weights),
-            relations=tuple(self.relations),
-            types=tuple(self.types),
-            removed_edges=tuple(self.removed_edges),
-            updated=tuple(self.updated),
-            updated_features=_matrix("updated_features", self.updated_features),
-            late=tuple(self.late),
-            forgotten=tuple(self.forgotten),
-        )
+        parts: dict[str, Any] = {name: tuple(getattr(self, name)) for name in LISTS}
+        parts["labels"] = parts["labels"] or (None,) * len(self.nodes)
+        parts |= {name: _matrix(name, getattr(self, name)) for name in MATRICES}
+        return Delta(**parts)
 
 
 class DeltaBody(UpsertBody):

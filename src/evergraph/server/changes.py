@@ -18,6 +18,7 @@ from starlette.responses import FileResponse, Response
 
 from evergraph.online.folder.backup import BackedUp, backup
 from evergraph.online.folder.status import Purged
+from evergraph.server import schema
 from evergraph.server.bodies import (
     DeltaBody,
     ForgetBody,
@@ -29,15 +30,6 @@ from evergraph.server.bodies import (
 )
 from evergraph.server.http import ARROW, JSON, RefusedError, answer
 from evergraph.server.observability import audit, audit_change
-from evergraph.server.schema import (
-    KEY_HEADER,
-    AppliedReply,
-    ErrorReply,
-    UpsertedReply,
-    accepts,
-    answers,
-    described,
-)
 
 if TYPE_CHECKING:
     from evergraph.online.delta import Delta
@@ -46,11 +38,11 @@ if TYPE_CHECKING:
 
 REFUSED = (401, 403, 404, 409, 413, 415, 422, 429, 503, 507)
 TIDY_REFUSED = (401, 403, 413, 415, 422, 429, 503, 507)
-CompactedReply = described(Purged, "Compacted")
+CompactedReply = schema.described(Purged, "Compacted")
 TAR = "application/x-tar"
 BACKED_UP = "x-evergraph-backup"  # header with a backup's last delta, snapshot and size in bytes
 ARCHIVE: dict[int | str, dict[str, Any]] = {
-    **answers(ErrorReply, 401, 403, 422, 429, 503, 507),
+    **schema.answers(schema.ErrorReply, 401, 403, 422, 429, 503, 507),
     200: {
         "content": {TAR: {"schema": {"type": "string", "format": "binary"}}},
         "description": "Done.",
@@ -78,7 +70,7 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
         prefix="/v1",
         tags=["learn"],
         dependencies=[Depends(guard.needs("write"))],
-        responses=answers(AppliedReply, *REFUSED),
+        responses=schema.answers(schema.AppliedReply, *REFUSED),
     )
 
     async def learn(request: Request, model: str, *kinds: str) -> Response:
@@ -98,7 +90,7 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
         audit_change(request, delta, applied.seq, time.monotonic() - began)
         return answer(done)
 
-    @router.post("/deltas", openapi_extra=accepts(DeltaBody, ARROW) | KEY_HEADER)
+    @router.post("/deltas", openapi_extra=schema.accepts(DeltaBody, ARROW) | schema.KEY_HEADER)
     async def deltas(request: Request) -> Response:
         """Apply a delta, all of it or nothing: additions, changes, late labels, removals.
 
@@ -114,8 +106,8 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
 
     @router.post(
         "/upsert",
-        openapi_extra=accepts(UpsertBody, ARROW),
-        responses=answers(UpsertedReply, *REFUSED),
+        openapi_extra=schema.accepts(UpsertBody, ARROW),
+        responses=schema.answers(schema.UpsertedReply, *REFUSED),
     )
     async def upsert(request: Request) -> Response:
         """Apply the new part of a delta, and skip what is known already.
@@ -126,12 +118,12 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
         """
         return await learn(request, "upsert", ARROW)
 
-    @router.post("/labels", openapi_extra=accepts(LabelsBody) | KEY_HEADER)
+    @router.post("/labels", openapi_extra=schema.accepts(LabelsBody) | schema.KEY_HEADER)
     async def labels(request: Request) -> Response:
         """Label known nodes."""
         return await learn(request, "labels")
 
-    @router.post("/forget", openapi_extra=accepts(ForgetBody) | KEY_HEADER)
+    @router.post("/forget", openapi_extra=schema.accepts(ForgetBody) | schema.KEY_HEADER)
     async def forget(request: Request) -> Response:
         """Forget nodes: remove them, their edges and all that was learned from them.
 
@@ -161,8 +153,8 @@ def upkeep_routes(service: Service, guard: Guard) -> APIRouter:
 
     @router.post(
         "/compact",
-        openapi_extra=accepts(CompactBody),
-        responses=answers(CompactedReply, *TIDY_REFUSED),
+        openapi_extra=schema.accepts(CompactBody),
+        responses=schema.answers(CompactedReply, *TIDY_REFUSED),
         dependencies=[Depends(guard.needs("write"))],
     )
     async def compact(request: Request) -> Response:

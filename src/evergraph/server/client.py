@@ -171,31 +171,19 @@ class Client:
             )
         with aside as name:
             archive = Path(name) / "backup.tar"
-            numbers = self._fetch("/v1/backup", archive).split()
+
+            def save(answer: Any) -> dict[str, Any]:
+                with disk_is_enough(to), archive.open("wb") as file:
+                    shutil.copyfileobj(answer, file)
+                if archive.stat().st_size != int(answer.headers["content-length"]):
+                    raise ResourceError(f"{self.url}: the backup ended before it was complete")
+                return {"told": answer.headers["x-evergraph-backup"].split()}
+
+            told = self._ask("/v1/backup", read=save, seconds=3600.0)
             if not is_tar(to):
                 return restore(archive, to)
             archive.rename(to)
-            return BackedUp(*map(int, numbers))
-
-    def _fetch(self, path: str, to: Path) -> str:
-        """Write a backup to a file; return the header that describes it."""
-        headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
-        try:
-            with (
-                self._open(Request(self.url + path, headers=headers), timeout=3600) as answer,
-                to.open("wb") as file,
-            ):
-                shutil.copyfileobj(answer, file)
-                found = str(answer.headers["x-evergraph-backup"])
-                length = int(answer.headers["content-length"])
-        except HTTPError as error:
-            with error:
-                raise refusal_of(error.code, f"{self.url}: {sentence_in(error.read())}") from None
-        except (URLError, HTTPException, OSError) as error:
-            raise ResourceError(f"{self.url}: no service answers ({error})") from error
-        if to.stat().st_size != length:
-            raise ResourceError(f"{self.url}: the backup ended before it was complete")
-        return found
+            return BackedUp(*map(int, told["told"]))
 
     def alarms(self) -> list[dict[str, Any]]:
         """Return the accuracy alarm while it is raised."""
@@ -207,9 +195,19 @@ class Client:
         return self._ask("/v1/status")
 
     def _ask(
-        self, path: str, body: bytes | None = None, kind: str = JSON, key: str | None = None
+        self,
+        path: str,
+        body: bytes | None = None,
+        kind: str = JSON,
+        key: str | None = None,
+        *,
+        read: Callable[[Any], dict[str, Any]] = json.load,
+        seconds: float | None = None,
     ) -> dict[str, Any]:
-        """Send a request, again while the service is busy.  key: of a delta"""
+        """Send a request, again while the service is busy, and read the answer.
+
+        key: of a delta; seconds: to wait for the answer, if not as long as for others.
+        """
         headers = {"Content-Type": kind}
         if self.token is not None:
             headers["Authorization"] = f"Bearer {self.token}"
@@ -219,9 +217,8 @@ class Client:
         for again in range(TRIES):
             wait = min(LONGEST, 0.25 * 2**again)
             try:
-                with self._open(request, timeout=self.seconds) as answer:
-                    found: dict[str, Any] = json.load(answer)
-                    return found
+                with self._open(request, timeout=seconds or self.seconds) as answer:
+                    return read(answer)
             except HTTPError as error:
                 with error:
                     sentence = sentence_in(error.read())

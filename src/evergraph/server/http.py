@@ -6,7 +6,7 @@ import logging
 import math
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from difflib import get_close_matches
 from pathlib import Path
@@ -19,23 +19,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from evergraph.core.errors import (
-    DroppedError,
-    DuplicateNodeError,
-    EvergraphError,
-    KeyReusedError,
-    LooseEdgeError,
-    NothingLearnedError,
-    ResourceError,
-    StoppedError,
-    TooMuchError,
-    UnknownEdgeError,
-    UnknownNodeError,
-)
+from evergraph.core import errors
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
-    from starlette.types import Scope
 
 JSON = "application/json"
 ARROW = "application/vnd.apache.arrow.stream"
@@ -52,7 +39,7 @@ HEADERS = [
 REQUEST_ID: ContextVar[str] = ContextVar("evergraph_request_id", default="")
 
 
-class RefusedError(EvergraphError):
+class RefusedError(errors.EvergraphError):
     """A rejected request: an HTTP status and one sentence.
 
     retry_after: in seconds; hang_up: whether to close the connection, and so to drop the requests
@@ -80,25 +67,25 @@ class RefusedError(EvergraphError):
 
 
 # Any other EvergraphError means that the input breaks a rule: 422.
-STATUSES: tuple[tuple[type[EvergraphError], int], ...] = (
-    (LooseEdgeError, 422),
-    (UnknownNodeError, 404),
-    (UnknownEdgeError, 404),
-    (DuplicateNodeError, 409),
-    (KeyReusedError, 409),
-    (DroppedError, 410),
-    (NothingLearnedError, 409),
-    (StoppedError, 503),
-    (ResourceError, 507),
-    (TooMuchError, 413),
+STATUSES: tuple[tuple[type[errors.EvergraphError], int], ...] = (
+    (errors.LooseEdgeError, 422),
+    (errors.UnknownNodeError, 404),
+    (errors.UnknownEdgeError, 404),
+    (errors.DuplicateNodeError, 409),
+    (errors.KeyReusedError, 409),
+    (errors.DroppedError, 410),
+    (errors.NothingLearnedError, 409),
+    (errors.StoppedError, 503),
+    (errors.ResourceError, 507),
+    (errors.TooMuchError, 413),
 )
 log = logging.getLogger(__name__)
 
 
-def status_of(error: EvergraphError) -> int:
+def status_of(error: errors.EvergraphError) -> int:
     """Return the HTTP status for an error.
 
-    >>> status_of(ResourceError("the disk is full"))
+    >>> status_of(errors.ResourceError("the disk is full"))
     507
     """
     if isinstance(error, RefusedError):
@@ -112,14 +99,18 @@ def answer_failures(app: FastAPI, folder: Path | None = None) -> None:
     folder: of the learner; its path appears in the log only.
     """
     app.state.folder = folder
-    app.add_exception_handler(EvergraphError, _failure)
-    app.add_exception_handler(RequestValidationError, _parameters)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(ClientDisconnect, _failure)
-    app.add_exception_handler(Exception, _failure)
+    kinds = (
+        errors.EvergraphError,
+        RequestValidationError,
+        HTTPException,
+        ClientDisconnect,
+        Exception,
+    )
+    for kind in kinds:
+        app.add_exception_handler(kind, _failure)
 
 
-def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Return a value as a JSON response.
 
     >>> answer({"seq": 1}).body
@@ -128,39 +119,32 @@ def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None)
     return Response(orjson.dumps(value), status, headers, JSON)
 
 
-def _say(status: int, sentence: str, headers: dict[str, str] | None = None) -> Response:
-    return answer({"error": sentence}, status, headers)
-
-
 async def _failure(request: Request, error: Any) -> Response:
-    """Answer an error of the library, a client that left, or a bug."""
-    scope: Scope = request.scope
-    folder: Path | None = request.app.state.folder
+    method, path = request.method, request.scope["path"]
+    status, sentence = 500, ""
+    headers: Mapping[str, str] | None = None
     if isinstance(error, ClientDisconnect):
-        return _say(400, "the request ended before its body did")
-    if isinstance(error, EvergraphError):
+        status, sentence = 400, "the request ended before its body did"
+    elif isinstance(error, RequestValidationError):
+        first = error.errors()[0]
+        name = first["loc"][-1] if first["loc"] else "the request"
+        status, sentence = 422, f"{name}: {first['msg'][:1].lower()}{first['msg'][1:]}"
+    elif isinstance(error, HTTPException):
+        own = {404: f"there is nothing at {path}", 405: f"{path} does not take {method}"}
+        status, headers = error.status_code, error.headers
+        sentence = own.get(status, str(error.detail))
+    elif isinstance(error, errors.EvergraphError):
+        status, sentence = status_of(error), without_paths(error, request.app.state.folder)
         headers = error.headers if isinstance(error, RefusedError) else None
-        if isinstance(error, StoppedError):  # the process is about to be restarted
+        if isinstance(error, errors.StoppedError):  # the process is about to be restarted
             headers = {"Retry-After": "5"}
-        status, sentence = status_of(error), without_paths(error, folder)
         if status >= 500 or sentence != str(error):
-            log.warning("%s %s answered %d: %s", scope["method"], scope["path"], status, error)
-        return _say(status, sentence, headers)
-    reference = REQUEST_ID.get() or secrets.token_hex(4)
-    log.error("%s %s failed [%s]", scope["method"], scope["path"], reference, exc_info=error)
-    return _say(500, f"internal error: the log has details under reference {reference}")
-
-
-async def _parameters(_: Request, error: Any) -> Response:
-    first = error.errors()[0]
-    name = first["loc"][-1] if first["loc"] else "the request"
-    return _say(422, f"{name}: {first['msg'][:1].lower()}{first['msg'][1:]}")
-
-
-async def _http(request: Request, error: Any) -> Response:
-    path = request.scope["path"]
-    own = {404: f"there is nothing at {path}", 405: f"{path} does not take {request.method}"}
-    return _say(error.status_code, own.get(error.status_code, str(error.detail)), error.headers)
+            log.warning("%s %s answered %d: %s", method, path, status, error)
+    else:  # a bug
+        reference = REQUEST_ID.get() or secrets.token_hex(4)
+        log.error("%s %s failed [%s]", method, path, reference, exc_info=error)
+        sentence = f"internal error: the log has details under reference {reference}"
+    return answer({"error": sentence}, status, headers)
 
 
 # The lookbehind excludes "and/or" and "1/2".
@@ -181,7 +165,7 @@ def without_paths(error: Exception | str, folder: Path | None = None) -> str:
         for base in {folder, folder.absolute(), folder.resolve()}:
             if base.is_absolute():
                 text = text.replace(f"{base}/", "").replace(str(base), base.name)
-    if isinstance(error, str | StoppedError | ResourceError):
+    if isinstance(error, str | errors.StoppedError | errors.ResourceError):
         text = _ABSOLUTE.sub(r"\1", text)
     return text
 

@@ -14,26 +14,10 @@ from pydantic import BaseModel, Field
 from starlette.responses import PlainTextResponse, Response
 
 from evergraph.online.identifiers import LARGEST
+from evergraph.server import schema
 from evergraph.server.bodies import PredictionsBody, media_type
 from evergraph.server.http import JSON, RefusedError, answer, check_parameters
 from evergraph.server.observability import KIND
-from evergraph.server.schema import (
-    ERROR,
-    MEANINGS,
-    AlarmsReply,
-    ClassesReply,
-    ColumnsReply,
-    HealthReply,
-    HistoryReply,
-    IdsReply,
-    KeyReply,
-    NodeReply,
-    PredictionsReply,
-    StatusReply,
-    SuggestionsReply,
-    accepts,
-    answers,
-)
 
 if TYPE_CHECKING:
     from evergraph.server.auth import Guard
@@ -90,7 +74,7 @@ class NotReadyReply(BaseModel):
 
 
 READINESS: dict[int | str, dict[str, Any]] = {
-    **answers(ReadyReply),
+    **schema.answers(ReadyReply),
     200: {"model": ReadyReply, "description": "Ready."},
     503: {"model": NotReadyReply, "description": "Not ready: see Retry-After."},
 }
@@ -126,14 +110,14 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
         predictions,
         methods=["POST"],
         route_class_override=LeanRoute,
-        openapi_extra=accepts(PredictionsBody),
-        responses=answers(PredictionsReply, *REFUSED, 404, 409, 413, 415, 422),
+        openapi_extra=schema.accepts(PredictionsBody),
+        responses=schema.answers(schema.PredictionsReply, *REFUSED, 404, 409, 413, 415, 422),
         **may_read,
     )
 
     @router.get(
         "/v1/predictions/{node:path}",
-        responses=answers(PredictionsReply, *REFUSED, 404, 409, 422),
+        responses=schema.answers(schema.PredictionsReply, *REFUSED, 404, 409, 422),
         **in_time,
     )
     async def prediction(
@@ -148,59 +132,90 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
         found = await service.prediction(node, integer=integer, every_class=all)
         return Response(found, media_type=JSON)
 
-    @router.get("/v1/status", responses=answers(StatusReply, *REFUSED), **may_read)
+    @router.get("/v1/status", responses=schema.answers(schema.StatusReply, *REFUSED), **may_read)
     async def status() -> Response:
         """Return the learner's status: nodes, edges, classes, prequential accuracy."""
         return await reply(FACTS, service.status)
 
-    @router.get("/v1/columns", responses=answers(ColumnsReply, *REFUSED), **may_read)
+    @router.get("/v1/columns", responses=schema.answers(schema.ColumnsReply, *REFUSED), **may_read)
     async def columns() -> Response:
         """Return how columns of rows and tables are read, as fixed by the first table."""
-        return await reply(FACTS, service.columns)
 
-    @router.get("/v1/ids", responses=answers(IdsReply, *REFUSED, 422), **in_time)
+        def found() -> dict[str, Any]:
+            scheme = service.folder.columns
+            if scheme is None:
+                return {"columns": [], "scheme": None}
+            return {"columns": scheme.rows(), "scheme": scheme.to_json()}
+
+        return await reply(FACTS, found)
+
+    @router.get("/v1/ids", responses=schema.answers(schema.IdsReply, *REFUSED, 422), **in_time)
     async def ids(
         start: int = Query(0, ge=0, le=LARGEST, description="Where to begin."),
         limit: int = Query(1000, ge=1, le=MOST_IDS, description="How many positions to scan."),
     ) -> Response:
         """List the ids of nodes, one page at a time."""
-        return await reply(FACTS, partial(service.ids, start, limit))
 
-    @router.get("/v1/classes", responses=answers(ClassesReply, *REFUSED, 422), **in_time)
+        def found() -> dict[str, Any]:
+            some, rest = service.view.ids_from(start, limit)
+            return {"ids": some, "next": rest}
+
+        return await reply(FACTS, found)
+
+    @router.get(
+        "/v1/classes", responses=schema.answers(schema.ClassesReply, *REFUSED, 422), **in_time
+    )
     async def classes(
         start: int = Query(0, ge=0, le=LARGEST, description="Where to begin."),
         limit: int = Query(1000, ge=1, le=MOST_IDS, description="How many, at most."),
     ) -> Response:
         """List the names of classes, one page at a time."""
-        return await reply(FACTS, partial(service.classes, start, limit))
 
-    @router.get("/v1/keys", responses=answers(KeyReply, *REFUSED, 422), **may_read)
+        def found() -> dict[str, Any]:
+            names, end = service.view.classes, start + limit
+            return {"classes": list(names[start:end]), "next": end if end < len(names) else None}
+
+        return await reply(FACTS, found)
+
+    @router.get("/v1/keys", responses=schema.answers(schema.KeyReply, *REFUSED, 422), **may_read)
     async def keys(
         prefix: str = Query(min_length=1, max_length=200, description="Prefix of the keys."),
     ) -> Response:
         """Return the newest delta key with this prefix: how far a stream has been ingested."""
-        return await reply(FACTS, partial(service.last_key, prefix))
+        service.check_writes()
+        return await reply(FACTS, lambda: {"key": service.folder.last_key(prefix)})
 
-    @router.get("/v1/history", responses=answers(HistoryReply, *REFUSED, 422), **in_time)
+    @router.get(
+        "/v1/history", responses=schema.answers(schema.HistoryReply, *REFUSED, 422), **in_time
+    )
     async def history() -> Response:
         """Return the prequential record: how good predictions were before their labels came."""
-        return await reply(FACTS, service.history)
+        return await reply(FACTS, lambda: service.view.history())
 
-    @router.get("/v1/alarms", responses=answers(AlarmsReply, *REFUSED), **may_read)
+    @router.get("/v1/alarms", responses=schema.answers(schema.AlarmsReply, *REFUSED), **may_read)
     async def alarms() -> Response:
         """Return the accuracy alarm while it is raised."""
         return await reply(FACTS, service.alarms)
 
-    @router.get("/v1/suggestions", responses=answers(SuggestionsReply, *REFUSED, 422), **may_read)
+    @router.get(
+        "/v1/suggestions",
+        responses=schema.answers(schema.SuggestionsReply, *REFUSED, 422),
+        **may_read,
+    )
     async def suggestions(
         n: int = Query(20, ge=1, le=MOST_SUGGESTIONS, description="How many, at most."),
     ) -> Response:
         """Suggest unlabelled nodes to label next, with reasons."""
-        return await reply("suggestions", partial(service.suggestions, n))
+
+        def found() -> dict[str, Any]:
+            seq, best = service.view.suggestions(n)
+            return {"seq": seq, "suggestions": schema.to_json(best)}
+
+        return await reply("suggestions", found)
 
     @router.get(
         "/v1/nodes/{node:path}",
-        responses=answers(NodeReply, *REFUSED, 404, 409, 422),
+        responses=schema.answers(schema.NodeReply, *REFUSED, 404, 409, 422),
         **in_time,
     )
     async def node(
@@ -214,7 +229,7 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
         """
         return await reply("look-ups", partial(service.node, node, integer=integer, limit=limit))
 
-    @router.get("/healthz", responses=answers(HealthReply))
+    @router.get("/healthz", responses=schema.answers(schema.HealthReply))
     async def healthz() -> Response:
         """Answer while the process is alive."""
         return answer({"status": "ok"})
@@ -236,7 +251,7 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
 
 
 METRICS: dict[int | str, dict[str, Any]] = {
-    status: {"content": {JSON: {"schema": ERROR}}, "description": MEANINGS[status]}
+    status: {"content": {JSON: {"schema": schema.ERROR}}, "description": schema.MEANINGS[status]}
     for status in (400, 401, 403, 429)
 }
 

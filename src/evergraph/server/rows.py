@@ -10,6 +10,7 @@ from evergraph.core.errors import DataError
 from evergraph.core.extras import installed
 from evergraph.online.frames import read_columns
 from evergraph.server.http import RefusedError
+from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
 from evergraph.tables.frames import table_of_rows
 from evergraph.tables.labels import one_label, say_unlabelled
@@ -70,8 +71,6 @@ def with_names(arrow: ArrowBody, folder: LearnerFolder) -> tuple[Delta, Scheme |
     for part, names in arrow.names.items():
         if columns is None:
             continue  # the learner began with plain arrays: columns count by position
-        import pyarrow as pa
-
         table = pa.table(dict(zip(names, getattr(delta, part).T.numpy(), strict=True)))
         read = read_columns(table, columns, delta.labels, where=ARROW)
         scheme = columns = read.scheme
@@ -105,8 +104,6 @@ def _sent_scheme(sent: Mapping[str, Any] | None, delta: Delta) -> Scheme | None:
     """Return the scheme that a client sent with the features that it encoded by it."""
     if sent is None or not len(delta.nodes):
         return None
-    import pyarrow as pa
-
     try:
         scheme = Scheme.from_json(sent)
         if scheme.width != delta.features.shape[1]:

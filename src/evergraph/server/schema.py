@@ -29,14 +29,8 @@ JSON_NAMES: dict[type, dict[str, str]] = {
     Explanation: {"node": "id", "label": "known"},
 }
 OF_THE_FOLDER = (
-    "snapshot",
-    "keys",
-    "stopped",
-    "snapshot_error",
-    "snapshot_time",
-    "stopped_since",
-    "set_aside",
-)
+    "snapshot", "keys", "stopped", "snapshot_error", "snapshot_time", "stopped_since", "set_aside",
+)  # fmt: skip
 CLASSES = 5  # that an explanation compares
 MOST_NAMES = 1_000  # names of classes in a status; its ``classes`` counts all of them
 
@@ -172,34 +166,18 @@ class Neighbour(BaseModel):
     weight: float | None = Field(description="Its share in the embedding, if it is defined.")
 
 
-@dataclass(frozen=True)
-class Suggestions:
-    """Unlabelled nodes that are worth labelling next.
-
-    Attributes:
-        seq: deltas that the suggestions include.
-        suggestions: the best first.
-    """
-
-    seq: int
-    suggestions: tuple[Suggestion, ...]
-
-
-@dataclass(frozen=True)
-class Alarms:
-    """The accuracy alarm, while it is raised.
-
-    Attributes:
-        seq: deltas that the answer includes.
-        alarms: the alarm, or none.
-    """
-
-    seq: int
-    alarms: tuple[Alarm, ...]
-
-
-SuggestionsReply = described(Suggestions, "Suggestions")
-AlarmsReply = described(Alarms, "Alarms")
+SuggestionsReply = create_model(
+    "Suggestions",
+    __doc__="Unlabelled nodes that are worth labelling next.",
+    seq=(int, Field(description="Deltas that the suggestions include.")),
+    suggestions=(_model_type(tuple[Suggestion, ...]), Field(description="The best first.")),
+)
+AlarmsReply = create_model(
+    "Alarms",
+    __doc__="The accuracy alarm, while it is raised.",
+    seq=(int, Field(description="Deltas that the answer includes.")),
+    alarms=(_model_type(tuple[Alarm, ...]), Field(description="The alarm, or none.")),
+)
 AppliedReply = described(DeltaResult, "Applied")
 UpsertedReply = described(DeltaResult, "Upserted", news=(described(News, "News"), ...))
 PredictionsReply = described(Answer, "Predictions")

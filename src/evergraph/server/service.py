@@ -21,16 +21,10 @@ from evergraph.core.notices import say
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in
 from evergraph.online.identifiers import LARGEST
 from evergraph.online.view import FEW
+from evergraph.server import schema
 from evergraph.server.bodies import Bodies, PredictionsBody, read_delta, read_question
 from evergraph.server.http import RefusedError, without_paths
 from evergraph.server.rows import with_names, with_rows
-from evergraph.server.schema import (
-    MOST_NAMES,
-    OF_THE_FOLDER,
-    Process,
-    node_reply,
-    to_json,
-)
 from evergraph.server.workers import Together, Writer, pools
 from evergraph.tables.nodes import say_by_position
 
@@ -38,7 +32,7 @@ if TYPE_CHECKING:
     from evergraph.online.delta import Delta, DeltaResult, NodeId
     from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.online.upsert import Upserted
-    from evergraph.online.view import Answer, History
+    from evergraph.online.view import Answer
     from evergraph.server.limits import Limits
     from evergraph.tables.scheme import Scheme
 
@@ -155,16 +149,9 @@ class Service:
             self.folder.keep_columns(scheme)
         return learn(delta)
 
-    def columns(self) -> dict[str, Any]:
-        """Return how columns are read, as rows for people and as JSON for programs."""
-        scheme = self.folder.columns
-        if scheme is None:
-            return {"columns": [], "scheme": None}
-        return {"columns": scheme.rows(), "scheme": scheme.to_json()}
-
     def turn(self) -> None:
         """Let readers see the folder's newest state."""
-        self._view = self.folder.learner.frozen()  # shared from the first node on
+        self.view = self.folder.learner.frozen()  # shared from the first node on
 
     def follow(self) -> None:
         """Apply deltas that the writing process has added; for a folder opened read-only."""
@@ -187,14 +174,14 @@ class Service:
                 403, "this process is read-only: send the request to the one that writes"
             )
 
-    def process(self) -> Process:
+    def process(self) -> schema.Process:
         """Return the role of this process and its replication lag."""
         seq = self.folder.seq
         if not self.folder.readonly:
-            return Process("writer", os.getpid(), seq, 0, 0.0, True)
+            return schema.Process("writer", os.getpid(), seq, 0, 0.0, True)
         lag = max(acknowledged_in(self.folder.path / ACKNOWLEDGED_FILE) - seq, 0)
         seconds = round(time.monotonic() - self._followed, 3) if lag else 0.0
-        return Process("reader", os.getpid(), seq, lag, seconds, True)
+        return schema.Process("reader", os.getpid(), seq, lag, seconds, True)
 
     def readiness(self) -> dict[str, Any]:
         """Return ``{"status": "ready"}``, or another status and the reason."""
@@ -211,7 +198,7 @@ class Service:
 
         A few are made on the event loop, which is cheaper than a thread; many on a thread.
         """
-        classes, most = len(self._view.classes), self.limits.answers
+        classes, most = len(self.view.classes), self.limits.answers
         if every_class and len(ids) * classes > most:
             raise RefusedError(
                 413,
@@ -219,14 +206,14 @@ class Service:
                 f"classes: request at most {max(most // classes, 1)} nodes at a time",
             )
         numbers = len(ids) * (classes if every_class else 4)
-        if len(ids) <= FEW and numbers <= LITTLE and self._view.quick:
-            return orjson.dumps(to_json(await self._together.ask(ids, every_class)))
+        if len(ids) <= FEW and numbers <= LITTLE and self.view.quick:
+            return orjson.dumps(schema.to_json(await self._together.ask(ids, every_class)))
         return await self.pools["predictions"].run(
             lambda: in_blocks(self._predict(ids, every_class))
         )
 
     def _predict(self, ids: Sequence[NodeId], every_class: bool) -> Answer:
-        return self._view.answer(ids, every_class=every_class)
+        return self.view.answer(ids, every_class=every_class)
 
     async def prediction(self, text: str, *, integer: bool, every_class: bool) -> bytes:
         """Return the prediction for one node as JSON; its id as in ``node``."""
@@ -243,7 +230,7 @@ class Service:
         most = min(self.limits.patience, self.limits.seconds)
         loop = asyncio.get_running_loop()
         late = loop.time() + most
-        while (known := self._view.status().seq) < seq:
+        while (known := self.view.status().seq) < seq:
             if self.stopping.is_set() or loop.time() >= late:
                 raise RefusedError(
                     503, f"delta {seq} has not come within {most:g} s, only {known}", retry_after=1
@@ -253,44 +240,20 @@ class Service:
     def status(self) -> dict[str, Any]:
         """Return the status of the learner and of its folder."""
         folder = asdict(self.folder.status())
-        kept = {name: folder[name] for name in OF_THE_FOLDER}
+        kept = {name: folder[name] for name in schema.OF_THE_FOLDER}
         for name in ("stopped", "snapshot_error"):
             if kept[name] is not None:
                 kept[name] = without_paths(kept[name], self.folder.path)
-        known = asdict(self._view.status())
-        names = list(self._view.classes[-MOST_NAMES:])
+        known = asdict(self.view.status())
+        names = list(self.view.classes[-schema.MOST_NAMES :])
         processes = [asdict(self.process())]
         more = {"names": names, "waiting": self.writer.waiting, "replicas": processes}
         return known | more | kept
 
     def alarms(self) -> dict[str, Any]:
         """Return the accuracy alarm while it is raised."""
-        page = self._view.page
-        return {"seq": page.status.seq, "alarms": to_json(page.alarms)}
-
-    def suggestions(self, n: int) -> dict[str, Any]:
-        """Return unlabelled nodes that are worth labelling next."""
-        seq, found = self._view.suggestions(n)
-        return {"seq": seq, "suggestions": to_json(found)}
-
-    def last_key(self, prefix: str) -> dict[str, Any]:
-        """Return the newest delta key with this prefix."""
-        self.check_writes()
-        return {"key": self.folder.last_key(prefix)}
-
-    def ids(self, start: int, limit: int) -> dict[str, Any]:
-        """Return a page of ids, and where the next page starts."""
-        found, rest = self._view.ids_from(start, limit)
-        return {"ids": found, "next": rest}
-
-    def classes(self, start: int, limit: int) -> dict[str, Any]:
-        """Return a page of class names, and where the next page starts."""
-        names, end = self._view.classes, start + limit
-        return {"classes": list(names[start:end]), "next": end if end < len(names) else None}
-
-    def history(self) -> History:
-        """Return how good predictions were before their labels came."""
-        return self._view.history()
+        page = self.view.page
+        return {"seq": page.status.seq, "alarms": schema.to_json(page.alarms)}
 
     def node(self, text: str, *, integer: bool, limit: int) -> dict[str, Any]:
         """Return the explanation of a node with its neighbourhood.
@@ -298,13 +261,13 @@ class Service:
         text: the id in the URL, tried as a string and then, if it is one, as an integer; integer:
         whether it can only be an integer.
         """
-        view, (first, second) = self._view, _ids_of(text, integer)
+        view, (first, second) = self.view, _ids_of(text, integer)
         try:
-            return node_reply(view, first, limit)
+            return schema.node_reply(view, first, limit)
         except UnknownNodeError:
             if second is None:
                 raise
-            return node_reply(view, second, limit)
+            return schema.node_reply(view, second, limit)
 
     def close(self) -> None:
         """Finish queued changes, and close the folder."""
@@ -325,9 +288,9 @@ def in_blocks(answer: Answer) -> bytes:
     """
     rows = answer.predictions
     blocks = [rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK)]
-    listed = b",".join(orjson.dumps(to_json(block))[1:-1] for block in blocks)
+    listed = b",".join(orjson.dumps(schema.to_json(block))[1:-1] for block in blocks)
     # No name of a class can look like this: quotation marks are escaped.
-    whole = orjson.dumps(to_json(replace(answer, predictions=())))
+    whole = orjson.dumps(schema.to_json(replace(answer, predictions=())))
     return whole.replace(b'"predictions":[]', b'"predictions":[%s]' % listed, 1)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from evergraph.core.checks import check_choice, check_integer
 from evergraph.core.errors import ConfigurationError, did_you_mean
-from evergraph.tables.own import Encoder, is_encoder, registered
+from evergraph.tables.own import Encoder, registered
 
 KINDS = ("number", "raw", "boolean", "category", "text", "date", "list", "skip")
 OTHERS = "*"  # all columns that are not named
@@ -52,7 +52,7 @@ of number, raw, boolean, category, text, date, list, skip, or use your own encod
                 f"not {self.text_width}"
             )
         for name, kind in self.kinds.items():
-            if kind not in KINDS and not is_encoder(kind):
+            if kind not in KINDS and registered(kind) is None:
                 raise ConfigurationError(
                     f"column {name!r} cannot be read as {kind!r}: choose one of "
                     f"{', '.join(KINDS)}, or use your own encoder"
@@ -91,15 +91,12 @@ of number, raw, boolean, category, text, date, list, skip, or use your own encod
     @property
     def encoders(self) -> tuple[Encoder, ...]:
         """The user's own encoders among the kinds."""
-        found = (registered(kind) for kind in self.kinds.values() if is_encoder(kind))
+        found = map(registered, self.kinds.values())
         return tuple(encoder for encoder in found if encoder is not None)
 
     def to_json(self) -> dict[str, Any]:
         """Return the choices for JSON, with own encoders by name and version."""
-        kinds = {
-            name: str(registered(kind) or kind) if is_encoder(kind) else kind
-            for name, kind in self.kinds.items()
-        }
+        kinds = {name: str(registered(kind) or kind) for name, kind in self.kinds.items()}
         return {**vars(self), "kinds": kinds}
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from evergraph.core.errors import DataError
 from evergraph.tables.arrow import csv, pa, parquet
@@ -20,7 +21,6 @@ from evergraph.tables.sources import (
     Query,
     Source,
     StoredFile,
-    answered,
     as_csv,
     delimiter_hint,
     reason,
@@ -40,14 +40,12 @@ class Chunk:
     Attributes:
         table: the rows.
         before: number of rows before them.
-        position: start of the next chunk, from which reading can resume.
         done: amount of the file read so far, in bytes or rows.
         total: size of the file, in the same unit.
     """
 
     table: pa.Table
     before: int
-    position: int
     done: int
     total: int
 
@@ -57,32 +55,12 @@ class Chunk:
         return self.before + int(self.table.num_rows)
 
 
-@dataclass(frozen=True)
-class _Wanted:
-    """What to read of a table; the attributes are the arguments of ``read_chunks``."""
-
-    needed: tuple[str, ...]
-    size: int
-    only_needed: bool = False
-    position: int = 0
-    before: int = 0
-    text: Sequence[str] = ()
-    numbers: Sequence[str] = ()
-    perhaps: Sequence[str] = ()
-
-    @property
-    def columns(self) -> list[str] | None:
-        return list(self.needed) if self.only_needed else None
-
-
 def read_chunks(
     path: Source,
     needed: tuple[str, ...],
     *,
     size: int,
     only_needed: bool = False,
-    position: int = 0,
-    before: int = 0,
     text: Sequence[str] = (),
     numbers: Sequence[str] = (),
     perhaps: Sequence[str] = (),
@@ -94,16 +72,31 @@ def read_chunks(
         needed: required columns.
         size: bytes per chunk, of text or of unpacked Parquet.
         only_needed: whether to leave out other columns.
-        position: position of an earlier chunk, to resume after it.
-        before: number of rows before that position.
         text: columns that a CSV gives as text, whatever they look like.
         numbers: columns that a CSV gives as numbers, even if the first rows do not show it.
         perhaps: those of ``text`` that may be given as numbers by a chunk in which all are.
     """
-    if not isinstance(path, Query) and not path.name.endswith(SUFFIXES):
+    if not isinstance(path, Query) and not str(path).endswith(SUFFIXES):
         raise DataError(f"is not a supported table: expected {' or '.join(SUFFIXES)}")
-    wanted = _Wanted(needed, size, only_needed, position, before, text, numbers, perhaps)
-    yield from _read(path, wanted)
+    kept = list(needed) if only_needed else None
+    try:
+        if isinstance(path, Query):
+            yield from _read_query(path, needed, kept, size)
+        elif isinstance(path, StoredFile) or path.suffix == ".parquet":
+            yield from _read_parquet(path, needed, kept, size)
+        else:
+            # A table of nodes may have a column 'source' too, and that is a feature.
+            known = EDGE_TEXT if set(ENDS) <= set(needed) else NODE_TEXT
+            types = {name: pa.string() for name in (*known, *text)}
+            types |= dict.fromkeys(numbers, pa.float64())
+            yield from _read_csv(as_csv(path), needed, kept, size, types, perhaps)
+    except FileNotFoundError:
+        raise DataError("no such file") from None
+    except (pa.ArrowException, OSError, EOFError, zlib.error) as error:
+        hint = ""
+        if isinstance(path, Path | CsvTable) and path.suffix not in (".parquet", ".gz"):
+            hint = as_csv(path).hint()
+        raise DataError(f"cannot be read as a table ({reason(error)}){hint}") from error
 
 
 def read_table(path: Source, columns: tuple[str, ...], *, text: Sequence[str] = ()) -> pa.Table:
@@ -114,7 +107,7 @@ def read_table(path: Source, columns: tuple[str, ...], *, text: Sequence[str] = 
     """
     size = _AT_ONCE if path.suffix == ".parquet" else -1
     return pa.concat_tables(
-        [piece.table for piece in _read(path, _Wanted(columns, size, text=text))]
+        [piece.table for piece in read_chunks(path, columns, size=size, text=text)]
     )
 
 
@@ -147,102 +140,83 @@ def check_columns(found: list[str], needed: tuple[str, ...]) -> None:
             raise DataError(f"has {found.count(column)} columns named {column!r}: expected one")
 
 
-def _read(path: Source, wanted: _Wanted) -> Iterator[Chunk]:
-    read: Callable[[Any, _Wanted], Iterator[Chunk]] = _read_csv
-    if path.suffix == ".parquet":
-        read = _read_query if isinstance(path, Query) else _read_parquet
-    try:
-        yield from read(path, wanted)
-    except FileNotFoundError:
-        raise DataError("no such file") from None
-    except (pa.ArrowException, OSError, EOFError, zlib.error) as error:
-        hint = ""
-        if isinstance(path, Path | CsvTable) and path.suffix not in (".parquet", ".gz"):
-            hint = as_csv(path).hint()
-        raise DataError(f"cannot be read as a table ({reason(error)}){hint}") from error
-
-
-def _read_csv(path: Path | CsvTable, wanted: _Wanted) -> Iterator[Chunk]:
-    """Yield the rows of a CSV file; a position is an offset in the unpacked bytes.
-
-    Columns without a given type keep the type found in the first chunk.
-    """
-    # A table of nodes may have a column 'source' too, and that is a feature.
-    known = EDGE_TEXT if set(ENDS) <= set(wanted.needed) else NODE_TEXT
-    types = {name: pa.string() for name in (*known, *wanted.text)}
-    types |= dict.fromkeys(wanted.numbers, pa.float64())
-    source, perhaps = as_csv(path), wanted.perhaps
+def _read_csv(
+    source: CsvTable,
+    needed: tuple[str, ...],
+    kept: list[str] | None,
+    size: int,
+    types: Mapping[str, Any],
+    perhaps: Sequence[str],
+) -> Iterator[Chunk]:
+    """Yield the rows of a CSV file; columns without a type keep that of the first chunk."""
     total = source.path.stat().st_size
     with source.path.open("rb") as file:
-        plain: Any = gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file
-        block = _lines(plain, wanted.size)
+        plain: Any = gzip.GzipFile(fileobj=file) if source.suffix == ".gz" else file
+
+        def lines() -> bytes:
+            """Read at least ``size`` bytes, up to the end of a line; -1 reads the whole file."""
+            block: bytes = plain.read(size)
+            return block + plain.readline() if block else block
+
+        block = lines()
         table = _first(source, block, types, perhaps)
-        while not table.num_rows and (more := _lines(plain, wanted.size)):  # only the header yet
+        while not table.num_rows and (more := lines()):  # only the header yet
             block += more
             table = _first(source, block, types, perhaps)
-        names, position, before = table.column_names, wanted.position, wanted.before
-        check_columns(names, wanted.needed)
+        names, before = table.column_names, 0
+        check_columns(names, needed)
         # Integers may be followed by fractions.
         types = {
             each.name: pa.float64() if each.type == pa.int64() else each.type
             for each in table.schema
         } | {name: pa.string() for name in perhaps}
-        if not position:
-            position, before = len(block), table.num_rows
-            given = table if wanted.columns is None else table.select(wanted.columns)
-            yield Chunk(given, 0, position, file.tell(), total)
-        plain.seek(position)
-        while block := _lines(plain, wanted.size):
-            position += len(block)
-            if block.strip():
-                table = _parse(source, block, names, wanted.columns, types, perhaps, before)
-                yield Chunk(table, before, position, file.tell(), total)
-                before += table.num_rows
-
-
-def _lines(file: IO[bytes], size: int) -> bytes:
-    """Read at least ``size`` bytes, up to the end of a line; -1 reads the whole file."""
-    block = file.read(size)
-    return block + file.readline() if block else block
+        table = table if kept is None else table.select(kept)
+        while True:
+            yield Chunk(table, before, file.tell(), total)
+            before += table.num_rows
+            while (block := lines()) and not block.strip():
+                pass  # only blank lines
+            if not block:
+                return
+            table = _parse(source, block, types, perhaps, names=names, kept=kept, before=before)
 
 
 def _first(
     source: CsvTable, block: bytes, types: Mapping[str, Any], perhaps: Sequence[str]
 ) -> pa.Table:
     """Return the rows of a block that begins with the header, whose names are stripped."""
-    table = _parse(source, block, None, None, types, perhaps, 0)
+    table = _parse(source, block, types, perhaps)
     names = {name: name.strip() for name in table.column_names}
     if any(name != plain for name, plain in names.items()):
         types = {name: types[plain] for name, plain in names.items() if plain in types}
-        table = _parse(source, block, None, None, types, (), 0)
+        table = _parse(source, block, types, ())
     return stripped(table)
 
 
 def _parse(
     source: CsvTable,
     block: bytes,
-    names: list[str] | None,
-    columns: list[str] | None,
-    types: Mapping[str, pa.DataType],
+    types: Mapping[str, Any],
     perhaps: Sequence[str],
-    before: int,
+    *,
+    names: list[str] | None = None,
+    kept: list[str] | None = None,
+    before: int = 0,
 ) -> pa.Table:
+    """Return the rows of a block; names: of its columns, unless it begins with them."""
+
     def parse(types: Mapping[str, Any], *, threads: bool, **nulls: Any) -> pa.Table:
         options = csv.ReadOptions(column_names=names, use_threads=threads)
-        how = source.options(column_types=types, include_columns=columns, **nulls)
+        how = source.options(column_types=types, include_columns=kept, **nulls)
         table = csv.read_csv(pa.BufferReader(block), read_options=options, **how)
         return source.with_points(table, (*NODE_TEXT, *EDGE_TEXT))
 
     if perhaps:
-        try:  # numbers are read several times faster than texts that are numbers
+        with suppress(pa.ArrowInvalid):  # several times faster than texts that are numbers
             wished = {**types, **dict.fromkeys(perhaps, pa.float64())}
             return parse(wished, threads=True, null_values=["", *SPELLINGS])
-        except pa.ArrowInvalid:
-            pass
-    try:
+    with suppress(pa.ArrowInvalid):
         return parse(types, threads=True)
-    except pa.ArrowInvalid:
-        pass
     try:
         return parse(types, threads=False)  # only a single thread reports the row
     except pa.ArrowInvalid as error:
@@ -251,43 +225,38 @@ def _parse(
         raise pa.ArrowInvalid(said) from error
 
 
-def _read_parquet(path: Path | StoredFile, wanted: _Wanted) -> Iterator[Chunk]:
-    """Yield the rows of a Parquet file; a position is a row."""
+def _read_parquet(
+    path: Path | CsvTable | StoredFile, needed: tuple[str, ...], kept: list[str] | None, size: int
+) -> Iterator[Chunk]:
     opened = path.open() if isinstance(path, StoredFile) else path
     with parquet.ParquetFile(opened, buffer_size=1 << 20) as file:
         named = {name.strip(): name for name in file.schema_arrow.names}
-        check_columns([name.strip() for name in file.schema_arrow.names], wanted.needed)
-        columns = None if wanted.columns is None else [named[name] for name in wanted.columns]
-        total = file.metadata.num_rows
+        check_columns([name.strip() for name in file.schema_arrow.names], needed)
+        columns = None if kept is None else [named[name] for name in kept]
+        total, before = file.metadata.num_rows, 0
         groups = [file.metadata.row_group(index) for index in range(file.num_row_groups)]
         unpacked = sum(group.total_byte_size for group in groups)
-        rows = max(1, wanted.size * total // max(unpacked, 1))
-        if not wanted.position:
-            yield Chunk(stripped(file.schema_arrow.empty_table()), 0, 0, 0, total)
-        row = 0
-        for index, group in enumerate(groups):
-            if row + group.num_rows <= wanted.position:
-                row += group.num_rows
-                continue
+        rows = max(1, size * total // max(unpacked, 1))
+        yield Chunk(stripped(file.schema_arrow.empty_table()), 0, 0, total)
+        for index in range(len(groups)):  # a batch across groups would hold both of them
             for batch in file.iter_batches(rows, row_groups=[index], columns=columns):
-                skipped = max(wanted.position - row, 0)
-                table = stripped(pa.Table.from_batches([batch]).slice(skipped))
-                row += len(batch)
+                table = stripped(pa.Table.from_batches([batch]))
                 if table.num_rows:
-                    yield Chunk(table, row - table.num_rows, row, row, total)
+                    yield Chunk(table, before, before + table.num_rows, total)
+                    before += table.num_rows
 
 
-def _read_query(query: Query, wanted: _Wanted) -> Iterator[Chunk]:
-    """Yield the result of a database query; a position is a row."""
-    before = wanted.before
-    with answered(query, size=wanted.size, skip=wanted.position) as (schema, total, batches):
-        check_columns([name.strip() for name in schema.names], wanted.needed)
-        if not wanted.position:
-            yield Chunk(plainly_typed(schema.empty_table()), 0, 0, 0, total or 0)
+def _read_query(
+    query: Query, needed: tuple[str, ...], kept: list[str] | None, size: int
+) -> Iterator[Chunk]:
+    with query.answered(size) as (schema, total, batches):
+        check_columns([name.strip() for name in schema.names], needed)
+        yield Chunk(plainly_typed(schema.empty_table()), 0, 0, total or 0)
+        before = 0
         for batch in batches:
             table = plainly_typed(pa.Table.from_batches([batch]))
             if table.num_rows:
-                table = table if wanted.columns is None else table.select(wanted.columns)
+                table = table if kept is None else table.select(kept)
                 after = before + table.num_rows
-                yield Chunk(table, before, after, after, total or after)
+                yield Chunk(table, before, after, total or after)
                 before = after

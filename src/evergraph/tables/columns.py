@@ -20,6 +20,7 @@ from evergraph.graphs.validation import WEIGHT_RULE, unsound_weights
 from evergraph.tables.arrow import csv, pa, pc
 
 WEIGHT, RELATION, TYPE = "weight", "relation", "type"  # two columns of edges, one of nodes
+EXPECTED = "a whole number, a date or a timestamp"
 
 
 def column(table: pa.Table, name: str) -> pa.Array:
@@ -86,6 +87,29 @@ def first_refused(values: pa.Array, reads: Callable[[pa.Array], Any]) -> int:
     return low
 
 
+def accepted(
+    values: pa.Array,
+    reads: Callable[[pa.Array], pa.Array | None],
+    name: str,
+    rule: str,
+    *,
+    before: int = 0,
+) -> pa.Array:
+    """Return what ``reads`` makes of values; raise the error of the first value that it refuses."""
+    found = reads(values)
+    if found is None:
+        raise wrong_value(values, first_refused(values, reads), name, rule, before=before)
+    return found
+
+
+def cast_or_none(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
+    """Return texts cast to a type, or None if one of them cannot be."""
+    try:
+        return texts.cast(kind)
+    except pa.ArrowInvalid:
+        return None
+
+
 def check_filled(values: pa.Array, name: str, *, before: int = 0) -> None:
     """Raise if a row has no value."""
     full = values.is_valid()
@@ -96,29 +120,21 @@ def check_filled(values: pa.Array, name: str, *, before: int = 0) -> None:
         raise DataError(f"row {before + row + 1} has no value in column {name!r}: expected one")
 
 
-def ids(table: pa.Table, name: str, *, before: int = 0) -> pa.Array:
+def ids(
+    table: pa.Table, name: str, *, before: int = 0, expected: str = "strings or integers"
+) -> pa.Array:
     """Return a column of ids, int64 if they are integers, else strings.  [rows]"""
     values = column(table, name)
     numbers = pa.types.is_integer(values.type)
     if not numbers and not is_text(values.type) and len(values):
-        raise DataError(f"column {name!r} holds {values.type}: expected strings or integers")
+        raise DataError(f"column {name!r} holds {values.type}: expected {expected}")
     check_filled(values, name, before=before)
     return values.cast(pa.int64() if numbers else pa.string())
 
 
 def filled_texts(table: pa.Table, name: str, *, before: int = 0) -> pa.Array:
     """Return a text column without missing values; integers are converted to text."""
-    values = column(table, name)
-    if not pa.types.is_integer(values.type) and not is_text(values.type) and len(values):
-        raise DataError(f"column {name!r} holds {values.type}: expected texts")
-    check_filled(values, name, before=before)
-    return values.cast(pa.string())
-
-
-def relation_names(table: pa.Table) -> list[str] | None:
-    """Return the relation of each edge of a table, or None without that column."""
-    related = RELATION in table.column_names
-    return list(filled_texts(table, RELATION).to_pylist()) if related else None
+    return ids(table, name, before=before, expected="texts").cast(pa.string())
 
 
 def features(table: pa.Table, names: list[str], *, before: int = 0, most: float = np.inf) -> Tensor:
@@ -184,17 +200,8 @@ def as_integers(
 
 def as_whole(values: pa.Array, name: str) -> pa.Array:
     """Return ids written as text in a CSV as integers.  -> int64 [rows]"""
-
-    def whole(texts: pa.Array) -> pa.Array | None:
-        try:
-            return texts.cast(pa.int64())
-        except pa.ArrowInvalid:
-            return None
-
-    if (found := whole(values)) is None:
-        rule = "an integer of 64 bits, since --integers was given"
-        raise wrong_value(values, first_refused(values, whole), name, rule)
-    return found
+    rule = "an integer of 64 bits, since --integers was given"
+    return accepted(values, partial(cast_or_none, kind=pa.int64()), name, rule)
 
 
 def parsed(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
@@ -208,9 +215,6 @@ def parsed(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
     except pa.ArrowInvalid:
         return None
     return column(table, "column")
-
-
-EXPECTED = "a whole number, a date or a timestamp"
 
 
 def times(table: pa.Table, *, before: int = 0) -> tuple[Tensor, bool]:
@@ -228,15 +232,15 @@ def times(table: pa.Table, *, before: int = 0) -> tuple[Tensor, bool]:
     values = column(table, "time")
     check_filled(values, "time", before=before)
     rows: NDArray[Any] | None = None
-    places: NDArray[Any] | slice = slice(None)
+    places: Any = slice(None)
     if is_text(values.type):
         coded = values.dictionary_encode()
-        codes: NDArray[np.int32] = coded.indices.to_numpy()
-        rows = before + np.unique(codes, return_index=True)[1]  # first row of each text
-        places = codes
-        values = _of_texts(coded.dictionary, rows)
+        places = coded.indices.to_numpy()
+        rows = before + np.unique(places, return_index=True)[1]  # first row of each text
+        values = _times_in(coded.dictionary, rows)
     kind = values.type
     dates = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
+    whole = np.empty(0, np.int64)
     if pa.types.is_date(kind):
         whole = values.cast(pa.date32()).cast(pa.int32()).to_numpy().astype(np.int64) * 86_400
     elif dates:
@@ -246,18 +250,15 @@ def times(table: pa.Table, *, before: int = 0) -> tuple[Tensor, bool]:
         whole = as_integers(values, "time", before=before, rows=rows).to_numpy()
     elif len(values):
         raise DataError(f"column 'time' holds {kind}: expected {EXPECTED}")
-    else:
-        whole = np.empty(0, np.int64)
     return torch.from_numpy(np.array(whole[places], np.int64)), dates
 
 
-def _of_texts(texts: pa.Array, rows: NDArray[Any]) -> pa.Array:
+def _times_in(texts: pa.Array, rows: NDArray[Any]) -> pa.Array:
     """Return times as the first kind that fits all of them.  rows: row of each text"""
     kinds = [pa.int64(), pa.float64()]
     kinds += [pa.timestamp(unit, zone) for unit in ("us", "ns") for zone in (None, "UTC")]
     for kind in kinds:
-        found = parsed(texts, kind)
-        if found is not None:
+        if (found := parsed(texts, kind)) is not None:
             return found
     # Report the first text that breaks the kind which fits the longest prefix of the column.
     wrong = max(first_refused(texts, partial(parsed, kind=kind)) for kind in kinds)

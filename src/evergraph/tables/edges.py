@@ -60,7 +60,7 @@ def positions(rows: EdgeRows, node_ids: pa.Array) -> Tensor:
     for name, values in zip(ENDS, rows.ends, strict=True):
         found = _places(values, node_ids)
         if found.null_count:
-            row = int(np.flatnonzero(found.is_null().to_numpy(zero_copy_only=False))[0])
+            row = found.is_null().index(True).as_py()
             value = values[row].as_py()
             raise DataError(f"row {row + 1} has {name} {value!r}: expected the id of a node")
         sides.append(torch.from_numpy(found.to_numpy().astype(np.int64)))

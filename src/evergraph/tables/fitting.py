@@ -27,14 +27,21 @@ LONG = 40  # most characters of an id or a category, on average
 ENOUGH = 30  # fewest rows for any suspicion
 NEARLY = 0.95  # of all rows
 LEAKS = 0.98  # of labelled rows
-_COMMA, _DATE = r"[-+]?\d*,\d+", r"\d{1,2}([./-])\d{1,2}\1(\d{4}|\d\d)"
+SAMPLE = 10_000  # first rows on which a table of any size is judged
+_ROWS = 1_000  # encoded at once
+_MOST_WATCHED = 64  # numeric columns checked for leaks
+_AS_NAMES = {"category": "read as a category", "text": "read as text", "id": "left out as an id"}
 _MISREAD = (
     (
-        re.compile(_COMMA),
+        re.compile(r"[-+]?\d*,\d+"),
         "numbers with a decimal comma, such as",
         "write 3.5, or give --decimal ,",
     ),
-    (re.compile(_DATE), "dates such as", "write them as 2024-12-31"),
+    (
+        re.compile(r"\d{1,2}([./-])\d{1,2}\1(\d{4}|\d\d)"),
+        "dates such as",
+        "write them as 2024-12-31",
+    ),
 )
 
 
@@ -78,10 +85,10 @@ def guess(values: pa.Array, *, typed: bool) -> str:
             return "number"
     if _is(read.dates, known):
         return "date"
-    if separator_of(known) is not None:
+    found = known.to_pylist()
+    if _are_lists(found):
         return "list"
     # Categories, ids and texts differ by length, words and repetition.
-    found = known.to_pylist()
     distinct, rows = len(set(found)), len(found)
     words = sum(len(text.split()) for text in found) / rows
     short = sum(map(len, found)) <= LONG * rows
@@ -99,23 +106,16 @@ def _is(reads: Callable[..., Any], known: pa.Array) -> bool:
     return True
 
 
-def separator_of(known: pa.Array) -> str | None:
-    """Return the separator between list items, or None if the texts are not lists.
-
-    They are lists if a quarter of them have a separator and the items are short and repeat.
-    """
-    found = [text for text in known.to_pylist() if text is not None]
+def _are_lists(found: list[str]) -> bool:
+    """Whether a quarter of texts have a separator, between items that are short and repeat."""
     for separator in SEPARATORS:
         split = [text.split(separator) for text in found]
-        if 4 * sum(len(items) > 1 for items in split) < len(found):
-            continue
         items = [item.strip() for row in split for item in row]
+        many = 4 * sum(len(row) > 1 for row in split) >= len(found)
         short = sum(map(len, items)) <= LONG * len(items) and max(map(len, items)) <= 2 * LONG
-        if short and len(set(items)) < len(items):
-            return separator
-    if found and all(text.startswith("[") and text.endswith("]") for text in found):
-        return SEPARATORS[0]
-    return None
+        if many and short and len(set(items)) < len(items):
+            return True
+    return all(text.startswith("[") and text.endswith("]") for text in found)
 
 
 def usual_separator(values: pa.Array) -> str:
@@ -197,12 +197,6 @@ def leaked_share(values: pa.Array, labels: pa.Array) -> float:
     if 5 * len(best) > rows or 10 * pc.max(usual).as_py() > 9 * rows:
         return 0.0
     return float(pc.sum(best).as_py() / rows)
-
-
-SAMPLE = 10_000  # first rows on which a table of any size is judged
-_ROWS = 1_000  # encoded at once
-_AS_NAMES = {"category": "read as a category", "text": "read as text", "id": "left out as an id"}
-_MOST_WATCHED = 64  # numeric columns checked for leaks
 
 
 def fit_scheme(
@@ -288,29 +282,29 @@ def _fitted(
         raise DataError(f"column {name!r} {error}") from None
     if named is None and kind in _AS_NAMES and (like := misread(values)):
         say(where, f"column {name!r} looks like {like[0]}, but is {_AS_NAMES[kind]}: {like[1]}")
-        return LeftOut("looks like an id") if kind == "id" else _make(kind, values, name, choices)
-    # Numbers may merely number the rows; an only column must also be named like an id.
-    numbers = named is None and kind == "number" and (not alone or is_called_id(name))
-    if (named is None and kind == "id") or (
-        numbers and looks_like_id(pa.array(read.numbers(values, name), from_pandas=True), name)
-    ):
-        say(
-            where,
-            f"column {name!r} looks like an id, since nearly every row has another value: it is "
-            "left out unless its kind is named",
-        )
-        return LeftOut("looks like an id")
-    return _make(kind, values, name, choices)
-
-
-def _make(kind: str, values: pa.Array, name: str, choices: Columns) -> ColumnEncoder:
+    else:
+        # Numbers may merely number the rows; an only column must also be named like an id.
+        numbers = named is None and kind == "number" and (not alone or is_called_id(name))
+        if numbers and looks_like_id(pa.array(read.numbers(values, name), from_pandas=True), name):
+            kind = "id"
+        if kind == "id":
+            say(
+                where,
+                f"column {name!r} looks like an id, since nearly every row has another value: it "
+                "is left out unless its kind is named",
+            )
     if kind == "text":
         return TextEncoder.fit(values, name, dims=choices.text_width)
     if kind == "list":
         found = usual_separator(values) if is_text(values.type) else SEPARATORS[0]
         return ListEncoder.fit(values, name, separator=found)
-    if kind in ("empty", "skip"):
-        return LeftOut("as asked" if kind == "skip" else "the first rows have no value")
+    left_out = {
+        "id": "looks like an id",
+        "skip": "as asked",
+        "empty": "the first rows have no value",
+    }
+    if kind in left_out:
+        return LeftOut(left_out[kind])
     encoders = (NumberEncoder, RawEncoder, BooleanEncoder, DateEncoder, CategoryEncoder)
     made: ColumnEncoder = {cls.kind: cls for cls in encoders}[kind].fit(values, name)
     return made

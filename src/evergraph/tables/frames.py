@@ -14,7 +14,6 @@ from evergraph.core.extras import require
 from evergraph.tables.arrow import pa
 from evergraph.tables.columns import plainly_typed
 
-_SPARSE = ("spmatrix", "sparray", "_spbase")
 _FRAMES = {"pandas": ("DataFrame",), "polars": ("DataFrame",), "pyarrow": ("Table", "RecordBatch")}
 
 
@@ -38,11 +37,6 @@ def is_pyg(value: object) -> bool:
     return is_a(value, "torch_geometric")
 
 
-def is_networkx(value: object) -> bool:
-    """Whether a value is a NetworkX graph of any kind."""
-    return is_a(value, "networkx", "Graph")
-
-
 def is_sparse(value: object) -> bool:
     """Whether a value is a SciPy sparse matrix or array.
 
@@ -50,7 +44,7 @@ def is_sparse(value: object) -> bool:
     >>> is_sparse(scipy.sparse.csr_array((2, 2))), is_sparse(scipy.sparse.coo_matrix((2, 2)))
     (True, True)
     """
-    return is_a(value, "scipy", *_SPARSE)
+    return is_a(value, "scipy", "spmatrix", "sparray", "_spbase")
 
 
 def is_table(value: object) -> bool:

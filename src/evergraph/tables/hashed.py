@@ -23,6 +23,9 @@ from evergraph.tables.values import Block, Matrix, WideEncoder, lists, texts
 
 MOST_KEPT = 10_000  # categories whose hashes are kept to detect new ones
 SEPARATOR = ";"
+BUCKETS = 1 << 14
+_WORD = re.compile(r"\w+")
+_ROWS = 2_048  # rows whose words are held at once
 
 
 def signs(names: list[str], dims: int) -> Matrix:
@@ -47,8 +50,69 @@ def fitting_dims(categories: int) -> int:
     return min(max(-(-2 * categories // 8) * 8, 8), 64)
 
 
+def hashes_of(names: Iterable[str]) -> tuple[str, ...]:
+    """Return sorted hashes of categories, so that their order reveals nothing.
+
+    A category may identify one person, and a forgotten person must not be readable in a file.
+
+    >>> hashes_of(["red", "green"])
+    ('0de917af2f0a48a3', '4cee66ee49ec62e8')
+    """
+    return tuple(sorted(blake2b(name.encode(), digest_size=8).hexdigest() for name in names))
+
+
+def without_names(fitted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an encoder's saved state, with hashes in place of the names of an earlier version.
+
+    >>> without_names({"dims": 8, "known": ["red"]})
+    {'dims': 8, 'hashes': ('0de917af2f0a48a3',)}
+    """
+    kept = dict(fitted)
+    if "known" in kept:
+        names = kept.pop("known")
+        kept["hashes"] = None if names is None else hashes_of(names)
+    return kept
+
+
+class _HashEncoder(WideEncoder):
+    """An encoder that keeps the hashes of the first table's categories, unless there are many."""
+
+    hashes: tuple[str, ...] | None
+
+    def _said(self) -> str:
+        count = f"over {MOST_KEPT:,}" if self.hashes is None else f"{len(self.hashes):,}"
+        return f"hashes of {count} categories in {self.dims} signs"
+
+    def _vectors(self, found: pa.Array) -> tuple[Matrix, NDArray[Any], list[str]]:
+        """Return signs of distinct texts, each text's index among them (-1: null), and them."""
+        coded = found.dictionary_encode()
+        names = coded.dictionary.to_pylist()
+        places = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        matrix = signs(names, self.dims) if names else np.zeros((1, self.dims), np.float32)
+        return matrix, places, names
+
+    def _new(
+        self, places: NDArray[Any], names: list[str], rows: NDArray[Any]
+    ) -> tuple[dict[str, int], int]:
+        """Return unknown names with the first row of each, and the number of rows with one."""
+        there = frozenset(self.hashes or ())
+        strange = [
+            place
+            for place, name in enumerate(names)
+            if self.hashes is not None and hashes_of([name])[0] not in there
+        ]
+        firsts = {names[place]: int(rows[(places == place).argmax()]) for place in strange}
+        return firsts, len(np.unique(rows[np.isin(places, strange)])) if strange else 0
+
+
+def _kept(found: pa.Array) -> tuple[int, tuple[str, ...] | None]:
+    """Return the width for some categories, and their hashes unless they are too many."""
+    names = [name for name in found.unique().to_pylist() if name is not None]
+    return fitting_dims(len(names)), hashes_of(names) if len(names) <= MOST_KEPT else None
+
+
 @dataclass(frozen=True)
-class CategoryEncoder(WideEncoder):
+class CategoryEncoder(_HashEncoder):
     """A category as the signs of its hash.
 
     >>> import pyarrow as pa
@@ -57,7 +121,7 @@ class CategoryEncoder(WideEncoder):
     {'blue': 0}
     """
 
-    hashes: tuple[str, ...] | None  # of the first table's categories; None if there are too many
+    hashes: tuple[str, ...] | None
     kind = "category"
 
     @classmethod
@@ -65,22 +129,20 @@ class CategoryEncoder(WideEncoder):
         """Keep the hashes of the categories."""
         return cls(*_kept(texts(values, name)))
 
-    @property
-    def how(self) -> str:
-        """A description of the encoding."""
-        return _told(self.hashes, "", self.dims)
+    def __str__(self) -> str:
+        return self._said()
 
     def encode(self, values: pa.Array, name: str, *, before: int = 0) -> Block:
         """Return the signs of hashes."""
-        matrix, places, names = _vectors(texts(values, name), self.dims)
+        matrix, places, names = self._vectors(texts(values, name))
         gaps = places < 0
         matrix = np.where(gaps[:, None], np.float32(0), matrix[places])
-        new, rows = _new(places, names, self.hashes)
+        new, rows = self._new(places, names, np.arange(len(places)))
         return Block(matrix, gaps=gaps, new=new, new_rows=rows)
 
 
 @dataclass(frozen=True)
-class ListEncoder(WideEncoder):
+class ListEncoder(_HashEncoder):
     """A list as the mean of its items' signs; text is split at ``separator``.
 
     >>> import pyarrow as pa
@@ -100,94 +162,21 @@ class ListEncoder(WideEncoder):
         dims, hashes = _kept(lists(values, name, separator=separator)[1])
         return cls(dims, separator, hashes)
 
-    @property
-    def how(self) -> str:
-        """A description of the encoding."""
-        return _told(self.hashes, "mean of ", self.dims)
+    def __str__(self) -> str:
+        return f"mean of {self._said()}"
 
     def encode(self, values: pa.Array, name: str, *, before: int = 0) -> Block:
         """Return the means of the items' signs."""
         from scipy.sparse import csr_matrix
 
         counts, items = lists(values, name, separator=self.separator, before=before)
-        matrix, places, names = _vectors(items, self.dims)
+        matrix, places, names = self._vectors(items)
         starts = np.concatenate([[0], np.cumsum(counts)])
         weights = np.repeat(1.0 / np.maximum(counts, 1), counts)
         owners = csr_matrix((weights, places, starts), shape=(len(counts), len(matrix)))
-        rows = np.repeat(np.arange(len(counts)), counts)
-        new, touched = _new(places, names, self.hashes, rows)
-        return Block(
-            np.asarray(owners @ matrix, np.float32), gaps=counts == 0, new=new, new_rows=touched
-        )
-
-
-def _vectors(found: pa.Array, dims: int) -> tuple[Matrix, NDArray[Any], list[str]]:
-    """Return signs of distinct texts, the index of each text among them (-1: null), and them."""
-    coded = found.dictionary_encode()
-    names = coded.dictionary.to_pylist()
-    places = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    return signs(names, dims) if names else np.zeros((1, dims), np.float32), places, names
-
-
-def _kept(found: pa.Array) -> tuple[int, tuple[str, ...] | None]:
-    names = [name for name in found.unique().to_pylist() if name is not None]
-    return fitting_dims(len(names)), hashes_of(names) if len(names) <= MOST_KEPT else None
-
-
-def hashes_of(names: Iterable[str]) -> tuple[str, ...]:
-    """Return sorted hashes of categories, so that their order reveals nothing.
-
-    A category may identify one person, and a forgotten person must not be readable in a file.
-
-    >>> hashes_of(["red", "green"])
-    ('0de917af2f0a48a3', '4cee66ee49ec62e8')
-    """
-    return tuple(sorted(map(_hash, names)))
-
-
-def without_names(fitted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an encoder's saved state, with hashes in place of the names of an earlier version.
-
-    >>> without_names({"dims": 8, "known": ["red"]})
-    {'dims': 8, 'hashes': ('0de917af2f0a48a3',)}
-    """
-    kept = dict(fitted)
-    if "known" in kept:
-        names = kept.pop("known")
-        kept["hashes"] = None if names is None else hashes_of(names)
-    return kept
-
-
-def _hash(name: str) -> str:
-    return blake2b(name.encode(), digest_size=8).hexdigest()
-
-
-def _new(
-    places: NDArray[Any],
-    names: list[str],
-    hashes: tuple[str, ...] | None,
-    rows: NDArray[Any] | None = None,
-) -> tuple[dict[str, int], int]:
-    """Return unknown names with the first row of each, and the number of rows that have one."""
-    if hashes is None:
-        return {}, 0
-    there = frozenset(hashes)
-    strange = [place for place, name in enumerate(names) if _hash(name) not in there]
-    if not strange:
-        return {}, 0
-    rows = np.arange(len(places)) if rows is None else rows
-    firsts = {names[place]: int(rows[(places == place).argmax()]) for place in strange}
-    return firsts, len(np.unique(rows[np.isin(places, strange)]))
-
-
-def _told(hashes: tuple[str, ...] | None, what: str, dims: int) -> str:
-    count = f"over {MOST_KEPT:,}" if hashes is None else f"{len(hashes):,}"
-    return f"{what}hashes of {count} categories in {dims} signs"
-
-
-BUCKETS = 1 << 14
-_WORD = re.compile(r"\w+")
-_ROWS = 2_048  # rows whose words are held at once
+        new, rows = self._new(places, names, np.repeat(np.arange(len(counts)), counts))
+        means = np.asarray(owners @ matrix, np.float32)
+        return Block(means, gaps=counts == 0, new=new, new_rows=rows)
 
 
 @dataclass(frozen=True)
@@ -219,9 +208,7 @@ class TextEncoder(WideEncoder):
                 seen[bucket] = seen.get(bucket, 0) + 1
         return cls(dims, len(found) - found.null_count, dict(sorted(seen.items())))
 
-    @property
-    def how(self) -> str:
-        """A description of the encoding."""
+    def __str__(self) -> str:
         return f"TF-IDF of words, {len(self.frequencies):,} known, in {self.dims} signs"
 
     def encode(self, values: pa.Array, name: str, *, before: int = 0) -> Block:

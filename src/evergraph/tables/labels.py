@@ -26,6 +26,8 @@ from evergraph.tables.columns import as_integers, is_number, is_text, parsed, wr
 MEANT = ("class", "classes", "target", "targets", "y", "category", "group", "outcome", "labels")
 # Exact texts for a missing label, as databases, pandas, R and Excel write them.
 SPELLINGS = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None", "\\N")
+LABELS, TARGET, TARGETS = "labels", "target", "target_"
+BETWEEN = ";"
 
 
 def filled(values: pa.Array) -> pa.Array:
@@ -61,10 +63,13 @@ def label_values(
         return values.cast(pa.string())
     if is_text(kind):
         values = filled(values)
-        numbers = _numbers(values) if guess else None
+        coded = values.dictionary_encode()
+        kinds = (pa.int64(), pa.float64()) if guess else ()
+        read = (parsed(coded.dictionary, number) for number in kinds)
+        numbers = next((found for found in read if found is not None), None)
         if numbers is None:
             return values
-        values = numbers
+        values = numbers.take(coded.indices)
     elif pa.types.is_floating(kind):
         values = pc.if_else(pc.is_nan(values), pa.scalar(None, kind), values)
     elif not pa.types.is_integer(kind) and not pa.types.is_null(kind):
@@ -76,16 +81,6 @@ def label_values(
         rule = f"a class >= 0, or {UNLABELLED} for none"
         raise wrong_value(whole, row, "label", rule, before=before)
     return pc.if_else(pc.equal(whole, UNLABELLED), pa.scalar(None, pa.int64()), whole)
-
-
-def _numbers(texts: pa.Array) -> pa.Array | None:
-    """Return texts as numbers, null where missing; None if one of them is not a number."""
-    coded = texts.dictionary_encode()
-    for kind in (pa.int64(), pa.float64()):
-        found = parsed(coded.dictionary, kind)
-        if found is not None:
-            return found.take(coded.indices)
-    return None
 
 
 def class_names(values: pa.Array) -> tuple[str, ...]:
@@ -172,10 +167,6 @@ def say_missing(path: object, found: dict[str, int]) -> None:
         written = " or ".join(repr(text).replace("\\\\", "\\") for text in sorted(found))
         many = "labels are" if count > 1 else "label is"
         say(path, f"{count:,} {many} missing, written as {written}: this is not a class name")
-
-
-LABELS, TARGET, TARGETS = "labels", "target", "target_"
-BETWEEN = ";"
 
 
 def target_names(columns: Sequence[str]) -> list[str]:

@@ -33,11 +33,9 @@ class _FlaggedEncoder(ColumnEncoder):
 
     @property
     def width(self) -> int:
-        """The number of columns, plus one for the flag."""
         return self.columns + self.flag
 
     def encode(self, values: pa.Array, name: str, *, before: int = 0) -> Block:
-        """Return the numbers, and the flag."""
         found = self.reads(values, name, before=before)
         gaps, columns = np.isnan(found), self._columns(found)
         matrix = np.stack([*columns, *([gaps] if self.flag else [])], axis=1).astype(np.float32)
@@ -55,12 +53,9 @@ class _UnscaledEncoder(_FlaggedEncoder):
 
     @classmethod
     def fit(cls, values: pa.Array, name: str) -> Self:
-        """Record whether there are gaps."""
         return cls(bool(np.isnan(cls.reads(values, name)).any()))
 
-    @property
-    def how(self) -> str:
-        """A description of the encoding."""
+    def __str__(self) -> str:
         return f"{self.said}, and a flag for gaps" if self.flag else self.said
 
 
@@ -133,9 +128,7 @@ class NumberEncoder(_ScaledEncoder):
             return cls(0.0, 1.0, bool(gaps.any()))
         return super().fit(values, name)
 
-    @property
-    def how(self) -> str:
-        """A description of the encoding."""
+    def __str__(self) -> str:
         flag = ", and a flag for gaps" if self.flag else ""
         return f"(x - {self.median:g}) / {self.scale:g}, cut at {CLIP:g}{flag}"
 
@@ -153,9 +146,7 @@ class DateEncoder(_ScaledEncoder):
 
     kind, columns, reads = "date", 5, staticmethod(dates)
 
-    @property
-    def how(self) -> str:
-        """A description of the encoding."""
+    def __str__(self) -> str:
         middle = np.datetime64(int(self.median), "s").astype("datetime64[D]")
         flag = ", a flag for gaps" if self.flag else ""
         return f"time around {middle} in {self.scale / 86_400:g} days, year and week{flag}"

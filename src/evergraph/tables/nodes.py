@@ -46,6 +46,8 @@ from evergraph.tables.labels import (
 from evergraph.tables.scheme import NodeFeatures, Scheme
 
 RESERVED = ("id", "label", "time")
+# The names that pandas gives to the nameless index of a data frame.
+is_index = re.compile(r"(Unnamed: \d+)?|__index_level_\d+__").fullmatch
 
 
 @dataclass(frozen=True)
@@ -134,10 +136,7 @@ def read_nodes(
     if not piece:
         check_distinct(known)
         say_index(where, table.column_names)
-    labels: pa.Array | None = None
-    missing: dict[str, int] = {}
-    lists: list[list[str] | None] | None = None
-    goals: NDArray[np.float32] | None = None
+    labels, missing, lists, goals = None, {}, None, None
     if roles.targets == [LABELS]:
         lists = label_lists(column(table, LABELS))
     elif roles.targets:
@@ -164,18 +163,8 @@ def read_nodes(
     )
     if not piece:
         say_missing(where, missing)
-    return NodeTable(
-        known,
-        read,
-        roles,
-        labels,
-        missing,
-        lists,
-        goals,
-        types=filled_texts(table, TYPE, before=before) if roles.types else None,
-        times=when,
-        dated=dated,
-    )
+    types = filled_texts(table, TYPE, before=before) if roles.types else None
+    return NodeTable(known, read, roles, labels, missing, lists, goals, types, when, dated)
 
 
 def read_features(
@@ -241,11 +230,6 @@ def feature_names(columns: Iterable[str]) -> list[str]:
     return [name for name in columns if name not in RESERVED and not is_index(name)]
 
 
-def is_index(name: str) -> bool:
-    """Whether a column is the nameless index of a data frame written by pandas."""
-    return bool(re.fullmatch(r"(Unnamed: \d+)?|__index_level_\d+__", name))
-
-
 def say_index(where: object, columns: Iterable[str]) -> None:
     """Warn that the index of a data frame is not used, if a table has one."""
     found = [name for name in columns if is_index(name)]
@@ -254,17 +238,18 @@ def say_index(where: object, columns: Iterable[str]) -> None:
 
 def check_labelled(found: list[str]) -> None:
     """Raise unless there is a column ``label``, and suggest columns that may be meant."""
-    meant = f"; if {meant_as_label(found)} holds them, rename it" if meant_as_label(found) else ""
     if "label" not in found:
+        likely = meant_as_label(found)
+        meant = f"; if {likely} holds them, rename it" if likely else ""
         raise DataError(f"has no column 'label': it has {', '.join(found)}{meant}")
 
 
 def check_distinct(node_ids: pa.Array) -> None:
     """Raise if two nodes have the same id."""
     first = pc.index_in(node_ids, value_set=node_ids).to_numpy(zero_copy_only=False)
-    again = np.flatnonzero(first != np.arange(len(first)))
-    if len(again):
-        row = int(again[0])
+    again = first != np.arange(len(first))
+    if again.any():
+        row = int(again.argmax())
         raise DataError(
             f"row {row + 1} repeats id {node_ids[row].as_py()!r} of row {int(first[row]) + 1}: "
             f"expected unique ids"

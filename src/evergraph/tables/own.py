@@ -15,7 +15,7 @@ from evergraph.tables.values import Block, Matrix, WideEncoder, texts
 _registered: dict[str, Encoder] = {}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Encoder:
     """A named function that turns texts into features.
 
@@ -55,13 +55,8 @@ class Encoder:
         return f"{self.name} {self.version}"
 
 
-def is_encoder(kind: str | Encoder) -> bool:
-    """Whether a kind is an encoder or the name of a registered one."""
-    return isinstance(kind, Encoder) or kind in _registered
-
-
 def registered(kind: str | Encoder) -> Encoder | None:
-    """Return the given encoder, or the registered one with this name."""
+    """Return the given encoder, or the registered one with this name, None if there is none."""
     return kind if isinstance(kind, Encoder) else _registered.get(kind)
 
 
@@ -78,9 +73,7 @@ class OwnEncoder(WideEncoder):
         known = texts(values, name).drop_null()[:1].to_pylist()
         return cls(_rows(encoder, known or [""], None).shape[1], encoder)
 
-    @property
-    def how(self) -> str:
-        """A description of the encoding."""
+    def __str__(self) -> str:
         return f"by {self.encoder}"
 
     def encode(self, values: Any, name: str, *, before: int = 0) -> Block:

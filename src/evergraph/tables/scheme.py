@@ -19,7 +19,7 @@ from evergraph.tables.columns import column
 from evergraph.tables.hashed import CategoryEncoder, ListEncoder, TextEncoder, without_names
 from evergraph.tables.measured import BooleanEncoder, DateEncoder, NumberEncoder, RawEncoder
 from evergraph.tables.own import Encoder, OwnEncoder
-from evergraph.tables.values import Block, ColumnEncoder, LeftOut, Mask
+from evergraph.tables.values import Block, ColumnEncoder, LeftOut
 
 FORMAT = 1
 HEADER = ("column", "read as", "how", "width", "gaps")
@@ -29,6 +29,7 @@ _CLASSES: tuple[type[Any], ...] = (
 )  # fmt: skip
 _NAMED = 5  # categories named in a message
 _LISTED = 10  # columns named in a message
+ROUNDS = 40  # of the propagation that fills gaps, as in its paper
 
 
 @dataclass(frozen=True)
@@ -54,36 +55,26 @@ class NodeFeatures:
     scheme: Scheme | None = None
     blocks: Mapping[str, Block] = field(default_factory=dict, repr=False)
 
-    @property
-    def masks(self) -> dict[str, Mask]:
-        """The rows without a value, by column."""
-        return {name: block.gaps for name, block in self.blocks.items()}
-
     def say_new(self, where: object) -> None:
         """Report what the first table did not have: new categories, and gaps without a flag."""
         for name, block in self.blocks.items():
-            say_new(where, name, block.new, block.new_rows)
-            say_unflagged(where, name, block.unflagged)
+            say_new(where, name, block.new, block.new_rows, block.unflagged)
 
 
-def say_new(where: object, name: str, new: Collection[str], rows: int) -> None:
-    """Report the categories of a column that the first table did not have."""
-    if not new:
-        return
-    named = ", ".join(map(repr, islice(new, _NAMED)))
-    more = ", ..." if len(new) > _NAMED else ""
-    many = "category" if len(new) == 1 else "categories"
-    say(
-        where,
-        f"column {name!r} has {len(new):,} new {many} in {rows:,} row{'' if rows == 1 else 's'} "
-        f"({named}{more}): each is encoded by its hash",
-    )
-
-
-def say_unflagged(where: object, name: str, gaps: int) -> None:
-    """Report gaps that are filled without a flag, since the first table had none there."""
-    if gaps:
-        many = f"{gaps:,} gap{'' if gaps == 1 else 's'}"
+def say_new(where: object, name: str, new: Collection[str], rows: int, unflagged: int) -> None:
+    """Report new categories of a column in some rows, and gaps that no flag shows."""
+    if new:
+        named = ", ".join(map(repr, islice(new, _NAMED)))
+        more = ", ..." if len(new) > _NAMED else ""
+        many = "category" if len(new) == 1 else "categories"
+        plural = "" if rows == 1 else "s"
+        say(
+            where,
+            f"column {name!r} has {len(new):,} new {many} in {rows:,} row{plural} "
+            f"({named}{more}): each is encoded by its hash",
+        )
+    if unflagged:
+        many = f"{unflagged:,} gap{'' if unflagged == 1 else 's'}"
         say(where, f"column {name!r} has {many} but had none at first: filled without a flag")
 
 
@@ -148,37 +139,36 @@ first table did not have: expected age
         ]
 
     def encode(self, table: pa.Table, *, before: int = 0) -> Tensor:
-        """Return the features of a table's rows; before: rows in earlier chunks, for messages.
-
-        -> float32 [rows, width]
-        """
+        """Return the features of a table's rows, as ``read`` does.  -> float32 [rows, width]"""
         return self.read(table, before=before).features
 
     def read(self, table: pa.Table, *, before: int = 0) -> NodeFeatures:
-        """Return the features with details of each column; raise unless all columns fit."""
-        blocks = {each.name: self._block(each, table, before) for each in self.columns}
+        """Return the features with details of each column; raise unless all columns fit.
+
+        before: rows in earlier chunks, for messages.
+        """
+        blocks: dict[str, Block] = {}
+        for each in self.columns:
+            name, encoder = each.name, each.encoder
+            if name not in table.column_names:  # which is an error unless it was left out
+                self.check_names([n for n in self.kinds if n in table.column_names])
+                blocks[name] = encoder.encode(np.empty(table.num_rows), name)
+                continue
+            block = blocks[name] = encoder.encode(column(table, name), name, before=before)
+            if self.refuse_gaps and block.gaps.any():
+                row = before + int(block.gaps.argmax()) + 1
+                raise DataError(f"row {row} has no value in column {name!r}: expected one")
+            if self.strict and block.new:
+                value, row = next(iter(block.new.items()))
+                raise DataError(
+                    f"row {before + row + 1} has {value!r} in column {name!r}: expected a category "
+                    "of the first table, since columns are strict"
+                )
         parts = [block.matrix for block in blocks.values()]
         matrix = np.concatenate(parts, axis=1) if parts else np.zeros((table.num_rows, 0))
         features = torch.from_numpy(np.ascontiguousarray(matrix, np.float32))
         gaps = {name: int(block.gaps.sum()) for name, block in blocks.items()}
         return NodeFeatures(features, self.with_gaps(gaps), blocks)
-
-    def _block(self, each: Column, table: pa.Table, before: int) -> Block:
-        name = each.name
-        if name not in table.column_names:  # which is an error unless it was left out
-            self.check_names([n for n in self.kinds if n in table.column_names])
-            return each.encoder.encode(np.empty(table.num_rows), name)
-        block = each.encoder.encode(column(table, name), name, before=before)
-        if self.refuse_gaps and block.gaps.any():
-            row = before + int(block.gaps.argmax()) + 1
-            raise DataError(f"row {row} has no value in column {name!r}: expected one")
-        if self.strict and block.new:
-            value, row = next(iter(block.new.items()))
-            raise DataError(
-                f"row {before + row + 1} has {value!r} in column {name!r}: expected a category of "
-                "the first table, since columns are strict"
-            )
-        return block
 
     def with_gaps(self, gaps: Mapping[str, int]) -> Scheme:
         """Return the same scheme with the number of gaps of each column."""
@@ -204,7 +194,7 @@ first table did not have: expected age
     def table(self) -> list[tuple[str, str, str, str, str]]:
         """Return one row per column under ``HEADER``: how it is read."""
         found = ((each.name, each.encoder, each.gaps) for each in self.columns)
-        return [(name, e.kind, e.how, str(e.width), f"{gaps:,}") for name, e, gaps in found]
+        return [(name, e.kind, str(e), str(e.width), f"{gaps:,}") for name, e, gaps in found]
 
     def rows(self) -> list[dict[str, str]]:
         """Return ``table`` as dictionaries with the keys of ``HEADER``, for JSON and pandas."""
@@ -256,9 +246,6 @@ def _encoder(values: Mapping[str, Any], encoders: Iterable[Encoder]) -> ColumnEn
     return made
 
 
-ROUNDS = 40  # of the paper
-
-
 def propagated(graph: Graph, values: Tensor, known: Tensor) -> Tensor:
     """Return values with the unknown ones filled.  [nodes, d], bool [nodes, d]
 
@@ -284,13 +271,14 @@ def propagated(graph: Graph, values: Tensor, known: Tensor) -> Tensor:
     return torch.from_numpy(filled.astype(np.float32))
 
 
-def filled_from_neighbours(graph: Graph, scheme: Scheme, gaps: Mapping[str, Mask]) -> Graph:
-    """Return a graph with gaps in numbers filled; the flags stay."""
+def filled_from_neighbours(graph: Graph, read: NodeFeatures) -> Graph:
+    """Return a graph with the gaps in its numbers filled; the flags stay."""
     places, masks, begin = [], [], 0
-    for each in scheme.columns:
-        if each.encoder.kind == "number" and gaps[each.name].any():
+    for each in () if read.scheme is None else read.scheme.columns:
+        gaps = read.blocks[each.name].gaps
+        if each.encoder.kind == "number" and gaps.any():
             places.append(begin)
-            masks.append(gaps[each.name])
+            masks.append(gaps)
         begin += each.encoder.width
     if not places:
         return graph

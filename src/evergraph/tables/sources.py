@@ -88,11 +88,6 @@ class CsvTable:
         return self.path.suffix
 
     @property
-    def name(self) -> str:
-        """The name of the file."""
-        return self.path.name
-
-    @property
     def written(self) -> str:
         """The dialect, or an empty text for the default dialect."""
         usual = (self.delimiter, self.decimal) == (",", ".")
@@ -172,12 +167,7 @@ class StoredFile:
     @property
     def suffix(self) -> str:
         """The suffix of its name."""
-        return Path(self.name).suffix
-
-    @property
-    def name(self) -> str:
-        """The name of the file."""
-        return self.address.rpartition("/")[2]
+        return Path(self.address).suffix
 
     def open(self) -> Any:
         """Open it for reading with random access."""
@@ -272,6 +262,10 @@ PosixPath('graph.db'))
     def __repr__(self) -> str:
         return f"Query({self})"
 
+    def answered(self, size: int) -> AbstractContextManager[QueryResult]:
+        """Run it, and close the connection afterwards.  size: approximate bytes per batch"""
+        return {"sqlite": _sqlite, "duckdb": _duckdb, "adbc": _adbc}[self.kind](self, size)
+
 
 Source: TypeAlias = Path | CsvTable | StoredFile | Query
 """A source of a table."""
@@ -281,47 +275,31 @@ QueryResult: TypeAlias = "tuple[pa.Schema, int | None, Iterator[pa.RecordBatch]]
 """A streamed query result: its schema, the number of rows if known, and the batches."""
 
 
-def answered(query: Query, *, size: int, skip: int) -> AbstractContextManager[QueryResult]:
-    """Run a query and close the connection afterwards.
-
-    size: approximate bytes per batch; skip: rows to leave out, if the file has not changed since
-    they were read.
-    """
-    ask = {"sqlite": _sqlite, "duckdb": _duckdb, "adbc": _adbc}[query.kind]
-    return ask(query, size, skip)
-
-
 @contextmanager
-def _sqlite(query: Query, size: int, skip: int) -> Iterator[QueryResult]:
+def _sqlite(query: Query, size: int) -> Iterator[QueryResult]:
+    """SQLite types every value separately, so a column gets the widest type among its values."""
     path = Path(query.place)
     if not path.is_file():
         raise DataError("no such file")
     try:
         with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as connection:
-            schema, total = _sqlite_schema(connection, query.sql)
+            listed = connection.execute(f"SELECT * FROM ({query.sql}) LIMIT 0").description
+            quoted = ['"' + name.replace('"', '""') + '"' for name, *_ in listed]
+            widest = ", ".join(
+                f"max(CASE typeof({name}) WHEN 'null' THEN 0 WHEN 'integer' THEN 1 "
+                "WHEN 'real' THEN 2 WHEN 'text' THEN 3 ELSE 4 END)"
+                for name in quoted
+            )
+            counted = connection.execute(f"SELECT count(*), {widest} FROM ({query.sql})")
+            total, *found = counted.fetchone()
+            kinds = (pa.null(), pa.int64(), pa.float64(), pa.string(), pa.binary())
+            pairs = zip(listed, found, strict=True)
+            schema = pa.schema([(about[0], kinds[kind or 0]) for about, kind in pairs])
             rows = max(1, size // (_BYTES_A_VALUE * max(len(schema), 1)))
-            found = connection.execute(f"SELECT * FROM ({query.sql}) LIMIT -1 OFFSET ?", (skip,))
-            yield schema, total, _sqlite_batches(found, schema, rows)
+            answer = connection.execute(f"SELECT * FROM ({query.sql})")
+            yield schema, total, _sqlite_batches(answer, schema, rows)
     except sqlite3.Error as error:
         raise DataError(f"SQLite reports: {reason(error)}") from error
-
-
-def _sqlite_schema(connection: sqlite3.Connection, sql: str) -> tuple[pa.Schema, int]:
-    """Return the type of each column and the number of rows.
-
-    SQLite types every value separately, so a column gets the widest type among its values.
-    """
-    listed = connection.execute(f"SELECT * FROM ({sql}) LIMIT 0").description
-    names = [column[0] for column in listed]
-    quoted = ['"' + name.replace('"', '""') + '"' for name in names]
-    widest = ", ".join(
-        f"max(CASE typeof({name}) WHEN 'null' THEN 0 WHEN 'integer' THEN 1 "
-        "WHEN 'real' THEN 2 WHEN 'text' THEN 3 ELSE 4 END)"
-        for name in quoted
-    )
-    total, *found = connection.execute(f"SELECT count(*), {widest} FROM ({sql})").fetchone()
-    kinds = (pa.null(), pa.int64(), pa.float64(), pa.string(), pa.binary())
-    return pa.schema([(n, kinds[k or 0]) for n, k in zip(names, found, strict=True)]), total
 
 
 def _sqlite_batches(
@@ -337,7 +315,7 @@ def _sqlite_batches(
 
 
 @contextmanager
-def _duckdb(query: Query, size: int, skip: int) -> Iterator[QueryResult]:
+def _duckdb(query: Query, size: int) -> Iterator[QueryResult]:
     require("duckdb", extra="sql", why=f"querying {query.kind}:{query.place}")
     import duckdb
 
@@ -346,7 +324,7 @@ def _duckdb(query: Query, size: int, skip: int) -> Iterator[QueryResult]:
     place = ":memory:" if query.file is None else str(query.file)
     try:
         with closing(duckdb.connect(place, read_only=query.file is not None)) as connection:
-            found: Any = connection.sql(f"SELECT * FROM ({query.sql}) OFFSET {skip}")
+            found: Any = connection.sql(f"SELECT * FROM ({query.sql})")
             rows = max(1, size // (_BYTES_A_VALUE * max(len(found.columns), 1)))
             reader = arrow_reader(found, rows)
             yield reader.schema, None, iter(reader)
@@ -361,24 +339,18 @@ def arrow_reader(relation: Any, rows: int) -> Any:
 
 
 @contextmanager
-def _adbc(query: Query, size: int, skip: int) -> Iterator[QueryResult]:
+def _adbc(query: Query, size: int) -> Iterator[QueryResult]:
     require("adbc_driver_manager", extra="sql", why="querying through ADBC")
     from adbc_driver_manager import dbapi
 
-    assert not skip, "a server's result is read from the beginning"
-
-    def connect(driver: str, uri: str) -> Any:
-        # With a driver's package if it is installed, else with a driver library by name.
-        if driver.startswith("adbc_driver_") and installed(driver):
-            return import_module(f"{driver}.dbapi").connect(uri)
-        return dbapi.connect(driver=driver, db_kwargs={"uri": uri})
-
     driver, _, uri = query.place.partition(":")
     try:
-        with (
-            closing(connect(driver, uri)) as connection,
-            closing(connection.cursor()) as cursor,
-        ):
+        # With a driver's package if it is installed, else with a driver library by name.
+        if driver.startswith("adbc_driver_") and installed(driver):
+            opened = import_module(f"{driver}.dbapi").connect(uri)
+        else:
+            opened = dbapi.connect(driver=driver, db_kwargs={"uri": uri})
+        with closing(opened) as connection, closing(connection.cursor()) as cursor:
             cursor.execute(query.sql)
             reader = cursor.fetch_record_batch()
             yield reader.schema, None, iter(reader)

@@ -1,4 +1,4 @@
-"""Column values as numbers, dates, booleans, texts and lists, with gaps.
+"""Column values as numbers, dates, booleans, texts and lists, with gaps; and the base of encoders.
 
 A CSV has no types, and a small table may show another type than a large one. So values are read as
 the kind of their column, whatever type the file gives them. ``name`` and ``before`` (the number of
@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from ast import literal_eval
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,11 +20,20 @@ from numpy.typing import NDArray
 
 from evergraph.core.errors import DataError
 from evergraph.tables.arrow import pa, pc
-from evergraph.tables.columns import first_refused, is_number, is_text, parsed, wrong_value
+from evergraph.tables.columns import (
+    accepted,
+    cast_or_none,
+    is_number,
+    is_text,
+    parsed,
+    wrong_value,
+)
 from evergraph.tables.labels import filled
 
 Matrix = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
+Numbers = NDArray[np.float64]
+YES, NO = ("true", "yes", "t", "y", "1"), ("false", "no", "f", "n", "0")
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +56,7 @@ class Block:
 
 
 class ColumnEncoder(ABC):
-    """Turns each value of a column into a fixed number of features, row by row.
+    """Turns each value of a column into a fixed number of features; ``str()`` says how.
 
     A row's features depend only on its own value and on what was fitted on the first table. So
     later rows, which arrive as deltas, get the same features.
@@ -59,11 +68,6 @@ class ColumnEncoder(ABC):
     @abstractmethod
     def width(self) -> int:
         """The number of features per value."""
-
-    @property
-    @abstractmethod
-    def how(self) -> str:
-        """A description of the encoding."""
 
     @abstractmethod
     def encode(self, values: pa.Array, name: str, *, before: int = 0) -> Block:
@@ -93,19 +97,13 @@ class LeftOut(ColumnEncoder):
     why: str
     kind, width = "skip", 0
 
-    @property
-    def how(self) -> str:
-        """The reason why it is not used."""
+    def __str__(self) -> str:
         return f"left out: {self.why}"
 
     def encode(self, values: pa.Array, name: str, *, before: int = 0) -> Block:
         """Return no features."""
         rows = len(values)
         return Block(np.zeros((rows, 0), np.float32), gaps=np.zeros(rows, dtype=bool))
-
-
-Numbers = NDArray[np.float64]
-YES, NO = ("true", "yes", "t", "y", "1"), ("false", "no", "f", "n", "0")
 
 
 def numbers(values: pa.Array, name: str, *, before: int = 0) -> Numbers:
@@ -116,25 +114,18 @@ def numbers(values: pa.Array, name: str, *, before: int = 0) -> Numbers:
     Traceback (most recent call last):
     evergraph.core.errors.DataError: row 3 has 'red' in column 'price': expected a number
     """
-
-    def cast(texts: pa.Array) -> pa.Array | None:
-        try:
-            return texts.cast(pa.float64())
-        except pa.ArrowInvalid:
-            return None
-
     given = values
     if is_text(values.type):
-        values = _cast(filled(values), cast, name, before, "a number")
+        cast = partial(cast_or_none, kind=pa.float64())
+        values = accepted(filled(values), cast, name, "a number", before=before)
     elif not is_number(values.type) and not pa.types.is_decimal(values.type):
-        _check_nothing(values, name, "numbers")
-        return np.full(len(values), np.nan)
+        return _only_gaps(values, name, "numbers")
     found: Numbers = np.array(
         pc.cast(values, pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64
     )
-    endless = np.isinf(found)
-    if endless.any():
-        raise wrong_value(given, int(endless.argmax()), name, "a finite number", before=before)
+    if np.isinf(found).any():
+        row = int(np.isinf(found).argmax())
+        raise wrong_value(given, row, name, "a finite number", before=before)
     return found
 
 
@@ -150,7 +141,7 @@ def booleans(values: pa.Array, name: str, *, before: int = 0) -> Numbers:
         return pc.if_else(known, yes, pa.scalar(None, pa.bool_()))
 
     if is_text(values.type):
-        values = _cast(filled(values), cast, name, before, "true or false")
+        values = accepted(filled(values), cast, name, "true or false", before=before)
     found = numbers(values, name, before=before)
     wrong = ~np.isin(found, (0.0, 1.0)) & ~np.isnan(found)
     if wrong.any():
@@ -174,13 +165,20 @@ def dates(values: pa.Array, name: str, *, before: int = 0) -> Numbers:
         return None
 
     if is_text(values.type):
-        values = _cast(filled(values), cast, name, before, "a date such as 2021-03-04")
+        rule = "a date such as 2021-03-04"
+        values = accepted(filled(values), cast, name, rule, before=before)
     elif not pa.types.is_date(values.type) and not pa.types.is_timestamp(values.type):
-        _check_nothing(values, name, "dates")
-        return np.full(len(values), np.nan)
+        return _only_gaps(values, name, "dates")
     ticks = values.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
     seconds: Numbers = np.array(ticks.to_numpy(zero_copy_only=False), np.float64) / 1e6
     return seconds
+
+
+def _only_gaps(values: pa.Array, name: str, expected: str) -> Numbers:
+    """Return NaN for each row of a column of another type; raise if it holds any value."""
+    if values.null_count < len(values):
+        raise DataError(f"column {name!r} holds {values.type}: expected {expected}")
+    return np.full(len(values), np.nan)
 
 
 def texts(values: pa.Array, name: str) -> pa.Array:
@@ -209,11 +207,23 @@ def lists(
 
     A text is a list in JSON or Python syntax, or items separated by ``separator``.
     """
+
+    def items_of(text: str | None) -> list[str] | None:
+        if text is None:
+            return None
+        if text.startswith("[") and text.endswith("]"):
+            for read in (json.loads, literal_eval):  # pandas writes lists in Python syntax
+                try:
+                    return [str(item) for item in read(text)]
+                except (ValueError, SyntaxError):
+                    pass
+        return [item for part in text.split(separator) if (item := part.strip())]
+
     if pa.types.is_null(values.type):
         return np.zeros(len(values), np.int64), pa.array([], pa.string())
     if is_text(values.type):
-        rows = [_items(text, separator) for text in texts(values, name).to_pylist()]
-        values = pa.array(rows, pa.list_(pa.string()))
+        rows = map(items_of, texts(values, name).to_pylist())
+        values = pa.array(list(rows), pa.list_(pa.string()))
     if not pa.types.is_list(values.type):
         try:  # large lists and lists of a fixed size
             values = values.cast(pa.list_(values.type.value_type))
@@ -225,30 +235,3 @@ def lists(
     )
     owner = np.repeat(np.arange(len(values)), counts)[items.is_valid().to_numpy(False)]
     return np.bincount(owner, minlength=len(values)), items.drop_null()
-
-
-def _items(text: str | None, separator: str) -> list[str] | None:
-    if text is None:
-        return None
-    if text.startswith("[") and text.endswith("]"):
-        for read in (json.loads, literal_eval):  # pandas writes lists in Python syntax
-            try:
-                return [str(item) for item in read(text)]
-            except (ValueError, SyntaxError):
-                pass
-    return [item for part in text.split(separator) if (item := part.strip())]
-
-
-def _cast(
-    found: pa.Array, cast: Callable[[Any], Any], name: str, before: int, rule: str
-) -> pa.Array:
-    made = cast(found)
-    if made is not None:
-        return made
-    raise wrong_value(found, first_refused(found, cast), name, rule, before=before)
-
-
-def _check_nothing(values: pa.Array, name: str, expected: str) -> None:
-    """Raise if a column of another kind holds any value."""
-    if values.null_count < len(values):
-        raise DataError(f"column {name!r} holds {values.type}: expected {expected}")

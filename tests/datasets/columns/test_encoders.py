@@ -1,7 +1,8 @@
-"""What becomes of one column, by hand."""
+"""What becomes of one column, by hand; rows are read alike, whenever and however many come."""
 
 from __future__ import annotations
 
+import json
 import math
 from datetime import date
 from pathlib import Path
@@ -10,11 +11,13 @@ from zlib import crc32
 import pyarrow as pa
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.datasets.files.table_folder import read_table_folder
 from evergraph.graphs import Graph
-from evergraph.tables import Columns, Encoder
+from evergraph.tables import Columns, Encoder, Scheme
 from evergraph.tables.fitting import fit_scheme
 from evergraph.tables.hashed import (
     BUCKETS,
@@ -25,6 +28,7 @@ from evergraph.tables.hashed import (
 )
 from evergraph.tables.measured import BooleanEncoder, DateEncoder, NumberEncoder
 from evergraph.tables.scheme import propagated
+from mixed_tables import COLUMNS, mixed_rows
 
 
 def test_numbers_are_scaled_by_quartiles_and_cut() -> None:
@@ -34,31 +38,17 @@ def test_numbers_are_scaled_by_quartiles_and_cut() -> None:
     found = encoder.encode(pa.array(["50", "NA", " 20 ", "-1e9"]), "f")
     assert found.matrix.tolist() == [[1.5], [0], [0], [-5]]
     assert found.gaps.tolist() == [False, True, False, False]
-
-
-def test_where_quartiles_meet_the_deviation_scales() -> None:
-    encoder = NumberEncoder.fit(pa.array([1, 1, 1, 1, 1, 7]), "f")  # mean 2, variance 30 / 6
+    # Where the quartiles meet, the deviation scales: mean 2, variance 30 / 6.
+    encoder = NumberEncoder.fit(pa.array([1, 1, 1, 1, 1, 7]), "f")
     assert (encoder.median, encoder.scale) == (1, pytest.approx(math.sqrt(5)))
     assert NumberEncoder.fit(pa.array([3, 3]), "f") == NumberEncoder(3, 3, flag=False)
-
-
-def test_zeros_and_ones_stay_as_they_are() -> None:
+    # Zeros and ones stay as they are, and a gap of the first table makes a flag.
     encoder = NumberEncoder.fit(pa.array([0, 1, 0, None]), "f")
-    assert encoder.encode(pa.array([1, 0, 3, None]), "f").matrix.tolist() == [
-        [1, 0],
-        [0, 0],
-        [3, 0],
-        [0, 1],
-    ]
-
-
-def test_a_gap_of_the_first_table_makes_a_flag() -> None:
-    encoder = BooleanEncoder.fit(pa.array(["yes", "", "no"]), "f")
-    assert encoder.encode(pa.array([True, None, False]), "f").matrix.tolist() == [
-        [1, 0],
-        [0, 1],
-        [0, 0],
-    ]
+    found = encoder.encode(pa.array([1, 0, 3, None]), "f")
+    assert found.matrix.tolist() == [[1, 0], [0, 0], [3, 0], [0, 1]]
+    flagged = BooleanEncoder.fit(pa.array(["yes", "", "no"]), "f")
+    found = flagged.encode(pa.array([True, None, False]), "f")
+    assert found.matrix.tolist() == [[1, 0], [0, 1], [0, 0]]
 
 
 def test_a_date_is_time_and_its_place_in_year_and_week() -> None:
@@ -66,8 +56,8 @@ def test_a_date_is_time_and_its_place_in_year_and_week() -> None:
     assert (encoder.median, encoder.scale) == (7 * 86_400, 7 * 86_400)
     day = 7 / 365.2425  # of the year
     expected = [0, math.sin(2 * math.pi * day), math.cos(2 * math.pi * day), 0, 1]
-    for given in (["1970-01-08"], ["1970-01-08T00:00:00Z"]):
-        found = encoder.encode(pa.array(given), "f").matrix[0]
+    for texts in (["1970-01-08"], ["1970-01-08T00:00:00Z"]):
+        found = encoder.encode(pa.array(texts), "f").matrix[0]
         assert found == pytest.approx(expected, abs=1e-6)
     typed = pa.array([date(1970, 1, 8)])
     assert encoder.encode(typed, "f").matrix[0] == pytest.approx(expected, abs=1e-6)
@@ -175,6 +165,9 @@ def test_what_looks_like_an_id_or_a_label_is_said(caplog: pytest.LogCaptureFixtu
     ]
     named = fit_scheme(table, ["ticket"], Columns(kinds={"ticket": "category"}))
     assert named.width == 64
+    said = "columns names 'tiket', which is not a feature column: did you mean 'ticket'"
+    with pytest.raises(ConfigurationError, match=said):
+        fit_scheme(table, ["ticket"], Columns(kinds={"tiket": "number"}))
 
 
 def test_numbers_that_are_suspicious_are_said(
@@ -192,14 +185,6 @@ def test_numbers_that_are_suspicious_are_said(
     ]
 
 
-def test_a_name_that_no_column_has(tmp_path: Path) -> None:
-    (tmp_path / "nodes.csv").write_text("id,label,size\na,x,1\n")
-    (tmp_path / "edges.csv").write_text("source,target\n")
-    said = "columns names 'sise', which is not a feature column: did you mean 'size'"
-    with pytest.raises(ConfigurationError, match=said):
-        read_table_folder(tmp_path, Columns(kinds={"sise": "number"}))
-
-
 def test_categories_that_pandas_knows_are_categories() -> None:
     codes = pa.array([7, 8, 7]).dictionary_encode()
     scheme = fit_scheme(pa.table({"f": codes}), ["f"])
@@ -215,9 +200,9 @@ def test_an_encoder_of_ones_own() -> None:
     assert scheme.encode(pa.table({"f": ["abc", ""]})).tolist() == [[3, 1], [0, 0]]
     kept = scheme.to_json()
     assert type(scheme).from_json(kept, [lengths]) == scheme
-    for given in ([], [Encoder.named("length", version="2", of=len)]):
+    for others in ([], [Encoder.named("length", version="2", of=len)]):
         with pytest.raises(ConfigurationError, match="encoder 'length' of version '1', which is"):
-            type(scheme).from_json(kept, given)
+            type(scheme).from_json(kept, others)
     wrong = Encoder.named("flat", version="1", of=lambda texts: [1.0 for _ in texts])
     with pytest.raises(DataError, match=r"'flat' returned an array of shape \(1,\) for 1 texts"):
         fit_scheme(pa.table({"f": ["ab"]}), ["f"], Columns(kinds={"f": wrong}))
@@ -235,3 +220,108 @@ def test_an_encoder_of_ones_own() -> None:
 def test_choices_that_are_none(given: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         Columns(**given)  # type: ignore[arg-type]
+
+
+ROWS = st.fixed_dictionaries(
+    {
+        "number": st.none() | st.floats(-1e6, 1e6),
+        "word": st.none() | st.sampled_from(["red", "green", "blue"]),
+        "text": st.none() | st.text("ab c", max_size=12),
+        "tags": st.none() | st.lists(st.sampled_from("xyz"), max_size=3),
+        "yes": st.none() | st.booleans(),
+        "day": st.none() | st.dates(date(1900, 1, 1), date(2100, 1, 1)),
+    }
+)
+KINDS = {
+    "number": "number",
+    "word": "category",
+    "text": "text",
+    "tags": "list",
+    "yes": "boolean",
+    "day": "date",
+}
+SCHEMA = pa.schema(
+    [
+        ("number", pa.float64()),
+        ("word", pa.string()),
+        ("text", pa.string()),
+        ("tags", pa.list_(pa.string())),
+        ("yes", pa.bool_()),
+        ("day", pa.date32()),
+    ]
+)
+
+
+@given(st.lists(ROWS, min_size=1, max_size=8), st.lists(ROWS, min_size=1, max_size=8))
+def test_rows_one_by_one_and_all_at_once(first: list[object], later: list[object]) -> None:
+    fitted = fit_scheme(
+        pa.Table.from_pylist(first, SCHEMA), list(KINDS), Columns(kinds=KINDS, text_width=8)
+    )
+    scheme = Scheme.from_json(json.loads(json.dumps(fitted.to_json())))
+    assert scheme == fitted
+    table = pa.Table.from_pylist(first + later, SCHEMA)
+    whole = fitted.encode(table)
+    alone = [scheme.encode(table.slice(row, 1)) for row in range(table.num_rows)]
+    assert whole.shape == (len(first) + len(later), scheme.width)
+    assert bool(whole.isfinite().all())
+    assert torch.equal(torch.cat(alone), whole)
+
+
+@pytest.fixture
+def scheme() -> Scheme:
+    table = pa.Table.from_pylist(mixed_rows(0, 40))
+    return fit_scheme(table, list(COLUMNS))
+
+
+def test_one_row_a_column(scheme: Scheme) -> None:
+    kinds = ["text", "category", "date", "number", "list", "boolean"]
+    assert [row[:2] for row in scheme.table()] == list(zip(COLUMNS, kinds, strict=True))
+    assert [int(row[3]) for row in scheme.table()] == [128, 16, 5, 2, 16, 1]
+    gaps = sum(row["score"] is None for row in mixed_rows(0, 40))
+    assert [int(row[4]) for row in scheme.table()] == [0, 0, 0, gaps, 0, 0]
+    assert scheme.width == len(scheme.names) == 168
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"score": "high"}, "row 7 has 'high' in column 'score': expected a number"),
+        ({"published": "soon"}, "row 7 has 'soon' in column 'published': expected a date such as"),
+        ({"open": "perhaps"}, "row 7 has 'perhaps' in column 'open': expected true or false"),
+        ({"open": 2}, "row 7 has 2.0 in column 'open': expected true or false"),
+        ({"score": [1.0]}, "column 'score' holds list<item: double>: expected numbers"),
+        ({"venue": ["v1"]}, "column 'venue' holds list<item: string>: expected texts"),
+        ({"tags": 7}, "column 'tags' holds int64: expected lists"),
+        ({"venue": None}, "has no column 'venue': expected title, venue, "),
+    ],
+)
+def test_what_does_not_fit_is_one_sentence(
+    scheme: Scheme, changes: dict[str, object], said: str
+) -> None:
+    row = mixed_rows(3, 4)[0] | changes
+    table = pa.Table.from_pylist([{k: v for k, v in row.items() if v is not None or k == "score"}])
+    with pytest.raises(DataError) as caught:
+        scheme.read(table, before=6)
+    assert str(caught.value).startswith(said)
+    assert "\n" not in str(caught.value)
+
+
+def test_new_categories_and_gaps_are_counted_or_refused(caplog: pytest.LogCaptureFixture) -> None:
+    first = pa.table({"colour": ["red", "green"], "size": [1.0, 2.0]})
+    later = pa.table({"colour": ["red", "blue", "blue"], "size": [1, 2, 3]})
+    loose = fit_scheme(first, ["colour", "size"])
+    loose.read(later).say_new("t.csv")
+    said = "column 'colour' has 1 new category in 2 rows ('blue'): each is encoded by its hash"
+    assert [record.getMessage() for record in caplog.records] == [f"t.csv: {said}"]
+    strict = fit_scheme(first, ["colour", "size"], Columns(strict=True))
+    with pytest.raises(DataError, match="row 2 has 'blue' in column 'colour': expected a category"):
+        strict.read(later)
+    gap = pa.table({"colour": ["red", "green"], "size": [1.0, None]})
+    with pytest.raises(DataError, match="row 2 has no value in column 'size': expected one"):
+        fit_scheme(gap, ["colour", "size"], Columns(gaps="refuse")).read(gap)
+
+
+@pytest.mark.parametrize("kept", [{}, {"format": 2}, {"format": 1, "columns": [{"name": "f"}]}])
+def test_what_was_not_kept_by_us(kept: dict[str, object]) -> None:
+    with pytest.raises(DataError, match="columns"):
+        Scheme.from_json(kept)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import networkx as nx
@@ -91,8 +90,12 @@ def test_every_door_leads_to_the_same_graph(make: Any, plain: Graph, assert_same
     assert_same(as_graph(make(), **_raw(make)), plain)
     assert_same(eg.load(make(), undirected=False, **_raw(make)), plain)
     assert_same(eg.load(make(), **_raw(make)), plain.to_undirected())
-    sgc = eg.SGC(hops=1)
+    sgc = eg.topologies.SGC(hops=1)
     assert sgc.encode(make()).equal(sgc.encode(as_graph(make())))
+    if make is not _pyg:  # names are kept
+        named = named_graph(make())
+        assert list(named.classes or ()) == ["a", "b"]
+        assert list(named.ids or ()) == ([] if make is _scipy else NAMES)
 
 
 @DOORS
@@ -108,36 +111,18 @@ def test_a_learner_takes_them_in(make: Any, plain: Graph) -> None:
     )
 
 
-def test_names_are_kept() -> None:
-    for make in (_networkx, _pandas, _arrow):
-        named = named_graph(make())
-        assert list(named.ids or ()) == NAMES
-        assert list(named.classes or ()) == ["a", "b"]
-    named = named_graph(_scipy())
-    assert (named.ids, named.classes) == (None, ("a", "b"))
-
-
-def test_an_undirected_networkx_graph_by_hand() -> None:
+def test_an_undirected_networkx_graph_by_hand(caplog: pytest.LogCaptureFixture) -> None:
     source = nx.Graph()
     source.add_nodes_from(
         [(("a", 1), {"y": 1, "p": 1, "q": 2.5, "colour": "red"}), ("b", {"p": 3, "q": 4})]
     )
-    source.add_edge(("a", 1), "b")
+    source.add_edge(("a", 1), "b", since=1999)
     graph = as_graph(source, features=["p", "q"])
     assert graph.features.tolist() == [[1.0, 2.5], [3.0, 4.0]]
     assert (graph.labels.tolist(), graph.undirected, graph.weights) == ([1, -1], True, None)
     assert graph.indices.tolist() == [1, 0]
-
-
-def test_what_is_not_used_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    source = nx.Graph()
-    source.add_node(0, x=[1.0], colour="red")
-    source.add_node(1, x=[2.0])
-    source.add_edge(0, 1, since=1999)
-    with caplog.at_level(logging.WARNING):
-        as_graph(source)
     assert [record.getMessage() for record in caplog.records] == [
-        "NetworkX graph: attribute 'colour' is ignored: only x, label and time of nodes are used",
+        "NetworkX graph: attribute 'colour' is ignored: only p, q, y and time of nodes are used",
         "NetworkX graph: attribute 'since' is ignored: only weight of edges is used",
     ]
 

@@ -58,9 +58,9 @@ AS = pytest.mark.parametrize("held", [lambda *tables: tables, _arrow, _polars])
 
 
 @AS
-def test_a_pair_is_read_as_a_folder_is(held: Any, tmp_path: Path) -> None:
-    columns = {"town": "category"}
-    there = eg.load(_written(tmp_path, NODES, EDGES), columns=columns)
+def test_a_pair_is_read_as_files_are(held: Any, tmp_path: Path) -> None:
+    columns, files = {"town": "category"}, _written(tmp_path, NODES, EDGES)
+    there = eg.load(files, columns=columns)
     found = eg.load(held(NODES, EDGES), columns=columns)
     assert found.features.equal(there.features)
     assert found.features.shape[1] > 3  # flags, a category and a date
@@ -69,6 +69,14 @@ def test_a_pair_is_read_as_a_folder_is(held: Any, tmp_path: Path) -> None:
     assert found.weights.equal(there.weights)
     assert found.types.names == there.types.names == ("paper", "author")
     assert found.relations.names == there.relations.names == ("cites", "wrote", "knows")
+    # A model reads a pair as an ingest reads files.
+    model = eg.ContinualNodeClassifier(width=16).partial_fit(held(NODES, EDGES))
+    learner = _ingested(files, eg.ContinualNodeClassifier(width=16).learner_)
+    assert (model.embed(["a", "b", "c", "d"]) == learner.embed(["a", "b", "c", "d"]).numpy()).all()
+    assert model.predict(["b"]).tolist() == learner.predict(["b"])
+    read = {row["column"]: row["read as"] for row in model.reading_}
+    assert set(read) == {"age", "town", "since"}
+    assert (read["age"], read["since"]) == ("number", "date")
 
 
 def _ingested(folder: Path, learner: OnlineLearner) -> OnlineLearner:
@@ -77,18 +85,6 @@ def _ingested(folder: Path, learner: OnlineLearner) -> OnlineLearner:
         assert isinstance(delta, Delta)
         learner.apply(delta)
     return learner
-
-
-@AS
-def test_a_model_reads_a_pair_as_ingest_reads_files(held: Any, tmp_path: Path) -> None:
-    model = eg.ContinualNodeClassifier(width=16).partial_fit(held(NODES, EDGES))
-    fresh = eg.ContinualNodeClassifier(width=16).learner_
-    learner = _ingested(_written(tmp_path, NODES, EDGES), fresh)
-    assert (model.embed(["a", "b", "c", "d"]) == learner.embed(["a", "b", "c", "d"]).numpy()).all()
-    assert model.predict(["b"]).tolist() == learner.predict(["b"])
-    read = {row["column"]: row["read as"] for row in model.reading_}
-    assert set(read) == {"age", "town", "since"}
-    assert (read["age"], read["since"]) == ("number", "date")
 
 
 @pytest.mark.parametrize("undirected", [True, False])
@@ -100,6 +96,8 @@ def test_a_graph_keeps_its_types_and_relations_in_a_model(undirected: bool) -> N
     models[1].partial_fit(pair)
     one, other = (model.predict_proba(ids) for model in models)
     assert (one == other).all()
+    with pytest.raises(ConfigurationError, match="accepts nothing as options, not 'columns'"):
+        eg.load(graph, columns={"age": "number"})
 
 
 @pytest.mark.parametrize(
@@ -142,12 +140,6 @@ def test_later_tables_are_read_as_the_first_was() -> None:
         model.partial_fit(NODES.drop(columns="town").assign(id=list("efgh")))
     with pytest.raises(ConfigurationError, match="have a column 'type' as well"):
         model.partial_fit(NODES.assign(id=list("efgh")), types=["paper"] * 4)
-
-
-def test_columns_are_for_tables() -> None:
-    graph = eg.load((NODES, EDGES))
-    with pytest.raises(ConfigurationError, match="accepts nothing as options, not 'columns'"):
-        eg.load(graph, columns={"age": "number"})
 
 
 LOST = (

@@ -31,24 +31,27 @@ def saved(folder: Path, **arrays: Any) -> Path:
     return path
 
 
-def test_structure_alone_has_features_of_width_0(tmp_path: Path) -> None:
+def test_features_may_be_missing_or_sparse_and_other_arrays_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     graph = read_npz(saved(tmp_path, **PLAIN))
-    assert graph.features.shape == (3, 0)
-    assert graph.neighbours(0).tolist() == [2]
-    assert graph.neighbours(1).tolist() == [0]
+    assert (graph.features.shape, graph.time) == ((3, 0), None)
+    assert [graph.neighbours(node).tolist() for node in (0, 1)] == [[2], [0]]
     assert graph.labels.tolist() == [0, 1, 1]
-    assert graph.time is None
-
-
-def test_csr_features_without_data_are_ones(tmp_path: Path) -> None:
     graph = read_npz(saved(tmp_path, **PLAIN, **SPARSE))
     assert graph.features.layout == torch.sparse_csr
     assert graph.features.to_dense().tolist() == [[0, 1, 0, 0], [0, 0, 0, 0], [1, 0, 0, 1]]
-    year = np.array([1999, 2000, 2001], np.int16)
-    graph = read_npz(saved(tmp_path, **PLAIN, **SPARSE, x_data=np.array([2, 3, 4]), year=year))
-    assert graph.features.to_dense()[2].tolist() == [3, 0, 0, 4]
+    assert not caplog.records
+    more = {"year": np.array([1999, 2000, 2001], np.int16), "train_mask": np.ones(2)}
+    path = saved(tmp_path, **PLAIN, **SPARSE, x_data=np.array([2.0, 3.0, 5000.0]), **more)
+    graph = read_npz(path)
+    assert graph.features.to_dense()[2].tolist() == [3, 0, 0, 5000]
     assert graph.time is not None
     assert graph.time.tolist() == [1999, 2000, 2001]
+    # Columns reach 3, 2, nothing and 5000; the lower median of the three that hold anything is 3.
+    loud, ignored = (record.getMessage() for record in caplog.records)
+    assert "feature column 3 (counted from 0) reaches 5000, 1,667 times" in loud
+    assert ignored.startswith(f"{path}: array 'train_mask' is ignored: only")
 
 
 @pytest.mark.parametrize(
@@ -150,13 +153,6 @@ def test_published_homophily(shared: Path) -> None:
     assert round(homophily(read_npz(shared / "ogbn_arxiv_structure.npz")), 3) == 0.655
 
 
-def test_other_arrays_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = saved(tmp_path, **PLAIN, train_mask=np.ones(2), names=np.array(["a", "b", "c"]))
-    read_npz(path)
-    (record,) = caplog.records
-    assert record.getMessage().startswith(f"{path}: arrays 'train_mask', 'names' are ignored: only")
-
-
 def test_dates_are_seconds(tmp_path: Path) -> None:
     year = np.array(["1970-01-02", "1969-12-31", "1970-01-01"], "datetime64[D]")
     graph = read_npz(saved(tmp_path, **PLAIN, year=year))
@@ -165,12 +161,3 @@ def test_dates_are_seconds(tmp_path: Path) -> None:
     year[1] = np.datetime64("NaT")
     with pytest.raises(DataError, match="array 'year' has no date for node 1"):
         read_npz(saved(tmp_path, **PLAIN, year=year))
-
-
-def test_a_sparse_column_that_drowns_the_others(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    # Columns reach 3, 2, nothing and 5000; the lower median of the three that hold anything is 3.
-    read_npz(saved(tmp_path, **PLAIN, **SPARSE, x_data=np.array([2.0, 3.0, 5000.0])))
-    (record,) = caplog.records
-    assert "feature column 3 (counted from 0) reaches 5000, 1,667 times" in record.getMessage()

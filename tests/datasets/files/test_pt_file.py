@@ -38,15 +38,9 @@ def test_a_data_object_a_dict_and_the_file_of_a_dataset(
 ) -> None:
     for content in (tiny.to_data(), as_dict(tiny), (as_dict(tiny), None, Data)):
         assert_same(read_pt(saved(tmp_path, content)), tiny)
-
-
-@pytest.mark.parametrize("layout", ["csr", "coo"])
-def test_sparse_features(tmp_path: Path, tiny: Graph, assert_same: Any, layout: str) -> None:
     sparse = Graph(tiny.indptr, tiny.indices, as_csr(tiny.features), tiny.labels, tiny.time)
-    content = as_dict(sparse)
-    if layout == "coo":
-        content["x"] = tiny.features.to_sparse_coo()
-    assert_same(read_pt(saved(tmp_path, content)), sparse)
+    for x in (sparse.features, tiny.features.to_sparse_coo()):
+        assert_same(read_pt(saved(tmp_path, as_dict(sparse) | {"x": x})), sparse)
 
 
 def test_labels_in_a_column_and_no_features(tmp_path: Path, tiny: Graph) -> None:
@@ -90,21 +84,18 @@ def test_code_in_a_pickle_is_refused_and_not_run(
             {"edge_index": torch.tensor([[0], [1]]), "y": torch.ones(2, 2, 1)},
             r"y has shape \[2, 2, 1\]: expected one value per node",
         ),
+        (b"", "is damaged or not a .pt file .*: expected torch.save of"),
+        (b"not a pickle", ".*expected torch.save of"),
+        (b"PK\x03\x04 cut short", ".*expected torch.save of"),
     ],
 )
 def test_bad_content(tmp_path: Path, content: object, message: str) -> None:
     path = saved(tmp_path, content)
+    if isinstance(content, bytes):
+        path.write_bytes(content)
     with pytest.raises(DataError, match=message) as caught:
         read_pt(path)
     assert str(caught.value).startswith(f"{path}: ")
-
-
-@pytest.mark.parametrize("content", [b"", b"not a pickle", b"PK\x03\x04 cut short"])
-def test_a_damaged_file(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "graph.pt"
-    path.write_bytes(content)
-    with pytest.raises(DataError, match=r"graph\.pt: .*expected torch.save of"):
-        read_pt(path)
 
 
 def test_what_it_holds_beside_is_named(

@@ -71,8 +71,7 @@ def test_any_graph_survives_the_round_trip(
     nodes = data.draw(st.integers(1, 6))
     node = st.integers(0, nodes - 1)
     edges = data.draw(st.lists(st.tuples(node, node), max_size=12))
-    letters = st.characters(codec="utf-8", exclude_categories=("Cc", "Cs"))
-    name = st.text(letters, min_size=1, max_size=6)
+    name = st.text("a0é𝄞 ,;\"'\\", min_size=1, max_size=6)  # what a CSV may trip over
     graph = Graph.from_edges(
         torch.tensor(edges, dtype=torch.int64).reshape(-1, 2).T,
         features=torch.tensor(
@@ -153,16 +152,12 @@ def test_bad_tables(tmp_path: Path, nodes: str | None, edges: str | None, messag
     assert "\n" not in str(caught.value)
 
 
-def test_two_tables_of_one_kind(tmp_path: Path) -> None:
+def test_two_tables_of_one_kind_and_ids_that_are_none(tmp_path: Path) -> None:
     folder_of(tmp_path)
-    (tmp_path / "nodes.parquet").write_bytes(b"")
-    with pytest.raises(DataError, match=r"both nodes\.csv and nodes\.parquet"):
-        read_table_folder(tmp_path)
-
-
-def test_ids_that_are_no_ids(tmp_path: Path) -> None:
-    folder_of(tmp_path, nodes=None)
     table = pa.table({"id": [0.5, 1.5], "label": [0, 1]})
     pyarrow.parquet.write_table(table, str(tmp_path / "nodes.parquet"))
+    with pytest.raises(DataError, match=r"both nodes\.csv and nodes\.parquet"):
+        read_table_folder(tmp_path)
+    (tmp_path / "nodes.csv").unlink()
     with pytest.raises(DataError, match="column 'id' holds double: expected strings or integers"):
         read_table_folder(tmp_path)

@@ -32,17 +32,18 @@ def heavy(tiny: Graph) -> Graph:
     return replace(tiny, weights=torch.tensor([0.5, 2.0, 3.25]))
 
 
-def test_npz_there_and_back(tmp_path: Path, heavy: Graph, assert_same: Same) -> None:
-    write_npz(heavy, tmp_path / "g.npz")
-    assert_same(read_npz(tmp_path / "g.npz"), heavy)
-    with np.load(tmp_path / "g.npz") as arrays:
-        assert arrays["edge_weight"].tolist() == [0.5, 2.0, 3.25]
-
-
-def test_an_npz_may_have_whole_numbers(tmp_path: Path) -> None:
+def test_npz_there_and_back(
+    tmp_path: Path, heavy: Graph, tiny: Graph, assert_same: Same, call: Any
+) -> None:
     path, ends = tmp_path / "g.npz", np.array([[0, 1], [1, 0]])
+    write_npz(heavy, path)
+    assert_same(read_npz(path), heavy)
+    assert json.loads(call("info", str(path), "--json")[0])["edge_weights"] == "0.5 to 3.25"
+    joined = join([tiny, heavy]).weights
+    assert joined is not None
+    assert joined.tolist() == [1, 1, 1, 0.5, 2.0, 3.25]
     np.savez(path, edge_index=ends, y=np.zeros(2, np.int64), edge_weight=np.array([2, 0]))
-    found = read_npz(path)
+    found = read_npz(path)  # whole numbers do as well
     assert found.weights is not None
     assert (found.indices.tolist(), found.weights.tolist()) == ([0], [2.0])
     np.savez(path, edge_index=ends, y=np.zeros(2, np.int64), edge_weight=np.array([2, -1]))
@@ -79,12 +80,6 @@ def test_tables_and_imports_by_hand(tmp_path: Path, assert_same: Same) -> None:
     assert json.loads((tmp_path / "g" / FACTS).read_text())["format"] == 2
 
 
-def test_a_folder_without_weights_is_what_it_was(tmp_path: Path) -> None:
-    import_graph(*tables(tmp_path), tmp_path / "g")
-    assert json.loads((tmp_path / "g" / FACTS).read_text())["format"] == 1
-    assert open_graph_folder(tmp_path / "g").weights is None
-
-
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
@@ -103,19 +98,3 @@ def test_wrong_weights_are_named(tmp_path: Path, rows: str, said: str) -> None:
         read_table_folder(tmp_path)
     with pytest.raises(DataError, match=rf"edges\.csv: {said}"):
         import_graph(*paths, tmp_path / "g")
-
-
-def test_joined_graphs_keep_their_weights(heavy: Graph, tiny: Graph) -> None:
-    found = join([tiny, heavy]).weights
-    assert found is not None
-    assert found.tolist() == [1, 1, 1, 0.5, 2.0, 3.25]
-
-
-def test_info_says_how_much_edges_weigh(call: Any, tmp_path: Path, heavy: Graph) -> None:
-    write_npz(heavy, tmp_path / "heavy.npz")
-    write_npz(replace(heavy, weights=None), tmp_path / "plain.npz")
-    heavy_said, plain_said = (
-        json.loads(call("info", str(tmp_path / name), "--json")[0])["edge_weights"]
-        for name in ("heavy.npz", "plain.npz")
-    )
-    assert (heavy_said, plain_said) == ("0.5 to 3.25", "none")

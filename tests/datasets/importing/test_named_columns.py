@@ -70,17 +70,6 @@ def test_parquet_has_lists_and_categories(tmp_path: Path, assert_same: Any) -> N
     assert_same(found, read_table_folder(tmp_path))
 
 
-def test_types_that_are_numbers_are_features(tmp_path: Path) -> None:
-    import_graph(
-        *tables(tmp_path, "id,label,type\na,0,1\nb,1,2\n", "source,target\n"),
-        tmp_path / "g",
-        columns=RAW,
-    )
-    graph = open_graph_folder(tmp_path / "g")
-    assert graph.types is None
-    assert graph.features.tolist() == [[1], [2]]
-
-
 def test_plain_tables_make_what_they_made(tmp_path: Path) -> None:
     report = import_graph(*tables(tmp_path), tmp_path / "g", columns=RAW)
     facts = read_facts(tmp_path / "g")
@@ -153,9 +142,10 @@ def test_relations_that_do_not_fit_are_refused(
 
 
 def test_a_feature_may_be_called_as_an_end_of_edges_is(tmp_path: Path, assert_same: Any) -> None:
-    nodes = "id,label,source,target\na,x,1.5,2\nb,y,2.5,3\nc,x,3,4\n"
+    nodes = "id,label,source,type\na,x,1.5,2\nb,y,2.5,3\nc,x,3,4\n"  # a type is a text
     paths = tables(tmp_path, nodes, "source,target\na,b\nb,c\n")
     import_graph(*paths, tmp_path / "g", undirected=False, columns=RAW)
     graph = open_graph_folder(tmp_path / "g")
+    assert graph.types is None
     assert graph.features.tolist() == [[1.5, 2.0], [2.5, 3.0], [3.0, 4.0]]
     assert_same(graph, read_table_folder(tmp_path, RAW))

@@ -1,4 +1,4 @@
-"""Imports from databases: SQLite, DuckDB, and SQLite through ADBC."""
+"""Imports from databases (SQLite, DuckDB, SQLite through ADBC) and from object storage."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as parquet
 import pytest
 
 from evergraph.core.errors import ConfigurationError, DataError
@@ -16,7 +17,7 @@ from evergraph.datasets import load
 from evergraph.datasets.importing.importing import import_graph
 from evergraph.datasets.importing.progress import InputFile
 from evergraph.tables.chunks import read_chunks
-from evergraph.tables.sources import Query
+from evergraph.tables.sources import Query, StoredFile
 
 NODES = "select id, label, f, g from papers order by id"
 EDGES = "select source, target, weight from cites"
@@ -64,27 +65,18 @@ def test_a_query_makes_the_graph_that_files_make(
     assert "exists and is not a graph of these tables" in err
 
 
-def test_rows_come_in_batches_and_go_on_where_they_ended(database: Path) -> None:
+def test_rows_come_in_batches(database: Path) -> None:
     query = Query.of(f"sqlite:{database}", NODES)
     pieces = list(read_chunks(query, ("id",), size=16 * 4 * 6))  # 4 columns: 6 rows
     assert [piece.table.num_rows for piece in pieces] == [0, 6, 6, 6, 2]
     assert [piece.done for piece in pieces] == [0, 6, 12, 18, 20]
     assert {piece.total for piece in pieces} == {20}
-    rest = list(read_chunks(query, ("id",), size=16 * 4 * 6, position=12, before=12))
-    assert pa.concat_tables(p.table for p in rest).equals(
-        pa.concat_tables(p.table for p in pieces[3:])
-    )
-    assert [str(kind) for kind in pieces[0].table.schema.types] == [
-        "string", "string", "int64", "double",
-    ]  # fmt: skip
-
-
-def test_a_column_of_several_types_has_the_widest(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "a.db") as connection:
-        connection.execute("create table t (id, f, gap)")
-        connection.executemany("insert into t values (?, ?, null)", [(1, 1), ("b", 2.5)])
-    connection.close()
-    (_, rows) = read_chunks(Query.of(f"sqlite:{tmp_path / 'a.db'}", "select * from t"), (), size=99)
+    assert [piece.before for piece in pieces[1:]] == [0, 6, 12, 18]
+    kinds = ["string", "string", "int64", "double"]
+    assert [str(kind) for kind in pieces[0].table.schema.types] == kinds
+    mixed = "select 1 id, 1 f, null gap union all select 'b', 2.5, null"
+    (_, rows) = read_chunks(Query.of(f"sqlite:{database}", mixed), (), size=99)
+    # A column of several types has the widest of them.
     assert rows.table.to_pydict() == {"id": ["1", "b"], "f": [1.0, 2.5], "gap": [None, None]}
 
 
@@ -139,18 +131,9 @@ def test_passwords_are_not_shown() -> None:
     assert "secret" not in f"{query} {query!r} {InputFile.of(query)}"
 
 
-def test_adbc_for_real(database: Path, tmp_path: Path, assert_same: Any) -> None:
-    pytest.importorskip("adbc_driver_sqlite")
-    source = f"adbc:adbc_driver_sqlite:file:{database}?mode=ro"
-    import_graph(Query.of(source, EDGES), Query.of(source, NODES), tmp_path / "one")
-    import_graph(*as_files(tmp_path), tmp_path / "other")
-    assert_same(load(str(tmp_path / "one")), load(str(tmp_path / "other")))
-    with pytest.raises(DataError, match=r"adbc_driver_sqlite reports: .*no such table: gone"):
-        list(read_chunks(Query.of(source, "select * from gone"), (), size=99))
-
-
-def test_duckdb_for_real(database: Path, tmp_path: Path, assert_same: Any) -> None:
+def test_other_databases_for_real(database: Path, tmp_path: Path, assert_same: Any) -> None:
     duckdb = pytest.importorskip("duckdb")
+    pytest.importorskip("adbc_driver_sqlite")
     nodes = pa.table(list(map(pa.array, zip(*ROWS, strict=True))), ["id", "label", "f", "g"])
     edges = pa.table(list(map(pa.array, zip(*CITES, strict=True))), ["source", "target", "weight"])
     with duckdb.connect(str(tmp_path / "duck.db")) as connection:
@@ -158,11 +141,51 @@ def test_duckdb_for_real(database: Path, tmp_path: Path, assert_same: Any) -> No
         connection.register("e", edges)
         connection.execute("create table papers as select id, label, f, g::decimal(9, 2) g from n")
         connection.execute("create table cites as select * from e")
-    source = f"duckdb:{tmp_path / 'duck.db'}"
-    import_graph(Query.of(source, EDGES), Query.of(source, NODES), tmp_path / "one")
-    import_graph(*as_files(tmp_path), tmp_path / "other")
-    assert_same(load(str(tmp_path / "one")), load(str(tmp_path / "other")))
-    rest = read_chunks(Query.of(source, NODES), ("id",), size=64 * 9, position=12, before=12)
-    assert sum(piece.table.num_rows for piece in rest) == 8
-    with pytest.raises(DataError, match=r"DuckDB reports: .*gone"):
-        list(read_chunks(Query.of(source, "select * from gone"), (), size=99))
+    import_graph(*as_files(tmp_path), tmp_path / "files")
+    for source, said in (
+        (f"duckdb:{tmp_path / 'duck.db'}", "DuckDB reports: .*gone"),
+        (
+            f"adbc:adbc_driver_sqlite:file:{database}?mode=ro",
+            "adbc_driver_sqlite reports: .*no such table: gone",
+        ),
+    ):
+        out = tmp_path / source.split(":")[0]
+        import_graph(Query.of(source, EDGES), Query.of(source, NODES), out)
+        assert_same(load(str(out)), load(str(tmp_path / "files")))
+        with pytest.raises(DataError, match=said):
+            list(read_chunks(Query.of(source, "select * from gone"), (), size=99))
+
+
+@pytest.fixture
+def addresses(tmp_path: Path) -> tuple[str, str]:
+    nodes = {"id": list(range(6)), "label": [0, 0, 1, 1, 2, 2], "f": [0.5 * n for n in range(6)]}
+    edges = {"source": [0, 1, 2, 3], "target": [1, 2, 3, 4]}
+    for name, columns in (("nodes", nodes), ("edges", edges)):
+        parquet.write_table(pa.table(columns), tmp_path / f"{name}.parquet", row_group_size=2)
+    return f"file://{tmp_path}/edges.parquet", f"file://{tmp_path}/nodes.parquet"
+
+
+def test_import_by_address_gives_the_graph_of_the_files(
+    call: Any, addresses: tuple[str, str]
+) -> None:
+    stored = json.loads(call("import", *addresses, "--out", "a", "--json")[0])
+    files = (address.removeprefix("file://") for address in addresses)
+    plain = json.loads(call("import", *files, "--out", "b", "--json")[0])
+    assert stored["checksum"] == plain["checksum"]
+    assert stored["entries"] == 8
+    assert "a, which already existed" in call("import", *addresses, "--out", "a")[0]
+    with StoredFile(addresses[0]).open() as file:  # so that only what is asked for is read
+        assert file.seekable()
+        assert file.size() == StoredFile(addresses[0]).state()[0]
+
+
+def test_what_cannot_be_read_is_one_sentence(call: Any, addresses: tuple[str, str]) -> None:
+    edges, nodes = addresses
+    for wrong, said in (
+        (nodes.replace("nodes", "none"), "none.parquet: no such file"),
+        ("nowhere://b/n.parquet", "nowhere://b/n.parquet: cannot be reached"),
+        ("s3://b/n.csv", "s3://b/n.csv: only .parquet is read from object storage"),
+    ):
+        _, err = call("import", edges, wrong, "--out", "g", expect=2)
+        assert said in err
+        assert len(err.strip().splitlines()) == 1

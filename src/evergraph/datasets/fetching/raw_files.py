@@ -18,16 +18,9 @@ from evergraph.core.file_lock import FileLock, is_held
 from evergraph.core.mapped import disk_is_enough
 from evergraph.core.sizes import check_room
 from evergraph.datasets.catalogue import Facts
-from evergraph.datasets.download import (
-    check_sum,
-    not_fetched,
-    recorded,
-    set_aside,
-    sha256,
-    verify,
-    wrong,
-)
+from evergraph.datasets.download import check_sum, recorded, set_aside, sha256, verify
 from evergraph.datasets.fetching.fetch import Fetch
+from evergraph.tables.sources import reason
 
 log = logging.getLogger(__name__)
 
@@ -119,35 +112,27 @@ class RawFiles:
         file = how.get(self.facts.urls, self._downloads)
         ours = file.parent == self._downloads
         log.info("checking and reading %s", file.name)
+        given = how.sum_of(f"{self.name}/{file.name}", file.name)
+        expected = given or self.facts.sha256.get(file.name)
         try:
-            known = self._check_sum(file, how)
+            if expected is not None:
+                check_sum(file, expected)
+            else:
+                log.info("%s: the SHA-256 is %s", file.name, sha256(file))
             try:
                 found = self._moved_in(file, how, read)
-            except WrongFileError:
-                raise
             except DataError as error:
-                if known:
-                    raise  # these are the published bytes: fetching them again would not help
+                # Of published bytes, which have their checksum, another copy would not help.
+                if isinstance(error, WrongFileError) or expected is not None:
+                    raise
                 raise WrongFileError(str(error)) from error
         except WrongFileError as error:
             if not ours:
                 raise
-            set_aside(file)
-            raise WrongFileError(f"{error}: it is kept as {wrong(file).name}") from error
+            raise WrongFileError(f"{error}: it is kept as {set_aside(file).name}") from error
         if ours:
-            file.unlink()
-            wrong(file).unlink(missing_ok=True)
+            set_aside(file).unlink()  # in place of one that was wrong before
         return found
-
-    def _check_sum(self, file: Path, how: Fetch) -> bool:
-        """Raise if a fetched file has a wrong checksum; return whether its checksum is known."""
-        pinned = {} if self.facts is None else self.facts.sha256
-        expected = how.sum_of(f"{self.name}/{file.name}", file.name) or pinned.get(file.name)
-        if expected is not None:
-            check_sum(file, expected)
-        else:
-            log.info("%s: the SHA-256 is %s", file.name, sha256(file))
-        return expected is not None
 
     def _moved_in(self, file: Path, how: Fetch, read: Callable[[Path], T]) -> T:
         parent = self.root.parent
@@ -170,7 +155,10 @@ class RawFiles:
 
     def _not_fetched(self, error: Exception) -> DownloadError:
         source = "its publisher" if self.facts is None else self.facts.source
-        return not_fetched(self.name, source, self.root, self.files, error)
+        return DownloadError(
+            f"dataset {self.name!r} could not be fetched from {source} ({reason(error)}): "
+            f"try again with a network, or put {', '.join(self.files)} under {self.root}"
+        )
 
     @property
     def _downloads(self) -> Path:

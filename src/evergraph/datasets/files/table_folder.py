@@ -117,8 +117,8 @@ def graph_of_tables(
         if found.types is not None:
             names, kinds = _numbered(found.types)
             types = NodeTypes(names, kinds.to(torch.int16))
-    if read.scheme is not None and isinstance(columns, Columns) and columns.fill == "neighbours":
-        graph = filled_from_neighbours(graph, read.scheme, read.masks)
+    if isinstance(columns, Columns) and columns.fill == "neighbours":
+        graph = filled_from_neighbours(graph, read)
     say_edges_unread(edges_path, edges.column_names)
     graph = graph.with_relations(related).with_types(types)
     classes = () if found.labels is None else class_names(found.labels)

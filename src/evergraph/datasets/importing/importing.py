@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import TypeAdapter
 
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import DataError
@@ -29,7 +30,6 @@ from evergraph.datasets.importing.progress import (
     InputFile,
     Inputs,
     NodesRead,
-    inputs_of,
 )
 from evergraph.graphs.graph_folder import (
     RELATION_ARRAYS,
@@ -301,7 +301,8 @@ def import_graph(
 
 def _there_already(out: Path, inputs: Inputs) -> ImportReport:
     about = read_facts(out).get("about", {}) if is_graph_folder(out) else {}
-    if "inputs" not in about or inputs_of(about["inputs"]) != inputs:
+    # What earlier versions wrote lacks some inputs, which had their defaults then.
+    if "inputs" not in about or TypeAdapter(Inputs).validate_python(about["inputs"]) != inputs:
         raise DataError(
             f"{out}: exists and is not a graph of these tables: choose another folder, or "
             "replace it with --overwrite"

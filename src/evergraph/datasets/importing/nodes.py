@@ -18,21 +18,13 @@ from evergraph.core.mapped import disk_is_enough, map_array
 from evergraph.datasets.importing.appended_array import AppendedArray
 from evergraph.datasets.importing.progress import NodesRead
 from evergraph.graphs.validation import UNLABELLED, check_labels, column_peaks, loud_column
+from evergraph.tables import labels
 from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
 from evergraph.tables.chunks import Chunk, check_columns, columns_of, first_rows, read_chunks
 from evergraph.tables.columns import TYPE, column, ids, is_number, is_typed
 from evergraph.tables.fitting import SAMPLE, fit_scheme
 from evergraph.tables.hashed import MOST_KEPT
-from evergraph.tables.labels import (
-    LABELS,
-    called,
-    class_names,
-    label_values,
-    numbered,
-    say_missing,
-    target_names,
-)
 from evergraph.tables.nodes import (
     NodeRoles,
     NodeTable,
@@ -41,7 +33,7 @@ from evergraph.tables.nodes import (
     say_index,
     texts_of,
 )
-from evergraph.tables.scheme import NodeFeatures, Scheme, say_new, say_unflagged
+from evergraph.tables.scheme import NodeFeatures, Scheme, say_new
 from evergraph.tables.sources import Source
 from evergraph.tables.values import texts
 
@@ -67,7 +59,7 @@ def import_nodes(
     """
     roles = _roles(path, size)
     scheme = _scheme(path, size, columns or Columns(), roles)
-    goals = [] if roles.targets == [LABELS] else roles.targets
+    goals = [] if roles.targets == [labels.LABELS] else roles.targets
     kinds = {} if scheme is None or goals else scheme.kinds
     pieces = read_chunks(
         path,
@@ -92,8 +84,33 @@ def import_nodes(
         return files.finish()
 
 
+class _Names:
+    """Numbers names in order of appearance; first: the row in which each appeared."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[Any, int] = {}
+        self.first: list[int] = []
+
+    def codes(self, values: pa.Array, before: int = 0) -> NDArray[np.int64]:
+        """Return the number of each value, null among them.  int64 [rows]"""
+        coded = values.dictionary_encode(null_encoding="encode")
+        order: NDArray[np.int64] = coded.indices.to_numpy(zero_copy_only=False)
+        first = np.unique(order, return_index=True)[1]
+        for name, row in zip(coded.dictionary.to_pylist(), first.tolist(), strict=True):
+            if name not in self.numbers:
+                self.numbers[name] = len(self.numbers)
+                self.first.append(before + row)
+        numbers = [self.numbers[name] for name in coded.dictionary.to_pylist()]
+        return np.array(numbers, np.int64)[order]
+
+
 class _NodeFiles:
-    """Writes the chunks of a table and collects statistics."""
+    """Writes the chunks of a table and collects statistics.
+
+    Whether labels are numbers or names depends on all of them, and names are numbered in sorted
+    order, so neither is known before the last row: until then labels are numbered in order of
+    appearance.
+    """
 
     def __init__(
         self,
@@ -113,10 +130,13 @@ class _NodeFiles:
         self._new: dict[str, set[str]] = {name: set() for name in roles.features}
         self._new_rows = dict.fromkeys(roles.features, 0)
         self._unflagged = dict.fromkeys(roles.features, 0)
-        self._classes = _Classes(guess=path.suffix != ".parquet")
-        self._types: dict[str, int] = {}
+        self._classes, self._types = _Names(), _Names()
+        self._label_kind: Any = None
+        self._missing: dict[str, int] = {}  # labels by spelling
         self._dated: bool | None = None
-        self._lists = LabelTargets(graph, ids_file.parent) if roles.targets == [LABELS] else None
+        self._lists = (
+            LabelTargets(graph, ids_file.parent) if roles.targets == [labels.LABELS] else None
+        )
 
     @contextmanager
     def open(self) -> Iterator[None]:
@@ -146,20 +166,30 @@ class _NodeFiles:
 
     def append(self, found: NodeTable, before: int) -> None:
         """Append some rows; before: number of earlier rows."""
+        rows, arrays = len(found.ids), self._arrays
         self._ids.write_table(pa.table({"id": found.ids}))
-        if len(found.ids):
+        if rows:
             self._count(found.features)
-            self._arrays["features"].append(found.features.features.numpy())
-        unlabelled = np.full(len(found.ids), UNLABELLED)
-        classes = unlabelled if found.labels is None else self._classes.codes(found, before)
-        self._arrays["labels"].append(classes)
+            arrays["features"].append(found.features.features.numpy())
+        if found.labels is None:
+            arrays["labels"].append(np.full(rows, UNLABELLED))
+        else:
+            self._label_kind = found.labels.type
+            arrays["labels"].append(self._classes.codes(found.labels, before))
+            for text, count in found.missing.items():
+                self._missing[text] = self._missing.get(text, 0) + count
         if found.lists is not None and self._lists is not None:
             self._lists.append(found.lists)
         if found.numbers is not None:
-            self._arrays["targets"].append(found.numbers)
+            arrays["targets"].append(found.numbers)
         if found.types is not None:
-            self._arrays["types"].append(self._numbered_types(found.types, before))
-        if found.times is not None and len(found.ids):
+            arrays["types"].append(self._types.codes(found.types))
+            if len(self._types.numbers) > _MOST_TYPES:
+                raise DataError(
+                    f"column {TYPE!r} holds {len(self._types.numbers):,} names by row "
+                    f"{before + rows:,}: at most {_MOST_TYPES:,} are supported"
+                )
+        if found.times is not None and rows:
             if self._dated not in (None, found.dated):
                 kinds = ("a whole number", "a date or a timestamp")
                 raise DataError(
@@ -167,7 +197,7 @@ class _NodeFiles:
                     f"{kinds[not found.dated]} like those before it"
                 )
             self._dated = found.dated
-            self._arrays["time"].append(found.times.numpy())
+            arrays["time"].append(found.times.numpy())
 
     def _count(self, read: NodeFeatures) -> None:
         torch.maximum(self._peaks, column_peaks(read.features), out=self._peaks)
@@ -178,50 +208,55 @@ class _NodeFiles:
             if len(self._new[name]) < MOST_KEPT:
                 self._new[name].update(block.new)
 
-    def _numbered_types(self, values: pa.Array, before: int) -> NDArray[np.int64]:
-        """Return the number of each row's type, in order of appearance."""
-        coded, known = values.dictionary_encode(), self._types
-        places = [known.setdefault(name, len(known)) for name in coded.dictionary.to_pylist()]
-        if len(known) > _MOST_TYPES:
-            raise DataError(
-                f"column {TYPE!r} holds {len(known):,} names by row {before + len(values):,}: at "
-                f"most {_MOST_TYPES:,} are supported"
-            )
-        found: NDArray[np.int64] = np.array(places, np.int64)[coded.indices.to_numpy()]
-        return found
-
     def finish(self) -> NodesRead:
         """Complete the files, report new categories and gaps, and return the statistics."""
         for array in self._arrays.values():
             array.finish()
-        roles, classes, targets = self._roles, self._classes, None
+        roles, targets, count = self._roles, None, 0
+        named: tuple[str, ...] = ()
         if self._lists is not None:
             targets = {"kind": "labels", "names": self._lists.finish()}
         elif roles.targets:
-            targets = {"kind": "numbers", "names": called(roles.targets)}
-        count = 0 if roles.targets else _number_classes(self._graph / "labels.npy", classes)
-        say_missing(self._path, classes.missing)
+            targets = {"kind": "numbers", "names": labels.called(roles.targets)}
+        else:
+            count, named = self._number_classes()
+        labels.say_missing(self._path, self._missing)
         for name, new in self._new.items():
-            say_new(self._path, name, sorted(new), self._new_rows[name])
-            say_unflagged(self._path, name, self._unflagged[name])
+            rows, unflagged = self._new_rows[name], self._unflagged[name]
+            say_new(self._path, name, sorted(new), rows, unflagged)
         told = None if self._scheme is None else self._scheme.with_gaps(self._gaps).to_json()
         return NodesRead(
             nodes=self._arrays["labels"].length,
             features=self.width,
             classes=count,
-            class_names=[] if roles.targets else list(class_names(classes.values())),
+            class_names=list(named),
             loud=loud_column(self._peaks, self._names),
             columns=told,
             targets=targets,
-            types=list(self._types) if roles.types else None,
+            types=list(self._types.numbers) if roles.types else None,
         )
+
+    def _number_classes(self) -> tuple[int, tuple[str, ...]]:
+        """Write classes in place of provisional numbers; return how many there are, and names."""
+        values = pa.array(list(self._classes.numbers), self._label_kind)
+        if self._path.suffix != ".parquet":  # a CSV has no types
+            first = np.array(self._classes.first, np.int64)
+            values = labels.label_values(values, guess=True, rows=first)
+        mapped, table = (
+            map_array(self._graph / "labels.npy", writable=True),
+            labels.numbered(values),
+        )
+        for start in range(0, len(mapped), _BLOCK):
+            mapped[start : start + _BLOCK] = table[mapped[start : start + _BLOCK]]
+        check_labels(mapped)
+        return int(mapped.max()) + 1 if len(mapped) else 0, labels.class_names(values)
 
 
 def _roles(path: Source, size: int) -> NodeRoles:
     """Return the roles of a table's columns, judging by its first rows."""
     named = columns_of(path)
     check_columns(named, ("id",))
-    if not target_names(named):
+    if not labels.target_names(named):
         check_labelled(named)
     typed = TYPE in named
     if typed:  # unless it holds numbers, and is a feature
@@ -260,58 +295,6 @@ def read_ids(path: Path) -> pa.ChunkedArray:
         return pa.ipc.open_file(file).read_all().column("id")
 
 
-class _Classes:
-    """Numbers labels in order of appearance, until all are known.
-
-    Whether labels are numbers or names depends on all of them, and names are numbered in sorted
-    order, so neither is known before the last row.
-
-    Attributes:
-        missing: number of missing labels by spelling.
-    """
-
-    def __init__(self, *, guess: bool) -> None:
-        self.guess = guess  # whether the file has no types
-        self.missing: dict[str, int] = {}
-        self._kind: Any = None
-        self._codes: dict[Any, int] = {}
-        self._rows: list[int] = []  # first row of each label
-
-    def codes(self, found: NodeTable, before: int) -> NDArray[np.int64]:
-        """Return a provisional number for each label of some rows.  int64 [rows]"""
-        for text, count in found.missing.items():
-            self.missing[text] = self.missing.get(text, 0) + count
-        assert found.labels is not None
-        self._kind = found.labels.type
-        coded = found.labels.dictionary_encode(null_encoding="encode")
-        order: NDArray[np.int64] = coded.indices.to_numpy(zero_copy_only=False)
-        first = np.unique(order, return_index=True)[1]
-        places = []
-        for label, row in zip(coded.dictionary.to_pylist(), first.tolist(), strict=True):
-            if label not in self._codes:
-                self._codes[label] = len(self._codes)
-                self._rows.append(before + row)
-            places.append(self._codes[label])
-        return np.array(places, np.int64)[order]
-
-    def values(self) -> pa.Array:
-        """Return the labels by their provisional numbers."""
-        values = pa.array(list(self._codes), self._kind)
-        if self.guess:
-            values = label_values(values, guess=True, rows=np.array(self._rows, np.int64))
-        return values
-
-
-def _number_classes(path: Path, classes: _Classes) -> int:
-    """Replace provisional numbers by classes; return the number of classes."""
-    mapped = map_array(path, writable=True)
-    table = numbered(classes.values())
-    for start in range(0, len(mapped), _BLOCK):
-        mapped[start : start + _BLOCK] = table[mapped[start : start + _BLOCK]]
-    check_labels(mapped)
-    return int(mapped.max()) + 1 if len(mapped) else 0
-
-
 class LabelTargets:
     """Writes the labels of each node once all labels are known.
 
@@ -337,7 +320,7 @@ class LabelTargets:
         """Write the file; return the sorted names of labels."""
         names = sorted(self._places)
         if not names:
-            raise DataError(f"column {LABELS!r} holds no label: expected one or more")
+            raise DataError(f"column {labels.LABELS!r} holds no label: expected one or more")
         kept = (self._counts, self._codes)
         for array in kept:
             array.finish()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from evergraph.core.errors import DataError
 from evergraph.core.mapped import disk_is_enough
@@ -157,26 +159,11 @@ class ImportProgress:
         """Return the progress of an import of these inputs, which may be none."""
         try:
             values = json.loads(path.read_text("utf-8"))
-            if values["format"] != FORMAT:
-                return cls(inputs)
-            nodes, edges = values["nodes"], values["edges"]
-            found = cls(
-                inputs=inputs_of(values["inputs"]),
-                nodes=None if nodes is None else NodesRead(**nodes),
-                edges=None if edges is None else EdgesRead(**edges),
-                seconds=values["seconds"],
-            )
-        except (OSError, ValueError, KeyError, TypeError):
+            found = TypeAdapter(cls).validate_python(values)
+        except (OSError, ValueError, TypeError):  # a ValidationError is a ValueError
             return cls(inputs)
-        if (found.inputs.nodes, found.inputs.columns) != (inputs.nodes, inputs.columns):
+        same_nodes = (found.inputs.nodes, found.inputs.columns) == (inputs.nodes, inputs.columns)
+        if values.get("format") != FORMAT or not same_nodes:
             return cls(inputs)
-        if found.inputs != inputs:  # only the edges differ: the nodes need not be read again
-            return replace(cls(inputs), nodes=found.nodes)
-        return found
-
-
-def inputs_of(values: dict[str, Any]) -> Inputs:
-    """Return inputs from their ``asdict`` form."""
-    nodes, edges = (InputFile(**values[name]) for name in ("nodes", "edges"))
-    unknown = values.get("unknown_edges", "refuse")
-    return Inputs(nodes, edges, values["undirected"], values.get("columns", {}), unknown)
+        # If only the edges differ, the nodes need not be read again.
+        return found if found.inputs == inputs else cls(inputs, nodes=found.nodes)
