@@ -8,7 +8,6 @@ import shutil
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from importlib.util import find_spec
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +20,7 @@ from evergraph.cli.app import main
 from evergraph.cluster.ray_engine import RayEngine
 from evergraph.core import plugins
 from evergraph.datasets import datasets, load
-from evergraph.experiments.bench import benchmark, pool
+from evergraph.experiments.bench import benchmark
 from evergraph.experiments.bench.pool import Event
 from evergraph.experiments.bench.worker import Work, learn, read_progress
 from evergraph.graphs import Graph
@@ -164,12 +163,6 @@ def learned_here(monkeypatch: pytest.MonkeyPatch) -> None:
             on_event(Event(kind, unit, far, ending.failure, ending.notes))
 
     monkeypatch.setattr(benchmark, "run_work", run_here)
-
-
-@pytest.fixture
-def forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the workers of benchmarks be forks: new processes take seconds to import torch."""
-    monkeypatch.setattr(pool, "get_context", lambda _: get_context("fork"))
 
 
 @pytest.fixture(scope="module")
