@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from multiprocessing import get_context
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,6 @@ import numpy as np
 import pytest
 
 from evergraph.experiments import plan
-from forked_command import Forked
-from waiting import until
 
 SIZES = ("--set", "dataset.nodes=400", "--set", "dataset.classes=4")
 GRAPH = ("synthetic", *SIZES, "--method", "slda", "--device", "cpu")
@@ -64,32 +62,36 @@ def test_a_plan_takes_a_file(call: Any, tmp_path: Path) -> None:
     assert "200 (estimated)" in out
 
 
-def hold(*_: Any) -> None:
+HELD = """\
+import multiprocessing
+import time
+from pathlib import Path
+
+if multiprocessing.parent_process() is not None:  # a copy is being learned
     Path("held").touch()
-    time.sleep(100)
+    time.sleep(600)
+"""
 
 
 def test_an_interrupted_plan_is_one_sentence(tmp_path: Path) -> None:
-    deaf = plan._uninterrupted
-
-    @contextmanager
-    def told() -> Iterator[None]:  # while a copy's process is being started Ctrl-C is not heard
-        with deaf():
-            yield
-        Path("hears").touch()
-
-    def held() -> None:  # a copy is learned for a long time, in a fork: a new process takes seconds
-        fork = get_context("fork")
-        vars(plan).update(_cost=hold, _uninterrupted=told, get_context=lambda _: fork)
-
-    running = Forked("plan", *GRAPH, cwd=tmp_path, before=held, session=True)
-    try:
-        until(lambda: len(list(tmp_path.iterdir())) == 2, seconds=100)
+    (tmp_path / "held.py").write_text(HELD)
+    command = [sys.executable, "-m", "evergraph.cli.app", "plan", *GRAPH, "--plugin", "held.py"]
+    running = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell may ignore it
+    )
+    while not (tmp_path / "held").exists():
+        assert running.poll() is None
+        time.sleep(0.02)
+    said = ""
+    while not said:  # while a copy's process is being started Ctrl-C is not heard
         os.killpg(running.pid, signal.SIGINT)  # as a terminal does: to it and its children
-        assert running.wait(timeout=30) == 130
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(running.pid, signal.SIGKILL)
-    said = running.stderr.read()
+        with suppress(subprocess.TimeoutExpired):
+            said = running.communicate(timeout=10)[1]
+    assert running.returncode == 130
     assert "interrupted: nothing is kept" in said
     assert "Traceback" not in said

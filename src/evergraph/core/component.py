@@ -27,17 +27,13 @@ T_co = TypeVar("T_co", covariant=True)
 def formerly(**names: str) -> Callable[[Init], Init]:
     """Make a constructor, or a class's, accept former parameter names for one version.
 
-    <<<<<<< HEAD
-        They are accepted with a warning. names: the new name of each former name.
+    They are accepted with a warning. names: the new name of each former name.
 
-        >>> class Circle:
-        ...     @formerly(size="radius")
-        ...     def __init__(self, *, radius: float = 1.0) -> None: self.radius = radius
-        >>> Circle.__init__.formerly
-        {'size': 'radius'}
-    =======
-        names: the new name of each former name.
-    >>>>>>> lab
+    >>> class Circle:
+    ...     @formerly(size="radius")
+    ...     def __init__(self, *, radius: float = 1.0) -> None: self.radius = radius
+    >>> Circle.__init__.formerly
+    {'size': 'radius'}
     """
 
     def decorated(init: Init) -> Init:
