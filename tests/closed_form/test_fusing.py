@@ -82,9 +82,11 @@ def test_two_heads_by_hand() -> None:
     assert_best(weights, scores, labels)
 
 
-@given(seed=seeds, heads=st.integers(1, 7), strength=st.floats(-0.5, 2.0))
-def test_there_is_no_way_down(seed: int, heads: int, strength: float) -> None:
-    scores, labels = problem(seed, heads=heads, strength=strength)
+@given(seed=seeds, heads=st.integers(1, 7), strength=st.floats(-0.5, 2.0), some=st.booleans())
+def test_there_is_no_way_down(seed: int, heads: int, strength: float, some: bool) -> None:
+    scores, labels = problem(seed, classes=4, heads=heads, strength=strength)
+    if some:  # a class without probes takes no part in the mean
+        scores, labels = scores[labels != 2], labels[labels != 2]
     assert_best(fused_weights(scores, labels), scores, labels)
 
 
@@ -136,22 +138,21 @@ def test_a_class_of_many_probes_counts_as_one_of_few() -> None:
     torch.testing.assert_close(one, other, rtol=0.05, atol=0.05)
 
 
-def test_a_useless_head_has_next_to_no_weight() -> None:
+def test_a_useless_head_has_next_to_no_weight_and_a_harmful_one_none() -> None:
     draw = torch.Generator().manual_seed(0)
     scores, labels = problem(1, nodes=600, heads=2, strength=0.8)
     noise = torch.rand(600, 3, 1, generator=draw)
     weights = fused_weights(torch.cat([scores, noise], dim=2), labels)
     assert float(weights[2]) < 0.05 * float(weights.sum())
-
-
-def test_a_harmful_head_has_none() -> None:
     scores, labels = problem(2, nodes=300, heads=1, strength=0.8)
-    wrong = -scores + 0.1 * torch.randn(scores.shape, generator=torch.Generator().manual_seed(0))
-    weights = fused_weights(torch.cat([scores, wrong], dim=2), labels)
-    assert float(weights[1]) == 0.0
-    assert float(weights[0]) > 0
+    wrong = -scores + 0.1 * torch.randn(scores.shape, generator=draw)
+    good, harmful = fused_weights(torch.cat([scores, wrong], dim=2), labels)
+    assert float(good) > float(harmful) == 0.0
+    one, same = fused_weights(scores.repeat(1, 1, 2), labels)
+    torch.testing.assert_close(one, same)
 
 
+@settings(max_examples=8)
 @given(seed=seeds)
 def test_the_mixture_explains_probes_better_than_any_head_at_its_best(seed: int) -> None:
     """Whatever the sharpness of that one."""
@@ -169,17 +170,3 @@ def test_the_mixture_explains_probes_better_than_any_head_at_its_best(seed: int)
 def test_without_probes_all_weigh_the_same() -> None:
     nothing = torch.empty(0, 5, 4), torch.empty(0, dtype=torch.int64)
     assert fused_weights(*nothing).tolist() == [SHARPNESS / 4] * 4
-
-
-def test_two_heads_that_say_the_same_share_the_weight() -> None:
-    scores, labels = problem(3, heads=1)
-    weights = fused_weights(scores.repeat(1, 1, 2), labels)
-    torch.testing.assert_close(weights[0], weights[1])
-    assert_best(weights, scores.repeat(1, 1, 2), labels)
-
-
-def test_classes_without_probes_take_no_part_in_the_mean() -> None:
-    scores, labels = problem(4, classes=5)
-    some = labels != 2
-    weights = fused_weights(scores[some], labels[some])
-    assert_best(weights, scores[some], labels[some])
