@@ -13,13 +13,12 @@ from torch import Tensor
 
 from evergraph.closed_form import ClassCodes
 from evergraph.closed_form.codes import class_codes, meets_others, own_share
-from evergraph.core.engine import ColumnSlice
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.resources import Resources
 from evergraph.graphs import UNLABELLED, Graph
-from evergraph.topology import EmbeddingCache, column_blocks
+from evergraph.topology import EmbeddingCache
 from evergraph.topology.column_blocks import encode_within
-from graphs_to_draw import Pairs, edge_index, graph_of, path_pairs, random_graph, star_pairs
+from graphs_to_draw import Pairs, edge_index, graph_of, path_pairs, random_graph
 from several import Several
 from six_nodes import NODES
 from six_nodes import pairs as any_pairs
@@ -76,18 +75,6 @@ def test_a_path_by_hand() -> None:
     torch.testing.assert_close(far[1], side / 2 * c)
     torch.testing.assert_close(far[2], side / 2 * a)
     torch.testing.assert_close(far[3], side / 2 * b)
-
-
-def test_a_star_by_hand() -> None:
-    """Of degree 3 in the middle: a leaf finds the other leaves two hops away, each a third."""
-    near, far = hops_of(labelled(star_pairs(3), [0, 1, 2, UNLABELLED]))
-    torch.testing.assert_close(near[0], 3**-0.5 * (CODES[1] + CODES[2]))
-    for leaf in (1, 2, 3):
-        torch.testing.assert_close(near[leaf], 3**-0.5 * CODES[0])
-    assert far[0].abs().max() == 0
-    torch.testing.assert_close(far[1], CODES[2] / 3)
-    torch.testing.assert_close(far[2], CODES[1] / 3)
-    torch.testing.assert_close(far[3], (CODES[1] + CODES[2]) / 3)
 
 
 def test_edges_of_one_way_by_hand() -> None:
@@ -191,28 +178,6 @@ def test_parts_give_the_same_as_the_whole(undirected: bool) -> None:
     graph = graph.showing(graph.labels.masked_fill(torch.arange(50) % 3 == 0, UNLABELLED))
     topology = ClassCodes(width=WIDTH)
     found = encode_within(topology, graph, resources=Resources(engine=Several()), shared=True)
-    torch.testing.assert_close(found, topology.encode(graph), rtol=0, atol=1e-6)
-
-
-def test_within_a_memory_limit_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph = random_graph(4, nodes=50, edges=80, classes=4)
-    graph, topology = graph.showing(graph.labels), ClassCodes(width=WIDTH)
-    blocks: list[tuple[int, int]] = []
-    whole = column_blocks.encode_columns
-
-    def watched(columns: ColumnSlice, **shared: object) -> Tensor:
-        blocks.append((columns.start, columns.stop))
-        return whole(columns, **shared)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(column_blocks, "encode_columns", watched)
-    for reserve in ("RESERVE", "LEAST_RESERVE", "NODE_RESERVE"):
-        monkeypatch.setattr(column_blocks, reserve, 0)
-    column = 4 * 50 * topology.arrays
-    room = 4 * 50 * 2 * WIDTH + 3 * column
-    monkeypatch.setattr(Resources, "left_on", lambda *_: room)
-    monkeypatch.setattr(Resources, "check", lambda *_: None)
-    found = encode_within(topology, graph, resources=Resources())
-    assert blocks == [(0, 2), (2, 5), (5, 8)]
     torch.testing.assert_close(found, topology.encode(graph), rtol=0, atol=1e-6)
 
 

@@ -90,17 +90,6 @@ def test_moments_of_unequal_masses_follow_the_formula() -> None:
     np.testing.assert_allclose(np.tril(matrix.numpy()), np.tril(expected), atol=1e-5)
 
 
-def test_equal_weights_are_exact_where_classes_scatter_alike() -> None:
-    spread = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -2.0]])
-    features = torch.cat([spread + 1.0, (spread - 3.0).repeat(5, 1)])
-    labels = torch.tensor([0] * 4 + [1] * 20)
-    heads = [
-        balanced_ridge(statistics_of(features, labels, weights), 0.1)
-        for weights in (torch.ones(24), balanced(labels))
-    ]
-    torch.testing.assert_close(heads[0], heads[1], atol=1e-6, rtol=1e-5)
-
-
 def test_the_smaller_class_counts_as_much_as_the_larger() -> None:
     # Twelve nodes of class 0, three of them where both nodes of class 1 are: 3/12 against 2/2.
     here, there = [1.0, 1.0], [1.0, -1.0]

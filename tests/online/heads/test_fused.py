@@ -139,15 +139,6 @@ def test_with_nobody_held_back_every_view_counts_alike_and_slopes_are_exact() ->
     torch.testing.assert_close(slopes @ x[0], head.scores(torch.arange(1), x[:1])[0])
 
 
-def test_weights_do_not_depend_on_where_they_are_looked_for_first() -> None:
-    said = torch.rand(40, 3, 2, generator=seeded(0, "said"))
-    labels = torch.arange(40) % 3
-    plain = fused_weights(said, labels)
-    for near in (torch.zeros(2), torch.tensor([0.0, 30.0]), plain):
-        found = fused_weights(said, labels, near=near)
-        torch.testing.assert_close(found, plain, atol=1e-7, rtol=0)
-
-
 def test_moved_and_forgotten_nodes_leave_no_trace() -> None:
     head, plain = begun(width=24), begun(width=24)
     x, ids = vectors(9), torch.arange(9)
