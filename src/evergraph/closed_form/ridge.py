@@ -55,12 +55,11 @@ class BalancedProblem:
         mass = statistics.mass_
         met = mass > 0
         tiny = torch.finfo(mass.dtype).tiny
+        share = met.sum() / mass.sum().clamp_min(tiny)
         if not balanced:
-            share = met.sum() / mass.sum().clamp_min(tiny)
             means = (statistics.sums_ * share).t()
             return cls(statistics.gram_, share, means, torch.zeros_like(mass))
         means = (statistics.sums_ / mass.clamp_min(tiny)[:, None]).t().masked_fill_(~met, 0.0)
-        share = met.sum() / mass.sum().clamp_min(tiny)
         excess = met.double() - share * mass  # remaining weight of each class mean's square
         return cls(statistics.gram_, share, means, excess.where(excess.abs() > 1e-9, 0.0))
 

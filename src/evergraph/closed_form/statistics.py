@@ -93,6 +93,12 @@ class ClassStatistics:
         for sums in (self.gram_, self.sums_, self.mass_, self.counts_):
             sums.zero_()
 
+    def clear_rounding(self) -> None:
+        """Clear the sums of classes without nodes, which hold rounding only."""
+        self.sums_[self.counts_ == 0] = 0.0
+        if not bool(self.counts_.any()):
+            self.gram_.zero_()
+
     def grow(self, classes: int) -> None:
         """Allocate classes."""
         more = max(classes - self.num_classes, 0)

@@ -189,10 +189,8 @@ class FusedHead(OnlineHead):
     def forget(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
         """Subtract nodes from the sums of every view."""
         self._count(vectors, labels, sign=-1)
-        for statistics in self.statistics_:  # of classes without nodes rounding errors are left
-            statistics.sums_[statistics.counts_ == 0] = 0.0
-            if not bool(statistics.counts_.any()):
-                statistics.gram_.zero_()
+        for statistics in self.statistics_:
+            statistics.clear_rounding()
 
     def landmarks_wanted(self, labelled: int, classes: int, *, changed: bool) -> int:
         """Return ``width`` if labels or classes have doubled, or a quarter of landmarks is gone."""
@@ -206,7 +204,7 @@ class FusedHead(OnlineHead):
 
     def stand_on(self, nodes: Tensor, vectors: Tensor, *, labelled: int, classes: int) -> None:
         """Use nodes as landmarks, with the vectors they are counted as; empties the sums."""
-        self._stand(nodes, vectors, chosen=(labelled, classes, len(nodes)))
+        self._stand(nodes, vectors, (labelled, classes, len(nodes)))
 
     def _stand(self, nodes: Tensor, vectors: Tensor, chosen: tuple[int, int, int]) -> None:
         known = self.num_classes
@@ -214,8 +212,7 @@ class FusedHead(OnlineHead):
         parts = {part: vectors[:, slice(*ends)] for part, ends in self._map.places.items()}
         self._map = KernelMap.of(self.parsed, parts)
         self.statistics_ = [ClassStatistics(len(nodes), precise=True) for _ in self.parsed]
-        for statistics in self.statistics_:
-            statistics.grow(known)
+        self.grow(known)
         self._changed_map()
 
     def stand_as(self, other: FusedHead) -> None:
@@ -415,8 +412,8 @@ class FusedHead(OnlineHead):
         self._draw()
         if "landmarks" in state:
             labelled, classes, count = state["chosen"].tolist()
-            standing = state["landmark_nodes"], state["landmarks"]
-            self._stand(*standing, chosen=(labelled, classes, count))
+            chosen = labelled, classes, count
+            self._stand(state["landmark_nodes"], state["landmarks"], chosen)
         for place, statistics in enumerate(self.statistics_):
             part = part_of(state, f"view_{place}.")
             self._weights[place] = part.pop("weights")
