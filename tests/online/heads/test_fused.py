@@ -58,43 +58,33 @@ def left_out(head: FusedHead, x: Tensor, labels: Tensor) -> Tensor:
     return found
 
 
-def test_scores_are_the_ridges_of_all_views_mixed_by_hand() -> None:
+def test_scores_are_the_ridges_of_all_views_mixed_so_that_every_class_counts_alike() -> None:
+    """The mixture is where the loss, written down over nodes left out one by one, is smallest."""
     head, x = begun(width=24), vectors(20)
     for rows in (slice(0, 4), slice(4, 20)):
         head.learn(torch.arange(20)[rows], x[rows], MANY[rows])
     head.weigh(x, MANY)
     head.settle()
-    solved = [ridge(features(head, view, x), RIGHT, 0.01) for view in VIEWS]
-    expected = sum(
-        share * (features(head, view, x) @ v)
-        for share, view, v in zip(head.mixture_, VIEWS, solved, strict=True)
-    )
-    torch.testing.assert_close(
-        head.scores(torch.arange(20), x)[:, [0, 1, 3]], expected.float(), atol=1e-3, rtol=1e-3
-    )
-
-
-def test_a_mixture_counts_every_class_alike_and_none_without_nodes() -> None:
-    """It is where the loss, written down over nodes left out one by one, is smallest."""
-    head, x = begun(width=24), vectors(20)
-    head.learn(torch.arange(20), x, MANY)
-    head.weigh(x, MANY)
-    head.settle()
+    found, expected = head.mixture_, torch.zeros(20, 3)
+    for share, view in zip(found.float(), VIEWS, strict=True):
+        rows_of_view = features(head, view, x)
+        expected += share * (rows_of_view @ ridge(rows_of_view, RIGHT, 0.01))
+    scores = head.scores(torch.arange(20), x)[:, [0, 1, 3]]
+    torch.testing.assert_close(scores, expected, atol=1e-3, rtol=1e-3)
     said = left_out(head, x, RIGHT)
     weighed = torch.bincount(RIGHT).double().reciprocal()[RIGHT] / 3
 
-    def loss(shares: Tensor) -> Tensor:
+    def loss(shares: Tensor) -> float:
         each = torch.nn.functional.cross_entropy(said @ shares, RIGHT, reduction="none")
         pull = (shares - SHARPNESS / 3).square().sum()
-        return (weighed * each).sum() + PRIOR / (2 * len(x)) * pull
+        return float((weighed * each).sum() + PRIOR / (2 * len(x)) * pull)
 
-    found = head.mixture_
     assert float(found.max()) > 0.1
     for place in range(3):
         for step in (-0.2, 0.2):
             other = found.clone()
             other[place] = max(float(other[place]) + step, 0.0)
-            assert float(loss(other)) >= float(loss(found)) - 1e-5, (place, step)
+            assert loss(other) >= loss(found) - 1e-5, (place, step)
 
 
 def plain_ridge(rows: Tensor, labels: Tensor, *, share: float, ridge: float) -> Tensor:
