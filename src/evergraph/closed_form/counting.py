@@ -138,8 +138,7 @@ def _count_views(
     for block in expand.blocks(rows):
         part = slice(start, start + len(block))
         for each, features in zip(statistics, expand(block), strict=True):
-            count = each.add if sign > 0 else each.remove
-            count(features, labels[part], weights[part])
+            each.count(features, labels[part], weights[part], sign)
         start = part.stop
 
 

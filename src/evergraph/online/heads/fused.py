@@ -184,11 +184,11 @@ class FusedHead(OnlineHead):
 
     def learn(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
         """Add nodes to the sums of every view."""
-        self._count(vectors, labels, sign=1)
+        self._count(vectors, labels, 1)
 
     def forget(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
         """Subtract nodes from the sums of every view."""
-        self._count(vectors, labels, sign=-1)
+        self._count(vectors, labels, -1)
         for statistics in self.statistics_:
             statistics.clear_rounding()
 
@@ -242,12 +242,11 @@ class FusedHead(OnlineHead):
         assert isinstance(self._map, KernelMap)
         return torch.cat(list(self._map.landmarks.values()), dim=1)
 
-    def _count(self, vectors: Tensor, labels: Tensor, *, sign: int) -> None:
+    def _count(self, vectors: Tensor, labels: Tensor, sign: int) -> None:
         for rows in self._blocks(len(labels)):
             pairs = zip(self.statistics_, self._features(vectors[rows]), strict=True)
             for statistics, features in pairs:
-                count = statistics.add if sign > 0 else statistics.remove
-                count(features, labels[rows], torch.ones(len(features)))
+                statistics.count(features, labels[rows], torch.ones(len(features)), sign)
         self._settled &= not len(labels)
 
     def _features(self, vectors: Tensor) -> Iterator[Tensor]:
