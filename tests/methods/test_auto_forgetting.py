@@ -75,21 +75,6 @@ def test_what_was_refreshed_is_forgotten_as_it_is_now(small_graph: Graph, whole:
     close(scores_of(learner, rest.graph), scores_of(never, rest.graph), 1e-5)
 
 
-def test_a_learner_that_forgot_goes_on(small_graph: Graph) -> None:
-    stream = GraphStream(small_graph, edges="all")
-    learner, never = auto(refresh="embeddings"), auto(refresh="embeddings")
-    task = stream.open(0)
-    gone = torch.arange(task.graph.num_nodes) % 3 == 0
-    learner.fit_task(task)
-    learner.forget(task.ids[gone], task.graph, known_as=task.ids)
-    never.fit_task(never_labelled(task, gone))
-    later = stream.open(1)
-    later = never_labelled(later, torch.isin(later.ids, task.ids[gone]))
-    for one in (learner, never):
-        one.fit_task(later)
-    close(scores_of(learner, later.graph), scores_of(never, later.graph), 1e-5)
-
-
 def test_a_label_forgotten_leaves_the_codes_of_its_neighbours(whole: Task) -> None:
     """With a head on class codes alone: nobody sees the class of who was forgotten."""
     learner, never, plain = auto("y", "2", ledger=True), auto("y", "2"), auto("y", "2")

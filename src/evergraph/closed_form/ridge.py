@@ -308,9 +308,8 @@ def choose_regularisation(
 
     The error is the class-balanced squared error,
     Σ_c 1/n_c Σ_{i∈c} ‖y_i - Vᵀφ_i‖² = C - 2 tr(Vᵀ M) + tr(Vᵀ A V) with A and M of the validation
-    nodes: in closed form from their statistics, without the nodes. "Nearly" means within
-    ``TOLERANCE``, since shrunken scores raise the squared error long before they change a
-    prediction. Statistics of validation nodes may be narrower: the choice then uses the first
+    nodes: in closed form from their statistics, without the nodes. For "nearly", see
+    ``nearly_best``. Statistics of validation nodes may be narrower: the choice then uses the first
     features of both, with λ relative to the diagonal of all features.
     """
     whole = BalancedProblem.of(training, balanced=balanced)
@@ -333,6 +332,17 @@ def choose_regularisation(
         found += (error - 2 * hits).sum((0, 2))
     # A perfect fit rounds to either side of 0, and a limit relative to a negative error fails.
     errors = (found + int((validation.mass_ > 0).sum())).clamp_min(0.0).tolist()
+    return nearly_best(ladder, errors)
+
+
+def nearly_best(ladder: Sequence[float], errors: Sequence[float]) -> float:
+    """Return the least regularisation whose error is within ``TOLERANCE`` of the smallest.
+
+    Shrunken scores raise the squared error long before they change a prediction.
+
+    >>> nearly_best([1.0, 0.1, 0.01], [0.5, 0.505, 0.6])
+    0.1
+    """
     limit = (1 + TOLERANCE) * min(errors)
     return min(r for r, error in zip(ladder, errors, strict=True) if error <= limit)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.ridge import TOLERANCE, solved
+from evergraph.closed_form.ridge import nearly_best, solved
 from evergraph.closed_form.statistics import ClassStatistics, Features, row_blocks
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.memory.budget import MemoryUsage
@@ -320,15 +320,13 @@ def choose_target_regularisation(
 
     The error is the squared one in closed form, see ``squared_errors``. For regression
     (``centred``) each target's error is relative to its variance, so that units do not matter.
-    "Nearly" has the meaning of ``choose_regularisation``.
     """
     training = training.narrowed(validation.width)
     errors = []
     for regularisation in ladder:
         head = target_ridge(training, regularisation, centred=centred)
         errors.append(float(squared_errors(validation, head, relative=centred).sum()))
-    limit = (1 + TOLERANCE) * min(errors)
-    return min(r for r, error in zip(ladder, errors, strict=True) if error <= limit)
+    return nearly_best(ladder, errors)
 
 
 def squared_errors(
