@@ -269,17 +269,13 @@ class ClassStatistics:
     @property
     def usage(self) -> MemoryUsage:
         """Number of values in G and the sums, and the bytes of everything kept."""
-        kept = [self.sums_]
-        of_gram = 0
-        if self.rank is None:
-            of_gram = self.width * (self.width + 1) // 2
-        elif self._factor is not None:
-            kept += self._factor
-        values = of_gram + sum(tensor.numel() for tensor in kept)
-        size = of_gram * self.gram_.element_size() + sum(
-            tensor.nbytes for tensor in (*kept, self.mass_, self.counts_)
+        kept = (self.sums_, *(self._factor or ()))
+        of_gram = self.width * (self.width + 1) // 2 if self.rank is None else 0
+        size = sum(tensor.nbytes for tensor in (*kept, self.mass_, self.counts_))
+        return MemoryUsage(
+            statistics=of_gram + sum(tensor.numel() for tensor in kept),
+            bytes=of_gram * self.gram_.element_size() + size,
         )
-        return MemoryUsage(statistics=values, bytes=size)
 
     def state(self) -> dict[str, Tensor]:
         """Return everything kept, by name."""

@@ -243,7 +243,7 @@ class FusedHead(OnlineHead):
         return torch.cat(list(self._map.landmarks.values()), dim=1)
 
     def _count(self, vectors: Tensor, labels: Tensor, sign: int) -> None:
-        for rows in self._blocks(len(labels)):
+        for rows in self._map.slices(len(labels)):
             pairs = zip(self.statistics_, self._features(vectors[rows]), strict=True)
             for statistics, features in pairs:
                 statistics.count(features, labels[rows], torch.ones(len(features)), sign)
@@ -254,13 +254,9 @@ class FusedHead(OnlineHead):
         projected = self._map.projected(self._map.cut(vectors), block_product)
         return (self._map.features(view, projected) for view in self.parsed)
 
-    def _blocks(self, rows: int) -> Iterator[slice]:
-        step = self._map.at_a_time
-        return (slice(start, start + step) for start in range(0, rows, step))
-
     def move(self, ids: Tensor, before: Tensor, after: Tensor, labels: Tensor) -> None:
         """Replace nodes in the sums of the views in which their vectors differ."""
-        for rows in self._blocks(len(labels)):
+        for rows in self._map.slices(len(labels)):
             self._move(self._map.cut(before[rows]), self._map.cut(after[rows]), labels[rows])
         self._settled &= not len(labels)
 
