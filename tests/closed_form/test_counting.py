@@ -1,16 +1,19 @@
-"""Statistics counted by several: the same for any number of workers."""
+"""Statistics counted block by block: of all nodes once, and the same for any number of workers."""
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.closed_form import ClassStatistics, counting
-from evergraph.closed_form.counting import count_block, count_views, with_counted
+from evergraph.closed_form.counting import count_views, with_counted
 from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import CODES, ViewRows, parse_views
-from evergraph.cluster.ray_engine import RayEngine
 from evergraph.core.engine import LocalEngine
 from evergraph.core.resources import Resources
 from evergraph.nn.random_features import Expansion
@@ -19,59 +22,84 @@ WIDTH = 12
 
 
 class Several(LocalEngine):
-    """One process that says it is several."""
+    """One process that is given its work as several are: pickled, and block by block."""
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int = 3) -> None:
         self.workers = workers
+        self.blocks: list[object] = []
+
+    def map(self, work, pieces, *, shared):  # type: ignore[no-untyped-def]
+        self.blocks = list(pieces)
+        work, shared = pickle.loads(pickle.dumps((work, shared)))  # noqa: S301
+        return super().map(work, self.blocks, shared=shared)
 
 
-@pytest.fixture
-def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counting, "BLOCK_ROWS", 7)
+# ------------------------------------------------------------------ by hand
 
 
-def nodes(count: int = 50) -> tuple[Tensor, Tensor, Tensor]:
-    draw = torch.Generator().manual_seed(1)
-    labels = torch.randint(4, (count,), generator=draw)
-    return torch.randn(count, 3, generator=draw), labels, torch.rand(count, generator=draw) + 0.1
+def counted_by_hand(engine: LocalEngine) -> ClassStatistics:
+    """Count 1, 2, 3, 4 and -5 through φ(x) = (relu(x), relu(-x)), the odd ones twice."""
+    plus_and_minus = Expansion(torch.tensor([[1.0, -1.0]]), torch.zeros(2), "relu")
+    statistics = ClassStatistics(2)
+    statistics.add(torch.tensor([[0.0, 1.0]]), torch.tensor([2]), torch.ones(1))  # known before
+    return with_counted(
+        statistics,
+        torch.tensor([[1.0], [2.0], [3.0], [4.0], [-5.0]]),
+        torch.tensor([0, 1, 0, 1, 0]),
+        torch.tensor([2.0, 1.0, 2.0, 1.0, 2.0]),
+        expand=plus_and_minus,
+        resources=Resources(engine=engine),
+    )
 
 
-def expansion() -> Expansion:
-    draw = torch.Generator().manual_seed(2)
-    return Expansion(torch.randn(3, WIDTH, generator=draw), torch.zeros(WIDTH), "relu")
+@pytest.mark.parametrize(
+    ("rows", "blocks"), [(1, 5), (2, 3), (4, 2), (5, 0), (100, 0)]
+)  # what fits one block is not given out
+def test_every_block_counts_once(rows: int, blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Several()
+    monkeypatch.setattr(counting, "BLOCK_ROWS", rows)
+    found = counted_by_hand(engine)
+    assert engine.blocks == [(rows * place, rows * (place + 1)) for place in range(blocks)]
+    # 2·1 + 4 + 2·9 + 16 of the positive ones; 2·25 of the negative one, and 1 from before
+    assert found.gram_.tril().tolist() == [[40.0, 0.0], [0.0, 51.0]]
+    assert found.sums_.tolist() == [[8.0, 10.0], [6.0, 0.0], [0.0, 1.0]]
+    assert found.mass_.tolist() == [6.0, 2.0, 1.0]
+    assert found.counts_.tolist() == [3, 2, 1]
 
 
-def counted(resources: Resources, *, rank: int | None = None) -> ClassStatistics:
-    statistics = ClassStatistics(WIDTH, rank=rank)
-    statistics.add(torch.ones(1, WIDTH), torch.tensor([5]), torch.ones(1))  # known before
-    return with_counted(statistics, *nodes(), expand=expansion(), resources=resources)
+@given(
+    rows=st.integers(1, 40), block=st.integers(1, 16), seed=st.integers(0, 9),
+    rank=st.sampled_from([None, 5]),
+)  # fmt: skip
+def test_one_process_counts_to_the_bit_what_several_do(
+    rows: int, block: int, seed: int, rank: int | None
+) -> None:
+    draw = torch.Generator().manual_seed(seed)
+    expand = Expansion(torch.randn(3, 8, generator=draw), torch.zeros(8), "relu")
+    given_rows = torch.randn(rows, 3, generator=draw), torch.arange(rows) % 3, torch.ones(rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counting, "BLOCK_ROWS", block)
+        one, many = (
+            with_counted(
+                ClassStatistics(8, rank=rank), *given_rows,
+                expand=expand, resources=Resources(engine=engine),
+            )
+            for engine in (LocalEngine(), Several())
+        )  # fmt: skip
+    assert all(torch.equal(one.state()[name], many.state()[name]) for name in one.state())
 
 
-def test_a_block_by_hand() -> None:
-    only = Expansion(torch.tensor([[1.0, -1.0]]), torch.zeros(2), "relu")
-    state = count_block(
-        (1, 3),
-        embeddings=torch.tensor([[9.0], [3.0], [-2.0]]),
-        labels=torch.tensor([0, 0, 1]),
-        weights=torch.tensor([1.0, 0.5, 2.0]),
-        expand=only,
-        width=2,
-    )  # features (3, 0) at weight 1/2 and (0, 2) at weight 2; the first node is not its business
-    assert state["gram"].tolist() == pytest.approx([4.5, 0.0, 8.0])
-    assert state["sums"].tolist() == [[1.5, 0.0], [0.0, 4.0]]
-    assert state["counts"].tolist() == [1, 1]
-
-
-@pytest.mark.usefixtures("_small_blocks")
-@pytest.mark.parametrize("rank", [None, 11])
-def test_several_count_what_one_does(rank: int | None, ray_engine: RayEngine) -> None:
-    alone = counted(Resources(), rank=rank)
-    for engine in (Several(3), ray_engine):
-        found = counted(Resources(engine=engine), rank=rank)
-        torch.testing.assert_close(found.gram_.tril(), alone.gram_.tril(), rtol=1e-5, atol=1e-6)
-        torch.testing.assert_close(found.sums_, alone.sums_, rtol=1e-6, atol=1e-6)
-        assert torch.equal(found.counts_, alone.counts_)
-        assert int(found.counts_.sum()) == 51
+def test_what_is_counted_in_float64_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Several()
+    monkeypatch.setattr(counting, "BLOCK_ROWS", 1)
+    expand = Expansion(torch.ones(1, 1), torch.zeros(1), "relu")
+    tiny = torch.tensor([[1.0], [1e-5]])  # whose square is below float32's rounding of 1
+    precise = with_counted(
+        ClassStatistics(1, precise=True), tiny, torch.zeros(2, dtype=torch.long), torch.ones(2),
+        expand=expand, resources=Resources(engine=engine),
+    )  # fmt: skip
+    assert engine.blocks == []
+    assert float(precise.gram_) > 1.0
 
 
 # ------------------------------------------------------------------ several views
@@ -82,67 +110,49 @@ def views() -> RandomMap:
     return RandomMap.drawn(parse_views(["0|2+y", "2", "y"]), sizes, width=WIDTH, seed=3)
 
 
-def seen(count: int = 50) -> tuple[ViewRows, Tensor, Tensor]:
-    """Return some of 80 nodes in any order, so that rows have to be looked up."""
+def seen() -> tuple[ViewRows, Tensor, Tensor]:
+    """Return 50 of 80 nodes in any order, so that rows have to be looked up."""
     draw = torch.Generator().manual_seed(4)
     everyone = torch.randn(80, 6, generator=draw), torch.randn(80, 4, generator=draw)
-    _, labels, weights = nodes(count)
-    return ViewRows(*everyone, torch.randperm(80, generator=draw)[:count]), labels, weights
+    rows = ViewRows(*everyone, torch.randperm(80, generator=draw)[:50])
+    labels = torch.randint(4, (50,), generator=draw)
+    return rows, labels, torch.rand(50, generator=draw) + 0.1
 
 
-def counted_views(resources: Resources, *, gone: int = 0) -> list[ClassStatistics]:
+def counted_views(engine: LocalEngine | None = None) -> list[ClassStatistics]:
+    """Count all nodes, then the first 20 out again."""
+    resources = Resources() if engine is None else Resources(engine=engine)
     statistics = [ClassStatistics(WIDTH) for _ in range(3)]
     for each in statistics:
         each.add(torch.ones(1, WIDTH), torch.tensor([5]), torch.ones(1))  # known before
-    statistics = count_views(statistics, *seen(), expand=views(), resources=resources)
-    if not gone:
-        return statistics
     rows, labels, weights = seen()
+    statistics = count_views(statistics, rows, labels, weights, expand=views(), resources=resources)
     return count_views(
-        statistics, rows[:gone], labels[:gone], weights[:gone],
+        statistics, rows[:20], labels[:20], weights[:20],
         expand=views(), resources=resources, sign=-1,
     )  # fmt: skip
 
 
-def assert_close(found: list[ClassStatistics], expected: list[ClassStatistics]) -> None:
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one.gram_.tril(), other.gram_.tril(), rtol=1e-5, atol=2e-5)
-        torch.testing.assert_close(one.sums_, other.sums_, rtol=1e-5, atol=1e-5)
-        torch.testing.assert_close(one.mass_, other.mass_)
-        assert one.counts_.equal(other.counts_)
+def assert_close(one: ClassStatistics, other: ClassStatistics) -> None:
+    torch.testing.assert_close(one.gram_.tril(), other.gram_.tril(), rtol=1e-5, atol=2e-5)
+    torch.testing.assert_close(one.sums_, other.sums_, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(one.mass_, other.mass_)
+    assert one.counts_.equal(other.counts_)
 
 
-def test_every_view_is_counted_as_if_it_were_alone() -> None:
+def test_every_view_is_counted_as_if_it_were_alone_and_who_goes_is_gone() -> None:
     rows, labels, weights = seen()
-    for found, features in zip(counted_views(Resources()), views()(rows), strict=True):
+    for found, features in zip(counted_views(), views()(rows), strict=True):
         alone = ClassStatistics(WIDTH)
         alone.add(torch.ones(1, WIDTH), torch.tensor([5]), torch.ones(1))
-        alone.add(features, labels, weights)
-        assert_close([found], [alone])
+        alone.add(features[20:], labels[20:], weights[20:])
+        assert_close(found, alone)
 
 
-@pytest.mark.usefixtures("_small_blocks")
-@pytest.mark.parametrize("gone", [0, 20])
-def test_several_count_views_as_one_does(gone: int, ray_engine: RayEngine) -> None:
-    alone = counted_views(Resources(), gone=gone)
-    assert int(alone[0].counts_.sum()) == 51 - gone
-    for engine in (Several(3), ray_engine):
-        assert_close(counted_views(Resources(engine=engine), gone=gone), alone)
-
-
-@pytest.mark.usefixtures("_small_blocks")
-def test_any_number_of_workers_counts_the_same_bits_of_views() -> None:
-    first, second = (counted_views(Resources(engine=Several(w))) for w in (2, 5))
-    for one, other in zip(first, second, strict=True):
-        assert all(value.equal(other.state()[name]) for name, value in one.state().items())
-
-
-def test_nodes_counted_out_are_gone() -> None:
-    rows, labels, weights = seen()
-    fresh = [ClassStatistics(WIDTH) for _ in range(3)]
-    rest = count_views(
-        fresh, rows[20:], labels[20:], weights[20:], expand=views(), resources=Resources()
-    )
-    for each in rest:
-        each.add(torch.ones(1, WIDTH), torch.tensor([5]), torch.ones(1))
-    assert_close(counted_views(Resources(), gone=20), rest)
+def test_several_count_views_as_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = counted_views()
+    monkeypatch.setattr(counting, "BLOCK_ROWS", 7)
+    two, five = counted_views(Several(2)), counted_views(Several(5))
+    for first, second, alone in zip(two, five, whole, strict=True):
+        assert all(value.equal(second.state()[name]) for name, value in first.state().items())
+        assert_close(first, alone)

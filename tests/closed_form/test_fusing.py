@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.closed_form import fusing
 from evergraph.closed_form.fusing import PRIOR, SHARPNESS, fused_weights
 
 seeds = st.integers(0, 10_000)
@@ -37,11 +36,6 @@ def loss(weights: Tensor, scores: Tensor, labels: Tensor, allowed: Tensor | None
     means = [each[labels == label].mean() for label in labels.unique()]
     pull = (weights - SHARPNESS / len(weights)).square().sum()
     return torch.stack(means).mean() + PRIOR / (2 * len(labels)) * pull
-
-
-def log_loss(weights: Tensor, scores: Tensor, labels: Tensor) -> float:
-    pull = PRIOR / (2 * len(labels)) * (weights - SHARPNESS / len(weights)).square().sum()
-    return float(loss(weights, scores, labels) - pull)
 
 
 def assert_best(
@@ -82,9 +76,11 @@ def test_two_heads_by_hand() -> None:
     assert_best(weights, scores, labels)
 
 
-@given(seed=seeds, heads=st.integers(1, 7), strength=st.floats(-0.5, 2.0))
-def test_there_is_no_way_down(seed: int, heads: int, strength: float) -> None:
-    scores, labels = problem(seed, heads=heads, strength=strength)
+@given(seed=seeds, heads=st.integers(1, 7), strength=st.floats(-0.5, 2.0), some=st.booleans())
+def test_there_is_no_way_down(seed: int, heads: int, strength: float, some: bool) -> None:
+    scores, labels = problem(seed, classes=4, heads=heads, strength=strength)
+    if some:  # a class without probes takes no part in the mean
+        scores, labels = scores[labels != 2], labels[labels != 2]
     assert_best(fused_weights(scores, labels), scores, labels)
 
 
@@ -112,74 +108,28 @@ def test_the_order_of_nodes_heads_and_classes_does_not_matter(
     torch.testing.assert_close(found, weights[heads], atol=1e-5, rtol=1e-5)
 
 
-@settings(max_examples=6)
+@settings(max_examples=10)
 @given(seed=seeds, start=st.lists(st.floats(0.0, 30.0), min_size=4, max_size=4))
 def test_from_anywhere_the_way_leads_to_the_same(seed: int, start: list[float]) -> None:
     scores, labels = problem(seed)
-    weights = fused_weights(scores, labels)
-    prior = torch.full((4,), SHARPNESS / 4, dtype=torch.float64)
-    told = fusing._Problem(scores.double(), labels, None, prior)
-    other = torch.tensor(start, dtype=torch.float64)
-    for _ in range(200):
-        step = told.step(other)
-        other = other + step
-        if float(step.abs().max()) < 1e-9:
-            break
-    torch.testing.assert_close(other, weights, atol=1e-4, rtol=1e-4)
+    found = fused_weights(scores, labels, near=torch.tensor(start, dtype=torch.float64))
+    torch.testing.assert_close(found, fused_weights(scores, labels), atol=1e-6, rtol=1e-6)
 
 
-def test_a_class_of_many_probes_counts_as_one_of_few() -> None:
-    scores, labels = problem(0, nodes=300, strength=0.5)
-    many = torch.cat([torch.arange(300), (labels == 1).nonzero().flatten().repeat(9)])
-    one, other = fused_weights(scores, labels), fused_weights(scores[many], labels[many])
-    # but for the prior, which more nodes make fainter
-    torch.testing.assert_close(one, other, rtol=0.05, atol=0.05)
-
-
-def test_a_useless_head_has_next_to_no_weight() -> None:
+def test_a_useless_head_has_next_to_no_weight_and_a_harmful_one_none() -> None:
     draw = torch.Generator().manual_seed(0)
     scores, labels = problem(1, nodes=600, heads=2, strength=0.8)
     noise = torch.rand(600, 3, 1, generator=draw)
     weights = fused_weights(torch.cat([scores, noise], dim=2), labels)
     assert float(weights[2]) < 0.05 * float(weights.sum())
-
-
-def test_a_harmful_head_has_none() -> None:
     scores, labels = problem(2, nodes=300, heads=1, strength=0.8)
-    wrong = -scores + 0.1 * torch.randn(scores.shape, generator=torch.Generator().manual_seed(0))
-    weights = fused_weights(torch.cat([scores, wrong], dim=2), labels)
-    assert float(weights[1]) == 0.0
-    assert float(weights[0]) > 0
-
-
-@given(seed=seeds)
-def test_the_mixture_explains_probes_better_than_any_head_at_its_best(seed: int) -> None:
-    """Whatever the sharpness of that one."""
-    scores, labels = problem(seed, nodes=300)
-    mixed = log_loss(fused_weights(scores, labels), scores, labels)
-    for head in range(4):
-        alone = scores[:, :, head : head + 1]
-        every = [
-            log_loss(torch.tensor([s], dtype=torch.float64), alone, labels)
-            for s in torch.logspace(-1, 1.6, 25).tolist()
-        ]
-        assert mixed < min(every) + 1e-3
+    wrong = -scores + 0.1 * torch.randn(scores.shape, generator=draw)
+    good, harmful = fused_weights(torch.cat([scores, wrong], dim=2), labels)
+    assert float(good) > float(harmful) == 0.0
+    one, same = fused_weights(scores.repeat(1, 1, 2), labels)
+    torch.testing.assert_close(one, same)
 
 
 def test_without_probes_all_weigh_the_same() -> None:
     nothing = torch.empty(0, 5, 4), torch.empty(0, dtype=torch.int64)
     assert fused_weights(*nothing).tolist() == [SHARPNESS / 4] * 4
-
-
-def test_two_heads_that_say_the_same_share_the_weight() -> None:
-    scores, labels = problem(3, heads=1)
-    weights = fused_weights(scores.repeat(1, 1, 2), labels)
-    torch.testing.assert_close(weights[0], weights[1])
-    assert_best(weights, scores.repeat(1, 1, 2), labels)
-
-
-def test_classes_without_probes_take_no_part_in_the_mean() -> None:
-    scores, labels = problem(4, classes=5)
-    some = labels != 2
-    weights = fused_weights(scores[some], labels[some])
-    assert_best(weights, scores[some], labels[some])

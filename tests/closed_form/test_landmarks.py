@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -101,22 +102,19 @@ def test_landmarks_depend_on_ids_and_classes_alone(seed: int, classes: int, most
     nodes = torch.randperm(100, generator=generator)[:40]
     labels = torch.randint(classes, (40,), generator=generator)
     rows = ViewRows(nodes[:, None].float(), None)
-    order = torch.randperm(40, generator=generator)
 
-    def chosen(places: Tensor) -> set[int]:
+    def chosen(places: Tensor) -> Landmarks:
         kept = Landmarks(most)
         kept.keep(rows.of(places), labels=labels[places], nodes=nodes[places])
         assert len(kept) <= most
-        return set(kept.nodes_.tolist())
+        return kept
 
-    assert chosen(torch.arange(40)) == chosen(order)
-    kept = Landmarks(most)
-    kept.keep(rows, labels=labels, nodes=nodes)
+    kept, other = chosen(torch.arange(40)), chosen(torch.randperm(40, generator=generator))
+    assert set(kept.nodes_.tolist()) == set(other.nodes_.tolist())
     counts, found = torch.bincount(labels), torch.bincount(kept.labels_, minlength=0)
-    full = found.max()
-    short = [int(c) for c, f in zip(counts.tolist(), found.tolist(), strict=False) if f < full]
+    full = int(found.max())
     if len(found) == len(counts) and bool((found > 0).all()):
-        assert all(count < int(full) for count in short)
+        assert all(count < full for count in counts[found < full].tolist())
 
 
 def test_shape_tells_degree_and_length_and_nothing_else() -> None:
@@ -136,24 +134,42 @@ def test_shape_tells_degree_and_length_and_nothing_else() -> None:
     assert torch.allclose(shape_of(sparse), found)
 
 
-def learned(stream: GraphStream, **options: object) -> Auto:
-    learner = Auto(
-        refresh="embeddings",
-        generator=torch.Generator().manual_seed(0),
-        **options,  # type: ignore[arg-type]
-    )
-    for index in range(len(stream)):
-        learner.fit_task(stream.open(index))
+def beginner(**options: Any) -> Auto:
+    """Return a learner with room for all training nodes as landmarks."""
+    backbone = LandmarkFeatures(width=256)
+    generator = torch.Generator().manual_seed(0)
+    return Auto(refresh="embeddings", backbone=backbone, generator=generator, **options)
+
+
+def learned(stream: GraphStream, **options: Any) -> Auto:
+    learner = beginner(**options)
+    for task in stream:
+        learner.fit_task(task)
     return learner
 
 
-def test_where_the_graph_is_at_hand_auto_stands_on_landmarks(small_graph: Graph) -> None:
-    learner = learned(GraphStream(small_graph, edges="all"))
-    assert isinstance(learner.backbone, LandmarkFeatures)
-    train = learner.ledger_.part("train")
-    assert set(learner.landmarks_.nodes_.tolist()) == set(train.ids.tolist())  # few: all of them
-    assert learner.usage.statistics == 0  # everything is counted again when something comes
-    assert not len(learner.probes_)
+@pytest.fixture(scope="module")
+def stream(small_graph: Graph) -> GraphStream:
+    return GraphStream(small_graph, edges="all")
+
+
+@pytest.fixture(scope="module")
+def known(stream: GraphStream) -> Auto:
+    """A learner of all tasks, to be asked or copied."""
+    learner = learned(stream)
+    learner.solve()
+    return learner
+
+
+def test_where_the_graph_is_at_hand_auto_stands_on_landmarks(known: Auto) -> None:
+    by_default = Auto(refresh="embeddings", generator=torch.Generator()).backbone
+    assert isinstance(by_default, LandmarkFeatures)
+    train = known.ledger_.part("train")
+    assert set(known.landmarks_.nodes_.tolist()) == set(train.ids.tolist())  # few: all of them
+    assert known.usage.statistics == 0  # everything is counted again when something comes
+    assert not len(known.probes_)
+    with pytest.raises(ConfigurationError, match="needs refresh='embeddings'"):
+        Auto(backbone=LandmarkFeatures(), generator=torch.Generator())
 
 
 @pytest.mark.parametrize(
@@ -171,29 +187,24 @@ def test_a_run_refreshes_where_the_graph_is_at_hand(values: dict[str, Any], refr
     assert config.method.parameters["refresh"] == refresh
 
 
-def test_all_at_once_is_what_task_by_task_is(small_graph: Graph) -> None:
+def test_all_at_once_is_what_task_by_task_is(stream: GraphStream, known: Auto) -> None:
     """Landmarks, sums and heads are functions of what was learned, not of how it came."""
-    stream = GraphStream(small_graph, edges="all")
-    once = Auto(refresh="embeddings", generator=torch.Generator().manual_seed(0))
+    once = beginner()
     once.fit_task(stream.open(len(stream) - 1, cumulative=True))
-    nodes = torch.arange(small_graph.num_nodes)
     graph = stream.union_graph(len(stream) - 1)
-    assert torch.allclose(
-        once.logits(graph, nodes), learned(stream).logits(graph, nodes), atol=1e-3
-    )
+    nodes = torch.arange(graph.num_nodes)
+    found, expected = once.logits(graph, nodes), known.logits(graph, nodes)
+    assert float((found - expected).abs().max()) < 1e-4 * float(expected.abs().max())
 
 
-def test_a_forgotten_landmark_leaves_no_trace(small_graph: Graph) -> None:
+def test_a_forgotten_landmark_leaves_no_trace(small_graph: Graph, known: Auto) -> None:
     """After ``forget`` all that is kept is that of a learner which never met the node."""
-    stream = GraphStream(small_graph, edges="all")
-    learner, other = learned(stream), learned(stream)
+    learner, other, everyone = copy.deepcopy(known), copy.deepcopy(known), torch.arange(360)
     gone = learner.landmarks_.nodes_[:3]
     learner.forget(gone, small_graph)
     other.ledger_.strike(gone)
-    graph = other._shown(
-        small_graph, torch.arange(small_graph.num_nodes), other.ledger_.part("train")
-    )
-    other._learn_anew(other.backbone.prepare(graph), torch.arange(small_graph.num_nodes))
+    graph = other._shown(small_graph, everyone, other.ledger_.part("train"))
+    other._learn_anew(other.backbone.prepare(graph), everyone)
     mine, theirs = learner.state(), other.state()
     assert not set(learner.landmarks_.nodes_.tolist()) & set(gone.tolist())
     for name in mine:
@@ -205,12 +216,12 @@ def test_a_forgotten_landmark_leaves_no_trace(small_graph: Graph) -> None:
 def test_features_of_any_length_are_learned_from(small_graph: Graph, scale: float) -> None:
     """Zeros show nothing, and lengths beyond what float32 can square are still lengths."""
     graph = small_graph.with_features(small_graph.features * scale)
-    learner = learned(GraphStream(graph, edges="all"))
+    learner = learned(GraphStream(graph, edges="all", classes_per_task=6))
     assert bool(learner.logits(graph, torch.arange(9)).isfinite().all())
 
 
-def test_after_all_nodes_are_forgotten_nothing_is_said(small_graph: Graph) -> None:
-    learner = learned(GraphStream(small_graph, edges="all"))
+def test_after_all_nodes_are_forgotten_nothing_is_said(small_graph: Graph, known: Auto) -> None:
+    learner = copy.deepcopy(known)
     parts = [learner.ledger_.part(part).ids for part in ("train", "validation")]
     learner.forget(torch.cat(parts), small_graph)
     assert not len(learner.landmarks_)
@@ -234,40 +245,26 @@ def test_columns_that_tell_classes_apart_count_more() -> None:
     assert near[1] > 1.2 * near[0]
 
 
-def test_guesses_are_learned_from_where_they_help() -> None:
+def test_guesses_are_learned_from_where_they_help(monkeypatch: pytest.MonkeyPatch) -> None:
     """With two labels of a class, guesses add what most nodes are like; the probes decide."""
     graph = load("synthetic", nodes=400, classes=4, features=32)
     stream = GraphStream(graph, edges="all", split=(0.02, 0.1, 0.88), classes_per_task=4)
     alone, guessing = (learned(stream, self_training=each) for each in (False, True))
     assert guessing.error_ < alone.error_
-    assert len(guessing.landmarks_) > len(alone.landmarks_)
     assert set(alone.landmarks_.nodes_.tolist()) < set(guessing.landmarks_.nodes_.tolist())
-
-
-def test_guesses_that_do_not_help_are_not_learned_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph = load("synthetic", nodes=400, classes=4, features=32)
-    stream = GraphStream(graph, edges="all", split=(0.02, 0.1, 0.88), classes_per_task=4)
 
     def wrong(chances: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
         places, labels = certain(chances, counts)
         return places, (labels + 1) % 4
 
-    alone = learned(stream, self_training=False)
     monkeypatch.setattr("evergraph.closed_form.guesses.certain", wrong)
     misled = learned(stream)
     assert misled.error_ == pytest.approx(alone.error_)
     assert misled.landmarks_.nodes_.equal(alone.landmarks_.nodes_)
 
 
-def test_without_the_graph_landmarks_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="needs refresh='embeddings'"):
-        Auto(backbone=LandmarkFeatures(), generator=torch.Generator())
-
-
-def test_objectives_differ_where_classes_do(small_graph: Graph) -> None:
-    stream = GraphStream(small_graph, edges="all")
-    heads = [learned(stream, objective=each) for each in ("balanced", "plain")]
-    for learner in heads:
-        learner.solve()
-    first, second = (learner.backbone.head.weight for learner in heads)  # type: ignore[union-attr]
+def test_objectives_differ_where_classes_do(stream: GraphStream, known: Auto) -> None:
+    plain = learned(stream, objective="plain")
+    plain.solve()
+    first, second = (each.backbone.head.weight for each in (known, plain))  # type: ignore[union-attr]
     assert not torch.allclose(first, second)

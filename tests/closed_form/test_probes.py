@@ -44,6 +44,7 @@ def assert_in_step(probes: Probes) -> None:
 def test_of_every_class_those_that_are_first() -> None:
     probes = kept(torch.arange(COUNT))
     assert torch.bincount(probes.labels_).tolist() == [4] * CLASSES
+    assert probes.nbytes == 4 * CLASSES * (2 * 3 + 2 * 8)  # two a value and sixteen a node
     assert_in_step(probes)
     order = draw_order(ids)
     for label in range(CLASSES):
@@ -90,37 +91,24 @@ def test_what_was_dropped_comes_back_where_it_was(gone: list[int]) -> None:
 
 
 def test_all_go_and_all_come_back() -> None:
-    probes = kept(torch.arange(COUNT))
+    probes, nobody = kept(torch.arange(COUNT)), torch.empty(0, dtype=torch.int64)
+    assert_same(kept(torch.arange(COUNT), nobody), probes)
     probes.clear()
-    assert len(probes) == 0
-    assert probes.nbytes == 0
-    everyone = torch.arange(COUNT)
-    probes.keep(rows_of(ids), labels=labels, nodes=ids)
-    assert_same(probes, kept(everyone))
+    assert len(probes) == len(probes.rows()) == probes.nbytes == len(kept(nobody).rows()) == 0
+    probes.restore(kept(torch.arange(20)).state())
+    rest = torch.arange(20, COUNT)
+    probes.keep(rows_of(ids[rest]), labels=labels[rest], nodes=ids[rest])
+    assert_same(probes, kept(torch.arange(COUNT)))
 
 
-def test_rows_may_be_looked_up_among_others() -> None:
-    every = torch.arange(1000)
-    seen = rows_of(every)
-    probes = Probes(4)
+def test_rows_may_be_looked_up_among_others_and_have_no_codes() -> None:
+    seen = rows_of(torch.arange(1000))
+    probes, bare = Probes(4), Probes(4)
     probes.keep(ViewRows(seen.hops, seen.codes, ids), labels=labels, nodes=ids)
     assert_same(probes, kept(torch.arange(COUNT)))
-
-
-def test_nobody_to_consider_changes_nothing() -> None:
-    probes = kept(torch.empty(0, dtype=torch.int64))
-    assert len(probes) == 0
-    assert len(probes.rows()) == 0
-    probes = kept(torch.arange(COUNT), torch.empty(0, dtype=torch.int64))
-    assert_same(probes, kept(torch.arange(COUNT)))
-
-
-def test_views_without_codes_keep_none() -> None:
-    probes = Probes(4)
-    rows = ViewRows(rows_of(ids).hops, None)
-    probes.keep(rows, labels=labels, nodes=ids)
-    assert probes.rows().codes is None
-    assert len(probes.rows()) == 4 * CLASSES
+    bare.keep(ViewRows(seen.hops, None, ids), labels=labels, nodes=ids)
+    assert bare.rows().codes is None
+    assert bare.nodes_.equal(probes.nodes_)
 
 
 def test_the_draw_does_not_favour_small_numbers() -> None:
@@ -128,15 +116,3 @@ def test_the_draw_does_not_favour_small_numbers() -> None:
     assert order.unique().numel() == 10_000
     first = order.argsort()[:1000].double()
     assert 4700 < float(first.mean()) < 5300
-
-
-def test_bytes_are_those_of_two_a_value_and_sixteen_a_node() -> None:
-    assert kept(torch.arange(COUNT)).nbytes == 4 * CLASSES * (2 * 3 + 2 * 8)
-
-
-def test_restored_probes_go_on() -> None:
-    half, rest = torch.arange(20), torch.arange(20, COUNT)
-    probes = Probes(4)
-    probes.restore(kept(half).state())
-    probes.keep(rows_of(ids[rest]), labels=labels[rest], nodes=ids[rest])
-    assert_same(probes, kept(torch.arange(COUNT)))

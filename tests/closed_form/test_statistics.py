@@ -94,12 +94,16 @@ def test_panels_and_rows_are_cut_without_a_trace(monkeypatch: pytest.MonkeyPatch
     assert_same(statistics_of(nodes), whole)
 
 
-@given(seed=seeds, cuts=st.lists(st.integers(0, 12), max_size=4))
-def test_any_split_in_any_order_gives_the_same(seed: int, cuts: list[int]) -> None:
-    nodes = nodes_of(seed)
+@given(seed=seeds, cuts=st.lists(st.integers(0, 12), max_size=4), gone=st.integers(0, 12))
+def test_any_split_in_any_order_gives_the_same_and_what_is_removed_is_gone(
+    seed: int, cuts: list[int], gone: int
+) -> None:
+    nodes, goes = nodes_of(seed), nodes_of(seed + 1, count=gone)
     order = torch.randperm(12, generator=torch.Generator().manual_seed(seed + 1))
     parts = [take(nodes, rows) for rows in order.tensor_split(sorted(cuts))]
-    assert_same(statistics_of(*parts), statistics_of(nodes))
+    statistics = statistics_of(goes, *parts)
+    statistics.remove(*goes)
+    assert_same(statistics, statistics_of(nodes))
 
 
 @given(seed=seeds, turn=st.none() | st.permutations(range(CLASSES)))
@@ -121,19 +125,8 @@ def test_merging_makes_room_for_classes_that_only_the_other_has() -> None:
     assert ours.merged(theirs, torch.tensor([3])).counts_.tolist() == [2, 0, 0, 1]
     assert ours.merged(ClassStatistics(1)).counts_.tolist() == [2]
     assert ClassStatistics(1).merged(ours).counts_.tolist() == [2]
-
-
-def test_statistics_of_other_features_are_not_merged() -> None:
     with pytest.raises(ConfigurationError, match="equally wide, not 5 and 4"):
         ClassStatistics(5).merged(ClassStatistics(4))
-
-
-@given(seed=seeds, count=st.integers(0, 12))
-def test_what_is_removed_after_it_was_added_is_gone(seed: int, count: int) -> None:
-    stays, goes = nodes_of(seed), nodes_of(seed + 1, count=count)
-    statistics = statistics_of(goes, stays)
-    statistics.remove(*goes)
-    assert_same(statistics, statistics_of(stays))
 
 
 def test_a_class_removed_whole_leaves_no_mass_behind() -> None:
@@ -153,32 +146,30 @@ def test_narrowed_statistics_are_those_of_the_first_features(seed: int, width: i
 
 
 @pytest.mark.parametrize("rank", [None, 2])
-def test_restored_statistics_go_on(rank: int | None) -> None:
-    whole = statistics_of(nodes_of(0), rank=rank)
-    restored = ClassStatistics(WIDTH, rank=rank)
-    restored.restore({name: tensor.clone() for name, tensor in whole.state().items()})
+def test_restored_statistics_go_on_and_leave_the_state_alone(rank: int | None) -> None:
+    whole, restored = statistics_of(nodes_of(0), rank=rank), ClassStatistics(WIDTH, rank=rank)
+    state = whole.state()
+    before = {name: tensor.clone() for name, tensor in state.items()}
+    restored.restore({name: tensor.clone() for name, tensor in state.items()})
     for statistics in (whole, restored):
         statistics.add(*nodes_of(1))
+    assert all(state[name].equal(tensor) for name, tensor in before.items())
     for name, tensor in whole.state().items():
         assert tensor.equal(restored.state()[name]), name
 
 
-def test_a_state_is_not_touched_by_what_comes_later() -> None:
-    statistics = statistics_of(nodes_of(0))
-    state = statistics.state()
-    before = {name: tensor.clone() for name, tensor in state.items()}
-    statistics.add(*nodes_of(1))
-    assert all(state[name].equal(tensor) for name, tensor in before.items())
+def test_compressed_statistics_of_nothing_have_a_state() -> None:
+    statistics, other = ClassStatistics(4, rank=2), ClassStatistics(4, rank=2)
+    statistics.grow(3)
+    assert set(statistics.state()) == {"sums", "mass", "counts"}
+    other.restore(statistics.state())
+    assert other.counts_.tolist() == [0, 0, 0]
+    other.add(torch.eye(4), torch.tensor([0, 1, 2, 2]), torch.ones(4))
+    torch.testing.assert_close(other.gram_.diagonal(), torch.ones(4))
+    assert {"factor", "rest"} <= set(other.state())
 
 
-def test_usage_counts_one_triangle_and_the_sums() -> None:
-    usage = statistics_of(nodes_of(0)).usage
-    # 15 values of G in float32, 3 x 5 of the sums in float64, mass and count of 3 classes
-    assert usage == MemoryUsage(statistics=30, bytes=15 * 4 + 15 * 8 + 3 * 16)
-    assert usage.floats == 30
-
-
-@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("rank", [1, 3])
 def test_compression_keeps_the_diagonal_and_stores_less(rank: int) -> None:
     whole, thin = (statistics_of(nodes_of(0), rank=r) for r in (None, rank))
     torch.testing.assert_close(thin.gram_.diagonal(), whole.gram_.diagonal())
@@ -270,11 +261,13 @@ def test_a_triangle_is_packed_and_unpacked_bit_for_bit(width: int, dtype: torch.
 
 
 def test_usage_is_counted_without_packing_anything(monkeypatch: pytest.MonkeyPatch) -> None:
-    for rank, precise in ((None, False), (None, True), (2, False)):
+    # 15 values of G in float32, 3 x 5 of the sums in float64, mass and count of 3 classes
+    usage = statistics_of(nodes_of(0)).usage
+    assert usage == MemoryUsage(statistics=30, bytes=15 * 4 + 15 * 8 + 3 * 16)
+    for rank, precise in ((None, True), (2, False)):
         statistics = ClassStatistics(WIDTH, rank=rank, precise=precise)
-        for nodes in (None, nodes_of(0)):
-            if nodes is not None:
-                statistics.add(*nodes)
+        for count in (0, 12):
+            statistics.add(*nodes_of(0, count))
             size = sum(tensor.nbytes for tensor in statistics.state().values())
             with monkeypatch.context() as patch:
                 patch.setattr(module, "packed", None)

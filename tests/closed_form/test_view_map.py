@@ -70,20 +70,22 @@ def test_features_of_unit_parts_have_about_unit_length() -> None:
         torch.testing.assert_close(features.norm(dim=1), torch.ones(50), atol=0.1, rtol=0)
 
 
-def test_only_some_views() -> None:
-    every = dict(zip(parse_views(NAMES), expansion()(rows()), strict=True))
+def test_some_views_and_the_first_features_are_as_they_are_among_all() -> None:
+    seen = rows()
+    every = dict(zip(parse_views(NAMES), expansion()(seen), strict=True))
     few = parse_views(["2", "0|2+y"])
-    for view, features in zip(few, expansion().only(few)(rows()), strict=True):
+    for view, features in zip(few, expansion().only(few)(seen), strict=True):
         torch.testing.assert_close(features, every[view])
-
-
-def test_the_first_features_are_as_they_are_among_all() -> None:
     narrow = expansion().narrowed(4)
     assert narrow.width == 4
-    for few, every in zip(narrow(rows()), expansion()(rows()), strict=True):
-        torch.testing.assert_close(few, every[:, :4])
-    for few, every in zip(narrow.narrowed(2)(rows()), expansion()(rows()), strict=True):
-        torch.testing.assert_close(few, every[:, :2])
+    for first, two, wide in zip(
+        narrow(seen), narrow.narrowed(2)(seen), every.values(), strict=True
+    ):
+        torch.testing.assert_close(first, wide[:, :4])
+        torch.testing.assert_close(two, wide[:, :2])
+    assert seen.hops.equal(rows().hops)  # rows are not changed
+    assert seen.codes is not None
+    assert seen.codes.equal(rows().codes)
 
 
 def test_without_codes_those_that_need_none() -> None:
@@ -92,15 +94,6 @@ def test_without_codes_those_that_need_none() -> None:
     assert len(bare) == 3
     for found, expected in zip(bare, plain, strict=True):
         torch.testing.assert_close(found, expected)
-
-
-def test_rows_are_not_changed() -> None:
-    given_rows = rows()
-    assert given_rows.codes is not None
-    before = given_rows.hops.clone(), given_rows.codes.clone()
-    list(expansion()(given_rows))
-    assert given_rows.hops.equal(before[0])
-    assert given_rows.codes.equal(before[1])
 
 
 @given(nodes=st.lists(st.integers(0, 6), max_size=12), size=st.integers(1, 5))

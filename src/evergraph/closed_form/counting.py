@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeVar, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar, cast
 
 from torch import Tensor
 
@@ -49,20 +49,20 @@ def with_counted(
         "embeddings": embeddings, "labels": labels, "weights": weights, "expand": expand,
         "width": statistics.width,
     }  # fmt: skip
-    states = resources.engine.map(count_block, _blocks(len(labels)), shared=given)
-    return cast("Counted", _merged([statistics], ([state] for state in states))[0])
+    return cast("Counted", _in_blocks([statistics], count_block, given, resources)[0])
 
 
-def _blocks(rows: int) -> list[tuple[int, int]]:
-    return [(start, start + BLOCK_ROWS) for start in range(0, rows, BLOCK_ROWS)]
-
-
-def _merged(
-    statistics: Sequence[ClassStatistics], blocks: Iterable[Sequence[dict[str, Tensor]]]
+def _in_blocks(
+    statistics: Sequence[ClassStatistics],
+    count: Callable[..., list[dict[str, Tensor]]],
+    given: dict[str, Any],
+    resources: Resources,
 ) -> list[ClassStatistics]:
-    """Return statistics with those of all blocks, given by their states, in order."""
+    """Return statistics with those of all blocks, merged in the order of the blocks."""
+    rows = range(0, len(given["labels"]), BLOCK_ROWS)
+    blocks = [(start, start + BLOCK_ROWS) for start in rows]
     totals = [ClassStatistics(each.width) for each in statistics]
-    for states in blocks:
+    for states in resources.engine.map(count, blocks, shared=given):
         for place, state in enumerate(states):
             counted = ClassStatistics(totals[place].width)
             counted.restore(state)
@@ -78,12 +78,12 @@ def count_block(
     weights: Tensor,
     expand: FeatureMap,
     width: int,
-) -> dict[str, Tensor]:
-    """Return the state of the statistics of some nodes; a pure function."""
+) -> list[dict[str, Tensor]]:
+    """Return the state of the statistics of some nodes, alone in a list; a pure function."""
     part = slice(*rows)
     counted = ClassStatistics(width)
     counted.add(_features(embeddings[part], expand, width), labels[part], weights[part])
-    return counted.state()
+    return [counted.state()]
 
 
 def count_views(
@@ -100,15 +100,14 @@ def count_views(
 
     Every node is projected once for all views. sign: -1 removes.
     """
-    blocks = _blocks(len(labels))
     plain = rows.hops.device.type == "cpu" and not any(each.precise for each in statistics)
-    if not plain or len(blocks) <= 1:
+    if not plain or len(labels) <= BLOCK_ROWS:
         _count_views(statistics, rows, labels, weights, expand, sign)
         return list(statistics)
     given = {
         "rows": rows, "labels": labels, "weights": weights, "expand": expand, "sign": sign,
     }  # fmt: skip
-    return _merged(statistics, resources.engine.map(count_views_block, blocks, shared=given))
+    return _in_blocks(statistics, count_views_block, given, resources)
 
 
 def count_views_block(
@@ -139,8 +138,7 @@ def _count_views(
     for block in expand.blocks(rows):
         part = slice(start, start + len(block))
         for each, features in zip(statistics, expand(block), strict=True):
-            count = each.add if sign > 0 else each.remove
-            count(features, labels[part], weights[part])
+            each.count(features, labels[part], weights[part], sign)
         start = part.stop
 
 

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from evergraph.closed_form.landmarks import JITTER, LandmarkMap
-from evergraph.closed_form.view_map import Parts, Product
+from evergraph.closed_form.view_map import Parts
 from evergraph.closed_form.views import View
-from evergraph.graphs.kernels.row_ranges import tiled_product
 
 # The least value added to K's diagonal, relative to its mean: two of a few landmarks may be equal
 # up to rounding, and the head must not fit the rounding error.
@@ -37,7 +36,7 @@ class KernelMap(LandmarkMap):
     def of(cls, views: Sequence[View], parts: Parts) -> KernelMap:
         """Return the map of some landmarks.  parts: [landmarks, part dims] each"""
         kept = {part: rows.contiguous() for part, rows in parts.items()}
-        squares = {part: _squares(rows)[:, 0] for part, rows in kept.items()}
+        squares = {part: cls.squared(rows) for part, rows in kept.items()}
         return cls(tuple(views), kept, {}, squares)
 
     @property
@@ -45,12 +44,11 @@ class KernelMap(LandmarkMap):
         """Number of landmarks."""
         return len(next(iter(self.landmarks.values())))
 
-    def projected(self, parts: Parts, product: Product = tiled_product) -> Parts:
-        """Return inner products with every landmark, then the row's own.  -> [n, landmarks + 1]"""
-        return {
-            part: torch.cat([product(rows, self.landmarks[part].t()), _squares(rows)], 1)
-            for part, rows in parts.items()
-        }
+    @staticmethod
+    def squared(rows: Tensor) -> Tensor:
+        """Return squared lengths whose bits do not depend on other rows.  [n, dims] -> [n]"""
+        values = rows.numpy()
+        return torch.from_numpy(np.add.reduce(values * values, axis=1))
 
     def features(self, view: View, projected: Parts) -> Tensor:
         """Return k_v(x, Z).  -> [n, landmarks]"""
@@ -76,15 +74,12 @@ class KernelMap(LandmarkMap):
 
         The others keep their positions, so sums over them stay the same to the bit.
         """
-
-        def wiped(rows: Tensor) -> Tensor:
-            rows = rows.clone()
-            rows[places] = 0
-            return rows
-
-        landmarks = {part: wiped(rows) for part, rows in self.landmarks.items()}
         return replace(
-            self, landmarks=landmarks, squares={p: wiped(s) for p, s in self.squares.items()}
+            self,
+            landmarks={
+                part: rows.index_fill(0, places, 0) for part, rows in self.landmarks.items()
+            },
+            squares={part: each.index_fill(0, places, 0) for part, each in self.squares.items()},
         )
 
     def slopes(self, view: View, projected: Parts, weights: Tensor, parts: Parts) -> Parts:
@@ -93,19 +88,11 @@ class KernelMap(LandmarkMap):
         ∂k(x, z)/∂x = ((π - t) z + sin t ‖z‖/‖x‖ x) / π. Kernel values are homogeneous in x, so
         these times x are the scores themselves (Euler).
         """
-        needed = self.needed(view)
-        count = sum(self.units.get(part, 1) for part in needed)
+        needed, (count, theirs) = self.needed(view), self.together(view)
         total = sum((projected[part] for part in needed[1:]), projected[needed[0]])[0] / count
         mine = total[-1].sqrt().clamp_min(1e-12)
-        theirs = torch.stack([self.squares[part] for part in needed]).sum(0).div(count).sqrt()
         cosine = (total[:-1] / (mine * theirs).clamp_min(1e-12)).clamp(-1.0, 1.0)
         along = (math.pi - cosine.acos()) / (math.pi * count)
         across = (1 - cosine.square()).clamp_min(0.0).sqrt() * theirs / (mine * math.pi * count)
         turned, spread = (weights * along[:, None]).t(), across @ weights  # [classes, m], [classes]
         return {p: turned @ self.landmarks[p] + spread[:, None] * parts[p] for p in needed}
-
-
-def _squares(rows: Tensor) -> Tensor:
-    """Return squared lengths whose bits do not depend on other rows.  [n, dims] -> [n, 1]"""
-    values = rows.numpy()
-    return torch.from_numpy(np.add.reduce(values * values, axis=1, keepdims=True))

@@ -87,7 +87,7 @@ class LandmarkMap(ViewMap):
         parts = rows.taken(torch.device(device)).parts(hops)
         columns = None if columns is None else columns.to(device)
         weighed = {part: _weighed(part, found, columns) for part, found in parts.items()}
-        squares = {part: found.square().sum(1) for part, found in weighed.items()}
+        squares = {part: cls.squared(found) for part, found in weighed.items()}
         counts = {CODES: CODE_HOPS, RELATIONS: 3, **(units or {})}
         made = cls(tuple(views), weighed, {}, squares, counts, columns)
         projected = made.projected(parts)
@@ -128,16 +128,25 @@ class LandmarkMap(ViewMap):
         found = {}
         for part, rows in parts.items():
             rows = _weighed(part, rows, self.columns)
-            own = rows.square().sum(1, keepdim=True)
+            own = self.squared(rows)[:, None]
             found[part] = torch.cat([product(rows, self.landmarks[part].t()), own], 1)
         return found
 
-    def kernel(self, view: View, projected: Parts) -> Tensor:
-        """Return k_v(x, Z).  -> [n, landmarks]"""
+    @staticmethod
+    def squared(rows: Tensor) -> Tensor:
+        """Return squared lengths.  [n, dims] -> [n]"""
+        return rows.square().sum(1)
+
+    def together(self, view: View) -> tuple[int, Tensor]:
+        """Return how many unit vectors a view has, and the length of every landmark in it."""
         needed = self.needed(view)
         count = sum(self.units.get(part, 1) for part in needed)
-        theirs = torch.stack([self.squares[part] for part in needed]).sum(0).div(count).sqrt()
-        first, *others = (projected[part] for part in needed)
+        return count, torch.stack([self.squares[p] for p in needed]).sum(0).div(count).sqrt()
+
+    def kernel(self, view: View, projected: Parts) -> Tensor:
+        """Return k_v(x, Z).  -> [n, landmarks]"""
+        count, theirs = self.together(view)
+        first, *others = (projected[part] for part in self.needed(view))
         out = first.new_empty(len(first), len(theirs))
         for rows in few_rows(out):
             total = sum((part[rows] for part in others), first[rows]) / count
@@ -286,6 +295,7 @@ class LandmarkFeatures(ViewFeatures):
 
     name = "landmark-features"
     widest = None
+    on_landmarks = True
     statistics_share = 0.4  # landmarks take as much again
 
     @formerly(rows="dtype")
@@ -309,11 +319,6 @@ class LandmarkFeatures(ViewFeatures):
         )
         self._map: LandmarkMap | None = None
         self.columns = torch.empty(0)
-
-    @property
-    def on_landmarks(self) -> bool:
-        """Always true."""
-        return True
 
     def stand_on(self, rows: ViewRows, columns: Tensor) -> None:
         """Use nodes as landmarks; they need class codes if a view has codes.

@@ -200,7 +200,9 @@ def _means(relations: Relations, starts: Tensor, ends: Tensor, features: Tensor)
     """Return the mean of features over runs of entries, weighted if entries have weights."""
     totals = (ends - starts).float()
     if relations.weights is not None:
-        totals = _run_sums(relations.weights, starts, ends)
+        weights = relations.weights.double()
+        running = torch.cat([weights.new_zeros(1), weights.cumsum(0)])
+        totals = (running[ends] - running[starts]).float()
     sums = Smoother(
         torch.cat([starts, ends[-1:]]).to(relations.indptr.dtype),
         relations.indices,
@@ -211,8 +213,3 @@ def _means(relations: Relations, starts: Tensor, ends: Tensor, features: Tensor)
         weights=relations.weights,
     )
     return sums.product(features)
-
-
-def _run_sums(weights: Tensor, starts: Tensor, ends: Tensor) -> Tensor:
-    running = torch.cat([weights.new_zeros(1).double(), weights.double().cumsum(0)])
-    return (running[ends] - running[starts]).float()

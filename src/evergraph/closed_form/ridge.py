@@ -55,12 +55,11 @@ class BalancedProblem:
         mass = statistics.mass_
         met = mass > 0
         tiny = torch.finfo(mass.dtype).tiny
+        share = met.sum() / mass.sum().clamp_min(tiny)
         if not balanced:
-            share = met.sum() / mass.sum().clamp_min(tiny)
             means = (statistics.sums_ * share).t()
             return cls(statistics.gram_, share, means, torch.zeros_like(mass))
         means = (statistics.sums_ / mass.clamp_min(tiny)[:, None]).t().masked_fill_(~met, 0.0)
-        share = met.sum() / mass.sum().clamp_min(tiny)
         excess = met.double() - share * mass  # remaining weight of each class mean's square
         return cls(statistics.gram_, share, means, excess.where(excess.abs() > 1e-9, 0.0))
 
@@ -162,9 +161,8 @@ class BalancedSolution:
         [m, m]
         """
         problem = BalancedProblem.of(statistics, balanced=balanced)
-        if penalty is None:
-            scale = _scale(problem)
-        else:
+        scale = _scale(problem)  # raises if A is not finite: no λ would be enough
+        if penalty is not None:
             classes = float((statistics.mass_ > 0).sum())
             scale = classes * float(penalty.diagonal().mean()) / len(penalty) or 1.0
         while (factor := _factor(problem, regularisation * scale, torch.float64, penalty)) is None:
@@ -309,9 +307,8 @@ def choose_regularisation(
 
     The error is the class-balanced squared error,
     Σ_c 1/n_c Σ_{i∈c} ‖y_i - Vᵀφ_i‖² = C - 2 tr(Vᵀ M) + tr(Vᵀ A V) with A and M of the validation
-    nodes: in closed form from their statistics, without the nodes. "Nearly" means within
-    ``TOLERANCE``, since shrunken scores raise the squared error long before they change a
-    prediction. Statistics of validation nodes may be narrower: the choice then uses the first
+    nodes: in closed form from their statistics, without the nodes. For "nearly", see
+    ``nearly_best``. Statistics of validation nodes may be narrower: the choice then uses the first
     features of both, with λ relative to the diagonal of all features.
     """
     whole = BalancedProblem.of(training, balanced=balanced)
@@ -334,6 +331,17 @@ def choose_regularisation(
         found += (error - 2 * hits).sum((0, 2))
     # A perfect fit rounds to either side of 0, and a limit relative to a negative error fails.
     errors = (found + int((validation.mass_ > 0).sum())).clamp_min(0.0).tolist()
+    return nearly_best(ladder, errors)
+
+
+def nearly_best(ladder: Sequence[float], errors: Sequence[float]) -> float:
+    """Return the least regularisation whose error is within ``TOLERANCE`` of the smallest.
+
+    Shrunken scores raise the squared error long before they change a prediction.
+
+    >>> nearly_best([1.0, 0.1, 0.01], [0.5, 0.505, 0.6])
+    0.1
+    """
     limit = (1 + TOLERANCE) * min(errors)
     return min(r for r, error in zip(ladder, errors, strict=True) if error <= limit)
 

@@ -27,6 +27,18 @@ CACHED = 1 << 16
 Features = Tensor | Iterable[Tensor]
 
 
+def row_blocks(features: Features) -> Iterator[tuple[Tensor, slice]]:
+    """Yield features a few rows at a time, each block with its place among all rows.
+
+    >>> [place for _, place in row_blocks([torch.zeros(3, 2), torch.zeros(2, 2)])]
+    [slice(0, 3, None), slice(3, 5, None)]
+    """
+    start = 0
+    for rows in features.split(ROWS) if isinstance(features, Tensor) else features:
+        yield rows, slice(start, start + len(rows))
+        start += len(rows)
+
+
 def few_rows(values: Tensor) -> Iterator[slice]:
     """Yield slices of as many rows as a CPU's cache holds; all of them on another device."""
     count, width = values.shape
@@ -93,6 +105,12 @@ class ClassStatistics:
         for sums in (self.gram_, self.sums_, self.mass_, self.counts_):
             sums.zero_()
 
+    def clear_rounding(self) -> None:
+        """Clear the sums of classes without nodes, which hold rounding only."""
+        self.sums_[self.counts_ == 0] = 0.0
+        if not bool(self.counts_.any()):
+            self.gram_.zero_()
+
     def grow(self, classes: int) -> None:
         """Allocate classes."""
         more = max(classes - self.num_classes, 0)
@@ -105,11 +123,23 @@ class ClassStatistics:
 
         features: [n, m], or an iterable of blocks of their rows, held one at a time.
         """
-        self._count(features, labels, weights, 1)
+        self.count(features, labels, weights, 1)
 
     def remove(self, features: Features, labels: Tensor, weights: Tensor) -> None:
         """Remove nodes that were added with these features and weights."""
-        self._count(features, labels, weights, -1)
+        self.count(features, labels, weights, -1)
+
+    def count(self, features: Features, labels: Tensor, weights: Tensor, sign: int) -> None:
+        """Add nodes, or remove them if the sign is -1."""
+        if not len(labels):
+            return
+        self.grow(int(labels.max()) + 1)
+        for rows, part in row_blocks(features):
+            self._count_rows(rows, labels[part], weights[part], sign)
+        self.mass_.index_add_(0, labels, sign * weights.double())
+        self.counts_.index_add_(0, labels, torch.full_like(labels, sign))
+        if self.rank is not None:
+            self._compress(self.rank)
 
     def exchange(self, before: Tensor, after: Tensor, labels: Tensor) -> None:
         """Replace the features of nodes with weight 1.  [n, m] each; int64 [n]
@@ -135,20 +165,6 @@ class ClassStatistics:
             below.addmm_(mean[:, stop:].t(), change[:, panel])
             below.addmm_(change[:, stop:].t(), mean[:, panel])
         self.sums_.index_add_(0, labels, change.double())
-
-    def _count(self, features: Features, labels: Tensor, weights: Tensor, sign: int) -> None:
-        if not len(labels):
-            return
-        self.grow(int(labels.max()) + 1)
-        start = 0
-        for rows in features.split(ROWS) if isinstance(features, Tensor) else features:
-            part = slice(start, start + len(rows))
-            self._count_rows(rows, labels[part], weights[part], sign)
-            start = part.stop
-        self.mass_.index_add_(0, labels, sign * weights.double())
-        self.counts_.index_add_(0, labels, torch.full_like(labels, sign))
-        if self.rank is not None:
-            self._compress(self.rank)
 
     def _count_rows(self, rows: Tensor, labels: Tensor, weights: Tensor, sign: int) -> None:
         """Add to G and the sums."""
@@ -253,17 +269,13 @@ class ClassStatistics:
     @property
     def usage(self) -> MemoryUsage:
         """Number of values in G and the sums, and the bytes of everything kept."""
-        kept = [self.sums_]
-        of_gram = 0
-        if self.rank is None:
-            of_gram = self.width * (self.width + 1) // 2
-        elif self._factor is not None:
-            kept += self._factor
-        values = of_gram + sum(tensor.numel() for tensor in kept)
-        size = of_gram * self.gram_.element_size() + sum(
-            tensor.nbytes for tensor in (*kept, self.mass_, self.counts_)
+        kept = (self.sums_, *(self._factor or ()))
+        of_gram = self.width * (self.width + 1) // 2 if self.rank is None else 0
+        size = sum(tensor.nbytes for tensor in (*kept, self.mass_, self.counts_))
+        return MemoryUsage(
+            statistics=of_gram + sum(tensor.numel() for tensor in kept),
+            bytes=of_gram * self.gram_.element_size() + size,
         )
-        return MemoryUsage(statistics=values, bytes=size)
 
     def state(self) -> dict[str, Tensor]:
         """Return everything kept, by name."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.ridge import TOLERANCE, solved
-from evergraph.closed_form.statistics import ROWS, ClassStatistics, Features
+from evergraph.closed_form.ridge import nearly_best, solved
+from evergraph.closed_form.statistics import ClassStatistics, Features, row_blocks
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.memory.budget import MemoryUsage
 
@@ -111,15 +111,12 @@ class TargetStatistics:
         patterns, owner = (~values.isnan()).unique(dim=0, return_inverse=True)
         met = [tuple(pattern) for pattern in patterns.tolist()]
         self._check_room(met)
-        start = 0
-        for rows in features.split(ROWS) if isinstance(features, Tensor) else features:
-            part = slice(start, start + len(rows))
+        for rows, part in row_blocks(features):
             for place, pattern in enumerate(met):
                 here = owner[part] == place
                 if any(pattern) and bool(here.any()):
                     given = rows[here], values[part][here], weights[part][here]
                     self._count_rows(pattern, *given, sign)
-            start = part.stop
         # Patterns without nodes go, and with them any rounding left.
         for pattern in [p for p, each in self.patterns_.items() if not int(each.counts_.sum())]:
             del self.patterns_[pattern], self.cross_[pattern]
@@ -139,8 +136,8 @@ class TargetStatistics:
     ) -> None:
         """Add nodes of one pattern to its sums."""
         statistics, cross = self._of(pattern)
-        count = statistics.add if sign > 0 else statistics.remove
-        count(rows, torch.zeros(len(rows), dtype=torch.int64, device=self.device), weights)
+        same = torch.zeros(len(rows), dtype=torch.int64, device=self.device)
+        statistics.count(rows, same, weights, sign)
         filled = values.double().nan_to_num(0.0)
         weighted = filled * (sign * weights.double())[:, None]
         kept = rows.to(statistics.gram_.dtype).double()  # same values as in the Gram matrix
@@ -323,15 +320,13 @@ def choose_target_regularisation(
 
     The error is the squared one in closed form, see ``squared_errors``. For regression
     (``centred``) each target's error is relative to its variance, so that units do not matter.
-    "Nearly" has the meaning of ``choose_regularisation``.
     """
     training = training.narrowed(validation.width)
     errors = []
     for regularisation in ladder:
         head = target_ridge(training, regularisation, centred=centred)
         errors.append(float(squared_errors(validation, head, relative=centred).sum()))
-    limit = (1 + TOLERANCE) * min(errors)
-    return min(r for r, error in zip(ladder, errors, strict=True) if error <= limit)
+    return nearly_best(ladder, errors)
 
 
 def squared_errors(

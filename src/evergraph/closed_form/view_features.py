@@ -80,6 +80,7 @@ class ViewFeatures(Backbone):
     name = "view-features"
     recipe = Recipe(epochs=30, lr=0.005, weight_decay=1e-5, batch_size=512)
     widest: ClassVar[int | None] = WIDEST_HOP  # wider features are projected
+    on_landmarks: ClassVar[bool] = False  # whether features are kernel values to landmark nodes
     statistics_share: ClassVar[float] = 0.7  # of ``memory``; the rest is for class sums and probes
     seed: Tensor
     bare: Tensor
@@ -108,6 +109,8 @@ class ViewFeatures(Backbone):
         self.storage: Storage = storage
         self.dtype: RowType = dtype
         self.parsed = parsed
+        self.coded = any(view.codes for view in parsed)  # whether any view uses labels nearby
+        self.shaped = any(view.shaped for view in parsed)  # and degree and feature length
         self._topologies = (
             ViewHops(kept_hops=kept, widest=self.widest, dtype=dtype),
             ClassCodes(width=code_width),
@@ -117,21 +120,6 @@ class ViewFeatures(Backbone):
         self._met_relations: bool | None = None
         self.head: Linear | None = None
         self.place(self.device)
-
-    @property
-    def on_landmarks(self) -> bool:
-        """Whether features are kernel values to landmark nodes."""
-        return False
-
-    @property
-    def shaped(self) -> bool:
-        """Whether any view uses degree and feature length."""
-        return any(view.shaped for view in self.parsed)
-
-    @property
-    def coded(self) -> bool:
-        """Whether any view uses labels nearby."""
-        return any(view.codes for view in self.parsed)
 
     def place(self, device: torch.device, resources: Resources | None = None) -> None:
         """Move weights to a device, and compute hops and codes there, within ``resources``."""
@@ -179,33 +167,27 @@ class ViewFeatures(Backbone):
     def prepare(self, graph: Graph) -> ViewRows:
         """Return hops and codes of all nodes; no codes if the graph shows no label."""
         if graph not in self._prepared:
-            if self._met_relations is None:
-                self._meet(graph)
-            shows = self.coded and graph.bare is not None and bool((graph.labels >= 0).any())
+            if self._met_relations is None:  # the first graph decides
+                self._met_relations = graph.relations is not None or graph.types is not None
+                alone = any(v.related and not v.hops and not v.codes for v in self.parsed)
+                if alone and not self.sees_relations:
+                    relations_of(graph)  # raises
+            hops, codes = self.hop_cache(graph), None
+            if self.coded and graph.bare is not None and bool((graph.labels >= 0).any()):
+                codes = self.code_cache(graph)
+                if self.sees_relations:
+                    codes = torch.cat([codes, self.relation_code_cache(graph)], dim=1)
             self._prepared[graph] = ViewRows(
-                self.hop_cache(graph),
-                self._codes(graph) if shows else None,
+                hops,
+                codes,
                 relations=self.relation_cache(graph) if self._sees_along else None,
                 shape=shape_of(graph).to(self.device) if self.shaped else None,
             )
         return self._prepared[graph]
 
-    def _meet(self, graph: Graph) -> None:
-        """Check for relations in the first graph."""
-        self._met_relations = graph.relations is not None or graph.types is not None
-        empty = [str(v) for v in self.parsed if v.related and not v.hops and not v.codes]
-        if empty and not self.sees_relations:
-            relations_of(graph)
-
     @property
     def _sees_along(self) -> bool:
         return self.sees_relations and any(view.related for view in self.parsed)
-
-    def _codes(self, graph: Graph) -> Tensor:
-        codes = self.code_cache(graph)
-        if not self.sees_relations:
-            return codes
-        return torch.cat([codes, self.relation_code_cache(graph)], dim=1)
 
     def width_of(self, inputs: ViewRows) -> int:
         """Return the width of a hop."""
@@ -255,13 +237,12 @@ class ViewFeatures(Backbone):
     def _weights(self, *, coded: bool) -> dict[View, Tensor]:
         """Return the nonzero W_v of the usable views.  -> [classes, width] each"""
         assert self.head is not None
-        views = [view for view in self.parsed if coded or not view.codes]
-        weight = self.head.weight
+        plain = [view for view in self.parsed if not view.codes]
+        found = dict(zip(self.parsed, self.head.weight.split(self.width, dim=1), strict=True))
         if not coded and bool(self.bare.any()):
-            found = dict(zip(views, self.bare.split(self.width, dim=1), strict=True))
-        else:
-            every = dict(zip(self.parsed, weight.split(self.width, dim=1), strict=True))
-            found = {view: every[view] for view in views}
+            found = dict(zip(plain, self.bare.split(self.width, dim=1), strict=True))
+        elif not coded:
+            found = {view: found[view] for view in plain}
         if self.training:
             return found
         return {view: part for view, part in found.items() if bool(part.any())}

@@ -124,6 +124,11 @@ class ViewMap(ABC):
         """Yield rows in blocks of an efficient size."""
         return rows.split(self.at_a_time)
 
+    def slices(self, rows: int) -> Iterator[slice]:
+        """Yield slices of this many rows that make blocks of an efficient size."""
+        step = self.at_a_time
+        return (slice(start, start + step) for start in range(0, rows, step))
+
     @property
     def at_a_time(self) -> int:
         """Number of rows in an efficient block."""

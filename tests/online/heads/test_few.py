@@ -29,7 +29,7 @@ def test_by_hand() -> None:
 
 
 @given(seed=st.integers(0, 1000), head=st.sampled_from([FusedHead, AnalyticHead]))
-@settings(max_examples=10)
+@settings(max_examples=6)
 def test_few_are_told_as_many_are(seed: int, head: type[OnlineHead]) -> None:
     learner = OnlineLearner(head=head(width=16))  # type: ignore[call-arg]
     generator = torch.Generator().manual_seed(seed)

@@ -16,22 +16,20 @@ from evergraph.online.delta import Delta
 from evergraph.online.heads import FusedHead
 from evergraph.online.learner import OnlineLearner
 from evergraph.topology import SGC, MixHop
+from live_auto import (
+    CODES,
+    DIMS,
+    VIEWS,
+    begun,
+    chances,
+    explained,
+    in_parts,
+    live,
+    ring,
+    strangers,
+    vectors,
+)
 from small_ridge import ridge
-
-DIMS = 3
-CODES = 4
-
-
-def begun(**given: object) -> FusedHead:
-    head = FusedHead(**{"width": 24, "codes": CODES} | given)  # type: ignore[arg-type]
-    topology = head.default_topology()
-    head.begin(2 * DIMS, topology=topology, scaling="unit", generator=seeded(0, "head"))
-    return head
-
-
-def vectors(count: int, seed: int = 0) -> Tensor:
-    return torch.randn(count, 2 * DIMS + 2 * CODES, generator=seeded(seed, "vectors"))
-
 
 LABELS = torch.tensor([0, 1, 1, 2, 0, 1, 2, 1, 1])
 
@@ -45,7 +43,6 @@ def features(head: FusedHead, view: tuple[int, ...], x: Tensor) -> Tensor:
     return torch.relu(total) * (2 / (head.width * count)) ** 0.5  # type: ignore[arg-type]
 
 
-VIEWS = [(1,), (0, 1), (0, 1, 2)]  # 2, 0|2 and 0|2+y
 RIGHT = torch.tensor([0] * 14 + [1] * 4 + [2] * 2)
 MANY = torch.tensor([0, 1, 3])[RIGHT]  # a class between has no nodes
 
@@ -61,43 +58,33 @@ def left_out(head: FusedHead, x: Tensor, labels: Tensor) -> Tensor:
     return found
 
 
-def test_scores_are_the_ridges_of_all_views_mixed_by_hand() -> None:
-    head, x = begun(), vectors(20)
+def test_scores_are_the_ridges_of_all_views_mixed_so_that_every_class_counts_alike() -> None:
+    """The mixture is where the loss, written down over nodes left out one by one, is smallest."""
+    head, x = begun(width=24), vectors(20)
     for rows in (slice(0, 4), slice(4, 20)):
         head.learn(torch.arange(20)[rows], x[rows], MANY[rows])
     head.weigh(x, MANY)
     head.settle()
-    solved = [ridge(features(head, view, x), RIGHT, 0.01) for view in VIEWS]
-    expected = sum(
-        share * (features(head, view, x) @ v)
-        for share, view, v in zip(head.mixture_, VIEWS, solved, strict=True)
-    )
-    torch.testing.assert_close(
-        head.scores(torch.arange(20), x)[:, [0, 1, 3]], expected.float(), atol=1e-3, rtol=1e-3
-    )
-
-
-def test_a_mixture_counts_every_class_alike_and_none_without_nodes() -> None:
-    """It is where the loss, written down over nodes left out one by one, is smallest."""
-    head, x = begun(), vectors(20)
-    head.learn(torch.arange(20), x, MANY)
-    head.weigh(x, MANY)
-    head.settle()
+    found, expected = head.mixture_, torch.zeros(20, 3)
+    for share, view in zip(found.float(), VIEWS, strict=True):
+        rows_of_view = features(head, view, x)
+        expected += share * (rows_of_view @ ridge(rows_of_view, RIGHT, 0.01))
+    scores = head.scores(torch.arange(20), x)[:, [0, 1, 3]]
+    torch.testing.assert_close(scores, expected, atol=1e-3, rtol=1e-3)
     said = left_out(head, x, RIGHT)
     weighed = torch.bincount(RIGHT).double().reciprocal()[RIGHT] / 3
 
-    def loss(shares: Tensor) -> Tensor:
+    def loss(shares: Tensor) -> float:
         each = torch.nn.functional.cross_entropy(said @ shares, RIGHT, reduction="none")
         pull = (shares - SHARPNESS / 3).square().sum()
-        return (weighed * each).sum() + PRIOR / (2 * len(x)) * pull
+        return float((weighed * each).sum() + PRIOR / (2 * len(x)) * pull)
 
-    found = head.mixture_
     assert float(found.max()) > 0.1
     for place in range(3):
         for step in (-0.2, 0.2):
             other = found.clone()
             other[place] = max(float(other[place]) + step, 0.0)
-            assert float(loss(other)) >= float(loss(found)) - 1e-5, (place, step)
+            assert loss(other) >= loss(found) - 1e-5, (place, step)
 
 
 def plain_ridge(rows: Tensor, labels: Tensor, *, share: float, ridge: float) -> Tensor:
@@ -110,7 +97,7 @@ def plain_ridge(rows: Tensor, labels: Tensor, *, share: float, ridge: float) -> 
 
 def test_with_objective_plain_every_node_counts_alike_in_heads_and_mixture() -> None:
     """Both written down, nodes left out one by one; share and λ are taken to stay."""
-    head, x = begun(objective="plain"), vectors(20)
+    head, x = begun(width=24, objective="plain"), vectors(20)
     head.learn(torch.arange(20), x, RIGHT)
     head.weigh(x, RIGHT)
     head.settle()
@@ -131,44 +118,29 @@ def test_with_objective_plain_every_node_counts_alike_in_heads_and_mixture() -> 
     assert not torch.allclose(mixture, fused_weights(torch.stack(said, 2), RIGHT), atol=0.1)
 
 
-def test_an_objective_is_one_of_two() -> None:
-    with pytest.raises(ConfigurationError, match="objective"):
-        FusedHead(objective="mean")  # type: ignore[arg-type]
-
-
-def test_with_nobody_held_back_every_view_counts_alike() -> None:
-    head, x = begun(), vectors(9)
+def test_with_nobody_held_back_every_view_counts_alike_and_slopes_are_exact() -> None:
+    head, x = begun(width=24), vectors(9)
     head.learn(torch.arange(9), x, LABELS)
     head.weigh(x[:0], LABELS[:0])
     head.settle()
     assert head.mixture_.tolist() == pytest.approx([SHARPNESS / 3] * 3)
-
-
-def test_weights_do_not_depend_on_where_they_are_looked_for_first() -> None:
-    said = torch.rand(40, 3, 2, generator=seeded(0, "said"))
-    labels = torch.arange(40) % 3
-    plain = fused_weights(said, labels)
-    for near in (torch.zeros(2), torch.tensor([0.0, 30.0]), plain):
-        found = fused_weights(said, labels, near=near)
-        torch.testing.assert_close(found, plain, atol=1e-7, rtol=0)
-
-
-def test_slopes_are_exact() -> None:
-    head, x = begun(), vectors(9)
-    head.learn(torch.arange(9), x, LABELS)
-    head.settle()
     slopes = head.scorer().slopes(x[0])
     assert slopes is not None
     torch.testing.assert_close(slopes @ x[0], head.scores(torch.arange(1), x[:1])[0])
 
 
 def test_moved_and_forgotten_nodes_leave_no_trace() -> None:
-    head, plain = begun(), begun()
+    head, plain = begun(width=24), begun(width=24)
     x, ids = vectors(9), torch.arange(9)
     later = x.clone()
     later[:3, 2 * DIMS :] += 1.0  # class codes alone: other views need not be counted again
-    later[3:5, DIMS : 2 * DIMS] -= 1.0
     head.learn(ids, x, LABELS)
+    before = [statistics.gram_.clone() for statistics in head.statistics_]
+    head.move(ids, x, later, LABELS)
+    same = [s.gram_.equal(old) for s, old in zip(head.statistics_, before, strict=True)]
+    assert same == [True, True, False]
+    x = later.clone()
+    later[3:5, DIMS : 2 * DIMS] -= 1.0
     head.move(ids[:6], x[:6], later[:6], LABELS[:6])
     head.forget(ids[6:7], later[6:7], LABELS[6:7])
     stay = ids != 6
@@ -179,47 +151,27 @@ def test_moved_and_forgotten_nodes_leave_no_trace() -> None:
     assert float(difference.abs().max()) < 1e-5 * SHARPNESS
 
 
-def test_a_move_of_codes_alone_leaves_the_sums_of_other_views() -> None:
-    head, x = begun(), vectors(9)
-    head.learn(torch.arange(9), x, LABELS)
-    before = [statistics.gram_.clone() for statistics in head.statistics_]
-    later = x.clone()
-    later[0, -1] += 1.0
-    head.move(torch.arange(9), x, later, LABELS)
-    same = [s.gram_.equal(old) for s, old in zip(head.statistics_, before, strict=True)]
-    assert same == [True, True, False]
-
-
-def test_views_must_be_of_hops_that_there_are() -> None:
+def test_options_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"topology keeps, \[0, 2\], not '0\|1'"):
-        begun(views=["0|1"])
+        begun(width=8, views=["0|1"])
     with pytest.raises(ConfigurationError, match="views must be a list of at least one view"):
         FusedHead(views=[])
+    with pytest.raises(ConfigurationError, match="objective"):
+        FusedHead(objective="mean")  # type: ignore[arg-type]
 
 
 def test_an_embedding_of_one_part_has_two_views() -> None:
     head = FusedHead(width=8)
     head.begin(4, topology=SGC(hops=3), scaling="unit", generator=seeded(0, "head"))
     assert [str(view) for view in head.parsed] == ["3", "3+y"]
-    assert (head.code_width, begun(views=["2"]).code_width) == (64, 0)
+    assert (head.code_width, begun(width=8, views=["2"]).code_width) == (64, 0)
 
 
 # What the parts are for, in a learner.
 
 
-def ring_of_labels(nodes: int = 120) -> Delta:
-    """Features that tell nothing; neighbours on the ring are of the same of three classes."""
-    order = range(nodes)
-    return Delta(
-        nodes=[f"n{i}" for i in order],
-        features=torch.randn(nodes, DIMS, generator=seeded(0, "noise")),
-        labels=[None if i % 5 == 0 else i * 3 // nodes for i in order],
-        edges=[(f"n{i}", f"n{(i + 1) % nodes}") for i in order],
-    )
-
-
 def test_labels_nearby_tell_what_features_do_not() -> None:
-    delta = ring_of_labels()
+    delta = ring(120)
     asked = [f"n{i}" for i in range(0, 120, 5)]
     right = [i * 3 // 120 for i in range(0, 120, 5)]
 
@@ -235,7 +187,7 @@ def test_labels_nearby_tell_what_features_do_not() -> None:
 
 def test_nodes_that_are_asked_about_are_learned_all_the_same() -> None:
     learner = OnlineLearner(head=FusedHead(width=16))
-    learner.apply(ring_of_labels())
+    learner.apply(ring(120))
     knowledge = learner._knowledge
     assert knowledge is not None
     assert knowledge.held is not None
@@ -253,7 +205,7 @@ def test_how_ids_are_written_decides_nothing() -> None:
     """Of so few nodes all are asked about."""
     found = []
     for spelled in SPELLINGS:
-        learner, plain = OnlineLearner(head=FusedHead(width=32)), ring_of_labels()
+        learner, plain = OnlineLearner(head=FusedHead(width=32)), ring(120)
         names = {f"n{i}": spelled(i) for i in range(120)}
         edges = [(names[a], names[b]) for a, b in plain.edges]  # type: ignore[index]
         nodes = [*names.values()]
@@ -265,83 +217,51 @@ def test_how_ids_are_written_decides_nothing() -> None:
 
 def test_a_learner_that_left_some_nodes_out_learns_them_when_it_is_opened() -> None:
     """Earlier versions did not count nodes held back, and did not show their labels."""
-    fresh = OnlineLearner(head=FusedHead(width=32), tolerance=0.0)
-    fresh.apply(ring_of_labels())
+    fresh = live(width=32)
+    fresh.apply(ring(120))
     late = fresh._knowledge.held.formerly()  # type: ignore[union-attr]
     assert len(late) == 3 * (32 // 16)
-    old = OnlineLearner(head=FusedHead(width=32), tolerance=0.0)
-    plain = ring_of_labels()
+    old = live(width=32)
+    plain = ring(120)
     labels = [None if i in late else label for i, label in enumerate(plain.labels)]
     old.apply(dataclasses.replace(plain, labels=labels))
     state = {name: value for name, value in old.state().items() if name != "held.learned"}
     state["labels.numbers"] = fresh.state()["labels.numbers"]
     state["labels.counts"] = fresh.state()["labels.counts"]
-    opened = OnlineLearner(head=FusedHead(width=32), tolerance=0.0)
+    opened = live(width=32)
     opened.restore(state, old.about())
-    same(opened, fresh, plain)
-    again = OnlineLearner(head=FusedHead(width=32), tolerance=0.0)
+    torch.testing.assert_close(chances(opened, plain), chances(fresh, plain), atol=1e-5, rtol=0)
+    again = live(width=32)
     again.restore(opened.state(), opened.about())
     torch.testing.assert_close(chances(again, plain), chances(opened, plain), atol=0, rtol=0)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_order_does_not_matter_and_forgotten_nodes_were_never_met(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(learned_nodes, "LEAST", 4)
-    whole = ring_of_labels(60)
-    plain = OnlineLearner(head=FusedHead(width=32), tolerance=0.0)
+    whole, plain, other = ring(60), live(width=32), live(width=32)
     plain.apply(whole)
-    generator = torch.Generator().manual_seed(seed)
-    other = OnlineLearner(head=FusedHead(width=32), tolerance=0.0)
-    met: set[object] = set()
-    for part in torch.randperm(60, generator=generator).split(9):
-        met |= {whole.nodes[i] for i in part}
-        edges = [edge for edge in whole.edges if met.issuperset(edge)]
-        other.apply(
-            Delta(
-                nodes=[whole.nodes[i] for i in part],
-                features=whole.features[part],
-                labels=[whole.labels[i] for i in part],
-                edges=edges,  # those that are known are passed over
-            )
-        )
-    same(plain, other, whole)
-    extra = dataclasses.replace(
-        whole,
-        nodes=[f"x{i}" for i in range(20)],
-        features=whole.features[:20],
-        labels=[1] * 20,
-        edges=[(f"x{i}", f"n{2 * i}") for i in range(20)],
-    )
+    for part in in_parts(whole, seed):  # edges that are known are passed over
+        other.apply(part)
+    expected = chances(plain, whole)
+    torch.testing.assert_close(chances(other, whole), expected, atol=1e-5, rtol=0)
+    extra = strangers(whole, 0.0)
     other.apply(extra)
-    assert not torch.allclose(chances(plain, whole), chances(other, whole), atol=1e-3)
+    assert not torch.allclose(chances(other, whole), expected, atol=1e-3)
     other.apply(Delta(forgotten=extra.nodes))
-    same(plain, other, whole)
-
-
-def chances(learner: OnlineLearner, delta: Delta) -> Tensor:
-    names, matrix = learner.predict_proba(delta.nodes)
-    return matrix[:, [names.index(name) for name in range(3)]]
-
-
-def same(one: OnlineLearner, other: OnlineLearner, delta: Delta) -> None:
-    torch.testing.assert_close(chances(one, delta), chances(other, delta), atol=1e-5, rtol=0)
+    torch.testing.assert_close(chances(other, whole), expected, atol=1e-5, rtol=0)
 
 
 def test_an_explanation_adds_up_over_hops_and_labels() -> None:
-    learner = OnlineLearner(head=FusedHead(width=64))
-    learner.apply(ring_of_labels(40))
-    told = learner.explain("n10", top=3)
-    assert told.voices is not None
-    says = torch.tensor([voice.says for voice in told.voices]).sum(0) + torch.tensor(told.others)
-    torch.testing.assert_close(says, torch.tensor(told.scores), atol=1e-4, rtol=1e-4)
-    assert max(abs(value) for value in told.rest) < 1e-4
-    names = {voice.node for voice in told.voices}
-    assert names == {"n8", "n9", "n10", "n11", "n12"}
-    by_label = {voice.node: any(voice.by_label) for voice in told.voices}
+    learner = live(width=64)
+    learner.apply(ring(40))
+    told = explained(learner, "n10", 1e-4)
+    by_label = {voice.node: any(voice.by_label) for voice in told.voices or ()}
+    assert by_label.keys() == {"n8", "n9", "n10", "n11", "n12"}
     assert by_label["n9"]
     assert not by_label["n10"]  # nobody hears of its own label
     without = OnlineLearner(topology=MixHop(hops=2), head=FusedHead(width=64))
-    without.apply(ring_of_labels(40))
+    without.apply(ring(40))
     assert without.explain("n10").voices is None  # hops of one length are no such sum

@@ -71,12 +71,12 @@ class AnalyticHead(OnlineHead):
     ) -> None:
         """Draw φ."""
         self._features.begin(dims, generator=generator)
-        self._exact = self._in_float64()
+        self._expand_exactly()
 
-    def _in_float64(self) -> Expansion:
-        """Return φ for the sums, in float64 so that subtracting a node removes what was added."""
+    def _expand_exactly(self) -> None:
+        # φ for the sums is in float64, so that subtracting a node removes what was added.
         drawn = self._features.expansion()
-        return replace(drawn, matrix=drawn.matrix.double(), phases=drawn.phases.double())
+        self._exact = replace(drawn, matrix=drawn.matrix.double(), phases=drawn.phases.double())
 
     @property
     def num_classes(self) -> int:
@@ -109,10 +109,7 @@ class AnalyticHead(OnlineHead):
         if not len(ids):
             return
         self.statistics_.remove(self._expanded(vectors), labels, torch.ones(len(ids)))
-        # The sums of a class without nodes hold rounding only: clear them.
-        self.statistics_.sums_[self.statistics_.counts_ == 0] = 0.0
-        if not bool(self.statistics_.counts_.any()):
-            self.statistics_.gram_.zero_()
+        self.statistics_.clear_rounding()
         self._settled = False
 
     def sizes(self) -> Tensor | None:
@@ -130,9 +127,9 @@ class AnalyticHead(OnlineHead):
             self.weights_ = balanced_ridge(self.statistics_, self.regularisation).float()
             self._settled = True
 
-    def scorer(self) -> AnalyticScorer:
+    def scorer(self) -> RidgeScorer:
         """Return φ and V; V is only ever replaced, not written to."""
-        return AnalyticScorer(self._features.expansion(), self.weights_)
+        return RidgeScorer(self._features.expansion(), self.weights_, SHARPNESS)
 
     def _expanded(self, vectors: Tensor) -> Iterator[Tensor]:
         return (self._exact(part.double()) for part in self._exact.blocks(vectors))
@@ -153,36 +150,46 @@ class AnalyticHead(OnlineHead):
     def state(self) -> dict[str, Tensor]:
         """Return the seed of φ, the sums, V, and whether V is up to date."""
         kept = {f"statistics.{name}": value for name, value in self.statistics_.state().items()}
-        kept |= {"seed": self._features.seed, "weights": self.weights_}
-        return kept | {"settled": torch.tensor(self._settled)}
+        return kept | self._own_state()
+
+    def _own_state(self) -> dict[str, Tensor]:
+        settled = torch.tensor(self._settled)
+        return {"seed": self._features.seed, "weights": self.weights_, "settled": settled}
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned."""
-        self._features.seed = state["seed"]
-        self._exact = self._in_float64()
         self.statistics_.restore(part_of(state, "statistics."))
+        self._restore_own(state)
+
+    def _restore_own(self, state: dict[str, Tensor]) -> None:
+        self._features.seed = state["seed"]
+        self._expand_exactly()
         self.weights_ = state["weights"]
         self._settled = bool(state.get("settled", True))
 
 
 @dataclass(frozen=True, eq=False)
-class AnalyticScorer(Scorer):
-    """s(e) = Vᵀφ(e), scaled so that a softmax gives useful probabilities."""
+class RidgeScorer(Scorer):
+    """s(e) = scale · Vᵀφ(e) + shift: scores for a softmax, log-odds of labels, or numbers."""
 
     quick = True
 
     expansion: Expansion
     weights: Tensor
+    scale: float
+    shift: Tensor | None = None
 
     def __call__(self, ids: Tensor, vectors: Tensor) -> Tensor:
         """Return the scores.  [n, dims] -> [n, classes]"""
         parts = [self.expansion(part) @ self.weights for part in self.expansion.blocks(vectors)]
-        return torch.cat(parts).mul_(SHARPNESS)
+        scores = torch.cat(parts).mul_(self.scale)
+        return scores if self.shift is None else scores.add_(self.shift)
 
     def slopes(self, vector: Tensor) -> Tensor | None:
         """Return Vᵀ diag(e R > 0) Rᵀ: s(e) is this times e with ReLU.  -> [classes, dims]"""
-        if self.expansion.activation != "relu" or self.expansion.centre is not None:
+        relu = self.expansion.activation == "relu" and self.expansion.centre is None
+        if not relu or self.shift is not None:
             return None
         passed = (vector @ self.expansion.matrix > 0).float()  # [width]
-        scale = SHARPNESS * (2 / self.expansion.width) ** 0.5
+        scale = self.scale * (2 / self.expansion.width) ** 0.5
         return ((self.weights * passed[:, None]).t() @ self.expansion.matrix.t()).mul_(scale)

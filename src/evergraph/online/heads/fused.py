@@ -184,15 +184,13 @@ class FusedHead(OnlineHead):
 
     def learn(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
         """Add nodes to the sums of every view."""
-        self._count(vectors, labels, sign=1)
+        self._count(vectors, labels, 1)
 
     def forget(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
         """Subtract nodes from the sums of every view."""
-        self._count(vectors, labels, sign=-1)
-        for statistics in self.statistics_:  # of classes without nodes rounding errors are left
-            statistics.sums_[statistics.counts_ == 0] = 0.0
-            if not bool(statistics.counts_.any()):
-                statistics.gram_.zero_()
+        self._count(vectors, labels, -1)
+        for statistics in self.statistics_:
+            statistics.clear_rounding()
 
     def landmarks_wanted(self, labelled: int, classes: int, *, changed: bool) -> int:
         """Return ``width`` if labels or classes have doubled, or a quarter of landmarks is gone."""
@@ -206,7 +204,7 @@ class FusedHead(OnlineHead):
 
     def stand_on(self, nodes: Tensor, vectors: Tensor, *, labelled: int, classes: int) -> None:
         """Use nodes as landmarks, with the vectors they are counted as; empties the sums."""
-        self._stand(nodes, vectors, chosen=(labelled, classes, len(nodes)))
+        self._stand(nodes, vectors, (labelled, classes, len(nodes)))
 
     def _stand(self, nodes: Tensor, vectors: Tensor, chosen: tuple[int, int, int]) -> None:
         known = self.num_classes
@@ -214,8 +212,7 @@ class FusedHead(OnlineHead):
         parts = {part: vectors[:, slice(*ends)] for part, ends in self._map.places.items()}
         self._map = KernelMap.of(self.parsed, parts)
         self.statistics_ = [ClassStatistics(len(nodes), precise=True) for _ in self.parsed]
-        for statistics in self.statistics_:
-            statistics.grow(known)
+        self.grow(known)
         self._changed_map()
 
     def stand_as(self, other: FusedHead) -> None:
@@ -245,12 +242,11 @@ class FusedHead(OnlineHead):
         assert isinstance(self._map, KernelMap)
         return torch.cat(list(self._map.landmarks.values()), dim=1)
 
-    def _count(self, vectors: Tensor, labels: Tensor, *, sign: int) -> None:
-        for rows in self._blocks(len(labels)):
+    def _count(self, vectors: Tensor, labels: Tensor, sign: int) -> None:
+        for rows in self._map.slices(len(labels)):
             pairs = zip(self.statistics_, self._features(vectors[rows]), strict=True)
             for statistics, features in pairs:
-                count = statistics.add if sign > 0 else statistics.remove
-                count(features, labels[rows], torch.ones(len(features)))
+                statistics.count(features, labels[rows], torch.ones(len(features)), sign)
         self._settled &= not len(labels)
 
     def _features(self, vectors: Tensor) -> Iterator[Tensor]:
@@ -258,13 +254,9 @@ class FusedHead(OnlineHead):
         projected = self._map.projected(self._map.cut(vectors), block_product)
         return (self._map.features(view, projected) for view in self.parsed)
 
-    def _blocks(self, rows: int) -> Iterator[slice]:
-        step = self._map.at_a_time
-        return (slice(start, start + step) for start in range(0, rows, step))
-
     def move(self, ids: Tensor, before: Tensor, after: Tensor, labels: Tensor) -> None:
         """Replace nodes in the sums of the views in which their vectors differ."""
-        for rows in self._blocks(len(labels)):
+        for rows in self._map.slices(len(labels)):
             self._move(self._map.cut(before[rows]), self._map.cut(after[rows]), labels[rows])
         self._settled &= not len(labels)
 
@@ -415,8 +407,8 @@ class FusedHead(OnlineHead):
         self._draw()
         if "landmarks" in state:
             labelled, classes, count = state["chosen"].tolist()
-            standing = state["landmark_nodes"], state["landmarks"]
-            self._stand(*standing, chosen=(labelled, classes, count))
+            chosen = labelled, classes, count
+            self._stand(state["landmark_nodes"], state["landmarks"], chosen)
         for place, statistics in enumerate(self.statistics_):
             part = part_of(state, f"view_{place}.")
             self._weights[place] = part.pop("weights")

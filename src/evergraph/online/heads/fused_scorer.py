@@ -30,9 +30,7 @@ class FusedScorer(Scorer):
     def __call__(self, ids: Tensor, vectors: Tensor) -> Tensor:
         """Return the scores.  [n, dims] -> [n, classes]"""
         scores = torch.empty(len(vectors), self.weights[0].shape[1])
-        step = self.map.at_a_time
-        for start in range(0, len(vectors), step):
-            rows = slice(start, start + step)
+        for rows in self.map.slices(len(vectors)):
             projected = self.map.projected(self.map.cut(vectors[rows]), torch.matmul)
             per_view = [
                 self.map.features(view, projected) @ weights

@@ -132,16 +132,29 @@ class ReplayHead(OnlineHead):
         if not len(self._ids):
             return
         order = self._ids.argsort()
-        # A graph without edges whose features are the vectors.
+        nodes, labels, nobody = torch.arange(len(order)), self._labels[order], self._ids[:0]
+        sizes = {label: count for label, count in enumerate(labels.bincount().tolist()) if count}
+        # A graph without edges whose features are the vectors, and all of whose nodes are learned.
         graph = Graph.from_edges(
             torch.empty(2, 0, dtype=torch.int64),
             features=self._vectors[order],
             labels=torch.full((len(order),), UNLABELLED),
             undirected=True,
         )
-        self.tem.fit_task(
-            _task_of(graph, self._ids[order], self._labels[order], classes=self._classes)
+        task = Task(
+            index=0,
+            label_space=LabelSpace("class-il", (self._classes,)),
+            ids=self._ids[order],
+            train=nodes,
+            train_labels=labels,
+            validation=nobody,
+            validation_labels=nobody,
+            own=nodes,
+            class_sizes=sizes,
+            met_sizes=sizes,
+            lease=Lease(graph),
         )
+        self.tem.fit_task(task)
         self._empty(self._vectors.shape[1])
 
     def scorer(self) -> ReplayScorer:
@@ -165,14 +178,11 @@ class ReplayHead(OnlineHead):
         """Return the MLP, Adam's moments, the memory and the generator."""
         kept = {"classes": torch.tensor(self._classes), "generator": self.tem.generator.get_state()}
         if self.tem.backbone.begun:
-            kept["learned"] = torch.tensor(self._learned)
+            # How many classes the MLP has, which may be fewer than there is room for.
+            space = self.tem.label_space_
+            kept["learned"] = torch.tensor(0 if space is None else space.num_classes)
             kept |= {f"tem.{name}": value for name, value in self.tem.state().items()}
         return kept
-
-    @property
-    def _learned(self) -> int:
-        """How many classes the MLP has, which may be fewer than there is room for."""
-        return 0 if self.tem.label_space_ is None else self.tem.label_space_.num_classes
 
     def packed(self, state: dict[str, Tensor], packing: Packing) -> dict[str, Tensor]:
         """Return a state with the positions of stored nodes renumbered."""
@@ -203,28 +213,6 @@ class ReplayScorer(Scorer):
             return torch.zeros(len(vectors), 0)
         scores: Tensor = self.head(vectors)
         return scores
-
-
-def _task_of(graph: Graph, ids: Tensor, labels: Tensor, *, classes: int) -> Task:
-    """Return a task that trains on all nodes of a graph.
-
-    ids: position of each, ascending; classes: how many are known.
-    """
-    nodes, empty = torch.arange(len(ids)), torch.empty(0, dtype=torch.int64)
-    sizes = {label: count for label, count in enumerate(labels.bincount().tolist()) if count}
-    return Task(
-        index=0,
-        label_space=LabelSpace("class-il", (classes,)),
-        ids=ids,
-        train=nodes,
-        train_labels=labels,
-        validation=empty,
-        validation_labels=empty,
-        own=nodes,
-        class_sizes=sizes,
-        met_sizes=sizes,
-        lease=Lease(graph),
-    )
 
 
 def _replaced(vectors: Tensor, nodes: Tensor, ids: Tensor, after: Tensor) -> Tensor:

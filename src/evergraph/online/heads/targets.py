@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -11,11 +10,11 @@ from torch import Tensor
 from evergraph.closed_form.targets import STEEPNESS, TargetStatistics, target_ridge
 from evergraph.core.checks import check_choice
 from evergraph.core.label_space import Kind
-from evergraph.nn.random_features import Activation, Expansion
+from evergraph.nn.random_features import Activation
 from evergraph.online.delta import Label, meant_by
-from evergraph.online.heads.analytic import AnalyticHead
+from evergraph.online.heads.analytic import AnalyticHead, RidgeScorer
 from evergraph.online.heads.base import BLOCK_VALUES as VALUES
-from evergraph.online.heads.base import Scorer, heads, row_blocks
+from evergraph.online.heads.base import heads, row_blocks
 from evergraph.training.learner import part_of
 
 Count = Callable[[Iterator[Tensor], Tensor, Tensor], None]
@@ -144,12 +143,12 @@ class TargetHead(AnalyticHead):
             self.offsets_ = head.offsets[first:].float()
             self._settled = True
 
-    def scorer(self) -> TargetScorer:  # type: ignore[override]
+    def scorer(self) -> RidgeScorer:
         """Return φ, V and the scaling of scores; tensors are only ever replaced, not written to."""
-        features = self._features.expansion()
-        if self.kind == "numbers":
-            return TargetScorer(features, self.weights_, 1.0, self.offsets_)
-        return TargetScorer(features, self.weights_, STEEPNESS, self.offsets_ - STEEPNESS / 2)
+        of_labels = self.kind == "labels"
+        scale = STEEPNESS if of_labels else 1.0
+        shift = self.offsets_ - STEEPNESS / 2 if of_labels else self.offsets_
+        return RidgeScorer(self._features.expansion(), self.weights_, scale, shift)
 
     def bytes_for(self, *, nodes: int, counted: int, classes: int, new: int) -> int:
         """Return the estimate of ``AnalyticHead``, plus the values of a block of nodes."""
@@ -165,32 +164,10 @@ class TargetHead(AnalyticHead):
     def state(self) -> dict[str, Tensor]:
         """Return the seed of φ, the sums, V, and whether V is up to date."""
         kept = {f"sums.{name}": value for name, value in self.sums_.state().items()}
-        return kept | {
-            "seed": self._features.seed, "weights": self.weights_, "offsets": self.offsets_,
-            "settled": torch.tensor(self._settled),
-        }  # fmt: skip
+        return kept | self._own_state() | {"offsets": self.offsets_}
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned; targets are registered afterwards (``meet``)."""
-        self._features.seed = state["seed"]
-        self._exact = self._in_float64()
         self.sums_.restore(part_of(state, "sums."))
-        self.weights_, self.offsets_ = state["weights"], state["offsets"]
-        self._settled = bool(state.get("settled", True))
-
-
-@dataclass(frozen=True, eq=False)
-class TargetScorer(Scorer):
-    """scale · Vᵀφ(e) + shift: log-odds of labels, or numbers."""
-
-    quick = True
-
-    expansion: Expansion
-    weights: Tensor
-    scale: float
-    shift: Tensor
-
-    def __call__(self, ids: Tensor, vectors: Tensor) -> Tensor:
-        """Return the scores.  [n, dims] -> [n, targets]"""
-        parts = [self.expansion(part) @ self.weights for part in self.expansion.blocks(vectors)]
-        return torch.cat(parts).mul_(self.scale).add_(self.shift)
+        self.offsets_ = state["offsets"]
+        self._restore_own(state)

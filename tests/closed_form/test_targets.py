@@ -1,4 +1,4 @@
-"""The head of several labels or numbers, beside scikit-learn's ridge and beside that of classes."""
+"""Sums and heads of several labels or numbers, of which single values may be missing."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from torch import Tensor
 from evergraph.closed_form import ClassStatistics
 from evergraph.closed_form.ridge import balanced_ridge
 from evergraph.closed_form.targets import (
+    MOST_PATTERNS,
     TargetStatistics,
     TargetWeights,
     choose_target_regularisation,
@@ -22,14 +23,96 @@ from evergraph.closed_form.targets import (
     squared_errors,
     target_ridge,
 )
+from evergraph.core.errors import ConfigurationError, DataError
 
 NAN = float("nan")
 
 
-def counted(features: Tensor, values: Tensor, *, precise: bool = True) -> TargetStatistics:
-    statistics = TargetStatistics(features.shape[1], targets=values.shape[1], precise=precise)
-    statistics.add(features, values, torch.ones(len(features)))
+def counted(features: Tensor, values: Tensor, weights: Tensor | None = None) -> TargetStatistics:
+    statistics = TargetStatistics(features.shape[1], targets=values.shape[1], precise=True)
+    statistics.add(features, values, torch.ones(len(features)) if weights is None else weights)
     return statistics
+
+
+def drawn(seed: int, nodes: int = 12, targets: int = 2) -> tuple[Tensor, Tensor, Tensor]:
+    """Return features, values of which a third is missing, and weights."""
+    generator = torch.Generator().manual_seed(seed)
+    values = torch.randn(nodes, targets, generator=generator)
+    values[torch.rand(nodes, targets, generator=generator) < 0.3] = NAN
+    return torch.randn(nodes, 3, generator=generator), values, torch.ones(nodes)
+
+
+def summed(statistics: TargetStatistics) -> list[Tensor]:
+    """Return all sums of every target."""
+    found = []
+    for target in range(statistics.targets):
+        part = statistics.moments([target])
+        found += [part.gram.tril(), part.sums, part.cross, part.totals, part.squares]
+        found.append(torch.tensor([part.count]))
+    return found
+
+
+def alike(one: TargetStatistics, other: TargetStatistics) -> bool:
+    pairs = zip(summed(one), summed(other), strict=True)
+    return all(torch.allclose(a.double(), b.double(), atol=1e-9) for a, b in pairs)
+
+
+def test_sums_by_hand() -> None:
+    features = torch.tensor([[1.0, 2.0], [3.0, 0.0], [0.0, 1.0]])
+    statistics = counted(
+        features, torch.tensor([[2.0, NAN], [4.0, 1.0], [NAN, NAN]]), torch.ones(3)
+    )
+    assert [*statistics.patterns_] == [(True, False), (True, True)]
+    assert list(statistics.groups()) == [[0], [1]]
+    first, second = statistics.moments([0]), statistics.moments([1])
+    assert first.gram.tril().tolist() == [[10.0, 0.0], [2.0, 4.0]]  # of nodes 0 and 1
+    assert first.cross.flatten().tolist() == [14.0, 4.0]
+    assert (first.count, first.totals.item(), first.squares.item()) == (2.0, 6.0, 20.0)
+    assert second.sums.tolist() == [3.0, 0.0]
+    assert statistics.mass_.tolist() == [2.0, 1.0]
+
+
+@given(st.integers(0, 10**6), st.integers(0, 12))
+def test_sums_add_up_in_parts_and_go_as_they_came(seed: int, cut: int) -> None:
+    features, values, weights = drawn(seed)
+    whole = counted(features, values, weights)
+    one = counted(features[:cut], values[:cut], weights[:cut])
+    two = counted(features[cut:], values[cut:], weights[cut:])
+    if whole.patterns_ and min(whole.mass_) > 0:
+        assert alike(one.merged(two), whole)
+    both = one.merged(two)
+    both.remove(features[cut:], values[cut:], weights[cut:])
+    assert both.patterns_.keys() == one.patterns_.keys()
+    if one.patterns_ and min(one.mass_) > 0:
+        assert alike(both, one)
+
+
+def test_all_that_is_made_of_sums_is_of_the_same_nodes() -> None:
+    features, values, weights = drawn(7)
+    statistics = counted(features, values, weights)
+    again = TargetStatistics(3, targets=2, precise=True)
+    again.restore(statistics.state())
+    assert alike(again, statistics)
+    assert again.usage == statistics.usage
+    assert alike(statistics.narrowed(2), counted(features[:, :2], values, weights))
+    matrix = torch.tensor([[0.0, 1.0, 0.0], [2.0, 0.0, 0.0], [0.0, 0.0, 1.0]]).double()
+    statistics.transform(matrix)
+    assert alike(statistics, counted((features.double() @ matrix).float(), values, weights))
+    with pytest.raises(ConfigurationError, match="2 and 3 targets"):
+        TargetStatistics(1, targets=2).merged(TargetStatistics(1, targets=3))
+
+
+def test_too_many_patterns_are_refused_before_anything_is_counted() -> None:
+    values = torch.ones(2**7, 7)
+    for row in range(len(values)):
+        values[row, [t for t in range(7) if row >> t & 1]] = NAN
+    statistics = TargetStatistics(1, targets=7)
+    with pytest.raises(DataError, match=f"at most {MOST_PATTERNS} combinations.*not 127"):
+        statistics.add(torch.ones(len(values), 1), values, torch.ones(len(values)))
+    assert not statistics.patterns_
+
+
+# ------------------------------------------------------------------ heads
 
 
 def test_a_head_by_hand() -> None:
@@ -44,15 +127,6 @@ def test_a_head_by_hand() -> None:
     # (2 - 3)² + (8 - 7)², and Σ (y - ȳ)² = 18
     assert squared_errors(statistics, centred).item() == pytest.approx(2.0)
     assert squared_errors(statistics, centred, relative=True).item() == pytest.approx(2 / 18)
-
-
-def test_a_missing_value_is_as_good_as_no_node() -> None:
-    features = torch.tensor([[1.0, 0.5], [3.0, 1.0], [2.0, 7.0]])
-    values = torch.tensor([[2.0, 1.0], [8.0, 5.0], [NAN, 3.0]])
-    head = target_ridge(counted(features, values), 0.1, centred=True)
-    alone = target_ridge(counted(features[:2], values[:2, :1]), 0.1, centred=True)
-    assert torch.allclose(head.weights[:, :1], alone.weights)
-    assert torch.allclose(head.offsets[:1], alone.offsets)
 
 
 @given(st.integers(0, 10**6), st.booleans(), st.booleans())
@@ -91,25 +165,13 @@ def test_one_label_a_node_gives_the_head_of_classes(
     assert torch.allclose(head.weights, balanced_ridge(of_classes, 0.03), atol=1e-5)
 
 
-def test_of_classes_of_any_size_it_is_the_ridge_of_their_sums() -> None:
-    features, labels = torch.randn(9, 3), torch.tensor([0, 0, 0, 0, 0, 0, 1, 1, 2])
-    of_classes = ClassStatistics(3, precise=True)
-    of_classes.add(features, labels, torch.ones(9))
-    gram = features.double().t() @ features.double()
-    lift = 0.1 * gram.diagonal().mean() * torch.eye(3)
-    expected = torch.linalg.solve(gram + lift, of_classes.sums_.t())
-    one_hot = torch.nn.functional.one_hot(labels).float()
-    head = target_ridge(counted(features, one_hot), 0.1, centred=False)
-    assert torch.allclose(head.weights, expected, atol=1e-6)
-
-
 def test_the_error_in_closed_form_is_that_of_the_answers() -> None:
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(20, 4, generator=generator)
     values = torch.randn(20, 2, generator=generator)
     values[3, 0] = NAN
-    head = TargetWeights(torch.randn(4, 2, generator=generator).double(), torch.tensor([0.5, -1.0]))
-    head = TargetWeights(head.weights, head.offsets.double())
+    offsets = torch.tensor([0.5, -1.0]).double()
+    head = TargetWeights(torch.randn(4, 2, generator=generator).double(), offsets)
     answers = features.double() @ head.weights + head.offsets
     expected = (answers - values).square().nansum(0)
     assert torch.allclose(squared_errors(counted(features, values), head), expected)
@@ -141,9 +203,6 @@ def test_how_sure_a_label_is_by_hand() -> None:
     slope, shift = fitted_sigmoid(counted(features, labels), head)
     assert slope.item() == pytest.approx(3 / 0.8)
     assert shift.item() == pytest.approx(math.log(2 / 3) - 3 / 0.8 * 0.5)
-
-
-def test_a_label_that_nobody_lacks_gets_the_fixed_sigmoid() -> None:
-    head = TargetWeights(torch.ones(1, 1).double(), torch.zeros(1).double())
+    # a label that nobody lacks gets the fixed sigmoid
     slope, shift = fitted_sigmoid(counted(torch.ones(3, 1), torch.ones(3, 1)), head)
     assert (slope.item(), shift.item()) == (10.0, -5.0)
