@@ -14,41 +14,33 @@ from random import Random, SystemRandom
 import pytest
 
 from evergraph.core.errors import EvergraphError
-from power_cuts import WAYS, Cut, PowerCuts
+from power_cuts import LAST, PARENT, WAYS, Cut, PowerCuts, Step, trace
 from stand_in import bits, delta, opened, twin
-from traced_calls import Step, synced_parent, trace
 
 pytestmark = pytest.mark.skipif(
     shutil.which("strace") is None, reason="strace is not installed: apt-get install strace"
 )
-MARKS = ("begun", "acknowledged")
+Traced = tuple[Path, list[Step]]
 
 
-def traced(tmp_path_factory: pytest.TempPathFactory, *careless: str) -> list[Step]:
+def traced(tmp_path_factory: pytest.TempPathFactory, *careless: str) -> Traced:
     place = tmp_path_factory.mktemp("traced") / "learner"
     try:
-        return trace(place, *careless)
+        return place, trace(place, *careless)
     except PermissionError as error:
         pytest.skip(str(error))
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> list[Step]:
-    """What a writer did to the disk."""
+def careful(tmp_path_factory: pytest.TempPathFactory) -> Traced:
+    """A folder, and what a writer did to the disk to fill it."""
     return traced(tmp_path_factory)
-
-
-def cuts(done: list[Step], count: int, seed: int) -> list[Cut]:
-    """Draw cuts: moments all over the trace, all ways in turn, and none but after a step."""
-    draw = Random(seed)
-    moments = [draw.randrange(len(done)) for _ in range(count)]
-    return [Cut(after, WAYS[n % len(WAYS)], seed + n) for n, after in enumerate(moments)]
 
 
 def wrong(power: PowerCuts, cut: Cut, place: Path) -> str | None:
     """Return what is wrong with the folder that a cut leaves; None where nothing is."""
     power.rebuild(cut, place)
-    begun, acknowledged = (power.told(cut, word) for word in MARKS)
+    begun, acknowledged = power.told(cut, "begun"), power.told(cut, "acknowledged")
     try:
         with opened(place) as folder:
             if not acknowledged <= folder.seq <= begun:
@@ -64,25 +56,36 @@ def wrong(power: PowerCuts, cut: Cut, place: Path) -> str | None:
 
 
 def losses(done: list[Step], count: int, seed: int, place: Path) -> list[str]:
-    power = PowerCuts(done)
-    found = ((cut, wrong(power, cut, place)) for cut in cuts(done, count, seed))
-    return [f"{cut}: {what}" for cut, what in found if what is not None]
+    """Cut at moments all over a trace, in all ways in turn, and tell what is wrong then."""
+    power, draw, found = PowerCuts(done), Random(seed), []
+    moments = [draw.randrange(len(done)) for _ in range(count)]
+    for number, after in enumerate(moments):
+        cut = Cut(after, WAYS[number % len(WAYS)], seed + number)
+        if what := wrong(power, cut, place):
+            found.append(f"{cut}: {what}")
+    return found
 
 
-def test_the_trace_holds_what_the_folder_held(done: list[Step], tmp_path: Path) -> None:
-    kinds = {step.kind for step in done}
-    assert kinds >= {"data", "bind", "unbind", "sync", "mark"}
+def files(place: Path) -> dict[Path, bytes]:
+    found = [path for path in place.rglob("*") if path.is_file() and path.suffix != ".sqlite-shm"]
+    return {path.relative_to(place): path.read_bytes() for path in found}
+
+
+def test_the_trace_holds_what_the_folder_held_and_its_name(careful: Traced, tmp_path: Path) -> None:
+    place, done = careful
     power, last = PowerCuts(done), Cut(len(done) - 1, "everything", 0)
-    assert power.told(last, "acknowledged") == 13
     power.rebuild(last, tmp_path / "whole")
-    assert {path.name for path in (tmp_path / "whole").iterdir()} >= {
-        "journal.sqlite", "evergraph-learner.json", "acknowledged", "snapshot-6", "snapshot-8"
-    }  # fmt: skip
+    assert files(tmp_path / "whole") == files(place)  # not a byte is missed
+    assert {"snapshot-6", "snapshot-8"} <= {path.name for path in place.iterdir()}
+    assert power.told(last, "acknowledged") == LAST
     assert wrong(power, last, tmp_path / "whole") is None
+    # The name of a new folder is synced before anything is acknowledged.
+    named = next(at for at, step in enumerate(done) if (step.kind, step.node) == ("sync", PARENT))
+    assert named < next(at for at, step in enumerate(done) if step.data.startswith(b"acknow"))
 
 
-def test_forty_cuts_lose_nothing(done: list[Step], tmp_path: Path) -> None:
-    found = losses(done, 42, 1, tmp_path / "cut")
+def test_forty_cuts_lose_nothing(careful: Traced, tmp_path: Path) -> None:
+    found = losses(careful[1], 42, 1, tmp_path / "cut")
     assert not found, "\n".join(found)
 
 
@@ -91,20 +94,13 @@ def test_forty_cuts_lose_nothing(done: list[Step], tmp_path: Path) -> None:
 def test_a_writer_that_does_not_wait_is_found_out(
     part: str, count: int, least: int, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
 ) -> None:
-    careless = traced(tmp_path_factory, part)
-    found = losses(careless, count, 1, tmp_path / "cut")
+    found = losses(traced(tmp_path_factory, part)[1], count, 1, tmp_path / "cut")
     assert len(found) >= least, f"only {len(found)} of {count} cuts lost anything: {found}"
-
-
-def test_the_name_of_a_new_folder_is_synced_before_anything_is_acknowledged(
-    done: list[Step],
-) -> None:
-    assert synced_parent(done)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_five_hundred_cuts(done: list[Step], tmp_path: Path) -> None:
+def test_five_hundred_cuts(careful: Traced, tmp_path: Path) -> None:
     seed = SystemRandom().randrange(2**31)
-    found = losses(done, 500, seed, tmp_path / "cut")
+    found = losses(careful[1], 500, seed, tmp_path / "cut")
     assert not found, f"{len(found)} of 500 with seed {seed}:\n" + "\n".join(found[:20])
