@@ -7,20 +7,90 @@ import json
 import logging
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 import torch
 
+from evergraph.core.errors import DataError
 from evergraph.online.delta import Delta
 from evergraph.online.folder import recovery, snapshot
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.folder.snapshot import Compactor
+from evergraph.online.folder.markers import with_check
+from evergraph.online.folder.snapshot import Compactor, read_snapshot, snapshots_in
 from evergraph.online.folder.status import Replaying
 from evergraph.online.folder.writer import Counted
+from evergraph.online.heads import AnalyticHead
 from evergraph.online.learner import OnlineLearner
-from stand_in import StandIn, bits, delta, filled, opened, twin, wait_for_snapshot
-from waiting import until
+from stand_in import (
+    StandIn,
+    bits,
+    delta,
+    filled,
+    holds,
+    opened,
+    twin,
+    wait_for_snapshot,
+    write_snapshot,
+)
+from waiting import gated, until
+
+STATE = {
+    "floats": torch.tensor([[0.1, float("nan")], [-0.0, 3.0]]),
+    "doubles": torch.tensor([1 / 3], dtype=torch.float64),
+    "numbers": torch.tensor([2**62]),
+    "flags": torch.tensor([True, False]),
+    "none": torch.zeros(0, 5),
+    "scalar": torch.tensor(7),
+}
+ABOUT = {"names": ["a", "\udc80", 3], "share": 0.1}
+
+
+def write(folder, seq, about=ABOUT):
+    return write_snapshot(folder, seq, STATE, json.dumps(about).encode())
+
+
+def test_comes_back_bit_for_bit_and_does_not_hang_on_the_file(tmp_path):
+    path = write(tmp_path, 12)
+    assert path == tmp_path / "snapshot-12"
+    assert sorted(p.name for p in path.iterdir()) == [
+        "about.json", "manifest.json", "state.safetensors",
+    ]  # fmt: skip
+    back = read_snapshot(path)
+    (path / snapshot.STATE).write_bytes(b"")
+    assert (back.seq, back.about) == (12, ABOUT)
+    assert back.state.keys() == STATE.keys()
+    for name, value in STATE.items():
+        assert back.state[name].dtype == value.dtype
+        assert back.state[name].shape == value.shape
+        assert back.state[name].numpy().tobytes() == value.numpy().tobytes()
+    back.state["numbers"] += 1
+    assert back.state["numbers"].item() == 2**62 + 1
+
+
+def test_another_name_or_format_is_refused_and_the_newest_come_first(tmp_path):
+    for seq in (9, 100, 20):
+        write(tmp_path, seq)
+    for other in ("snapshot-x", ".aside-7"):
+        (tmp_path / other).mkdir()
+    assert [seq for seq, _ in snapshots_in(tmp_path)] == [100, 20, 9]
+    (tmp_path / "snapshot-9").rename(tmp_path / "snapshot-4")
+    with pytest.raises(DataError, match=r"snapshot-4/manifest.json: belongs to snapshot-9"):
+        read_snapshot(tmp_path / "snapshot-4")
+    path = tmp_path / "snapshot-20" / "manifest.json"
+    path.write_text(json.dumps(with_check(json.loads(path.read_text()) | {"format": 9})))
+    with pytest.raises(DataError, match="is of format 9, this version of evergraph reads 2"):
+        read_snapshot(path.parent)
+
+
+def test_everything_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    synced, named = [], tmp_path / "snapshot-5"
+    monkeypatch.setattr(snapshot, "sync", lambda path: synced.append((path.name, named.exists())))
+    write(tmp_path, 5)
+    before = [".aside-5", "about.json", "manifest.json", "state.safetensors"]
+    assert sorted(name for name, there in synced if not there) == before
+    assert synced[-1] == (tmp_path.name, True)
 
 
 def test_snapshots_drop_only_what_the_older_one_holds_and_then_all_of_it(tmp_path):
@@ -92,15 +162,7 @@ def test_closing_waits_for_a_snapshot_and_not_for_ever():
 
 
 def test_deltas_are_taken_while_a_snapshot_is_written(tmp_path, monkeypatch):
-    writing, go_on = threading.Event(), threading.Event()
-    sync = snapshot.sync
-
-    def slow(path):
-        writing.set()
-        assert go_on.wait(20)
-        sync(path)
-
-    monkeypatch.setattr(snapshot, "sync", slow)
+    writing, go_on = gated(monkeypatch, snapshot, "sync")
     with opened(tmp_path, snapshot_every=2) as folder:
         for seq in (1, 2):
             folder.submit(delta(seq))
@@ -116,42 +178,27 @@ def test_deltas_are_taken_while_a_snapshot_is_written(tmp_path, monkeypatch):
 
 
 def test_predictions_do_not_wait_while_the_state_is_written(tmp_path, monkeypatch):
-    writing, go_on = threading.Event(), threading.Event()
-    write = snapshot._write
-
-    def slow(*args):
-        writing.set()
-        assert go_on.wait(20)
-        write(*args)
-
-    with LearnerFolder.open(tmp_path, make=OnlineLearner) as folder:
-        known = Delta(nodes=("a", "b"), features=torch.eye(2), labels=("x", "y"))
-        folder.submit(known)
+    make, rows = lambda: OnlineLearner(head=AnalyticHead(width=8)), torch.eye(2)
+    with LearnerFolder.open(tmp_path, make=make) as folder, ThreadPoolExecutor() as pool:
+        folder.submit(Delta(nodes=("a", "b"), features=rows, labels=("x", "y")))
         view = folder.learner.frozen()
-        monkeypatch.setattr(snapshot, "_write", slow)
-        compacting = threading.Thread(target=folder.compact)
-        compacting.start()
+        writing, go_on = gated(monkeypatch, snapshot, "_write")
+        compacting = pool.submit(folder.compact)
         assert writing.wait(20)
         assert view.predict(["a"]) == ["x"]  # would wait for ever if it needed the lock
         assert folder.learner.explain("a").node == "a"
-        late = threading.Thread(target=folder.submit, args=(Delta(late=(("b", "x"),)),))
-        late.start()
-        late.join(0.2)
-        assert late.is_alive()  # half of its change must not get into the snapshot
+        late = pool.submit(folder.submit, Delta(late=(("b", "x"),)))
+        assert not wait([late], timeout=0.2).done  # half of it must not get into the snapshot
         go_on.set()
-        compacting.join(20)
-        late.join(20)
-        assert (folder.seq, folder.status().snapshot) == (2, 1)
+        assert (compacting.result(), late.result().seq) == (1, 2)
 
 
 def test_no_room_for_a_snapshot_is_said_and_tried_again(tmp_path, monkeypatch, caplog):
-    failed = threading.Event()
-    sync = snapshot.sync
+    sync, answers = snapshot.sync, iter([OSError(errno.ENOSPC, "No space left on device")])
 
     def full(path):
-        if not failed.is_set():
-            failed.set()
-            raise OSError(errno.ENOSPC, "No space left on device")
+        for error in answers:  # once
+            raise error
         sync(path)
 
     with opened(tmp_path, snapshot_every=3, retry=0.01) as folder:
@@ -213,8 +260,7 @@ def test_a_snapshot_that_fails_at_the_end_is_said_and_nothing_is_lost(
         patch.setattr(snapshot, "sync", lambda _: 1 / 0)
         folder.close()
     assert "the snapshot on closing failed" in caplog.text
-    with opened(tmp_path) as folder:
-        assert bits(folder.learner) == twin(1)
+    assert holds(tmp_path, 1)
 
 
 def test_a_recovery_tells_how_far_it_is(tmp_path, monkeypatch):

@@ -18,7 +18,7 @@ from evergraph.online.folder import snapshot, sqlite_file
 from evergraph.online.folder.journal import Journal, JournalKeys
 from evergraph.online.folder.markers import Acknowledged
 from evergraph.online.folder.sqlite_file import sound
-from stand_in import StandIn, bits, delta, opened, twin
+from stand_in import bits, delta, failing, holds, opened, twin
 
 
 def wide(number: int) -> Delta:
@@ -51,8 +51,7 @@ def test_limits_to_the_size_of_files_are_a_full_disk(tmp_path):
         assert folder.compact() == 2
         assert folder.status().snapshot_error is None
     assert not list(tmp_path.glob(".aside*"))
-    with opened(tmp_path) as folder:
-        assert bits(folder.learner) == twin(2)
+    assert holds(tmp_path, 2)
 
 
 class FailingKeys:
@@ -78,35 +77,26 @@ def test_a_quota_is_a_full_disk(tmp_path, monkeypatch):
         assert bits(folder.learner) == twin(2)
 
 
-@contextmanager
-def broken_disk(patch, *, written: bool):
-    """Have writing fail as on a broken disk; written: although it was written."""
-    write = Journal.write
+@pytest.mark.parametrize("written", [False, True])
+def test_a_broken_disk_stops_the_folder_until_it_is_opened_again(
+    tmp_path, monkeypatch, caplog, written
+):
+    """written: although it was written, as where the last flush of a disk fails."""
+    stopped, write = [], Journal.write
 
     def broken(self, entries):
         if written:
             write(self, entries)
         raise sqlite3.OperationalError("disk I/O error")
 
-    with patch.context() as inner:
-        inner.setattr(Journal, "write", broken)
-        yield
-
-
-@pytest.mark.parametrize("written", [False, True])
-def test_a_broken_disk_stops_the_folder_until_it_is_opened_again(
-    tmp_path, monkeypatch, caplog, written
-):
-    stopped = []
     with opened(tmp_path) as folder:
         folder.watch(on_change=None, on_stop=lambda: stopped.append(folder.seq))
         folder.submit(delta(1, key="k1"))
         sentence = r"delta 2 could not be .*disk I/O error.*open the folder again"
-        with (
-            broken_disk(monkeypatch, written=written),
-            pytest.raises(StoppedError, match=sentence),
-        ):
-            folder.submit(delta(2, key="k2"))
+        with monkeypatch.context() as patch:
+            patch.setattr(Journal, "write", broken)
+            with pytest.raises(StoppedError, match=sentence):
+                folder.submit(delta(2, key="k2"))
         with pytest.raises(StoppedError, match=sentence):
             folder.submit(delta(3))
         status = folder.status()
@@ -144,19 +134,12 @@ def test_a_journal_that_cannot_be_read_stops_the_folder_too(tmp_path, monkeypatc
 
 def test_what_was_acknowledged_here_is_not_set_aside_where_memory_lacks(tmp_path, monkeypatch):
     """Neither is the number of it on the disk, nor can it be applied again for now."""
-    apply_batch = StandIn.apply_batch
-
-    def lacking(self, deltas):
-        if {"n2", "n3"} & set(deltas[0].nodes):
-            raise MemoryError
-        return apply_batch(self, deltas)
-
     with opened(tmp_path) as folder:
         folder.submit(delta(1))
         monkeypatch.setattr(Acknowledged, "note", lambda self, seq: None)
         folder.submit(delta(2))
         with monkeypatch.context() as patch:
-            patch.setattr(StandIn, "apply_batch", lacking)
+            failing(patch, MemoryError(), "n2", "n3")
             with pytest.raises(StoppedError, match="delta 3 could not be written completely"):
                 folder.submit(delta(3))
     with opened(tmp_path) as folder:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import threading
+import time
 
 import pytest
 import torch
@@ -13,13 +13,17 @@ from evergraph.core.errors import (
     DataError,
     KeyReusedError,
     StoppedError,
+    UnknownNodeError,
 )
 from evergraph.online.delta import Delta, DeltaResult
+from evergraph.online.folder import in_memory
+from evergraph.online.folder.in_memory import InMemoryLearner
 from evergraph.online.folder.journal import JOURNAL_FILE as JOURNAL
 from evergraph.online.folder.journal import Journal
-from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.folder.learner_folder import DAY, LearnerFolder
 from evergraph.online.folder.markers import stored_parameters
-from stand_in import StandIn, bits, delta, filled, opened, twin
+from evergraph.online.learner import OnlineLearner
+from stand_in import StandIn, bits, delta, filled, holds, opened, twin
 
 
 @pytest.mark.parametrize("compact_at", [(), (7,), (2, 4, 6)])
@@ -48,8 +52,7 @@ def test_the_journal_comes_first_and_what_is_refused_changes_nothing(tmp_path, m
         assert (seen, folder.seq) == ([1, 2], 2)
         assert bits(folder.learner) == twin(2)
         assert folder.submit(delta(3, key="new")).seq == 3  # the key is still free
-    with opened(tmp_path) as folder:
-        assert bits(folder.learner) == twin(3)
+    assert holds(tmp_path, 3)
 
 
 @pytest.mark.parametrize("compact_at", [(), (1, 2, 5)])
@@ -98,8 +101,7 @@ def test_an_interrupt_while_applying_is_overcome_or_stops_the_folder(tmp_path, m
         else:
             with pytest.raises(StoppedError, match=r"delta 1 .*KeyboardInterrupt"):
                 folder.submit(delta(2))
-    with opened(tmp_path) as folder:  # it was journaled, so it counts
-        assert bits(folder.learner) == twin(2 if once else 1)
+    assert holds(tmp_path, 2 if once else 1)  # it was journaled, so it counts
 
 
 def test_other_parameters_a_bare_path_and_a_closed_folder_are_refused(tmp_path):
@@ -116,19 +118,45 @@ def test_other_parameters_a_bare_path_and_a_closed_folder_are_refused(tmp_path):
         folder.submit(delta(1))
 
 
-def test_many_threads_write_one_history(tmp_path):
-    with opened(tmp_path, snapshot_every=5) as folder:
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock in days, to be set."""
+    days, start = {"now": 0.0}, time.time()
+    monkeypatch.setattr(time, "time", lambda: start + days["now"] * DAY)
+    return days
 
-        def write(start: int) -> None:
-            for number in range(start, start + 10):
-                folder.submit(delta(number, key=str(number)))
 
-        threads = [threading.Thread(target=write, args=(start,)) for start in (0, 100, 200)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert folder.seq == 30
-        left = bits(folder.learner)
-    with opened(tmp_path) as folder:
-        assert bits(folder.learner) == left
+def test_old_keys_go_with_a_snapshot_and_count_as_new(tmp_path, clock):
+    with opened(tmp_path, key_age=2, keys_kept=2) as folder:
+        first = folder.submit(delta(1, key="k1"))
+        for seq in (2, 3, 4):
+            clock["now"] = float(seq)
+            folder.submit(delta(seq, key=f"k{seq}"))
+        assert folder.submit(delta(1, key="k1")) == first  # old, but no snapshot came yet
+        clock["now"] = 5.5
+        folder.compact()  # 1 to 3 are older than two days, 3 and 4 are the newest two
+        assert folder.status().keys == 2
+        assert folder.submit(delta(3, key="k3")).seq == 3
+        assert folder.submit(delta(5, key="k1")).seq == 5  # a key like any other again
+        assert (folder.status().keys, bits(folder.learner)) == (3, twin(5))
+    with opened(tmp_path, readonly=True) as reader:  # the learner does not depend on keys
+        assert (reader.status().keys, bits(reader.learner)) == (3, twin(5))
+    with opened(tmp_path) as folder:  # by default a week, and ten thousand for ever
+        clock["now"] = 1000.0
+        folder.compact()
+        assert folder.submit(delta(5, key="k1")).seq == 5
+        assert (folder._files.key_age, folder._files.keys_kept) == (7 * DAY, 10_000)
+    with pytest.raises(ConfigurationError, match="key_age"):
+        opened(tmp_path, key_age=-1)
+
+
+def test_in_memory_too(clock, monkeypatch):
+    monkeypatch.setattr(in_memory, "KEYS_KEPT", 1)
+    kept = InMemoryLearner(OnlineLearner())
+    for place in range(3):
+        clock["now"] = 5.0 * place
+        kept.submit(Delta(key=f"{place}"))
+    assert list(kept._keys) == ["1", "2"]  # 1 is five days old
+    with pytest.raises(UnknownNodeError):
+        kept.submit(Delta(late=(("a", "x"),)))
+    assert kept.submit(Delta(key="0")).seq == 4

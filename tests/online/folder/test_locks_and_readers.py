@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -15,8 +14,8 @@ from evergraph.core.errors import ConfigurationError, DataError, LockedError, Re
 from evergraph.core.file_lock import LOCK_FILE
 from evergraph.online.folder.checkup import check_journal
 from evergraph.online.folder.journal import JOURNAL_FILE as JOURNAL
-from evergraph.online.folder.markers import lock_folder
-from stand_in import bits, delta, filled, opened, twin
+from forked import in_a_child
+from stand_in import bits, delta, filled, holds, opened, twin
 
 
 def test_a_second_writer_is_told_who_writes(tmp_path):
@@ -24,42 +23,6 @@ def test_a_second_writer_is_told_who_writes(tmp_path):
         opened(tmp_path)
     assert f"written to by process {os.getpid()} (this one)" in str(error.value)
     (tmp_path / LOCK_FILE).write_text("4194304\n")  # a dead process leaves no lock
-    opened(tmp_path).close()
-
-
-@contextmanager
-def forked(work):
-    """Have a child of this process do something, which it says on a pipe, and then wait."""
-    ours, theirs = os.pipe()
-    child = os.fork()
-    if not child:  # nothing of pytest's may run here, whatever happens
-        try:
-            os.write(theirs, work().encode())
-            signal.pause()
-        except BaseException as error:
-            os.write(theirs, f"{type(error).__name__} {error}".encode())
-        finally:
-            os._exit(0)
-    try:
-        yield child, os.read(ours, 4096).decode()
-    finally:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        os.close(ours)
-        os.close(theirs)
-
-
-def test_a_killed_process_gives_the_lock_back(tmp_path):
-    held = []
-
-    def hold() -> str:
-        held.append(lock_folder(tmp_path))
-        return "held"
-
-    with forked(hold) as (child, said):
-        assert said == "held"
-        with pytest.raises(LockedError, match=f"by process {child}: stop it, or open"):
-            opened(tmp_path)
     opened(tmp_path).close()
 
 
@@ -109,11 +72,10 @@ def test_a_child_that_was_forked_cannot_write(tmp_path):
     """It has neither the lock nor the threads, and SQLite forbids to share a connection so."""
     with opened(tmp_path) as folder:
         folder.submit(delta(1))
-        with forked(lambda: str(folder.submit(delta(2)))) as (_, said):
-            assert said.startswith(f"StoppedError {tmp_path} was opened by process {os.getpid()}")
+        said = in_a_child(lambda: folder.submit(delta(2))).err
+        assert f"StoppedError: {tmp_path} was opened by process {os.getpid()}" in said
         folder.submit(delta(2))
-    with opened(tmp_path) as folder:
-        assert bits(folder.learner) == twin(2)
+    assert holds(tmp_path, 2)
 
 
 @contextmanager

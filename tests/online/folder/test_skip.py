@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
 from evergraph.core.errors import ConfigurationError, DataError, LockedError
@@ -30,9 +32,8 @@ def test_the_learner_is_as_if_the_delta_had_brought_nothing(tmp_path, compact_at
 
 def test_what_cannot_be_read_can_be_left_out(tmp_path):
     filled(tmp_path, 5)
-    journal = Journal(tmp_path / JOURNAL_FILE)
-    journal.connection.execute("UPDATE deltas SET bytes = x'00' WHERE seq = 5")
-    journal.close()
+    with closing(Journal(tmp_path / JOURNAL_FILE)) as journal:
+        journal.connection.execute("UPDATE deltas SET bytes = x'00' WHERE seq = 5")
     with pytest.raises(DataError, match="delta 5 cannot be read"):
         opened(tmp_path)
     skip(tmp_path, 5, why="damaged")
