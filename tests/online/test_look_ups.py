@@ -11,7 +11,6 @@ import pytest
 import torch
 
 import small_learner
-from evergraph.core.errors import UnknownNodeError
 from evergraph.online.delta import Delta
 from evergraph.online.heads import FusedHead
 from evergraph.online.learner import OnlineLearner
@@ -175,41 +174,3 @@ def test_a_neighbourhood_has_the_users_names() -> None:
     assert near.labels == (None, "y")
     assert near.edges in (((0, 1),), ((1, 0),))
     assert near.whole
-
-
-def test_a_shared_view_sees_whole_deltas_only() -> None:
-    """Readers ask while nodes come and go in pairs: they see both or none, never a torn answer."""
-    one = small_learner.learner()
-    view = one.frozen()
-    one.apply(small_learner.first())
-    torn: list[object] = []
-    done = threading.Event()
-
-    def read() -> None:
-        while not done.is_set():
-            try:
-                pair = view.predict_proba(["left", "right"])[1]
-            except UnknownNodeError:
-                continue
-            if not pair[0].equal(pair[1]):  # twins: same features, same neighbours
-                torn.append(pair)
-
-    threads = [threading.Thread(target=read) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for _ in range(8):
-        one.apply(
-            Delta(
-                nodes=("left", "right"),
-                features=torch.ones(2, 4),
-                labels=("x", "x"),
-                edges=(("left", "a"), ("right", "a")),
-            )
-        )
-        one.apply(Delta(nodes=(), edges=(("left", "c"), ("right", "c"))))
-        one.apply(Delta(forgotten=("left", "right")))
-    done.set()
-    for thread in threads:
-        thread.join()
-    assert not torn
-    assert view.embed(["a", "d"]).equal(one.embed(["a", "d"]))

@@ -1,20 +1,25 @@
-"""What is new of a delta, by hand, and dumps that are given again."""
+"""Deltas that change what is there: in which order, what is new of them, and dumps given again."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from evergraph.core.errors import ConfigurationError, DataError, LooseEdgeError, UnknownNodeError
 from evergraph.online.checking import CheckedDelta, check_delta
-from evergraph.online.delta import Delta
+from evergraph.online.delta import Delta, is_empty
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import AnalyticHead
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.upsert import News
+from evergraph.topology import SGC
 
 FIRST = Delta(
     nodes=("a", "b", "c"),
@@ -22,10 +27,12 @@ FIRST = Delta(
     labels=("x", None, "y"),
     edges=(("a", "b"), ("b", "c")),
 )
+ROW = torch.tensor([[0.0, 0.0, 5.0]])
 
 
 def small(*, undirected: bool = True) -> OnlineLearner:
-    return OnlineLearner(head=AnalyticHead(width=32), undirected=undirected)
+    head = AnalyticHead(width=32)
+    return OnlineLearner(head=head, topology=SGC(hops=1), undirected=undirected)
 
 
 @pytest.fixture
@@ -33,6 +40,49 @@ def learner() -> OnlineLearner:
     learner = small()
     learner.apply(FIRST)
     return learner
+
+
+def test_parts_are_taken_in_their_order(learner: OnlineLearner) -> None:
+    """Edges come before they go, a label is learned with the features that are told with it."""
+    learner.apply(
+        Delta(
+            nodes=("d",),
+            features=ROW,
+            edges=(("d", "b"), ("a", "b"), ("a", "d"), ("b", "d")),
+            weights=(1.0, 3.0, 2.0, 4.0),
+            removed_edges=(("d", "a"), ("c", "b")),
+            updated=("c",),
+            updated_features=ROW,
+            late=(("b", "z"),),
+            forgotten=("c",),
+        )
+    )
+    around = learner.neighbourhood("b", hops=2)
+    ends = ["".join(sorted(around.nodes[place] for place in edge)) for edge in around.edges]
+    assert dict(zip(ends, around.weights, strict=True)) == {"ab": 3.0, "bd": 4.0}
+    plain = small()
+    plain.apply(
+        Delta(
+            nodes=("a", "b", "d"),
+            features=torch.cat([torch.eye(3)[:2], ROW]),
+            labels=("x", "z", None),
+            edges=(("a", "b"), ("b", "d")),
+            weights=(3.0, 4.0),
+        )
+    )
+    assert learner.embed(["a", "b", "d"]).equal(plain.embed(["a", "b", "d"]))
+    names, shares = learner.predict_proba(["a", "b", "d"])
+    order = [names.index(name) for name in plain.classes]
+    assert torch.allclose(shares[:, order], plain.predict_proba(["a", "b", "d"])[1], atol=1e-5)
+
+
+def test_an_explanation_speaks_with_the_weights_of_edges(learner: OnlineLearner) -> None:
+    """b gathers with 4 from a and 1 from c; rows sum up to 5, 6 and 2 with the loops."""
+    learner.apply(Delta(edges=(("a", "b"),), weights=(4.0,)))
+    told = learner.explain("b")
+    weights = {voice.node: voice.weight for voice in told.voices}
+    assert weights == pytest.approx({"a": 4 / 30**0.5, "b": 1 / 6, "c": 1 / 12**0.5})
+    assert told.rest == pytest.approx([0.0] * len(told.rest), abs=1e-5)
 
 
 def test_all_is_new_the_first_time_and_nothing_the_second(learner: OnlineLearner) -> None:
@@ -73,11 +123,90 @@ def test_only_what_is_new_is_left(learner: OnlineLearner) -> None:
     assert learner.status().nodes == 3
 
 
-def test_the_other_way_is_another_edge_where_edges_run_one_way() -> None:
-    learner = small(undirected=False)
-    learner.apply(FIRST)
-    delta, news = learner.only_new(Delta(edges=(("b", "a"), ("a", "b"))))
-    assert (delta.edges, news.known_edges) == ([("b", "a")], 1)
+def test_what_is_new_of_changes_by_hand(learner: OnlineLearner) -> None:
+    given = Delta(
+        edges=(("b", "a"), ("b", "c"), ("a", "c"), ("c", "a"), ("a", "a"), ("b", "b")),
+        weights=(1, 2, 5, 0, 1, 0),  # as known; another; none after all; loops
+        removed_edges=(("a", "b"), ("b", "a"), ("a", "nobody")),
+        updated=("a", "b", "nobody"),
+        updated_features=torch.cat([ROW, torch.eye(3)[1:2], ROW]),  # b's as known
+        late=(("nobody", "x"), ("b", "x")),
+    )
+    delta, news = learner.only_new(given)
+    assert (delta.edges, delta.weights) == ([("b", "c")], [2])
+    assert (delta.removed_edges, delta.updated) == ([("b", "a")], ["a"])
+    assert (delta.late, delta.updated_features.tolist()) == ([("b", "x")], ROW.tolist())
+    assert news == News(
+        known_edges=4,  # the first, which goes; the doubled one once; two loops
+        changed_weights=1,
+        removed_edges=1,
+        missing_edges=3,
+        new_labels=1,
+        updated_nodes=1,
+        missing_nodes=1,
+    )
+    learner.apply(delta)
+    assert is_empty(learner.only_new(given)[0])
+
+
+KNOWN, NEW = ("a", "b", 1, 2), ("n", 7)
+ENDS = st.sampled_from([*KNOWN, *NEW, "nobody", 99])
+PAIRS = st.lists(st.tuples(ENDS, ENDS), max_size=7)
+
+
+def weighed(undirected: bool) -> tuple[OnlineLearner, dict[Any, float]]:
+    """Four nodes and three edges, one of them heavier, and what they weigh."""
+    weights = {("a", "b"): 1.0, ("b", 1): 2.5, (1, 2): 1.0}
+    made = small(undirected=undirected)
+    made.apply(
+        Delta(nodes=KNOWN, features=torch.eye(4), edges=[*weights], weights=[*weights.values()])
+    )
+    return made, weights
+
+
+@given(PAIRS, PAIRS, st.data(), st.booleans())
+def test_what_is_new_of_edges_is_what_a_loop_finds(
+    edges: Any, removed: Any, data: Any, undirected: bool
+) -> None:
+    made, known = weighed(undirected)
+    weights: Any = ()
+    if data.draw(st.booleans()):
+        numbers = st.sampled_from([0.0, 1.0, 2.5, 0.1])
+        weights = data.draw(st.lists(numbers, min_size=len(edges), max_size=len(edges)))
+    given_ = Delta(
+        nodes=NEW, features=torch.eye(4)[:2], edges=edges, weights=weights, removed_edges=removed
+    )
+    reduced, news = made.only_new(given_)
+
+    def name(edge: Any) -> Any:
+        return frozenset(edge) if undirected else edge
+
+    there = {name(edge): weight for edge, weight in known.items()}
+    cut = {name(edge): edge for edge in removed}
+    first: dict[Any, Any] = {}
+    found: dict[Any, Any] = {}
+    for place, edge in enumerate(edges):
+        loop = edge[0] == edge[1] and edge[0] in (*KNOWN, *NEW)
+        if not loop and name(edge) not in cut:
+            weight = weights[place] if len(weights) else None
+            found[first.setdefault(name(edge), edge)] = weight
+    was = {edge: there.get(name(edge), 0.0) for edge in found}
+    new = {
+        edge: weight
+        for edge, weight in found.items()
+        if (was[edge] == 0 if weight is None else float(np.float32(weight)) != was[edge])
+    }
+    gone = [edge for key, edge in cut.items() if there.get(key)]
+    assert list(reduced.edges) == list(new)
+    assert list(reduced.weights) == [weight for weight in new.values() if weight is not None]
+    assert list(reduced.removed_edges) == gone
+    zero = sum(weight == 0 for weight in new.values())
+    absent = sum(weight == 0 and not was[edge] for edge, weight in found.items())
+    fresh = sum(not was[edge] for edge in new)
+    counts = (news.new_edges, news.known_edges, news.changed_weights)
+    assert counts == (fresh, len(edges) - len(new) - absent, len(new) - fresh - zero)
+    assert news.removed_edges == zero + len(gone)
+    assert news.missing_edges == absent + len(removed) - len(gone)
 
 
 @pytest.mark.parametrize(
