@@ -94,30 +94,6 @@ def test_rows_that_come_later_have_the_embeddings_of_one_graph(
     assert torch.allclose(found, embeddings(scheme), atol=1e-5, rtol=0)
 
 
-MISTAKES = [
-    ("score", "high", "row 1 has 'high' in column 'score': expected a number"),
-    ("published", "soon", "row 1 has 'soon' in column 'published': expected a date"),
-    ("venue", "elsewhere", "row 1 has 'elsewhere' in column 'venue': expected a category"),
-    ("venue", None, "has no column 'venue': expected"),
-]
-
-
-def test_each_mistake_is_one_sentence_and_changes_nothing(call: Any, tmp_path: Path) -> None:
-    nodes, _ = write_mixed(tmp_path, 0, NODES)
-    call("ingest", "learner", "--nodes", str(nodes), "--strict")
-    kept = Path("learner", "columns.json").read_bytes()
-    row = pd.read_csv(write_mixed(tmp_path, NODES, NODES + 1, "later")[0]).assign(venue="v1")
-    for column, value, said in MISTAKES:
-        gone = row.drop(columns=column)
-        (gone if value is None else row.assign(**{column: value})).to_csv("wrong.csv", index=False)
-        _, err = call("ingest", "learner", "--nodes", "wrong.csv", expect=2)
-        assert err.startswith(f"error: wrong.csv: {said}")
-        assert err.count("\n") == 1
-    assert Path("learner", "columns.json").read_bytes() == kept
-    with LearnerFolder.open("learner", readonly=True) as folder:
-        assert folder.learner.status().nodes == NODES
-
-
 def test_what_a_killed_process_left_does_not_count(call: Any, tmp_path: Path) -> None:
     nodes, _ = write_mixed(tmp_path, 0, 6)
     LearnerFolder.open("learner").close()
