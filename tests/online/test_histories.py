@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable
 from functools import partial
 
@@ -13,8 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evergraph.online import learned_nodes
-from evergraph.online.heads import AnalyticHead, FusedHead, OnlineHead
+from evergraph.online.heads import AnalyticHead, FusedHead, OnlineHead, TargetHead
 from evergraph.online.learner import OnlineLearner
+from evergraph.online.recount import recount
+from growth import bits, growth, restored
 from histories import History, histories
 
 HEADS: dict[str, Callable[..., OnlineHead]] = {
@@ -60,17 +61,11 @@ def test_the_same_deltas_give_the_same_bits(learner, data):
     for delta in history.deltas:
         assert dataclasses.asdict(one.apply(delta)) == dataclasses.asdict(twin.apply(delta))
         if data.draw(st.booleans()):
-            state, about = twin.state(), json.loads(json.dumps(twin.about()))
-            twin = OnlineLearner.from_parameters(json.loads(json.dumps(twin.parameters)))
-            twin.restore({key: value.clone() for key, value in state.items()}, about)
+            twin = restored(twin)
         if data.draw(st.booleans()):
             twin.frozen().status()
-    mine, theirs = one.state(), twin.state()
-    assert mine.keys() == theirs.keys()
-    assert all(mine[key].equal(theirs[key]) for key in mine)
-    assert one.history() == twin.history()
-    assert one.status() == twin.status()
-    assert one.about() == twin.about()
+    assert bits(one) == bits(twin)
+    assert (one.history(), one.status()) == (twin.history(), twin.status())
 
 
 @settings(max_examples=6, deadline=None, suppress_health_check=fixed)
@@ -92,3 +87,23 @@ def test_what_is_left_decides(learner, data):
     )
     order = [names.index(name) for name in plain_names]
     assert torch.allclose(scores[:, order], plain_scores, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("head", "made", "drawn"),
+    [
+        (FusedHead(width=16, codes=8), {}, {}),
+        (FusedHead(width=16, codes=8), {}, {"related": True}),
+        (FusedHead(width=16, codes=8), {"undirected": False}, {"weighted": True}),
+        (AnalyticHead(width=16), {"scaling": "none", "tolerance": 0.0, "patience": 1}, {}),
+        (TargetHead(kind="labels", width=16), {}, {"weighted": True}),
+    ],
+    ids=["auto", "relations", "directed", "unscaled", "labels"],
+)
+def test_a_count_of_everything_agrees_and_changes_nothing(head, made, drawn):
+    one = OnlineLearner(head=head, **made)
+    for delta in growth(1, 8, kind=head.kind, **drawn):
+        one.apply(delta)
+    kept = bits(one)
+    assert list(recount(one)) == list(recount(OnlineLearner())) == []
+    assert bits(one) == kept

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -16,45 +14,14 @@ from evergraph.online.heads import FusedHead
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.view import LearnerView
 from evergraph.topology import SGC, Reservoir
+from growth import growth, restored
+from waiting import gated
 
 NODES = 14
 
 
 def learner(**given: Any) -> OnlineLearner:
     return OnlineLearner(head=FusedHead(width=16), patience=1, tolerance=0.0, **given)
-
-
-def first(generator: np.random.Generator) -> Delta:
-    edges = generator.integers(NODES, size=(20, 2)).tolist()
-    return Delta(
-        nodes=tuple(f"n{i}" for i in range(NODES)),
-        features=torch.from_numpy(generator.normal(size=(NODES, 3)).astype(np.float32)),
-        labels=tuple("xyz"[i % 3] if i % 4 else None for i in range(NODES)),
-        edges=tuple((f"n{a}", f"n{b}") for a, b in edges),
-    )
-
-
-def changes(generator: np.random.Generator, count: int) -> Iterator[Delta]:
-    """Deltas of every kind, in turn."""
-    known = [f"n{i}" for i in range(NODES)]
-    for number in range(count):
-        some = [str(node) for node in generator.permutation(known)[:4]]
-        new = f"m{number}"
-        features = torch.from_numpy(generator.normal(size=(1, 3)).astype(np.float32))
-        if number % 4 == 0:
-            edges = tuple((new, node) for node in some)
-            yield Delta(nodes=(new,), features=features, labels=("x",), edges=edges)
-            known.append(new)
-        elif number % 4 == 1:
-            known.remove(some[0])
-            yield Delta(forgotten=(some[0],), late=((some[1], "y"), (some[2], "w")))
-        elif number % 4 == 2:
-            pairs = ((some[0], some[1]), (some[2], some[3]))
-            yield Delta(
-                edges=pairs, weights=(2.5, 0.5), updated=(some[1],), updated_features=features
-            )
-        else:
-            yield Delta(edges=((some[0], some[3]),), weights=(0.0,), late=((some[0], "z"),))
 
 
 def everything(view: LearnerView) -> dict[str, Any]:
@@ -78,10 +45,10 @@ def everything(view: LearnerView) -> dict[str, Any]:
 def test_half_a_delta_is_never_looked_up(
     given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    generator = np.random.default_rng(0)
+    first, *more = growth(0, 4, each=NODES)
     one = learner(**given)
     view = one.frozen()
-    one.apply(first(generator))
+    one.apply(first)
     meanwhile: list[dict[str, Any]] = []
     knowledge: Any = one._knowledge
     settle = knowledge.settle
@@ -92,13 +59,12 @@ def test_half_a_delta_is_never_looked_up(
         return settle(**given)
 
     monkeypatch.setattr(knowledge, "settle", look_and_settle)
-    for delta in changes(generator, 8):
+    for delta in more:
         before = everything(view)
         meanwhile.clear()
         one.apply(delta)
         assert meanwhile == [before]
-    alone = learner(**given)  # asked by one thread alone, it reads what there is
-    alone.restore({name: part.clone() for name, part in one.state().items()}, one.about())
+    alone = restored(one)  # asked by one thread alone, it reads what there is
     after = everything(view)
     ids = after["ids"][0]
     assert after["embedded"] == one.embed(ids).tolist() == alone.embed(ids).tolist()
@@ -111,15 +77,15 @@ def test_half_a_delta_is_never_looked_up(
 
 @pytest.mark.parametrize("undirected", [True, False])
 def test_what_is_pinned_stays_whatever_comes(undirected: bool) -> None:
-    generator = np.random.default_rng(3)
+    first, *more = growth(3, 5, each=NODES)
     one = learner(undirected=undirected)
     view = one.frozen()
-    one.apply(first(generator))
+    one.apply(first)
     before = everything(view)
     every = torch.arange(NODES)
     with view.pinned() as pinned:
         vectors, features = pinned.vectors(every), pinned.published.graph.features.every()
-        for delta in changes(generator, 12):  # enough for lists to be packed anew
+        for delta in more:  # enough for lists to be packed anew
             one.apply(delta)
         assert list(pinned.names(range(NODES))) == before["ids"][0]
         assert pinned.vectors(every).equal(vectors)
@@ -138,15 +104,9 @@ def test_what_is_pinned_stays_whatever_comes(undirected: bool) -> None:
 def test_look_ups_do_not_wait_for_a_delta(monkeypatch: pytest.MonkeyPatch) -> None:
     one = learner()
     view = one.frozen()
-    one.apply(first(np.random.default_rng(0)))
-    begun, gate = threading.Event(), threading.Event()
-
-    def wait() -> None:
-        begun.set()
-        gate.wait(20)
-
-    monkeypatch.setattr(one.head, "settle", wait)
-    writer = threading.Thread(target=one.apply, args=(Delta(late=(("n0", "y"),)),))
+    one.apply(growth(0, 1, each=NODES)[0])
+    begun, gate = gated(monkeypatch, one.head, "settle")
+    writer = threading.Thread(target=one.apply, args=(Delta(late=(("0.0", "w"),)),))
     writer.start()
     try:
         assert begun.wait(10)
@@ -162,8 +122,8 @@ def test_look_ups_do_not_wait_for_a_delta(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_an_f_topo_that_is_not_linear_has_no_voices() -> None:
     one = learner(topology=Reservoir())
-    one.apply(first(np.random.default_rng(0)))
-    told = one.explain("n0")
+    one.apply(growth(0, 1, each=NODES)[0])
+    told = one.explain("0.0")
     assert told.voices is None
     assert sum(told.probabilities) == pytest.approx(1.0)
 

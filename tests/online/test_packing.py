@@ -10,6 +10,7 @@ from evergraph.online.delta import Delta
 from evergraph.online.heads import AnalyticHead, FusedHead, ReplayHead, TargetHead
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.pieces import Packing, packed, whole
+from growth import growth
 from histories import repacked
 
 
@@ -71,39 +72,21 @@ def test_a_learner_that_forgot_nobody_or_everybody():
 )
 def test_every_head_says_the_same_afterwards_and_after_more(head, related):
     learner = OnlineLearner(head=head, undirected=not related)
-    generator = torch.Generator().manual_seed(0)
-    for step in range(3):
-        learner.apply(crowd(step, generator, related=related, kind=head.kind))
-        if step < 2:
-            learner.apply(Delta(forgotten=[f"{step}.{place}" for place in range(8)]))
+    *first, last, gone = growth(0, 6, each=5, kind=head.kind, related=related)
+    for delta in first:
+        learner.apply(delta)
     other, ids = repacked(learner), learner.every_id()
     assert other.every_id() == ids
-    assert other.knowledge.graph.num_nodes == 20
+    assert other.knowledge.graph.num_nodes == len(ids) < learner.knowledge.graph.num_nodes
     assert torch.equal(other.embed(ids), learner.embed(ids))
     assert torch.equal(other.predict_proba(ids)[1], learner.predict_proba(ids)[1])
-    delta = crowd(3, generator, related=related, kind=head.kind)
     for each in (learner, other):
-        each.apply(delta)
-        each.apply(Delta(forgotten=("0.9", "3.1")))
+        each.apply(last)
+        each.apply(gone)
     ids = learner.every_id()
     close = 1e-2 if head.name == "replay" else 1e-5  # which trains: last digits grow
     assert (other.predict_proba(ids)[1] - learner.predict_proba(ids)[1]).abs().max() < close
     assert other.history()["curve"] == learner.history()["curve"]
-
-
-def crowd(step: int, generator: torch.Generator, *, related: bool, kind: str) -> Delta:
-    """Twelve nodes in a ring with chords."""
-    ids = [f"{step}.{place}" for place in range(12)]
-    labels = ["x", "y", None] if kind == "class" else [("x", "z"), ("y",), None]
-    edges = [(ids[place], ids[(5 * place + 1) % 12]) for place in range(12)]
-    return Delta(
-        nodes=ids,
-        features=torch.rand(12, 4, generator=generator),
-        labels=[labels[place % 3] for place in range(12)],
-        edges=edges,
-        relations=[("cites", "follows")[place % 2] for place in range(12)] if related else (),
-        types=[("paper", "author")[place % 2] for place in range(12)] if related else (),
-    )
 
 
 def test_who_lists_ids_meanwhile_must_begin_again():

@@ -10,42 +10,23 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.learner import OnlineLearner
-
-NODES = 300
-
-
-def deltas():
-    generator = torch.Generator().manual_seed(0)
-    for part in range(2):
-        ids = [f"{part}-{place}" for place in range(NODES)]
-        ends = torch.randint(NODES, (2 * NODES, 2), generator=generator).tolist()
-        yield Delta(
-            nodes=ids,
-            features=torch.randn(NODES, 32, generator=generator),
-            labels=[place % 7 if place % 3 else None for place in range(NODES)],
-            edges=[(ids[one], ids[other]) for one, other in ends],
-        )
-    yield Delta(forgotten=[f"0-{place}" for place in range(NODES // 10)])
+from growth import bits, growth
 
 
 def learned(path, threads):
-    """Return the state of a learner that a process with so many threads has taught."""
+    """Return the bits of a learner that a process with so many threads has taught."""
     with exactly_threads(threads), LearnerFolder.open(path, make=OnlineLearner) as folder:
-        for delta in deltas():
+        for delta in growth(0, 2, each=300, dims=32):
             folder.submit(delta)
         assert torch.get_num_threads() == threads
-        return {name: value.clone() for name, value in folder.learner.state().items()}
-
-
-def same(one, other):
-    return one.keys() == other.keys() and all(one[name].equal(other[name]) for name in one)
+        return bits(folder.learner)
 
 
 def test_what_a_folder_learns_does_not_depend_on_the_threads_of_its_process(tmp_path):
     one, two = learned(tmp_path / "one", 1), learned(tmp_path / "two", 2)
-    assert same(one, two)
+    assert one == two
     with exactly_threads(2), LearnerFolder.open(tmp_path / "one", make=OnlineLearner) as again:
-        assert same(again.learner.state(), one)  # recovered from the journal
+        assert bits(again.learner) == one  # recovered from the journal
 
 
 def test_other_threads_than_those_of_a_snapshot_are_said(tmp_path, caplog):
