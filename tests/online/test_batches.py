@@ -15,7 +15,10 @@ from evergraph.online.delta import Delta
 from evergraph.online.heads import AnalyticHead
 from evergraph.online.intake import MOST_DELTAS, Batch, merged, owners
 from evergraph.online.learner import OnlineLearner
+from growth import bits
 from histories import histories
+
+PARTS = [field.name for field in dataclasses.fields(Delta)]
 
 
 def fresh(**given) -> OnlineLearner:
@@ -102,7 +105,7 @@ def test_what_begins_a_batch_of_its_own(delta):
     assert [len(batch) for batch in together(one, [first, delta])] == [1, 1]
     twin.apply(first)
     twin.apply(delta)
-    assert all(one.state()[name].equal(value) for name, value in twin.state().items())
+    assert bits(one) == bits(twin)
 
 
 def test_what_is_not_of_one_batch_is_not_applied_as_one():
@@ -143,13 +146,12 @@ def test_any_split_gives_the_same_graph_embeddings_and_counts(history, cuts):
         piece, left = left[:size], left[size:]
         for batch in together(other, piece):
             # The same batches, not checked: what a recovery does.
-            again.apply_batch([Delta(**_plain(delta)) for delta in batch])
+            again.apply_batch([Delta(**{n: getattr(d, n) for n in PARTS}) for d in batch])
     assert not left
     (mine, edges), (theirs, others) = _graph(one), _graph(other)
     assert mine == theirs
     assert edges.equal(others)
-    state, same = other.state(), again.state()
-    assert all(state[name].equal(same[name]) for name in state)
+    assert bits(other) == bits(again)
     assert other.history() == again.history()
     assert _counts(one) == _counts(other)
     names = one.every_id()
@@ -168,10 +170,4 @@ def _graph(learner: OnlineLearner) -> tuple[list[list[int]], torch.Tensor]:
 
 def _counts(learner: OnlineLearner) -> dict[object, int]:
     """Return how many nodes each class has."""
-    knowledge = learner._knowledge
-    counts = knowledge.labels.counts_.tolist()
-    return dict(zip(knowledge.classes, counts, strict=False))
-
-
-def _plain(delta: Delta) -> dict[str, object]:
-    return {field.name: getattr(delta, field.name) for field in dataclasses.fields(Delta)}
+    return dict(zip(learner.classes, learner.knowledge.labels.counts_.tolist(), strict=False))

@@ -16,6 +16,7 @@ from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
 from evergraph.online.learned_nodes import LEAST, MOST, Counted, HeldBack, Solving, lot
 from evergraph.online.learner import OnlineLearner
 from evergraph.topology import SGC
+from growth import restored
 
 
 def rows(*values: tuple[float, ...]) -> Tensor:
@@ -285,8 +286,7 @@ def test_a_number_that_is_new_is_no_new_class(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(learned_nodes, "SHARE", 1.0)
     one = OnlineLearner(head=TargetHead(kind="numbers", width=8), patience=2)
     one.apply(Delta(nodes=(1, 2, 3), features=torch.eye(3), labels=(0.5, 1.5, None)))
-    twin = OnlineLearner.from_parameters(one.parameters)
     assert solved(one, Delta(late=((3, 2.5),))) == 1
-    twin.restore({name: value.clone() for name, value in one.state().items()}, one.about())
+    twin = restored(one)
     assert [solved(each, Delta()) for each in (one, twin)] == [3, 3]
     assert one.predict_proba([1, 3])[1].equal(twin.predict_proba([1, 3])[1])

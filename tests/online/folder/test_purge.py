@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 import torch
 
+import growth
 from evergraph import ContinualNodeClassifier
 from evergraph.core.errors import ConfigurationError, DataError, ResourceError, StoppedError
 from evergraph.online.delta import Delta
@@ -67,8 +68,7 @@ def found_in(path: Path) -> set[str]:
 
 
 def bits(folder: LearnerFolder) -> dict[str, bytes]:
-    state = {name: value.numpy().tobytes() for name, value in folder.learner.state().items()}
-    return state | {"about": json.dumps(folder.learner.about(), sort_keys=True).encode()}
+    return growth.bits(folder.learner)
 
 
 def packed_bits(folder: LearnerFolder) -> dict[str, bytes]:
