@@ -99,16 +99,6 @@ def test_what_was_given_is_not_kept():
     np.testing.assert_array_equal(model.embed(["a", "b"]), np.tile(X[:2], 2))
 
 
-def test_labels_that_come_later():
-    model = started().partial_fit(["far"], -X[:1]).label(["far"], ["z"])
-    assert model.predict(["far"]).tolist() == ["z"]
-    assert model.applied_.predicted == 1
-    with pytest.raises(DataError, match="label of node 'c' is missing"):
-        model.label(["d", "c"], ["z", None])
-    with pytest.raises(UnknownNodeError):
-        model.label(["e"], ["z"])
-
-
 def test_score():
     model = started()
     assert model.score(["a", "b", "d", "c"], ["x", "x", "x", "y"]) == 0.75
@@ -152,17 +142,6 @@ def test_a_clone_has_seen_nothing():
     assert twin.topology.hops == 1
     assert twin.topology is not model.topology
     assert twin.status().nodes == 0
-
-
-def test_a_topology_by_name_and_another_head():
-    model = ContinualNodeClassifier(
-        topology="appnp", head="replay", width=16, head_options={"epochs": 30}
-    )
-    model.partial_fit(["a", "b", "c", "d"], X, ["x", "x", "y", "y"], [("a", "b"), ("c", "d")])
-    assert model.predict(["a", "d"]).tolist() == ["x", "y"]
-    assert not model.status().exact_forgetting
-    with pytest.raises(ConfigurationError, match="head 'replay' has no parameter 'codes'"):
-        ContinualNodeClassifier(head="replay", head_options={"codes": 8}).status()
 
 
 READ = {

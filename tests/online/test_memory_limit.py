@@ -21,7 +21,6 @@ from evergraph.core.mapped import give_memory_back
 from evergraph.online import array_storage
 from evergraph.online.array_storage import ArrayStorage, PagedTensor, held
 from evergraph.online.delta import Delta
-from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.graph import growing_array, neighbour_lists
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.heads import FusedHead
@@ -193,20 +192,6 @@ def test_all_that_is_wide_is_mapped_and_nothing_else():
     assert mapped == [array.row_bytes >= WIDE for array in arrays]
     # features, two hops, codes and two hops of these, what is counted, the copy for readers
     assert sum(mapped) == 8
-
-
-def test_a_folder_opens_within_a_limit_and_without(tmp_path):
-    with LearnerFolder.open(tmp_path, make=OnlineLearner, memory_limit="1TB") as folder:
-        folder.submit(delta(0, 4))
-        folder.compact()
-        folder.submit(delta(4, 4))
-        kept = bits(folder.learner)
-    with LearnerFolder.open(tmp_path, make=OnlineLearner) as folder:
-        assert bits(folder.learner) == kept
-    with LearnerFolder.open(
-        tmp_path, memory_limit="1TB", scratch=tmp_path, readonly=True
-    ) as folder:
-        assert bits(folder.learner) == kept
 
 
 def test_a_limit_too_small_is_one_sentence(monkeypatch):

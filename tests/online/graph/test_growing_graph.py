@@ -102,16 +102,6 @@ def test_no_weights_are_kept_before_the_first_that_is_not_1() -> None:
     assert graph.frozen().ego(1, hops=1, limit=3).weights.tolist() == [2.0, 1.0]  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("undirected", [True, False])
-def test_weights_move_with_lists_that_outgrow_their_room(undirected: bool) -> None:
-    star = GrowingGraph(num_features=1, undirected=undirected)
-    star.add(torch.zeros(1, 1), NO_EDGES)
-    for leaf in range(1, 120):
-        star.add(torch.zeros(1, 1), pairs_of((leaf, 0)), torch.tensor([leaf / 8]))
-    assert star.weights(torch.tensor([0])).tolist() == [leaf / 8 for leaf in range(1, 120)]
-    assert star.gatherers(torch.tensor([7])).tolist() == [0, 7]
-
-
 steps = st.lists(
     st.one_of(
         st.tuples(
