@@ -33,27 +33,24 @@ def test_a_part_is_counted_again_where_it_has_moved_too_far() -> None:
     assert moved.after.equal(rows((3.0, 4.6, 1.0)))  # its second part has hardly moved
 
 
-def test_steps_that_are_small_add_up() -> None:
-    counted = Counted([1], tolerance=0.1)
-    node = torch.tensor([0])
-    counted.put(node, rows((1.0,)))
-    assert [len(counted.moved(node, rows((1.0 + step,))).places) for step in (0.06, 0.12)] == [0, 1]
-
-
-@pytest.mark.parametrize("tolerance", [0.0, 0.1])
-def test_nothing_and_what_is_too_small_to_be_squared_move_as_well(tolerance: float) -> None:
-    counted = Counted([1], tolerance=tolerance)
-    nodes = torch.arange(3)
-    counted.put(nodes, rows((0.0,), (0.0,), (1e-25,)))
-    moved = counted.moved(nodes, rows((0.0,), (1e-25,), (2e-25,)))
-    assert moved.places.tolist() == [1, 2]
-
-
-def test_exactly_is_all_that_is_not_the_same() -> None:
-    counted = Counted([1, 1], tolerance=0.5)
-    counted.put(torch.arange(2), rows((1.0, 1.0), (1.0, 1.0)))
-    now = rows((1.0, 1.0), (1.0, 1.1))
-    assert counted.moved(torch.arange(2), now, exactly=True).places.tolist() == [1]
+@pytest.mark.parametrize(
+    ("tolerance", "before", "now", "exactly", "again"),
+    [
+        (0.1, [1.0], [1.06], False, []),
+        (0.1, [1.0], [1.12], False, [0]),  # small steps add up
+        # Nothing, and what is too small to be squared, move as well.
+        (0.0, [0.0, 0.0, 1e-25], [0.0, 1e-25, 2e-25], False, [1, 2]),
+        (0.1, [0.0, 0.0, 1e-25], [0.0, 1e-25, 2e-25], False, [1, 2]),
+        (0.5, [1.0, 1.0], [1.0, 1.1], True, [1]),  # exactly: all that is not the same
+    ],
+)
+def test_which_are_counted_again(
+    tolerance: float, before: list[float], now: list[float], exactly: bool, again: list[int]
+) -> None:
+    counted, nodes = Counted([1], tolerance=tolerance), torch.arange(len(before))
+    counted.put(nodes, torch.tensor(before)[:, None])
+    moved = counted.moved(nodes, torch.tensor(now)[:, None], exactly=exactly)
+    assert moved.places.tolist() == again
 
 
 def test_slots_are_given_back_and_emptied() -> None:
