@@ -33,8 +33,8 @@ from forked import in_a_child
 MEGABYTE = 10**6
 
 
-def nodes(name, labels, width=2):
-    features = torch.ones(len(labels), width)
+def nodes(name, labels, width=4):
+    features = torch.randn(len(labels), width, generator=torch.Generator().manual_seed(len(name)))
     return Delta(nodes=[f"{name}{k}" for k in range(len(labels))], features=features, labels=labels)
 
 
@@ -227,12 +227,6 @@ class Largest(TorchDispatchMode):
         return found
 
 
-def drawn_nodes(name: str, labels: list[Any]) -> Delta:
-    generator = torch.Generator().manual_seed(len(name))
-    features = torch.randn(len(labels), 4, generator=generator)
-    return Delta(nodes=[f"{name}{k}" for k in range(len(labels))], features=features, labels=labels)
-
-
 @pytest.mark.parametrize(
     "head", [FusedHead(width=WIDTH, codes=4), AnalyticHead(width=WIDTH), TargetHead(width=WIDTH)]
 )
@@ -240,11 +234,11 @@ def test_applying_holds_no_value_for_each_node_and_class(head: OnlineHead, monke
     monkeypatch.setattr(heads_base, "BLOCK_VALUES", 1 << 14, raising=False)
     several = head.kind == "labels"
     learner = OnlineLearner(head=head)
-    learner.apply(drawn_nodes("first", [["a"], ["b"]] if several else ["a", "b"]))
+    learner.apply(nodes("first", [["a"], ["b"]] if several else ["a", "b"]))
     many = [[k] if several else k for k in range(MANY)]
     with Largest() as largest:
-        learner.apply(drawn_nodes("new", many))  # to be guessed among classes just met
-        learner.apply(drawn_nodes("again", many))  # to be guessed among classes known
+        learner.apply(nodes("new", many))  # to be guessed among classes just met
+        learner.apply(nodes("again", many))  # to be guessed among classes known
     assert largest.values < MANY * 200
     assert learner.status().predicted >= 2 * MANY
 
@@ -265,7 +259,7 @@ def test_guesses_in_pieces_are_those_of_all_at_once(kind, monkeypatch):
             head=FusedHead(width=64) if kind == "class" else TargetHead(kind=kind, width=64)
         )
         for name, told in zip(("first", "then"), TOLD[kind], strict=True):
-            learner.apply(drawn_nodes(name, told))
+            learner.apply(nodes(name, told))
         found.append(learner.history()["curve"][0])
     assert found[0]["asked"] == found[1]["asked"] > 0
     assert found[0]["right"] == pytest.approx(found[1]["right"])
@@ -285,5 +279,5 @@ def test_weights_of_views_fitted_in_pieces_are_those_of_all_at_once(monkeypatch)
 def test_what_is_weighed_shrinks_as_classes_come(monkeypatch):
     monkeypatch.setattr("evergraph.online.heads.fused.WEIGHED", 300)
     learner = OnlineLearner(head=FusedHead(width=WIDTH, codes=4))
-    learner.apply(drawn_nodes("first", [k % 20 for k in range(640)]))
+    learner.apply(nodes("first", [k % 20 for k in range(640)]))
     assert len(learner.head._held[1]) == 300 // (20 * 3)  # type: ignore[attr-defined]

@@ -85,7 +85,6 @@ def star(tolerance: float) -> OnlineLearner:
 
 
 def counted_as(learner: OnlineLearner, node: int) -> Tensor:
-    assert learner._knowledge is not None
     return learner._knowledge.counted.of(torch.tensor([node]))
 
 
@@ -134,7 +133,6 @@ def test_what_a_forgotten_node_was_before_is_not_left_either(
     learner = star(0.2)
     learner.apply(Delta(updated=("u",), updated_features=torch.zeros(1, 2)))
     knowledge = learner._knowledge
-    assert knowledge is not None
     assert counted_as(learner, 0).ne(learner.embed(["h"])).any()
     update = knowledge.embeddings.update
 

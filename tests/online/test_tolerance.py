@@ -149,7 +149,6 @@ def test_what_has_certainly_not_moved_is_skipped_without_any_effect(
             patch.setattr(Knowledge, "_stored", lambda _: [])
             comparing.apply(delta)
         known = skipping.knowledge
-        assert known is not None
         nodes = torch.from_numpy(known.counted._slots.array.nonzero()[0])
         skipped += int(known.counted.surely_near(nodes, known._stored()).sum())
     assert skipped > 50
@@ -187,7 +186,6 @@ def test_every_head_is_told_of_what_has_moved_and_nothing_else(name: str) -> Non
         assert done[0] == done[1] <= done[2]
         twin = restored(twin)
         knowledge = near._knowledge
-        assert knowledge is not None
         learned = (knowledge._learned.every >= 0).nonzero().flatten()
         now, was = knowledge.of(learned), knowledge.counted.of(learned)
         for part in zip(

@@ -110,7 +110,6 @@ def trace(folder: Path, *careless: str) -> list[Step]:
              "-e", f"trace={CALLS}", "-e", "signal=none"]  # fmt: skip
     try:
         with subprocess.Popen(watch, stderr=subprocess.PIPE, text=True) as watching:
-            assert watching.stderr is not None
             said = watching.stderr.readline()
             if "attached" not in said:
                 os.kill(child, signal.SIGKILL)

@@ -74,7 +74,6 @@ def bits(folder: LearnerFolder) -> dict[str, bytes]:
 def packed_bits(folder: LearnerFolder) -> dict[str, bytes]:
     """Return the bits of a folder's learner without places of forgotten nodes."""
     found = folder.learner.packed()
-    assert found is not None
     state = {name: value.numpy().tobytes() for name, value in whole(found.arrays).items()}
     return state | {"about": json.dumps(found.about, sort_keys=True).encode()}
 
