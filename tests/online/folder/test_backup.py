@@ -7,6 +7,7 @@ import tarfile
 import threading
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -267,10 +268,7 @@ def test_a_reader_that_knows_it_begins_anew(tmp_path):
 
 def test_killed_after_the_snapshots_are_gone_it_is_as_before(tmp_path, monkeypatch):
     filled(tmp_path, 5, compact_at=(1, 4))
-
-    def killed(*args):
-        raise KeyboardInterrupt
-
+    killed = Mock(side_effect=KeyboardInterrupt)
     with monkeypatch.context() as patch:
         patch.setattr("evergraph.online.folder.journal.SetAsideDeltas.skip", killed)
         with pytest.raises(KeyboardInterrupt):

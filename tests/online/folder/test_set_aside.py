@@ -8,6 +8,7 @@ import os
 import resource
 import sqlite3
 from contextlib import closing, contextmanager
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -258,21 +259,13 @@ def test_limits_to_the_size_of_files_are_a_full_disk(tmp_path):
     assert holds(tmp_path, 2)
 
 
-class FailingKeys:
-    """Keys of a journal, in the middle of whose transaction SQLite says what it says then."""
-
-    def insert(self, connection, entries) -> None:
-        raise sqlite3.OperationalError("disk I/O error")
-
-
 def test_a_quota_is_a_full_disk(tmp_path, monkeypatch):
-    def reached(*args):
-        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
-
+    broken = Mock(side_effect=sqlite3.OperationalError("disk I/O error"))  # as SQLite calls it
+    reached = Mock(side_effect=OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)))
     with opened(tmp_path) as folder:
         folder.submit(delta(1))
         with monkeypatch.context() as patch:
-            patch.setattr(folder._files._journal, "keys", FailingKeys())
+            patch.setattr(folder._files._journal.keys, "insert", broken)
             patch.setattr(sqlite_file.os, "pwrite", reached)
             with pytest.raises(ResourceError, match="the disk is full: delta 2 was not"):
                 folder.submit(delta(2))
