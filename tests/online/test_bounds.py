@@ -1,24 +1,31 @@
-"""What a delta asks for is known before it is written down, and refused where it is too much."""
+"""What a delta asks for is known before it is written down; as many classes as nodes are."""
 
 import ctypes
 import gc
 import json
-import subprocess
+import resource
 import sys
 from collections import deque
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from evergraph import ContinualNodeClassifier
+from evergraph.closed_form import fusing
+from evergraph.closed_form.fusing import fused_weights
 from evergraph.core import sizes
 from evergraph.core.errors import TooMuchError
 from evergraph.core.sizes import free_memory
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.heads import FusedHead, TargetHead, heads
+from evergraph.online.heads import AnalyticHead, FusedHead, OnlineHead, TargetHead, heads
+from evergraph.online.heads import base as heads_base
 from evergraph.online.intake import Bounds, estimate, new_classes
 from evergraph.online.learner import OnlineLearner
 from forked import in_a_child
@@ -26,8 +33,8 @@ from forked import in_a_child
 MEGABYTE = 10**6
 
 
-def nodes(name, labels, width=2):
-    features = torch.ones(len(labels), width)
+def nodes(name, labels, width=4):
+    features = torch.randn(len(labels), width, generator=torch.Generator().manual_seed(len(name)))
     return Delta(nodes=[f"{name}{k}" for k in range(len(labels))], features=features, labels=labels)
 
 
@@ -178,45 +185,99 @@ def test_free_memory_is_what_the_narrowest_limit_leaves(tmp_path, monkeypatch):
     assert free_memory() == 1_500_000 < whole
 
 
-BY_AND_BY = """
-import resource, sys
-import psutil
-import torch
-from evergraph.core.errors import TooMuchError
-from evergraph.online.intake import Bounds
-from evergraph.online.delta import Delta
-from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.learner import OnlineLearner
-
-def thousand(step):
-    ids = [f"{step}-{k}" for k in range(1000)]
-    return Delta(nodes=ids, features=torch.randn(1000, 4), labels=ids)
-
-torch.set_num_threads(1)
-with LearnerFolder.open(sys.argv[1], make=OnlineLearner, bounds=Bounds()) as folder:
-    folder.submit(Delta(nodes=["a"], features=torch.ones(1, 4), labels=["x"]))
-    limit = psutil.Process().memory_info().vms + 1_000_000_000
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    try:
-        for step in range(100):
-            folder.submit(thousand(step))
-    except TooMuchError as error:
-        print(error)
-    folder.submit(Delta(nodes=["z"], features=torch.ones(1, 4), labels=["x"]))
-    print(folder.learner.predict(["z"]))
-"""
+def by_and_by(path):
+    """A thousand new classes a hundred times, with a gigabyte of addresses left."""
+    torch.set_num_threads(1)
+    with LearnerFolder.open(path, make=OnlineLearner, bounds=Bounds()) as folder:
+        folder.submit(nodes("a", ["x"], width=4))
+        limit = psutil.Process().memory_info().vms + 10**9
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        try:
+            for step in range(100):
+                folder.submit(nodes(f"{step}-", [f"{step}-{k}" for k in range(1000)], width=4))
+        except TooMuchError as error:
+            sys.stdout.write(f"{error}\n")
+        folder.submit(nodes("z", ["x"], width=4))
+        sys.stdout.write(folder.learner.predict(["z0"])[0])
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="addresses are limited by Linux")
 def test_a_thousand_classes_a_hundred_times_do_not_end_the_process(tmp_path):
-    said = subprocess.run(
-        [sys.executable, "-c", BY_AND_BY, str(tmp_path / "folder")],
-        capture_output=True,
-        check=True,
-        env={"PYTHONPATH": str(Path(__file__).parents[2] / "src"), "OMP_NUM_THREADS": "1"},
-        text=True,
-    )
-    refused, answered = said.stdout.splitlines()
+    ended = in_a_child(lambda: by_and_by(tmp_path / "folder"))
+    assert ended.code == 0, ended.err
+    refused, answered = ended.out.splitlines()
     assert "of memory now (serve --delta-memory)" in refused
-    assert answered.startswith("['")
+    assert answered
+
+
+MANY = 500
+WIDTH = 8
+
+
+class Largest(TorchDispatchMode):
+    """Notes how many values the largest tensor has that any operation returns."""
+
+    values = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        sizes = [leaf.numel() for leaf in tree_leaves(found) if isinstance(leaf, torch.Tensor)]
+        self.values = max([self.values, *sizes])
+        return found
+
+
+@pytest.mark.parametrize(
+    "head", [FusedHead(width=WIDTH, codes=4), AnalyticHead(width=WIDTH), TargetHead(width=WIDTH)]
+)
+def test_applying_holds_no_value_for_each_node_and_class(head: OnlineHead, monkeypatch):
+    monkeypatch.setattr(heads_base, "BLOCK_VALUES", 1 << 14, raising=False)
+    several = head.kind == "labels"
+    learner = OnlineLearner(head=head)
+    learner.apply(nodes("first", [["a"], ["b"]] if several else ["a", "b"]))
+    many = [[k] if several else k for k in range(MANY)]
+    with Largest() as largest:
+        learner.apply(nodes("new", many))  # to be guessed among classes just met
+        learner.apply(nodes("again", many))  # to be guessed among classes known
+    assert largest.values < MANY * 200
+    assert learner.status().predicted >= 2 * MANY
+
+
+TOLD: dict[Any, tuple[list[Any], list[Any]]] = {
+    "class": (list("abcd") * 4, list("abcd") * 4),
+    "labels": ([["a"], ["a", "b"], [], ["c"]] * 4, [["b"], ["d", "a"], ["a"], []] * 4),
+    "numbers": ([1.5, 2.0, -1.0, 0.0] * 4, [2.5, 1.0, 0.5, 3.0] * 4),
+}
+
+
+@pytest.mark.parametrize("kind", TOLD)
+def test_guesses_in_pieces_are_those_of_all_at_once(kind, monkeypatch):
+    found = []
+    for block in (1 << 20, 5):
+        monkeypatch.setattr(heads_base, "BLOCK_VALUES", block)
+        learner = OnlineLearner(
+            head=FusedHead(width=64) if kind == "class" else TargetHead(kind=kind, width=64)
+        )
+        for name, told in zip(("first", "then"), TOLD[kind], strict=True):
+            learner.apply(nodes(name, told))
+        found.append(learner.history()["curve"][0])
+    assert found[0]["asked"] == found[1]["asked"] > 0
+    assert found[0]["right"] == pytest.approx(found[1]["right"])
+    assert found[0]["right"] > 0
+
+
+def test_weights_of_views_fitted_in_pieces_are_those_of_all_at_once(monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.rand(40, 5, 3, generator=generator)
+    labels = torch.randint(5, (40,), generator=generator)
+    allowed = torch.tensor([[True, True, True, True, True]])
+    whole = fused_weights(scores, labels, allowed=allowed)
+    monkeypatch.setattr(fusing, "BLOCK_VALUES", 50)
+    assert torch.allclose(fused_weights(scores, labels, allowed=allowed.expand(40, -1)), whole)
+
+
+def test_what_is_weighed_shrinks_as_classes_come(monkeypatch):
+    monkeypatch.setattr("evergraph.online.heads.fused.WEIGHED", 300)
+    learner = OnlineLearner(head=FusedHead(width=WIDTH, codes=4))
+    learner.apply(nodes("first", [k % 20 for k in range(640)]))
+    assert len(learner.head._held[1]) == 300 // (20 * 3)  # type: ignore[attr-defined]

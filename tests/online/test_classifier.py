@@ -1,8 +1,9 @@
-"""The classifier takes what users have and gives answers in kind."""
+"""The classifier takes what users have and answers in kind: classes, several labels, numbers."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -99,16 +100,6 @@ def test_what_was_given_is_not_kept():
     np.testing.assert_array_equal(model.embed(["a", "b"]), np.tile(X[:2], 2))
 
 
-def test_labels_that_come_later():
-    model = started().partial_fit(["far"], -X[:1]).label(["far"], ["z"])
-    assert model.predict(["far"]).tolist() == ["z"]
-    assert model.applied_.predicted == 1
-    with pytest.raises(DataError, match="label of node 'c' is missing"):
-        model.label(["d", "c"], ["z", None])
-    with pytest.raises(UnknownNodeError):
-        model.label(["e"], ["z"])
-
-
 def test_score():
     model = started()
     assert model.score(["a", "b", "d", "c"], ["x", "x", "x", "y"]) == 0.75
@@ -152,17 +143,6 @@ def test_a_clone_has_seen_nothing():
     assert twin.topology.hops == 1
     assert twin.topology is not model.topology
     assert twin.status().nodes == 0
-
-
-def test_a_topology_by_name_and_another_head():
-    model = ContinualNodeClassifier(
-        topology="appnp", head="replay", width=16, head_options={"epochs": 30}
-    )
-    model.partial_fit(["a", "b", "c", "d"], X, ["x", "x", "y", "y"], [("a", "b"), ("c", "d")])
-    assert model.predict(["a", "d"]).tolist() == ["x", "y"]
-    assert not model.status().exact_forgetting
-    with pytest.raises(ConfigurationError, match="head 'replay' has no parameter 'codes'"):
-        ContinualNodeClassifier(head="replay", head_options={"codes": 8}).status()
 
 
 READ = {
@@ -336,3 +316,112 @@ def test_an_id_that_is_not_there_names_the_one_that_was_meant():
     model = ContinualNodeClassifier(width=16).partial_fit([1, 2], torch.eye(2), ["x", "y"])
     with pytest.raises(UnknownNodeError, match=r"node '1' is not in the graph: did you mean 1\?"):
         model.predict(["1"])
+
+
+IDS = ["a", "b", "c", "d"]
+ROWS = np.eye(4, dtype=np.float32)
+EDGES = [("a", "b"), ("c", "d")]
+LABELS = [["x", "y"], ["x", "y"], ["z"], None]
+NUMBERS = [1.0, 1.0, 5.0, None]
+
+
+def model(kind: Any, **parameters: Any) -> ContinualNodeClassifier:
+    return ContinualNodeClassifier(width=48, targets=kind, **parameters)
+
+
+def test_labels_in_and_out() -> None:
+    found = model("labels").partial_fit(IDS, ROWS, LABELS, EDGES)
+    assert found.predict(["a", "c", "d"]) == [["x", "y"], ["z"], ["z"]]
+    assert found.classes_.tolist() == ["x", "y", "z"]
+    shares = found.predict_proba(["a", "d"])
+    assert shares.shape == (2, 3)
+    assert (shares > 0.5).tolist() == [[True, True, False], [False, False, True]]
+    # of three labels x and y are found, w is not, and z is given where there is none
+    assert found.score(["a", "d"], [["x", "w", "y"], []]) == pytest.approx(4 / (4 + 1 + 1))
+    late = found.label(["c", "d"], [["w"], ["w"]])
+    assert late.predict(["d"]) == [["w"]]
+    assert late.forget(["d"]).status().nodes == 3
+
+
+def test_numbers_in_and_out() -> None:
+    found = model("numbers").partial_fit(IDS, ROWS, NUMBERS, EDGES)
+    predicted = found.predict(IDS)
+    assert predicted.dtype == np.float32
+    np.testing.assert_allclose(predicted, [1, 1, 5, predicted[3]], atol=0.1)
+    assert predicted[3] > 3  # its neighbour has 5
+    right = np.array([1.0, 2.0, 6.0])
+    short = 1 - ((predicted[:3] - right) ** 2).sum() / ((right - 3) ** 2).sum()
+    assert found.score(["a", "b", "c"], right) == pytest.approx(short, rel=1e-6)
+    assert found.label(["c", "d"], [-4.0, -4.0]).predict(["d"])[0] < 0
+    assert found.classes_.tolist() == []
+
+
+def test_answers_have_the_type_of_the_question() -> None:
+    pd = pytest.importorskip("pandas")
+    asked = pd.Series(["a", "c"], index=["first", "second"])
+    found = model("labels").partial_fit(IDS, ROWS, pd.Series(LABELS), EDGES)
+    assert found.predict(asked).to_dict() == {"first": ["x", "y"], "second": ["z"]}
+    assert list(found.predict_proba(asked).columns) == ["x", "y", "z"]
+    numbers = model("numbers").partial_fit(torch.arange(4), ROWS, pd.Series(NUMBERS))
+    assert isinstance(numbers.predict(torch.tensor([0, 2])), torch.Tensor)
+    assert numbers.predict(pd.Index([0, 2])).index.tolist() == [0, 2]
+
+
+def test_a_data_object_has_them_in_y() -> None:
+    rows = torch.tensor([[0, 2], [1, 3]])
+    y = torch.tensor([[1.0, 0], [1, 0], [0, 1], [torch.nan, torch.nan]])
+    data = Data(x=torch.eye(4), edge_index=rows, y=y)
+    assert model("labels").partial_fit(data).predict([0, 2, 3]) == [["t0"], ["t1"], ["t1"]]
+    data.y = torch.tensor([1.0, 1.0, 5.0, torch.nan])
+    found = model("numbers").partial_fit(data, ids=IDS)
+    same = model("numbers").partial_fit(IDS, ROWS, NUMBERS, EDGES)
+    np.testing.assert_array_equal(found.predict(IDS), same.predict(IDS))
+
+
+def test_a_folder_keeps_its_kind(tmp_path: Path) -> None:
+    with ContinualNodeClassifier.open(tmp_path, width=48, targets="labels") as kept:
+        kept.partial_fit(IDS, ROWS, LABELS, EDGES)
+    with ContinualNodeClassifier.open(tmp_path) as again:
+        assert again.targets == "labels"
+        assert again.predict(["a"]) == [["x", "y"]]
+    for other in ("class", "numbers"):
+        with pytest.raises(ConfigurationError):
+            ContinualNodeClassifier.open(tmp_path, targets=other)
+    ContinualNodeClassifier.open(tmp_path, targets="labels", width=48).close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "labels", "message"),
+    [
+        ("labels", ["x", "y", "z", None], "must be a list, not 'x'"),
+        ("labels", np.eye(4, dtype=int), "expected a list of labels a node"),
+        ("labels", [["x"]], "as many as nodes, not 1 for 4"),
+        ("labels", [[1.5], None, None, None], "label must be"),
+        ("numbers", ["x", 1, 2, 3], "must be a finite number, not 'x'"),
+        ("numbers", [float("inf"), 1, 2, 3], "must be a finite number, not inf"),
+        ("numbers", np.ones((4, 2)), "a number a node"),
+        ("class", LABELS, "label must be"),
+    ],
+)
+def test_what_a_kind_is_not(kind: Any, labels: Any, message: str) -> None:
+    found = model(kind)
+    with pytest.raises(DataError, match=message):
+        found.partial_fit(IDS, ROWS, labels)
+    assert found.status().nodes == 0
+
+
+def test_what_does_not_apply_is_said() -> None:
+    numbers = model("numbers").partial_fit(IDS, ROWS, NUMBERS)
+    with pytest.raises(ConfigurationError, match="predict_proba needs classes or labels"):
+        numbers.predict_proba(["a"])
+    with pytest.raises(ConfigurationError, match="balanced is for classes and labels"):
+        numbers.score(["a"], [1.0], balanced=True)
+    with pytest.raises(DataError, match="label of node 'b' is missing"):
+        numbers.label(["a", "b"], [1.0, None])
+    with pytest.raises(ConfigurationError, match="targets"):
+        model("labels", head="replay").partial_fit(IDS, ROWS, LABELS)
+    with pytest.raises(ConfigurationError, match="targets"):
+        model("number").partial_fit(IDS, ROWS, NUMBERS)
+    labels = torch.tensor([0, 1, 0, 1])
+    with pytest.raises(DataError):
+        model("labels").partial_fit(Data(x=torch.eye(4), y=labels, edge_index=None))

@@ -14,12 +14,12 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evergraph.core.errors import EvergraphError, LooseEdgeError
+from evergraph.core.errors import DataError, EvergraphError, LooseEdgeError
 from evergraph.online.checking import CheckedDelta, check_delta
 from evergraph.online.codecs.delta_bytes import delta_from_bytes, delta_to_bytes
 from evergraph.online.delta import Delta, EdgeColumns, edge_columns, in_columns
 from evergraph.online.graph.growing_graph import GrowingGraph
-from evergraph.online.identifiers import MANY, IdTable
+from evergraph.online.identifiers import MANY, IdTable, check_id
 
 KNOWN = ("a", "b", "c", 0, 1, 2, "1", 10**12)
 NEW = ("x", "y", 7, -3, "7")
@@ -196,3 +196,42 @@ def test_edges_that_are_no_pairs_are_no_columns() -> None:
     assert (edges[1:], edges[-1], edges != ()) == ([(2, "b"), (3, "c")], (3, "c"), True)
     assert isinstance(check_delta(Delta(), IdTable(), num_features=None), CheckedDelta)
     assert json.dumps(list(edges)) == '[[1, "a"], [2, "b"], [3, "c"]]'
+
+
+TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=6)
+IDS = TEXT | st.integers(-(2**63), 2**63 - 1)
+
+
+@given(st.lists(IDS, unique_by=lambda value: (type(value), value)), st.data())
+def test_names_come_back_from_arrays_in_their_positions(names, data):
+    table, twin = IdTable(), IdTable()
+    table.add(names)
+    gone = data.draw(st.lists(st.sampled_from(names), unique=True)) if names else []
+    table.remove(gone)
+    twin.restore(table.state())
+    kept = [name for name in names if name not in gone]
+    assert [*twin] == kept
+    assert [type(name) for name in twin] == [type(name) for name in kept]
+    assert twin.positions(kept).equal(table.positions(kept))
+    for one in (table, twin):
+        one.add(["\0new"] if "\0new" not in one else [])
+    assert all(
+        a.equal(b) for a, b in zip(table.state().values(), twin.state().values(), strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "rule"),
+    [
+        (True, "must be text or an integer, not True"),
+        (1.0, "must be text or an integer, not 1.0"),
+        (None, "must be text or an integer, not None"),
+        (torch.tensor(1), r"must be text or an integer, not tensor\(1\)"),
+        (2**63, "must fit into 64 bits"),
+        ("\ud800", "must be text that UTF-8 can write"),
+    ],
+)
+def test_what_is_no_name(value, rule):
+    with pytest.raises(DataError, match=rule):
+        check_id("id", value)
+    assert value not in IdTable()

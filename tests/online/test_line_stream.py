@@ -1,8 +1,10 @@
-"""Lines of JSON into a learner: batches, mistakes, and streams that are given again."""
+"""Lines of JSON into a learner: batches, mistakes, streams given again, columns of any kind."""
 
 from __future__ import annotations
 
+import io
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -13,12 +15,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evergraph.cli.learner_target import _InFolder
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.online.codecs.json_lines import Batch, LineReader, delta_of_lines
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.heads import FusedHead, OnlineHead, TargetHead
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.line_stream import LineStream
+from mixed_tables import mixed_edges, mixed_rows, write_mixed
 from small_learner import learner
 
 START: list[dict[str, Any]] = [
@@ -33,8 +38,10 @@ START: list[dict[str, Any]] = [
 class Kept:
     """A learner with keys, in memory; notes the deltas it was given."""
 
-    def __init__(self) -> None:
-        self.learner = learner()
+    columns = None
+
+    def __init__(self, head: OnlineHead | None = None) -> None:
+        self.learner = learner() if head is None else OnlineLearner(head=head)
         self.keys: dict[str, Delta] = {}
 
     def submit(self, delta: Delta) -> dict[str, Any]:
@@ -153,20 +160,6 @@ def test_a_stream_given_again_is_taken_in_once(first: int, tmp_path: Path) -> No
         assert (late.known, late.deltas, folder.learner.status().nodes) == (6, 1, 2)
 
 
-class _InFolder:
-    def __init__(self, folder: LearnerFolder) -> None:
-        self.folder = folder
-
-    def submit(self, delta: Delta) -> dict[str, Any]:
-        return asdict(self.folder.submit(delta))
-
-    def upsert(self, delta: Delta) -> dict[str, Any]:
-        return asdict(self.folder.upsert(delta).applied)
-
-    def last_key(self, prefix: str) -> str | None:
-        return self.folder.last_key(prefix)
-
-
 def test_another_stream_with_the_same_name_is_refused() -> None:
     kept = Kept()
     LineStream(kept, prefix="p").take_in(written(START))
@@ -219,25 +212,19 @@ def test_a_bad_line_is_named_and_those_before_it_stay(bad: bytes, why: str) -> N
 
 
 def test_age_closes_a_batch_and_no_line_is_read_while_a_delta_is_learned() -> None:
-    now, read, kept, seen = 0.0, 0, Kept(), []
-    submit = kept.submit
+    now, read, kept = 0.0, [], Kept()
 
     def arriving() -> Iterator[bytes | None]:
-        nonlocal now, read
+        nonlocal now
         for line in written(START):
-            read += 1
+            read.append(len(kept.keys))  # how many deltas were learned before it
             yield line
             now += 0.9
             yield None  # nothing at the moment
 
-    def note(delta: Delta) -> dict[str, Any]:
-        seen.append(read)
-        return submit(delta)
-
-    kept.submit = note  # type: ignore[method-assign]
     LineStream(kept, every=1.5, clock=lambda: now).take_in(arriving())
     assert [len(d.nodes) + len(d.edges) for d in kept.keys.values()] == [2, 2, 1]
-    assert seen == [2, 4, 5]
+    assert read == [0, 0, 1, 1, 2]
 
 
 def test_columns_keep_the_order_of_the_first_line_and_weights_stay_together() -> None:
@@ -250,3 +237,118 @@ def test_columns_keep_the_order_of_the_first_line_and_weights_stay_together() ->
     batch.add(reader.read(b'{"edge": ["a", "b"], "weight": 1}', 1))
     assert not batch.fits(reader.read(b'{"edge": ["a", "c"]}', 2))  # it keeps the weight it has
     assert batch.fits(reader.read(b'{"edge": ["a", "c"], "weight": 0}', 3))
+
+
+BEGIN, END = 12, 18
+
+
+def rows(start: int, stop: int) -> list[dict[str, Any]]:
+    """Return nodes, without what is not known, and edges as lines."""
+    nodes = [{"node": row.pop("id"), **row} for row in mixed_rows(start, stop)]
+    known = [{name: value for name, value in row.items() if value is not None} for row in nodes]
+    return [*known, *({"edge": list(pair)} for pair in mixed_edges(start, stop))]
+
+
+@pytest.fixture
+def begun(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return what takes lines into a folder that began with a mixed table."""
+
+    def take(folder: str, lines: list[dict[str, Any]], *options: str, expect: int = 0) -> str:
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        err: str = call("ingest", folder, "-", *options, expect=expect)[1]
+        return err
+
+    nodes, edges = write_mixed(tmp_path, 0, BEGIN)
+    call("ingest", "learner", "--nodes", str(nodes), "--edges", str(edges))
+    return take
+
+
+def test_lines_are_read_as_the_first_table_was(begun: Any, call: Any, tmp_path: Path) -> None:
+    shutil.copytree("learner", "tables")
+    begun("learner", rows(BEGIN, END), "--batch", "4")
+    nodes, edges = write_mixed(tmp_path, BEGIN, END, "later")
+    call("ingest", "tables", "--nodes", str(nodes), "--edges", str(edges))
+    ids = [f"n{node}" for node in range(END)]
+    found = []
+    for name in ("learner", "tables"):
+        with LearnerFolder.open(name, readonly=True) as folder:
+            found.append(folder.learner.embed(ids))
+    assert torch.allclose(*found, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"score": "high"}, "line 2: row 2 has 'high' in column 'score': expected a number"),
+        ({"published": "soon"}, "line 2: row 2 has 'soon' in column 'published': expected a date"),
+        ({"scores": 1}, "line 2: has a column 'scores' that the first table did not have"),
+    ],
+)
+def test_a_mistake_names_its_line(begun: Any, change: dict[str, Any], said: str) -> None:
+    lines = [row for row in rows(BEGIN, BEGIN + 3) if "node" in row]
+    lines[1] |= change
+    err = begun("learner", lines, expect=2)
+    assert err.startswith(f"error: {said}")
+    assert err.count("\n") == 1
+    with LearnerFolder.open("learner", readonly=True) as folder:
+        assert folder.learner.status().nodes == BEGIN + 1  # the line before it
+
+
+def test_a_stream_settles_how_its_columns_are_read(begun: Any) -> None:
+    lines = [{"node": row.pop("id"), **row} for row in mixed_rows(0, 40)]
+    begun("fresh", lines, "--column", "venue=category")
+    with LearnerFolder.open("fresh", readonly=True) as folder:
+        assert folder.columns.kinds["venue"] == "category"
+        assert folder.columns.kinds["score"] == "number"
+
+
+TYPED: list[dict[str, Any]] = [
+    {"node": "a", "features": [1, 0], "label": "x", "type": "paper"},
+    {"node": "b", "features": [0, 1], "label": "y", "type": "author"},
+    {"node": "c", "features": [1, 1], "type": None},
+    {"edge": ["a", "b"], "relation": "wrote"},
+    {"edge": ["a", "c"], "relation": "cites"},
+    {"edge": ["a", "b"], "relation": "cites"},
+]
+
+
+def test_types_and_relations_by_hand() -> None:
+    reader = LineReader()
+    lines = [reader.read(text, number) for number, text in enumerate(written(TYPED), start=1)]
+    delta = delta_of_lines(lines)
+    assert delta.types == ["paper", "author", None]
+    assert delta.relations == ["wrote", "cites", "cites"]
+    assert reader.read(b'{"node": "d", "type": 2, "size": 1}', 7).features == (2.0, 1.0)
+    with pytest.raises(DataError, match="line 8: relation must be a text, not 3"):
+        reader.read(b'{"edge": ["a", "b"], "relation": 3}', 8)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 9])
+def test_batches_of_relations_give_one_outcome(batch: int) -> None:
+    kept, whole = (Kept(FusedHead(width=16)) for _ in range(2))
+    LineStream(kept, batch=batch).take_in(written(TYPED))
+    LineStream(whole).take_in(written(TYPED))
+    learners = [kept.learner, whole.learner]
+    assert [one.status().nodes for one in learners] == [3, 3]
+    one, other = (learner.predict_proba(["a", "b", "c"])[1] for learner in learners)
+    assert torch.allclose(one, other, atol=1e-4, rtol=0)
+    plain = [{k: v for k, v in line.items() if k != "type"} for line in TYPED]
+    with pytest.raises(DataError, match=r"line 4: .*began without them"):
+        LineStream(Kept(FusedHead(width=16)), batch=batch).take_in(written(plain))
+
+
+@pytest.mark.parametrize(
+    ("kind", "told", "wrong"), [("labels", ["x", "y"], "x"), ("numbers", 2.5, [1])]
+)
+def test_labels_and_numbers_in_lines(kind: Any, told: Any, wrong: Any) -> None:
+    kept = Kept(TargetHead(kind=kind, width=16))
+    lines = [
+        {"node": "a", "features": [1, 0], "label": told},
+        {"node": "b", "features": [0, 1]},
+        {"label": ["b", told]},
+    ]
+    LineStream(kept).take_in(written(lines))
+    assert kept.learner.status().labelled == 2
+    with pytest.raises(DataError, match="line 1: "):
+        LineStream(kept, prefix="p").take_in(written([{"label": ["b", wrong]}]))

@@ -1,61 +1,34 @@
-"""Look-ups read what is published: beside a delta that is being learned, and never half of it."""
+"""Look-ups read what is published, never half of a delta; and what to ask next."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import small_learner
-from evergraph.core.errors import UnknownNodeError
+from evergraph.core.errors import ConfigurationError, UnknownNodeError
+from evergraph.online import ContinualNodeClassifier
 from evergraph.online.delta import Delta
-from evergraph.online.heads import FusedHead
+from evergraph.online.graph.growing_graph import GrowingGraph
+from evergraph.online.heads import AnalyticHead, FusedHead
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.view import LearnerView
+from evergraph.online.view.suggestions import SPREAD, chosen, shares_of
 from evergraph.topology import SGC, Reservoir
+from growth import growth, restored
+from waiting import gated
 
 NODES = 14
 
 
 def learner(**given: Any) -> OnlineLearner:
     return OnlineLearner(head=FusedHead(width=16), patience=1, tolerance=0.0, **given)
-
-
-def first(generator: np.random.Generator) -> Delta:
-    edges = generator.integers(NODES, size=(20, 2)).tolist()
-    return Delta(
-        nodes=tuple(f"n{i}" for i in range(NODES)),
-        features=torch.from_numpy(generator.normal(size=(NODES, 3)).astype(np.float32)),
-        labels=tuple("xyz"[i % 3] if i % 4 else None for i in range(NODES)),
-        edges=tuple((f"n{a}", f"n{b}") for a, b in edges),
-    )
-
-
-def changes(generator: np.random.Generator, count: int) -> Iterator[Delta]:
-    """Deltas of every kind, in turn."""
-    known = [f"n{i}" for i in range(NODES)]
-    for number in range(count):
-        some = [str(node) for node in generator.permutation(known)[:4]]
-        new = f"m{number}"
-        features = torch.from_numpy(generator.normal(size=(1, 3)).astype(np.float32))
-        if number % 4 == 0:
-            edges = tuple((new, node) for node in some)
-            yield Delta(nodes=(new,), features=features, labels=("x",), edges=edges)
-            known.append(new)
-        elif number % 4 == 1:
-            known.remove(some[0])
-            yield Delta(forgotten=(some[0],), late=((some[1], "y"), (some[2], "w")))
-        elif number % 4 == 2:
-            pairs = ((some[0], some[1]), (some[2], some[3]))
-            yield Delta(
-                edges=pairs, weights=(2.5, 0.5), updated=(some[1],), updated_features=features
-            )
-        else:
-            yield Delta(edges=((some[0], some[3]),), weights=(0.0,), late=((some[0], "z"),))
 
 
 def everything(view: LearnerView) -> dict[str, Any]:
@@ -79,10 +52,10 @@ def everything(view: LearnerView) -> dict[str, Any]:
 def test_half_a_delta_is_never_looked_up(
     given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    generator = np.random.default_rng(0)
+    first, *more = growth(0, 4, each=NODES)
     one = learner(**given)
     view = one.frozen()
-    one.apply(first(generator))
+    one.apply(first)
     meanwhile: list[dict[str, Any]] = []
     knowledge: Any = one._knowledge
     settle = knowledge.settle
@@ -93,13 +66,12 @@ def test_half_a_delta_is_never_looked_up(
         return settle(**given)
 
     monkeypatch.setattr(knowledge, "settle", look_and_settle)
-    for delta in changes(generator, 8):
+    for delta in more:
         before = everything(view)
         meanwhile.clear()
         one.apply(delta)
         assert meanwhile == [before]
-    alone = learner(**given)  # asked by one thread alone, it reads what there is
-    alone.restore({name: part.clone() for name, part in one.state().items()}, one.about())
+    alone = restored(one)  # asked by one thread alone, it reads what there is
     after = everything(view)
     ids = after["ids"][0]
     assert after["embedded"] == one.embed(ids).tolist() == alone.embed(ids).tolist()
@@ -112,15 +84,15 @@ def test_half_a_delta_is_never_looked_up(
 
 @pytest.mark.parametrize("undirected", [True, False])
 def test_what_is_pinned_stays_whatever_comes(undirected: bool) -> None:
-    generator = np.random.default_rng(3)
+    first, *more = growth(3, 5, each=NODES)
     one = learner(undirected=undirected)
     view = one.frozen()
-    one.apply(first(generator))
+    one.apply(first)
     before = everything(view)
     every = torch.arange(NODES)
     with view.pinned() as pinned:
         vectors, features = pinned.vectors(every), pinned.published.graph.features.every()
-        for delta in changes(generator, 12):  # enough for lists to be packed anew
+        for delta in more:  # enough for lists to be packed anew
             one.apply(delta)
         assert list(pinned.names(range(NODES))) == before["ids"][0]
         assert pinned.vectors(every).equal(vectors)
@@ -139,15 +111,9 @@ def test_what_is_pinned_stays_whatever_comes(undirected: bool) -> None:
 def test_look_ups_do_not_wait_for_a_delta(monkeypatch: pytest.MonkeyPatch) -> None:
     one = learner()
     view = one.frozen()
-    one.apply(first(np.random.default_rng(0)))
-    begun, gate = threading.Event(), threading.Event()
-
-    def wait() -> None:
-        begun.set()
-        gate.wait(20)
-
-    monkeypatch.setattr(one.head, "settle", wait)
-    writer = threading.Thread(target=one.apply, args=(Delta(late=(("n0", "y"),)),))
+    one.apply(growth(0, 1, each=NODES)[0])
+    begun, gate = gated(monkeypatch, one.head, "settle")
+    writer = threading.Thread(target=one.apply, args=(Delta(late=(("0.0", "w"),)),))
     writer.start()
     try:
         assert begun.wait(10)
@@ -163,8 +129,8 @@ def test_look_ups_do_not_wait_for_a_delta(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_an_f_topo_that_is_not_linear_has_no_voices() -> None:
     one = learner(topology=Reservoir())
-    one.apply(first(np.random.default_rng(0)))
-    told = one.explain("n0")
+    one.apply(growth(0, 1, each=NODES)[0])
+    told = one.explain("0.0")
     assert told.voices is None
     assert sum(told.probabilities) == pytest.approx(1.0)
 
@@ -177,39 +143,123 @@ def test_a_neighbourhood_has_the_users_names() -> None:
     assert near.whole
 
 
-def test_a_shared_view_sees_whole_deltas_only() -> None:
-    """Readers ask while nodes come and go in pairs: they see both or none, never a torn answer."""
-    one = small_learner.learner()
-    view = one.frozen()
-    one.apply(small_learner.first())
-    torn: list[object] = []
-    done = threading.Event()
+def plain_learner(**parameters) -> OnlineLearner:
+    return OnlineLearner(head=AnalyticHead(width=32), **parameters)
 
-    def read() -> None:
-        while not done.is_set():
-            try:
-                pair = view.predict_proba(["left", "right"])[1]
-            except UnknownNodeError:
-                continue
-            if not pair[0].equal(pair[1]):  # twins: same features, same neighbours
-                torn.append(pair)
 
-    threads = [threading.Thread(target=read) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for _ in range(8):
-        one.apply(
-            Delta(
-                nodes=("left", "right"),
-                features=torch.ones(2, 4),
-                labels=("x", "x"),
-                edges=(("left", "a"), ("right", "a")),
-            )
-        )
-        one.apply(Delta(nodes=(), edges=(("left", "c"), ("right", "c"))))
-        one.apply(Delta(forgotten=("left", "right")))
-    done.set()
-    for thread in threads:
-        thread.join()
-    assert not torn
-    assert view.embed(["a", "d"]).equal(one.embed(["a", "d"]))
+def two_stars(labels=(None,) * 6) -> Delta:
+    """A centre with three leaves, a, b, c, d, and a pair e - f."""
+    return Delta(
+        nodes=tuple("abcdef"),
+        features=torch.eye(6),
+        labels=tuple(labels),
+        edges=(("a", "b"), ("a", "c"), ("a", "d"), ("e", "f")),
+    )
+
+
+def test_reach_and_coverage_before_any_label_by_hand():
+    model = plain_learner()
+    model.apply(two_stars())
+    first, second, *rest = model.suggest(6)
+    # a has a quarter of its own sum and half of each leaf's: 1/4 + 3/2.
+    assert (first.id, first.gain, first.reach) == ("a", 1.75, 3)
+    assert (first.uncertainty, first.classes) == (None, ())
+    # e and f have half of each other's sums; a leaf has 1/4 · 1/2 + 1/2 · 1/2 left.
+    assert (second.id in "ef", second.gain) == (True, 1.0)
+    # What is left of the pair after one of them: 1/2 · 1/2 twice.
+    assert [found.gain for found in rest if found.id in "ef"] == [0.5]
+    assert rest[0].gain == 0.5
+    assert rest[1].gain == 0.375
+    assert sorted(found.id for found in (first, second, *rest)) == list("abcdef")
+    gains = [found.gain for found in (first, second, *rest)]
+    assert gains == sorted(gains, reverse=True)
+
+
+def test_labelled_nodes_are_not_suggested_and_need_no_label_around_them():
+    model = plain_learner()
+    model.apply(two_stars(["x", None, None, None, "y", None]))
+    found = model.suggest(10)
+    assert {one.id for one in found} == set("bcdf")
+    assert all(0 <= one.uncertainty <= 1 and len(one.classes) == 2 for one in found)
+    (only,) = model.suggest(10, among=["a", "c"])
+    assert only.id == "c"
+    _, shares = model.predict_proba(["c"])
+    best = shares[0].sort(descending=True).values.tolist()
+    assert only.probabilities == pytest.approx(best[:2])
+    assert only.uncertainty == pytest.approx(1 - (best[0] - best[1]), abs=1e-6)
+    # Half of its own doubt, and nothing of a, which is known.
+    assert only.gain == pytest.approx(only.uncertainty / 2, abs=1e-6)
+
+
+def test_forgotten_nodes_are_not_suggested():
+    model = plain_learner()
+    model.apply(two_stars())
+    model.apply(Delta(forgotten=("a",)))
+    assert {one.id for one in model.suggest(10)} == set("bcdef")
+    with pytest.raises(UnknownNodeError):
+        model.suggest(1, among=["a"])
+    with pytest.raises(ConfigurationError, match="n must be"):
+        model.suggest(0)
+    assert plain_learner().suggest(1) == ()
+
+
+def test_several_labels_and_numbers():
+    for targets, told in (("labels", [["x"], None, ["x", "y"]]), ("numbers", [1.0, None, 2.0])):
+        model = ContinualNodeClassifier(width=32, targets=targets)
+        model.partial_fit(["a", "b", "c"], torch.eye(3), told, [("a", "b"), ("b", "c")])
+        (found,) = model.suggest(3)
+        assert (found.id, found.reach) == ("b", 2)
+        assert (found.uncertainty is None) == (targets == "numbers")
+        assert sorted(found.classes) == ([] if targets == "numbers" else ["x", "y"])
+
+
+def greedy(shares, candidates, doubts, count):
+    """Choose as the formula says, looking at everything every time."""
+    left, found = doubts.copy(), []
+    for _ in range(min(count, len(candidates))):
+        gains = {v: float(shares[v] @ left) for v in candidates if v not in dict(found)}
+        best = min(gains, key=lambda v: (-round(gains[v], 9), int(v) * SPREAD % 2**32))
+        found.append((int(best), gains[best]))
+        left = left * (1 - np.where(shares[best] > 0, np.maximum(shares[best], 0.5), 0))
+    return found
+
+
+@given(st.data(), st.integers(2, 10))
+def test_the_lazy_choice_is_the_greedy_one(data, nodes):
+    pairs = data.draw(st.lists(st.tuples(*[st.integers(0, nodes - 1)] * 2), min_size=1))
+    # Odd fractions: equal gains are then equal nodes, and no rounding decides between them.
+    doubts = np.array(data.draw(st.lists(st.floats(0.01, 1), min_size=nodes, max_size=nodes)))
+    known = np.array(data.draw(st.lists(st.booleans(), min_size=nodes, max_size=nodes)))
+    graph = GrowingGraph(num_features=1)
+    graph.add(torch.zeros(nodes, 1), torch.tensor(pairs).t())
+    shares, candidates = shares_of(graph), np.flatnonzero(~known)
+    assert shares.sum(0) == pytest.approx(1)
+    asked = []
+
+    def ask(positions):
+        asked.extend(positions.tolist())
+        return doubts[positions]
+
+    found = chosen(shares, candidates, ask, 4, known=known)
+    doubts_left = np.where(known, 0, doubts)
+    expected = greedy(shares.toarray(), candidates, doubts_left, 4)
+    assert [gain for _, gain in found] == pytest.approx([gain for _, gain in expected])
+    assert len(set(asked)) == len(asked)  # each doubt is asked for once
+    assert not set(asked) & set(np.flatnonzero(known).tolist())
+
+
+def test_few_doubts_are_asked_for_where_few_nodes_may_be_chosen(monkeypatch):
+    monkeypatch.setattr("evergraph.online.view.suggestions.BLOCK", 1)
+    graph = GrowingGraph(num_features=1)
+    leaves = torch.arange(1, 21)
+    edges = torch.stack([torch.zeros(20).long(), leaves])
+    graph.add(torch.zeros(61, 1), torch.cat([edges, torch.stack([leaves + 20, leaves + 40])], 1))
+    asked = []
+
+    def ask(positions):
+        asked.extend(positions.tolist())
+        return np.full(len(positions), 0.5)
+
+    ((node, gain),) = chosen(shares_of(graph), np.arange(61), ask, 1, known=np.zeros(61, bool))
+    assert (node, gain) == (0, pytest.approx(0.5 * (1 / 21 + 10)))
+    assert sorted(asked) == list(range(21))  # nothing of the pairs

@@ -21,12 +21,12 @@ from evergraph.core.mapped import give_memory_back
 from evergraph.online import array_storage
 from evergraph.online.array_storage import ArrayStorage, PagedTensor, held
 from evergraph.online.delta import Delta
-from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.graph import growing_array, neighbour_lists
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.heads import FusedHead
 from evergraph.online.knowledge import WIDE
 from evergraph.online.learner import OnlineLearner
+from growth import bits, growth
 
 ROOMY = 1 << 40
 FEATURES = 20  # 80 bytes a row: wide
@@ -106,52 +106,20 @@ def test_a_full_disk_is_said_before_anything_changes(monkeypatch):
     assert learner.apply(delta(3, 2)).new_nodes == 2
 
 
-def delta(first: int, count: int, *, related: bool = False) -> Delta:
-    """Return new nodes, each joined to the one before, related: along two relations in turn."""
+def delta(first: int, count: int) -> Delta:
+    """Return new nodes, each joined to the one before."""
     ids = range(first, first + count)
-    relations = [("likes", "cites")[node % 2] for node in ids if node]
-    generator = torch.Generator().manual_seed(first)
     return Delta(
         nodes=tuple(ids),
-        features=torch.rand(count, FEATURES, generator=generator),
+        features=torch.rand(count, FEATURES, generator=torch.Generator().manual_seed(first)),
         edges=tuple((node - 1, node) for node in ids if node),
         labels=tuple("xy"[node % 2] if node % 3 else None for node in ids),
-        relations=tuple(relations) if related else (),
-        types=tuple(f"type {node % 2}" for node in ids) if related else (),
     )
 
 
-def hub(first: int) -> Delta:
-    """Return a node that is joined to all that are there: everybody feels it."""
-    edges = tuple((first, node) for node in range(first))
-    return Delta(nodes=(first,), features=torch.ones(1, FEATURES), edges=edges, labels=("z",))
-
-
-def bits(learner: OnlineLearner) -> dict[str, bytes]:
-    return {name: value.contiguous().numpy().tobytes() for name, value in learner.state().items()}
-
-
-@st.composite
-def changes(draw) -> list[Delta]:
-    found, known, related = [], 0, draw(st.booleans())
-    for _ in range(draw(st.integers(1, 4))):
-        count = draw(st.integers(1, 5))
-        found.append(delta(known, count, related=related))
-        known += count
-        if draw(st.booleans()):
-            found.append(hub(known))
-            known += 1
-        if draw(st.booleans()):
-            gone = draw(st.integers(0, known - 1))
-            if all(gone not in d.forgotten for d in found):
-                found.append(Delta(forgotten=(gone,)))
-                break  # later nodes may be joined to it
-    return found
-
-
-@given(deltas=changes(), shared=st.booleans())
+@given(seed=st.integers(0, 99), related=st.booleans(), shared=st.booleans())
 @settings(max_examples=4)
-def test_a_limit_changes_no_bit(deltas, shared):
+def test_a_limit_changes_no_bit(seed, related, shared):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(array_storage, "WORK_SHARE", 1.0)
         patch.setattr(array_storage, "ARRAY_SHARE", 0.0)
@@ -161,14 +129,13 @@ def test_a_limit_changes_no_bit(deltas, shared):
         free = OnlineLearner(head=FusedHead(width=16))
         within = OnlineLearner(head=FusedHead(width=16), memory_limit=ROOMY)
         assert within.parameters == free.parameters
-        for change in deltas:
+        for change in growth(seed, 2, dims=FEATURES, related=related):
             assert free.apply(change) == within.apply(change)
             if shared:
                 within.frozen()
         assert bits(free) == bits(within)
         ids = free.every_id()
-        if ids and free.status().labelled:
-            assert within.answer(ids, every_class=True) == free.answer(ids, every_class=True)
+        assert within.answer(ids, every_class=True) == free.answer(ids, every_class=True)
         twin = OnlineLearner(head=FusedHead(width=16), memory_limit=ROOMY)
         twin.restore(within.state(), json.loads(json.dumps(within.about())))
         assert bits(twin) == bits(free)
@@ -225,20 +192,6 @@ def test_all_that_is_wide_is_mapped_and_nothing_else():
     assert mapped == [array.row_bytes >= WIDE for array in arrays]
     # features, two hops, codes and two hops of these, what is counted, the copy for readers
     assert sum(mapped) == 8
-
-
-def test_a_folder_opens_within_a_limit_and_without(tmp_path):
-    with LearnerFolder.open(tmp_path, make=OnlineLearner, memory_limit="1TB") as folder:
-        folder.submit(delta(0, 4))
-        folder.compact()
-        folder.submit(delta(4, 4))
-        kept = bits(folder.learner)
-    with LearnerFolder.open(tmp_path, make=OnlineLearner) as folder:
-        assert bits(folder.learner) == kept
-    with LearnerFolder.open(
-        tmp_path, memory_limit="1TB", scratch=tmp_path, readonly=True
-    ) as folder:
-        assert bits(folder.learner) == kept
 
 
 def test_a_limit_too_small_is_one_sentence(monkeypatch):

@@ -22,9 +22,7 @@ from evergraph.online.heads import AnalyticHead, FusedHead, Scorer, heads
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.view.explanation import explain
 from evergraph.server.arrow import arrow_from_delta, delta_from_arrow
-
-WIDTH = 5
-TYPES = ("paper", "author", "venue")
+from growth import growth
 
 
 def learner_of(*, undirected: bool = True) -> OnlineLearner:
@@ -34,9 +32,6 @@ def learner_of(*, undirected: bool = True) -> OnlineLearner:
 def relation_vectors(learner: OnlineLearner, nodes: Sequence[NodeId]) -> torch.Tensor:
     """Return what comes along relations, and class codes along them."""
     knowledge = learner._knowledge
-    assert knowledge is not None
-    assert knowledge.relations is not None
-    assert knowledge.codes is not None
     places = learner._ids.positions(nodes)
     codes = knowledge.codes.of(places)[:, 2 * knowledge.codes.width :]
     return torch.cat([knowledge.relations.of(places), codes], dim=1)
@@ -53,20 +48,14 @@ FIRST = Delta(
 
 
 def test_a_folder_brings_relations_back(tmp_path: Path) -> None:
-    def opened() -> LearnerFolder:
-        return LearnerFolder.open(tmp_path / "live", make=learner_of)
-
-    def likely(folder: LearnerFolder) -> torch.Tensor:
-        return folder.learner.predict_proba(["c"])[1]
-
-    with opened() as folder:
+    with LearnerFolder.open(tmp_path, make=learner_of) as folder:
         folder.submit(FIRST)
-        before = likely(folder)
+        before = folder.learner.predict_proba(["c"])[1]
         folder.compact()
         folder.submit(Delta(edges=(("a", "b"),), relations=("cites",)))
-        after = likely(folder)
-    with opened() as folder:
-        assert likely(folder).equal(after)
+        after = folder.learner.predict_proba(["c"])[1]
+    with LearnerFolder.open(tmp_path, make=learner_of) as folder:
+        assert folder.learner.predict_proba(["c"])[1].equal(after)
         news = folder.upsert(Delta(edges=(("a", "b"), ("b", "a")), relations=("cites", "cites")))
         assert (news.news.new_edges, news.news.known_edges) == (1, 1)
     assert not before.equal(after)
@@ -93,25 +82,6 @@ def test_what_cannot_be_is_one_sentence(first: Delta, then: Delta, said: str) ->
         OnlineLearner(head=AnalyticHead(width=16)).check(FIRST)
 
 
-def drawn_delta(seed: int, *, related: bool, weighted: bool) -> Delta:
-    generator = torch.Generator().manual_seed(seed)
-    count = 50
-    ends = torch.randint(count, (2, 120), generator=generator)
-    ends = ends[:, ends[0] != ends[1]]
-    kinds = torch.randint(3, (ends.shape[1],), generator=generator).tolist()
-    types = torch.randint(4, (count,), generator=generator).tolist()
-    weights = torch.rand(ends.shape[1], generator=generator).add(0.1).tolist()
-    return Delta(
-        nodes=range(count),
-        features=torch.randn(count, WIDTH, generator=generator),
-        labels=["xyz"[place % 3] if place % 5 else None for place in range(count)],
-        edges=ends.t().tolist(),
-        relations=[("cites", "writes", "knows")[kind] for kind in kinds] if related else (),
-        types=[None if kind == 3 else TYPES[kind] for kind in types] if related else (),
-        weights=weights if weighted else (),
-    )
-
-
 EXPLAINING = ("analytic", "auto")
 
 
@@ -129,14 +99,14 @@ def test_what_nodes_say_adds_up_to_the_score(
 ) -> None:
     head = heads.make(name, width=32)
     learner = OnlineLearner(head=head, undirected=undirected)
-    learner.apply(drawn_delta(seed, related=head.takes_relations, weighted=weighted))
-    why = learner.explain(node, top=3, limit=limit)
-    assert why.voices is not None
+    related = head.takes_relations
+    learner.apply(growth(seed, 1, each=50, dims=5, related=related, weighted=weighted)[0])
+    why = learner.explain(f"0.{node}", top=3, limit=limit)
     sums = torch.tensor([voice.says for voice in why.voices]).sum(0) + torch.tensor(why.others)
     torch.testing.assert_close(sums, torch.tensor(why.scores), atol=2e-4, rtol=1e-4)
     assert max(map(abs, why.rest)) < 2e-4
     assert len(why.voices) <= limit
-    assert why.classes[0] == learner.predict([node])[0]
+    assert why.classes[0] == learner.predict([f"0.{node}"])[0]
 
 
 def test_every_head_that_explains_is_held_to_it() -> None:
@@ -149,7 +119,6 @@ def test_an_explanation_names_who_speaks_against_an_edge_and_sees_no_later_delta
     learner = learner_of(undirected=False)
     learner.apply(FIRST)
     before = learner.explain("c")
-    assert before.voices is not None
     assert {voice.node for voice in before.voices} == {"a", "b", "c"}  # c is nobody's target
     with learner.frozen().pinned(["c"]) as pinned:
         learner.apply(Delta(updated=("a",), updated_features=5 * torch.ones(1, 3)))
@@ -165,8 +134,6 @@ def test_tables_bring_relations_and_types(tmp_path: Path) -> None:
         "source,target,relation,weight\nc,a,writes,1\nc,b,reviews,2\na,b,cites,1\n"
     )
     graph = load(tmp_path)
-    assert graph.relations is not None
-    assert graph.types is not None
     assert graph.relations.names == ("writes", "reviews", "cites")
     assert graph.types.of(torch.arange(3)) == ["paper", "paper", "author"]
     assert graph.num_features == 2
@@ -195,8 +162,6 @@ def test_relations_from_python() -> None:
         types=["paper", float("nan"), "author"],
     )
     told = model.learner_._knowledge
-    assert told is not None
-    assert told.relations is not None
     assert list(told.relations.names) == ["writes", "reviews"]
     assert list(told.relations.types) == ["paper", "author"]
 

@@ -130,6 +130,8 @@ def test_a_classifier_hands_all_its_settings_on() -> None:
     assert {name: made[name] for name in given} == given
     assert made["topology"]["name"] == "mixhop"
     assert (made["head"]["name"], made["head"]["width"], made["head"]["lr"]) == ("replay", 16, 0.25)
+    with pytest.raises(ConfigurationError, match="head 'replay' has no parameter 'codes'"):
+        ContinualNodeClassifier(head="replay", head_options={"codes": 8}).status()
 
 
 def test_an_objective_is_kept_and_folders_without_one_are_balanced(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ from evergraph.online.graph import neighbour_lists
 from evergraph.online.heads import AnalyticHead, FusedHead, OnlineHead, heads
 from evergraph.online.knowledge import Knowledge
 from evergraph.online.learner import TOLERANCE, OnlineLearner
+from growth import bits, restored
 
 R = 0.01  # the regularisation of both heads
 
@@ -148,12 +149,10 @@ def test_what_has_certainly_not_moved_is_skipped_without_any_effect(
             patch.setattr(Knowledge, "_stored", lambda _: [])
             comparing.apply(delta)
         known = skipping.knowledge
-        assert known is not None
         nodes = torch.from_numpy(known.counted._slots.array.nonzero()[0])
         skipped += int(known.counted.surely_near(nodes, known._stored()).sum())
     assert skipped > 50
-    ours, others = skipping.state(), comparing.state()
-    assert [name for name, value in ours.items() if not value.equal(others[name])] == []
+    assert bits(skipping) == bits(comparing)
 
 
 def late(first: int) -> list[Delta]:
@@ -185,11 +184,8 @@ def test_every_head_is_told_of_what_has_moved_and_nothing_else(name: str) -> Non
     for delta in growth_for(name):
         done = [each.apply(delta).counted for each in (near, twin, exact)]
         assert done[0] == done[1] <= done[2]
-        state = {key: value.clone() for key, value in twin.state().items()}
-        twin = made(name, tolerance)
-        twin.restore(state, near.about())
+        twin = restored(twin)
         knowledge = near._knowledge
-        assert knowledge is not None
         learned = (knowledge._learned.every >= 0).nonzero().flatten()
         now, was = knowledge.of(learned), knowledge.counted.of(learned)
         for part in zip(
@@ -215,7 +211,7 @@ def test_a_state_that_does_not_tell_what_was_counted_counted_all_as_it_is() -> N
     assert twin.status() == one.status()
     for delta in later:
         assert one.apply(delta) == twin.apply(delta)
-    assert all(value.equal(twin.state()[key]) for key, value in one.state().items())
+    assert bits(one) == bits(twin)
 
 
 def test_folders_that_do_not_tell_count_all_that_moved(tmp_path: Path) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from evergraph.cli.app import main
 from forked import begun
+from waiting import until
 
 
 class Forked:
@@ -35,8 +35,7 @@ class Forked:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             if session:
                 os.setsid()
-            if cwd is not None:
-                os.chdir(cwd)
+            os.chdir(cwd or ".")
             before()
             sys.argv = ["evergraph", *arguments]
             main()
@@ -52,17 +51,12 @@ class Forked:
         """Return the exit code, None while it runs."""
         if self.returncode is None:
             ended, status = os.waitpid(self.pid, os.WNOHANG)
-            if ended:
-                self.returncode = os.waitstatus_to_exitcode(status)
+            self.returncode = os.waitstatus_to_exitcode(status) if ended else None
         return self.returncode
 
-    def wait(self, timeout: float = 60) -> int:
+    def wait(self, timeout: float = 60) -> int | None:
         """Wait for the end, and return the exit code."""
-        deadline = time.monotonic() + timeout
-        while self.poll() is None:
-            assert time.monotonic() < deadline, f"it did not end within {timeout} s"
-            time.sleep(0.005)
-        assert self.returncode is not None
+        until(lambda: self.poll() is not None, seconds=timeout)
         return self.returncode
 
     def send_signal(self, number: int) -> None:

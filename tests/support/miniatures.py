@@ -16,10 +16,8 @@ FILES = {"corafull": "cora.npz", "arxiv": "arxiv.zip", "reddit": "reddit.zip",
          "products": "products.zip"}  # fmt: skip
 FACTS = {"nodes": NODES, "features": WIDTH, "classes": CLASSES, "tasks": 2}
 
-Arrays = dict[str, "np.ndarray[tuple[int, ...], np.dtype[np.generic]]"]
 
-
-def parts() -> tuple[Arrays, np.ndarray, np.ndarray, np.ndarray]:
+def parts() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return edges listed once, from lower to higher [2, edges], features and labels."""
     draw = np.random.default_rng(7)
     labels = np.arange(NODES) % CLASSES
@@ -28,7 +26,7 @@ def parts() -> tuple[Arrays, np.ndarray, np.ndarray, np.ndarray]:
     edges = np.unique(np.concatenate([near, far], axis=1), axis=1)
     features = np.eye(CLASSES)[labels].repeat(WIDTH // CLASSES, axis=1)
     features = features + draw.normal(size=(NODES, WIDTH)) * 0.3
-    return {}, edges, features.astype(np.float32), labels.astype(np.int64)
+    return edges, features.astype(np.float32), labels.astype(np.int64)
 
 
 def published() -> dict[str, bytes]:
@@ -39,7 +37,7 @@ def published() -> dict[str, bytes]:
 
 def catalogue(url: str) -> str:
     """Return the catalogue of the miniatures at an address, to be laid over the real one."""
-    edges = parts()[1].shape[1]
+    edges = parts()[0].shape[1]
     told = {
         name: FACTS | {"urls": [f"{url}/{file}"], "edges": edges * (1 if name == "arxiv" else 2),
                        "download": 10_000, "room": 100_000, "sha256": {}}
@@ -59,7 +57,7 @@ def written(folder: Path) -> Path:
 
 def _cora() -> bytes:
     """Return the .npz of graph2gauss: adjacency and words in CSR, labels."""
-    _, (rows, columns), features, labels = parts()
+    (rows, columns), features, labels = parts()
     adjacency = scipy.sparse.csr_matrix(
         (np.ones(len(rows), np.float32), (rows, columns)), shape=(NODES, NODES)
     )
@@ -76,7 +74,7 @@ def _cora() -> bytes:
 
 def _reddit() -> bytes:
     """Return DGL's archive: features and labels in one .npz, the adjacency in another."""
-    _, (rows, columns), features, labels = parts()
+    (rows, columns), features, labels = parts()
     data, graph = io.BytesIO(), io.BytesIO()
     types = np.arange(NODES) % 3 + 1
     np.savez(data, feature=features.astype(np.float64), label=labels, node_types=types)
@@ -89,7 +87,7 @@ def _reddit() -> bytes:
 
 def _ogb(name: str) -> bytes:
     """Return OGB's archive: .csv.gz in raw, splits and a mapping beside it."""
-    _, edges, features, labels = parts()
+    edges, features, labels = parts()
     split = {"arxiv": "time", "products": "sales_ranking"}[name]
     raw = {
         "edge": edges.T, "num-node-list": [[NODES]], "num-edge-list": [[edges.shape[1]]],

@@ -10,6 +10,7 @@ from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import AnalyticHead
 from evergraph.online.learner import OnlineLearner
+from growth import bits as bits
 
 
 def make() -> OnlineLearner:
@@ -35,10 +36,6 @@ def filled(path: Path, number: int, *, compact_at: tuple[int, ...] = ()) -> Path
             if each in compact_at:
                 folder.compact()
     return path
-
-
-def bits(learner: OnlineLearner) -> dict[str, bytes]:
-    return {name: value.numpy().tobytes() for name, value in learner.state().items()}
 
 
 def twin(number: int, *, without: tuple[int, ...] = ()) -> dict[str, bytes]:

@@ -101,6 +101,24 @@ def filled(path, number: int, *, compact_at: tuple[int, ...] = ()) -> None:
                 assert folder.compact() == seq
 
 
+def holds(path, number: int) -> bool:
+    """Whether a folder opens as a learner that was given so many deltas."""
+    with opened(path) as folder:
+        return bits(folder.learner) == twin(number)
+
+
+def failing(patch, error: BaseException, *names: str) -> None:
+    """Have learners fail to apply batches that begin with one of these nodes."""
+    apply_batch = StandIn.apply_batch
+
+    def fail(self, deltas):
+        if set(names) & set(deltas[0].nodes):
+            raise error
+        return apply_batch(self, deltas)
+
+    patch.setattr(StandIn, "apply_batch", fail)
+
+
 def write_snapshot(folder, seq: int, state, about: bytes):
     """Write a snapshot as a folder does; return its place."""
     return publish(write_aside(folder, seq, state), seq, about)

@@ -9,17 +9,14 @@ the byte and the bit, so that it can be tried again by itself.
 
 from __future__ import annotations
 
-import importlib
 import json
 import random
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
@@ -44,9 +41,8 @@ from evergraph.online.folder.snapshot import MANIFEST, read_manifest
 from evergraph.tables.fitting import fit_scheme
 from evergraph.tables.measured import BooleanEncoder, NumberEncoder
 from evergraph.tables.scheme import Column, Scheme
+from real_folder import bits, delta, opened
 from stand_in import write_snapshot
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def flipped(data: bytes) -> Iterator[bytes]:
@@ -150,114 +146,79 @@ def test_of_the_columns_file(tmp_path: Path) -> None:
     assert stored_columns(tmp_path) == scheme
 
 
-LAST = 12  # deltas in the folder
-SNAPSHOTS = (3, 7)
-TOGETHER = 4  # deltas of the batch after the last snapshot
+LAST, SNAPSHOTS = 12, (3, 7)  # deltas in the folder, and snapshots of them; the last four at once
 MARK = {"refused": "a sentence", "same": "the same answers"}
-KNOWN = ("the learner", "its parameters", "its columns", "seq")
+Flip = tuple[str, int, int]  # file, byte, bit
 
 
-@dataclass(frozen=True)
-class Flip:
-    """One bit of one file."""
-
-    file: str
-    byte: int
-    bit: int
-
-    def make(self, folder: Path) -> None:
-        """Flip it."""
-        path = folder / self.file
-        content = bytearray(path.read_bytes())
-        content[self.byte] ^= 1 << self.bit
-        path.write_bytes(content)
+def told(folder: LearnerFolder) -> tuple[object, ...]:
+    """Return all that a folder answers."""
+    scheme = None if folder.columns is None else folder.columns.to_json()
+    return bits(folder.learner), folder.learner.parameters, scheme, folder.seq
 
 
 @dataclass(frozen=True)
 class Whole:
-    """A folder as it was left, and what is known of it."""
+    """A folder as it was left, what is known of it, and the learner with one delta more."""
 
     path: Path
-    writer: ModuleType
     known: tuple[object, ...]
-    after: str  # checksum of the learner with one delta more
+    after: dict[str, bytes]
 
     def after_a(self, flip: Flip, place: Path, *, readonly: bool) -> str:
         """Return what came of a flip: one of ``MARK``, or what is wrong."""
         shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(self.path, place)
-        flip.make(place)
+        name, byte, bit = flip
+        content = bytearray((place / name).read_bytes())
+        content[byte] ^= 1 << bit
+        (place / name).write_bytes(content)
         try:
-            return self._opened(place, readonly, keys=flip.file.startswith(JOURNAL_FILE))
+            with LearnerFolder.open(place, readonly=readonly) as folder:
+                if told(folder) != self.known:
+                    return "in silence: another learner, other parameters, columns or deltas"
+                if readonly:
+                    return MARK["same"]
+                if name.startswith(JOURNAL_FILE) and (wrong := wrong_key(folder)):
+                    return wrong  # nothing but the journal has keys
+                folder.submit(delta(LAST + 1))
+                same = bits(folder.learner) == self.after
+                return MARK["same"] if same else "in silence: another learner one delta later"
         except EvergraphError as error:
             return MARK["refused"] if is_sentence(str(error)) else f"no sentence: {error}"
         except Exception as error:
             return f"a raw error: {type(error).__name__}: {error}"
 
-    def _opened(self, place: Path, readonly: bool, keys: bool) -> str:
-        with LearnerFolder.open(place, readonly=readonly) as folder:
-            found = told(self.writer, folder)
-            for name, was, now in zip(KNOWN, self.known, found, strict=True):
-                if was != now:
-                    return f"in silence: {name} {str(was)[:200]} became {str(now)[:200]}"
-            if readonly:
-                return MARK["same"]
-            if keys and (wrong := wrong_key(self.writer, folder)):  # nothing else has them
-                return wrong
-            folder.submit(self.writer.delta(LAST + 1))
-            same = self.writer.digest(folder.learner, LAST + 1) == self.after
-            return MARK["same"] if same else "in silence: another learner one delta later"
 
-
-def told(writer: ModuleType, folder: LearnerFolder) -> tuple[object, ...]:
-    """Return all that a folder answers."""
-    scheme = None if folder.columns is None else folder.columns.to_json()
-    digest = writer.digest(folder.learner, folder.seq)
-    return digest, folder.learner.parameters, scheme, folder.seq
-
-
-def wrong_key(writer: ModuleType, folder: LearnerFolder) -> str | None:
+def wrong_key(folder: LearnerFolder) -> str | None:
     """Return what is wrong with a key that is sent again: it must be known, and counts once."""
     for number in range(1, LAST + 1):
         try:
-            result = folder.submit(given(writer, number))
+            result = folder.submit(delta(number))
         except EvergraphError:  # such as a key that belongs to another delta
             continue
-        if folder.seq != LAST:
-            return f"in silence: delta {number}, sent again with its key, counted twice"
-        if result.seq != number:
-            return f"in silence: the key of delta {number} is answered with {result.seq}"
+        if (folder.seq, result.seq) != (LAST, number):
+            return f"in silence: delta {number}, sent again, is answered with {result.seq}"
     return None
 
 
-def given(writer: ModuleType, number: int) -> Any:
-    """Return a delta as the folder was given it."""
-    return writer.plain(number) if number > LAST - TOGETHER else writer.delta(number)
-
-
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     """A folder with all kinds of files, as a killed process leaves it."""
     pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: columns are not fitted")
-    sys.path.insert(0, str(ROOT))
-    writer = importlib.import_module("benchmarks.kill_writer")
     path = tmp_path_factory.mktemp("whole") / "learner"
-    copy = path.with_name("killed")
-    table = pa.table({"size": [1.5, None, 3.25], "open": [True, False, True],
-                      "when": ["2021-01-01", "2022-03-04", "2023-01-01"]})  # fmt: skip
-    with LearnerFolder.open(path, make=writer.make, snapshot_every=10**6) as folder:
+    table = pa.table({"size": [1.5, None, 3.25], "open": [True, False, True]})  # three features
+    with opened(path) as folder:
         folder.keep_columns(fit_scheme(table, table.column_names))
-        for number in range(1, LAST - TOGETHER + 1):
-            folder.submit(writer.delta(number))
+        for number in range(1, LAST - 3):
+            folder.submit(delta(number))
             if number in SNAPSHOTS:
                 folder.compact()
-        folder.submit_many([given(writer, n) for n in range(LAST - TOGETHER + 1, LAST + 1)])
-        known = told(writer, folder)
+        folder.submit_many([delta(number) for number in range(LAST - 3, LAST + 1)])
+        known, copy = told(folder), path.with_name("killed")
         shutil.copytree(path, copy)  # nothing is closed: the -wal is full
-        folder.submit(writer.delta(LAST + 1))
-        after = writer.digest(folder.learner, LAST + 1)
-    yield Whole(copy, writer, known, after)
-    sys.path.remove(str(ROOT))
+        folder.submit(delta(LAST + 1))
+        return Whole(copy, known, bits(folder.learner))
 
 
 def check(whole: Whole, place: Path, count: int, seed: int) -> set[str]:
@@ -267,8 +228,8 @@ def check(whole: Whole, place: Path, count: int, seed: int) -> set[str]:
     found = {}
     for number in range(count):
         file = files[number % len(files)]
-        name, byte = str(file.relative_to(whole.path)), draw.randrange(file.stat().st_size)
-        flip = Flip(name, byte, draw.randrange(8))
+        byte, bit = draw.randrange(file.stat().st_size), draw.randrange(8)
+        flip = str(file.relative_to(whole.path)), byte, bit
         found[flip] = whole.after_a(flip, place, readonly=number % 3 == 2)
     wrong = [f"{flip}: {what}" for flip, what in found.items() if what not in MARK.values()]
     assert not wrong, f"{len(wrong)} of {count} flips, seed {seed}:\n" + "\n".join(wrong[:40])
@@ -282,8 +243,8 @@ def test_the_folder_has_all_kinds_of_files_and_no_flip_means_the_same(
     wanted = {"journal.sqlite", "journal.sqlite-wal", FORMAT_FILE, "acknowledged", "columns.json",
               "lock", "state.safetensors", "about.json", "manifest.json"}  # fmt: skip
     assert names >= wanted
-    twice = Flip("lock", 0, 0)  # whoever comes writes it anew
-    assert whole.after_a(twice, tmp_path / "flipped", readonly=False) == MARK["same"]
+    lock = "lock", 0, 0  # whoever comes writes it anew
+    assert whole.after_a(lock, tmp_path / "flipped", readonly=False) == MARK["same"]
 
 
 def test_flips_are_seen_or_do_nothing(whole: Whole, tmp_path: Path) -> None:

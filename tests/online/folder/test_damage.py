@@ -1,59 +1,85 @@
-"""Files that were damaged, taken away or left over: mended where they can be, else refused."""
+"""Files that were damaged, taken away or left over: mended, refused, and found by a check-up."""
 
 from __future__ import annotations
 
 import json
 import logging
 import os
+import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from evergraph.core import written_aside
 from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.online.delta import Delta
+from evergraph.online.folder.checkup import checkup
 from evergraph.online.folder.journal import JOURNAL_FILE as JOURNAL
-from evergraph.online.folder.journal import Journal
-from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, FORMAT_FILE, Acknowledged, with_check
+from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.folder.markers import (
+    ACKNOWLEDGED_FILE,
+    FORMAT_FILE,
+    Acknowledged,
+    acknowledgement,
+    store_columns,
+    with_check,
+)
 from evergraph.online.folder.recovery import make_folder
-from stand_in import bits, filled, opened, twin
+from evergraph.online.folder.snapshot import read_snapshot, remove_snapshot
+from evergraph.tables.scheme import BooleanEncoder, Column, Scheme
+from stand_in import bits, filled, holds, opened, twin, write_snapshot
+
+Plant = Callable[[Path], object]
 
 
-def flip(name: str) -> Callable[[Path], object]:
+def flip(name: str, place: float | bytes) -> Plant:
+    """Flip a bit of a file: of a share of it, or where it holds some bytes."""
+
     def planted(folder: Path) -> None:
-        content = bytearray((folder / name).read_bytes())
-        content[-1] ^= 1
-        (folder / name).write_bytes(content)
+        data = bytearray((folder / name).read_bytes())
+        at = data.index(place) if isinstance(place, bytes) else int(place * len(data))
+        data[at] ^= 1
+        (folder / name).write_bytes(data)
 
     return planted
 
 
-def gone(*names: str) -> Callable[[Path], object]:
+def gone(*names: str) -> Plant:
     return lambda folder: [(folder / name).unlink() for name in names]
 
 
-def sql(command: str) -> Callable[[Path], object]:
+def sql(*statements: str) -> Plant:
     def planted(folder: Path) -> None:
-        journal = Journal(folder / JOURNAL)
-        journal.connection.execute(command)
-        journal.close()
+        with closing(sqlite3.connect(folder / JOURNAL, isolation_level=None)) as connection:
+            for statement in statements:
+                connection.execute(statement)
 
     return planted
 
 
-def both(one: Callable[[Path], object], other: Callable[[Path], object]):
-    return lambda folder: (one(folder), other(folder))
+def write(name: str, data: bytes) -> Plant:
+    return lambda folder: (folder / name).write_bytes(data)
 
 
-def format_99(folder: Path) -> None:
-    content = json.loads((folder / FORMAT_FILE).read_text()) | {"format": 99, "evergraph": "9.1"}
-    (folder / FORMAT_FILE).write_text(json.dumps(with_check(content)))
+def other(name: str, **content: object) -> Plant:
+    """Change what a file of JSON says, and its checksum with it."""
+
+    def planted(folder: Path) -> None:
+        found = json.loads((folder / name).read_text()) | content
+        (folder / name).write_text(json.dumps(with_check(found)))
+
+    return planted
 
 
 # What is damaged of a folder of nine deltas; the snapshot that is gone on with, and what is said.
 MENDED = {
     "the newest snapshot": (
-        (2, 5, 8), flip("snapshot-8/state.safetensors"), 5,
+        (2, 5, 8), flip("snapshot-8/state.safetensors", 0.99), 5,
         "snapshot-8/state.safetensors: its contents have changed since it was written",
     ),
     "a manifest at the last delta": (
@@ -81,7 +107,7 @@ def test_a_snapshot_that_is_damaged_means_the_one_before(tmp_path, caplog, name)
 
 CHANGED = (
     "UPDATE deltas SET bytes = CAST(substr(bytes, 1, length(bytes) - 1) || x'00' AS BLOB) "
-    "WHERE seq = 4"
+    "WHERE seq = {}"
 )
 # What is damaged of a folder of five deltas and some snapshots; and why it is refused.
 REFUSED = {
@@ -93,7 +119,7 @@ REFUSED = {
         (), sql("DELETE FROM deltas WHERE seq = 3"),
         "journal.sqlite: delta 3 is missing, the next one is 4",
     ),
-    "a row": ((), sql(CHANGED), "delta 4 cannot be read: a delta's checksum is wrong"),
+    "a row": ((), sql(CHANGED.format(4)), "delta 4 cannot be read: a delta's checksum is wrong"),
     "the journal's end": (
         (), sql("DELETE FROM deltas WHERE seq = 5"), "ends with delta 4, but 5 were acknowledged",
     ),
@@ -101,12 +127,14 @@ REFUSED = {
         (2, 4), sql("DELETE FROM deltas WHERE seq = 5"), "ends with delta 4, but 5 were acknowl",
     ),
     "a journal older than the snapshot": (
-        (4,), both(sql("DELETE FROM deltas WHERE seq > 2"), gone(ACKNOWLEDGED_FILE)),
+        (4,), lambda f: (sql("DELETE FROM deltas WHERE seq > 2")(f), gone(ACKNOWLEDGED_FILE)(f)),
         "ends with delta 2, but 4 were acknowledged",
     ),
     "no journal": ((), gone(JOURNAL), "journal.sqlite: is missing"),
     "no format": ((), gone(FORMAT_FILE), "evergraph-learner.json: is missing, but the journal"),
-    "a later format": ((), format_99, "is of format 99, .* install evergraph 9.1 or newer"),
+    "a later format": (
+        (), other(FORMAT_FILE, format=99, evergraph="9.1"), "format 99, .* evergraph 9.1 or newer",
+    ),
 }  # fmt: skip
 
 
@@ -127,9 +155,8 @@ def test_what_a_killed_process_left_aside_goes_when_the_folder_is_opened(tmp_pat
         (tmp_path / name / "state.safetensors").write_bytes(b"half")
     with opened(tmp_path, readonly=True):
         assert (tmp_path / ".aside-2").exists()  # a writer may be at work
-    with opened(tmp_path) as folder:
-        assert list(tmp_path.glob(".aside*")) == []
-        assert bits(folder.learner) == twin(1)
+    assert holds(tmp_path, 1)
+    assert list(tmp_path.glob(".aside*")) == []
     (tmp_path / ".aside-2").write_bytes(b"a file where a folder is expected keeps nobody out")
     opened(tmp_path).close()
 
@@ -162,3 +189,186 @@ def test_folders_above_a_new_one_are_on_the_disk_too(tmp_path, monkeypatch):
     synced.clear()
     make_folder(tmp_path / "a" / "b" / "c")
     assert synced == []
+
+
+GIVEN = {"head": {"name": "auto", "width": 16, "codes": 4}}
+
+
+def fill(path: Path) -> None:
+    """Two snapshots, deltas before and after them, keys, and a node that was forgotten."""
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.rand(12, 3, generator=generator)
+    with LearnerFolder.open(path, GIVEN) as folder:
+        for place in range(6):
+            two = (f"n{2 * place}", f"n{2 * place + 1}")
+            edges = ((two[0], two[1]), (two[1], "n0")) if place else ((two[0], two[1]),)
+            features = rows[2 * place : 2 * place + 2]
+            key = f"key {place}" if place % 2 else None
+            folder.submit(Delta(nodes=two, features=features, labels="xy", edges=edges, key=key))
+            if place in (2, 4):
+                folder.compact()
+        folder.submit(Delta(forgotten=("n3",), key="gone"))
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in order: snapshots 3 and 5, and 7 deltas."""
+    path = tmp_path_factory.mktemp("sound") / "learner"
+    fill(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def alone(sound: Path) -> Path:
+    """The same after a purge: one snapshot, with nothing to replay it from."""
+    path = sound.with_name("alone")
+    shutil.copytree(sound, path)
+    with LearnerFolder.open(path) as folder:
+        folder.learner.packed = lambda: None  # as an earlier version: a place of nobody stays
+        folder.purge()
+        folder.submit(Delta(nodes=("late",), features=torch.ones(1, 3)))
+    return path
+
+
+def state(name: str, place: Any, value: float, seq: int = 7) -> Plant:
+    """Change an array of a snapshot, and its checksums with it."""
+
+    def planted(folder: Path) -> None:
+        path = folder / f"snapshot-{seq}"
+        kept = read_snapshot(path)
+        arrays = {key: array.clone() for key, array in kept.state.items()}
+        arrays[name][place] = value
+        about = json.dumps(kept.about).encode()
+        remove_snapshot(path)
+        write_snapshot(folder, seq, arrays, about)
+
+    return planted
+
+
+# Of files: what is planted in a folder in order, the file that the finding is about, and words.
+OF_FILES = {
+    "a bit of the journal": (flip(JOURNAL, b"n10"), JOURNAL, ""),
+    "a bit of arrays": (flip("snapshot-5/state.safetensors", 0.5), "snapshot-5", "changed"),
+    "a bit of about.json": (flip("snapshot-3/about.json", 0.5), "snapshot-3", "changed"),
+    "a bit of a manifest": (flip("snapshot-5/manifest.json", 0.5), "snapshot-5", ""),
+    "a bit of acknowledged": (flip(ACKNOWLEDGED_FILE, 0.6), ACKNOWLEDGED_FILE, "checksum"),
+    "the end of the journal": (  # which who copies the file alone leaves in the WAL
+        sql("DELETE FROM deltas WHERE seq > 5", "DELETE FROM keys WHERE seq > 5"),
+        JOURNAL, "7 were acknowledged",
+    ),
+    "a gap": (sql("DELETE FROM deltas WHERE seq = 5"), JOURNAL, "delta 5 is missing"),
+    "other bytes": (sql(CHANGED.format(5)), JOURNAL, "delta 5 cannot be read"),
+    "a batch": (sql("UPDATE deltas SET batch = 4 WHERE seq = 6"), JOURNAL, "batch 4"),
+    "a key beyond": (sql("UPDATE keys SET seq = 70 WHERE seq = 6"), JOURNAL, "70"),
+    "another key": (sql("UPDATE keys SET seq = 5 WHERE seq = 6"), JOURNAL, "other contents"),
+    "a result": (sql("UPDATE keys SET result = '{}' WHERE seq = 4"), JOURNAL, "the result of"),
+    "another manifest": (other("snapshot-5/manifest.json", seq=6), "snapshot-5", "to snapshot-6"),
+    "too much acknowledged": (
+        write(ACKNOWLEDGED_FILE, acknowledgement(9)), JOURNAL, "9 were acknowledged",
+    ),
+    "too little": (write(ACKNOWLEDGED_FILE, acknowledgement(6)), ACKNOWLEDGED_FILE, "holds 6"),
+    "nothing acknowledged": (gone(ACKNOWLEDGED_FILE), ACKNOWLEDGED_FILE, "missing"),
+    "leftovers": (lambda folder: (folder / ".aside-9").mkdir(), ".aside-9", "killed"),
+    "an unknown file": (write("notes.txt", b""), "notes.txt", "not belong"),
+    "rights": (lambda folder: (folder / JOURNAL).chmod(0o666), JOURNAL, "everybody"),
+}  # fmt: skip
+# Found by who opens the folder: its columns are of another width, its history is not replayed.
+OF_THE_LEARNER = {
+    "width": (
+        lambda folder: store_columns(folder, Scheme((Column("f", BooleanEncoder(flag=True)),))),
+        "columns.json", "gives 2 features",
+    ),
+    "history": (state("prequential.curve", (0, 1), 5, 5), "snapshot-5", "from snapshot-3"),
+}  # fmt: skip
+# Of arrays: which, where, and words. A check takes long: those are planted together of which one
+# does not hide another.
+OF_ARRAYS = [
+    {
+        "a feature of nobody": ("graph.features", (3, 0), 1.0, "forg"),
+        "a class count": ("labels.counts", 0, 9, "class 0 is rec"),
+        "an id of nobody": ("ids.kinds", 3, 1, "nodes with ids"),
+        "a total": ("prequential.totals", 0, 99, "history counts"),
+    },
+    {
+        "a neighbour": ("graph.indices", 0, 6, "two directions"),
+        "a class": ("labels.numbers", 0, 1, "class 0"),
+    },
+    {
+        "a feature": ("graph.features", (2, 1), 9.0, "embeddings"),
+        "a vector counted": ("counted.rows", (0, 0), 5.0, "counted"),
+    },
+    {
+        "a sum": ("head.view_1.sums", (0, 3), 2.0, "view_1.sums"),
+        "a product": ("head.view_0.gram", 5, 7.0, "view_0.gram"),
+    },
+    {
+        "an embedding": ("embeddings.state_2", (2, 0), 3.0, "embeddi"),
+        "a weight": ("head.view_0.weights", (0, 0), 7.0, "scores"),
+    },
+    {"an id": ("ids.bytes", 1, ord("7"), "")},
+]
+
+
+@pytest.mark.parametrize("name", [*OF_FILES, *OF_THE_LEARNER])
+def test_a_planted_fault_is_found(name: str, sound: Path, tmp_path: Path) -> None:
+    plant, file, words = (OF_FILES | OF_THE_LEARNER)[name]
+    shutil.copytree(sound, tmp_path / "learner")
+    plant(tmp_path / "learner")
+    found = checkup(tmp_path / "learner", quick=name in OF_FILES)
+    assert [each for each in found if each.file.startswith(file) and words in each.what]
+
+
+@pytest.mark.parametrize("faults", OF_ARRAYS, ids=" and ".join)
+def test_what_does_not_fit_the_rest_is_found(
+    faults: dict[str, Any], alone: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(alone, tmp_path / "learner")
+    for array, place, value, _ in faults.values():
+        state(array, place, value)(tmp_path / "learner")
+    assert checkup(tmp_path / "learner", quick=True) == []  # which looks at files alone
+    found = [each.what for each in checkup(tmp_path / "learner") if each.file == "learner"]
+    for name, (*_, words) in faults.items():
+        assert [what for what in found if words in what], name
+
+
+@pytest.mark.parametrize("where", ["sound", "alone"])
+def test_a_folder_in_order_is_sound_and_stays_as_it_is(where: str, request: Any) -> None:
+    folder = request.getfixturevalue(where)
+    kept = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert checkup(folder) == []
+    assert checkup(folder, quick=True) == []
+    now = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    changed = {path.name for path in now if now[path] != kept.get(path)}
+    assert changed <= {f"{JOURNAL}-shm", f"{JOURNAL}-wal"}
+
+
+def test_deltas_after_a_purge_are_missed_if_no_snapshot_holds_them(
+    alone: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "learner"
+    shutil.copytree(alone, path)
+    with LearnerFolder.open(path) as folder:
+        folder.submit(Delta(nodes=("next",), features=torch.ones(1, 3)))
+    shutil.copytree(path, tmp_path / "other")
+    sql("DELETE FROM deltas WHERE seq = 8")(tmp_path / "other")
+    found = checkup(tmp_path / "other", quick=True)
+    assert [each.what for each in found] == ["begins with delta 9, and no snapshot holds the rest"]
+    with LearnerFolder.open(path) as folder:
+        for name in ("one", "two"):
+            folder.submit(Delta(nodes=(name,), features=torch.ones(1, 3)))
+            folder.compact()
+    assert checkup(path) == []
+
+
+def test_a_folder_that_is_written_to_is_sound(sound: Path, tmp_path: Path) -> None:
+    shutil.copytree(sound, tmp_path / "learner")
+    with LearnerFolder.open(tmp_path / "learner") as folder:
+        (tmp_path / "learner" / ".aside-9").mkdir()  # a snapshot that is being written
+        folder.submit(Delta(nodes=("new",), features=torch.ones(1, 3)))
+        assert checkup(tmp_path / "learner") == []
+
+
+def test_what_is_no_learner_cannot_be_checked(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "none"):
+        with pytest.raises(DataError, match="holds no learner"):
+            checkup(path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -13,8 +13,8 @@ from evergraph.online.folder.journal import Journal
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import AnalyticHead
 from evergraph.online.learner import OnlineLearner
-from stand_in import StandIn, bits, delta, opened, twin, twin_of
-from waiting import until
+from stand_in import StandIn, bits, delta, holds, opened, twin, twin_of
+from waiting import gated, until
 
 
 @pytest.fixture
@@ -96,77 +96,71 @@ def test_of_a_batch_only_what_cannot_be_applied_is_refused(tmp_path):
             assert "could not be applied (MemoryError: no more of it)" in str(answer)
         assert folder.status().stopped is None
         assert bits(folder.learner) == twin(2)
-    with opened(tmp_path) as folder:
-        assert bits(folder.learner) == twin(2)
+    assert holds(tmp_path, 2)
 
 
 def test_threads_that_come_meanwhile_are_served_together(tmp_path, commits, monkeypatch):
     """One is at work; four wait; one of the four has all written at once."""
-    gate, apply_batch = threading.Event(), StandIn.apply_batch
-
-    def slow(self, deltas):
-        gate.wait()
-        return apply_batch(self, deltas)
-
-    monkeypatch.setattr(StandIn, "apply_batch", slow)
-    answers = {}
-    with opened(tmp_path) as folder:
-
-        def write(number: int) -> None:
-            answers[number] = folder.submit(delta(number)).seq
-
-        threads = [threading.Thread(target=write, args=(number,)) for number in range(1, 6)]
-        threads[0].start()
+    _, gate = gated(monkeypatch, StandIn, "apply_batch")
+    with opened(tmp_path) as folder, ThreadPoolExecutor() as pool:
+        first = pool.submit(folder.submit, delta(1))
         until(lambda: commits)
-        for thread in threads[1:]:
-            thread.start()
+        others = [pool.submit(folder.submit, delta(number)) for number in range(2, 6)]
         until(lambda: len(folder.waiting) == 4)
         gate.set()
-        for thread in threads:
-            thread.join()
+        assert first.result().seq == 1
+        assert sorted(other.result().seq for other in others) == [2, 3, 4, 5]
     assert commits == [[1], [2, 3, 4, 5]]
-    assert answers[1] == 1
-    assert sorted(answers.values()) == [1, 2, 3, 4, 5]
 
 
 def test_who_holds_the_lock_is_served_first(tmp_path, commits):
     """An upsert looks and changes under the lock: nothing may come between."""
-    with opened(tmp_path) as folder:
-        answers = []
-        other = threading.Thread(target=lambda: answers.append(folder.submit(delta(1)).seq))
+    with opened(tmp_path) as folder, ThreadPoolExecutor() as pool:
         with folder.lock:
-            other.start()
+            other = pool.submit(folder.submit, delta(1))
             until(lambda: len(folder.waiting))
             assert folder.submit(delta(2)).seq == 1
-        other.join()
-    assert (answers, commits) == ([2], [[1, 2]])
+        assert other.result().seq == 2
+    assert commits == [[1, 2]]
+
+
+def interrupting(call, nodes):
+    """Return a function that is interrupted where the nodes of what it is given are the first."""
+
+    def interrupted(*given):
+        if "n1" in nodes(*given):
+            raise KeyboardInterrupt
+        return call(*given)
+
+    return interrupted
 
 
 def test_an_interrupt_of_one_that_waits_leaves_nobody_behind(tmp_path, monkeypatch):
     """The next to lead is interrupted before it has the lock: the one behind it leads instead."""
-    with opened(tmp_path) as folder:
-        answers, lead = [], folder.waiting._lead
-        behind = threading.Thread(target=lambda: answers.append(folder.submit(delta(2)).seq))
+    with opened(tmp_path) as folder, ThreadPoolExecutor() as pool:
+        lead = interrupting(folder.waiting._lead, lambda mine: mine[0].delta.nodes)
+        monkeypatch.setattr(folder.waiting, "_lead", lead)
+        with folder.lock:  # as if another were at work
+            first = pool.submit(folder.submit, delta(1))
+            until(lambda: folder.waiting._led)
+            behind = pool.submit(folder.submit, delta(2))
+            until(lambda: len(folder.waiting) == 2)
+        assert isinstance(first.exception(), KeyboardInterrupt)
+        assert behind.result().seq == 1
 
-        def submit() -> None:
+
+def test_an_interrupt_of_who_leads_leaves_the_others_to_themselves(tmp_path, monkeypatch):
+    """It comes before anything is written: nothing has happened, and the others go on."""
+    check = interrupting(StandIn.check, lambda learner, given, ahead=(): given.nodes)
+    monkeypatch.setattr(StandIn, "check", check)
+    with opened(tmp_path) as folder, ThreadPoolExecutor() as pool:
+        with folder.lock:
+            behind = pool.submit(folder.submit, delta(2))
+            until(lambda: len(folder.waiting))
             with pytest.raises(KeyboardInterrupt):
                 folder.submit(delta(1))
-
-        def interrupted(mine):
-            if any("n1" in each.delta.nodes for each in mine):
-                raise KeyboardInterrupt
-            lead(mine)
-
-        monkeypatch.setattr(folder.waiting, "_lead", interrupted)
-        first = threading.Thread(target=submit)
-        with folder.lock:  # as if another were at work
-            first.start()
-            until(lambda: folder.waiting._led)
-            behind.start()
-            until(lambda: len(folder.waiting) == 2)
-        for thread in (first, behind):
-            thread.join()
-        assert answers == [1]
+        assert behind.result().seq == 1
+        assert folder.status().stopped is None
 
 
 def test_what_is_offered_waits_until_the_queue_is_served_and_can_be_taken_back(tmp_path, commits):
@@ -186,28 +180,6 @@ def test_what_is_offered_waits_until_the_queue_is_served_and_can_be_taken_back(t
         # Who looks when the learner has changed comes before those who are told.
         assert commits == [[1, 2], [False, True, False, True]]
         assert bits(folder.learner) == twin_of([[1, 2]])
-
-
-def test_an_interrupt_of_who_leads_leaves_the_others_to_themselves(tmp_path, monkeypatch):
-    """It comes before anything is written: nothing has happened, and the others go on."""
-    with opened(tmp_path) as folder:
-        answers, check = [], StandIn.check
-        behind = threading.Thread(target=lambda: answers.append(folder.submit(delta(2)).seq))
-
-        def interrupted(self, given, ahead=()):
-            if "n1" in given.nodes:
-                raise KeyboardInterrupt
-            return check(self, given, ahead)
-
-        monkeypatch.setattr(StandIn, "check", interrupted)
-        with folder.lock:
-            behind.start()
-            until(lambda: len(folder.waiting))
-            with pytest.raises(KeyboardInterrupt):
-                folder.submit(delta(1))
-        behind.join()
-        assert answers == [1]
-        assert folder.status().stopped is None
 
 
 def test_what_cannot_be_joined_is_taken_in_order(tmp_path, commits):

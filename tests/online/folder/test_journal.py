@@ -1,19 +1,45 @@
-"""The journal: nothing missing, nothing twice, nothing half written."""
+"""The journal, of which nothing is missing, and snapshots: when they are taken, what they drop."""
 
 from __future__ import annotations
 
+import errno
+import json
+import logging
 import sqlite3
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import torch
 
-from evergraph.core.errors import DataError, KeyReusedError, ResourceError
+from evergraph.core.errors import DataError, KeyReusedError
 from evergraph.online.codecs.delta_bytes import delta_to_bytes
 from evergraph.online.delta import Delta
+from evergraph.online.folder import recovery, snapshot
 from evergraph.online.folder.journal import JOURNAL_FILE, STEP, Journal, JournalEntry
+from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.folder.markers import with_check
+from evergraph.online.folder.snapshot import Compactor, read_snapshot, snapshots_in
 from evergraph.online.folder.sqlite_file import empty_wal, open_for_reading, open_for_writing
+from evergraph.online.folder.status import Replaying
+from evergraph.online.folder.writer import Counted
+from evergraph.online.heads import AnalyticHead
+from evergraph.online.learner import OnlineLearner
+from stand_in import (
+    StandIn,
+    bits,
+    delta,
+    filled,
+    holds,
+    opened,
+    twin,
+    wait_for_snapshot,
+    write_snapshot,
+)
+from waiting import gated, until
 
 
 @pytest.fixture
@@ -47,6 +73,9 @@ def test_deltas_come_back_in_order_after_opening_again(path):
     assert list(again.after(2)) == expected
     assert again.size_after(3) == len(data(4)) + len(data(5))
     again.close()
+    refused = pytest.raises(sqlite3.OperationalError, match="readonly")
+    with closing(Journal(path, readonly=True)) as reader, refused:
+        append(reader, 6, data(6))
 
 
 def test_a_key_is_known_with_what_came_of_it(path):
@@ -68,21 +97,6 @@ def test_a_key_is_known_with_what_came_of_it(path):
     journal.keys.flush()
     assert journal.keys.known(key, data(2)) == (2, "two")
     journal.close()
-
-
-def test_a_reader_follows_and_writes_nothing(journal, path):
-    reader = Journal(path, readonly=True)
-    before = reader.version()
-    assert (reader.last(), reader.version()) == (0, before)
-    append(journal, 1, data(1), key="a")
-    assert (reader.last(), reader.keys.known("a", data(1))[1]) == (1, None)
-    assert reader.version() != before
-    journal.keys.pending["a"] = 1, "one"
-    append(journal, 2, data(2))  # the result is written with it
-    assert reader.keys.known("a", data(1))[1] == "one"
-    with pytest.raises(sqlite3.OperationalError, match="readonly"):
-        append(reader, 3, data(3))
-    reader.close()
 
 
 def test_dropped_deltas_are_gone_and_their_keys_are_not(journal, path):
@@ -132,19 +146,6 @@ def test_what_cannot_be_read_is_refused(path):
             Journal(path, readonly=readonly)
 
 
-def test_a_full_disk_refuses_and_leaves_everything_as_it_was(journal):
-    append(journal, 1, data(1), key="a")
-    pages = journal.connection.execute("PRAGMA page_count").fetchone()[0]
-    journal.connection.execute(f"PRAGMA max_page_count = {pages}")
-    with pytest.raises(ResourceError, match="the disk is full: delta 2 was not written"):
-        append(journal, 2, data(2, 5000), key="b")
-    assert journal.last() == 1
-    assert journal.keys.known("b", data(2, 5000)) is None
-    journal.connection.execute("PRAGMA max_page_count = 100000")
-    append(journal, 2, data(2, 5000), key="b")
-    assert [entry.seq for entry in journal.after(0)] == [1, 2]
-
-
 def test_commits_wait_for_the_disk_dropped_rows_are_overwritten_and_others_have_ten_seconds(
     tmp_path: Path,
 ) -> None:
@@ -164,3 +165,246 @@ def test_commits_wait_for_the_disk_dropped_rows_are_overwritten_and_others_have_
     assert wal.stat().st_size == 0
     assert told(writer, "busy_timeout") == [10_000]
     writer.close()
+
+
+STATE = {
+    "floats": torch.tensor([[0.1, float("nan")], [-0.0, 3.0]]),
+    "doubles": torch.tensor([1 / 3], dtype=torch.float64),
+    "numbers": torch.tensor([2**62]),
+    "flags": torch.tensor([True, False]),
+    "none": torch.zeros(0, 5),
+    "scalar": torch.tensor(7),
+}
+ABOUT = {"names": ["a", "\udc80", 3], "share": 0.1}
+
+
+def write(folder, seq, about=ABOUT):
+    return write_snapshot(folder, seq, STATE, json.dumps(about).encode())
+
+
+def test_comes_back_bit_for_bit_and_does_not_hang_on_the_file(tmp_path):
+    path = write(tmp_path, 12)
+    assert path == tmp_path / "snapshot-12"
+    assert sorted(p.name for p in path.iterdir()) == [
+        "about.json", "manifest.json", "state.safetensors",
+    ]  # fmt: skip
+    back = read_snapshot(path)
+    (path / snapshot.STATE).write_bytes(b"")
+    assert (back.seq, back.about) == (12, ABOUT)
+    assert back.state.keys() == STATE.keys()
+    for name, value in STATE.items():
+        assert back.state[name].dtype == value.dtype
+        assert back.state[name].shape == value.shape
+        assert back.state[name].numpy().tobytes() == value.numpy().tobytes()
+    back.state["numbers"] += 1
+    assert back.state["numbers"].item() == 2**62 + 1
+
+
+def test_another_name_or_format_is_refused_and_the_newest_come_first(tmp_path):
+    for seq in (9, 100, 20):
+        write(tmp_path, seq)
+    for other in ("snapshot-x", ".aside-7"):
+        (tmp_path / other).mkdir()
+    assert [seq for seq, _ in snapshots_in(tmp_path)] == [100, 20, 9]
+    (tmp_path / "snapshot-9").rename(tmp_path / "snapshot-4")
+    with pytest.raises(DataError, match=r"snapshot-4/manifest.json: belongs to snapshot-9"):
+        read_snapshot(tmp_path / "snapshot-4")
+    path = tmp_path / "snapshot-20" / "manifest.json"
+    path.write_text(json.dumps(with_check(json.loads(path.read_text()) | {"format": 9})))
+    with pytest.raises(DataError, match="is of format 9, this version of evergraph reads 2"):
+        read_snapshot(path.parent)
+
+
+def test_everything_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    synced, named = [], tmp_path / "snapshot-5"
+    monkeypatch.setattr(snapshot, "sync", lambda path: synced.append((path.name, named.exists())))
+    write(tmp_path, 5)
+    before = [".aside-5", "about.json", "manifest.json", "state.safetensors"]
+    assert sorted(name for name, there in synced if not there) == before
+    assert synced[-1] == (tmp_path.name, True)
+
+
+def test_snapshots_drop_only_what_the_older_one_holds_and_then_all_of_it(tmp_path):
+    secret = "a name that nobody else has"
+    with opened(tmp_path) as folder:
+        folder.submit(Delta(nodes=(secret,), features=torch.ones(1, 3)))
+        folder.compact()
+        folder.learner.names.remove(secret)
+        for seq in range(2, 10):
+            folder.submit(delta(seq))
+            if seq in (3, 6, 8):
+                folder.compact()
+        assert Journal(tmp_path / JOURNAL_FILE, readonly=True).first() == 7
+        assert sorted(p.name for p in tmp_path.glob("snapshot-*")) == ["snapshot-6", "snapshot-8"]
+        files = [path for path in tmp_path.rglob("*") if path.is_file()]
+        assert not [path for path in files if secret.encode() in path.read_bytes()]
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Make every batch take a second of the processor."""
+    apply_batch, seconds = StandIn.apply_batch, [0.0]
+
+    def heavy(self, deltas):
+        seconds[0] += 1.0
+        return apply_batch(self, deltas)
+
+    monkeypatch.setattr(StandIn, "apply_batch", heavy)
+    monkeypatch.setattr(time, "thread_time", lambda: seconds[0])
+    return seconds
+
+
+@pytest.mark.parametrize(
+    "rule", [{"snapshot_every": 3}, {"snapshot_bytes": 200}, {"replay_seconds": 2.5}]
+)
+def test_the_background_takes_snapshots_by_number_size_and_seconds(tmp_path, clock, rule):
+    with opened(tmp_path, **{"replay_seconds": 100.0, "close_seconds": 100.0} | rule) as folder:
+        folder.submit(delta(1))
+        assert (folder.status().replay_seconds, folder.status().snapshot_time) == (1.0, None)
+        for seq in (2, 3):
+            folder.submit(delta(seq))
+        wait_for_snapshot(folder)
+        assert abs(folder.status().snapshot_time - time.time()) < 60
+        assert bits(folder.learner) == twin(3)
+    with opened(tmp_path) as folder:
+        assert folder.status().snapshot > 0
+        assert bits(folder.learner) == twin(3)
+
+
+def test_closing_waits_for_a_snapshot_and_not_for_ever():
+    compacting, go_on, done = threading.Event(), threading.Event(), []
+
+    def compact():
+        compacting.set()
+        assert go_on.wait(20)
+        compactor.due = False  # must not make it forget that it is to end
+        done.append(True)
+
+    compactor = Compactor(compact, retry=0)
+    compactor.wake()
+    assert compacting.wait(20)
+    closing = threading.Thread(target=compactor.close, daemon=True)
+    closing.start()
+    until(lambda: compactor._closing)
+    go_on.set()
+    closing.join(20)
+    assert not closing.is_alive()
+    assert done == [True]
+
+
+def test_deltas_are_taken_while_a_snapshot_is_written(tmp_path, monkeypatch):
+    writing, go_on = gated(monkeypatch, snapshot, "sync")
+    with opened(tmp_path, snapshot_every=2) as folder:
+        for seq in (1, 2):
+            folder.submit(delta(seq))
+        assert writing.wait(20)
+        for seq in (3, 4):  # would wait for ever if the lock were held
+            folder.submit(delta(seq))
+        go_on.set()
+    with opened(tmp_path) as folder:
+        assert bits(folder.learner) == twin(4)
+        recovered = folder.status().snapshot
+        about = json.loads((tmp_path / f"snapshot-{recovered}" / "about.json").read_text())
+        assert about["seq"] == recovered  # a moment of its own, not a mixture
+
+
+def test_predictions_do_not_wait_while_the_state_is_written(tmp_path, monkeypatch):
+    make, rows = lambda: OnlineLearner(head=AnalyticHead(width=8)), torch.eye(2)
+    with LearnerFolder.open(tmp_path, make=make) as folder, ThreadPoolExecutor() as pool:
+        folder.submit(Delta(nodes=("a", "b"), features=rows, labels=("x", "y")))
+        view = folder.learner.frozen()
+        writing, go_on = gated(monkeypatch, snapshot, "_write")
+        compacting = pool.submit(folder.compact)
+        assert writing.wait(20)
+        assert view.predict(["a"]) == ["x"]  # would wait for ever if it needed the lock
+        assert folder.learner.explain("a").node == "a"
+        late = pool.submit(folder.submit, Delta(late=(("b", "x"),)))
+        assert not wait([late], timeout=0.2).done  # half of it must not get into the snapshot
+        go_on.set()
+        assert (compacting.result(), late.result().seq) == (1, 2)
+
+
+def test_no_room_for_a_snapshot_is_said_and_tried_again(tmp_path, monkeypatch, caplog):
+    sync, answers = snapshot.sync, iter([OSError(errno.ENOSPC, "No space left on device")])
+
+    def full(path):
+        for error in answers:  # once
+            raise error
+        sync(path)
+
+    with opened(tmp_path, snapshot_every=3, retry=0.01) as folder:
+        folder.submit(delta(1))
+        assert folder.compact() == 1
+        monkeypatch.setattr(snapshot, "sync", full)
+        with caplog.at_level(logging.WARNING):
+            for seq in (2, 3, 4):
+                folder.submit(delta(seq))
+            wait_for_snapshot(folder, after=1)
+        assert "the snapshot failed and will be tried again" in caplog.text
+        assert "the disk is full" in caplog.text
+    assert not list(tmp_path.glob(".aside*"))
+    with opened(tmp_path) as folder:
+        assert (folder.status().snapshot, bits(folder.learner)) == (4, twin(4))
+
+
+def test_snapshots_that_only_save_time_take_a_quarter_of_it_at_most(tmp_path):
+    """Numbers and bytes do not wait for that."""
+    with opened(tmp_path, replay_seconds=1.0, snapshot_bytes=1000) as folder:
+        writer, woken = folder._files, []
+        writer._compactor.took = 2.0
+        writer._compactor.wake = lambda: woken.append(writer._counted)
+        writer._count(Counted(deltas=5, bytes=5, seconds=5.9))
+        assert not woken
+        writer._count(Counted(seconds=0.2))
+        assert [each.deltas for each in woken] == [5]
+        for many in (Counted(deltas=10**6), Counted(bytes=1000)):
+            writer._count_anew()
+            writer._count(many)
+            assert woken.pop() == many
+
+
+def test_closing_takes_a_snapshot_where_a_restart_would_take_long(tmp_path, clock):
+    def taken(**options) -> list[str]:
+        with opened(tmp_path, **options) as folder:
+            if took:  # what takes long to read takes long to write: it must save more than that
+                folder._files._compactor.took = took
+            folder.submit(delta(folder.seq + 1))
+        return sorted(path.name for path in tmp_path.glob("snapshot-*"))
+
+    took = 0.0
+    assert taken() == []  # a second: as fast again
+    assert taken() == ["snapshot-2"]
+    with opened(tmp_path) as folder:
+        assert (folder.status().replay_seconds, bits(folder.learner)) == (0.0, twin(2))
+    took = 10.0
+    assert [taken()[-1] for _ in range(3)] == ["snapshot-2"] * 3
+    with opened(tmp_path, replay_seconds=2.5) as folder:  # what a restart took counts too
+        wait_for_snapshot(folder, after=2)
+        assert (folder.status().snapshot, bits(folder.learner)) == (5, twin(5))
+
+
+def test_a_snapshot_that_fails_at_the_end_is_said_and_nothing_is_lost(
+    tmp_path, clock, monkeypatch, caplog
+):
+    with monkeypatch.context() as patch, opened(tmp_path, close_seconds=0.0) as folder:
+        folder.submit(delta(1))
+        patch.setattr(snapshot, "sync", lambda _: 1 / 0)
+        folder.close()
+    assert "the snapshot on closing failed" in caplog.text
+    assert holds(tmp_path, 1)
+
+
+def test_a_recovery_tells_how_far_it_is(tmp_path, monkeypatch):
+    filled(tmp_path, 4)
+    told = []
+    opened(tmp_path, progress=told.append, close_seconds=9.0).close()
+    assert (told[0].done, told[-1].done) == (0, 4)
+    assert len(told) < 4  # not more than twice a second
+    monkeypatch.setattr(recovery, "REPORTED", 0.0)
+    for readonly in (True, False):
+        told = []
+        opened(tmp_path, readonly=readonly, progress=told.append, close_seconds=9.0).close()
+        assert [each.done for each in told] == [0, 1, 2, 3, 4, 4]
+        assert {each.of for each in told} == {4}
+        assert told[0] == Replaying(0, 4, 0.0)  # nobody knows yet
+        assert told[-1] == Replaying(4, 4, 0.0)

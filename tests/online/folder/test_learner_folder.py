@@ -1,9 +1,13 @@
-"""A learner in a folder: what was acknowledged is there, what was refused is not."""
+"""A learner in a folder: what was acknowledged is there; one writes, any number read."""
 
 from __future__ import annotations
 
+import os
 import shutil
-import threading
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -12,14 +16,23 @@ from evergraph.core.errors import (
     ConfigurationError,
     DataError,
     KeyReusedError,
+    LockedError,
+    ResourceError,
     StoppedError,
+    UnknownNodeError,
 )
+from evergraph.core.file_lock import LOCK_FILE
 from evergraph.online.delta import Delta, DeltaResult
+from evergraph.online.folder import in_memory
+from evergraph.online.folder.checkup import check_journal
+from evergraph.online.folder.in_memory import InMemoryLearner
 from evergraph.online.folder.journal import JOURNAL_FILE as JOURNAL
 from evergraph.online.folder.journal import Journal
-from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.folder.learner_folder import DAY, LearnerFolder
 from evergraph.online.folder.markers import stored_parameters
-from stand_in import StandIn, bits, delta, filled, opened, twin
+from evergraph.online.learner import OnlineLearner
+from forked import in_a_child
+from stand_in import StandIn, bits, delta, filled, holds, opened, twin
 
 
 @pytest.mark.parametrize("compact_at", [(), (7,), (2, 4, 6)])
@@ -48,8 +61,7 @@ def test_the_journal_comes_first_and_what_is_refused_changes_nothing(tmp_path, m
         assert (seen, folder.seq) == ([1, 2], 2)
         assert bits(folder.learner) == twin(2)
         assert folder.submit(delta(3, key="new")).seq == 3  # the key is still free
-    with opened(tmp_path) as folder:
-        assert bits(folder.learner) == twin(3)
+    assert holds(tmp_path, 3)
 
 
 @pytest.mark.parametrize("compact_at", [(), (1, 2, 5)])
@@ -98,8 +110,7 @@ def test_an_interrupt_while_applying_is_overcome_or_stops_the_folder(tmp_path, m
         else:
             with pytest.raises(StoppedError, match=r"delta 1 .*KeyboardInterrupt"):
                 folder.submit(delta(2))
-    with opened(tmp_path) as folder:  # it was journaled, so it counts
-        assert bits(folder.learner) == twin(2 if once else 1)
+    assert holds(tmp_path, 2 if once else 1)  # it was journaled, so it counts
 
 
 def test_other_parameters_a_bare_path_and_a_closed_folder_are_refused(tmp_path):
@@ -116,19 +127,145 @@ def test_other_parameters_a_bare_path_and_a_closed_folder_are_refused(tmp_path):
         folder.submit(delta(1))
 
 
-def test_many_threads_write_one_history(tmp_path):
-    with opened(tmp_path, snapshot_every=5) as folder:
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock in days, to be set."""
+    days, start = {"now": 0.0}, time.time()
+    monkeypatch.setattr(time, "time", lambda: start + days["now"] * DAY)
+    return days
 
-        def write(start: int) -> None:
-            for number in range(start, start + 10):
-                folder.submit(delta(number, key=str(number)))
 
-        threads = [threading.Thread(target=write, args=(start,)) for start in (0, 100, 200)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert folder.seq == 30
-        left = bits(folder.learner)
+def test_old_keys_go_with_a_snapshot_and_count_as_new(tmp_path, clock):
+    with opened(tmp_path, key_age=2, keys_kept=2) as folder:
+        first = folder.submit(delta(1, key="k1"))
+        for seq in (2, 3, 4):
+            clock["now"] = float(seq)
+            folder.submit(delta(seq, key=f"k{seq}"))
+        assert folder.submit(delta(1, key="k1")) == first  # old, but no snapshot came yet
+        clock["now"] = 5.5
+        folder.compact()  # 1 to 3 are older than two days, 3 and 4 are the newest two
+        assert folder.status().keys == 2
+        assert folder.submit(delta(3, key="k3")).seq == 3
+        assert folder.submit(delta(5, key="k1")).seq == 5  # a key like any other again
+        assert (folder.status().keys, bits(folder.learner)) == (3, twin(5))
+    with opened(tmp_path, readonly=True) as reader:  # the learner does not depend on keys
+        assert (reader.status().keys, bits(reader.learner)) == (3, twin(5))
+    with opened(tmp_path) as folder:  # by default a week, and ten thousand for ever
+        clock["now"] = 1000.0
+        folder.compact()
+        assert folder.submit(delta(5, key="k1")).seq == 5
+        assert (folder._files.key_age, folder._files.keys_kept) == (7 * DAY, 10_000)
+    with pytest.raises(ConfigurationError, match="key_age"):
+        opened(tmp_path, key_age=-1)
+
+
+def test_in_memory_too(clock, monkeypatch):
+    monkeypatch.setattr(in_memory, "KEYS_KEPT", 1)
+    kept = InMemoryLearner(OnlineLearner())
+    for place in range(3):
+        clock["now"] = 5.0 * place
+        kept.submit(Delta(key=f"{place}"))
+    assert list(kept._keys) == ["1", "2"]  # 1 is five days old
+    with pytest.raises(UnknownNodeError):
+        kept.submit(Delta(late=(("a", "x"),)))
+    assert kept.submit(Delta(key="0")).seq == 4
+
+
+def test_a_second_writer_is_told_who_writes(tmp_path):
+    with opened(tmp_path), pytest.raises(LockedError) as error:
+        opened(tmp_path)
+    assert f"written to by process {os.getpid()} (this one)" in str(error.value)
+    (tmp_path / LOCK_FILE).write_text("4194304\n")  # a dead process leaves no lock
+    opened(tmp_path).close()
+
+
+def test_readers_need_no_lock_and_follow(tmp_path):
+    with opened(tmp_path) as writer:
+        writer.submit(delta(1))
+        with opened(tmp_path, readonly=True) as reader, opened(tmp_path, readonly=True) as other:
+            assert bits(reader.learner) == twin(1)
+            for seq in range(2, 8):
+                writer.submit(delta(seq))
+                if seq in (3, 5):
+                    writer.compact()
+            assert bits(reader.learner) == twin(1)
+            # Deltas 2 and 3 are dropped by now: the reader begins with a snapshot.
+            assert reader.refresh() == 6
+            assert bits(reader.learner) == twin(7)
+            writer.submit(delta(8))
+            assert reader.refresh() == 1
+            assert reader.refresh() == 0
+            assert bits(reader.learner) == twin(8)
+            assert other.refresh() == 7
+            assert reader.status().readonly
+            with pytest.raises(ConfigurationError, match="readonly=True: it cannot be changed"):
+                reader.submit(delta(9))
+
+
+def test_a_reader_leaves_the_folder_as_it_is_and_makes_none(tmp_path):
+    with pytest.raises(DataError, match=r"holds no learner yet: there is no evergraph-learner"):
+        opened(tmp_path / "learner", readonly=True)
+    assert not (tmp_path / "learner").exists()
+    filled(tmp_path / "learner", 3, compact_at=(2,))
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with opened(tmp_path / "learner", readonly=True) as reader:
+        assert bits(reader.learner) == twin(3)
+    belongs = (f"{JOURNAL}-wal", f"{JOURNAL}-shm")
+    after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert {path: data for path, data in after.items() if path.name not in belongs} == before
+
+
+def test_nothing_is_written_where_nothing_can_be_locked(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fcntl", None)  # as on Windows
+    with pytest.raises(ResourceError, match=r"cannot be locked: writing needs fcntl\.flock"):
+        opened(tmp_path)
+
+
+def test_a_child_that_was_forked_cannot_write(tmp_path):
+    """It has neither the lock nor the threads, and SQLite forbids to share a connection so."""
     with opened(tmp_path) as folder:
-        assert bits(folder.learner) == left
+        folder.submit(delta(1))
+        said = in_a_child(lambda: folder.submit(delta(2))).err
+        assert f"StoppedError: {tmp_path} was opened by process {os.getpid()}" in said
+        folder.submit(delta(2))
+    assert holds(tmp_path, 2)
+
+
+@contextmanager
+def mounted_to_read(path):
+    """Mount a folder over itself so that nobody can write to it."""
+    if os.getuid() or not shutil.which("mount"):
+        pytest.skip("only root may mount")
+    try:
+        subprocess.run(["mount", "--bind", path, path], check=True, capture_output=True)
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"mounting is not allowed here ({error.stderr!r})")
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", path], check=True)
+        yield
+    finally:
+        subprocess.run(["umount", path], check=True)
+
+
+@pytest.mark.parametrize("left", ["", "-wal", "-wal -shm"])
+def test_a_mount_that_cannot_be_written_to_is_read_and_not_written(tmp_path, left):
+    """left: what a killed process left of the journal, and a copy took along."""
+    source, path = tmp_path / "source", tmp_path / "learner"
+    with opened(source) as folder:
+        for number in range(1, 6):
+            folder.submit(delta(number))
+            if number == 3:
+                folder.compact()
+        if left:
+            shutil.copytree(source, path)
+    if not left:
+        shutil.copytree(source, path)
+    for suffix in {"-wal", "-shm"} - set(left.split()):
+        (path / f"{JOURNAL}{suffix}").unlink(missing_ok=True)
+    with mounted_to_read(path):
+        with opened(path, readonly=True) as folder:
+            assert bits(folder.learner) == twin(5)
+            assert folder.refresh() == 0
+        with pytest.raises(ResourceError, match=r"cannot be written \(Read-only file system\)"):
+            opened(path)
+        assert list(check_journal(path / JOURNAL)) == []

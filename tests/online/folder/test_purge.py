@@ -7,11 +7,15 @@ import shutil
 import sqlite3
 from itertools import pairwise
 from pathlib import Path
+from unittest.mock import Mock
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 import torch
 
+import growth
+from evergraph import ContinualNodeClassifier
 from evergraph.core.errors import ConfigurationError, DataError, ResourceError, StoppedError
 from evergraph.online.delta import Delta
 from evergraph.online.folder import snapshot
@@ -49,15 +53,9 @@ def opened(path: Path, head: type = AnalyticHead, **options) -> LearnerFolder:
 def fill(folder: LearnerFolder) -> None:
     """Two nodes that stay, two that are forgotten, and snapshots in between."""
     folder.submit(FIRST)
-    folder.submit(
-        Delta(
-            nodes=("secret-id", NUMBER),
-            features=torch.cat([ROW, 2 * ROW]),
-            labels=("secret-class", "x"),
-            edges=(("secret-id", "a"), (NUMBER, "secret-id")),
-            key="secret-key",
-        )
-    )
+    told = {"labels": ("secret-class", "x"), "edges": (("secret-id", "a"), (NUMBER, "secret-id"))}
+    both = torch.cat([ROW, 2 * ROW])
+    folder.submit(Delta(nodes=("secret-id", NUMBER), features=both, key="secret-key", **told))
     folder.compact()
     folder.submit(Delta(forgotten=("secret-id", NUMBER)))
     folder.compact()
@@ -70,17 +68,20 @@ def found_in(path: Path) -> set[str]:
 
 
 def bits(folder: LearnerFolder) -> dict[str, bytes]:
-    state = {name: value.numpy().tobytes() for name, value in folder.learner.state().items()}
-    return state | {"about": json.dumps(folder.learner.about(), sort_keys=True).encode()}
+    return growth.bits(folder.learner)
 
 
 def packed_bits(folder: LearnerFolder) -> dict[str, bytes]:
     """Return the bits of a folder's learner without places of forgotten nodes."""
     found = folder.learner.packed()
-    if found is None:
-        return bits(folder)
     state = {name: value.numpy().tobytes() for name, value in whole(found.arrays).items()}
     return state | {"about": json.dumps(found.about, sort_keys=True).encode()}
+
+
+def recovers(path: Path, folder: LearnerFolder) -> bool:
+    """Whether who opens a folder beside its writer finds the same learner."""
+    with opened(path, readonly=True) as other:
+        return bits(other) == bits(folder)
 
 
 def more(folder: LearnerFolder) -> None:
@@ -99,14 +100,18 @@ def test_a_purge_leaves_nothing_of_a_forgotten_node(tmp_path, head):
         for _ in range(3):
             folder.compact()
         assert found_in(place) >= {"id", "integer id", "features", "key", "label"}  # does not do
+        known = packed_bits(folder)
         with opened(place, head, readonly=True) as reader:
             done = folder.purge()
             assert found_in(place) == {"key", "label"}
-            assert done.seq == 3
+            assert (done.seq, done.places) == (3, 2)
             assert done.bytes_after < done.bytes_before
+            assert bits(folder) == known  # nothing else has changed
             assert reader.refresh() == 0
+            assert bits(reader) == known
         assert folder.submit(FIRST).seq == 1  # keys that stay are known with their results
         folder.purge(keys=True)
+        assert folder.status().keys == 0
         with pytest.raises(DataError, match="in the graph already"):
             folder.submit(FIRST)  # others count as new
         assert found_in(place) == {"label"}
@@ -127,10 +132,6 @@ COLUMN_SECRETS = (b"secretville", b"secretword", b"secrettag")
 
 def mixed_folder(path: Path) -> LearnerFolder:
     """A folder whose first table had a node with a category, a word and a tag of its own."""
-    import pandas as pd
-
-    from evergraph import ContinualNodeClassifier
-
     towns = ["Bern", "Rome"] * 20
     text = [f"the {town} office writes long reports number {row}" for row, town in enumerate(towns)]
     tags = [f"{town.lower()};staff" for town in towns]
@@ -157,10 +158,7 @@ def test_no_category_tag_or_word_of_a_forgotten_node_is_in_any_file(tmp_path):
         assert columns_secrets(tmp_path) == set()
     with LearnerFolder.open(tmp_path) as folder:  # and what is new is still noticed
         block = folder.columns.read(pa.table(LATER)).blocks
-        assert {name: list(block[name].new) for name in ("town", "tags")} == {
-            "town": ["Oslo"],
-            "tags": ["oslo"],
-        }
+        assert [list(block[name].new) for name in ("town", "tags")] == [["Oslo"], ["oslo"]]
 
 
 def test_names_that_an_earlier_version_kept_go_with_a_purge(tmp_path):
@@ -187,25 +185,6 @@ def test_names_that_an_earlier_version_kept_go_with_a_purge(tmp_path):
         written = path.stat().st_mtime_ns
         folder.purge()
         assert path.stat().st_mtime_ns == written  # once is enough
-
-
-def test_a_purge_changes_nothing_that_is_known(tmp_path):
-    with opened(tmp_path / "one") as folder, opened(tmp_path / "other") as other:
-        fill(folder)
-        fill(other)
-        assert folder.purge(keys=True).places == 2
-        assert bits(folder) == packed_bits(other)
-        with opened(tmp_path / "one", readonly=True) as reader:
-            assert bits(reader) == bits(folder)
-        for each in (folder, other):
-            more(each)
-        kept = bits(folder)
-        assert folder.status().keys == 0
-        asked = (folder.learner.predict_proba("abz"), other.learner.predict_proba("abz"))
-        assert asked[0][0] == asked[1][0]
-        assert torch.allclose(asked[0][1], asked[1][1], atol=1e-5, rtol=0)
-    with opened(tmp_path / "one") as folder:
-        assert bits(folder) == kept
 
 
 @pytest.mark.parametrize("names", [False, True])
@@ -243,9 +222,7 @@ def test_killed_at_any_step_the_folder_opens_as_it_was_or_is_to_be(tmp_path, mon
             if number % 3 == 0 or place == places[-1]:  # and it goes on
                 more(folder)
                 assert folder.purge().seq == folder.seq
-                kept = bits(folder)
-                with opened(place, readonly=True) as reader:
-                    assert bits(reader) == kept
+                assert recovers(place, folder)
 
 
 def _tree(place: Path) -> dict[str, bytes]:
@@ -257,14 +234,10 @@ def test_a_purge_that_cannot_write_its_snapshot_changes_nothing(tmp_path, monkey
     with opened(tmp_path) as folder:
         fill(folder)
         kept = bits(folder)
-
-        def full(*_):
-            raise OSError(28, "No space left on device")
-
-        monkeypatch.setattr(snapshot, "sync", full)
-        with pytest.raises(ResourceError):
-            folder.purge(keys=True, names=True)
-        monkeypatch.undo()
+        with monkeypatch.context() as patch:
+            patch.setattr(snapshot, "sync", Mock(side_effect=OSError(28, "No space left")))
+            with pytest.raises(ResourceError):
+                folder.purge(keys=True, names=True)
         assert bits(folder) == kept
         assert folder.learner.classes[2] == "secret-class"
         more(folder)
@@ -333,13 +306,11 @@ def test_while_another_process_reads_the_journal_nothing_is_purged(
             folder.purge(names=names)
         assert (folder.seq, bits(folder)) == (3, kept)
         assert sorted(path.name for path in place.iterdir()) == there
-        with opened(place, readonly=True) as recovered:
-            assert bits(recovered) == kept
+        assert recovers(place, folder)
         other.close()
         assert folder.purge(names=names).places == 2
         assert found_in(place) == ({"key"} if names else {"key", "label"})
-        with opened(place, readonly=True) as recovered:
-            assert bits(recovered) == bits(folder)
+        assert recovers(place, folder)
 
 
 def test_a_reader_that_begins_during_a_purge_keeps_only_its_wal(tmp_path, monkeypatch):
@@ -358,25 +329,21 @@ def test_a_reader_that_begins_during_a_purge_keeps_only_its_wal(tmp_path, monkey
             with pytest.raises(ResourceError, match=r"another process has read .* purge again"):
                 folder.purge(names=True)
         assert folder.learner.knowledge.graph.num_nodes == 2
-        with opened(place, readonly=True) as recovered:
-            assert bits(recovered) == bits(folder)
+        assert recovers(place, folder)
         others[0].close()
         more(folder)
         folder.purge()
         assert found_in(place) == {"key"}
-        with opened(place, readonly=True) as recovered:
-            assert bits(recovered) == bits(folder)
+        assert recovers(place, folder)
 
 
 def test_a_disk_that_fills_up_during_a_purge_stops_the_folder_until_it_is_opened_again(
     tmp_path, monkeypatch
 ):
-    def full(*_, **__):
-        raise ResourceError("the disk is full")
-
     with opened(tmp_path) as folder:
         fill(folder)
         with monkeypatch.context() as patch:
+            full = Mock(side_effect=ResourceError("the disk is full"))
             patch.setattr(Journal, "begin_anew", full)
             with pytest.raises(ResourceError, match="the disk is full"):
                 folder.purge(names=True)
@@ -435,15 +402,10 @@ def come_and_go(folder: LearnerFolder, turn: int) -> None:
     """Twenty nodes come, and those of the turn before go."""
     ids = [f"{turn:02}.{place:02}" for place in range(20)]
     features = torch.randn(20, 3, generator=torch.Generator().manual_seed(turn))
-    folder.submit(
-        Delta(
-            nodes=ids,
-            features=features,
-            labels=[("x", "y", None)[place % 3] for place in range(20)],
-            edges=[(ids[place], ids[place - 1]) for place in range(20)],
-            forgotten=[f"{turn - 1:02}.{place:02}" for place in range(20)] if turn else (),
-        )
-    )
+    gone = [f"{turn - 1:02}.{place:02}" for place in range(20)] if turn else ()
+    labels = [("x", "y", None)[place % 3] for place in range(20)]
+    edges = list(zip(ids, ids[-1:] + ids[:-1], strict=True))
+    folder.submit(Delta(nodes=ids, features=features, labels=labels, edges=edges, forgotten=gone))
 
 
 def test_a_folder_with_nothing_but_the_snapshot_of_now_is_packed_after_the_next_delta(tmp_path):

@@ -1,23 +1,29 @@
-"""Deltas that are in the journal and cannot be applied: never fatal where nobody was told."""
+"""Deltas that cannot be applied, and disks that fail: what is set aside, refused, and stops."""
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
+import resource
+import sqlite3
+from contextlib import closing, contextmanager
+from unittest.mock import Mock
 
 import pytest
 import torch
 
-from evergraph.core.errors import DataError, ResourceError
+import real_folder
+from evergraph.core.errors import DataError, ResourceError, StoppedError
 from evergraph.online.codecs.delta_bytes import delta_to_bytes
 from evergraph.online.delta import Delta
-from evergraph.online.folder.checkup import check_journal
-from evergraph.online.folder.journal import JOURNAL_FILE, Journal, JournalEntry
-from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.folder import snapshot, sqlite_file
+from evergraph.online.folder.checkup import check_journal, listed
+from evergraph.online.folder.journal import JOURNAL_FILE, Journal, JournalEntry, JournalKeys
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, Acknowledged
-from evergraph.online.heads import AnalyticHead
+from evergraph.online.folder.sqlite_file import sound
 from evergraph.online.knowledge import Knowledge
-from evergraph.online.learner import OnlineLearner
-from stand_in import StandIn, bits, delta, filled, opened, twin
+from stand_in import StandIn, bits, delta, failing, filled, holds, opened, twin
 
 BROKEN = Delta(nodes=("breaks",), features=torch.zeros(1, 3), key="broken")
 
@@ -30,13 +36,6 @@ def written(path, *batches) -> None:
         rows = enumerate(batch, first)
         journal.write([JournalEntry(n, first, e.key, delta_to_bytes(e)) for n, e in rows])
     journal.close()
-
-
-def listed(path):
-    journal = Journal(path / JOURNAL_FILE, readonly=True)
-    found = journal.aside.listed()
-    journal.close()
-    return found
 
 
 @pytest.mark.parametrize("compact_at", [(), (1,)])
@@ -59,15 +58,13 @@ def test_what_cannot_be_applied_is_refused_and_the_folder_goes_on(tmp_path, capl
         folder.submit(delta(4))
     assert caplog.text.count("set aside delta 3, which could not be applied") == 1
     assert list(check_journal(tmp_path / JOURNAL_FILE)) == []  # the next delta got its number
-    with opened(tmp_path) as folder:
-        assert bits(folder.learner) == twin(4)
+    assert holds(tmp_path, 4)
     (kept,) = listed(tmp_path)
     assert (kept.seq, kept.key, kept.why) == (3, "broken", "MemoryError: no more of it")
     assert kept.size == len(delta_to_bytes(BROKEN))
     # Nobody can recover past a gap, so it is no excuse that another delta had the number once.
-    journal = Journal(tmp_path / JOURNAL_FILE)
-    journal.connection.execute("DELETE FROM deltas WHERE seq = 3")
-    journal.close()
+    with closing(Journal(tmp_path / JOURNAL_FILE)) as journal:
+        journal.connection.execute("DELETE FROM deltas WHERE seq = 3")
     assert list(check_journal(tmp_path / JOURNAL_FILE)) == ["delta 3 is missing, the next one is 4"]
 
 
@@ -75,24 +72,12 @@ def test_an_unforeseen_error_is_logged_whole_and_refused(tmp_path, caplog, monke
     filled(tmp_path, 1)
     with opened(tmp_path) as folder:
         with monkeypatch.context() as patch:
-            patch.setattr(StandIn, "_add", lambda self, delta: 1 / 0)
-            patch.setattr("evergraph.online.folder.writer.set_aside", _undo(patch))
+            failing(patch, ZeroDivisionError("division by zero"), "n2")
             with pytest.raises(DataError, match=r"delta 2 .*ZeroDivisionError: division by zero"):
                 folder.submit(delta(2))
         assert "Traceback" in caplog.text
         assert folder.submit(delta(2)).seq == 2
         assert bits(folder.learner) == twin(2)
-
-
-def _undo(patch):
-    """Set aside, and be well again: recovering applies the deltas before."""
-    from evergraph.online.folder import recovery
-
-    def calm(*args):
-        patch.undo()
-        recovery.set_aside(*args)
-
-    return calm
 
 
 def test_on_opening_its_batch_is_set_aside_with_a_sentence(tmp_path, caplog):
@@ -103,45 +88,38 @@ def test_on_opening_its_batch_is_set_aside_with_a_sentence(tmp_path, caplog):
         assert "set aside deltas 3 to 4, which could not be applied (MemoryError: no mo" in line
         assert (folder.seq, folder.status().set_aside) == (2, 2)
         assert folder.submit(delta(3, key="broken")).seq == 3
-    with opened(tmp_path) as folder:
-        assert bits(folder.learner) == twin(3)
+    assert holds(tmp_path, 3)
     assert [each.seq for each in listed(tmp_path)] == [3, 4]
-    journal = Journal(tmp_path / JOURNAL_FILE, readonly=True)
-    kept = journal.connection.execute("SELECT bytes FROM set_aside ORDER BY rowid").fetchall()
+    with closing(Journal(tmp_path / JOURNAL_FILE, readonly=True)) as journal:
+        kept = journal.connection.execute("SELECT bytes FROM set_aside ORDER BY rowid").fetchall()
     assert kept == [(delta_to_bytes(delta(7)),), (delta_to_bytes(BROKEN),)]
-    journal.close()
 
 
-def test_what_was_acknowledged_is_never_set_aside(tmp_path):
-    filled(tmp_path, 2)
-    written(tmp_path, [BROKEN])
-    noted = Acknowledged(tmp_path / ACKNOWLEDGED_FILE)
-    noted.note(3)
+def acknowledge(path, seq: int) -> None:
+    noted = Acknowledged(path / ACKNOWLEDGED_FILE)
+    noted.note(seq)
     noted.close()
-    sentence = r"delta 3 cannot be applied .* evergraph check .* --skip 3"
-    for _ in range(2):
-        with pytest.raises(DataError, match=sentence):
-            opened(tmp_path)
-    assert listed(tmp_path) == []
 
 
-def test_what_something_was_written_behind_was_applied_before(tmp_path):
-    """After a power cut the number of the last acknowledged delta may lag."""
+@pytest.mark.parametrize("behind", [(), ([delta(4)],)])
+def test_what_was_acknowledged_is_never_set_aside(tmp_path, behind):
+    """Behind which something was written was applied: after a power cut the number may lag."""
     filled(tmp_path, 2)
-    written(tmp_path, [BROKEN], [delta(4)])
-    with pytest.raises(DataError, match=r"delta 3 cannot be applied .* evergraph check"):
-        opened(tmp_path)
+    written(tmp_path, [BROKEN], *behind)
+    if not behind:
+        acknowledge(tmp_path, 3)
+    for _ in range(2):
+        with pytest.raises(DataError, match=r"delta 3 cannot be applied .* evergraph check .* --s"):
+            opened(tmp_path)
     assert listed(tmp_path) == []
 
 
 def test_what_ended_the_process_twice_is_set_aside(tmp_path, caplog):
     filled(tmp_path, 2)
     written(tmp_path, [delta(3)])
-    journal = Journal(tmp_path / JOURNAL_FILE)
-    assert not journal.aside.begin(3)  # as a recovery does, which is then killed
-    journal.close()
-    with opened(tmp_path) as folder:
-        assert (folder.seq, bits(folder.learner)) == (2, twin(2))
+    with closing(Journal(tmp_path / JOURNAL_FILE)) as journal:
+        assert not journal.aside.begin(3)  # as a recovery does, which is then killed
+    assert holds(tmp_path, 2)
     assert "(the process ended while it was applied, twice)" in caplog.text
     assert [each.seq for each in listed(tmp_path)] == [3]
 
@@ -149,31 +127,20 @@ def test_what_ended_the_process_twice_is_set_aside(tmp_path, caplog):
 def test_an_interrupt_is_not_the_fault_of_a_delta(tmp_path, monkeypatch):
     filled(tmp_path, 2)
     written(tmp_path, [delta(3)])
-
-    def interrupted(self, deltas):
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr(StandIn, "apply_batch", interrupted)
-        patch.setattr(Journal, "batches_after", _last_only(Journal.batches_after))
+        failing(patch, KeyboardInterrupt(), "n3")
         with pytest.raises(KeyboardInterrupt):
             opened(tmp_path)
-    with opened(tmp_path) as folder:
-        assert bits(folder.learner) == twin(3)
+    assert holds(tmp_path, 3)
 
 
-def _last_only(batches_after):
-    return lambda self, seq: list(batches_after(self, seq))[-1:]
-
-
-def test_what_went_well_at_last_is_not_held_against_it(tmp_path, monkeypatch):
+def test_what_went_well_at_last_is_not_held_against_it(tmp_path):
     """Applied in a recovery, then the power is cut, and the number of it is lost."""
     filled(tmp_path, 2)
     written(tmp_path, [delta(3)])
     old = (tmp_path / ACKNOWLEDGED_FILE).read_bytes()
     for _ in range(2):
-        with opened(tmp_path) as folder:
-            assert bits(folder.learner) == twin(3)
+        assert holds(tmp_path, 3)
         (tmp_path / ACKNOWLEDGED_FILE).write_bytes(old)
 
 
@@ -195,21 +162,12 @@ def test_a_reader_leaves_out_what_cannot_be_applied(tmp_path):
 def test_a_reader_that_lacked_memory_goes_on_once_the_writer_has_it(tmp_path, monkeypatch):
     filled(tmp_path, 2)
     written(tmp_path, [delta(3)])
-    apply_batch = StandIn.apply_batch
-
-    def lacking(self, deltas):
-        if "n3" in deltas[0].nodes:
-            raise MemoryError
-        return apply_batch(self, deltas)
-
     with monkeypatch.context() as patch:
-        patch.setattr(StandIn, "apply_batch", lacking)
+        failing(patch, MemoryError(), "n3")
         reader = opened(tmp_path, readonly=True)
         assert (reader.refresh(), reader.seq) == (0, 2)
     assert (reader.refresh(), reader.seq) == (0, 2)  # nothing has happened since
-    noted = Acknowledged(tmp_path / ACKNOWLEDGED_FILE)
-    noted.note(3)
-    noted.close()
+    acknowledge(tmp_path, 3)
     assert reader.refresh() == 1
     assert bits(reader.learner) == twin(3)
     reader.close()
@@ -241,34 +199,147 @@ def test_a_reader_that_knows_what_is_then_set_aside_begins_anew(tmp_path, monkey
         reader.close()
 
 
-def known() -> Delta:
-    return Delta(nodes=("a", "b"), features=torch.eye(2), labels=("x", "y"), edges=(("a", "b"),))
-
-
 def test_predictions_go_on_from_before_and_no_half_is_seen(tmp_path, monkeypatch):
-    def make() -> OnlineLearner:
-        return OnlineLearner(head=AnalyticHead(width=8))
-
-    more = Delta(nodes=("c",), features=torch.ones(1, 2), labels=("y",), edges=(("c", "a"),))
-    with LearnerFolder.open(tmp_path, make=make) as folder:
-        folder.submit(known())
+    known = Delta(nodes="ab", features=torch.eye(2), labels="xy", edges=(("a", "b"),))
+    more = Delta(nodes="c", features=torch.ones(1, 2), labels="y", edges=(("c", "a"),))
+    twin, settle = real_folder.make(), Knowledge.settle
+    with real_folder.opened(tmp_path) as folder:
+        folder.submit(known)
         view, before = folder.learner.frozen(), folder.learner
         answers = view.predict(["a", "b"])
 
-        def half(self, *args, **kwargs):
+        def half(self, **given):
             assert view.predict(["a", "b"]) == answers
-            raise MemoryError
+            if self.graph.num_nodes == 3:  # not while it is recovered
+                raise MemoryError
+            return settle(self, **given)
 
         with monkeypatch.context() as patch:
             patch.setattr(Knowledge, "settle", half)
-            patch.setattr("evergraph.online.folder.writer.set_aside", _undo(patch))
             with pytest.raises(ResourceError, match="delta 2 could not be applied"):
                 folder.submit(more)
         assert view.predict(["a", "b"]) == answers
         assert folder.learner is not before
         folder.submit(more)
-        left = {name: value.clone() for name, value in folder.learner.state().items()}
-    twin = make()
-    for each in (known(), more):
-        twin.apply(each)
-    assert all(torch.equal(left[name], value) for name, value in twin.state().items())
+        for each in (known, more):
+            twin.apply(each)
+        assert real_folder.bits(folder.learner) == real_folder.bits(twin)
+
+
+def wide(number: int) -> Delta:
+    return Delta(nodes=[f"{number}-{n:0999}" for n in range(99)], features=torch.ones(99, 3))
+
+
+@contextmanager
+def files_of_at_most(size: int):
+    """Have every larger file refused (EFBIG), as a limit of the system does."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_limits_to_the_size_of_files_are_a_full_disk(tmp_path):
+    with opened(tmp_path) as folder:
+        folder.submit(delta(1))
+        with files_of_at_most(1 << 16):
+            for number in (8, 9):
+                with pytest.raises(ResourceError, match="the disk is full: delta 2 was not"):
+                    folder.submit(wide(number))
+        assert (folder.status().stopped, bits(folder.learner)) == (None, twin(1))
+        folder.submit(delta(2))
+        with files_of_at_most(100), pytest.raises(ResourceError, match="the disk is full"):
+            folder.compact()
+        assert "the disk is full" in folder.status().snapshot_error
+        assert folder.compact() == 2
+        assert folder.status().snapshot_error is None
+    assert not list(tmp_path.glob(".aside*"))
+    assert holds(tmp_path, 2)
+
+
+def test_a_quota_is_a_full_disk(tmp_path, monkeypatch):
+    broken = Mock(side_effect=sqlite3.OperationalError("disk I/O error"))  # as SQLite calls it
+    reached = Mock(side_effect=OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)))
+    with opened(tmp_path) as folder:
+        folder.submit(delta(1))
+        with monkeypatch.context() as patch:
+            patch.setattr(folder._files._journal.keys, "insert", broken)
+            patch.setattr(sqlite_file.os, "pwrite", reached)
+            with pytest.raises(ResourceError, match="the disk is full: delta 2 was not"):
+                folder.submit(delta(2))
+        assert folder.status().stopped is None
+        folder.submit(delta(2))
+        assert bits(folder.learner) == twin(2)
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_a_broken_disk_stops_the_folder_until_it_is_opened_again(
+    tmp_path, monkeypatch, caplog, written
+):
+    """written: although it was written, as where the last flush of a disk fails."""
+    stopped, write = [], Journal.write
+
+    def broken(self, entries):
+        if written:
+            write(self, entries)
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with opened(tmp_path) as folder:
+        folder.watch(on_change=None, on_stop=lambda: stopped.append(folder.seq))
+        folder.submit(delta(1, key="k1"))
+        sentence = r"delta 2 could not be .*disk I/O error.*open the folder again"
+        with monkeypatch.context() as patch:
+            patch.setattr(Journal, "write", broken)
+            with pytest.raises(StoppedError, match=sentence):
+                folder.submit(delta(2, key="k2"))
+        with pytest.raises(StoppedError, match=sentence):
+            folder.submit(delta(3))
+        status = folder.status()
+        assert "disk I/O error" in status.stopped
+        assert status.stopped_since is not None
+        assert stopped == [1]
+        assert bits(folder.learner) == twin(1)  # what is known is answered
+        monkeypatch.setattr(snapshot, "sync", None)  # closing does not wait for such a disk
+    monkeypatch.undo()
+    levels = [each.levelno for each in caplog.records if "disk I/O error" in each.getMessage()]
+    assert levels == [logging.ERROR]
+    with opened(tmp_path) as folder:
+        assert folder.seq == (2 if written else 1)
+        assert folder.submit(delta(2, key="k2")).seq == 2  # counts once, whatever was on the disk
+        assert folder.submit(delta(3)).seq == 3
+        assert bits(folder.learner) == twin(3)
+
+
+def test_a_journal_that_cannot_be_read_stops_the_folder_too(tmp_path, monkeypatch, caplog):
+    def broken(self, key, data):
+        with sound(self._journal.path):
+            raise sqlite3.OperationalError("disk I/O error")
+
+    with opened(tmp_path) as folder:
+        folder.submit(delta(1, key="k1"))
+        with monkeypatch.context() as patch:
+            patch.setattr(JournalKeys, "known", broken)
+            with pytest.raises(StoppedError, match="queued deltas could not be written completely"):
+                folder.submit(delta(2, key="k2"))
+        assert "disk I/O error" in caplog.text
+    with opened(tmp_path) as folder:
+        assert folder.submit(delta(2, key="k2")).seq == 2
+        assert bits(folder.learner) == twin(2)
+
+
+def test_what_was_acknowledged_here_is_not_set_aside_where_memory_lacks(tmp_path, monkeypatch):
+    """Neither is the number of it on the disk, nor can it be applied again for now."""
+    with opened(tmp_path) as folder:
+        folder.submit(delta(1))
+        monkeypatch.setattr(Acknowledged, "note", lambda self, seq: None)
+        folder.submit(delta(2))
+        with monkeypatch.context() as patch:
+            failing(patch, MemoryError(), "n2", "n3")
+            with pytest.raises(StoppedError, match="delta 3 could not be written completely"):
+                folder.submit(delta(3))
+    with opened(tmp_path) as folder:
+        assert (folder.seq, folder.status().set_aside) == (2, 1)
+        folder.submit(delta(3))
+        assert bits(folder.learner) == twin(3)

@@ -102,16 +102,6 @@ def test_no_weights_are_kept_before_the_first_that_is_not_1() -> None:
     assert graph.frozen().ego(1, hops=1, limit=3).weights.tolist() == [2.0, 1.0]  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("undirected", [True, False])
-def test_weights_move_with_lists_that_outgrow_their_room(undirected: bool) -> None:
-    star = GrowingGraph(num_features=1, undirected=undirected)
-    star.add(torch.zeros(1, 1), NO_EDGES)
-    for leaf in range(1, 120):
-        star.add(torch.zeros(1, 1), pairs_of((leaf, 0)), torch.tensor([leaf / 8]))
-    assert star.weights(torch.tensor([0])).tolist() == [leaf / 8 for leaf in range(1, 120)]
-    assert star.gatherers(torch.tensor([7])).tolist() == [0, 7]
-
-
 steps = st.lists(
     st.one_of(
         st.tuples(
@@ -126,75 +116,54 @@ steps = st.lists(
 )
 
 
-class Plain:
-    """The same in sets, with nothing to get wrong."""
-
-    def __init__(self, undirected: bool) -> None:
-        self.undirected = undirected
-        self.nodes: list[float | None] = []
-        self.edges: set[tuple[int, int]] = set()
-
-    def add(self, features: list[float], pairs: list[tuple[int, int]]) -> None:
-        self.nodes += features
-        for source, target in pairs:
-            if source != target:
-                self.edges.add((source, target))
-                if self.undirected:
-                    self.edges.add((target, source))
-
-    def remove(self, gone: set[int]) -> None:
-        for node in gone:
-            self.nodes[node] = None
-        self.edges = {edge for edge in self.edges if not gone & set(edge)}
-
-    def row(self, node: int) -> list[int]:
-        return sorted(source for source, target in self.edges if target == node)
-
-
 @given(steps=steps, undirected=st.booleans())
 def test_any_sequence_gives_what_plain_sets_give(steps: list, undirected: bool) -> None:
     graph = GrowingGraph(num_features=1, undirected=undirected)
-    plain = Plain(undirected)
+    alive: dict[int, float] = {}  # features by place
+    edges: set[tuple[int, int]] = set()
+
+    def gathered() -> dict[int, list[int]]:
+        return {v: sorted(s for s, t in edges if t == v) for v in range(graph.num_nodes)}
+
     for kind, what, pairs in steps:
-        before = [plain.row(node) for node in range(len(plain.nodes))]
-        alive = [v for v, x in enumerate(plain.nodes) if x is not None]
+        before, places = gathered(), list(alive)
         if kind == "restore":
             other = GrowingGraph(num_features=1, undirected=undirected)
             other.restore(graph.state())
             graph = other
             continue
         if kind == "add":
-            fresh = list(range(graph.num_nodes, graph.num_nodes + what))
-            known = alive + fresh
-            edges = [(known[a % len(known)], known[b % len(known)]) for a, b in pairs if known]
-            features = [float(v) + 0.5 for v in fresh]
-            change = graph.add(torch.tensor(features).reshape(-1, 1), pairs_of(*edges))
-            plain.add(features, edges)
-            assert change.new.tolist() == fresh
+            fresh = {v: v + 0.5 for v in range(graph.num_nodes, graph.num_nodes + what)}
+            places += fresh
+            drawn = [(places[a % len(places)], places[b % len(places)]) for a, b in pairs if places]
+            change = graph.add(torch.tensor([*fresh.values()]).reshape(-1, 1), pairs_of(*drawn))
+            assert change.new.tolist() == list(fresh)
+            alive |= fresh
+            both = {*drawn, *((t, s) for s, t in drawn if undirected)}
+            edges |= {(s, t) for s, t in both if s != t}
         else:
-            gone = {alive[node % len(alive)] for node in what} if alive else set()
+            gone = {places[node % len(places)] for node in what} if places else set()
             change = graph.remove(torch.tensor(sorted(gone), dtype=torch.int64))
-            plain.remove(gone)
             assert change.removed.tolist() == sorted(gone)
-        after = [plain.row(node) for node in range(len(plain.nodes))]
-        differ = [
-            v for v, row in enumerate(before) if row != after[v] and plain.nodes[v] is not None
+            alive = {v: feature for v, feature in alive.items() if v not in gone}
+            edges = {edge for edge in edges if not gone & set(edge)}
+        after = gathered()
+        assert change.touched.tolist() == [
+            v for v in before if before[v] != after[v] and v in alive
         ]
-        assert change.touched.tolist() == differ
-        assert rows(graph) == after
-        assert graph.num_edges == len(plain.edges)
-        out_of = [sorted(t for s, t in plain.edges if s == v) for v in range(graph.num_nodes)]
+        assert rows(graph) == list(after.values())
+        assert graph.num_edges == len(edges)
         for v in range(graph.num_nodes):
-            assert graph.gatherers(torch.tensor([v])).tolist() == sorted({v, *out_of[v]})
-    alive = [v for v, x in enumerate(plain.nodes) if x is not None]
-    places = {v: place for place, v in enumerate(alive)}
+            receive = sorted({v, *(t for s, t in edges if s == v)})
+            assert graph.gatherers(torch.tensor([v])).tolist() == receive
+    found, positions = graph.to_graph()
+    assert positions.tolist() == list(alive)
+    place = {v: number for number, v in enumerate(alive)}
     expected = Graph.from_edges(
-        pairs_of(*((places[s], places[t]) for s, t in plain.edges)),
-        features=torch.tensor([plain.nodes[v] for v in alive]).reshape(-1, 1),
+        pairs_of(*((place[s], place[t]) for s, t in edges)),
+        features=torch.tensor([*alive.values()]).reshape(-1, 1),
         labels=torch.full((len(alive),), -1),
     )
-    found, positions = graph.to_graph()
-    assert positions.tolist() == alive
     for name in ("indptr", "indices", "features"):
         assert getattr(found, name).equal(getattr(expected, name))
 

@@ -1,0 +1,287 @@
+"""Nodes learned from: as what they are counted, who is held back, and when scores follow."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from evergraph.graphs import UNLABELLED
+from evergraph.online import learned_nodes
+from evergraph.online.delta import Delta
+from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
+from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
+from evergraph.online.learned_nodes import LEAST, MOST, Counted, HeldBack, Solving, lot
+from evergraph.online.learner import OnlineLearner
+from evergraph.topology import SGC
+from growth import restored
+
+
+def rows(*values: tuple[float, ...]) -> Tensor:
+    return torch.tensor(values)
+
+
+def test_a_part_is_counted_again_where_it_has_moved_too_far() -> None:
+    """Lengths are 5 and 1: the first part may move by 0.5, the second by 0.1."""
+    counted = Counted([2, 1], tolerance=0.1)
+    counted.put(torch.tensor([7, 2]), rows((3.0, 4.0, 1.0), (3.0, 4.0, 1.0)))
+    moved = counted.moved(torch.tensor([2, 7]), rows((3.4, 4.0, 1.05), (3.0, 4.6, 1.05)))
+    assert moved.places.tolist() == [1]
+    assert moved.before.equal(rows((3.0, 4.0, 1.0)))
+    assert moved.after.equal(rows((3.0, 4.6, 1.0)))  # its second part has hardly moved
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "before", "now", "exactly", "again"),
+    [
+        (0.1, [1.0], [1.06], False, []),
+        (0.1, [1.0], [1.12], False, [0]),  # small steps add up
+        # Nothing, and what is too small to be squared, move as well.
+        (0.0, [0.0, 0.0, 1e-25], [0.0, 1e-25, 2e-25], False, [1, 2]),
+        (0.1, [0.0, 0.0, 1e-25], [0.0, 1e-25, 2e-25], False, [1, 2]),
+        (0.5, [1.0, 1.0], [1.0, 1.1], True, [1]),  # exactly: all that is not the same
+    ],
+)
+def test_which_are_counted_again(
+    tolerance: float, before: list[float], now: list[float], exactly: bool, again: list[int]
+) -> None:
+    counted, nodes = Counted([1], tolerance=tolerance), torch.arange(len(before))
+    counted.put(nodes, torch.tensor(before)[:, None])
+    moved = counted.moved(nodes, torch.tensor(now)[:, None], exactly=exactly)
+    assert moved.places.tolist() == again
+
+
+def test_slots_are_given_back_and_emptied() -> None:
+    counted = Counted([1], tolerance=0.1)
+    counted.put(torch.tensor([5, 6, 7]), rows((5.0,), (6.0,), (7.0,)))
+    counted.drop(torch.tensor([5, 6]))
+    assert counted.state()["rows"].flatten().tolist() == [0.0, 0.0, 7.0]
+    counted.put(torch.tensor([9]), rows((9.0,)))
+    twin = Counted([1], tolerance=0.1)
+    twin.restore({name: value.clone() for name, value in counted.state().items()})
+    for each in (counted, twin):
+        each.put(torch.tensor([1, 7, 3]), rows((1.0,), (7.5,), (3.0,)))
+        assert each.of(torch.tensor([1, 3, 7, 9])).flatten().tolist() == [1.0, 3.0, 7.5, 9.0]
+    assert all(value.equal(twin.state()[name]) for name, value in counted.state().items())
+    assert len(counted.state()["rows"]) == 4
+
+
+# In a learner: one hop, a star around h; leaves pull h's embedding by little.
+
+
+def star(tolerance: float) -> OnlineLearner:
+    learner = OnlineLearner(topology=SGC(hops=1), head=AnalyticHead(width=8), tolerance=tolerance)
+    learner.apply(
+        Delta(
+            nodes=("h", "u", "w"),
+            features=torch.tensor([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0]]),
+            labels=("x", "y", "y"),
+            edges=(("h", "u"),),
+        )
+    )
+    return learner
+
+
+def counted_as(learner: OnlineLearner, node: int) -> Tensor:
+    return learner._knowledge.counted.of(torch.tensor([node]))
+
+
+def pull(name: str) -> Delta:
+    return Delta(nodes=(name,), features=torch.tensor([[1.0, 0.2]]), edges=((name, "h"),))
+
+
+def test_a_node_that_hardly_moves_stays_as_it_was_counted() -> None:
+    learner = star(0.2)
+    before, sums = counted_as(learner, 0), learner.head.statistics_.gram_.clone()  # type: ignore[attr-defined]
+    assert learner.apply(pull("a")).counted == 0
+    assert learner.embed(["h"]).ne(before).any()  # predictions look at it as it is
+    assert counted_as(learner, 0).equal(before)
+    assert learner.head.statistics_.gram_.equal(sums)  # type: ignore[attr-defined]
+    exact = star(0.0)
+    assert exact.apply(pull("a")).counted == 2  # h, and u, which sees h's degree
+    assert counted_as(exact, 0).equal(exact.embed(["h"]))
+
+
+def test_what_was_counted_leaves_whatever_has_become_of_the_node() -> None:
+    learner = star(0.2)
+    learner.apply(pull("a"))
+    learner.apply(Delta(forgotten=("h", "u")))
+    head = learner.head
+    assert isinstance(head, AnalyticHead)
+    features = head._exact(learner.embed(["w"]).double())  # all that is left
+    gram = features.t() @ features
+    torch.testing.assert_close(head.statistics_.gram_.tril(), gram.tril(), atol=1e-14, rtol=0)
+
+
+@pytest.mark.parametrize("cut_first", [False, True])
+def test_nothing_of_a_forgotten_node_is_left_in_what_others_are_counted_as(cut_first: bool) -> None:
+    """Not even where its edges went before it did."""
+    learner = star(0.2)
+    learner.apply(Delta(removed_edges=(("h", "u"),)) if cut_first else Delta())
+    assert counted_as(learner, 0).ne(learner.embed(["h"])).any() == cut_first
+    learner.apply(Delta(forgotten=("u",)))
+    assert counted_as(learner, 0).equal(learner.embed(["h"]))
+    assert learner.embed(["h"]).equal(torch.tensor([[1.0, 0.0]]))
+
+
+def test_what_a_forgotten_node_was_before_is_not_left_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """h keeps a hair of what u was, and does not move when u goes: u has become nothing."""
+    learner = star(0.2)
+    learner.apply(Delta(updated=("u",), updated_features=torch.zeros(1, 2)))
+    knowledge = learner._knowledge
+    assert counted_as(learner, 0).ne(learner.embed(["h"])).any()
+    update = knowledge.embeddings.update
+
+    def only_those_that_moved(graph: GrowingGraph, change: GraphChange) -> Tensor:
+        before = knowledge.embeddings.of(torch.arange(graph.num_nodes))
+        found = update(graph, change)
+        return found[(before[found] != knowledge.embeddings.of(found)).any(1)]
+
+    monkeypatch.setattr(knowledge.embeddings, "update", only_those_that_moved)
+    learner.apply(Delta(forgotten=("u",)))
+    assert counted_as(learner, 0).equal(torch.tensor([[1.0, 0.0]]))
+
+
+def expected(labels: dict[int, int]) -> set[int]:
+    """Return the names held back, written down from the rule."""
+    held: set[int] = set()
+    for label in set(labels.values()):
+        names = sorted((name for name in labels if labels[name] == label), key=lot)
+        held |= set(names[:MOST] if len(names) >= LEAST else ())
+    return held
+
+
+def test_lots_are_fixed() -> None:
+    """Of folders made before: another lot would hold back other nodes than were learned."""
+    assert (lot("a"), lot(1)) == (-6952690916608902167, -649571662916077706)
+
+
+@given(seed=st.integers(0, 10**6), changes=st.integers(1, 6))
+def test_any_order_of_labels_holds_the_same_back(seed: int, changes: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    names = torch.randperm(150, generator=generator).tolist()  # the name of every position
+    held, labels = HeldBack(), torch.full((150,), UNLABELLED)
+    held.extend(names)
+    for _ in range(changes):
+        nodes = torch.randperm(150, generator=generator)[:70]
+        new = torch.randint(-1, 3, (70,), generator=generator)
+        before = spoke(labels)
+        other = held.change(nodes, labels[nodes], new)
+        labels[nodes] = new
+        assert other == (before != spoke(labels))
+    known = {names[p]: int(labels[p]) for p in range(150) if labels[p] != UNLABELLED}
+    assert {names[p] for p in held.nodes.tolist()} == expected(known)
+    again = HeldBack()
+    again.restore(held.state())
+    every = torch.arange(150)
+    again.change(every, torch.full_like(every, UNLABELLED), labels)
+    assert again.nodes.equal(held.nodes)
+
+
+def spoke(labels: torch.Tensor) -> list[bool]:
+    return (torch.bincount(labels[labels != UNLABELLED], minlength=3) >= LEAST).tolist()
+
+
+def test_no_more_than_so_many_of_a_class() -> None:
+    held = HeldBack()
+    held.extend(range(MOST + 5))
+    every = torch.arange(MOST + 5)
+    held.change(every, torch.full_like(every, UNLABELLED), torch.zeros_like(every))
+    assert len(held.nodes) == MOST
+
+
+def test_unless_classes_count_alike_the_first_of_all_are_looked_at() -> None:
+    """Three of four nodes are of one class, and so are those looked at, by names alone."""
+    held, every = HeldBack(), torch.arange(400)
+    held.extend(range(400))
+    labels = (every % 4 == 0).long()
+    held.change(every, torch.full_like(every, UNLABELLED), labels)
+    alike = labels[held.first(80)].bincount().tolist()
+    found = held.first(80, balanced=False)
+    assert alike == [40, 40]
+    assert set(held.first(3).tolist()) < set(held.first(4).tolist())
+    assert sorted(found.tolist()) == sorted(sorted(range(400), key=lot)[:80])
+
+
+HEADS = {"analytic": AnalyticHead, "auto": FusedHead}
+
+
+def test_when_scores_are_due() -> None:
+    one = Solving(patience=3)
+    assert one.due(1, known=learned_nodes.SMALL - 1)  # few are known
+    known = 16_000
+    assert [one.due(600, known=known) for _ in range(2)] == [False, True]  # 1,000 are a sixteenth
+    assert [one.due(1, known=known) for _ in range(3)] == [False, False, True]
+    assert [one.due(n, known=known) for n in (1, 0, 0)] == [False, False, True]  # it has waited
+    assert one.due(1, known=known, urgent=True)
+    assert not one.behind
+
+
+@pytest.fixture(params=HEADS)
+def learner(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> OnlineLearner:
+    """Twelve nodes in two classes; so few would be solved for at once."""
+    monkeypatch.setattr(learned_nodes, "SMALL", 0)
+    monkeypatch.setattr(learned_nodes, "SHARE", 1.0)
+    one = OnlineLearner(head=HEADS[request.param](width=16), patience=3)
+    one.apply(
+        Delta(
+            nodes=list(range(12)),
+            features=torch.randn(12, 3, generator=torch.Generator().manual_seed(0)),
+            labels=["x", "y"] * 5 + [None] * 2,
+            edges=[(i, i + 1) for i in range(11)],
+        )
+    )
+    return one
+
+
+def solved(one: OnlineLearner, delta: Delta) -> int:
+    one.apply(delta)
+    return one.status().solved
+
+
+def test_labels_of_known_classes_wait_for_each_other(learner: OnlineLearner) -> None:
+    assert learner.status().solved == 1
+    before = learner.head.scorer()
+    ids, vectors = torch.arange(4), torch.randn(4, learner.taken([0])[2].shape[1])
+    assert solved(learner, Delta(late=((10, "x"),))) == 1
+    assert learner.head.scorer()(ids, vectors).equal(before(ids, vectors))
+    assert solved(learner, Delta()) == 1  # waits on
+    assert solved(learner, Delta()) == 4  # the third change since
+    assert learner.head.scorer()(ids, vectors).ne(before(ids, vectors)).any()
+    assert solved(learner, Delta()) == 5  # nothing is waiting
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [
+        Delta(late=((11, "z"),)),  # a class that is new
+        Delta(late=((0, "y"),)),  # a label that was wrong
+        Delta(forgotten=(3,)),
+        Delta(forgotten=(11,)),  # it had no label, but neighbours
+    ],
+)
+def test_what_cannot_wait_is_solved_at_once(learner: OnlineLearner, delta: Delta) -> None:
+    learner.apply(Delta(late=((10, "x"),)))
+    assert solved(learner, delta) == 3
+
+
+def test_predictions_look_at_nodes_as_they_are(learner: OnlineLearner) -> None:
+    before = learner.predict_proba([11])[1]
+    learner.apply(Delta(edges=((11, 0),), late=((10, "x"),)))
+    assert learner.status().solved == 1
+    assert learner.predict_proba([11])[1].ne(before).any()
+
+
+def test_a_number_that_is_new_is_no_new_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learned_nodes, "SMALL", 0)
+    monkeypatch.setattr(learned_nodes, "SHARE", 1.0)
+    one = OnlineLearner(head=TargetHead(kind="numbers", width=8), patience=2)
+    one.apply(Delta(nodes=(1, 2, 3), features=torch.eye(3), labels=(0.5, 1.5, None)))
+    assert solved(one, Delta(late=((3, 2.5),))) == 1
+    twin = restored(one)
+    assert [solved(each, Delta()) for each in (one, twin)] == [3, 3]
+    assert one.predict_proba([1, 3])[1].equal(twin.predict_proba([1, 3])[1])
