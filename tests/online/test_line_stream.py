@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from evergraph.cli.learner_target import _InFolder
 from evergraph.core.errors import ConfigurationError, DataError
-from evergraph.online.codecs.json_lines import Batch, LineReader, delta_of_lines
+from evergraph.online.codecs.json_lines import LineBatch, LineReader, delta_of_lines
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import FusedHead, OnlineHead, TargetHead
@@ -233,7 +233,7 @@ def test_columns_keep_the_order_of_the_first_line_and_weights_stay_together() ->
     LineStream(kept).take_in(written(lines))
     (delta,) = kept.keys.values()
     assert delta.features.tolist() == [[1, 2], [3, 4]]
-    reader, batch = LineReader(), Batch()
+    reader, batch = LineReader(), LineBatch()
     batch.add(reader.read(b'{"edge": ["a", "b"], "weight": 1}', 1))
     assert not batch.fits(reader.read(b'{"edge": ["a", "c"]}', 2))  # it keeps the weight it has
     assert batch.fits(reader.read(b'{"edge": ["a", "c"], "weight": 0}', 3))

@@ -20,8 +20,8 @@ from typing import Any, Protocol
 from evergraph.core.checks import check_integer, check_number
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.online.codecs.json_lines import (
-    Batch,
     Line,
+    LineBatch,
     LineReader,
     delta_of_lines,
     table_of_lines,
@@ -101,7 +101,7 @@ class LineStream:
         have not. No line is read while a delta is applied.
         """
         self._reader = LineReader(self.columns, classes=self.classes)
-        self._batch, self._began = Batch(), 0.0
+        self._batch, self._began = LineBatch(), 0.0
         self._done: tuple[int, str] | None = None
         self._digests: dict[int, str] = {}
         try:
@@ -154,7 +154,7 @@ class LineStream:
         self._digests[line.number] = here
 
     def _flush(self) -> None:
-        lines, self._batch = self._batch.lines, Batch()
+        lines, self._batch = self._batch.lines, LineBatch()
         named = _named(lines)
         if isinstance(self.columns, Columns) and named:  # fit how columns are read, and keep it
             labels, table = [line.label for line in named], table_of_lines(named)

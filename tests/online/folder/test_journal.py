@@ -25,7 +25,7 @@ from evergraph.online.folder.markers import with_check
 from evergraph.online.folder.snapshot import Compactor, read_snapshot, snapshots_in
 from evergraph.online.folder.sqlite_file import empty_wal, open_for_reading, open_for_writing
 from evergraph.online.folder.status import Replaying
-from evergraph.online.folder.writer import Counted
+from evergraph.online.folder.writer import JournalLoad
 from evergraph.online.heads import AnalyticHead
 from evergraph.online.learner import OnlineLearner
 from stand_in import (
@@ -353,11 +353,11 @@ def test_snapshots_that_only_save_time_take_a_quarter_of_it_at_most(tmp_path):
         writer, woken = folder._files, []
         writer._compactor.took = 2.0
         writer._compactor.wake = lambda: woken.append(writer._counted)
-        writer._count(Counted(deltas=5, bytes=5, seconds=5.9))
+        writer._count(JournalLoad(deltas=5, bytes=5, seconds=5.9))
         assert not woken
-        writer._count(Counted(seconds=0.2))
+        writer._count(JournalLoad(seconds=0.2))
         assert [each.deltas for each in woken] == [5]
-        for many in (Counted(deltas=10**6), Counted(bytes=1000)):
+        for many in (JournalLoad(deltas=10**6), JournalLoad(bytes=1000)):
             writer._count_anew()
             writer._count(many)
             assert woken.pop() == many

@@ -20,7 +20,13 @@ from evergraph.online.graph import live_codes, live_embeddings, live_smoother
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import HopStates, LiveEmbeddings
-from evergraph.online.graph.live_smoother import DRIFT, LiveSmoother, Moved, Pushed, differences
+from evergraph.online.graph.live_smoother import (
+    DRIFT,
+    ChangedRows,
+    LiveSmoother,
+    Pushed,
+    differences,
+)
 from evergraph.online.view.explanation import contributions, powers_of
 from evergraph.topology import SGC, EmbeddingCache, MixHop, topologies
 
@@ -109,7 +115,7 @@ def test_a_push_on_a_path_of_four_by_hand() -> None:
     live = followed(graph)
     change = graph.renew(torch.tensor([0]), torch.tensor([[3.0]]))
     live.smoother.refresh(graph, change.touched)  # of nobody
-    sent = Moved(change.renewed, torch.tensor([[1.0]]))
+    sent = ChangedRows(change.renewed, torch.tensor([[1.0]]))
     given = (graph, live.smoother, sent, graph.features, change.touched, change.entries)
     found = differences(*given, live._source._states[0])
     assert found.rows.flatten().tolist() == pytest.approx([2 / 2**0.5])  # d_0 = (3 - 1) / √2

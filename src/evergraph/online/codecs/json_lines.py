@@ -172,7 +172,7 @@ def _number(name: str, value: Any) -> float:
 
 
 @dataclass
-class Batch:
+class LineBatch:
     """Lines that give the same outcome as one delta as they would one by one.
 
     A delta applies its parts in a fixed order, so a line that undoes or repeats a part of it must
@@ -191,7 +191,7 @@ class Batch:
     def fits(self, line: Line) -> bool:
         """Whether a line can join the others.
 
-        >>> reader, batch = LineReader(), Batch()
+        >>> reader, batch = LineReader(), LineBatch()
         >>> batch.add(reader.read(b'{"remove_edge": ["a", "b"]}', 1))
         >>> batch.fits(reader.read(b'{"edge": ["b", "a"]}', 2))
         False

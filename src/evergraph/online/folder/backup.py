@@ -106,7 +106,9 @@ def backup(folder: Path, to: Path, *, on_progress: OnProgress | None = None) -> 
                 for name in (FORMAT_FILE, COLUMNS_FILE):  # columns: written before the first delta
                     if (folder / name).exists():
                         small[name] = (folder / name).read_bytes()
-                parts = [Part(name, io.BytesIO(data), len(data)) for name, data in small.items()]
+                parts = [
+                    BackupFile(name, io.BytesIO(data), len(data)) for name, data in small.items()
+                ]
                 parts += [*snapshot, _part(journal, opened)]
                 try:
                     return BackedUp(max(last, seq), seq, copied(parts, to, on_progress))
@@ -123,7 +125,7 @@ def backup(folder: Path, to: Path, *, on_progress: OnProgress | None = None) -> 
 
 
 @dataclass(frozen=True)
-class Part:
+class BackupFile:
     """A file to copy."""
 
     name: str  # in the folder, such as ``snapshot-3/about.json``
@@ -132,12 +134,12 @@ class Part:
     digest: str | None = None  # expected SHA-256, if known
 
 
-def _part(path: Path, files: ExitStack, name: str = "", digest: str | None = None) -> Part:
+def _part(path: Path, files: ExitStack, name: str = "", digest: str | None = None) -> BackupFile:
     file = files.enter_context(path.open("rb"))
-    return Part(name or path.name, file, os.fstat(file.fileno()).st_size, digest)
+    return BackupFile(name or path.name, file, os.fstat(file.fileno()).st_size, digest)
 
 
-def _opened(path: Path, files: ExitStack) -> list[Part]:
+def _opened(path: Path, files: ExitStack) -> list[BackupFile]:
     """Return the open files of a snapshot; [] if it is gone or damaged."""
     try:
         known = read_manifest(path)["files"]
@@ -165,7 +167,7 @@ def copy_journal(source: Path, to: Path) -> None:
 class _Checked:
     """Reads a part once, reports progress, and verifies its size and checksum at the end."""
 
-    def __init__(self, part: Part, on_read: Callable[[int], None]) -> None:
+    def __init__(self, part: BackupFile, on_read: Callable[[int], None]) -> None:
         self._part, self._on_read = part, on_read
         self._digest, self._left = hashlib.sha256(), part.size
 
@@ -180,7 +182,7 @@ class _Checked:
         return piece
 
 
-def copied(parts: list[Part], to: Path, on_progress: OnProgress | None) -> int:
+def copied(parts: list[BackupFile], to: Path, on_progress: OnProgress | None) -> int:
     """Copy files into a backup; return their size in bytes."""
     total, done = sum(part.size for part in parts), 0
 

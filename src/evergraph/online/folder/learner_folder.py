@@ -27,7 +27,7 @@ from evergraph.online.folder.markers import BEFORE, store_columns, stored_column
 from evergraph.online.folder.queue import DeltaQueue
 from evergraph.online.folder.reader import FolderReader
 from evergraph.online.folder.status import FolderStatus, Progress, Purged, folder_bytes
-from evergraph.online.folder.writer import Counted, FolderWriter
+from evergraph.online.folder.writer import FolderWriter, JournalLoad
 from evergraph.online.heads import heads
 from evergraph.online.intake import Bounds
 from evergraph.online.learner import OnlineLearner
@@ -165,7 +165,7 @@ class LearnerFolder(Closing, Shown):
             files = FolderWriter(
                 Path(path),
                 made,
-                Counted(snapshot_every, snapshot_bytes, replay_seconds),
+                JournalLoad(snapshot_every, snapshot_bytes, replay_seconds),
                 close_seconds=close_seconds,
                 retry=retry,
                 key_age=key_age * DAY,

@@ -59,7 +59,7 @@ SHARE = 3.0
 logger = logging.getLogger(__name__)
 
 
-class Counted(NamedTuple):
+class JournalLoad(NamedTuple):
     """Deltas in the journal: their number, bytes, and the seconds spent on them."""
 
     deltas: int = 0
@@ -78,7 +78,7 @@ class FolderWriter:
         self,
         path: Path,
         make: Callable[[], OnlineLearner],
-        most: Counted,
+        most: JournalLoad,
         *,
         close_seconds: float,
         retry: float,
@@ -98,7 +98,7 @@ class FolderWriter:
         self._make = make
         self._process = os.getpid()
         self._one_snapshot = threading.Lock()
-        self._counted = Counted()  # since the last snapshot
+        self._counted = JournalLoad()  # since the last snapshot
         self._snapshot_error: str | None = None
         self._snapshot_seconds: float | None = None
         self._stopped: str | None = None
@@ -131,9 +131,9 @@ class FolderWriter:
         self._compactor.took = max(self._compactor.took, found.reading)
         size, deltas = self._journal.size_after(found.snapshot), self.seq - found.snapshot
         self._count_anew()
-        self._count(Counted(deltas, size, found.seconds))
+        self._count(JournalLoad(deltas, size, found.seconds))
 
-    def _count(self, more: Counted) -> None:
+    def _count(self, more: JournalLoad) -> None:
         """Count deltas in the journal, and have a snapshot taken once there are many.
 
         The seconds are those that a restart would spend on these deltas. They count only once they
@@ -142,14 +142,14 @@ class FolderWriter:
         """
         deltas, size, seconds = self._counted
         deltas, size, seconds = deltas + more.deltas, size + more.bytes, seconds + more.seconds
-        self._counted = Counted(deltas, size, seconds)
+        self._counted = JournalLoad(deltas, size, seconds)
         heavy = seconds >= max(self.most.seconds, SHARE * self._compactor.took)
         if deltas >= self.most.deltas or size >= self.most.bytes or heavy:
             self._compactor.wake()
 
-    def _count_anew(self) -> Counted:
+    def _count_anew(self) -> JournalLoad:
         """Count from 0 again, as a snapshot includes the deltas; return the old count."""
-        counted, self._counted, self._compactor.due = self._counted, Counted(), False
+        counted, self._counted, self._compactor.due = self._counted, JournalLoad(), False
         return counted
 
     def _renew_learner(self) -> None:
@@ -224,7 +224,7 @@ class FolderWriter:
         self._acknowledged.note(self.seq)
         self._keys += sum(entry.key is not None for entry in entries)
         size, seconds = sum(len(entry.data) for entry in entries), time.thread_time() - began
-        self._count(Counted(len(entries), size, seconds))
+        self._count(JournalLoad(len(entries), size, seconds))
         report(self.learner.alarms(), warn, after=before)
         self._changed()
         batch.answer(results)

@@ -16,8 +16,8 @@ from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, Store
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_smoother import (
     DRIFT,
+    ChangedRows,
     LiveSmoother,
-    Moved,
     correct,
     differ,
     differences,
@@ -108,11 +108,11 @@ class HopStates(KeptArrays):
             array.extend(graph.num_nodes - len(array))
             array.array[change.removed.numpy()] = 0
         new = change.new
-        moved = Moved(new, torch.zeros(len(new), self._state(0).shape[1]))
+        moved = ChangedRows(new, torch.zeros(len(new), self._state(0).shape[1]))
         if former is not None:
             older = renewed < (int(new[0]) if len(new) else graph.num_nodes)
             before = torch.cat([former[older], moved.before])  # new nodes were 0
-            moved = Moved(torch.cat([renewed[older], new]), before)
+            moved = ChangedRows(torch.cat([renewed[older], new]), before)
         if not len(moved.nodes) + len(change.touched):
             return change.new
         entries = change.entries if self._corrects else None
@@ -125,7 +125,7 @@ class HopStates(KeptArrays):
             return used[0]
         return torch.from_numpy(graph.distinct(torch.cat(used).numpy()))
 
-    def _send(self, moved: Moved, hop: int) -> Moved:
+    def _send(self, moved: ChangedRows, hop: int) -> ChangedRows:
         """Recompute the messages of nodes to the next hop, and return old and new ones."""
         messages = self._messages[hop]
         if messages is None:
@@ -133,9 +133,11 @@ class HopStates(KeptArrays):
         before = messages.tensor[moved.nodes]
         for part in moved.nodes.split(ROWS):
             messages.tensor[part] = self.topology.message(self._state(hop)[part], hop=hop)
-        return Moved(moved.nodes, before)
+        return ChangedRows(moved.nodes, before)
 
-    def _step(self, change: GraphChange, sent: Moved, entries: Entries | None, hop: int) -> Moved:
+    def _step(
+        self, change: GraphChange, sent: ChangedRows, entries: Entries | None, hop: int
+    ) -> ChangedRows:
         """Update hop + 1 wherever it may have changed, and return old and new rows."""
         graph = self._graph
         seeds = torch.from_numpy(graph.distinct(torch.cat([sent.nodes, change.touched]).numpy()))
@@ -151,10 +153,12 @@ class HopStates(KeptArrays):
         if entries is None:
             nodes = graph.gatherers(seeds)
             self._sum_anew(nodes, hop)
-            return Moved(nodes, self._states[hop].room(0))  # nobody corrects what comes after
+            return ChangedRows(nodes, self._states[hop].room(0))  # nobody corrects what comes after
         return self._correct(change, sent, entries, hop)
 
-    def _correct(self, change: GraphChange, sent: Moved, entries: Entries, hop: int) -> Moved:
+    def _correct(
+        self, change: GraphChange, sent: ChangedRows, entries: Entries, hop: int
+    ) -> ChangedRows:
         """Correct hop + 1 by differences, and recompute rows for which that does not pay."""
         known, values = (self._graph, self.smoother), self._source(hop)
         states, drift = self._states[hop], self._drifts[hop]
@@ -185,7 +189,7 @@ class HopStates(KeptArrays):
         """H_L, and the bound on the rounding error of each row.  [n, width], [n]"""
         return self._states[-1].array, self._drifts[-1].array
 
-    def _sum_all(self, new: Tensor, hop: int) -> Moved:
+    def _sum_all(self, new: Tensor, hop: int) -> ChangedRows:
         """Recompute hop + 1 of all nodes, and return those that changed, including new nodes."""
         states, alive = self._states[hop], self._graph.alive.nonzero().flatten()
         other, full = torch.zeros(len(states), dtype=torch.bool), len(alive) == len(states)
@@ -204,7 +208,7 @@ class HopStates(KeptArrays):
         other[new] = True
         self._drifts[hop].array[:] = 0
         nodes = other.nonzero().flatten()
-        return Moved(nodes, lambda: earlier[nodes])
+        return ChangedRows(nodes, lambda: earlier[nodes])
 
     def _next(self, nodes: Tensor, hop: int, out: Tensor | None = None) -> Tensor:
         """Return hop + 1 of some nodes; out: where it is written if it is only smoothed."""

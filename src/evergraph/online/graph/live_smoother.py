@@ -194,7 +194,7 @@ def _index_in(known: Array, nodes: Array) -> Array:
     return where
 
 
-class Moved:
+class ChangedRows:
     """Rows that changed.
 
     Args:
@@ -225,7 +225,7 @@ class Differences(NamedTuple):
 def differences(
     graph: GrowingGraph,
     smoother: LiveSmoother,
-    sent: Moved,
+    sent: ChangedRows,
     values: Tensor,
     touched: Tensor,
     entries: Entries,
@@ -285,7 +285,7 @@ def correct(
     drift: Array,
     *,
     keep: bool,
-) -> tuple[Moved, Tensor, Tensor]:
+) -> tuple[ChangedRows, Tensor, Tensor]:
     """Correct rows of ``states`` in place; return them, which are due, and their largest values.
 
     Due rows are left to be recomputed, because correcting them would cost as much or because they
@@ -305,7 +305,7 @@ def correct(
     before, tops = states.room(len(rows) if keep else 0), np.empty(len(rows), np.float32)
     for part in states.blocks(len(rows), max(len(rows), 1)):
         make(found, part, ratios, left, anew, states.array, drift, before.numpy(), tops)
-    moved = Moved(torch.from_numpy(rows), before)
+    moved = ChangedRows(torch.from_numpy(rows), before)
     return moved, torch.from_numpy(anew), torch.from_numpy(tops)
 
 
