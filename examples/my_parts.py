@@ -2,7 +2,7 @@
 
     evergraph list methods --plugin examples/my_parts.py
     evergraph run --plugin examples/my_parts.py --dataset synthetic --method anchored,finetune
-    evergraph run --plugin examples/my_parts.py --dataset synthetic \
+    evergraph run --plugin examples/my_parts.py --dataset synthetic --method tem \
         --topology residual --sampler low-degree --budget 20
 
 A preset or benchmark names the file instead: plugins = ["my_parts.py"].

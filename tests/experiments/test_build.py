@@ -59,9 +59,8 @@ def test_a_configuration_with_a_penalty_by_size_is_read_but_not_run() -> None:
     assert RunConfig.of(old.to_dict()) == old
     with pytest.raises(ConfigurationError, match=r"weight_decay must be a number .* 'by-size'"):
         build_learner(old, seed=0)
-    section = {"name": "random-features", "depth": 2}
     with pytest.raises(ConfigurationError, match="depth"):
-        build_backbone(config_of("analytic", backbone=section))
+        build_backbone(config_of("analytic", backbone={"name": "random-features", "depth": 2}))
 
 
 EDGES = torch.tensor([[0, 1], [1, 2]])

@@ -46,8 +46,7 @@ def test_toml_round_trip_of_a_resolved_configuration() -> None:
 
 @pytest.mark.parametrize("name", sorted(presets()))
 def test_every_preset_fits_the_constructors(name: str) -> None:
-    values = merged(RunConfig().to_dict(), read_preset(name))
-    check(RunConfig.of(values))
+    check(RunConfig.of(merged(RunConfig().to_dict(), read_preset(name))))
 
 
 def test_the_papers_preset_is_the_papers_recipe() -> None:
@@ -104,6 +103,8 @@ def test_a_wrong_value_is_named(values: dict[str, object], message: str) -> None
         ({"memory": {"budget": -3}}, "budget must be .*not -3"),
         ({"head": {"dropout": 1.5}}, "dropout must be a number from 0.0 to 0.99"),
         ({"head": {"scaling": "double"}}, "unknown scaling"),
+        ({"method": {"name": "tem", "backbone": "gcn"}}, "method.backbone cannot be set: it is"),
+        ({"method": {"name": "tem", "restart": "no"}}, "restart must be true or false, not 'no'"),
     ],
 )
 def test_wrong_components_are_refused_before_data_is_loaded(

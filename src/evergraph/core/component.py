@@ -131,6 +131,8 @@ class Part(Shown):
                 setattr(self, each.name, self._parameter_default(each.name))
             elif "check" in each.metadata:
                 each.metadata["check"](each.name, value)
+            elif isinstance(each.default, bool) and not isinstance(value, bool):
+                raise ConfigurationError(f"{each.name} must be true or false, not {value!r}")
 
     def get_params(self, deep: bool = False) -> dict[str, Any]:
         """Return the constructor's parameters: ``type(part)(**part.get_params())`` makes a copy.
@@ -141,9 +143,8 @@ class Part(Shown):
         for name in self._parameter_names():
             own[name] = value = self._parameter_value(name)
             if value is _MISSING:
-                raise ConfigurationError(
-                    f"{type(self).__name__} must store its parameter {name!r} under that name"
-                )
+                said = f"{type(self).__name__} must store its parameter {name!r} under that name"
+                raise ConfigurationError(said)
         for name, value in list(own.items()) if deep else ():
             if isinstance(value, Part):
                 inner = value.get_params(deep=True)

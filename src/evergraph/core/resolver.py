@@ -89,9 +89,8 @@ did you mean 'side'? it takes side
         for parameter in parameters:
             if parameter not in known:
                 takes = f"{did_you_mean(parameter, known)}it takes {', '.join(known) or 'none'}"
-                raise ConfigurationError(
-                    f"{self.kind} {name!r} has no parameter {parameter!r}: {takes}"
-                )
+                said = f"{self.kind} {name!r} has no parameter {parameter!r}: {takes}"
+                raise ConfigurationError(said)
 
     def current(self, name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return parameters, such as those of a saved component, under their current names."""

@@ -102,9 +102,7 @@ def build_memory(config: RunConfig) -> Any:
             f"memory in bytes needs method auto; {name} keeps nodes: set a budget of nodes per "
             f"class instead of {given!r}"
         )
-    options: dict[str, Any] = {}
-    if config.memory.budget is not None:
-        options["budget"] = config.memory.budget
+    options: dict[str, Any] = config.memory.model_dump(include={"budget"}, exclude_none=True)
     if config.memory.sampler is not None:
         options["sampler"] = _make(samplers, config.memory.sampler)
     return methods.resolve(name).make_memory(**options)
@@ -248,13 +246,15 @@ def check(
 
 
 def _make(resolver: Resolver[T], component: Component, **parts: Any) -> T:
+    for key in component.parameters.keys() & parts.keys():
+        made = "it is made from the settings backbone, training and seeds"
+        raise ConfigurationError(f"{resolver.kind}.{key} cannot be set: {made}")
     parameters = component.parameters | parts
     try:
         return resolver.make(component.name, **parameters)
     except TypeError as error:
-        raise ConfigurationError(
-            f"{component.name!r} cannot be made with {parameters}: {error}"
-        ) from error
+        said = f"{component.name!r} cannot be made with {parameters}: {error}"
+        raise ConfigurationError(said) from error
 
 
 def departures(config: RunConfig) -> list[str]:
