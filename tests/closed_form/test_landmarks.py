@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.closed_form import LandmarkFeatures
+from evergraph.closed_form import LandmarkFeatures, landmarks
 from evergraph.closed_form.guesses import certain
 from evergraph.closed_form.landmarks import LandmarkMap, Landmarks, column_weights
 from evergraph.closed_form.ridge import balanced_ridge
@@ -79,6 +79,15 @@ def test_features_of_landmarks_have_the_kernel_as_inner_products(seed: int, node
     assert torch.allclose(features @ features.t(), kernel, atol=1e-3)
     (others,) = one(ViewRows(other, None))
     assert bool((others.square().sum(1) <= 1 + 1e-4).all())
+
+
+def test_a_kernel_that_rounding_has_made_indefinite_is_whitened_all_the_same() -> None:
+    """As of landmarks that are nearly equal: after eight hops on BlogCatalog, on a GPU."""
+    noise = 1e-4 * torch.randn(200, 200, generator=torch.Generator().manual_seed(0))
+    kernel = torch.ones(200, 200) + noise + noise.t()
+    assert float(torch.linalg.eigvalsh(kernel)[0]) < -1e-3
+    features = kernel @ landmarks._whitening(kernel)
+    assert torch.allclose(features @ features.t(), torch.ones(200, 200), atol=0.01)
 
 
 def test_all_nodes_as_landmarks_are_kernel_ridge_regression() -> None:

@@ -1,4 +1,4 @@
-"""Penalties of the views of a mixture."""
+"""Penalties of the views of a mixture, and which of them have a part in it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from evergraph.closed_form.fusing import Probes
 from evergraph.closed_form.mixture import LADDER, Mixing
 from evergraph.closed_form.ridge import balanced_ridge, choose_regularisation
 from evergraph.closed_form.view_map import RandomMap
-from evergraph.closed_form.views import View, ViewRows
+from evergraph.closed_form.views import CODES, View, ViewRows
 from evergraph.core.label_space import LabelSpace
 from evergraph.core.resources import Resources
 
@@ -46,3 +46,28 @@ def test_a_penalty_chosen_on_some_features_shrinks_all_of_them_as_much(
         rtol=1e-3,
         atol=1e-4,
     )
+
+
+@pytest.mark.parametrize("names", [("0+y", "32", "0"), ("32",)])
+def test_a_far_view_has_a_part_in_the_mixture_where_no_labels_are_shown(
+    names: tuple[str, ...],
+) -> None:
+    """The far hop says the class and nothing else does; but where labels are shown it is left out,
+    unless there is no other view."""
+    views = tuple(map(View.parse, names))
+    draw = torch.Generator().manual_seed(0)
+    labels = torch.arange(60) % 2
+    own, codes = torch.randn(60, 2, generator=draw), torch.randn(60, 2, generator=draw)
+    rows = ViewRows(own, codes, far=torch.nn.functional.one_hot(labels).float())
+    expand = RandomMap.drawn(views, {0: 2, CODES: 2, 32: 2}, width=8, seed=0)
+    sums = [ClassStatistics(8) for _ in views]
+    for each, features in zip(sums, expand(rows[:40]), strict=True):
+        each.add(features, labels[:40], torch.ones(40))
+    probes = Probes(10)
+    probes.keep(rows[40:], labels=labels[40:], nodes=torch.arange(20))
+    mixing = Mixing(expand, LabelSpace("class-il", (2,)), True, "fitted", Resources())
+    found = mixing(sums, probes, probes.rows())
+    shares = dict(zip(names, found.weights.tolist(), strict=True))
+    bare = dict(zip([n for n in names if n != "0+y"], found.bare.tolist(), strict=True))
+    assert bare["32"] == max(bare.values())
+    assert (shares["32"] > 0) == (names == ("32",))

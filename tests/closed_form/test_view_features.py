@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from evergraph.closed_form import ClassCodes, ViewFeatures
+from evergraph.closed_form import ClassCodes, ViewFeatures, view_features
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.graphs import UNLABELLED, Graph
@@ -40,6 +40,17 @@ def test_hops_and_codes_are_those_of_the_encoders() -> None:
     torch.testing.assert_close(seen.codes, EmbeddingCache(ClassCodes(width=4)).encode(shown))
     assert model().width_of(seen) == 3
     assert model().hops == 2
+
+
+def test_far_hops_are_those_of_projected_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view_features, "FAR_WIDTH", 2)
+    one, shown = model("0|9", "8"), graph()
+    seen = one.prepare(shown)
+    far = EmbeddingCache(ViewHops(kept_hops=(9,), widest=2)).encode(shown)
+    assert seen.far is not None
+    torch.testing.assert_close(seen.far, far)
+    torch.testing.assert_close(seen.taken(torch.device("cpu")).parts([0, 8, 9])[9], far)
+    assert (seen.hops.shape[1], one.hops, one(seen).shape) == (6, 9, (20, CLASSES))
 
 
 @torch.no_grad()

@@ -137,6 +137,6 @@ def test_a_configuration_says_which() -> None:
     of_views = RunConfig.of({"backbone": {"name": "view-features", "dtype": "bfloat16"}})
     backbone = build_learner(of_views, 0).backbone
     assert isinstance(backbone, ViewFeatures)
-    hops, codes, *_ = (cache.topology for cache in (backbone.hop_cache, backbone.code_cache))
+    hops, codes, *_ = backbone._topologies
     assert isinstance(hops, ViewHops)
     assert (hops.dtype, codes.dtype) == ("bfloat16", "float32")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.views import ViewRows
+from evergraph.closed_form.views import STORED, ViewRows
 
 # Sharpness of a single view without probes: scores of a least-squares head lie between 0 and 1.
 SHARPNESS = 10.0
@@ -173,18 +175,17 @@ class Probes:
         per_class: maximum number per class.
 
     Attributes:
-        hops_, codes_, relations_, shape_: see ``ViewRows``; codes are zeros if none were shown,
-            relations and shape then have no columns.  float16 [kept, dims]
+        hops_, codes_, relations_, shape_, far_: see ``ViewRows``; codes are zeros if none were
+            shown, the others then have no columns.  float16 [kept, dims]
         labels_: their classes.  int64 [kept]
         nodes_: their ids in the dataset.  int64 [kept]
     """
 
     def __init__(self, per_class: int) -> None:
         self.per_class = per_class
-        self.hops_ = torch.empty(0, 0, dtype=torch.float16)
-        self.codes_ = torch.empty(0, 0, dtype=torch.float16)
-        self.relations_ = torch.empty(0, 0, dtype=torch.float16)
-        self.shape_ = torch.empty(0, 0, dtype=torch.float16)
+        self.hops_, self.codes_, self.relations_, self.shape_, self.far_ = (
+            torch.empty(0, 0, dtype=torch.float16) for _ in STORED
+        )
         self.labels_ = torch.empty(0, dtype=torch.int64)
         self.nodes_ = torch.empty(0, dtype=torch.int64)
 
@@ -200,7 +201,7 @@ class Probes:
         self._take(self._first(self.nodes_, self.labels_))
 
     def _extend(self, rows: ViewRows, labels: Tensor, nodes: Tensor) -> None:
-        for name in ("hops", "codes", "relations", "shape"):
+        for name in STORED:
             old, values = getattr(self, f"{name}_"), getattr(rows, name)
             if values is None:
                 values = rows.hops.new_zeros(len(rows), old.shape[1])
@@ -228,10 +229,9 @@ class Probes:
 
     def rows(self) -> ViewRows:
         """Return their view rows."""
-        codes, relations, shape = (
-            t if t.shape[1] else None for t in (self.codes_, self.relations_, self.shape_)
-        )
-        return ViewRows(self.hops_, codes, relations=relations, shape=shape)
+        kept = {name: getattr(self, f"{name}_") for name in STORED}
+        there: dict[str, Any] = {name: rows for name, rows in kept.items() if rows.shape[1]}
+        return ViewRows(**{"hops": self.hops_, "codes": None} | there)
 
     def drop(self, nodes: Tensor) -> None:
         """Remove some of them."""
@@ -251,7 +251,7 @@ class Probes:
     @property
     def values(self) -> int:
         """Number of values kept."""
-        return sum(part.numel() for part in (self.hops_, self.codes_, self.relations_, self.shape_))
+        return sum(getattr(self, f"{name}_").numel() for name in STORED)
 
     @property
     def nbytes(self) -> int:
@@ -265,9 +265,9 @@ class Probes:
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned."""
         for name in KEPT:
-            if name in state:  # earlier versions had neither relations nor shape
+            if name in state:  # earlier versions had no relations, shape and far hops
                 setattr(self, f"{name}_", state[name])
 
 
-KEPT = ("hops", "codes", "relations", "shape", "labels", "nodes")
+KEPT = (*STORED, "labels", "nodes")
 CPU = torch.device("cpu")

@@ -20,7 +20,7 @@ from evergraph.closed_form.view_map import (
     Product,
     ViewMap,
 )
-from evergraph.closed_form.views import CODE_HOPS, CODES, RELATIONS, View, ViewRows
+from evergraph.closed_form.views import CODE_HOPS, CODES, FAR, RELATIONS, View, ViewRows
 from evergraph.core.component import formerly
 from evergraph.graphs.csr import ROWS_AT_A_TIME
 from evergraph.graphs.kernels.row_ranges import tiled_product
@@ -181,8 +181,8 @@ class LandmarkMap(ViewMap):
 
 
 def _weighed(part: int, rows: Tensor, columns: Tensor | None) -> Tensor:
-    """Return a hop's rows with weighted columns, scaled to unit length again."""
-    if columns is None or part < 0:
+    """Return a near hop's rows with weighted columns, scaled to unit length again."""
+    if columns is None or not 0 <= part <= FAR:
         return rows
     rows = rows * columns
     return rows.div_(rows.norm(dim=1, keepdim=True).clamp_min_(1e-12))
@@ -224,10 +224,13 @@ def column_weights(rows: ViewRows, labels: Tensor, *, dims: int) -> Tensor:
 def _whitening(kernel: Tensor) -> Tensor:
     """Return L⁻ᵀ with L Lᵀ = K plus a small diagonal.  [landmarks, landmarks] -> float32, same"""
     kernel = kernel.double()
-    # If a view is empty for every landmark, its kernel is zero and so are its features.
-    kernel.diagonal().add_(JITTER * (float(kernel.trace()) or 1.0))
-    factor = torch.linalg.cholesky(kernel)
     eye = torch.eye(len(kernel), dtype=kernel.dtype, device=kernel.device)
+    # If a view is empty for every landmark, its kernel is zero and so are its features.
+    added = JITTER * (float(kernel.trace()) or 1.0)
+    factor, failed = torch.linalg.cholesky_ex(kernel + added * eye)
+    while int(failed):  # many landmarks are equal up to rounding, as in a dense graph
+        added *= 10
+        factor, failed = torch.linalg.cholesky_ex(kernel + added * eye)
     inverse: Tensor = torch.linalg.solve_triangular(factor, eye, upper=False)
     return inverse.t().float().contiguous()
 
@@ -328,7 +331,7 @@ class LandmarkFeatures(ViewFeatures):
         """
         self.columns = columns
         self._map = None if not len(rows) else LandmarkMap.on(
-            self.parsed, rows, self._topologies[0].kept,
+            self.parsed, rows, (*self.near, *self.far),
             units={CODES: 3} if self.sees_relations else None,
             columns=columns if len(columns) else None, device=self.device,
         )  # fmt: skip

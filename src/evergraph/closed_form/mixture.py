@@ -78,10 +78,15 @@ class Mixing:
             balanced_ridge(s, strength, balanced=self.balanced).float() for s, strength in pairs
         ]
         scores = self._scores(heads, rows)
-        bare = [place for place, view in enumerate(self.expand.views) if not view.codes]
+        views = self.expand.views
+        bare = [place for place, view in enumerate(views) if not view.codes]
+        # A far view says which subgraph a node is in: useful where no labels are shown, misleading
+        # if they are, since class codes say more, and subgraphs may have been joined since.
+        near = [place for place, view in enumerate(views) if not view.is_far] or bare
         met = statistics[0].counts_.cpu() > 0  # a forgotten class has no nodes
         met[probes.labels_] = True
-        weights, error = self._fitted(scores, probes, met)
+        weights = torch.zeros(len(heads), dtype=torch.float64, device=scores.device)
+        weights[near], error = self._fitted(scores[:, :, near], probes, met)
         plain = self._fitted(scores[:, :, bare], probes, met)[0] if bare else weights[:0]
         return Mixture(heads, weights, plain, error)
 

@@ -17,6 +17,7 @@ from evergraph.closed_form.shape import SHAPE_WIDTH, shape_of
 from evergraph.closed_form.view_map import RandomMap, ViewMap
 from evergraph.closed_form.views import (
     CODES,
+    FAR,
     RELATION_CODES,
     RELATIONS,
     SHAPE,
@@ -40,10 +41,13 @@ from evergraph.topology.cached import Storage
 from evergraph.topology.mixhop import WIDEST as WIDEST_HOP
 from evergraph.topology.mixhop import ViewHops
 
-VIEWS = ("0|1|2|4|r+y", "0|1|2|4|r", "8", "0|s", "4")
+VIEWS = ("0|1|2|4|r+y", "0|1|2|4|r", "4", "0|s", "32")
 """Near and far, with a node's own features or without; the most useful views come first.
 
 Relations are used if the graph has them."""
+# Maximum width of a far hop: neighbourhoods of many hops differ in few directions, and 32 hops of
+# this width take less time than eight of wide features.
+FAR_WIDTH = 128
 # Below this width, another view is worth less than the width that the others lose.
 LEAST_WIDTH = 512
 NARROWEST, WIDEST, STEP = 64, 8192, 64
@@ -55,8 +59,9 @@ class ViewFeatures(Backbone):
 
     s(x) = Σ_v W_v φ_v(x); see ``RandomMap`` for φ. Hops of Â and class codes are computed once for
     all views. If a graph shows no labels there are no class codes: views that need them are left
-    out, and the others use the ``bare`` weights, if set. The first graph decides whether relations
-    are used: ``r`` in a view, and relations in class codes, have an effect only if it has them.
+    out, and the others use the ``bare`` weights, if set. Hops beyond ``FAR`` are computed on
+    features projected to ``FAR_WIDTH`` columns. The first graph decides whether relations are used:
+    ``r`` in a view, and relations in class codes, have an effect only if it has them.
 
     Args:
         views: names of the views, such as ``2``, ``0|2``, ``0|2+y`` and ``0|2|r``, see ``View``.
@@ -98,8 +103,9 @@ class ViewFeatures(Backbone):
         dtype: RowType = "float32",
     ) -> None:
         parsed = parse_views(views)
-        kept = hops_of(parsed) or (0,)
-        super().__init__(hops=max(*kept, 2 if any(view.codes for view in parsed) else 0))
+        kept = hops_of(parsed)
+        codes = 2 if any(view.codes for view in parsed) else 0
+        super().__init__(hops=max(codes, *kept, 0))
         check_integer("width", width, least=1)
         check_number("dropout", dropout, least=0.0, most=0.99)
         self.views = tuple(map(str, parsed))
@@ -111,11 +117,14 @@ class ViewFeatures(Backbone):
         self.parsed = parsed
         self.coded = any(view.codes for view in parsed)  # whether any view uses labels nearby
         self.shaped = any(view.shaped for view in parsed)  # and degree and feature length
+        self.near = tuple(hop for hop in kept if hop <= FAR) or (0,)
+        self.far = tuple(hop for hop in kept if hop > FAR)
         self._topologies = (
-            ViewHops(kept_hops=kept, widest=self.widest, dtype=dtype),
+            ViewHops(kept_hops=self.near, widest=self.widest, dtype=dtype),
             ClassCodes(width=code_width),
             RelationHops(),
             RelationCodes(width=code_width),
+            ViewHops(kept_hops=self.far or (0,), widest=FAR_WIDTH, dtype=dtype),
         )
         self._met_relations: bool | None = None
         self.head: Linear | None = None
@@ -124,7 +133,7 @@ class ViewFeatures(Backbone):
     def place(self, device: torch.device, resources: Resources | None = None) -> None:
         """Move weights to a device, and compute hops and codes there, within ``resources``."""
         super().place(device, resources)
-        self.hop_cache, self.code_cache, self.relation_cache, self.relation_code_cache = (
+        self._caches = tuple(
             EmbeddingCache(topology, device=device, storage=self.storage, resources=resources)
             for topology in self._topologies
         )
@@ -172,16 +181,18 @@ class ViewFeatures(Backbone):
                 alone = any(v.related and not v.hops and not v.codes for v in self.parsed)
                 if alone and not self.sees_relations:
                     relations_of(graph)  # raises
-            hops, codes = self.hop_cache(graph), None
+            near, code_cache, along, along_codes, far = self._caches
+            codes = None
             if self.coded and graph.bare is not None and bool((graph.labels >= 0).any()):
-                codes = self.code_cache(graph)
+                codes = code_cache(graph)
                 if self.sees_relations:
-                    codes = torch.cat([codes, self.relation_code_cache(graph)], dim=1)
+                    codes = torch.cat([codes, along_codes(graph)], dim=1)
             self._prepared[graph] = ViewRows(
-                hops,
+                near(graph),
                 codes,
-                relations=self.relation_cache(graph) if self._sees_along else None,
+                relations=along(graph) if self._sees_along else None,
                 shape=shape_of(graph).to(self.device) if self.shaped else None,
+                far=far(graph) if self.far else None,
             )
         return self._prepared[graph]
 
@@ -191,7 +202,7 @@ class ViewFeatures(Backbone):
 
     def width_of(self, inputs: ViewRows) -> int:
         """Return the width of a hop."""
-        return inputs.hops.shape[1] // len(self._topologies[0].kept)
+        return inputs.hops.shape[1] // len(self.near)
 
     def expansion(self) -> ViewMap:
         """Return φ of all views, the same numbers on every device.
@@ -204,11 +215,12 @@ class ViewFeatures(Backbone):
         return self._drawn[1]
 
     def _random_map(self, seed: int) -> RandomMap:
-        sizes = dict.fromkeys(self._topologies[0].kept, self._dims) | {CODES: 2 * self.code_width}
+        sizes = dict.fromkeys(self.near, self._dims) | {CODES: 2 * self.code_width}
         if self.sees_relations:
             sizes |= {RELATION_CODES: self.code_width, RELATIONS: 3 * self._topologies[2].width}
         if self.shaped:
             sizes |= {SHAPE: SHAPE_WIDTH}
+        sizes |= dict.fromkeys(self.far, min(self._dims, FAR_WIDTH))
         drawn = RandomMap.drawn(self.parsed, sizes, width=self.width, seed=seed, device=self.device)
         if not self.sees_relations:
             return drawn
@@ -283,8 +295,7 @@ class ViewFeatures(Backbone):
     @property
     def embed_seconds(self) -> float:
         """Seconds spent computing hops and codes."""
-        caches = self.hop_cache, self.code_cache, self.relation_cache, self.relation_code_cache
-        return sum(cache.seconds for cache in caches)
+        return sum(cache.seconds for cache in self._caches)
 
 
 def fit_into(memory: int, backbone: ViewFeatures) -> ViewFeatures:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,6 +17,8 @@ from evergraph.core.errors import ConfigurationError
 # relations, class codes along relations, and a node's shape.
 CODES, RELATIONS, RELATION_CODES, SHAPE = -1, -2, -3, -4
 CODE_HOPS = 2
+# Hops beyond this are far: they are computed for a few projected columns, see ``ViewFeatures``.
+FAR = 8
 FORM = re.compile(r"y|r(\+y)?|\d+(\|\d+)*(\|r)?(\|s)?(\+y)?")
 
 
@@ -44,6 +47,11 @@ class View:
     codes: bool = False
     related: bool = False
     shaped: bool = False
+
+    @property
+    def is_far(self) -> bool:
+        """Whether it has a far hop."""
+        return max(self.hops, default=0) > FAR
 
     @classmethod
     def parse(cls, name: str) -> View:
@@ -96,17 +104,23 @@ def hops_of(views: Sequence[View]) -> tuple[int, ...]:
     return tuple(sorted({hop for view in views for hop in view.hops}))
 
 
+# The attributes of ``ViewRows`` with one row per node.
+STORED = ("hops", "codes", "relations", "shape", "far")
+
+
 @dataclass(frozen=True, eq=False)
 class ViewRows:
     """Rows of some nodes for all views, looked up a few at a time.
 
     Attributes:
-        hops: all nodes' hops of Â that any view needs, concatenated.  [nodes, hops x d]
+        hops: all nodes' near hops of Â that any view needs, concatenated.  [nodes, hops x d]
         codes: all nodes' class codes; None if no label is shown.  [nodes, code dims] | None
         nodes: the selected nodes; None for all, in order.  int64 [n] | None
         relations: all nodes' features along relations; None if the graph has none.
             [nodes, relation dims] | None
         shape: all nodes' degree and length; None if no view uses them.  [nodes, 64] | None
+        far: all nodes' far hops, concatenated; None if no view has one.
+            [nodes, hops x 128 or less] | None
     """
 
     hops: Tensor
@@ -114,6 +128,7 @@ class ViewRows:
     nodes: Tensor | None = None
     relations: Tensor | None = None
     shape: Tensor | None = None
+    far: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.hops) if self.nodes is None else len(self.nodes)
@@ -121,12 +136,14 @@ class ViewRows:
     def __getitem__(self, part: slice) -> ViewRows:
         if self.nodes is not None:
             return replace(self, nodes=self.nodes[part])
-        codes, relations, shape = (None if t is None else t[part] for t in self._others)
-        return ViewRows(self.hops[part], codes, relations=relations, shape=shape)
+        return self._each(lambda rows: rows[part])
 
-    @property
-    def _others(self) -> tuple[Tensor | None, ...]:
-        return self.codes, self.relations, self.shape
+    def _each(self, change: Callable[[Tensor], Tensor]) -> ViewRows:
+        def changed(name: str) -> Any:
+            rows = getattr(self, name)
+            return None if rows is None else change(rows)
+
+        return ViewRows(**{name: changed(name) for name in STORED})
 
     def of(self, nodes: Tensor) -> ViewRows:
         """Return a selection of nodes."""
@@ -135,8 +152,8 @@ class ViewRows:
     @property
     def dims(self) -> int:
         """Number of values per node, without codes."""
-        others = (t.shape[1] for t in (self.relations, self.shape) if t is not None)
-        return self.hops.shape[1] + sum(others)
+        parts = (self.hops, self.relations, self.shape, self.far)
+        return sum(rows.shape[1] for rows in parts if rows is not None)
 
     def taken(self, device: torch.device) -> ViewRows:
         """Return the selected rows in memory, on a device."""
@@ -146,12 +163,14 @@ class ViewRows:
                 tensor = tensor.index_select(0, self.nodes.to(tensor.device))
             return tensor.to(device, torch.float32)
 
-        codes, relations, shape = (None if t is None else rows(t) for t in self._others)
-        return ViewRows(rows(self.hops), codes, relations=relations, shape=shape)
+        return self._each(rows)
 
     def parts(self, hops: Sequence[int]) -> dict[int, Tensor]:
         """Return rows in memory by part; hops: the hops that they hold."""
-        found = dict(zip(hops, self.hops.tensor_split(len(hops), dim=1), strict=True))
+        near, far = ([h for h in hops if (h > FAR) is beyond] for beyond in (False, True))
+        found = dict(zip(near, self.hops.tensor_split(len(near), dim=1), strict=True))
+        if self.far is not None:
+            found |= zip(far, self.far.tensor_split(len(far), dim=1), strict=True)
         others = {CODES: self.codes, RELATIONS: self.relations, SHAPE: self.shape}
         return found | {part: rows for part, rows in others.items() if rows is not None}
 
