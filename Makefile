@@ -28,11 +28,6 @@ $(TOUR): pyproject.toml constraints.txt
 
 # Most of the tour is steps too small for two threads (docs/decisions/0030): one costs the least.
 run: export OMP_NUM_THREADS ?= 1
-# glibc keeps freed blocks for the next of their size: fetching and clearing their pages again took a
-# fifth of the CPU time.
-run: export MALLOC_MMAP_THRESHOLD_ ?= 33554432
-run: export MALLOC_TRIM_THRESHOLD_ ?= 1073741824
-run: export MALLOC_TOP_PAD_ ?= 67108864
 run: $(TOUR)  ## WordNet, class-IL: finetune, tem, auto and joint side by side, in minutes
 	@$(BIN)/evergraph run --dataset wordnet --preset tour --method finetune,tem,auto,joint \
 		--out $(OUT) --resume --report

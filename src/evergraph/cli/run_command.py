@@ -125,8 +125,11 @@ def run_command(
     resources = options.resources_of(memory_limit, scratch, engine, address, worker_threads)
     with stops_with(f"finished tasks are kept; continue with --resume --out {folder}"):
         with spinner(f"loading torch and {configs[0].dataset.name}"):
+            from evergraph.core.mapped import keep_freed_memory
             from evergraph.experiments.runner import complete_together, open_together, progress_of
 
+            if memory_limit is None:
+                keep_freed_memory()
             folders = [folder if alone else folder / c.method.name for c in configs]
             runs = open_together(configs, out=folders, resume=resume, resources=resources())
         options.say_unused(configs, given)
