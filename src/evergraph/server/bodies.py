@@ -10,7 +10,7 @@ import asyncio
 import gc
 import json
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
@@ -31,10 +31,9 @@ from pydantic import (
 from starlette.requests import ClientDisconnect, Request
 
 from evergraph.online.checking import LONGEST_ID, LONGEST_KEY, LONGEST_NAME
-from evergraph.online.delta import Delta, is_empty
+from evergraph.online.delta import Delta
 from evergraph.online.identifiers import LARGEST
-from evergraph.server.arrow import ArrowBody, read_arrow
-from evergraph.server.http import ARROW, JSON, LONGEST, RefusedError
+from evergraph.server.http import JSON, LONGEST, RefusedError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -394,35 +393,6 @@ DELTAS: Mapping[str, type[UpsertBody] | type[LabelsBody] | type[ForgetBody]] = {
 }
 
 
-Rows = Sequence[Mapping[str, Any]]
-
-
-def read_delta(
-    body: bytes, *, model: str, kind: str, most: int
-) -> tuple[Delta, Rows, ArrowBody | None]:
-    """Parse a delta; reject one that is malformed, empty or names too many nodes.
-
-    model: a key of ``DELTAS``; kind: media type; most: nodes that it may name. Returned with it are
-    its nodes as objects, if they did not come as numbers, still to be read by the learner's scheme,
-    and what Arrow tables say besides.
-
-    >>> read_delta(b'{"ids": ["a"]}', model="forget", kind="application/json", most=9)[0]
-    Delta(1 forgotten)
-    """
-    rows: Rows = ()
-    arrow = read_arrow(body) if kind == ARROW else None
-    if arrow is not None:
-        delta = arrow.delta
-    else:
-        parsed = parse(DELTAS[model], body)
-        delta, rows = parsed.delta(), getattr(parsed, "rows", ())
-    if is_empty(delta) and not rows:
-        raise RefusedError(422, "a delta must add, change or remove something, and this is empty")
-    named = map(len, (delta.nodes, delta.late, delta.forgotten, delta.updated, rows))
-    _check_named("delta", max(named), most)
-    return delta, rows, arrow
-
-
 def read_question(body: bytes, *, most: int) -> PredictionsBody:
     """Parse a request for predictions; reject one that is malformed or names too many nodes.
 
@@ -430,10 +400,11 @@ def read_question(body: bytes, *, most: int) -> PredictionsBody:
     ['a', 1]
     """
     question = parse(PredictionsBody, body)
-    _check_named("request", len(question.ids), most)
+    check_named("request", len(question.ids), most)
     return question
 
 
-def _check_named(what: str, named: int, most: int) -> None:
+def check_named(what: str, named: int, most: int) -> None:
+    """Reject a body that names too many nodes."""
     if named > most:
         raise RefusedError(413, f"a {what} must name at most {most} nodes, not {named}")

@@ -17,16 +17,14 @@ import anyio
 import orjson
 
 from evergraph.core.errors import UnknownNodeError
-from evergraph.core.notices import say
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in
 from evergraph.online.identifiers import LARGEST
 from evergraph.online.view import FEW
 from evergraph.server import schema
-from evergraph.server.bodies import Bodies, PredictionsBody, read_delta, read_question
+from evergraph.server.bodies import Bodies, PredictionsBody, read_question
+from evergraph.server.deltas import DeltaReader
 from evergraph.server.http import RefusedError, without_paths
-from evergraph.server.rows import with_names, with_rows
 from evergraph.server.workers import Together, Writer, pools
-from evergraph.tables.nodes import say_by_position
 
 if TYPE_CHECKING:
     from evergraph.online.delta import Delta, DeltaResult, NodeId
@@ -59,38 +57,17 @@ class Service:
         self.writer = Writer(folder, places=limits.queue)
         self.pools = pools(limits.seconds)
         self.bodies = Bodies(limits)
-        self._warned_by_position = False  # whether it was logged that column names are ignored
-        self._warned_raw = False  # whether it was logged that features came unencoded
+        self._reader = DeltaReader(folder, most=limits.nodes)
         self._together = Together(self._predict)
         self.stopping = Event()  # set: requests no longer wait for further deltas
 
     async def read_delta(
         self, body: bytes, *, model: str, kind: str
     ) -> tuple[Delta, Scheme | None]:
-        """Parse a delta; return it with the scheme by which its columns were read, if any.
-
-        model, kind: as in ``read_delta`` of ``bodies``.
-        """
-        threads, most = self.pools["bodies"], self.limits.nodes
-        read = partial(read_delta, body, model=model, kind=kind, most=most)
-        delta, rows, arrow = await threads.run(read)
-        if rows:
-            return await threads.run(partial(with_rows, delta, rows, self.folder))
-        if arrow is not None:
-            delta, scheme = await threads.run(partial(with_names, arrow, self.folder))
-            if scheme is None and arrow.names and not self._warned_by_position:
-                self._warned_by_position = True
-                say_by_position("Arrow", [*arrow.names])
-            return delta, scheme
-        raw = len(delta.features) or len(delta.updated_features)
-        if raw and not self._warned_raw and self.folder.columns is not None:
-            self._warned_raw = True
-            say(
-                "features",
-                "the learner scales and encodes named columns, and these numbers are used as they "
-                "are: send rows to have them encoded",
-            )
-        return delta, None
+        """Parse a delta on a thread; see ``DeltaReader``."""
+        return await self.pools["bodies"].run(
+            partial(self._reader.read, body, model=model, kind=kind)
+        )
 
     async def read_question(self, body: bytes) -> PredictionsBody:
         """Parse a request for predictions, on the event loop if it is small."""
