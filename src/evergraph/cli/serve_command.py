@@ -22,8 +22,9 @@ from evergraph.core.sizes import parse_size
 from evergraph.core.toml import tomllib
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
+
     from evergraph.online.folder.status import Progress
-    from evergraph.server.app import Application
 
 
 TYPED_ONLY = ("config", "check_config", "help")  # not meaningful in a file
@@ -213,7 +214,7 @@ def serve_command(
         return
     bound = running.bind(host, port)
 
-    def application(progress: Progress) -> Application:
+    def application(progress: Progress) -> FastAPI:
         """Open the folder and return the application; runs in a thread that reports its progress.
 
         Slow imports are made here, too.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import time
@@ -10,13 +11,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, replace
 from functools import partial
-from threading import Event
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import orjson
 
-from evergraph.core.errors import UnknownNodeError
+from evergraph.core.errors import EvergraphError, UnknownNodeError
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in
 from evergraph.online.identifiers import LARGEST
 from evergraph.online.view import FEW
@@ -39,6 +40,9 @@ SMALL = 1 << 14  # bytes of a question that is parsed on the event loop
 LITTLE = 1 << 10  # numbers that are serialised on the event loop
 BLOCK = 500  # predictions that are serialised at a time
 PAUSE = 0.002  # seconds between two checks for a delta that a request waits for
+POLL = 0.01  # seconds between two polls of the journal
+PATIENCE = 1.0  # seconds to wait for the last poll when closing
+log = logging.getLogger(__name__)
 
 
 class Service:
@@ -60,6 +64,26 @@ class Service:
         self._reader = DeltaReader(folder, most=limits.nodes)
         self._together = Together(self._predict)
         self.stopping = Event()  # set: requests no longer wait for further deltas
+        self._closing = Event()
+        self._follower = Thread(target=self._follow, name="evergraph-follower", daemon=True)
+
+    def start(self) -> None:
+        """Keep a read-only service up to date with the process that writes, from now on."""
+        if self.folder.readonly:
+            self._follower.start()
+
+    def _follow(self) -> None:
+        """Apply deltas that the writing process adds; a poll that finds none costs microseconds."""
+        while not self._closing.wait(POLL):
+            try:
+                self.folder.refresh()
+                self._followed = time.monotonic()
+            except Exception as error:
+                if not self._closing.is_set():  # else the folder was closed while polling
+                    unforeseen = None if isinstance(error, EvergraphError) else error
+                    log.error("cannot follow the journal any more: %s", error, exc_info=unforeseen)
+                    self.fail()
+                return
 
     async def read_delta(
         self, body: bytes, *, model: str, kind: str
@@ -129,11 +153,6 @@ class Service:
     def turn(self) -> None:
         """Let readers see the folder's newest state."""
         self.view = self.folder.learner.frozen()  # shared from the first node on
-
-    def follow(self) -> None:
-        """Apply deltas that the writing process has added; for a folder opened read-only."""
-        self.folder.refresh()
-        self._followed = time.monotonic()
 
     def fail(self) -> None:
         """End a process that can no longer write or follow, after answering open requests.
@@ -248,6 +267,9 @@ class Service:
 
     def close(self) -> None:
         """Finish queued changes, and close the folder."""
+        self._closing.set()
+        if self._follower.is_alive():
+            self._follower.join(PATIENCE)
         for pool in self.pools.values():
             pool.close()
         self.writer.close()
