@@ -120,13 +120,7 @@ def as_edges(values: Any) -> Sequence[tuple[NodeId, NodeId]]:
 
 
 def beside_edges(values: Any, edges: Any, name: str) -> list[Any]:
-    """Return the weights or relations of edges, as given or from this column of a table of edges.
-
-    >>> beside_edges(None, [("a", "b")], "weight")
-    []
-    >>> beside_edges(torch.tensor([0.5]), [("a", "b")], "weight")
-    [0.5]
-    """
+    """Return the weights or relations of edges, as given or from a column of a table of edges."""
     argument = {WEIGHT: "edge_weights", RELATION: "relations"}[name]
     if is_table(edges) and name in [each for each in column_names(edges) if isinstance(each, str)]:
         if values is not None:
@@ -150,12 +144,6 @@ def columns_of_nodes(table: Any, kind: Kind = "class") -> tuple[Any, Any, Any, A
 
     Without a column ``id`` its index is used. Features are a table of all other columns; targets
     and types are None if there is no such column. kind: of the model's targets.
-
-    >>> import pandas as pd
-    >>> table = pd.DataFrame({"id": ["a"], "label": ["x"], "size": [2.5]})
-    >>> ids, features, targets, types = columns_of_nodes(table)
-    >>> ids.tolist(), features.values.tolist(), targets, types
-    (['a'], [[2.5]], ['x'], None)
     """
     pandas, arrow = is_a(table, "pandas"), is_a(table, "pyarrow")
     if pandas and "id" not in table.columns and table.index.name == "id":

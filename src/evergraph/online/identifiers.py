@@ -28,10 +28,6 @@ def check_id(what: str, value: object) -> None:
     """Raise unless ``value`` may name a node or a class: text or a whole number of 64 bits.
 
     "1" and 1 are different names. 1.0 and True are rejected, as Python treats them as equal to 1.
-
-    >>> check_id("id of a node", 1.0)
-    Traceback (most recent call last):
-    evergraph.core.errors.DataError: id of a node must be text or an integer, not 1.0
     """
     if type(value) is int:
         if not -LARGEST - 1 <= value <= LARGEST:
@@ -330,11 +326,6 @@ class NumberSlots:
     """An array that maps the numbers 0, 1, 2, ... to positions.
 
     Negative numbers and numbers that are too sparse have no slot and must be looked up elsewhere.
-
-    >>> slots = NumberSlots()
-    >>> slots.put([5, 3, -1], 10)
-    >>> slots.where(np.array([3, 4, -1])), slots.outside
-    (array([11, -1, -1]), 1)
     """
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ from evergraph.core.errors import DataError
 from evergraph.core.extras import installed, require
 from evergraph.core.sizes import shown
 from evergraph.online.checking import LONGEST_ID
-from evergraph.online.codecs.table_changes import EDGE_OPS, NODE_OPS, operations, says_operations
+from evergraph.online.codecs.tables import EDGE_OPS, NODE_OPS, operations, says_operations
 from evergraph.online.delta import Column, Delta, EdgeColumns, NodeId, edge_columns, listed
 from evergraph.server.http import RefusedError
 from evergraph.tables.arrow import pa, pc
@@ -341,12 +341,7 @@ def _is_compressed(message: Any) -> bool:
 
 
 def check_decoded(table: pa.Table, most: int) -> int:
-    """Return the bytes that a table takes once decoded; reject more than ``most``.
-
-    >>> import pyarrow as pa
-    >>> check_decoded(pa.table({"id": pa.array(["ab", "ab", "c"]).dictionary_encode()}), 1_000)
-    17
-    """
+    """Return the bytes that a table takes once decoded; reject more than ``most``."""
     total, texts = 0, (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
     for about, values in zip(table.schema, table.columns, strict=True):
         # Values of other types, dictionaries excepted, may outgrow their buffers.

@@ -82,10 +82,6 @@ class Tokens:
 
     Attributes:
         listed: pairs of scope and token; may be replaced while the service runs.
-
-    >>> tokens = Tokens((("read", "r" * 16), ("write", "w" * 16)))
-    >>> tokens.scope_of("w" * 16), tokens.scope_of("guessed")
-    ('write', None)
     """
 
     listed: Sequence[tuple[Scope, str]] = field(default=(), repr=False)
@@ -137,10 +133,6 @@ class Buckets:
     """A token bucket per caller: ``burst`` tokens at most, ``rate`` more every second.
 
     With too many callers, the least recent one is forgotten.
-
-    >>> buckets = Buckets(rate=2.0, burst=1, clock=iter([0.0, 0.1, 0.6]).__next__)
-    >>> buckets.take("me"), round(buckets.take("me"), 1), buckets.take("me")
-    (0.0, 0.4, 0.0)
     """
 
     def __init__(
@@ -310,11 +302,7 @@ class Tls:
 
 
 def tls_of(cert: Path | None, key: Path | None, password_file: Path | None = None) -> Tls | None:
-    """Return the certificate that the options name, None if they name none.
-
-    >>> tls_of(None, None) is None
-    True
-    """
+    """Return the certificate that the options name, None if they name none."""
     if cert is not None and key is not None:
         return Tls(cert, key, password_file)
     if cert is not None or key is not None or password_file is not None:

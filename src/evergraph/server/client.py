@@ -264,11 +264,7 @@ class _NoRedirects(HTTPRedirectHandler):
 
 
 def sentence_in(body: bytes) -> str:
-    """Return the sentence of an error answer.
-
-    >>> sentence_in(b'{"error": "too late"}')
-    'too late'
-    """
+    """Return the sentence of an error answer."""
     try:
         return str(json.loads(body)["error"])
     except (ValueError, KeyError, TypeError):
@@ -276,11 +272,7 @@ def sentence_in(body: bytes) -> str:
 
 
 def refusal_of(status: int, sentence: str) -> Exception:
-    """Return the exception for an error answer.
-
-    >>> refusal_of(507, "the disk is full")
-    ResourceError('the disk is full')
-    """
+    """Return the exception for an error answer."""
     if status in (401, 403):
         return ConfigurationError(sentence)
     if status == 410:

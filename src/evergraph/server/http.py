@@ -44,9 +44,6 @@ class RefusedError(errors.EvergraphError):
 
     retry_after: in seconds; hang_up: whether to close the connection, and so to drop the requests
     that the client has sent ahead on it, which would be rejected as well.
-
-    >>> RefusedError(404, "there is no node 'a'").status
-    404
     """
 
     def __init__(
@@ -83,11 +80,7 @@ log = logging.getLogger(__name__)
 
 
 def status_of(error: errors.EvergraphError) -> int:
-    """Return the HTTP status for an error.
-
-    >>> status_of(errors.ResourceError("the disk is full"))
-    507
-    """
+    """Return the HTTP status for an error."""
     if isinstance(error, RefusedError):
         return error.status
     return next((status for kind, status in STATUSES if isinstance(error, kind)), 422)
@@ -111,11 +104,7 @@ def answer_failures(app: FastAPI, folder: Path | None = None) -> None:
 
 
 def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a value as a JSON response.
-
-    >>> answer({"seq": 1}).body
-    b'{"seq":1}'
-    """
+    """Return a value as a JSON response."""
     return Response(orjson.dumps(value), status, headers, JSON)
 
 
@@ -156,9 +145,6 @@ def without_paths(error: Exception | str, folder: Path | None = None) -> str:
 
     Errors about the machine lose all other absolute paths too. The others keep them: ids of nodes
     can look like paths.
-
-    >>> without_paths("/srv/papers/journal.sqlite: the disk is full", Path("/srv/papers"))
-    'journal.sqlite: the disk is full'
     """
     text = str(error)
     if folder is not None:
@@ -183,16 +169,7 @@ def _parameters_of(route: Any) -> list[str]:
 
 
 def check_parameters(query: bytes, known: Sequence[str]) -> None:
-    """Raise if a query names an unknown parameter, or one parameter twice.
-
-    >>> check_parameters(b"start=3", ["start", "limit"])
-    >>> check_parameters(b"limt=3", ["start", "limit"])
-    Traceback (most recent call last):
-    evergraph.server.http.RefusedError: there is no parameter 'limt' here: did you mean 'limit'
-    >>> check_parameters(b"x=3", ["start", "limit"])
-    Traceback (most recent call last):
-    evergraph.server.http.RefusedError: there is no parameter 'x' here: it takes start, limit
-    """
+    """Raise if a query names an unknown parameter, or one parameter twice."""
     named = [name for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True)]
     for index, name in enumerate(named):
         if name not in known:

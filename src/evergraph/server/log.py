@@ -22,13 +22,7 @@ PATIENCE = 2.0  # seconds to write the remaining lines at exit
 
 
 class TextLines(logging.Formatter):
-    """A line of text: time (UTC), level, logger, the request's id in brackets, and the message.
-
-    >>> record = logging.LogRecord("evergraph.x", 20, "", 0, "delta %d", (7,), None)
-    >>> record.created, record.msecs = 0.0, 0.0
-    >>> TextLines().format(record)
-    '1970-01-01T00:00:00.000Z INFO evergraph.x: delta 7'
-    """
+    """A line of text: time (UTC), level, logger, the request's id in brackets, and the message."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
         """Return the line without the trace of an exception."""
@@ -40,14 +34,7 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """A JSON object per line: time, level, logger, message, and further facts.
-
-    >>> record = logging.LogRecord("evergraph.audit", 20, "", 0, "change seq=7", None, None)
-    >>> record.created, record.msecs, record.event, record.facts = 0.0, 0.0, "change", {"seq": 7}
-    >>> line = json.loads(JsonLines().format(record))
-    >>> line["time"], line["message"], line["facts"]
-    ('1970-01-01T00:00:00.000Z', 'change seq=7', {'seq': 7})
-    """
+    """A JSON object per line: time, level, logger, message, and further facts."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return one line."""
@@ -72,14 +59,6 @@ class Sparing(logging.Filter):
 
     The next warning that passes says how many were left out. Other levels always pass, the audit
     lines of changes among them. ``most`` is per second.
-
-    >>> sparing, record = Sparing(most=1), logging.LogRecord("x", 30, "", 0, "refused", None, None)
-    >>> record.created = 7.1
-    >>> sparing.filter(record), sparing.filter(record), sparing.filter(record)
-    (True, False, False)
-    >>> record.created = 8.1
-    >>> sparing.filter(record), record.getMessage()
-    (True, 'refused (2 more like it were left out)')
     """
 
     def __init__(self, *, most: int = 50) -> None:

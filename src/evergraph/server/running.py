@@ -43,10 +43,7 @@ log = logging.getLogger(__name__)
 
 
 def check_address(host: str, *, has_tokens: bool) -> None:
-    """Raise if a service without tokens could be reached from other machines.
-
-    >>> check_address("127.0.0.1", has_tokens=False)
-    """
+    """Raise if a service without tokens could be reached from other machines."""
     try:
         here = host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -76,10 +73,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def check_proxies(proxies: Sequence[str]) -> None:
-    """Raise unless all are addresses or networks.
-
-    >>> check_proxies(["192.0.2.7", "10.0.0.0/8"])
-    """
+    """Raise unless all are addresses or networks."""
     for text in proxies:
         try:
             ipaddress.ip_network(text)

@@ -280,10 +280,6 @@ def in_blocks(answer: Answer) -> bytes:
     """Return an answer as JSON, serialised a block of predictions at a time.
 
     orjson holds the interpreter lock until it is done; between two blocks other threads can run.
-
-    >>> from evergraph.online.view import Answer, Prediction
-    >>> in_blocks(Answer(7, (Prediction("a", "x", 0.5),)))
-    b'{"seq":7,"predictions":[{"id":"a","label":"x","probability":0.5}]}'
     """
     rows = answer.predictions
     blocks = [rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK)]

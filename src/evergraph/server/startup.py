@@ -135,14 +135,7 @@ class Starting:
         await found(scope, receive, send)
 
     def progress(self) -> dict[str, Any]:
-        """Return how many deltas have been replayed, of how many, and the estimated time left.
-
-        >>> from evergraph.online.folder.status import Replaying
-        >>> starting = Starting(lambda progress: None, notifier=Notifier())
-        >>> starting._note(Replaying(10, 40, 6.0))
-        >>> starting.progress()
-        {'done': 10, 'of': 40, 'seconds_left': 6.0}
-        """
+        """Return how many deltas have been replayed, of how many, and the estimated time left."""
         now = self._progress
         if now is None:
             return {"done": 0, "of": 0, "seconds_left": None}

@@ -118,12 +118,6 @@ class Pool:
 
     what: the work in the plural, for error messages; places: calls that may wait; seconds: time for
     a call, waiting included.
-
-    >>> async def main():
-    ...     pool = Pool("sums", threads=1, places=8, seconds=5.0)
-    ...     return await pool.run(lambda: 1 + 1)
-    >>> asyncio.run(main())
-    2
     """
 
     def __init__(self, what: str, *, threads: int, places: int, seconds: float) -> None:
@@ -197,14 +191,6 @@ class Together:
 
     answer: returns the answer for ids, with ``True`` including all probabilities; most: nodes in
     one batch.
-
-    >>> def answer(ids, every_class):
-    ...     return Answer(len(ids), tuple(ids))
-    >>> async def main():
-    ...     together = Together(answer)
-    ...     return await asyncio.gather(*(together.ask([node], False) for node in "abc"))
-    >>> asyncio.run(main())[1]  # seq=3: all three were answered in one call
-    Answer(seq=3, predictions=('b',), classes=None)
     """
 
     def __init__(
