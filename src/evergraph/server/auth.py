@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn, cast
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -92,11 +92,8 @@ class Tokens:
         Every listed token is compared, in constant time, so that timing reveals nothing.
         """
         given = token.encode()
-        found: Scope | None = None
-        for scope, known in self.listed:
-            if hmac.compare_digest(given, known.encode()):
-                found = scope
-        return found
+        found = [s for s, known in self.listed if hmac.compare_digest(given, known.encode())]
+        return found[-1] if found else None
 
 
 def read_tokens(path: Path) -> Tokens:
@@ -104,24 +101,21 @@ def read_tokens(path: Path) -> Tokens:
 
     Errors never quote a line.
     """
-    try:
-        lines = read_private(path, "token file").decode("utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(f"{path}: the token file cannot be read ({error})") from error
+    # What is not UTF-8 is found below to be no ASCII.
+    lines = read_private(path, "token file").decode("utf-8", "replace").splitlines()
     listed: list[tuple[Scope, str]] = []
     for number, line in enumerate(lines, start=1):
         words = line.split("#")[0].split()
         if not words:
             continue
         rule = f"{path}: line {number} must be 'read TOKEN', 'follow TOKEN' or 'write TOKEN'"
-        scope: Scope | None = next((scope for scope in RIGHTS if scope == words[0]), None)
-        if len(words) != 2 or scope is None:
+        if len(words) != 2 or words[0] not in RIGHTS:
             raise ConfigurationError(f"{rule}, not {len(words)} other words")
         if len(words[1]) < SHORTEST or not words[1].isascii():
             raise ConfigurationError(
                 f"{rule} with at least {SHORTEST} ASCII characters, not {len(words[1])}"
             )
-        listed.append((scope, words[1]))
+        listed.append((cast("Scope", words[0]), words[1]))
     if not listed:
         raise ConfigurationError(f"{path}: the token file must list a token, as in 'write SECRET'")
     if len({token for _, token in listed}) < len(listed):

@@ -12,7 +12,6 @@ import json
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -220,7 +219,7 @@ class UpsertBody(Payload):
         parts: dict[str, Any] = {name: tuple(getattr(self, name)) for name in LISTS}
         parts["labels"] = parts["labels"] or (None,) * len(self.nodes)
         parts |= {name: _matrix(name, getattr(self, name)) for name in MATRICES}
-        return Delta(**parts)
+        return Delta(**parts, key=getattr(self, "key", None))
 
 
 class DeltaBody(UpsertBody):
@@ -230,10 +229,6 @@ class DeltaBody(UpsertBody):
     model_config = ConfigDict(json_schema_extra={"example": EXAMPLE | {"key": "monday-1"}})
     nodes: Listed[Id] = Field([], description="Ids of new nodes.")
     key: Key | None = Field(None, description="A delta with a known key is not applied again.")
-
-    def delta(self) -> Delta:
-        """Return the body as a delta."""
-        return replace(super().delta(), key=self.key)
 
 
 class LabelsBody(Payload):

@@ -111,13 +111,13 @@ class DeltaReader:
             return delta, None
         if isinstance(columns, Columns) and tables and all(lab is None for lab in delta.labels):
             say_unlabelled(where, next(iter(tables.values())).column_names)
-        scheme = None
+        scheme, parts = None, dict[str, Any]()
         for part, table in tables.items():
             read = read_columns(table, columns, delta.labels, where=where)
             assert read.scheme is not None
             scheme = columns = read.scheme
-            delta = replace(delta, **{part: read.features})
-        return delta, scheme
+            parts[part] = read.features
+        return replace(delta, **parts), scheme
 
     def _label(self, label: Any) -> Any:
         """Return a label of a table, None for a spelling that stands for no class."""

@@ -92,14 +92,8 @@ def answer_failures(app: FastAPI, folder: Path | None = None) -> None:
     folder: of the learner; its path appears in the log only.
     """
     app.state.folder = folder
-    kinds = (
-        errors.EvergraphError,
-        RequestValidationError,
-        HTTPException,
-        ClientDisconnect,
-        Exception,
-    )
-    for kind in kinds:
+    ours = (errors.EvergraphError, RequestValidationError, HTTPException, ClientDisconnect)
+    for kind in (*ours, Exception):
         app.add_exception_handler(kind, _failure)
 
 
@@ -159,13 +153,11 @@ def without_paths(error: Exception | str, folder: Path | None = None) -> str:
 async def only_known(request: Request) -> None:
     """Reject a query with an unknown or a repeated parameter."""
     if query := request.scope["query_string"]:
-        check_parameters(query, _parameters_of(request.scope["route"].dependant))
-
-
-def _parameters_of(route: Any) -> list[str]:
-    """Return the names of the parameters that a route takes, and what it depends on."""
-    inner = [name for part in route.dependencies for name in _parameters_of(part)]
-    return [*(each.alias for each in route.query_params), *inner]
+        known, parts = [], [request.scope["route"].dependant]
+        for part in parts:  # the route, and what it depends on, which may depend on more
+            known += [each.alias for each in part.query_params]
+            parts += part.dependencies
+        check_parameters(query, known)
 
 
 def check_parameters(query: bytes, known: Sequence[str]) -> None:

@@ -30,7 +30,7 @@ class TextLines(logging.Formatter):
         # Escaped, so that no client can forge a second line.
         message = record.message.replace("\r", "\\r").replace("\n", "\\n")
         request = f" [{name}]" if name else ""
-        return f"{moment(record)} {record.levelname} {record.name}{request}: {message}"
+        return f"{_moment(record)} {record.levelname} {record.name}{request}: {message}"
 
 
 class JsonLines(logging.Formatter):
@@ -39,7 +39,7 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return one line."""
         line: dict[str, Any] = {
-            "time": moment(record),
+            "time": _moment(record),
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
@@ -111,18 +111,11 @@ class AsideHandler(logging.handlers.QueueHandler):
         while (record := self.queue.get()) is not None:
             lost, self._lost = self._lost, 0
             more = f"{lost} lines of the log were lost: nobody read them in time\n" if lost else ""
+            left = f"{record.getMessage()}\n{more}".encode("utf-8", "backslashreplace")
             with suppress(OSError, ValueError):  # the reader has gone
-                self._put(f"{record.getMessage()}\n{more}")
-
-    def _put(self, text: str) -> None:
-        try:
-            number = self._stream.fileno()
-        except OSError:  # a stream without a file
-            self._stream.write(text)
-            return
-        left = text.encode("utf-8", "backslashreplace")
-        while left:
-            left = left[os.write(number, left) :]
+                number = self._stream.fileno()
+                while left:
+                    left = left[os.write(number, left) :]
 
     def close(self) -> None:
         """Write the remaining lines, but do not wait for a reader that hangs."""
@@ -156,7 +149,6 @@ def written_log(form: str) -> Iterator[None]:
         own.setLevel(before[2])
 
 
-def moment(record: logging.LogRecord) -> str:
-    """Return the time of a record in UTC, to the millisecond."""
+def _moment(record: logging.LogRecord) -> str:  # in UTC, to the millisecond
     second = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
     return f"{second}.{int(record.msecs):03d}Z"

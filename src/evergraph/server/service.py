@@ -7,10 +7,9 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, replace
-from functools import partial
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,7 +21,7 @@ from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in
 from evergraph.online.identifiers import LARGEST
 from evergraph.online.view import FEW
 from evergraph.server import schema
-from evergraph.server.bodies import Bodies, PredictionsBody, read_question
+from evergraph.server.bodies import Bodies
 from evergraph.server.deltas import DeltaReader
 from evergraph.server.http import RefusedError, without_paths
 from evergraph.server.workers import Together, Writer, pools
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from evergraph.tables.scheme import Scheme
 
 T = TypeVar("T")
-SMALL = 1 << 14  # bytes of a question that is parsed on the event loop
 LITTLE = 1 << 10  # numbers that are serialised on the event loop
 BLOCK = 500  # predictions that are serialised at a time
 PAUSE = 0.002  # seconds between two checks for a delta that a request waits for
@@ -61,7 +59,7 @@ class Service:
         self.writer = Writer(folder, places=limits.queue)
         self.pools = pools(limits.seconds)
         self.bodies = Bodies(limits)
-        self._reader = DeltaReader(folder, most=limits.nodes)
+        self.reader = DeltaReader(folder, most=limits.nodes)
         self._together = Together(self._predict)
         self.stopping = Event()  # set: requests no longer wait for further deltas
         self._closing = Event()
@@ -85,48 +83,34 @@ class Service:
                     self.fail()
                 return
 
-    async def read_delta(
-        self, body: bytes, *, model: str, kind: str
-    ) -> tuple[Delta, Scheme | None]:
-        """Parse a delta on a thread; see ``DeltaReader``."""
-        return await self.pools["bodies"].run(
-            partial(self._reader.read, body, model=model, kind=kind)
-        )
-
-    async def read_question(self, body: bytes) -> PredictionsBody:
-        """Parse a request for predictions, on the event loop if it is small."""
-        read = partial(read_question, body, most=self.limits.nodes)
-        return read() if len(body) < SMALL else await self.pools["bodies"].run(read)
-
-    async def change(self, delta: Delta, scheme: Scheme | None = None) -> DeltaResult:
+    async def change(
+        self, delta: Delta, scheme: Scheme | None = None, *, upsert: bool = False
+    ) -> DeltaResult | Upserted:
         """Apply a delta, and return once it is on disk and visible to readers.
 
-        scheme: by which its columns were read, if it had named columns.
+        scheme: by which its columns were read, if it had named columns; upsert: apply only what is
+        new of it.
 
         A delta that is not begun in time is dropped. One that is begun is finished, even if the
         client no longer waits.
         """
-
-        def submit() -> Future[DeltaResult]:
-            # In a batch with others, unless it fixes how columns are read.
-            if scheme is not None:
-                if not self.folder.learner.status().features:
-                    learn = partial(self._keep_scheme_then, self.folder.submit, delta, scheme)
-                    return self.writer.call(learn)
-                self.folder.check_columns(scheme)
-            return self.writer.submit(delta)
-
-        return await self._written(submit, again="with the same key ")
-
-    async def upsert(self, delta: Delta, scheme: Scheme | None = None) -> Upserted:
-        """Apply the new part of a delta; timing as in ``change``."""
-        learn = partial(self._keep_scheme_then, self.folder.upsert, delta, scheme)
-        return await self._written(partial(self.writer.call, learn), again="")
-
-    async def _written(self, submit: Callable[[], Future[T]], *, again: str) -> T:
-        """Submit a change and wait for it, within the time limit.  again: how to retry"""
         self.check_writes()
-        future = submit()
+        folder = self.folder
+        future: Future[DeltaResult | Upserted] | Future[DeltaResult]
+
+        def learn() -> DeltaResult | Upserted:
+            if scheme is not None:  # the first rows fix it, once they are known to be valid
+                if not folder.learner.status().features:
+                    folder.learner.check(delta)
+                folder.keep_columns(scheme)
+            return folder.upsert(delta) if upsert else folder.submit(delta)
+
+        if upsert or (scheme is not None and not folder.learner.status().features):
+            future = self.writer.call(learn)
+        else:  # in a batch with others
+            if scheme is not None:
+                folder.check_columns(scheme)
+            future = self.writer.submit(delta)
         try:
             with anyio.fail_after(self.limits.seconds):
                 return await asyncio.wrap_future(future)
@@ -134,21 +118,9 @@ class Service:
             late = f"this took longer than {self.limits.seconds:g} s"
             if future.cancel():
                 raise RefusedError(503, f"{late}, and nothing was changed", retry_after=1) from None
-            raise RefusedError(
-                503,
-                f"{late} and is still running: send it again {again}to get its result",
-                retry_after=5,
-            ) from None
-
-    def _keep_scheme_then(
-        self, learn: Callable[[Delta], T], delta: Delta, scheme: Scheme | None
-    ) -> T:
-        """Keep the scheme of the first rows, once they are known to be valid; then learn."""
-        if scheme is not None:
-            if not self.folder.learner.status().features:
-                self.folder.learner.check(delta)
-            self.folder.keep_columns(scheme)
-        return learn(delta)
+            again = "" if upsert else "with the same key "
+            late += f" and is still running: send it again {again}to get its result"
+            raise RefusedError(503, late, retry_after=5) from None
 
     def turn(self) -> None:
         """Let readers see the folder's newest state."""

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import anyio
 
@@ -65,14 +65,14 @@ class Writer:
             future = self._folder.waiting.offer(delta)
             if not self._scheduled:
                 self._scheduled = True
-                self._thread.submit(self._serve)
+                self._thread.submit(self._work)
         return future
 
     def call(self, function: Callable[[], T]) -> Future[T]:
         """Queue a call; reject it if the queue is full."""
         with self._lock:
             self._check_room()
-            future = self._thread.submit(self._run, function)
+            future = cast("Future[T]", self._thread.submit(self._work, function))
             self._calls[future] = time.monotonic()
         future.add_done_callback(lambda done: self._calls.pop(done, None))
         return future
@@ -84,21 +84,16 @@ class Writer:
             sentence = f"{self.places} changes are waiting already: send this one again later"
             raise RefusedError(503, sentence, retry_after=1)
 
-    def _serve(self) -> None:
+    def _work(self, function: Callable[[], T] | None = None) -> T | None:
+        """Run a call, or apply the deltas that wait."""
         with self._lock:
-            self._scheduled = False
-            self._running = self._folder.waiting.oldest
-        self._timed(self._folder.waiting.serve)
-
-    def _run(self, function: Callable[[], T]) -> T:
-        with self._lock:  # the one that came first
-            self._running = self._calls.pop(next(iter(self._calls)))
-        return self._timed(function)
-
-    def _timed(self, function: Callable[[], T]) -> T:
+            if function is None:
+                self._scheduled, self._running = False, self._folder.waiting.oldest
+            else:  # the one that came first
+                self._running = self._calls.pop(next(iter(self._calls)))
         began = time.monotonic()
         try:
-            return function()
+            return self._folder.waiting.serve() if function is None else function()
         finally:
             self._running = None
             self.busy += time.monotonic() - began
