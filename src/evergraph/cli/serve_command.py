@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 import typer
 
+from evergraph.cli.learner_target import advising
 from evergraph.cli.options import Plugins, argument, flag, option, parse_settings
 from evergraph.cli.output import say
 from evergraph.cli.progress import spinner
@@ -228,18 +229,19 @@ def serve_command(
 
             torch.set_num_threads(threads)
             load_plugins(plugins)
-        folder = LearnerFolder.open(
-            path,
-            given,
-            readonly=read_only,
-            key_age=key_age,
-            replay_seconds=replay_seconds,
-            memory_limit=memory_limit,
-            scratch=scratch,
-            threads=threads,
-            bounds=Bounds(delta_classes, memory),
-            progress=progress,
-        )
+        with advising("give --read-only"):
+            folder = LearnerFolder.open(
+                path,
+                given,
+                readonly=read_only,
+                key_age=key_age,
+                replay_seconds=replay_seconds,
+                memory_limit=memory_limit,
+                scratch=scratch,
+                threads=threads,
+                bounds=Bounds(delta_classes, memory),
+                progress=progress,
+            )
         return create_app(folder, tokens=tokens, limits=limits, access_log=access_log)
 
     memory = None if delta_memory is None else parse_size(delta_memory)
