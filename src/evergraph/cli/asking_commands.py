@@ -87,7 +87,7 @@ def _asked(
 
 @contextmanager
 def _csv_writer(out: Path | None) -> Iterator[Any]:
-    """Yield a CSV writer to stdout, or to a file that appears only when it is complete."""
+    # To a file it appears only when it is complete.
     if out is None:
         yield csv.writer(sys.stdout, lineterminator="\n")
         return

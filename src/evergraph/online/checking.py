@@ -72,9 +72,8 @@ def check_parts(delta: Delta, *, num_features: int | None, kind: Kind = "class")
 
 def _check_count(what: str, values: Sequence[Any], of: str, count: int) -> None:
     if len(values) not in (0, count):
-        raise DataError(
-            f"{what} must be as many as {of} or none at all, not {len(values)} for {count} {of}"
-        )
+        rule = f"{what} must be as many as {of} or none at all"
+        raise DataError(f"{rule}, not {len(values)} for {count} {of}")
 
 
 def _check_lengths(delta: Delta, kind: Kind) -> None:
@@ -109,17 +108,13 @@ def _check_targets(kind: Kind, values: Sequence[Any]) -> None:
 
 def _check_names(what: str, names: Sequence[str | None], *, gaps: bool = False) -> None:
     def is_name(name: object) -> bool:
-        if name is None:
-            return gaps
-        return isinstance(name, str) and 0 < len(name) <= LONGEST_NAME
+        return gaps if name is None else isinstance(name, str) and 0 < len(name) <= LONGEST_NAME
 
     plain = set(map(type, names)) <= {str, type(None)}  # others may not be hashable
     if not all(map(is_name, set(names) if plain else names)):
         number = next(number for number, name in enumerate(names) if not is_name(name))
-        raise DataError(
-            f"{what} must be names of 1 to {LONGEST_NAME} characters, but number {number} is "
-            f"{names[number]!r}"
-        )
+        rule = f"{what} must be names of 1 to {LONGEST_NAME} characters"
+        raise DataError(f"{rule}, but number {number} is {names[number]!r}")
 
 
 def check_weights(weights: Sequence[float], edges: int) -> None:

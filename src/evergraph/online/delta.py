@@ -213,12 +213,13 @@ class EdgeColumns(Sequence[tuple[NodeId, NodeId]]):
     def take(self, rows: NDArray[np.int64]) -> EdgeColumns:
         """Return some of the edges, by index."""
 
-        def taken(side: Column) -> Column:
-            if isinstance(side, np.ndarray):
-                return side[rows]
-            return list(map(listed(side).__getitem__, rows.tolist()))
-
-        return EdgeColumns(taken(self.sources), taken(self.targets))
+        sides: list[Column] = [
+            side[rows]
+            if isinstance(side, np.ndarray)
+            else list(map(listed(side).__getitem__, rows.tolist()))
+            for side in self.sides
+        ]
+        return EdgeColumns(*sides)
 
     @property
     def sides(self) -> tuple[Column, Column]:
