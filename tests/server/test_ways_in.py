@@ -3,7 +3,8 @@
 A row of the matrix is a way in (``WAYS``), a column a case (a test below). The first case is tried
 with all ways, the others with those that have a reader of their own (``READERS``). Frames of Arrow
 and Polars are held against those of pandas in ``test_tables_of_any_kind``, databases against files
-in ``test_queries``, tables sent to a service against its rows in ``test_rows``.
+in ``test_queries``, tables sent to a service against its rows in ``test_rows``, loaded and imported
+graphs against frames and folders in ``test_mixed_columns``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ import torch
 import evergraph as eg
 from arrow_bytes import stream
 from evergraph.core.errors import EvergraphError
-from evergraph.datasets.importing.importing import import_graph
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import FusedHead
 from evergraph.online.learner import OnlineLearner
@@ -147,40 +147,6 @@ class Frames(Way):
             return str(model.reading_)
 
 
-class Loaded(Way):
-    """A folder of tables through ``eg.load``; what comes later is loaded as the first was."""
-
-    def load(self, name: str, nodes: pd.DataFrame, edges: pd.DataFrame, columns: Any) -> Any:
-        self._written(name, "csv", nodes=nodes, edges=edges)
-        return eg.load(self.root / name, columns=columns)
-
-    def take(self, nodes: pd.DataFrame, edges: pd.DataFrame, *, refused: bool) -> str:
-        with eg.ContinualNodeClassifier.open("learner") as model:
-            name, columns = ("first", None) if edges is EDGES else ("more", self.read)
-            if refused:
-                with pytest.raises(EvergraphError) as caught:
-                    self.load(name, nodes, edges, columns)
-                return str(caught.value)
-            graph = self.load(name, nodes, edges, columns)
-            self.read = graph.columns
-            model.partial_fit(graph, ids=nodes["id"].tolist())
-            return str(model.reading_)
-
-
-class Imported(Loaded):
-    """``evergraph import`` of files; what comes later is ingested."""
-
-    def load(self, name: str, nodes: pd.DataFrame, edges: pd.DataFrame, columns: Any) -> Any:
-        paths = self._written(name, "csv", edges=edges, nodes=nodes)
-        import_graph(paths[0], paths[1], self.root / f"{name} imported")
-        return eg.load(self.root / f"{name} imported")
-
-    def later(self, nodes: pd.DataFrame, *, refused: bool = False) -> str:
-        return Csv.take(self, nodes, NO_EDGES, refused=refused)  # type: ignore[arg-type]
-
-    kind, target = "csv", "learner"
-
-
 class Http(Way):
     """A service that is sent JSON: rows by name."""
 
@@ -215,7 +181,7 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
 
 
 READERS = (Csv, Lines, Frames, Http, HttpArrow)
-WAYS = (*READERS, Parquet, Loaded, Imported)
+WAYS = (*READERS, Parquet)
 
 
 @pytest.fixture(params=READERS, ids=lambda way: way.__name__)
