@@ -428,12 +428,10 @@ def test_a_service_is_synced_in_its_nodes(call: Call, tmp_path: Path, filled_ser
     assert (done["forgotten"], done["new_nodes"], done["nodes"]) == (3, 3, 25)
 
 
-@pytest.mark.usefixtures("filled")
-@pytest.mark.parametrize("where", ["folder", "service"])
 def test_edges_to_unknown_nodes_are_skipped_and_counted_on_request(
-    call: Call, tmp_path: Path, filled_service: Any, where: str
+    call: Call, tmp_path: Path, filled_service: Any
 ) -> None:
-    target, extra = ("learner", ()) if where == "folder" else filled_service
+    target, extra = filled_service
     (tmp_path / "e.csv").write_text(EDGES + "n1,nobody\nnobody,n2\nn0,n1\nnowhere,nobody\n")
     given = ("ingest", target, "--nodes", "nodes.csv", "--edges", "e.csv", *extra)
     assert "nobody" in call(*given, expect=2)[1]

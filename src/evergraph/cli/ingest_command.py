@@ -225,7 +225,6 @@ def _summary(done: dict[str, Any]) -> str:
 
 
 def _many(count: int, what: str) -> str:
-    """Return a count with its noun."""
     return f"{count:,} {what}{'' if count == 1 else 'es' if what.endswith('s') else 's'}"
 
 

@@ -239,7 +239,6 @@ def delta_of_named(named: NamedGraph, ids: Any, key: str | None, kind: Kind = "c
 
 
 def _targets_of(named: NamedGraph, kind: Kind) -> list[NodeTarget | None]:
-    """Return the targets of a graph's nodes; classes by name."""
     graph, names = named.graph, named.classes
     if graph.targets is not None:
         return graph_targets(kind, graph.targets)

@@ -228,7 +228,6 @@ class EdgeColumns(Sequence[tuple[NodeId, NodeId]]):
 
 
 def _plain(value: Any) -> NodeId:
-    """Return an element of an array as a Python object."""
     if hasattr(value, "as_py"):
         return cast("NodeId", value.as_py())
     return cast("NodeId", value.item()) if isinstance(value, np.generic) else cast("NodeId", value)

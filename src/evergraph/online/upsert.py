@@ -182,7 +182,6 @@ def _other(
 def _late(
     pairs: Sequence[tuple[NodeId, NodeTarget]], ids: IdTable, knowledge: Knowledge | None
 ) -> tuple[list[tuple[NodeId, NodeTarget]], int]:
-    """Return new labels, and how many of them replace another."""
     if knowledge is None:
         return list(pairs), 0
     positions = ids.where([node for node, _ in pairs])

@@ -148,7 +148,6 @@ def arrow_from_delta(delta: Delta, scheme: Scheme | None = None) -> bytes:
 
 
 def _part(table: pa.Table) -> dict[str, Any]:
-    """Return the fields of a delta that one table holds."""
     names = list(table.column_names)
     if len(set(names)) < len(names):
         raise DataError(f"the columns of an Arrow table must have distinct names, not {names[:8]}")
@@ -164,7 +163,6 @@ def _part(table: pa.Table) -> dict[str, Any]:
 
 
 def _edge_part(table: pa.Table, op: str | None) -> dict[str, Any]:
-    """Return the fields that a table of edges holds, all rows being the same operation."""
     known = (*ENDS, "weight", RELATION)
     if others := [name for name in table.column_names if name not in known]:
         raise DataError(

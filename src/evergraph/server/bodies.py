@@ -103,7 +103,6 @@ class Bodies:
             self.held -= counted
 
     def _make_room(self, more: int) -> None:
-        """Reject further bytes if too many are held already."""
         if more > 0 and self.held + more > self.limits.held:
             raise RefusedError(
                 503,

@@ -134,7 +134,6 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
 
 
 def _keyed(request: Request, delta: Delta) -> Delta:
-    """Return the delta with the key of the header ``Idempotency-Key``, if there is one."""
     header = request.headers.get("idempotency-key")
     if header is None:
         return delta

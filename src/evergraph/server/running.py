@@ -281,7 +281,6 @@ def _protocol(limits: Limits) -> type[asyncio.Protocol]:
 
 
 def _allow_files(needed: int) -> None:
-    """Raise this process's limit of open files, as far as the system allows."""
     try:
         import resource
     except ImportError:  # Windows

@@ -125,7 +125,6 @@ class Starting:
             await self._answer(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer while the learner is being recovered."""
         found = answer({"error": RECOVERING}, 503, AGAIN)
         if scope.get("path") == "/healthz":
             found = answer({"status": "ok"})

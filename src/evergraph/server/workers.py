@@ -85,7 +85,6 @@ class Writer:
             raise RefusedError(503, sentence, retry_after=1)
 
     def _work(self, function: Callable[[], T] | None = None) -> T | None:
-        """Run a call, or apply the deltas that wait."""
         with self._lock:
             if function is None:
                 self._scheduled, self._running = False, self._folder.waiting.oldest

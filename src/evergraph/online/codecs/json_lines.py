@@ -241,7 +241,6 @@ def delta_of_lines(
 
 
 def _matrix(lines: Sequence[Line], scheme: Scheme | None) -> Tensor:
-    """Return features, a row per line.  -> float32 [lines, dims]"""
     rows = [line.features for line in lines]
     if scheme is not None and any(line.columns is not None for line in lines):
         table = table_of_lines(lines, [each.name for each in scheme.columns])

@@ -177,7 +177,6 @@ class TableDeltas:
         return self._with_edges(~known), int(known.sum())
 
     def _with_edges(self, kept: npt.NDArray[np.bool_]) -> TableDeltas:
-        """Return the deltas with some of the edges to add.  kept: bool [edges]"""
         source, target = (side.filter(pa.array(kept)) for side in self.edges)
         path, rows = self.places["edges"]
         return replace(
