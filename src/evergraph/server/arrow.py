@@ -115,7 +115,12 @@ def arrow_from_delta(delta: Delta, scheme: Scheme | None = None) -> bytes:
             raise DataError("edges must be pairs of ids to be sent")
         return dict(zip(ENDS, columns.sides, strict=True))
 
-    def wide(features: Tensor) -> Any:
+    def wide(features: Tensor, nodes: Sequence[NodeId]) -> Any:
+        if len(nodes) and (len(features) != len(nodes) or not features.numel()):
+            # Sent without features, these would be nodes to label or to forget.
+            raise DataError(
+                f"features have shape {tuple(features.shape)}: expected [{len(nodes)}, dims]"
+            )
         rows = np.ascontiguousarray(features.numpy(), dtype=np.float32)
         return pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), max(rows.shape[1], 1))
 
@@ -125,16 +130,20 @@ def arrow_from_delta(delta: Delta, scheme: Scheme | None = None) -> bytes:
     )
     tables: list[dict[str, Any]] = [
         {
-            "id": delta.nodes,
-            "label": delta.labels,
-            "features": wide(delta.features),
+            "id": list(delta.nodes),
+            "label": list(delta.labels),
+            "features": wide(delta.features, delta.nodes),
             TYPE: delta.types,
         },
         ends(delta.edges) | {"weight": np.array(delta.weights, float), RELATION: delta.relations},
         ends(delta.removed_edges) | {"op": cutting},
-        {"id": delta.updated, "features": wide(delta.updated_features), "op": updating},
+        {
+            "id": list(delta.updated),
+            "features": wide(delta.updated_features, delta.updated),
+            "op": updating,
+        },
         {"id": [node for node, _ in delta.late], "label": [label for _, label in delta.late]},
-        {"id": delta.forgotten},
+        {"id": list(delta.forgotten)},
     ]
     metadata = {"columns": scheme.to_json()} if scheme is not None and len(delta.nodes) else {}
     mark = {MARK: json.dumps(metadata).encode()}
