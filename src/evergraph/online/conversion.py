@@ -214,9 +214,7 @@ def delta_of_named(named: NamedGraph, ids: Any, key: str | None, kind: Kind = "c
     """
     graph = named.graph
     own = range(graph.num_nodes) if named.ids is None else named.ids
-    nodes = as_ids(own if ids is None else ids, "ids")
-    if len(nodes) != graph.num_nodes:
-        raise DataError(f"ids must be as many as nodes, not {len(nodes)} for {graph.num_nodes}")
+    nodes = _renamed(own, ids, "nodes")
     names: list[str] = []
     sides: Any
     if graph.relations is None:
@@ -225,17 +223,28 @@ def delta_of_named(named: NamedGraph, ids: Any, key: str | None, kind: Kind = "c
         sides, numbers = graph.relations.edges()
         weights = graph.relations.edge_weights()
         names = [graph.relations.names[number] for number in numbers.tolist()]
-    ends = zip(*(side.tolist() for side in sides), strict=True)
     return Delta(
         nodes=nodes,
         features=densify(graph.features),
         labels=_targets_of(named, kind),
-        edges=[(nodes[source], nodes[target]) for source, target in ends],
+        edges=_between(nodes, sides),
         weights=[] if weights is None else weights.tolist(),
         relations=names,
         types=[] if graph.types is None else graph.types.of(torch.arange(graph.num_nodes)),
         key=key,
     )
+
+
+def _renamed(own: Sequence[NodeId], ids: Any, what: str) -> list[NodeId]:
+    nodes = as_ids(own if ids is None else ids, "ids")
+    if len(nodes) != len(own):
+        raise DataError(f"ids must be as many as {what}, not {len(nodes)} for {len(own)}")
+    return nodes
+
+
+def _between(nodes: list[NodeId], sides: Any) -> EdgeColumns:
+    """Return edges between nodes by index.  sides: int64 [2, edges]"""
+    return EdgeColumns(*([nodes[place] for place in side.tolist()] for side in sides))
 
 
 def _targets_of(named: NamedGraph, kind: Kind) -> list[NodeTarget | None]:
@@ -257,9 +266,7 @@ def delta_of_data(data: Any, ids: Any, key: str | None, kind: Kind = "class") ->
     """
     if getattr(data, "x", None) is None:
         raise DataError("the Data object must have features in 'x'")
-    nodes = as_ids(range(len(data.x)) if ids is None else ids, "ids")
-    if len(nodes) != len(data.x):
-        raise DataError(f"ids must be as many as rows of x, not {len(nodes)} for {len(data.x)}")
+    nodes = _renamed(range(len(data.x)), ids, "rows of x")
     rows = torch.empty(2, 0, dtype=torch.int64) if data.edge_index is None else data.edge_index
     check_edges(rows, len(nodes))
     named, weights = given_weights(data.to_dict())
@@ -269,7 +276,7 @@ def delta_of_data(data: Any, ids: Any, key: str | None, kind: Kind = "class") ->
         nodes=nodes,
         features=as_features(data.x, len(nodes)),
         labels=targets_of_y(kind, data.y, len(nodes)),
-        edges=[(nodes[source], nodes[target]) for source, target in rows.t().tolist()],
+        edges=_between(nodes, rows),
         weights=[] if weights is None else weights.tolist(),
         key=key,
     )

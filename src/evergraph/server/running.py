@@ -121,7 +121,7 @@ class Reload:
 def outlive_hang_ups() -> None:
     """Ignore SIGHUP, which ends a process by default, until ``listen`` handles it."""
     if hasattr(signal, "SIGHUP"):
-        signal.signal(signal.SIGHUP, _nothing)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def listen(
@@ -144,7 +144,7 @@ def listen(
     interval = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH)
     # uvicorn raises the signal again once it has stopped, which would kill the process here.
-    before = signal.signal(signal.SIGTERM, _nothing)
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
         server = server_for(app, limits=limits, tls=tls, proxies=proxies)
         stop = server.handle_exit
@@ -293,7 +293,3 @@ def _allow_files(needed: int) -> None:
     if most < needed:
         few = f"the system allows this process {most} open files, and {needed - FILES} connections"
         log.warning("%s need %d: lower --connections, or raise ulimit -n", few, needed)
-
-
-def _nothing(*_: object) -> None:
-    pass
