@@ -235,7 +235,7 @@ def delta_of_named(named: NamedGraph, ids: Any, key: str | None, kind: Kind = "c
     )
 
 
-def _renamed(own: Sequence[NodeId], ids: Any, what: str) -> list[NodeId]:
+def _renamed(own: Sequence[Any], ids: Any, what: str) -> list[NodeId]:
     nodes = as_ids(own if ids is None else ids, "ids")
     if len(nodes) != len(own):
         raise DataError(f"ids must be as many as {what}, not {len(nodes)} for {len(own)}")

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NoReturn, cast
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -115,7 +115,7 @@ def read_tokens(path: Path) -> Tokens:
             raise ConfigurationError(
                 f"{rule} with at least {SHORTEST} ASCII characters, not {len(words[1])}"
             )
-        listed.append((cast("Scope", words[0]), words[1]))
+        listed.append((words[0], words[1]))
     if not listed:
         raise ConfigurationError(f"{path}: the token file must list a token, as in 'write SECRET'")
     if len({token for _, token in listed}) < len(listed):

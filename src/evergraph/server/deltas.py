@@ -87,7 +87,8 @@ class DeltaReader:
         rows = [{name.strip(): value for name, value in row.items()} for row in rows]
         names = dict.fromkeys(name for row in rows for name in row if name not in RESERVED)
         table = table_of_rows(rows, names, as_texts=True)
-        nodes, labels = (tuple(row.get(name) for row in rows) for name in ("id", "label"))
+        nodes = tuple(row["id"] for row in rows)
+        labels = tuple(row.get("label") for row in rows)
         return self._encoded(
             replace(delta, nodes=nodes, labels=labels), {"features": table}, "rows"
         )

@@ -96,7 +96,7 @@ class Service:
         """
         self.check_writes()
         folder = self.folder
-        future: Future[DeltaResult | Upserted] | Future[DeltaResult]
+        future: Future[Any]
 
         def learn() -> DeltaResult | Upserted:
             if scheme is not None:  # the first rows fix it, once they are known to be valid
@@ -113,7 +113,8 @@ class Service:
             future = self.writer.submit(delta)
         try:
             with anyio.fail_after(self.limits.seconds):
-                return await asyncio.wrap_future(future)
+                done: DeltaResult | Upserted = await asyncio.wrap_future(future)
+                return done
         except TimeoutError:
             late = f"this took longer than {self.limits.seconds:g} s"
             if future.cancel():

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import anyio
 
@@ -65,14 +65,14 @@ class Writer:
             future = self._folder.waiting.offer(delta)
             if not self._scheduled:
                 self._scheduled = True
-                self._thread.submit(self._work)
+                self._thread.submit(self._work, self._folder.waiting.serve, deltas=True)
         return future
 
     def call(self, function: Callable[[], T]) -> Future[T]:
         """Queue a call; reject it if the queue is full."""
         with self._lock:
             self._check_room()
-            future = cast("Future[T]", self._thread.submit(self._work, function))
+            future = self._thread.submit(self._work, function)
             self._calls[future] = time.monotonic()
         future.add_done_callback(lambda done: self._calls.pop(done, None))
         return future
@@ -84,15 +84,15 @@ class Writer:
             sentence = f"{self.places} changes are waiting already: send this one again later"
             raise RefusedError(503, sentence, retry_after=1)
 
-    def _work(self, function: Callable[[], T] | None = None) -> T | None:
+    def _work(self, function: Callable[[], T], *, deltas: bool = False) -> T:
         with self._lock:
-            if function is None:
+            if deltas:  # all that wait by now
                 self._scheduled, self._running = False, self._folder.waiting.oldest
             else:  # the one that came first
                 self._running = self._calls.pop(next(iter(self._calls)))
         began = time.monotonic()
         try:
-            return self._folder.waiting.serve() if function is None else function()
+            return function()
         finally:
             self._running = None
             self.busy += time.monotonic() - began
