@@ -66,15 +66,6 @@ def test_metrics_are_read_strictly(client: TestClient) -> None:
     assert value(metrics, "snapshot_duration_seconds") >= 0
 
 
-def test_a_learner_that_stopped_is_seen(
-    lasting: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stopped = replace(lasting.folder.status(), stopped="the disk failed")
-    monkeypatch.setattr(lasting.folder, "status", lambda: stopped)
-    metrics = watched(lasting)
-    assert (value(metrics, "stopped"), value(metrics, "ready")) == (1, 0)
-
-
 def test_refused_tokens_are_counted(serve: Any) -> None:
     client = serve(tokens=Tokens((("read", "r" * 20),)))
     right, wrong = ({"Authorization": f"Bearer {c * 20}"} for c in "rx")

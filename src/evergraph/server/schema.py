@@ -211,13 +211,15 @@ def node_reply(view: LearnerView, node: NodeId, limit: int) -> dict[str, Any]:
     around, why = view.looked_up(node, top=CLASSES, limit=limit)
     weights = {voice.node: voice.weight for voice in why.voices or ()}
     listed = zip(around.nodes, around.distances, around.labels, strict=True)
-    near = [Neighbour(id=n, hops=h, label=la, weight=weights.get(n)) for n, h, la in listed]
     return {
         "voices": None,
         **to_json(why),
         "label": why.classes[0],
         "probability": why.probabilities[0],
-        "neighbours": [one.model_dump() for one in near],
+        "neighbours": [  # as in ``Neighbour``
+            {"id": n, "hops": hops, "label": label, "weight": weights.get(n)}
+            for n, hops, label in listed
+        ],
         "edges": to_json(around.edges),
         "whole": around.whole,
         **({} if around.weights is None else {"weights": list(around.weights)}),
