@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, replace
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 import orjson
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from evergraph.server.limits import Limits
     from evergraph.tables.scheme import Scheme
 
-T = TypeVar("T")
 LITTLE = 1 << 10  # numbers that are serialised on the event loop
 BLOCK = 500  # predictions that are serialised at a time
 PAUSE = 0.002  # seconds between two checks for a delta that a request waits for
@@ -110,7 +109,7 @@ class Service:
         else:  # in a batch with others
             if scheme is not None:
                 folder.check_columns(scheme)
-            future = self.writer.submit(delta)
+            future = cast("Future[Any]", self.writer.submit(delta))
         try:
             with anyio.fail_after(self.limits.seconds):
                 done: DeltaResult | Upserted = await asyncio.wrap_future(future)
