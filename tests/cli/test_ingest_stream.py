@@ -49,7 +49,7 @@ def test_a_stream_then_all_predictions(piped: Any, call: Any) -> None:
     told, _ = call("predict", "learner", "--all")
     assert told.splitlines()[0] == "id,class,probability"
     assert len(told.splitlines()) == 8
-    call("predict", "learner", "--all", "--out", "all.csv")
+    call("predict", "learner", "all.parquet", "--out", "all.csv")  # ids of a table, too
     assert Path("all.csv").read_text() == told
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from evergraph.cli.app import app
+from evergraph.online.folder.learner_folder import LearnerFolder
 
 TABLES = {
     "labels": "id,p,q,labels\na,1,0,x;y\nb,0.9,0.1,x;y\nc,0,1,;\nd,0.1,0.9,;\ne,1,0.05,\n",
@@ -49,3 +51,14 @@ def test_info_tells_of_targets(tmp_path: Path) -> None:
     facts = json.loads(called("info", str(tmp_path), "--json"))
     assert (facts["targets"], facts["unknown_nodes"]) == ("labels", 1)
     assert facts["class_sizes"] == {"x": 2, "y": 2}
+
+
+def test_a_folder_in_use_is_explained_in_words_of_the_command_line(call: Any) -> None:
+    with LearnerFolder.open("learner"):
+        for command, advice in (
+            (("serve", "learner", "--port", "0"), "stop it, or give --read-only"),
+            (("compact", "learner"), "stop it, or if it is a service, give its URL"),
+        ):
+            _, err = call(*command, expect=2)
+            assert advice in " ".join(err.split())
+            assert "readonly" not in err

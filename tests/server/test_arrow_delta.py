@@ -44,6 +44,14 @@ def test_what_is_written_is_read(ids: list[Any], width: int, forget: bool, rando
         assert tuple(getattr(read, name)) == tuple(getattr(delta, name)), name
 
 
+@pytest.mark.parametrize("part", ["nodes", "updated"])
+def test_nodes_without_features_are_not_sent_as_nodes_to_forget(part: str) -> None:
+    with pytest.raises(EvergraphError, match=r"features have shape \(0, 0\): expected \[1, dims\]"):
+        arrow_from_delta(Delta(**{part: ("a",)}))
+    sent = arrow_from_delta(Delta(nodes=("a",), features=torch.ones(1, 1)))  # labels may lack
+    assert delta_from_arrow(sent).labels == (None,)
+
+
 def test_columns_say_what_a_table_is() -> None:
     body = stream({"id": ["a"], "height": [1], "width": [2.5]})
     body += stream({"target": ["a"], "source": ["b"]})

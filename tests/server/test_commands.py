@@ -111,27 +111,6 @@ def test_a_folder_is_filled_once_and_asked(call: Call, tmp_path: Path) -> None:
     assert predicted(Path("told.csv").read_text()) == {"n4": "x", "n9": "y"}
 
 
-def test_an_ingest_that_was_stopped_goes_on(
-    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    submit, count = LearnerFolder.submit, iter(range(9))
-
-    def stop(folder: LearnerFolder, delta: Any) -> Any:
-        if next(count) == 2:
-            raise KeyboardInterrupt
-        return submit(folder, delta)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(LearnerFolder, "submit", stop)
-        _, err = call("ingest", "learner", *TABLES, expect=130)
-    assert err.endswith("interrupted: run the same command again to continue\n")
-    out, _ = call("ingest", "learner", *TABLES)
-    assert summary(out).startswith(
-        "5 new nodes, 20 known nodes skipped, 5 new edges, 4 labels added"
-    )
-    assert "the learner knows 25 nodes and 2 classes" in out
-
-
 def test_a_service_is_filled_and_asked(
     call: Call, service: tuple[str, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -177,6 +156,7 @@ def test_integer_ids(call: Call, tmp_path: Path) -> None:
         (("serve", "l", "--topology", "sgd"), "unknown topology 'sgd'"),
         (("serve", "l", "--set", "head.wide=3"), "has no parameter 'wide'"),
         (("serve", "l", "--rate", "0"), "rate must be a number"),
+        (("serve", "l", "--proxy", "here"), "proxy must be an address such as 192.0.2.7 or a net"),
         (("serve", "l", "--read-only", "--hops", "3"), "leave out topology"),
         (("serve", "l", "--read-only"), "l holds no learner yet"),
         (("serve", "l", "--memory-limit", "1MB"), "memory_limit must be above the "),
@@ -303,22 +283,6 @@ def test_a_stream_into_a_service_and_all_predictions_out(
     monkeypatch.setattr("sys.stdin", io.StringIO(text + '{"edge": ["n0", "n3"]}\n'))
     _, err = call("ingest", url, "-", "--token-file", str(tokens), expect=2)
     assert err.startswith(f"error: line 9: {url}: edge 0 joins 'n0' and 'n3', but node 'n3' is not")
-
-
-@pytest.mark.usefixtures("filled")
-def test_predictions_are_written_as_the_name_says(call: Call, tmp_path: Path) -> None:
-    pq = pytest.importorskip("pyarrow.parquet")
-    (tmp_path / "ids").write_text("n4\nn9\n")
-    call("predict", "learner", "ids", "--out", "told.parquet")
-    table = pq.read_table("told.parquet")
-    assert table.column_names == ["id", "class", "probability"]
-    assert table["class"].to_pylist() == ["x", "y"]
-    assert all(0.5 <= share <= 1 for share in table["probability"].to_pylist())
-    # What was written can be asked for again: Parquet ids are read as well.
-    assert predicted(call("predict", "learner", "told.parquet")[0]) == {"n4": "x", "n9": "y"}
-    _, err = call("predict", "learner", "ids", "--out", "told.tsv", expect=2)
-    assert err == "error: --out must end in .csv or .parquet, not 'told.tsv'\n"
-    assert not Path("told.tsv").exists()
 
 
 @pytest.mark.usefixtures("filled")
@@ -464,12 +428,10 @@ def test_a_service_is_synced_in_its_nodes(call: Call, tmp_path: Path, filled_ser
     assert (done["forgotten"], done["new_nodes"], done["nodes"]) == (3, 3, 25)
 
 
-@pytest.mark.usefixtures("filled")
-@pytest.mark.parametrize("where", ["folder", "service"])
 def test_edges_to_unknown_nodes_are_skipped_and_counted_on_request(
-    call: Call, tmp_path: Path, filled_service: Any, where: str
+    call: Call, tmp_path: Path, filled_service: Any
 ) -> None:
-    target, extra = ("learner", ()) if where == "folder" else filled_service
+    target, extra = filled_service
     (tmp_path / "e.csv").write_text(EDGES + "n1,nobody\nnobody,n2\nn0,n1\nnowhere,nobody\n")
     given = ("ingest", target, "--nodes", "nodes.csv", "--edges", "e.csv", *extra)
     assert "nobody" in call(*given, expect=2)[1]

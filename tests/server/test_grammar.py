@@ -6,11 +6,8 @@ What routes take besides bodies is asked for by ``test_openapi``, from the docum
 from __future__ import annotations
 
 import json
-import socket
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
 from copy import deepcopy
 from random import Random, SystemRandom
 from typing import Any
@@ -164,8 +161,8 @@ def judged(service: TestClient, fingerprint: Callable[..., str], seed: int, coun
     return answers
 
 
-def test_a_hundred_requests(service: TestClient, fingerprint: Callable[..., str]) -> None:
-    answers = judged(service, fingerprint, 1, 100)
+def test_sixty_requests(service: TestClient, fingerprint: Callable[..., str]) -> None:
+    answers = judged(service, fingerprint, 1, 60)
     taken = {(path, kind) for path, kind, status in answers if status == 200}
     assert taken >= {(f"/v1/{p}", kind) for p in ("deltas", "upsert") for kind in (JSON, ARROW)}
     assert {status for _, _, status in answers} >= {200, 404, 422}
@@ -175,74 +172,3 @@ def test_a_hundred_requests(service: TestClient, fingerprint: Callable[..., str]
 @pytest.mark.timeout(1800)
 def test_twenty_thousand_requests(service: TestClient, fingerprint: Callable[..., str]) -> None:
     judged(service, fingerprint, SystemRandom().randrange(10**6), 20_000)
-
-
-HEADS = (
-    b"GET /v1/status HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
-    b"GET /v1/status HTTP/1.1\r\n\r\n",
-    b"GET http://elsewhere.example/v1/status HTTP/1.1\r\nHost: a\r\n\r\n",
-    b"GET /v1/status HTTP/9.9\r\nHost: a\r\n\r\n",
-    b"GET /v1/st atus HTTP/1.1\r\nHost: a\r\n\r\n",
-    b"GET * HTTP/1.1\r\nHost: a\r\n\r\n",
-    b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n",
-    b"GET /v1/status HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 100_000 + b"\r\n\r\n",
-    b"GET /v1/status?" + b"a=1&" * 20_000 + b" HTTP/1.1\r\nHost: a\r\n\r\n",
-    b"POST /v1/deltas HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
-    b"Content-Length: 5\r\nContent-Length: 6\r\n\r\n{}   ",
-    b"POST /v1/deltas HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
-    b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
-    b"POST /v1/deltas HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
-    b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
-    b"POST /v1/predictions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
-    b"Transfer-Encoding: chunked\r\n\r\nf\r\n{\"ids\": [\"a\"]}\n\r\n0\r\n\r\n",
-    b"POST /v1/labels HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
-    b"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n{}",
-    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 64,
-    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-    b"\r\n\r\n\r\n",
-    b"GET /\0 HTTP/1.1\r\nHost: a\r\n\r\n",
-    b"GET /v1/status HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
-    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
-)  # fmt: skip
-
-
-def told(port: int, every: list[bytes]) -> list[bytes]:
-    """Return the beginning of what comes back, nothing where the other side hangs up or waits."""
-    with ExitStack() as opened:
-        lines = [
-            opened.enter_context(socket.create_connection(("127.0.0.1", port), 5)) for _ in every
-        ]
-        for line, sent in zip(lines, every, strict=True):
-            with suppress(OSError):
-                line.sendall(sent)
-        found, late = [b""] * len(lines), time.monotonic() + 3
-        while time.monotonic() < late and sum(map(bool, found)) < 2 * len(lines) / 3:
-            time.sleep(0.1)
-            for place, line in enumerate(lines):
-                line.settimeout(0.0)
-                with suppress(OSError):
-                    found[place] = found[place] or line.recv(4096)
-        return found
-
-
-def test_heads_that_are_none(
-    live: Callable[[Any], str], learner: Any, tmp_path: Any, first: dict[str, Any]
-) -> None:
-    import httpx
-
-    folder = LearnerFolder.open(tmp_path / "learner", make=learner)
-    folder_seq = folder.seq
-    url = live(create_app(folder, limits=Limits(seconds=2.0)))
-    port, draw = int(url.rsplit(":", 1)[1]), Random(1)
-    every = [*HEADS]
-    for head in HEADS:
-        spoiled = bytearray(head)
-        spoiled[draw.randrange(min(len(spoiled), 60))] ^= 1 << draw.randrange(8)
-        every.append(bytes(spoiled))
-    answers = told(port, every)
-    for sent, answer in zip(every, answers, strict=True):
-        assert not answer.startswith(b"HTTP/1.1 5") or answer[9:12] == b"503", (sent[:80], answer)
-    assert any(answer.startswith(b"HTTP/1.1 400") for answer in answers)
-    assert folder.seq == folder_seq
-    assert httpx.get(f"{url}/healthz", verify=False).status_code == 200
-    assert httpx.post(f"{url}/v1/deltas", json=first, verify=False).status_code == 200

@@ -175,30 +175,11 @@ def test_alarms_and_replicas_are_shown(width: int, scheme: str, show: Any, wait:
     assert rows[1][-5:] == ["10", "deltas,", "0.4", "s", "gone"]
     browser.find_element("css selector", "#suggest button").click()
     wait("document.querySelector('#suggestions td')")
-    assert browser.execute_script("return document.documentElement.scrollWidth") == width
-    boxes = browser.execute_script(
-        "return [...document.querySelectorAll('.card, .alarms li')]"
-        ".map(box => box.getBoundingClientRect().right)"
-    )
-    assert max(boxes) <= width
-    if width == 390:  # a table that goes on beyond the edge says so, until its end is reached
-        wait("document.querySelector('#suggested').matches('.wide.more')")
-        look = "return getComputedStyle(document.querySelector('#suggested'), '::before').content"
-        assert "scroll →" in browser.execute_script(look)
-        browser.execute_script("document.querySelector('#suggested').scrollLeft = 1e6")
-        wait("document.querySelector('#suggested').matches('.wide:not(.more)')")
-    else:
-        assert browser.execute_script("return document.querySelector('.wide')") is None
-    assert browser.get_log("browser") == []
-
-
-@pytest.mark.parametrize("width", [390, 1400])
-def test_nothing_is_wider_than_the_window(width: int, show: Any, wait: Any) -> None:
-    browser = show(width=width)
     look_up(browser, wait, "p9-0")
     assert browser.execute_script("return document.documentElement.scrollWidth") == width
     boxes = browser.execute_script(
-        "return [...document.querySelectorAll('.card, .tiles > div, svg, p, input, .bars li')]"
+        "return [...document.querySelectorAll("
+        "'.card, .alarms li, .tiles > div, svg, p, input, .bars li')]"
         ".map(box => box.getBoundingClientRect().right)"
     )
     assert len(boxes) > 20
@@ -210,6 +191,15 @@ def test_nothing_is_wider_than_the_window(width: int, show: Any, wait: Any) -> N
         "return r.left >= box.left && r.right <= box.right && r.top >= box.top})"
     )
     assert all(circles)
+    if width == 390:  # a table that goes on beyond the edge says so, until its end is reached
+        wait("document.querySelector('#suggested').matches('.wide.more')")
+        look = "return getComputedStyle(document.querySelector('#suggested'), '::before').content"
+        assert "scroll →" in browser.execute_script(look)
+        browser.execute_script("document.querySelector('#suggested').scrollLeft = 1e6")
+        wait("document.querySelector('#suggested').matches('.wide:not(.more)')")
+    else:
+        assert browser.execute_script("return document.querySelector('.wide')") is None
+    assert browser.get_log("browser") == []
 
 
 def test_the_page_follows_what_is_learned(show: Any, wait: Any, url: str) -> None:

@@ -131,16 +131,17 @@ def test_text_stays_on_one_line_and_names_the_request() -> None:
 def test_warnings_of_one_kind_do_not_fill_the_disk() -> None:
     sparing = Sparing(most=3)
 
-    def passes(level: int, msg: str, created: float) -> bool:
+    def passes(level: int, msg: str, created: float) -> str:
         record = logging.LogRecord("evergraph.audit", level, "", 0, "%s", (msg,), None)
         record.created, record.event = created, msg.split()[0]
-        return sparing.filter(record)
+        return record.getMessage() if sparing.filter(record) else ""
 
     many = [passes(logging.WARNING, f"refused {n}", 5.0) for n in range(100)]
-    assert many == [True] * 3 + [False] * 97
+    assert many == ["refused 0", "refused 1", "refused 2", *[""] * 97]
     assert passes(logging.WARNING, "other 1", 5.5)
     assert all(passes(logging.INFO, "change 1", 5.5) for _ in range(100))  # every change
-    assert passes(logging.WARNING, "refused 1", 6.0)
+    told = passes(logging.WARNING, "refused 1", 6.0)
+    assert told == "refused 1 (97 more like it were left out)"
 
 
 def test_a_pipe_that_nobody_empties_holds_up_nobody() -> None:

@@ -16,9 +16,8 @@ from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.server.app import create_app
 from evergraph.server.arrow import arrow_from_delta, delta_from_arrow
-from evergraph.server.bodies import read_delta
+from evergraph.server.deltas import DeltaReader
 from evergraph.server.http import ARROW
-from evergraph.server.rows import with_names
 from mixed_tables import mixed_edges, mixed_rows, write_mixed
 
 
@@ -144,12 +143,15 @@ def test_they_may_be_sent_as_arrow(kind: str) -> None:
     assert [node for node, _ in again.late] == ["w", "z"]
 
 
-def test_minus_one_is_a_number_where_nodes_have_numbers(tmp_path: Path) -> None:
-    sent = stream({"id": ["a"], "label": [-1], "f": [2.0]})
-    _, _, found = read_delta(sent, model="delta", kind=ARROW, most=9)
-    assert found is not None
-    targets = {"head": {"name": "targets", "kind": "numbers"}}
-    for given, label in ((targets, -1), (None, None)):
-        with LearnerFolder.open(tmp_path / str(label), given) as folder:
-            delta, scheme = with_names(found, folder)
-            assert (delta.labels, scheme is None) == ((label,), False)
+@pytest.mark.parametrize(
+    ("kind", "told", "label"),
+    [("numbers", -1, -1), ("class", -1, None), ("labels", ["x", "y"], ["x", "y"])],
+)
+def test_a_label_in_arrow_is_read_as_the_learner_has_labels(
+    kind: str, told: Any, label: Any, tmp_path: Path
+) -> None:
+    sent = stream({"id": ["a"], "label": [told], "f": [2.0]})
+    given = None if kind == "class" else {"head": {"name": "targets", "kind": kind}}
+    with LearnerFolder.open(tmp_path / "learner", given) as folder:
+        delta, scheme = DeltaReader(folder, most=9).read(sent, model="delta", kind=ARROW)
+        assert (delta.labels, scheme is None) == ((label,), False)

@@ -22,7 +22,6 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.online.delta import Delta
 from evergraph.online.folder.journal import Journal
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.learner import OnlineLearner
 from evergraph.server.app import create_app
 from evergraph.server.limits import Limits
 from evergraph.server.running import bind, check_address
@@ -215,24 +214,3 @@ def test_a_broken_disk_is_said_and_ends_the_process(
     assert client.get("/v1/nodes/a").status_code == 200  # what is known is answered
     assert client.get("/readyz").json()["status"] == "stopped"
     assert ended == [signal.SIGTERM]
-
-
-def test_a_delta_that_needs_too_much_is_set_aside_and_others_are_taken(
-    client: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    apply_batch = OnlineLearner.apply_batch
-
-    def lacking(self: OnlineLearner, deltas: Any) -> Any:
-        if "d" in deltas[0].nodes:
-            raise MemoryError
-        return apply_batch(self, deltas)
-
-    monkeypatch.setattr(OnlineLearner, "apply_batch", lacking)
-    before = client.post("/v1/predictions", json={"ids": ["a"]}).json()
-    answer = client.post("/v1/deltas", json=MORE)
-    assert answer.status_code == 507
-    assert "delta 2 could not be applied (MemoryError)" in answer.json()["error"]
-    assert client.post("/v1/predictions", json={"ids": ["a"]}).json() == before
-    other = MORE | {"nodes": ["e"]}  # with the same key
-    assert client.post("/v1/deltas", json=other).json()["seq"] == 2
-    assert client.get("/v1/status").json()["set_aside"] == 1

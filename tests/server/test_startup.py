@@ -116,6 +116,9 @@ def test_a_learner_that_takes_no_changes_is_not_ready(
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
     told = {"status": "stopped", "why": f"journal.sqlite: the disk failed ({path.name})"}
     assert answer.json() == told
+    assert {"evergraph_stopped 1.0", "evergraph_ready 0.0"} <= {
+        *lasting.get("/metrics").text.splitlines()
+    }
     assert lasting.get("/healthz").status_code == 200
     monkeypatch.undo()
     assert lasting.get("/readyz").status_code == 200

@@ -3,7 +3,8 @@
 A row of the matrix is a way in (``WAYS``), a column a case (a test below). The first case is tried
 with all ways, the others with those that have a reader of their own (``READERS``). Frames of Arrow
 and Polars are held against those of pandas in ``test_tables_of_any_kind``, databases against files
-in ``test_queries``, tables sent to a service against its rows in ``test_rows``.
+in ``test_queries``, tables sent to a service against its rows in ``test_rows``, loaded and imported
+graphs against frames and folders in ``test_mixed_columns``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ import torch
 import evergraph as eg
 from arrow_bytes import stream
 from evergraph.core.errors import EvergraphError
-from evergraph.datasets.importing.importing import import_graph
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import FusedHead
 from evergraph.online.learner import OnlineLearner
@@ -72,15 +72,9 @@ class Way:
         ):
             pass
 
-    def take(self, nodes: pd.DataFrame, edges: pd.DataFrame, *, refused: bool) -> str:
+    def take(self, nodes: Any, edges: Any = NO_EDGES, *, refused: bool = False) -> str:
         """Take tables in, or be refused; return what was said."""
         raise NotImplementedError
-
-    def first(self, nodes: pd.DataFrame, *, refused: bool = False) -> str:
-        return self.take(nodes, EDGES, refused=refused)
-
-    def later(self, nodes: pd.DataFrame, *, refused: bool = False) -> str:
-        return self.take(nodes, NO_EDGES, refused=refused)
 
     def known(self) -> tuple[torch.Tensor, list[int], Scheme | None]:
         """Return features and classes of nodes in the order of their coming, and the scheme."""
@@ -113,7 +107,7 @@ class Csv(Way):
     kind = "csv"
     target = "learner"
 
-    def take(self, nodes: pd.DataFrame, edges: pd.DataFrame, *, refused: bool) -> str:
+    def take(self, nodes: Any, edges: Any = NO_EDGES, *, refused: bool = False) -> str:
         tables = {"nodes": nodes} if edges.empty else {"nodes": nodes, "edges": edges}
         paths = self._written("sent", self.kind, **tables)
         options = [part for p in paths for part in (f"--{p.stem}", str(p))]
@@ -126,7 +120,7 @@ class Parquet(Csv):
 
 
 class Lines(Way):
-    def take(self, nodes: pd.DataFrame, edges: pd.DataFrame, *, refused: bool) -> str:
+    def take(self, nodes: Any, edges: Any = NO_EDGES, *, refused: bool = False) -> str:
         rows = [_plain(row) for row in nodes.to_dict("records")]
         lines = [{("node" if k == "id" else k): v for k, v in row.items()} for row in rows]
         lines += [{"edge": list(pair)} for pair in edges.itertuples(index=False)]
@@ -137,7 +131,7 @@ class Lines(Way):
 
 
 class Frames(Way):
-    def take(self, nodes: pd.DataFrame, edges: pd.DataFrame, *, refused: bool) -> str:
+    def take(self, nodes: Any, edges: Any = NO_EDGES, *, refused: bool = False) -> str:
         with eg.ContinualNodeClassifier.open("learner") as model:
             if refused:
                 with pytest.raises(EvergraphError) as caught:
@@ -145,40 +139,6 @@ class Frames(Way):
                 return str(caught.value)
             model.partial_fit((nodes, edges))
             return str(model.reading_)
-
-
-class Loaded(Way):
-    """A folder of tables through ``eg.load``; what comes later is loaded as the first was."""
-
-    def load(self, name: str, nodes: pd.DataFrame, edges: pd.DataFrame, columns: Any) -> Any:
-        self._written(name, "csv", nodes=nodes, edges=edges)
-        return eg.load(self.root / name, columns=columns)
-
-    def take(self, nodes: pd.DataFrame, edges: pd.DataFrame, *, refused: bool) -> str:
-        with eg.ContinualNodeClassifier.open("learner") as model:
-            name, columns = ("first", None) if edges is EDGES else ("more", self.read)
-            if refused:
-                with pytest.raises(EvergraphError) as caught:
-                    self.load(name, nodes, edges, columns)
-                return str(caught.value)
-            graph = self.load(name, nodes, edges, columns)
-            self.read = graph.columns
-            model.partial_fit(graph, ids=nodes["id"].tolist())
-            return str(model.reading_)
-
-
-class Imported(Loaded):
-    """``evergraph import`` of files; what comes later is ingested."""
-
-    def load(self, name: str, nodes: pd.DataFrame, edges: pd.DataFrame, columns: Any) -> Any:
-        paths = self._written(name, "csv", edges=edges, nodes=nodes)
-        import_graph(paths[0], paths[1], self.root / f"{name} imported")
-        return eg.load(self.root / f"{name} imported")
-
-    def later(self, nodes: pd.DataFrame, *, refused: bool = False) -> str:
-        return Csv.take(self, nodes, NO_EDGES, refused=refused)  # type: ignore[arg-type]
-
-    kind, target = "csv", "learner"
 
 
 class Http(Way):
@@ -193,7 +153,7 @@ class Http(Way):
         rows = [_plain(row) for row in nodes.to_dict("records")]
         return {"json": {"rows": rows, "edges": edges.to_numpy().tolist()}}
 
-    def take(self, nodes: pd.DataFrame, edges: pd.DataFrame, *, refused: bool) -> str:
+    def take(self, nodes: Any, edges: Any = NO_EDGES, *, refused: bool = False) -> str:
         httpx = pytest.importorskip("httpx")  # unverified: certificates take longer to read
         answer = httpx.post(f"{self.url}/v1/deltas", verify=False, **self.body(nodes, edges))
         assert answer.status_code == (422 if refused else 200), answer.text
@@ -215,7 +175,7 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
 
 
 READERS = (Csv, Lines, Frames, Http, HttpArrow)
-WAYS = (*READERS, Parquet, Loaded, Imported)
+WAYS = (*READERS, Parquet)
 
 
 @pytest.fixture(params=READERS, ids=lambda way: way.__name__)
@@ -241,7 +201,7 @@ def test_columns_are_scaled_as_the_first_were_and_matched_by_name(
 ) -> None:
     table = people(label=["NULL", "NA", "", None, *["x", "y"] * 18])
     table.insert(0, "Unnamed: 0", np.arange(ROWS)[::-1])  # as pandas writes its index
-    said = way.first(table.rename(columns={"label": " label", "age": " age"}))
+    said = way.take(table.rename(columns={"label": " label", "age": " age"}), EDGES)
     features, classes, scheme = way.known()
     close(features, scaled(table, table))
     assert scheme is not None
@@ -250,11 +210,11 @@ def test_columns_are_scaled_as_the_first_were_and_matched_by_name(
     assert set(classes[4:]) == {0, 1}
     told = "column 'Unnamed: 0' is ignored: it is the index of a data frame, not a feature"
     assert told in said + caplog.text
-    way.later(LATER[["id", "label", "income", "age"]])
+    way.take(LATER[["id", "label", "income", "age"]])
     features, _, _ = way.known()
     assert len(features) == ROWS + 1
     close(features[-1:], scaled(table, LATER))
-    said = way.later(LATER.rename(columns={"age": "shoe", "income": "zip"}), refused=True)
+    said = way.take(LATER.rename(columns={"age": "shoe", "income": "zip"}), refused=True)
     assert "has " in said
     assert "'shoe'" in said
     assert "age, income" in said
@@ -262,7 +222,7 @@ def test_columns_are_scaled_as_the_first_were_and_matched_by_name(
 
 
 def test_numbers_that_stand_for_no_label(way: Way) -> None:
-    way.first(people(label=[-1, -1.0, None, float("nan"), *[0, 1] * 18]))
+    way.take(people(label=[-1, -1.0, None, float("nan"), *[0, 1] * 18]), EDGES)
     _, classes, _ = way.known()
     assert classes[:4] == [-1] * 4
     assert set(classes[4:]) == {0, 1}
@@ -270,6 +230,6 @@ def test_numbers_that_stand_for_no_label(way: Way) -> None:
 
 def test_a_missed_label_column_is_said(way: Way, caplog: pytest.LogCaptureFixture) -> None:
     table = people(label=[0, 1] * (ROWS // 2)).rename(columns={"label": "class"})
-    said = way.first(table) + caplog.text
+    said = way.take(table, EDGES) + caplog.text
     assert "has no column 'label'" in said
     assert "if 'class' holds" in said

@@ -87,7 +87,7 @@ def _asked(
 
 @contextmanager
 def _csv_writer(out: Path | None) -> Iterator[Any]:
-    """Yield a CSV writer to stdout, or to a file that appears only when it is complete."""
+    # To a file it appears only when it is complete.
     if out is None:
         yield csv.writer(sys.stdout, lineterminator="\n")
         return
@@ -98,11 +98,7 @@ def _csv_writer(out: Path | None) -> Iterator[Any]:
 
 
 def _columns(rows: Rows) -> dict[str, list[Any]]:
-    """Return predictions as columns: classes, or labels and values in the format of node tables.
-
-    >>> _columns([{"id": 1, "labels": ["a", "b"], "probabilities": [0.75, 0.5]}])
-    {'id': [1], 'labels': ['a;b'], 'probabilities': ['0.750000;0.500000']}
-    """
+    """Return predictions as columns: classes, or labels and values in the format of node tables."""
     ids = [row["id"] for row in rows]
     if not rows or "label" in rows[0]:
         classes, shares = ([row[name] for row in rows] for name in ("label", "probability"))
@@ -236,12 +232,7 @@ def suggest_command(
 
 
 def _suggested(row: dict[str, Any], *, digits: int, missing: str) -> list[str]:
-    """Return a suggestion as a row; classes have their probabilities in a table for people.
-
-    >>> _suggested({"id": "a", "gain": 1.5, "reach": 3, "uncertainty": 0.25, "classes": ["x", "y"],
-    ...             "probabilities": [0.8, 0.05]}, digits=2, missing="-")
-    ['a', '1.50', '3', '0.25', 'x (80 %)', 'y (5 %)']
-    """
+    """Return a suggestion as a row; classes have their probabilities in a table for people."""
     doubt, best = row.get("uncertainty"), list(map(str, row["classes"]))
     if missing:
         shares = zip(best, row["probabilities"], strict=True)

@@ -225,11 +225,6 @@ def _summary(done: dict[str, Any]) -> str:
 
 
 def _many(count: int, what: str) -> str:
-    """Return a count with its noun.
-
-    >>> _many(1, "node"), _many(1200, "class")
-    ('1 node', '1,200 classes')
-    """
     return f"{count:,} {what}{'' if count == 1 else 'es' if what.endswith('s') else 's'}"
 
 

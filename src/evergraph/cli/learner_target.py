@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Union, cast
 
-from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.errors import ConfigurationError, DataError, LockedError
 from evergraph.core.extras import require
 
 if TYPE_CHECKING:
@@ -58,10 +59,22 @@ def opened(
     if not new and stored_parameters(Path(target)) is None:
         raise DataError(f"{target} holds no learner")
 
-    with LearnerFolder.open(
-        target, given, readonly=scope == "read", memory_limit=memory_limit, scratch=scratch
-    ) as folder:
+    with advising("if it is a service, give its URL"):
+        folder = LearnerFolder.open(
+            target, given, readonly=scope == "read", memory_limit=memory_limit, scratch=scratch
+        )
+    with folder:
         yield _InFolder(folder)
+
+
+@contextmanager
+def advising(advice: str) -> Iterator[None]:
+    """Say what to do about a locked folder in the words of the command line, not of Python."""
+    try:
+        yield
+    except LockedError as error:
+        said = re.sub("open (the folder|it) with readonly=True", advice, str(error))
+        raise LockedError(said) from None
 
 
 class _InFolder:

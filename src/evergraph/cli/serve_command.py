@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 import typer
 
+from evergraph.cli.learner_target import advising
 from evergraph.cli.options import Plugins, argument, flag, option, parse_settings
 from evergraph.cli.output import say
 from evergraph.cli.progress import spinner
@@ -22,8 +23,9 @@ from evergraph.core.sizes import parse_size
 from evergraph.core.toml import tomllib
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
+
     from evergraph.online.folder.status import Progress
-    from evergraph.server.app import Application
 
 
 TYPED_ONLY = ("config", "check_config", "help")  # not meaningful in a file
@@ -213,7 +215,7 @@ def serve_command(
         return
     bound = running.bind(host, port)
 
-    def application(progress: Progress) -> Application:
+    def application(progress: Progress) -> FastAPI:
         """Open the folder and return the application; runs in a thread that reports its progress.
 
         Slow imports are made here, too.
@@ -227,18 +229,19 @@ def serve_command(
 
             torch.set_num_threads(threads)
             load_plugins(plugins)
-        folder = LearnerFolder.open(
-            path,
-            given,
-            readonly=read_only,
-            key_age=key_age,
-            replay_seconds=replay_seconds,
-            memory_limit=memory_limit,
-            scratch=scratch,
-            threads=threads,
-            bounds=Bounds(delta_classes, memory),
-            progress=progress,
-        )
+        with advising("give --read-only"):
+            folder = LearnerFolder.open(
+                path,
+                given,
+                readonly=read_only,
+                key_age=key_age,
+                replay_seconds=replay_seconds,
+                memory_limit=memory_limit,
+                scratch=scratch,
+                threads=threads,
+                bounds=Bounds(delta_classes, memory),
+                progress=progress,
+            )
         return create_app(folder, tokens=tokens, limits=limits, access_log=access_log)
 
     memory = None if delta_memory is None else parse_size(delta_memory)

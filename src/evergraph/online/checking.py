@@ -72,9 +72,8 @@ def check_parts(delta: Delta, *, num_features: int | None, kind: Kind = "class")
 
 def _check_count(what: str, values: Sequence[Any], of: str, count: int) -> None:
     if len(values) not in (0, count):
-        raise DataError(
-            f"{what} must be as many as {of} or none at all, not {len(values)} for {count} {of}"
-        )
+        rule = f"{what} must be as many as {of} or none at all"
+        raise DataError(f"{rule}, not {len(values)} for {count} {of}")
 
 
 def _check_lengths(delta: Delta, kind: Kind) -> None:
@@ -109,27 +108,17 @@ def _check_targets(kind: Kind, values: Sequence[Any]) -> None:
 
 def _check_names(what: str, names: Sequence[str | None], *, gaps: bool = False) -> None:
     def is_name(name: object) -> bool:
-        if name is None:
-            return gaps
-        return isinstance(name, str) and 0 < len(name) <= LONGEST_NAME
+        return gaps if name is None else isinstance(name, str) and 0 < len(name) <= LONGEST_NAME
 
     plain = set(map(type, names)) <= {str, type(None)}  # others may not be hashable
     if not all(map(is_name, set(names) if plain else names)):
         number = next(number for number, name in enumerate(names) if not is_name(name))
-        raise DataError(
-            f"{what} must be names of 1 to {LONGEST_NAME} characters, but number {number} is "
-            f"{names[number]!r}"
-        )
+        rule = f"{what} must be names of 1 to {LONGEST_NAME} characters"
+        raise DataError(f"{rule}, but number {number} is {names[number]!r}")
 
 
 def check_weights(weights: Sequence[float], edges: int) -> None:
-    """Raise unless there is a valid weight for every edge, or none at all.
-
-    >>> check_weights([1.0, -2.0], 2)
-    Traceback (most recent call last):
-    evergraph.core.errors.DataError: edge 1 has weight -2.0: expected 0, for no edge, or a number \
-from 1e-18 to 1e+18
-    """
+    """Raise unless there is a valid weight for every edge, or none at all."""
     if not len(weights):
         return
     _check_count("weights", weights, "edges", edges)
@@ -228,11 +217,6 @@ def check_delta(
     of earlier deltas in the same batch, with their positions; edges and late labels may name them.
     fresh: whether it is new, so that the limits on lengths of names apply; deltas from a journal
     are accepted whatever the limits were then.
-
-    >>> check_delta(Delta(edges=(("a", "b"),)), IdTable(), num_features=None)
-    Traceback (most recent call last):
-    evergraph.core.errors.LooseEdgeError: edge 0 joins 'a' and 'b', but node 'a' is not in the \
-graph
     """
     delta = in_columns(delta)
     check_parts(delta, num_features=num_features, kind=kind)

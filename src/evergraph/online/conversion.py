@@ -120,13 +120,7 @@ def as_edges(values: Any) -> Sequence[tuple[NodeId, NodeId]]:
 
 
 def beside_edges(values: Any, edges: Any, name: str) -> list[Any]:
-    """Return the weights or relations of edges, as given or from this column of a table of edges.
-
-    >>> beside_edges(None, [("a", "b")], "weight")
-    []
-    >>> beside_edges(torch.tensor([0.5]), [("a", "b")], "weight")
-    [0.5]
-    """
+    """Return the weights or relations of edges, as given or from a column of a table of edges."""
     argument = {WEIGHT: "edge_weights", RELATION: "relations"}[name]
     if is_table(edges) and name in [each for each in column_names(edges) if isinstance(each, str)]:
         if values is not None:
@@ -150,12 +144,6 @@ def columns_of_nodes(table: Any, kind: Kind = "class") -> tuple[Any, Any, Any, A
 
     Without a column ``id`` its index is used. Features are a table of all other columns; targets
     and types are None if there is no such column. kind: of the model's targets.
-
-    >>> import pandas as pd
-    >>> table = pd.DataFrame({"id": ["a"], "label": ["x"], "size": [2.5]})
-    >>> ids, features, targets, types = columns_of_nodes(table)
-    >>> ids.tolist(), features.values.tolist(), targets, types
-    (['a'], [[2.5]], ['x'], None)
     """
     pandas, arrow = is_a(table, "pandas"), is_a(table, "pyarrow")
     if pandas and "id" not in table.columns and table.index.name == "id":
@@ -226,9 +214,7 @@ def delta_of_named(named: NamedGraph, ids: Any, key: str | None, kind: Kind = "c
     """
     graph = named.graph
     own = range(graph.num_nodes) if named.ids is None else named.ids
-    nodes = as_ids(own if ids is None else ids, "ids")
-    if len(nodes) != graph.num_nodes:
-        raise DataError(f"ids must be as many as nodes, not {len(nodes)} for {graph.num_nodes}")
+    nodes = _renamed(own, ids, "nodes")
     names: list[str] = []
     sides: Any
     if graph.relations is None:
@@ -237,12 +223,11 @@ def delta_of_named(named: NamedGraph, ids: Any, key: str | None, kind: Kind = "c
         sides, numbers = graph.relations.edges()
         weights = graph.relations.edge_weights()
         names = [graph.relations.names[number] for number in numbers.tolist()]
-    ends = zip(*(side.tolist() for side in sides), strict=True)
     return Delta(
         nodes=nodes,
         features=densify(graph.features),
         labels=_targets_of(named, kind),
-        edges=[(nodes[source], nodes[target]) for source, target in ends],
+        edges=_between(nodes, sides),
         weights=[] if weights is None else weights.tolist(),
         relations=names,
         types=[] if graph.types is None else graph.types.of(torch.arange(graph.num_nodes)),
@@ -250,8 +235,19 @@ def delta_of_named(named: NamedGraph, ids: Any, key: str | None, kind: Kind = "c
     )
 
 
+def _renamed(own: Sequence[Any], ids: Any, what: str) -> list[NodeId]:
+    nodes = as_ids(own if ids is None else ids, "ids")
+    if len(nodes) != len(own):
+        raise DataError(f"ids must be as many as {what}, not {len(nodes)} for {len(own)}")
+    return nodes
+
+
+def _between(nodes: list[NodeId], sides: Any) -> EdgeColumns:
+    """Return edges between nodes by index.  sides: int64 [2, edges]"""
+    return EdgeColumns(*([nodes[place] for place in side.tolist()] for side in sides))
+
+
 def _targets_of(named: NamedGraph, kind: Kind) -> list[NodeTarget | None]:
-    """Return the targets of a graph's nodes; classes by name."""
     graph, names = named.graph, named.classes
     if graph.targets is not None:
         return graph_targets(kind, graph.targets)
@@ -270,9 +266,7 @@ def delta_of_data(data: Any, ids: Any, key: str | None, kind: Kind = "class") ->
     """
     if getattr(data, "x", None) is None:
         raise DataError("the Data object must have features in 'x'")
-    nodes = as_ids(range(len(data.x)) if ids is None else ids, "ids")
-    if len(nodes) != len(data.x):
-        raise DataError(f"ids must be as many as rows of x, not {len(nodes)} for {len(data.x)}")
+    nodes = _renamed(range(len(data.x)), ids, "rows of x")
     rows = torch.empty(2, 0, dtype=torch.int64) if data.edge_index is None else data.edge_index
     check_edges(rows, len(nodes))
     named, weights = given_weights(data.to_dict())
@@ -282,7 +276,7 @@ def delta_of_data(data: Any, ids: Any, key: str | None, kind: Kind = "class") ->
         nodes=nodes,
         features=as_features(data.x, len(nodes)),
         labels=targets_of_y(kind, data.y, len(nodes)),
-        edges=[(nodes[source], nodes[target]) for source, target in rows.t().tolist()],
+        edges=_between(nodes, rows),
         weights=[] if weights is None else weights.tolist(),
         key=key,
     )

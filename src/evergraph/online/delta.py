@@ -213,12 +213,13 @@ class EdgeColumns(Sequence[tuple[NodeId, NodeId]]):
     def take(self, rows: NDArray[np.int64]) -> EdgeColumns:
         """Return some of the edges, by index."""
 
-        def taken(side: Column) -> Column:
-            if isinstance(side, np.ndarray):
-                return side[rows]
-            return list(map(listed(side).__getitem__, rows.tolist()))
-
-        return EdgeColumns(taken(self.sources), taken(self.targets))
+        sides: list[Column] = [
+            side[rows]
+            if isinstance(side, np.ndarray)
+            else list(map(listed(side).__getitem__, rows.tolist()))
+            for side in self.sides
+        ]
+        return EdgeColumns(*sides)
 
     @property
     def sides(self) -> tuple[Column, Column]:
@@ -227,7 +228,6 @@ class EdgeColumns(Sequence[tuple[NodeId, NodeId]]):
 
 
 def _plain(value: Any) -> NodeId:
-    """Return an element of an array as a Python object."""
     if hasattr(value, "as_py"):
         return cast("NodeId", value.as_py())
     return cast("NodeId", value.item()) if isinstance(value, np.generic) else cast("NodeId", value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import compress, repeat
 from typing import Any, cast
 
@@ -28,10 +27,6 @@ def check_id(what: str, value: object) -> None:
     """Raise unless ``value`` may name a node or a class: text or a whole number of 64 bits.
 
     "1" and 1 are different names. 1.0 and True are rejected, as Python treats them as equal to 1.
-
-    >>> check_id("id of a node", 1.0)
-    Traceback (most recent call last):
-    evergraph.core.errors.DataError: id of a node must be text or an integer, not 1.0
     """
     if type(value) is int:
         if not -LARGEST - 1 <= value <= LARGEST:
@@ -210,7 +205,7 @@ class IdTable:
     def add(self, values: Sequence[NodeId]) -> None:
         """Add new names at the next positions; nothing is added if one of them is known."""
         start = len(self._ids)
-        new = dict(zip(values, range(start, start + len(values)), strict=True))
+        new = {value: position for position, value in enumerate(values, start)}
         if len(new) < len(values) or not self.has_none_of(values):
             twice = first_repeated(values, self._positions)
             raise DuplicateNodeError(f"node {twice!r} is in the graph already")
@@ -257,9 +252,6 @@ class IdTable:
     def pieces(self) -> dict[str, Tensor | Pieces]:
         """Return the same in pieces."""
 
-        def made(make: Callable[[Sequence[NodeId | None]], Tensor]) -> Iterator[Tensor]:
-            return map(make, chunks(self._ids, _BLOCK))
-
         def kinds(ids: Sequence[NodeId | None]) -> Tensor:
             return torch.tensor([_KINDS[type(value)] for value in ids], dtype=torch.uint8)
 
@@ -270,12 +262,13 @@ class IdTable:
             joined = "".join([str(value) for value in ids if value is not None]).encode()
             return torch.from_numpy(np.frombuffer(joined, np.uint8).copy())
 
-        count, size = len(self._ids), sum(int(part.sum()) for part in made(lengths))
-        return {
-            "kinds": Pieces((count,), torch.uint8, partial(made, kinds)),
-            "lengths": Pieces((count,), torch.int64, partial(made, lengths)),
-            "bytes": Pieces((size,), torch.uint8, partial(made, texts)),
-        }
+        def part(make: Callable[[Sequence[NodeId | None]], Tensor], size: int) -> Pieces:
+            kind = torch.int64 if make is lengths else torch.uint8
+            return Pieces((size,), kind, lambda: map(make, chunks(self._ids, _BLOCK)))
+
+        long = part(lengths, len(self._ids))
+        size = sum(int(each.sum()) for each in long)
+        return {"kinds": part(kinds, len(self._ids)), "lengths": long, "bytes": part(texts, size)}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Restore what ``state`` returned."""
@@ -290,17 +283,13 @@ class IdTable:
 
 @dataclass(slots=True, eq=False)
 class GoneNames:
-    """Removed names by position, and the link of those removed next.
-
-    Names are saved before they are removed, and the holder of a link sees all removed since.
-    """
+    """Removed names by position, and the link of those removed next, which hold all since."""
 
     following: GoneNames | None = None
     names: Mapping[int, NodeId] = field(default_factory=dict)
 
 
 def _looked_up(positions: Mapping[NodeId, int], names: list[NodeId]) -> NDArray[np.int64]:
-    """Return the positions of names, -1 for unknown ones.  -> int64 [names]"""
     found = np.empty(len(names), np.int64)
     for start, part in zip(range(0, len(names), CHUNK), chunks(names), strict=True):
         at = map(positions.get, part, repeat(-1))  # a chunk at a time: other threads may run
@@ -330,11 +319,6 @@ class NumberSlots:
     """An array that maps the numbers 0, 1, 2, ... to positions.
 
     Negative numbers and numbers that are too sparse have no slot and must be looked up elsewhere.
-
-    >>> slots = NumberSlots()
-    >>> slots.put([5, 3, -1], 10)
-    >>> slots.where(np.array([3, 4, -1])), slots.outside
-    (array([11, -1, -1]), 1)
     """
 
     def __init__(self) -> None:

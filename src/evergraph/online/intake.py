@@ -164,10 +164,6 @@ class Batch:
     Attributes:
         deltas: in order.
         ahead: new nodes in these deltas with their positions, for checking the next delta.
-
-    >>> batch = Batch()
-    >>> batch.is_alone(Delta(forgotten=("a",))), batch.is_alone(Delta(late=(("a", "x"),)))
-    (True, False)
     """
 
     def __init__(self) -> None:

@@ -46,9 +46,6 @@ def as_labels(values: Any, count: int) -> list[Label | None]:
     """Return classes as a list, like ``as_targets``.
 
     Whole numbers among floats are integers, since a table with gaps holds floats.
-
-    >>> as_labels([1.0, float("nan"), None], 3), as_labels(torch.tensor([0, -1]), 2)
-    ([1, None, None], [0, None])
     """
     return as_targets("class", values, count)  # type: ignore[return-value]
 
@@ -100,11 +97,7 @@ def _as_target(kind: Kind, value: Any) -> NodeTarget | None:
 
 
 def graph_targets(kind: Kind, targets: Targets) -> list[NodeTarget | None]:
-    """Return the targets of a graph for a model of this kind; raise if it cannot learn them.
-
-    >>> graph_targets("labels", Targets.from_lists([["b"], None, ["a", "b"]]))
-    [['b'], None, ['a', 'b']]
-    """
+    """Return the targets of a graph for a model of this kind; raise if it cannot learn them."""
     if targets.kind != kind:
         raise DataError(f"nodes have {targets.kind}, but the model was made with targets={kind!r}")
     if kind == "numbers":
@@ -175,11 +168,7 @@ def _matrices(*parts: Sequence[Sequence[Label]]) -> list[Tensor]:
 
 
 def plain_values(values: Any, name: str) -> list[Any]:
-    """Return values as a list of plain Python objects; name: of the parameter, for errors.
-
-    >>> plain_values(np.array([3, 5]), "ids")
-    [3, 5]
-    """
+    """Return values as a list of plain Python objects; name: of the parameter, for errors."""
     if isinstance(values, str | bytes | dict) or not hasattr(values, "__iter__"):
         raise DataError(f"{name} must be a list or an array, not {values!r}")
     if isinstance(values, Tensor | np.ndarray) and values.ndim == 0:

@@ -137,19 +137,15 @@ def only_new(
     later = [pair for pair in delta.late if pair[0] not in nowhere]
     late, changed = _late([*labelled, *later], ids, knowledge)
     find = related_edges if len(delta.relations) else new_edges
-    edges = find(delta, ids, knowledge, both_ways=undirected)
+    joined, counts = find(delta, ids, knowledge, both_ways=undirected)
     first = [labels[row] for row in new]
     forgotten = [node for node in delta.forgotten if node in ids]
     reduced = replace(
-        delta,
+        joined,
         nodes=[delta.nodes[row] for row in new],
         features=delta.features[new] if new else torch.zeros(0, 0),
         labels=first,
-        edges=edges.pairs,
-        weights=edges.weights,
-        relations=edges.relations,
         types=[delta.types[row] for row in new] if len(delta.types) else [],
-        removed_edges=edges.removed,
         updated=[delta.updated[row] for row in updated],
         updated_features=delta.updated_features[updated] if updated else torch.zeros(0, 0),
         late=late,
@@ -157,7 +153,7 @@ def only_new(
         key=None,
     )
     return reduced, News(
-        **edges.counts,
+        **counts,
         new_nodes=len(new),
         known_nodes=len(known),
         other_features=len(_other(delta.nodes, delta.features, known, ids, knowledge)),
@@ -186,7 +182,6 @@ def _other(
 def _late(
     pairs: Sequence[tuple[NodeId, NodeTarget]], ids: IdTable, knowledge: Knowledge | None
 ) -> tuple[list[tuple[NodeId, NodeTarget]], int]:
-    """Return new labels, and how many of them replace another."""
     if knowledge is None:
         return list(pairs), 0
     positions = ids.where([node for node, _ in pairs])
@@ -199,20 +194,6 @@ def _late(
             late.append((node, label))
             changed += had
     return late, changed
-
-
-Edges = Sequence[tuple[NodeId, NodeId]]
-
-
-@dataclass(frozen=True)
-class NewEdges:
-    """The edges of a delta that change something; counts: as in ``News``."""
-
-    pairs: Edges
-    weights: Sequence[float]
-    removed: Edges
-    counts: dict[str, int]
-    relations: Sequence[str] = ()
 
 
 def without_unknown(
@@ -245,8 +226,11 @@ def without_unknown(
 
 def related_edges(
     delta: Delta, ids: IdTable, knowledge: Knowledge | None, *, both_ways: bool
-) -> NewEdges:
-    """Return edges with relations that are new or change weight, each once with its last weight."""
+) -> tuple[Delta, dict[str, int]]:
+    """Reduce edges with relations to those that are new or change weight, each once with its last.
+
+    Counts are as in ``News``.
+    """
     weights: Sequence[float | None] = delta.weights or [None] * len(delta.edges)
     pairs = zip(delta.edges, delta.relations, strict=True)
     given = dict(zip(((*pair, name) for pair, name in pairs), weights, strict=True))
@@ -261,30 +245,28 @@ def related_edges(
         if (known[edge] == 0 if weight is None else float(np.float32(weight)) != known[edge])
     }
     plain = replace(delta, edges=(), weights=(), relations=())
-    removed = new_edges(plain, ids, knowledge, both_ways=both_ways)
+    reduced, counts = new_edges(plain, ids, knowledge, both_ways=both_ways)
     new = sum(known[edge] == 0 for edge in news)
     gone = sum(weight == 0 for weight in news.values())
-    counts = {
+    counts |= {
         "new_edges": new,
         "known_edges": len(delta.edges) - len(news),
         "changed_weights": len(news) - new - gone,
-        "removed_edges": gone + removed.counts["removed_edges"],
+        "removed_edges": gone + counts["removed_edges"],
     }
-    return NewEdges(
-        pairs=[(source, target) for source, target, _ in news],
-        weights=[weight for weight in news.values() if weight is not None],
-        removed=removed.removed,
-        counts=removed.counts | counts,
-        relations=[name for *_, name in news],
-    )
+    edges = [(source, target) for source, target, _ in news]
+    weighed = [weight for weight in news.values() if weight is not None]
+    names = [name for *_, name in news]
+    return replace(reduced, edges=edges, weights=weighed, relations=names), counts
 
 
 def new_edges(
     delta: Delta, ids: IdTable, knowledge: Knowledge | None, *, both_ways: bool
-) -> NewEdges:
-    """Return new edges, each once; those to unknown nodes stay, to be rejected later.
+) -> tuple[Delta, dict[str, int]]:
+    """Reduce edges to new ones, each once; those to unknown nodes stay, to be rejected later.
 
-    An edge that is both added and removed is not added, and is removed if it is known.
+    An edge that is both added and removed is not added, and is removed if it is known. Counts are
+    as in ``News``.
     """
     edges, cut = edge_columns(delta.edges), edge_columns(delta.removed_edges)
     assert edges is not None, "parts were checked"
@@ -328,7 +310,8 @@ def new_edges(
         "missing_edges": int(absent.sum()) + len(cut) - len(removed),
     }
     changed = () if weights is None else weights[news].tolist()
-    return NewEdges(edges.take(rows[news]), changed, removed, counts)
+    added = edges.take(rows[news])
+    return replace(delta, edges=added, weights=changed, removed_edges=removed), counts
 
 
 def _each_once(names: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -21,7 +21,7 @@ from evergraph.core.errors import DataError
 from evergraph.core.extras import installed, require
 from evergraph.core.sizes import shown
 from evergraph.online.checking import LONGEST_ID
-from evergraph.online.codecs.table_changes import EDGE_OPS, NODE_OPS, operations, says_operations
+from evergraph.online.codecs.tables import EDGE_OPS, NODE_OPS, operations, says_operations
 from evergraph.online.delta import Column, Delta, EdgeColumns, NodeId, edge_columns, listed
 from evergraph.server.http import RefusedError
 from evergraph.tables.arrow import pa, pc
@@ -108,77 +108,77 @@ def arrow_from_delta(delta: Delta, scheme: Scheme | None = None) -> bytes:
     tensor([[1., 1.]])
     """
     require("pyarrow", extra="tables", why="sending a delta to a service")
-    tables: list[dict[str, Any]] = []
-    if delta.nodes:
-        wide = _wide(delta.features)
-        tables.append({"id": list(delta.nodes), "label": list(delta.labels), "features": wide})
-        if delta.types:
-            tables[-1][TYPE] = list(delta.types)
-    if delta.edges:
-        tables.append(_ends(delta.edges))
-        if delta.weights:
-            tables[-1]["weight"] = [float(weight) for weight in delta.weights]
-        if delta.relations:
-            tables[-1][RELATION] = list(delta.relations)
-    if delta.removed_edges:
-        op = ["remove"] * len(delta.removed_edges)
-        tables.append(_ends(delta.removed_edges) | {"op": op})
-    if delta.updated:
-        op = ["update"] * len(delta.updated)
-        wide = _wide(delta.updated_features)
-        tables.append({"id": list(delta.updated), "features": wide, "op": op})
-    if delta.late:
-        known, labels = zip(*delta.late, strict=True)
-        tables.append({"id": list(known), "label": list(labels)})
-    if delta.forgotten:
-        tables.append({"id": list(delta.forgotten)})
+
+    def ends(edges: Sequence[tuple[NodeId, NodeId]]) -> dict[str, Any]:
+        columns = edge_columns(edges)
+        if columns is None:
+            raise DataError("edges must be pairs of ids to be sent")
+        return dict(zip(ENDS, columns.sides, strict=True))
+
+    def wide(features: Tensor, nodes: Sequence[NodeId]) -> Any:
+        if len(nodes) and (len(features) != len(nodes) or not features.numel()):
+            # Sent without features, these would be nodes to label or to forget.
+            raise DataError(
+                f"features have shape {tuple(features.shape)}: expected [{len(nodes)}, dims]"
+            )
+        rows = np.ascontiguousarray(features.numpy(), dtype=np.float32)
+        return pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), max(rows.shape[1], 1))
+
+    updating, cutting = (
+        [word] * len(part)
+        for word, part in (("update", delta.updated), ("remove", delta.removed_edges))
+    )
+    tables: list[dict[str, Any]] = [
+        {
+            "id": list(delta.nodes),
+            "label": list(delta.labels),
+            "features": wide(delta.features, delta.nodes),
+            TYPE: delta.types,
+        },
+        ends(delta.edges) | {"weight": np.array(delta.weights, float), RELATION: delta.relations},
+        ends(delta.removed_edges) | {"op": cutting},
+        {
+            "id": list(delta.updated),
+            "features": wide(delta.updated_features, delta.updated),
+            "op": updating,
+        },
+        {"id": [node for node, _ in delta.late], "label": [label for _, label in delta.late]},
+        {"id": list(delta.forgotten)},
+    ]
     metadata = {"columns": scheme.to_json()} if scheme is not None and len(delta.nodes) else {}
     mark = {MARK: json.dumps(metadata).encode()}
     sink = pa.BufferOutputStream()
     for columns in tables:
-        table = pa.table(columns).replace_schema_metadata(mark)
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
+        if given := {name: values for name, values in columns.items() if len(values)}:
+            table = pa.table(given).replace_schema_metadata(mark)
+            with pa.ipc.new_stream(sink, table.schema) as writer:
+                writer.write_table(table)
     return bytes(sink.getvalue())
 
 
-def _ends(edges: Sequence[tuple[NodeId, NodeId]]) -> dict[str, Any]:
-    columns = edge_columns(edges)
-    if columns is None:
-        raise DataError("edges must be pairs of ids to be sent")
-    return {"source": columns.sources, "target": columns.targets}
-
-
-def _wide(features: Tensor) -> pa.Array:
-    rows = np.ascontiguousarray(features.numpy(), dtype=np.float32)
-    return pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1])
-
-
 def _part(table: pa.Table) -> dict[str, Any]:
-    """Return the fields of a delta that one table holds."""
     names = list(table.column_names)
     if len(set(names)) < len(names):
         raise DataError(f"the columns of an Arrow table must have distinct names, not {names[:8]}")
-    joins = {"source", "target"} <= set(names)
+    joins = set(ENDS) <= set(names)
+    read = _edge_part if joins else _node_part
     if "op" not in names or not (joins or says_operations(table)):
-        return _edge_part(table) if joins else _node_part(table)
+        return read(table, None)
     parts: dict[str, Any] = {}
     for op, rows in operations(table, EDGE_OPS if joins else NODE_OPS).items():
         if rows.any():
-            chosen = table.drop_columns("op").filter(rows)
-            parts |= _edge_part(chosen, op) if joins else _node_part(chosen, op)
+            parts |= read(table.drop_columns("op").filter(rows), op)
     return parts
 
 
-def _edge_part(table: pa.Table, op: str = "add") -> dict[str, Any]:
-    """Return the fields that a table of edges holds, all rows being the same operation."""
+def _edge_part(table: pa.Table, op: str | None) -> dict[str, Any]:
     known = (*ENDS, "weight", RELATION)
     if others := [name for name in table.column_names if name not in known]:
         raise DataError(
             "an Arrow table of edges must have the columns source, target and optionally weight, "
             f"relation and op, not {others[0]!r}"
         )
-    rows = read_edges(table if op == "add" else table.select(ENDS))
+    rows = read_edges(table.select(ENDS) if op == "remove" else table)
     ends = EdgeColumns(*map(_column, rows.ends, ENDS))
     if op == "remove":
         return {"removed_edges": ends}
@@ -190,44 +190,41 @@ def _edge_part(table: pa.Table, op: str = "add") -> dict[str, Any]:
     return parts
 
 
-def _node_part(table: pa.Table, op: str | None = None) -> dict[str, Any]:
+def _node_part(table: pa.Table, op: str | None) -> dict[str, Any]:
     """Return the fields that a table of nodes holds, all rows being the same operation if given."""
     names = list(table.column_names)
     if "id" not in names:
         raise DataError(
             f"an Arrow table must have the column id, or source and target, not {names[:8]}"
         )
+    known = tuple(listed(_column(ids(table, "id"), "id")))
     if op == "forget" or (op is None and names == ["id"]):
-        return {"forgotten": _ids(table)}
+        return {"forgotten": known}
     if "time" in names:
         raise DataError("an Arrow table of nodes must not have the column 'time': it is not used")
-    if op == "update":  # new features of known nodes, and their labels where the table has some
-        known, labels = _ids(table), _labels(table).to_pylist()
-        late = tuple(pair for pair in zip(known, labels, strict=True) if pair[1] is not None)
-        return {
-            "updated": known,
-            "updated_features": _features(table),
-            "updated_features names": _feature_names(table),
-            **({"late": late} if late else {}),
-        }
-    if set(names) == {"id", "label"}:
-        found = _labels(table)
-        check_filled(found, "label")
-        return {"late": tuple(zip(_ids(table), found.to_pylist(), strict=True))}
+    labels = _labels(table)
+    if op != "update" and set(names) == {"id", "label"}:
+        check_filled(labels, "label")
+        return {"late": tuple(zip(known, labels.to_pylist(), strict=True))}
     parts: dict[str, Any] = {}
-    if is_typed(table):
+    if op != "update" and is_typed(table):
         parts["types"] = tuple(column(table, TYPE).to_pylist())
         table = table.drop_columns(TYPE)
-    return parts | {
-        "nodes": _ids(table),
-        "features": _features(table),
-        "features names": _feature_names(table),
-        "labels": tuple(_labels(table).to_pylist()),
-    }
-
-
-def _ids(table: pa.Table) -> tuple[NodeId, ...]:
-    return tuple(listed(_column(ids(table, "id"), "id")))
+    called, features = _features(table)
+    if op != "update":
+        told = tuple(labels.to_pylist())
+        return parts | {
+            "nodes": known,
+            "features": features,
+            "features names": called,
+            "labels": told,
+        }
+    # New features of known nodes, and their labels where the table has some.
+    late = tuple(
+        pair for pair in zip(known, labels.to_pylist(), strict=True) if pair[1] is not None
+    )
+    parts = {"updated": known, "updated_features": features, "updated_features names": called}
+    return parts | ({"late": late} if late else {})
 
 
 def _column(values: pa.Array, name: str) -> Column:
@@ -239,7 +236,6 @@ def _column(values: pa.Array, name: str) -> Column:
 
 
 def _check_lengths(values: pa.Array, name: str) -> None:
-    """Raise if a text is longer than an id in JSON may be."""
     long = pc.greater(pc.utf8_length(values), LONGEST_ID).fill_null(False)
     if pc.any(long).as_py():
         row = long.index(True).as_py() + 1
@@ -271,19 +267,14 @@ def _labels(table: pa.Table) -> pa.Array:
     return as_integers(values, "label")
 
 
-def _feature_names(table: pa.Table) -> list[str]:
-    """Return the columns that hold one feature each; [] if one column of lists holds them all."""
-    others = [name for name in table.column_names if name not in ("id", "label")]
-    listed = others == ["features"] and not is_number(table.schema.field("features").type)
-    return [] if listed else others
+def _features(table: pa.Table) -> tuple[list[str], Tensor]:
+    """Return names and values of the features of nodes: a column each, or one column of lists.
 
-
-def _features(table: pa.Table) -> Tensor:
-    """Return the features of a table of nodes.  -> float32 [rows, dims]"""
-    if names := _feature_names(table):
-        return numeric_columns(table, names)
-    if "features" not in table.column_names:
-        return torch.zeros(table.num_rows, 0)
+    In that case there are no names.  -> names, float32 [rows, dims]
+    """
+    names = [name for name in table.column_names if name not in ("id", "label")]
+    if names != ["features"] or is_number(table.schema.field("features").type):
+        return names, numeric_columns(table, names) if names else torch.zeros(table.num_rows, 0)
     values = column(table, "features")
     if not (pa.types.is_list(values.type) or pa.types.is_fixed_size_list(values.type)):
         raise DataError(f"column 'features' holds {values.type}: expected lists of numbers")
@@ -295,7 +286,7 @@ def _features(table: pa.Table) -> Tensor:
     if len(widths) > 1:
         raise DataError(f"features must be rows of one width, not of {widths[0]} and {widths[1]}")
     numbers = flat.to_numpy(zero_copy_only=False).astype(np.float32)
-    return torch.from_numpy(numbers).reshape(len(values), -1 if len(values) else 0)
+    return [], torch.from_numpy(numbers).reshape(len(values), -1 if len(values) else 0)
 
 
 def tables_in(body: bytes, *, most: int = MOST_DECODED) -> Iterator[pa.Table]:
@@ -357,12 +348,7 @@ def _is_compressed(message: Any) -> bool:
 
 
 def check_decoded(table: pa.Table, most: int) -> int:
-    """Return the bytes that a table takes once decoded; reject more than ``most``.
-
-    >>> import pyarrow as pa
-    >>> check_decoded(pa.table({"id": pa.array(["ab", "ab", "c"]).dictionary_encode()}), 1_000)
-    17
-    """
+    """Return the bytes that a table takes once decoded; reject more than ``most``."""
     total, texts = 0, (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
     for about, values in zip(table.schema, table.columns, strict=True):
         # Values of other types, dictionaries excepted, may outgrow their buffers.

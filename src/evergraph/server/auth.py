@@ -82,10 +82,6 @@ class Tokens:
 
     Attributes:
         listed: pairs of scope and token; may be replaced while the service runs.
-
-    >>> tokens = Tokens((("read", "r" * 16), ("write", "w" * 16)))
-    >>> tokens.scope_of("w" * 16), tokens.scope_of("guessed")
-    ('write', None)
     """
 
     listed: Sequence[tuple[Scope, str]] = field(default=(), repr=False)
@@ -96,11 +92,8 @@ class Tokens:
         Every listed token is compared, in constant time, so that timing reveals nothing.
         """
         given = token.encode()
-        found: Scope | None = None
-        for scope, known in self.listed:
-            if hmac.compare_digest(given, known.encode()):
-                found = scope
-        return found
+        found = [s for s, known in self.listed if hmac.compare_digest(given, known.encode())]
+        return found[-1] if found else None
 
 
 def read_tokens(path: Path) -> Tokens:
@@ -108,24 +101,21 @@ def read_tokens(path: Path) -> Tokens:
 
     Errors never quote a line.
     """
-    try:
-        lines = read_private(path, "token file").decode("utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(f"{path}: the token file cannot be read ({error})") from error
+    # What is not UTF-8 is found below to be no ASCII.
+    lines = read_private(path, "token file").decode("utf-8", "replace").splitlines()
     listed: list[tuple[Scope, str]] = []
     for number, line in enumerate(lines, start=1):
         words = line.split("#")[0].split()
         if not words:
             continue
         rule = f"{path}: line {number} must be 'read TOKEN', 'follow TOKEN' or 'write TOKEN'"
-        scope: Scope | None = next((scope for scope in RIGHTS if scope == words[0]), None)
-        if len(words) != 2 or scope is None:
+        if len(words) != 2 or words[0] not in RIGHTS:
             raise ConfigurationError(f"{rule}, not {len(words)} other words")
         if len(words[1]) < SHORTEST or not words[1].isascii():
             raise ConfigurationError(
                 f"{rule} with at least {SHORTEST} ASCII characters, not {len(words[1])}"
             )
-        listed.append((scope, words[1]))
+        listed.append((words[0], words[1]))
     if not listed:
         raise ConfigurationError(f"{path}: the token file must list a token, as in 'write SECRET'")
     if len({token for _, token in listed}) < len(listed):
@@ -137,10 +127,6 @@ class Buckets:
     """A token bucket per caller: ``burst`` tokens at most, ``rate`` more every second.
 
     With too many callers, the least recent one is forgotten.
-
-    >>> buckets = Buckets(rate=2.0, burst=1, clock=iter([0.0, 0.1, 0.6]).__next__)
-    >>> buckets.take("me"), round(buckets.take("me"), 1), buckets.take("me")
-    (0.0, 0.4, 0.0)
     """
 
     def __init__(
@@ -310,11 +296,7 @@ class Tls:
 
 
 def tls_of(cert: Path | None, key: Path | None, password_file: Path | None = None) -> Tls | None:
-    """Return the certificate that the options name, None if they name none.
-
-    >>> tls_of(None, None) is None
-    True
-    """
+    """Return the certificate that the options name, None if they name none."""
     if cert is not None and key is not None:
         return Tls(cert, key, password_file)
     if cert is not None or key is not None or password_file is not None:

@@ -10,9 +10,8 @@ import asyncio
 import gc
 import json
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -31,10 +30,9 @@ from pydantic import (
 from starlette.requests import ClientDisconnect, Request
 
 from evergraph.online.checking import LONGEST_ID, LONGEST_KEY, LONGEST_NAME
-from evergraph.online.delta import Delta, is_empty
+from evergraph.online.delta import Delta
 from evergraph.online.identifiers import LARGEST
-from evergraph.server.arrow import ArrowBody, read_arrow
-from evergraph.server.http import ARROW, JSON, LONGEST, RefusedError
+from evergraph.server.http import JSON, LONGEST, RefusedError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -105,7 +103,6 @@ class Bodies:
             self.held -= counted
 
     def _make_room(self, more: int) -> None:
-        """Reject further bytes if too many are held already."""
         if more > 0 and self.held + more > self.limits.held:
             raise RefusedError(
                 503,
@@ -221,7 +218,7 @@ class UpsertBody(Payload):
         parts: dict[str, Any] = {name: tuple(getattr(self, name)) for name in LISTS}
         parts["labels"] = parts["labels"] or (None,) * len(self.nodes)
         parts |= {name: _matrix(name, getattr(self, name)) for name in MATRICES}
-        return Delta(**parts)
+        return Delta(**parts, key=getattr(self, "key", None))
 
 
 class DeltaBody(UpsertBody):
@@ -231,10 +228,6 @@ class DeltaBody(UpsertBody):
     model_config = ConfigDict(json_schema_extra={"example": EXAMPLE | {"key": "monday-1"}})
     nodes: Listed[Id] = Field([], description="Ids of new nodes.")
     key: Key | None = Field(None, description="A delta with a known key is not applied again.")
-
-    def delta(self) -> Delta:
-        """Return the body as a delta."""
-        return replace(super().delta(), key=self.key)
 
 
 class LabelsBody(Payload):
@@ -284,12 +277,7 @@ def _matrix(name: str, rows: list[list[float]]) -> Tensor:
 
 
 def parse(model: type[Model], body: bytes) -> Model:
-    """Parse JSON as ``model``, or raise the first mistake as one sentence.
-
-    >>> parse(ForgetBody, b'{"ids": ["a"], "kye": "k"}')
-    Traceback (most recent call last):
-    evergraph.server.http.RefusedError: kye: extra inputs are not permitted
-    """
+    """Parse JSON as ``model``, or raise the first mistake as one sentence."""
     # Collections during the parsing of a large body took most of its time, and JSON holds no
     # reference cycles.
     pause = len(body) > SMALL and gc.isenabled()
@@ -364,11 +352,6 @@ def _check_no_repeated_keys(body: bytes, keys: int) -> None:
     the safe side). Any other body is parsed a second time.
 
     keys: distinct keys of all objects together, as parsed.
-
-    >>> _check_no_repeated_keys(b'{"ids": ["a:b"]}', 1)
-    >>> _check_no_repeated_keys(b'{"ids": ["a"], "ids": ["b"]}', 1)
-    Traceback (most recent call last):
-    evergraph.server.http.RefusedError: key 'ids' must come once in an object, not twice
     """
     if body.count(b":") == keys or sum(1 for _ in re.finditer(rb'"[ \t\r\n]*:', body)) == keys:
         return
@@ -394,46 +377,14 @@ DELTAS: Mapping[str, type[UpsertBody] | type[LabelsBody] | type[ForgetBody]] = {
 }
 
 
-Rows = Sequence[Mapping[str, Any]]
-
-
-def read_delta(
-    body: bytes, *, model: str, kind: str, most: int
-) -> tuple[Delta, Rows, ArrowBody | None]:
-    """Parse a delta; reject one that is malformed, empty or names too many nodes.
-
-    model: a key of ``DELTAS``; kind: media type; most: nodes that it may name. Returned with it are
-    its nodes as objects, if they did not come as numbers, still to be read by the learner's scheme,
-    and what Arrow tables say besides.
-
-    >>> read_delta(b'{"ids": ["a"]}', model="forget", kind="application/json", most=9)[0]
-    Delta(1 forgotten)
-    """
-    rows: Rows = ()
-    arrow = read_arrow(body) if kind == ARROW else None
-    if arrow is not None:
-        delta = arrow.delta
-    else:
-        parsed = parse(DELTAS[model], body)
-        delta, rows = parsed.delta(), getattr(parsed, "rows", ())
-    if is_empty(delta) and not rows:
-        raise RefusedError(422, "a delta must add, change or remove something, and this is empty")
-    named = map(len, (delta.nodes, delta.late, delta.forgotten, delta.updated, rows))
-    _check_named("delta", max(named), most)
-    return delta, rows, arrow
-
-
 def read_question(body: bytes, *, most: int) -> PredictionsBody:
-    """Parse a request for predictions; reject one that is malformed or names too many nodes.
-
-    >>> read_question(b'{"ids": ["a", 1]}', most=9).ids
-    ['a', 1]
-    """
+    """Parse a request for predictions; reject one that is malformed or names too many nodes."""
     question = parse(PredictionsBody, body)
-    _check_named("request", len(question.ids), most)
+    check_named("request", len(question.ids), most)
     return question
 
 
-def _check_named(what: str, named: int, most: int) -> None:
+def check_named(what: str, named: int, most: int) -> None:
+    """Reject a body that names too many nodes."""
     if named > most:
         raise RefusedError(413, f"a {what} must name at most {most} nodes, not {named}")

@@ -18,6 +18,7 @@ from starlette.responses import FileResponse, Response
 
 from evergraph.online.folder.backup import BackedUp, backup
 from evergraph.online.folder.status import Purged
+from evergraph.online.upsert import Upserted
 from evergraph.server import schema
 from evergraph.server.bodies import (
     DeltaBody,
@@ -76,18 +77,16 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
     async def learn(request: Request, model: str, *kinds: str) -> Response:
         began, kind = time.monotonic(), media_type(request, JSON, *kinds)
         async with service.bodies.of(request, kind) as body:
-            delta, scheme = await service.read_delta(body, model=model, kind=kind)
-            delta = _keyed(request, delta)
-            done: Any
-            if model != "upsert":
-                done = applied = await service.change(delta, scheme)
-            elif delta.key is not None:
+            read = partial(service.reader.read, body, model=model, kind=kind)
+            delta, scheme = await service.pools["bodies"].run(read)
+            delta, upsert = _keyed(request, delta), model == "upsert"
+            if upsert and delta.key is not None:
                 raise RefusedError(422, "an upsert takes no key: repeating it changes nothing")
-            else:
-                upserted = await service.upsert(delta, scheme)
-                applied = upserted.applied
-                done = asdict(applied) | {"news": upserted.news}
-        audit_change(request, delta, applied.seq, time.monotonic() - began)
+            found = await service.change(delta, scheme, upsert=upsert)
+            done = asdict(found)
+            if isinstance(found, Upserted):
+                done = done["applied"] | {"news": done["news"]}
+        audit_change(request, delta, done["seq"], time.monotonic() - began)
         return answer(done)
 
     @router.post("/deltas", openapi_extra=schema.accepts(DeltaBody, ARROW) | schema.KEY_HEADER)
@@ -135,7 +134,6 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
 
 
 def _keyed(request: Request, delta: Delta) -> Delta:
-    """Return the delta with the key of the header ``Idempotency-Key``, if there is one."""
     header = request.headers.get("idempotency-key")
     if header is None:
         return delta

@@ -30,6 +30,7 @@ ARROW = "application/vnd.apache.arrow.stream"
 TRIES = 8
 IDS = 10_000  # in one request
 LONGEST = 20.0  # seconds between two tries
+PERMANENT = (ConnectionRefusedError, ValueError, SSLCertVerificationError)
 
 
 class Client:
@@ -67,7 +68,8 @@ class Client:
         from evergraph.server.arrow import arrow_from_delta
 
         done = self._ask(path, arrow_from_delta(delta, self._scheme), ARROW, key)
-        self._scheme = None if len(delta.nodes) else self._scheme
+        if len(delta.nodes):
+            self._scheme = None
         return done
 
     def knows_nodes(self, ids: Sequence[NodeId]) -> list[bool]:
@@ -225,7 +227,9 @@ class Client:
                 if error.code not in (429, 503) or again == TRIES - 1:
                     raise refusal_of(error.code, f"{self.url}: {sentence}") from None
             except (URLError, HTTPException, OSError) as error:
-                if again == TRIES - 1 or _is_permanent(error):
+                # Nothing listens, or the URL or certificate is invalid: trying again cannot help.
+                cause = getattr(error, "reason", error)
+                if again == TRIES - 1 or isinstance(cause, PERMANENT):
                     raise ResourceError(f"{self.url}: no service answers ({error})") from error
             time.sleep(wait)
         raise AssertionError("the last try returns or raises")
@@ -257,18 +261,12 @@ def opener(url: str, ca: Path | None = None) -> Callable[..., Any]:
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """Treats a redirect as an error, like any other answer that is not 200."""
-
     def redirect_request(self, *_: Any) -> None:
-        """Return no further request."""
+        """Return no further request: a redirect is an error, like any answer that is not 200."""
 
 
 def sentence_in(body: bytes) -> str:
-    """Return the sentence of an error answer.
-
-    >>> sentence_in(b'{"error": "too late"}')
-    'too late'
-    """
+    """Return the sentence of an error answer."""
     try:
         return str(json.loads(body)["error"])
     except (ValueError, KeyError, TypeError):
@@ -276,19 +274,9 @@ def sentence_in(body: bytes) -> str:
 
 
 def refusal_of(status: int, sentence: str) -> Exception:
-    """Return the exception for an error answer.
-
-    >>> refusal_of(507, "the disk is full")
-    ResourceError('the disk is full')
-    """
+    """Return the exception for an error answer."""
     if status in (401, 403):
         return ConfigurationError(sentence)
     if status == 410:
         return DroppedError(sentence)
     return ResourceError(sentence) if status >= 500 or status == 429 else DataError(sentence)
-
-
-def _is_permanent(error: Exception) -> bool:
-    """Whether trying again cannot help: nothing listens, or the URL or certificate is invalid."""
-    cause = getattr(error, "reason", error)
-    return isinstance(cause, (ConnectionRefusedError, ValueError, SSLCertVerificationError))

@@ -44,9 +44,6 @@ class RefusedError(errors.EvergraphError):
 
     retry_after: in seconds; hang_up: whether to close the connection, and so to drop the requests
     that the client has sent ahead on it, which would be rejected as well.
-
-    >>> RefusedError(404, "there is no node 'a'").status
-    404
     """
 
     def __init__(
@@ -83,11 +80,7 @@ log = logging.getLogger(__name__)
 
 
 def status_of(error: errors.EvergraphError) -> int:
-    """Return the HTTP status for an error.
-
-    >>> status_of(errors.ResourceError("the disk is full"))
-    507
-    """
+    """Return the HTTP status for an error."""
     if isinstance(error, RefusedError):
         return error.status
     return next((status for kind, status in STATUSES if isinstance(error, kind)), 422)
@@ -99,23 +92,13 @@ def answer_failures(app: FastAPI, folder: Path | None = None) -> None:
     folder: of the learner; its path appears in the log only.
     """
     app.state.folder = folder
-    kinds = (
-        errors.EvergraphError,
-        RequestValidationError,
-        HTTPException,
-        ClientDisconnect,
-        Exception,
-    )
-    for kind in kinds:
+    ours = (errors.EvergraphError, RequestValidationError, HTTPException, ClientDisconnect)
+    for kind in (*ours, Exception):
         app.add_exception_handler(kind, _failure)
 
 
 def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a value as a JSON response.
-
-    >>> answer({"seq": 1}).body
-    b'{"seq":1}'
-    """
+    """Return a value as a JSON response."""
     return Response(orjson.dumps(value), status, headers, JSON)
 
 
@@ -156,9 +139,6 @@ def without_paths(error: Exception | str, folder: Path | None = None) -> str:
 
     Errors about the machine lose all other absolute paths too. The others keep them: ids of nodes
     can look like paths.
-
-    >>> without_paths("/srv/papers/journal.sqlite: the disk is full", Path("/srv/papers"))
-    'journal.sqlite: the disk is full'
     """
     text = str(error)
     if folder is not None:
@@ -173,26 +153,15 @@ def without_paths(error: Exception | str, folder: Path | None = None) -> str:
 async def only_known(request: Request) -> None:
     """Reject a query with an unknown or a repeated parameter."""
     if query := request.scope["query_string"]:
-        check_parameters(query, _parameters_of(request.scope["route"].dependant))
-
-
-def _parameters_of(route: Any) -> list[str]:
-    """Return the names of the parameters that a route takes, and what it depends on."""
-    inner = [name for part in route.dependencies for name in _parameters_of(part)]
-    return [*(each.alias for each in route.query_params), *inner]
+        known, parts = [], [request.scope["route"].dependant]
+        for part in parts:  # the route, and what it depends on, which may depend on more
+            known += [each.alias for each in part.query_params]
+            parts += part.dependencies
+        check_parameters(query, known)
 
 
 def check_parameters(query: bytes, known: Sequence[str]) -> None:
-    """Raise if a query names an unknown parameter, or one parameter twice.
-
-    >>> check_parameters(b"start=3", ["start", "limit"])
-    >>> check_parameters(b"limt=3", ["start", "limit"])
-    Traceback (most recent call last):
-    evergraph.server.http.RefusedError: there is no parameter 'limt' here: did you mean 'limit'
-    >>> check_parameters(b"x=3", ["start", "limit"])
-    Traceback (most recent call last):
-    evergraph.server.http.RefusedError: there is no parameter 'x' here: it takes start, limit
-    """
+    """Raise if a query names an unknown parameter, or one parameter twice."""
     named = [name for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True)]
     for index, name in enumerate(named):
         if name not in known:

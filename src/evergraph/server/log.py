@@ -22,13 +22,7 @@ PATIENCE = 2.0  # seconds to write the remaining lines at exit
 
 
 class TextLines(logging.Formatter):
-    """A line of text: time (UTC), level, logger, the request's id in brackets, and the message.
-
-    >>> record = logging.LogRecord("evergraph.x", 20, "", 0, "delta %d", (7,), None)
-    >>> record.created, record.msecs = 0.0, 0.0
-    >>> TextLines().format(record)
-    '1970-01-01T00:00:00.000Z INFO evergraph.x: delta 7'
-    """
+    """A line of text: time (UTC), level, logger, the request's id in brackets, and the message."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
         """Return the line without the trace of an exception."""
@@ -36,23 +30,16 @@ class TextLines(logging.Formatter):
         # Escaped, so that no client can forge a second line.
         message = record.message.replace("\r", "\\r").replace("\n", "\\n")
         request = f" [{name}]" if name else ""
-        return f"{moment(record)} {record.levelname} {record.name}{request}: {message}"
+        return f"{_moment(record)} {record.levelname} {record.name}{request}: {message}"
 
 
 class JsonLines(logging.Formatter):
-    """A JSON object per line: time, level, logger, message, and further facts.
-
-    >>> record = logging.LogRecord("evergraph.audit", 20, "", 0, "change seq=7", None, None)
-    >>> record.created, record.msecs, record.event, record.facts = 0.0, 0.0, "change", {"seq": 7}
-    >>> line = json.loads(JsonLines().format(record))
-    >>> line["time"], line["message"], line["facts"]
-    ('1970-01-01T00:00:00.000Z', 'change seq=7', {'seq': 7})
-    """
+    """A JSON object per line: time, level, logger, message, and further facts."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return one line."""
         line: dict[str, Any] = {
-            "time": moment(record),
+            "time": _moment(record),
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
@@ -72,14 +59,6 @@ class Sparing(logging.Filter):
 
     The next warning that passes says how many were left out. Other levels always pass, the audit
     lines of changes among them. ``most`` is per second.
-
-    >>> sparing, record = Sparing(most=1), logging.LogRecord("x", 30, "", 0, "refused", None, None)
-    >>> record.created = 7.1
-    >>> sparing.filter(record), sparing.filter(record), sparing.filter(record)
-    (True, False, False)
-    >>> record.created = 8.1
-    >>> sparing.filter(record), record.getMessage()
-    (True, 'refused (2 more like it were left out)')
     """
 
     def __init__(self, *, most: int = 50) -> None:
@@ -132,18 +111,11 @@ class AsideHandler(logging.handlers.QueueHandler):
         while (record := self.queue.get()) is not None:
             lost, self._lost = self._lost, 0
             more = f"{lost} lines of the log were lost: nobody read them in time\n" if lost else ""
+            left = f"{record.getMessage()}\n{more}".encode("utf-8", "backslashreplace")
             with suppress(OSError, ValueError):  # the reader has gone
-                self._put(f"{record.getMessage()}\n{more}")
-
-    def _put(self, text: str) -> None:
-        try:
-            number = self._stream.fileno()
-        except OSError:  # a stream without a file
-            self._stream.write(text)
-            return
-        left = text.encode("utf-8", "backslashreplace")
-        while left:
-            left = left[os.write(number, left) :]
+                number = self._stream.fileno()
+                while left:
+                    left = left[os.write(number, left) :]
 
     def close(self) -> None:
         """Write the remaining lines, but do not wait for a reader that hangs."""
@@ -177,7 +149,6 @@ def written_log(form: str) -> Iterator[None]:
         own.setLevel(before[2])
 
 
-def moment(record: logging.LogRecord) -> str:
-    """Return the time of a record in UTC, to the millisecond."""
+def _moment(record: logging.LogRecord) -> str:  # in UTC, to the millisecond
     second = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
     return f"{second}.{int(record.msecs):03d}Z"

@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from evergraph.online.identifiers import LARGEST
 from evergraph.server import schema
-from evergraph.server.bodies import PredictionsBody, media_type
+from evergraph.server.bodies import PredictionsBody, media_type, read_question
 from evergraph.server.http import JSON, RefusedError, answer, check_parameters
 from evergraph.server.observability import KIND
 
@@ -28,6 +28,7 @@ MOST_IDS = 10_000  # in one answer
 MOST_SUGGESTIONS = 1_000
 MOST_NEIGHBOURS = 200  # more cannot be drawn legibly
 FACTS = "requests for facts"
+SMALL = 1 << 14  # bytes of a question that is parsed on the event loop
 REFUSED = (401, 403, 429, 503)  # statuses that any reading route may answer with
 AFTER: int = Query(0, ge=0, le=LARGEST, description="Wait for the delta with this `seq`.")
 
@@ -45,11 +46,7 @@ class LeanRoute(APIRoute):
 
 
 def after_in(query: bytes) -> int:
-    """Return the parameter ``after`` of a query string, 0 if it is missing.
-
-    >>> after_in(b"after=12"), after_in(b"")
-    (12, 0)
-    """
+    """Return the parameter ``after`` of a query string, 0 if it is missing."""
     check_parameters(query, ["after"])
     text = parse_qs(query.decode("latin-1"), keep_blank_values=True).get("after", ["0"])[-1]
     if text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= LARGEST:
@@ -99,7 +96,8 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
         guard.admit(request, "read")
         media_type(request, JSON)
         async with service.bodies.of(request) as body:
-            wanted = await service.read_question(body)
+            read = partial(read_question, body, most=service.limits.nodes)
+            wanted = read() if len(body) < SMALL else await service.pools["bodies"].run(read)
         if query := request.scope["query_string"]:
             await service.wait_for(after_in(query))
         found = await service.predictions(wanted.ids, every_class=wanted.all)
@@ -140,14 +138,9 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
     @router.get("/v1/columns", responses=schema.answers(schema.ColumnsReply, *REFUSED), **may_read)
     async def columns() -> Response:
         """Return how columns of rows and tables are read, as fixed by the first table."""
-
-        def found() -> dict[str, Any]:
-            scheme = service.folder.columns
-            if scheme is None:
-                return {"columns": [], "scheme": None}
-            return {"columns": scheme.rows(), "scheme": scheme.to_json()}
-
-        return await reply(FACTS, found)
+        if (scheme := service.folder.columns) is None:
+            return answer({"columns": [], "scheme": None})
+        return await reply(FACTS, lambda: {"columns": scheme.rows(), "scheme": scheme.to_json()})
 
     @router.get("/v1/ids", responses=schema.answers(schema.IdsReply, *REFUSED, 422), **in_time)
     async def ids(
@@ -155,12 +148,10 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
         limit: int = Query(1000, ge=1, le=MOST_IDS, description="How many positions to scan."),
     ) -> Response:
         """List the ids of nodes, one page at a time."""
-
-        def found() -> dict[str, Any]:
-            some, rest = service.view.ids_from(start, limit)
-            return {"ids": some, "next": rest}
-
-        return await reply(FACTS, found)
+        page = ("ids", "next")
+        return await reply(
+            FACTS, lambda: dict(zip(page, service.view.ids_from(start, limit), strict=True))
+        )
 
     @router.get(
         "/v1/classes", responses=schema.answers(schema.ClassesReply, *REFUSED, 422), **in_time
@@ -267,14 +258,14 @@ FILES = {
 def page_routes() -> APIRouter:
     """Return the routes of the page, open to everyone: the files hold no data."""
     router = APIRouter(include_in_schema=False)
+
+    def serving(text: bytes, kind: str) -> Callable[[], Awaitable[Response]]:
+        async def serve() -> Response:
+            return Response(text, media_type=kind)
+
+        return serve
+
     for path, (name, kind) in FILES.items():
         text = resources.files(__package__).joinpath("page", name).read_bytes()
-        router.add_api_route(path, _serving(text, kind), methods=["GET", "HEAD"])
+        router.add_api_route(path, serving(text, kind), methods=["GET", "HEAD"])
     return router
-
-
-def _serving(text: bytes, kind: str) -> Callable[[], Awaitable[Response]]:
-    async def serve() -> Response:
-        return Response(text, media_type=kind)
-
-    return serve

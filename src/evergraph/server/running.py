@@ -43,10 +43,7 @@ log = logging.getLogger(__name__)
 
 
 def check_address(host: str, *, has_tokens: bool) -> None:
-    """Raise if a service without tokens could be reached from other machines.
-
-    >>> check_address("127.0.0.1", has_tokens=False)
-    """
+    """Raise if a service without tokens could be reached from other machines."""
     try:
         here = host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -76,10 +73,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def check_proxies(proxies: Sequence[str]) -> None:
-    """Raise unless all are addresses or networks.
-
-    >>> check_proxies(["192.0.2.7", "10.0.0.0/8"])
-    """
+    """Raise unless all are addresses or networks."""
     for text in proxies:
         try:
             ipaddress.ip_network(text)
@@ -127,7 +121,7 @@ class Reload:
 def outlive_hang_ups() -> None:
     """Ignore SIGHUP, which ends a process by default, until ``listen`` handles it."""
     if hasattr(signal, "SIGHUP"):
-        signal.signal(signal.SIGHUP, _nothing)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def listen(
@@ -150,7 +144,7 @@ def listen(
     interval = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH)
     # uvicorn raises the signal again once it has stopped, which would kill the process here.
-    before = signal.signal(signal.SIGTERM, _nothing)
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
         server = server_for(app, limits=limits, tls=tls, proxies=proxies)
         stop = server.handle_exit
@@ -287,7 +281,6 @@ def _protocol(limits: Limits) -> type[asyncio.Protocol]:
 
 
 def _allow_files(needed: int) -> None:
-    """Raise this process's limit of open files, as far as the system allows."""
     try:
         import resource
     except ImportError:  # Windows
@@ -300,7 +293,3 @@ def _allow_files(needed: int) -> None:
     if most < needed:
         few = f"the system allows this process {most} open files, and {needed - FILES} connections"
         log.warning("%s need %d: lower --connections, or raise ulimit -n", few, needed)
-
-
-def _nothing(*_: object) -> None:
-    pass

@@ -36,12 +36,7 @@ MOST_NAMES = 1_000  # names of classes in a status; its ``classes`` counts all o
 
 
 def to_json(record: Any) -> Any:
-    """Return a record as JSON can hold it, without optional fields that are None.
-
-    >>> from evergraph.online.view import Prediction
-    >>> to_json(Prediction("a", "x", 0.5))
-    {'id': 'a', 'label': 'x', 'probability': 0.5}
-    """
+    """Return a record as JSON can hold it, without optional fields that are None."""
     if isinstance(record, (tuple, list)):
         return [to_json(part) for part in record]
     if not is_dataclass(record) or isinstance(record, type):
@@ -62,9 +57,6 @@ def described(record: type, name: str, **more: Any) -> type[BaseModel]:
     """Return a pydantic model of a record, with the record's docstring as descriptions.
 
     name: of the model; more: further fields, as ``pydantic.create_model`` takes them.
-
-    >>> described(DeltaResult, "Applied").model_fields["classes"].description
-    'Number of known classes.'
     """
     about = (record.__doc__ or "").split("\n\n")[0]
     return create_model(name, __doc__=about, **(_model_fields(record) | more))
@@ -219,13 +211,15 @@ def node_reply(view: LearnerView, node: NodeId, limit: int) -> dict[str, Any]:
     around, why = view.looked_up(node, top=CLASSES, limit=limit)
     weights = {voice.node: voice.weight for voice in why.voices or ()}
     listed = zip(around.nodes, around.distances, around.labels, strict=True)
-    near = [Neighbour(id=n, hops=h, label=la, weight=weights.get(n)) for n, h, la in listed]
     return {
         "voices": None,
         **to_json(why),
         "label": why.classes[0],
         "probability": why.probabilities[0],
-        "neighbours": [one.model_dump() for one in near],
+        "neighbours": [  # as in ``Neighbour``
+            {"id": n, "hops": hops, "label": label, "weight": weights.get(n)}
+            for n, hops, label in listed
+        ],
         "edges": to_json(around.edges),
         "whole": around.whole,
         **({} if around.weights is None else {"weights": list(around.weights)}),

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, replace
-from functools import partial
-from threading import Event
-from typing import TYPE_CHECKING, Any, TypeVar
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 import orjson
 
-from evergraph.core.errors import UnknownNodeError
-from evergraph.core.notices import say
+from evergraph.core.errors import EvergraphError, UnknownNodeError
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in
 from evergraph.online.identifiers import LARGEST
 from evergraph.online.view import FEW
 from evergraph.server import schema
-from evergraph.server.bodies import Bodies, PredictionsBody, read_delta, read_question
+from evergraph.server.bodies import Bodies
+from evergraph.server.deltas import DeltaReader
 from evergraph.server.http import RefusedError, without_paths
-from evergraph.server.rows import with_names, with_rows
 from evergraph.server.workers import Together, Writer, pools
-from evergraph.tables.nodes import say_by_position
 
 if TYPE_CHECKING:
     from evergraph.online.delta import Delta, DeltaResult, NodeId
@@ -36,11 +34,12 @@ if TYPE_CHECKING:
     from evergraph.server.limits import Limits
     from evergraph.tables.scheme import Scheme
 
-T = TypeVar("T")
-SMALL = 1 << 14  # bytes of a question that is parsed on the event loop
 LITTLE = 1 << 10  # numbers that are serialised on the event loop
 BLOCK = 500  # predictions that are serialised at a time
 PAUSE = 0.002  # seconds between two checks for a delta that a request waits for
+POLL = 0.01  # seconds between two polls of the journal
+PATIENCE = 1.0  # seconds to wait for the last poll when closing
+log = logging.getLogger(__name__)
 
 
 class Service:
@@ -59,104 +58,73 @@ class Service:
         self.writer = Writer(folder, places=limits.queue)
         self.pools = pools(limits.seconds)
         self.bodies = Bodies(limits)
-        self._warned_by_position = False  # whether it was logged that column names are ignored
-        self._warned_raw = False  # whether it was logged that features came unencoded
+        self.reader = DeltaReader(folder, most=limits.nodes)
         self._together = Together(self._predict)
         self.stopping = Event()  # set: requests no longer wait for further deltas
+        self._closing = Event()
+        self._follower = Thread(target=self._follow, name="evergraph-follower", daemon=True)
 
-    async def read_delta(
-        self, body: bytes, *, model: str, kind: str
-    ) -> tuple[Delta, Scheme | None]:
-        """Parse a delta; return it with the scheme by which its columns were read, if any.
+    def start(self) -> None:
+        """Keep a read-only service up to date with the process that writes, from now on."""
+        if self.folder.readonly:
+            self._follower.start()
 
-        model, kind: as in ``read_delta`` of ``bodies``.
-        """
-        threads, most = self.pools["bodies"], self.limits.nodes
-        read = partial(read_delta, body, model=model, kind=kind, most=most)
-        delta, rows, arrow = await threads.run(read)
-        if rows:
-            return await threads.run(partial(with_rows, delta, rows, self.folder))
-        if arrow is not None:
-            delta, scheme = await threads.run(partial(with_names, arrow, self.folder))
-            if scheme is None and arrow.names and not self._warned_by_position:
-                self._warned_by_position = True
-                say_by_position("Arrow", [*arrow.names])
-            return delta, scheme
-        raw = len(delta.features) or len(delta.updated_features)
-        if raw and not self._warned_raw and self.folder.columns is not None:
-            self._warned_raw = True
-            say(
-                "features",
-                "the learner scales and encodes named columns, and these numbers are used as they "
-                "are: send rows to have them encoded",
-            )
-        return delta, None
+    def _follow(self) -> None:
+        """Apply deltas that the writing process adds; a poll that finds none costs microseconds."""
+        while not self._closing.wait(POLL):
+            try:
+                self.folder.refresh()
+                self._followed = time.monotonic()
+            except Exception as error:
+                if not self._closing.is_set():  # else the folder was closed while polling
+                    unforeseen = None if isinstance(error, EvergraphError) else error
+                    log.error("cannot follow the journal any more: %s", error, exc_info=unforeseen)
+                    self.fail()
+                return
 
-    async def read_question(self, body: bytes) -> PredictionsBody:
-        """Parse a request for predictions, on the event loop if it is small."""
-        read = partial(read_question, body, most=self.limits.nodes)
-        return read() if len(body) < SMALL else await self.pools["bodies"].run(read)
-
-    async def change(self, delta: Delta, scheme: Scheme | None = None) -> DeltaResult:
+    async def change(
+        self, delta: Delta, scheme: Scheme | None = None, *, upsert: bool = False
+    ) -> DeltaResult | Upserted:
         """Apply a delta, and return once it is on disk and visible to readers.
 
-        scheme: by which its columns were read, if it had named columns.
+        scheme: by which its columns were read, if it had named columns; upsert: apply only what is
+        new of it.
 
         A delta that is not begun in time is dropped. One that is begun is finished, even if the
         client no longer waits.
         """
-
-        def submit() -> Future[DeltaResult]:
-            # In a batch with others, unless it fixes how columns are read.
-            if scheme is not None:
-                if not self.folder.learner.status().features:
-                    learn = partial(self._keep_scheme_then, self.folder.submit, delta, scheme)
-                    return self.writer.call(learn)
-                self.folder.check_columns(scheme)
-            return self.writer.submit(delta)
-
-        return await self._written(submit, again="with the same key ")
-
-    async def upsert(self, delta: Delta, scheme: Scheme | None = None) -> Upserted:
-        """Apply the new part of a delta; timing as in ``change``."""
-        learn = partial(self._keep_scheme_then, self.folder.upsert, delta, scheme)
-        return await self._written(partial(self.writer.call, learn), again="")
-
-    async def _written(self, submit: Callable[[], Future[T]], *, again: str) -> T:
-        """Submit a change and wait for it, within the time limit.  again: how to retry"""
         self.check_writes()
-        future = submit()
+        folder = self.folder
+        future: Future[Any]
+
+        def learn() -> DeltaResult | Upserted:
+            if scheme is not None:  # the first rows fix it, once they are known to be valid
+                if not folder.learner.status().features:
+                    folder.learner.check(delta)
+                folder.keep_columns(scheme)
+            return folder.upsert(delta) if upsert else folder.submit(delta)
+
+        if upsert or (scheme is not None and not folder.learner.status().features):
+            future = self.writer.call(learn)
+        else:  # in a batch with others
+            if scheme is not None:
+                folder.check_columns(scheme)
+            future = cast("Future[Any]", self.writer.submit(delta))
         try:
             with anyio.fail_after(self.limits.seconds):
-                return await asyncio.wrap_future(future)
+                done: DeltaResult | Upserted = await asyncio.wrap_future(future)
+                return done
         except TimeoutError:
             late = f"this took longer than {self.limits.seconds:g} s"
             if future.cancel():
                 raise RefusedError(503, f"{late}, and nothing was changed", retry_after=1) from None
-            raise RefusedError(
-                503,
-                f"{late} and is still running: send it again {again}to get its result",
-                retry_after=5,
-            ) from None
-
-    def _keep_scheme_then(
-        self, learn: Callable[[Delta], T], delta: Delta, scheme: Scheme | None
-    ) -> T:
-        """Keep the scheme of the first rows, once they are known to be valid; then learn."""
-        if scheme is not None:
-            if not self.folder.learner.status().features:
-                self.folder.learner.check(delta)
-            self.folder.keep_columns(scheme)
-        return learn(delta)
+            again = "" if upsert else "with the same key "
+            late += f" and is still running: send it again {again}to get its result"
+            raise RefusedError(503, late, retry_after=5) from None
 
     def turn(self) -> None:
         """Let readers see the folder's newest state."""
         self.view = self.folder.learner.frozen()  # shared from the first node on
-
-    def follow(self) -> None:
-        """Apply deltas that the writing process has added; for a folder opened read-only."""
-        self.folder.refresh()
-        self._followed = time.monotonic()
 
     def fail(self) -> None:
         """End a process that can no longer write or follow, after answering open requests.
@@ -271,6 +239,9 @@ class Service:
 
     def close(self) -> None:
         """Finish queued changes, and close the folder."""
+        self._closing.set()
+        if self._follower.is_alive():
+            self._follower.join(PATIENCE)
         for pool in self.pools.values():
             pool.close()
         self.writer.close()
@@ -281,10 +252,6 @@ def in_blocks(answer: Answer) -> bytes:
     """Return an answer as JSON, serialised a block of predictions at a time.
 
     orjson holds the interpreter lock until it is done; between two blocks other threads can run.
-
-    >>> from evergraph.online.view import Answer, Prediction
-    >>> in_blocks(Answer(7, (Prediction("a", "x", 0.5),)))
-    b'{"seq":7,"predictions":[{"id":"a","label":"x","probability":0.5}]}'
     """
     rows = answer.predictions
     blocks = [rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK)]

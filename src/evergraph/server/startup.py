@@ -19,10 +19,10 @@ from evergraph.server.observability import HEADER, request_id_of
 
 if TYPE_CHECKING:
     import uvicorn
+    from fastapi import FastAPI
     from starlette.types import Receive, Scope, Send
 
     from evergraph.online.folder.status import Replaying
-    from evergraph.server.app import Application
 
 PATIENCE = 1.0  # seconds to wait for a recovery on shutdown, and for the service manager's socket
 SELDOM = 5.0  # seconds between two notifications if no watchdog needs more
@@ -30,7 +30,7 @@ AGAIN = {"Retry-After": "2"}  # seconds
 EXTENSION = 60  # seconds by which each notification extends the start-up timeout
 RECOVERING = "the service is recovering from disk: try again later"
 log = logging.getLogger(__name__)
-Make = Callable[[Callable[["Replaying"], None]], "Application"]
+Make = Callable[[Callable[["Replaying"], None]], "FastAPI"]
 
 
 @dataclass(frozen=True)
@@ -101,11 +101,11 @@ class Starting:
     def __init__(self, make: Make, *, notifier: Notifier | None = None) -> None:
         self._make = make
         self._notifier = Notifier.of() if notifier is None else notifier
-        self.app: Application | None = None
+        self.app: FastAPI | None = None
         self.failed: BaseException | None = None
         self.abandoned = False
         self.state: Any = SimpleNamespace(stopping=Event(), failed=Event())
-        self._made: Application | None = None
+        self._made: FastAPI | None = None
         self._progress: Replaying | None = None
         self._logged = False
         self._server: uvicorn.Server | None = None
@@ -125,7 +125,6 @@ class Starting:
             await self._answer(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer while the learner is being recovered."""
         found = answer({"error": RECOVERING}, 503, AGAIN)
         if scope.get("path") == "/healthz":
             found = answer({"status": "ok"})
@@ -135,14 +134,7 @@ class Starting:
         await found(scope, receive, send)
 
     def progress(self) -> dict[str, Any]:
-        """Return how many deltas have been replayed, of how many, and the estimated time left.
-
-        >>> from evergraph.online.folder.status import Replaying
-        >>> starting = Starting(lambda progress: None, notifier=Notifier())
-        >>> starting._note(Replaying(10, 40, 6.0))
-        >>> starting.progress()
-        {'done': 10, 'of': 40, 'seconds_left': 6.0}
-        """
+        """Return how many deltas have been replayed, of how many, and the estimated time left."""
         now = self._progress
         if now is None:
             return {"done": 0, "of": 0, "seconds_left": None}

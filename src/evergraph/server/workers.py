@@ -65,14 +65,14 @@ class Writer:
             future = self._folder.waiting.offer(delta)
             if not self._scheduled:
                 self._scheduled = True
-                self._thread.submit(self._serve)
+                self._thread.submit(self._work, self._folder.waiting.serve, deltas=True)
         return future
 
     def call(self, function: Callable[[], T]) -> Future[T]:
         """Queue a call; reject it if the queue is full."""
         with self._lock:
             self._check_room()
-            future = self._thread.submit(self._run, function)
+            future = self._thread.submit(self._work, function)
             self._calls[future] = time.monotonic()
         future.add_done_callback(lambda done: self._calls.pop(done, None))
         return future
@@ -84,18 +84,12 @@ class Writer:
             sentence = f"{self.places} changes are waiting already: send this one again later"
             raise RefusedError(503, sentence, retry_after=1)
 
-    def _serve(self) -> None:
+    def _work(self, function: Callable[[], T], *, deltas: bool = False) -> T:
         with self._lock:
-            self._scheduled = False
-            self._running = self._folder.waiting.oldest
-        self._timed(self._folder.waiting.serve)
-
-    def _run(self, function: Callable[[], T]) -> T:
-        with self._lock:  # the one that came first
-            self._running = self._calls.pop(next(iter(self._calls)))
-        return self._timed(function)
-
-    def _timed(self, function: Callable[[], T]) -> T:
+            if deltas:  # all that wait by now
+                self._scheduled, self._running = False, self._folder.waiting.oldest
+            else:  # the one that came first
+                self._running = self._calls.pop(next(iter(self._calls)))
         began = time.monotonic()
         try:
             return function()
@@ -118,12 +112,6 @@ class Pool:
 
     what: the work in the plural, for error messages; places: calls that may wait; seconds: time for
     a call, waiting included.
-
-    >>> async def main():
-    ...     pool = Pool("sums", threads=1, places=8, seconds=5.0)
-    ...     return await pool.run(lambda: 1 + 1)
-    >>> asyncio.run(main())
-    2
     """
 
     def __init__(self, what: str, *, threads: int, places: int, seconds: float) -> None:
@@ -197,14 +185,6 @@ class Together:
 
     answer: returns the answer for ids, with ``True`` including all probabilities; most: nodes in
     one batch.
-
-    >>> def answer(ids, every_class):
-    ...     return Answer(len(ids), tuple(ids))
-    >>> async def main():
-    ...     together = Together(answer)
-    ...     return await asyncio.gather(*(together.ask([node], False) for node in "abc"))
-    >>> asyncio.run(main())[1]  # seq=3: all three were answered in one call
-    Answer(seq=3, predictions=('b',), classes=None)
     """
 
     def __init__(

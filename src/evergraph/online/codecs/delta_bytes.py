@@ -58,12 +58,7 @@ _LENGTH = struct.Struct("<I")
 
 
 def delta_to_bytes(delta: Delta) -> bytes:
-    """Return a delta as bytes.
-
-    >>> data = delta_to_bytes(Delta(nodes=("a",), features=torch.ones(1, 2), labels=(None,)))
-    >>> data[0], delta_from_bytes(data)
-    (1, Delta(1 nodes))
-    """
+    """Return a delta as bytes."""
     delta = in_columns(delta)
     pairs = (delta.edges, delta.removed_edges)
     joins = any(map(len, pairs)) and all(isinstance(edges, EdgeColumns) for edges in pairs)
@@ -168,12 +163,7 @@ def digest_of(data: bytes) -> bytes:
 
 
 def is_same(data: bytes, digest: bytes) -> bool:
-    """Whether bytes are the delta of a checksum, in today's layout or in an earlier one.
-
-    >>> data = delta_to_bytes(Delta(edges=(("a", "b"),)))
-    >>> is_same(data, digest_of(data)), is_same(data, digest_of(delta_to_bytes(Delta())))
-    (True, False)
-    """
+    """Whether bytes are the delta of a checksum, in today's layout or in an earlier one."""
     if digest_of(data) == digest:
         return True
     if data[0] != COLUMNS:

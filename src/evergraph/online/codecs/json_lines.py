@@ -124,27 +124,23 @@ class LineReader:
         if operation not in WITH_FEATURES:
             if rest:
                 raise DataError(f"{operation} takes no {next(iter(rest))!r}")
-        elif "features" in rest or (self._known is None and not self._open):
-            features = self._features(rest)
-        else:  # for a scheme to read
-            columns = rest
+        elif "features" in rest:
+            others = [name for name in rest if name != "features"]
+            if others or not isinstance(rest["features"], list):
+                what = f"{others[0]!r} beside them" if others else repr(rest["features"])
+                raise DataError(f"features must be a list of numbers alone, not {what}")
+            features = tuple(_number("features", value) for value in rest["features"])
+        else:
             self._check_columns(rest)
+            if self._known is None and not self._open:  # plain numbers
+                features = tuple(_number(name, rest[name]) for name in self._first)
+            else:  # for a scheme to read
+                columns = rest
         if relation is not None and not isinstance(relation, str):
             raise DataError(f"relation must be a text, not {relation!r}")
         weighed = None if weight is None else _number("weight", weight)
         more = (columns, relation, kind, typed)
         return Line(number, operation, tuple(ids), features, label, weighed, *more)
-
-    def _features(self, rest: Mapping[str, Any]) -> tuple[float, ...]:
-        """Return features from the list ``features``, or from columns of numbers."""
-        if "features" not in rest:
-            self._check_columns(rest)
-            return tuple(_number(name, rest[name]) for name in self._first)
-        others = [name for name in rest if name != "features"]
-        if others or not isinstance(rest["features"], list):
-            what = f"{others[0]!r} beside them" if others else repr(rest["features"])
-            raise DataError(f"features must be a list of numbers alone, not {what}")
-        return tuple(_number("features", value) for value in rest["features"])
 
     def _check_columns(self, rest: Mapping[str, Any]) -> None:
         """Raise unless columns are among those of the scheme, or are those of the first line."""
@@ -189,13 +185,7 @@ class LineBatch:
     _typed: bool | None = None
 
     def fits(self, line: Line) -> bool:
-        """Whether a line can join the others.
-
-        >>> reader, batch = LineReader(), LineBatch()
-        >>> batch.add(reader.read(b'{"remove_edge": ["a", "b"]}', 1))
-        >>> batch.fits(reader.read(b'{"edge": ["b", "a"]}', 2))
-        False
-        """
+        """Whether a line can join the others."""
         if any(("forget", node) in self._changed for node in line.ids):
             return False
         if line.operation == "node":  # an edge to a later node must fail, so the node must wait
@@ -229,12 +219,7 @@ class LineBatch:
 def delta_of_lines(
     lines: Sequence[Line], *, key: str | None = None, scheme: Scheme | None = None
 ) -> Delta:
-    """Return the lines of a batch as one delta.  scheme: how columns are read
-
-    >>> reader = LineReader()
-    >>> delta_of_lines([reader.read(b'{"edge": ["a", "b"], "weight": 2}', 1)])
-    Delta(1 edges)
-    """
+    """Return the lines of a batch as one delta.  scheme: how columns are read"""
     by: dict[str, list[Line]] = {name: [] for name in OPERATIONS}
     for line in lines:
         by[line.operation].append(line)
@@ -256,7 +241,6 @@ def delta_of_lines(
 
 
 def _matrix(lines: Sequence[Line], scheme: Scheme | None) -> Tensor:
-    """Return features, a row per line.  -> float32 [lines, dims]"""
     rows = [line.features for line in lines]
     if scheme is not None and any(line.columns is not None for line in lines):
         table = table_of_lines(lines, [each.name for each in scheme.columns])

@@ -62,18 +62,15 @@ class TableDeltas:
             say_ignored(self.places[table][0], "column", names, "this learner does not use it")
         return replace(self, relations=None, types=None)
 
-    def __len__(self) -> int:
-        return self._growing + -(-self._going // EDGES) + -(-len(self.forgotten) // self.batch)
-
-    @property
-    def _going(self) -> int:  # edges to be removed
-        return len(self.removed[0]) if self.removed else 0
-
     @property
     def _growing(self) -> int:  # deltas that add something
         if len(self.nodes):
             return -(-len(self.nodes) // self.batch)
         return -(-len(self.edges[0]) // EDGES)
+
+    def __len__(self) -> int:
+        going = len(self.removed[0]) if self.removed else 0
+        return self._growing + -(-going // EDGES) + -(-len(self.forgotten) // self.batch)
 
     @property
     def kind(self) -> Kind:
@@ -97,9 +94,8 @@ class TableDeltas:
         for number in range(self._growing):
             part = slice(number * self.batch, (number + 1) * self.batch)
             yield self._delta(part, order[ends[number] : ends[number + 1]])
-        for start in range(0, self._going, EDGES):
-            part = slice(start, start + EDGES)
-            gone = (listed(side[part]) for side in self.removed)
+        for start in range(0, len(self.removed[0]) if self.removed else 0, EDGES):
+            gone = (listed(side[start : start + EDGES]) for side in self.removed)
             yield Delta(removed_edges=tuple(zip(*gone, strict=True)))
         for start in range(0, len(self.forgotten), self.batch):
             yield Delta(forgotten=tuple(self.forgotten[start : start + self.batch]))
@@ -107,32 +103,29 @@ class TableDeltas:
     def _delta(self, rows: slice, edges: npt.NDArray[Any]) -> Delta:
         joined = [side.take(edges).to_pylist() for side in self.edges]
         nodes, labels = self.nodes[rows].to_pylist(), self.labels[rows].to_pylist()
-        delta = Delta(
-            edges=tuple(zip(*joined, strict=True)),
-            weights=() if self.weights is None else tuple(self.weights[edges].tolist()),
-            relations=() if self.relations is None else tuple(self.relations[edges]),
-        )
         # Labels of known nodes are late: those to update, or all without features.
         updates = np.zeros(len(nodes), dtype=bool) if self.updates is None else self.updates[rows]
         old = range(len(nodes)) if self.features is None else np.flatnonzero(updates).tolist()
-        late = tuple((nodes[row], label) for row in old if (label := labels[row]) is not None)
-        if self.features is None:
-            return replace(delta, late=late)
-        new, features = np.flatnonzero(~updates).tolist(), self.features[rows]
-        types: Any = ()
-        if self.types is not None:
-            types = self.types[rows]
-        elif self.relations is not None:  # edges show that there are relations: types are unknown
-            types = (None,) * len(nodes)
-        return replace(
-            delta,
-            nodes=tuple(nodes[row] for row in new),
-            features=features[new] if new else torch.zeros(0, 0),
-            labels=tuple(labels[row] for row in new),
-            types=tuple(types[row] for row in new) if len(types) else (),
-            updated=tuple(nodes[row] for row in old),
-            updated_features=features[old] if len(old) else torch.zeros(0, 0),
-            late=late,
+        parts: dict[str, Any] = {}
+        if self.features is not None:
+            new, features = np.flatnonzero(~updates).tolist(), self.features[rows]
+            parts = {
+                "nodes": tuple(nodes[row] for row in new),
+                "features": features[new] if new else torch.zeros(0, 0),
+                "labels": tuple(labels[row] for row in new),
+                "updated": tuple(nodes[row] for row in old),
+                "updated_features": features[old] if old else torch.zeros(0, 0),
+            }
+            if self.types is not None:
+                parts["types"] = tuple(self.types[rows][new])
+            elif self.relations is not None:  # edges show that there are relations
+                parts["types"] = (None,) * len(new)
+        return Delta(
+            edges=tuple(zip(*joined, strict=True)),
+            weights=() if self.weights is None else tuple(self.weights[edges].tolist()),
+            relations=() if self.relations is None else tuple(self.relations[edges]),
+            late=tuple((nodes[row], label) for row in old if (label := labels[row]) is not None),
+            **parts,
         )
 
     def check_known(self, knows: KnowsNodes) -> None:
@@ -184,7 +177,6 @@ class TableDeltas:
         return self._with_edges(~known), int(known.sum())
 
     def _with_edges(self, kept: npt.NDArray[np.bool_]) -> TableDeltas:
-        """Return the deltas with some of the edges to add.  kept: bool [edges]"""
         source, target = (side.filter(pa.array(kept)) for side in self.edges)
         path, rows = self.places["edges"]
         return replace(
@@ -204,8 +196,7 @@ class TableDeltas:
         ids, old = self.nodes.to_pylist(), frozenset(known)
         there = frozenset(ids)
         gone = [node for node in known if node not in there]
-        if not emptying:
-            _refuse_emptying(self.places["nodes"][0], "node", len(gone), len(known))
+        self._check_emptying("node", len(gone), len(known), allowed=emptying)
         updates = self.updates
         if self.features is not None:
             updates = np.array([node in old for node in ids], dtype=bool)
@@ -218,17 +209,15 @@ class TableDeltas:
         gone: such as ``OnlineLearner.edges_beyond``, for edges between nodes that stay.
         """
         found = gone(self.edges, self.forgotten)
-        if not emptying:
-            _refuse_emptying(self.places["edges"][0], "edge", len(found.sources), found.known)
+        self._check_emptying("edge", len(found.sources), found.known, allowed=emptying)
         return replace(self, removed=(found.sources, found.targets))
 
-
-def _refuse_emptying(path: object, what: str, gone: int, known: int) -> None:
-    if known and gone == known:
-        raise DataError(
-            f"{path}: has none of the {known:,} known {what}s, so all of them would be removed: "
-            "give --allow-emptying if that is intended"
-        )
+    def _check_emptying(self, what: str, gone: int, known: int, *, allowed: bool) -> None:
+        if known and gone == known and not allowed:
+            raise DataError(
+                f"{self.places[f'{what}s'][0]}: has none of the {known:,} known {what}s, so all of "
+                "them would be removed: give --allow-emptying if that is intended"
+            )
 
 
 def among(values: pa.Array, gone: Sequence[NodeId]) -> npt.NDArray[np.bool_]:

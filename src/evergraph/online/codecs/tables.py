@@ -17,27 +17,29 @@ from evergraph.core.extras import require
 from evergraph.core.notices import say_ignored
 from evergraph.graphs.validation import column_peaks, say_loud_column
 from evergraph.online.checking import LARGEST_FEATURE
-from evergraph.online.codecs.table_changes import (
-    EDGE_OPS,
-    NODE_OPS,
-    check_one_operation,
-    filled_where_removed,
-    operations,
-    says_operations,
-    without_gaps,
-)
 from evergraph.online.codecs.table_deltas import TableDeltas, among
 from evergraph.online.delta import NodeId
-from evergraph.tables.arrow import pa
+from evergraph.tables.arrow import pa, pc
 from evergraph.tables.choices import Columns
 from evergraph.tables.chunks import read_table
-from evergraph.tables.columns import as_whole, column, ids, is_typed
+from evergraph.tables.columns import (
+    RELATION,
+    WEIGHT,
+    as_whole,
+    column,
+    ids,
+    is_number,
+    is_text,
+    is_typed,
+)
 from evergraph.tables.edges import ENDS, EdgeRows, read_edges, say_edges_unread
 from evergraph.tables.nodes import NodeRoles, NodeTable, read_nodes, texts_of
 from evergraph.tables.scheme import Scheme
 from evergraph.tables.sources import Source, naming
 
 TOMORROW = "later neighbours are not known yet"  # why gaps cannot be filled from neighbours
+NODE_OPS = ("add", "update", "forget")
+EDGE_OPS = ("add", "remove")
 Rows = npt.NDArray[np.bool_]
 
 
@@ -144,8 +146,8 @@ def _read_nodes(
         if len(roles.targets) > 1:
             named = ", ".join(roles.targets)
             raise DataError(f"has columns {named}: expected one number to predict")
-        if ops:
-            table = without_gaps(table, roles.features, ops["forget"])
+        if ops and ops["forget"].any():
+            table = _filled(table, roles.features, ops["forget"], gaps=True)
         rows = read_nodes(
             table,
             columns,
@@ -179,8 +181,11 @@ def _read_edges(
         removed = np.zeros(table.num_rows, dtype=bool)
         if "op" in table.column_names:
             removed = operations(table, EDGE_OPS)["remove"]
-        rows = read_edges(filled_where_removed(table, removed))
-        check_one_operation(rows.ends, removed)
+        beside = [name for name in (WEIGHT, RELATION) if name in table.column_names]
+        if WEIGHT in beside:
+            _check_weight_texts(table)
+        rows = read_edges(_filled(table, beside, removed, gaps=False))
+        _check_one_operation(rows.ends, removed)
         there, other = nodes or ("column 'source'", rows.ends[0])
         for name, side in zip(ENDS, rows.ends, strict=True):
             if len(side) and len(other) and side.type != other.type:
@@ -190,6 +195,76 @@ def _read_edges(
                 )
     names = [name for name in table.column_names if name != "op"]
     return rows, removed, say_edges_unread(path, names)
+
+
+def says_operations(table: pa.Table) -> bool:
+    """Whether a table of nodes has a column ``op`` of texts; one of numbers is a feature."""
+    return "op" in table.column_names and not is_number(column(table, "op").type)
+
+
+def operations(table: pa.Table, allowed: Sequence[str]) -> dict[str, Rows]:
+    """Return the rows of each operation in the column ``op``; an empty cell means the first.
+
+    allowed: the operations; -> bool [rows] for each
+    """
+    values = column(table, "op")
+    either = f"{', '.join(allowed[:-1])} or {allowed[-1]}"
+    if not is_text(values.type) and values.null_count < len(values):
+        raise DataError(f"column 'op' holds {values.type}: expected {either}")
+    found = pc.index_in(values.cast(pa.string()), value_set=pa.array(["", *allowed]))
+    numbers = np.where(values.is_null(), 0, found.fill_null(-1))
+    if (numbers < 0).any():
+        row = int((numbers < 0).argmax())
+        raise DataError(
+            f"row {row + 1} has {values[row].as_py()!r} in column 'op': expected {either}"
+        )
+    numbers = np.maximum(numbers, 1)  # empty cells mean the first operation
+    return {op: numbers == number for number, op in enumerate(allowed, 1)}
+
+
+def _filled(table: pa.Table, names: Sequence[str], rows: Rows, *, gaps: bool) -> pa.Table:
+    """Fill numbers and relations of rows that remove something, where they may be missing.
+
+    gaps: only where they are missing.
+    """
+    for name in names:
+        values = column(table, name)
+        if pa.types.is_null(values.type):
+            values = values.cast(pa.string() if name == RELATION else pa.float64())
+        is_text_too = name == RELATION and is_text(values.type)
+        if is_number(values.type) or is_text_too:  # others are rejected, or read as gaps
+            some = pa.scalar("-" if is_text_too else 0).cast(values.type)
+            there = pa.array(rows)
+            values = pc.if_else(pc.and_(values.is_null(), there) if gaps else there, some, values)
+        table = table.set_column(table.column_names.index(name), name, values)
+    return table
+
+
+def _check_weight_texts(table: pa.Table) -> None:
+    """Raise for the first weight of a CSV that is no number: then all of them are texts."""
+    values = column(table, WEIGHT)
+    for row, text in enumerate(values.to_pylist() if is_text(values.type) else ()):
+        try:
+            float(text or "nan")
+        except ValueError:
+            raise DataError(
+                f"row {row + 1} has {text!r} in column {WEIGHT!r}: expected a number"
+            ) from None
+
+
+def _check_one_operation(ends: tuple[pa.Array, pa.Array], removed: Rows) -> None:
+    """Raise if an edge is both added and removed, in either direction, which would be ambiguous."""
+    if not removed.any() or removed.all():
+        return
+    pairs = [frozenset(pair) for pair in zip(*(side.to_pylist() for side in ends), strict=True)]
+    gone = {pairs[row]: row for row in reversed(np.flatnonzero(removed).tolist())}
+    for row in np.flatnonzero(~removed).tolist():
+        if pairs[row] in gone:
+            first, last = sorted((row, gone[pairs[row]]))
+            raise DataError(
+                f"row {last + 1} has {'remove' if last != row else 'add'!r} in column 'op' for the "
+                f"edge of row {first + 1}: expected one operation per edge, so give two tables"
+            )
 
 
 def _marks(table: pa.Table, name: str) -> pa.Array:
