@@ -12,7 +12,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -21,16 +21,8 @@ from typing import Any
 from evergraph.core.errors import DataError, KeyReusedError, ResourceError
 from evergraph.online.codecs.delta_bytes import delta_to_bytes, digest_of, is_same
 from evergraph.online.delta import Delta, DeltaResult
-from evergraph.online.folder.sqlite_file import (
-    COPY,
-    emptied_wal,
-    empty_wal,
-    has_no_room,
-    open_for_reading,
-    open_for_writing,
-    sound,
-    stamps,
-)
+from evergraph.online.folder import sqlite_file
+from evergraph.online.folder.sqlite_file import sound
 
 JOURNAL_FILE = "journal.sqlite"
 STEP = 1 << 22  # bytes of deltas dropped in one transaction, while others wait
@@ -83,11 +75,12 @@ class Journal:
 
     def __init__(self, path: Path, *, readonly: bool = False) -> None:
         self.path, self.readonly = path, readonly
-        self._seen = stamps(path)
+        self._seen = sqlite_file.stamps(path)
         with sound(path):
-            self.connection = open_for_reading(path) if readonly else open_for_writing(path)
+            opening = sqlite_file.open_for_reading if readonly else sqlite_file.open_for_writing
+            self.connection = opening(path)
             (_, _, opened) = self.connection.execute("PRAGMA database_list").fetchone()
-        self._is_copy = Path(opened).name == COPY
+        self._is_copy = Path(opened).name == sqlite_file.COPY
         self.keys = JournalKeys(self)
         self.aside = SetAsideDeltas(self)
 
@@ -124,7 +117,7 @@ class Journal:
 
     def is_outdated(self) -> bool:
         """Whether this is a copy of a file that has changed since, and must be opened again."""
-        return self._is_copy and self._seen != stamps(self.path)
+        return self._is_copy and self._seen != sqlite_file.stamps(self.path)
 
     def write(self, entries: Sequence[JournalEntry]) -> None:
         """Write deltas, all or none; they are on disk when this returns.
@@ -141,7 +134,8 @@ class Journal:
                 connection.executemany(query, rows)
                 self.keys.insert(connection, entries)
         except sqlite3.OperationalError as error:
-            if not has_no_room(self.path, sum(len(entry.data) for entry in entries), error):
+            size = sum(len(entry.data) for entry in entries)
+            if not sqlite_file.has_no_room(self.path, size, error):
                 raise
             verb = "was" if len(entries) == 1 else "were"
             raise ResourceError(
@@ -168,7 +162,7 @@ class Journal:
     def check_unread(self) -> None:
         """Raise ``ResourceError`` while another process keeps the WAL from being emptied."""
         with sound(self.path):
-            emptied = emptied_wal(self.connection)
+            emptied = sqlite_file.emptied_wal(self.connection)
         if not emptied:
             raise ResourceError(
                 f"{self.path}: another process reads it, so erased data would stay in its -wal "
@@ -192,7 +186,7 @@ class Journal:
         """Rewrite the file with its rows only; return whether the WAL is empty, too."""
         with sound(self.path):
             self.connection.execute("VACUUM")
-            return emptied_wal(self.connection)
+            return sqlite_file.emptied_wal(self.connection)
 
     def last_written(self, after: int) -> int:
         """Return the number of the first delta, later than ``after``, of the last write.
@@ -251,7 +245,7 @@ class Journal:
     def tidy(self) -> None:
         """Empty the WAL, which still holds dropped deltas; deferred while another process reads."""
         with sound(self.path):
-            empty_wal(self.connection)
+            sqlite_file.empty_wal(self.connection)
 
     def close(self) -> None:
         """Write pending results and close the file, even if the disk has failed."""
@@ -284,9 +278,11 @@ class JournalKeys:
             for entry in entries
             if entry.key is not None
         ]
-        connection.executemany("REPLACE INTO keys VALUES (?, ?, ?, NULL, ?)", rows)
-        results = [(result, encoded(key), seq) for key, (seq, result) in self.pending.items()]
-        connection.executemany("UPDATE keys SET result = ? WHERE key = ? AND seq = ?", results)
+        if rows:  # a statement costs even if there is nothing to write
+            connection.executemany("REPLACE INTO keys VALUES (?, ?, ?, NULL, ?)", rows)
+        if self.pending:
+            results = [(result, encoded(key), seq) for key, (seq, result) in self.pending.items()]
+            connection.executemany("UPDATE keys SET result = ? WHERE key = ? AND seq = ?", results)
 
     def known(self, key: str, data: bytes) -> tuple[int, str | None] | None:
         """Return the number and the result of the delta that used a key before.
@@ -317,7 +313,7 @@ class JournalKeys:
         """
         for delta, result in zip(deltas, results, strict=True):
             if delta.key is not None:
-                text = json.dumps(asdict(result), sort_keys=True)
+                text = json.dumps(vars(result), sort_keys=True)
                 self.pending[delta.key] = result.seq, text
 
     def flush(self) -> None:

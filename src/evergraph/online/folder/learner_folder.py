@@ -227,7 +227,8 @@ class LearnerFolder(Closing, Shown):
         on_change: when the learner has changed or is a different object; on_stop: when writes have
         stopped, see ``submit``. None for no callback.
         """
-        self._files.on_change, self._files.on_stop = on_change, on_stop
+        self._files.on_change = on_change or (lambda: None)
+        self._files.on_stop = on_stop or (lambda: None)
 
     @property
     def seq(self) -> int:
