@@ -54,8 +54,7 @@ class ArrayStorage:
     """
 
     def __init__(self, *, limit: int, folder: Path | None = None) -> None:
-        self.limit = limit
-        self.folder = folder
+        self.limit, self.folder = limit, folder
         self._lock = threading.Lock()
         self._maps: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()  # as long as an array is in it
         if folder is not None and not folder.is_dir():

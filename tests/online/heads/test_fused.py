@@ -158,11 +158,9 @@ def test_options_that_make_no_sense_are_refused() -> None:
         FusedHead(views=[])
     with pytest.raises(ConfigurationError, match="objective"):
         FusedHead(objective="mean")  # type: ignore[arg-type]
-
-
-def test_an_embedding_of_one_part_has_two_views() -> None:
+    # An embedding of one part has two views.
     head = FusedHead(width=8)
-    head.begin(4, topology=SGC(hops=3), scaling="unit", generator=seeded(0, "head"))
+    head.begin(4, topology=SGC(hops=3), generator=seeded(0, "head"))
     assert [str(view) for view in head.parsed] == ["3", "3+y"]
     assert (head.code_width, begun(width=8, views=["2"]).code_width) == (64, 0)
 
@@ -192,7 +190,7 @@ def test_nodes_that_are_asked_about_are_learned_all_the_same() -> None:
     assert knowledge is not None
     assert knowledge.held is not None
     assert knowledge.codes is not None
-    held = knowledge.held.nodes
+    held = knowledge.held.first(120)
     assert len(held) == learner.status().labelled == 96
     assert knowledge.codes.frozen().of(held.numpy()).any(1).all()
     assert int(learner.head.statistics_[0].counts_.sum()) == 96  # type: ignore[attr-defined]

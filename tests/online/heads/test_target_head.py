@@ -17,7 +17,6 @@ from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import FusedHead, TargetHead
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.monitor import Prequential
 
 FEATURES = torch.randn(12, 3, generator=torch.Generator().manual_seed(0))
 TOLD: dict[str, list[Any]] = {
@@ -122,14 +121,6 @@ def test_the_record_is_of_micro_f1_or_of_the_absolute_error(kind: str) -> None:
         assert status.metric == "micro F1"
         hits = sum(2 * len({*g} & {*r}) for g, r in pairs)
         assert status.accuracy == pytest.approx(hits / sum(len(g) + len(r) for g, r in pairs))
-
-
-def test_joined_points_keep_the_measure() -> None:
-    record = Prequential(points=2)
-    for seq in range(5):
-        record.add(seq, 1, 0, 2, 0.25 * seq)
-    assert sum(point["right"] for point in record.curve()) == 2.5
-    assert record.accuracy == 0.25
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -22,8 +21,6 @@ class FusedScorer(Scorer):
         weights: a_v V_v.  float32 [m, classes] each
     """
 
-    quick = True
-
     map: ViewMap
     weights: tuple[Tensor, ...]
 
@@ -39,9 +36,9 @@ class FusedScorer(Scorer):
             scores[rows] = torch.stack(per_view).sum(0)
         return scores
 
-    def few(self, ids: Sequence[int], vectors: Matrix) -> Matrix:
+    def few(self, ids: Tensor, vectors: Tensor) -> Matrix:
         """Return the scores by a few numpy calls.  [n, dims] -> [n, classes]"""
-        return super().few(ids, vectors) if self._few is None else self._few(vectors)
+        return super().few(ids, vectors) if self._few is None else self._few(vectors.numpy())
 
     @cached_property
     def _few(self) -> FewRows | None:
