@@ -298,10 +298,7 @@ class Knowledge:
         self._follow(self.graph.remove(nodes), nodes.unique())
 
     def settle(self, *, every: bool = False) -> Settled:
-        """Update the head to all that has changed since the last call.
-
-        every: whether to return the vectors of nodes without labels, too
-        """
+        """Update the head to all changes since the last call; every: return all changed vectors."""
         if self._forgotten:  # no trace of it may be left in the counted vectors of others
             self._touched.append(self.counted.unmarked())
         touched = torch.cat([no_nodes(), *self._touched]).numpy()

@@ -144,10 +144,7 @@ class OnlineLearner(LearnerState):
             return edges_beyond(*known, edges, without, both_ways=self.undirected)
 
     def apply(self, delta: Delta) -> DeltaResult:
-        """Apply a delta: graph and features first, then labels, then nodes to forget.
-
-        It is validated first (``check``), unless ``check`` returned it.
-        """
+        """Apply a delta, checked first: graph and features, then labels, then nodes to forget."""
         with self._writing:
             fitting = delta if isinstance(delta, CheckedDelta) else self.check(delta)
             return self.apply_batch([fitting])[0]

@@ -372,11 +372,8 @@ OnAlarm = Callable[[Alarm], object]
 
 
 def report(alarms: Iterable[Alarm], call: OnAlarm, *, after: int) -> None:
-    """Call a function with each alarm that was raised after delta ``after``, so once per alarm.
-
-    A recovery must not report alarms again. If the function fails, that is logged: the delta itself
-    has succeeded.
-    """
+    """Call a function with each alarm that was raised after delta ``after``, so once per alarm."""
+    # A recovery must not report alarms again. If the function fails, the delta has succeeded.
     for alarm in alarms:
         if alarm.seq > after:
             try:

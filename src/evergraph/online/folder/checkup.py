@@ -193,10 +193,7 @@ def _replayed(folder: Path, make: Make, older: Snapshot, newer: Snapshot) -> Ite
 
 
 def check_journal(path: Path, on_delta: OnDelta | None = None) -> Iterator[str]:
-    """Yield the faults of a journal, a sentence each; on_delta: called after every delta.
-
-    The journal is read in one transaction, while another process may write to it.
-    """
+    """Yield the faults of a journal, a sentence each; on_delta: called after every delta."""
     if not path.exists():
         yield "is missing"
         return
@@ -284,10 +281,7 @@ def skip(folder: Path, *seqs: int, why: str) -> list[SetAside]:
 
 
 def listed(folder: Path) -> list[SetAside]:
-    """Return the deltas set aside in a folder, while another process may write to it.
-
-    Returns [] if the journal cannot be read, which ``checkup`` reports.
-    """
+    """Return the deltas set aside in a folder; [] if its journal cannot be read."""
     try:
         with closing(Journal(folder / JOURNAL_FILE, readonly=True)) as journal:
             return journal.aside.listed()

@@ -189,10 +189,8 @@ class Journal:
             return sqlite_file.emptied_wal(self.connection)
 
     def last_written(self, after: int) -> int:
-        """Return the number of the first delta, later than ``after``, of the last write.
-
-        Deltas written together have the same time. 0 if there is no delta later than ``after``.
-        """
+        """Return the first delta after ``after`` of the last write; 0 if nothing came after."""
+        # Deltas written together have the same time.
         newest = "SELECT time FROM deltas ORDER BY seq DESC LIMIT 1"
         query = f"SELECT coalesce(min(seq), 0) FROM deltas WHERE seq > ? AND time = ({newest})"
         return self.number(query, after)
@@ -203,10 +201,7 @@ class Journal:
         return self.number(query, seq)
 
     def batches_after(self, seq: int) -> Iterator[list[JournalEntry]]:
-        """Yield the deltas after ``seq`` in their original batches.
-
-        A batch is written as a whole, so all of its deltas are there, or none.
-        """
+        """Yield the deltas after ``seq`` in their original batches, all of a batch or none."""
         for batch, entries in groupby(self.after(seq), key=attrgetter("batch")):
             if batch <= seq:
                 raise DataError(
@@ -268,10 +263,8 @@ class JournalKeys:
         return self._journal.number("SELECT count(*) FROM keys")
 
     def insert(self, connection: sqlite3.Connection, entries: Iterable[JournalEntry]) -> None:
-        """Write the keys of deltas and pending results, within a transaction.
-
-        A key that was dropped before may be used again by another delta.
-        """
+        """Write the keys of deltas and pending results, within a transaction."""
+        # A key that was dropped before may be used again by another delta: hence REPLACE.
         now = time.time()
         rows = [
             (encoded(entry.key), entry.seq, digest_of(entry.data), now)
@@ -306,11 +299,9 @@ class JournalKeys:
         return None if row is None else decoded(row[0])
 
     def keep_results(self, deltas: Sequence[Delta], results: Sequence[DeltaResult]) -> None:
-        """Record the results of deltas with keys.
-
-        They are written with the next delta, to avoid a second wait for the disk. Until then a
-        recovery recomputes them by replaying the deltas.
-        """
+        """Record the results of deltas with keys."""
+        # They are written with the next delta, to avoid a second wait for the disk. Until then a
+        # recovery recomputes them by replaying the deltas.
         for delta, result in zip(deltas, results, strict=True):
             if delta.key is not None:
                 text = json.dumps(vars(result), sort_keys=True)
@@ -411,10 +402,8 @@ class SetAsideDeltas:
         return [seq for (seq,) in self._journal.rows(query, times)]
 
     def begin(self, seq: int) -> bool:
-        """Record that a batch is about to be applied; return whether it was recorded before.
-
-        If so, the process that tried it last ended while applying it.
-        """
+        """Record that a batch is about to be applied; return whether it was recorded before."""
+        # If so, the process that tried it last ended while applying it.
         with self._journal.change() as connection:
             found = connection.execute("SELECT seq FROM trying").fetchall()
             connection.execute("DELETE FROM trying")

@@ -46,12 +46,10 @@ def make_folder(path: Path) -> None:
 def open_journal(
     path: Path, make: Callable[[], OnlineLearner], *, readonly: bool = False
 ) -> Journal:
-    """Return the journal of a folder, whose parameters must match those of ``make``.
-
-    The journal of a new folder is created before its format file, so that a folder with a format
-    file but no journal has lost it. A folder of an earlier format is upgraded by the writer, the
-    format file first: earlier versions would not replay batches together.
-    """
+    """Return the journal of a folder, whose parameters must match those of ``make``."""
+    # The journal of a new folder is created before its format file, so that a folder with a format
+    # file but no journal has lost it. A folder of an earlier format is upgraded by the writer, the
+    # format file first: earlier versions would not replay batches together.
     found = markers.read_format(path)
     if found is None and readonly:
         raise DataError(f"{path} holds no learner yet: there is no {FORMAT_FILE}")
@@ -152,11 +150,9 @@ def set_aside(journal: Journal, first: int, name: str, why: str) -> None:
 
 
 def _is_unacknowledged(journal: Journal, first: int, acknowledged: int) -> bool:
-    """Whether neither a batch nor anything after it was acknowledged.
-
-    After a power cut the acknowledged number on disk may be too low. But a batch is written only
-    after the previous one was applied, so all but the last one had been.
-    """
+    """Whether neither a batch nor anything after it was acknowledged."""
+    # After a power cut the acknowledged number on disk may be too low. But a batch is written only
+    # after the previous one was applied, so all but the last one had been.
     return first > acknowledged and first >= journal.last_written(acknowledged)
 
 

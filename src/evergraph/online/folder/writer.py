@@ -106,12 +106,10 @@ class FolderWriter:
         self._count(JournalLoad(deltas, size, found.seconds))
 
     def _count(self, more: JournalLoad) -> None:
-        """Count deltas in the journal, and have a snapshot taken once there are many.
-
-        The seconds are those that a restart would spend on these deltas. They count only once they
-        are three times the duration of the last snapshot, so that snapshots triggered by them take
-        at most a quarter of the time.
-        """
+        """Count deltas in the journal, and have a snapshot taken once there are many."""
+        # The seconds are those that a restart would spend on these deltas. They count only once
+        # they are three times the duration of the last snapshot, so that snapshots triggered by
+        # them take at most a quarter of the time.
         deltas, size, seconds = self._counted
         deltas, size, seconds = deltas + more.deltas, size + more.bytes, seconds + more.seconds
         self._counted = JournalLoad(deltas, size, seconds)
@@ -132,10 +130,7 @@ class FolderWriter:
         self.on_change()
 
     def _stop(self, why: str, cause: BaseException) -> StoppedError:
-        """Stop all writes, since the contents of the disk are uncertain; return the error.
-
-        Opening the folder again recovers what is on disk.
-        """
+        """Stop all writes, as it is uncertain what is on disk until the folder is opened again."""
         self._stopped, self._stopped_since = f"{self.path}: {why}", time.time()
         logger.error("%s", self._stopped)
         self.on_stop()
@@ -213,10 +208,8 @@ class FolderWriter:
             raise
 
     def _apply(self, batch: Gathered) -> list[DeltaResult] | None:
-        """Apply a written batch; if that fails, set it aside and recover the learner.
-
-        None if a batch of several was withdrawn, whose deltas must be tried one by one.
-        """
+        """Apply a written batch; None if one of several was withdrawn, to be tried one by one."""
+        # If that fails, the batch is set aside, and the learner is recovered.
         entries, name = batch.entries, named(batch.entries)
         try:
             results = self.learner.apply_batch(batch.deltas)
@@ -252,11 +245,9 @@ class FolderWriter:
         )
 
     def compact(self) -> int:
-        """Take a snapshot and trim the journal; return the number of the snapshot.
-
-        Deltas wait while the state is written, but not while it is flushed to disk, and briefly
-        while rows are dropped a few at a time.
-        """
+        """Take a snapshot and trim the journal; return the number of the snapshot."""
+        # Deltas wait while the state is written, but not while it is flushed to disk, and briefly
+        # while rows are dropped a few at a time.
         with self._one_snapshot:
             began = time.monotonic()
             try:
@@ -281,10 +272,8 @@ class FolderWriter:
             return self._shelf.newest
 
     def _written(self, packed: PackedState | None = None, **more: int) -> tuple[Path, int, bytes]:
-        """Write the state to temporary files, a piece at a time, so that it is not held twice.
-
-        packed: a state to write instead of the learner's. Returns what ``publish`` takes.
-        """
+        """Write the state, or a packed one, to temporary files; return what ``publish`` takes."""
+        # It is written a piece at a time, so that it is not held twice.
         self._journal.keys.flush()  # a recovery will no longer recompute these results
         threads = getattr(self.learner, "threads", None)  # the last digits depend on it
         content = self.learner.about() if packed is None else packed.about
@@ -293,11 +282,9 @@ class FolderWriter:
         return snapshot.write_aside(self.path, self.seq, arrays), self.seq, about
 
     def _drop(self) -> None:
-        """Drop deltas and keys that are no longer needed, a few at a time, so that writes go on.
-
-        Both snapshots are on disk by now, so a power cut cannot bring back an older state that
-        would need these deltas.
-        """
+        """Drop deltas and keys that are no longer needed, a few at a time, so that writes go on."""
+        # Both snapshots are on disk by now, so a power cut cannot bring back an older state that
+        # would need these deltas.
 
         def locked(step: Callable[[], bool | None]) -> bool:
             with self.lock:

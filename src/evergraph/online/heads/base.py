@@ -44,10 +44,7 @@ class Scorer(ABC):
         return scores
 
     def slopes(self, vector: Tensor) -> Tensor | None:
-        """Return ∂s_c/∂e at an embedding if scores are piecewise linear in it, else None.
-
-        [dims] -> [classes, dims]
-        """
+        """Return ∂s_c/∂e if scores are piecewise linear, else None.  [dims] -> [classes, dims]"""
         return None
 
 
@@ -84,10 +81,7 @@ class OnlineHead(ABC):
 
     @property
     def code_width(self) -> int:
-        """Width of the class codes beside each embedding, for each of two hops; 0 for none.
-
-        Known after ``begin``.
-        """
+        """Width of the class codes of each of two hops beside an embedding; 0 before ``begin``."""
         return 0
 
     def parts(self, dims: int) -> tuple[int, ...]:
@@ -219,10 +213,7 @@ class OnlineHead(ABC):
         """Return everything that later deltas and scores depend on."""
 
     def packed(self, state: dict[str, Tensor], packing: Packing) -> dict[str, Tensor]:
-        """Return a state with nodes renumbered.
-
-        For heads that keep positions, or a row for each; most keep neither.
-        """
+        """Return a state with nodes renumbered, for heads that keep positions or rows of nodes."""
         return state
 
     @abstractmethod

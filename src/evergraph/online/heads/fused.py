@@ -197,11 +197,8 @@ class FusedHead(OnlineHead):
 
     def stand_on(self, nodes: Tensor, vectors: Tensor, *, labelled: int, classes: int) -> None:
         """Use nodes as landmarks, with the vectors they are counted as; empties the sums."""
-        self._stand(nodes, vectors, (labelled, classes, len(nodes)))
-
-    def _stand(self, nodes: Tensor, vectors: Tensor, chosen: tuple[int, int, int]) -> None:
         known = self.num_classes
-        self._landmarks, self._chosen = nodes, chosen
+        self._landmarks, self._chosen = nodes, (labelled, classes, len(nodes))
         parts = {part: vectors[:, slice(*ends)] for part, ends in self._map.places.items()}
         self._map = KernelMap.of(self.parsed, parts)
         self.statistics_ = [ClassStatistics(len(nodes), precise=True) for _ in self.parsed]
@@ -211,7 +208,9 @@ class FusedHead(OnlineHead):
     def stand_as(self, other: FusedHead) -> None:
         """Use the landmarks of another head, with empty sums."""
         if isinstance(other._map, KernelMap):
-            self._stand(other._landmarks, other._landmark_vectors(), other._chosen)
+            labelled, classes, _ = other._chosen
+            rows = other._landmark_vectors()
+            self.stand_on(other._landmarks, rows, labelled=labelled, classes=classes)
 
     def let_go(self, nodes: Tensor) -> bool:
         """Erase landmarks from the map, and their rows and columns from all sums."""
@@ -397,9 +396,9 @@ class FusedHead(OnlineHead):
         self.seed, self.mixture_ = state["seed"], state["mixture"]
         self._draw()
         if "landmarks" in state:
-            labelled, classes, count = state["chosen"].tolist()
-            chosen = labelled, classes, count
-            self._stand(state["landmark_nodes"], state["landmarks"], chosen)
+            labelled, classes, _ = state["chosen"].tolist()
+            kept = state["landmark_nodes"], state["landmarks"]
+            self.stand_on(*kept, labelled=labelled, classes=classes)
         for place, statistics in enumerate(self.statistics_):
             part = part_of(state, f"view_{place}.")
             self._weights[place] = part.pop("weights")

@@ -280,10 +280,8 @@ LEAST, MOST = 20, 40
 
 
 def history_chart(history: History, status: Status) -> str:
-    """Return the prequential curve as SVG; "" before the first label, and for numbers.
-
-    The chart spans 0 to 1, and the errors of numbers can have any size.
-    """
+    """Return the prequential curve as SVG; "" before the first label, and for numbers."""
+    # The chart spans 0 to 1, and the errors of numbers can have any size.
     if not history["curve"] or status.metric == "mean absolute error":
         return ""
     name = f"{status.metric} of predictions before their labels came"

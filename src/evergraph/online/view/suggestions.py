@@ -148,10 +148,7 @@ def chosen(
 
 
 def suggest(pinned: Pinned, n: int, *, among: Array | None = None) -> tuple[Suggestion, ...]:
-    """Return at most n unlabelled nodes as ``chosen`` ranks them.
-
-    among: positions of candidates, by default all.  int64 [any]
-    """
+    """Return at most n unlabelled nodes, of all or ``among`` some positions, as ``chosen`` does."""
     page, published = pinned.page, pinned.published
     predicts = page.has_learned and page.kind != "numbers"
     known = published.labels.every() != UNLABELLED
