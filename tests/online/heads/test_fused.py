@@ -11,8 +11,6 @@ from torch import Tensor
 from evergraph.closed_form.fusing import PRIOR, SHARPNESS, fused_weights
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
-from evergraph.online import learned_nodes
-from evergraph.online.delta import Delta
 from evergraph.online.heads import FusedHead
 from evergraph.online.learner import OnlineLearner
 from evergraph.topology import SGC, MixHop
@@ -23,10 +21,8 @@ from live_auto import (
     begun,
     chances,
     explained,
-    in_parts,
     live,
     ring,
-    strangers,
     vectors,
 )
 from small_ridge import ridge
@@ -232,24 +228,6 @@ def test_a_learner_that_left_some_nodes_out_learns_them_when_it_is_opened() -> N
     again = live(width=32)
     again.restore(opened.state(), opened.about())
     torch.testing.assert_close(chances(again, plain), chances(opened, plain), atol=0, rtol=0)
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_order_does_not_matter_and_forgotten_nodes_were_never_met(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(learned_nodes, "LEAST", 4)
-    whole, plain, other = ring(60), live(width=32), live(width=32)
-    plain.apply(whole)
-    for part in in_parts(whole, seed):  # edges that are known are passed over
-        other.apply(part)
-    expected = chances(plain, whole)
-    torch.testing.assert_close(chances(other, whole), expected, atol=1e-5, rtol=0)
-    extra = strangers(whole, 0.0)
-    other.apply(extra)
-    assert not torch.allclose(chances(other, whole), expected, atol=1e-3)
-    other.apply(Delta(forgotten=extra.nodes))
-    torch.testing.assert_close(chances(other, whole), expected, atol=1e-5, rtol=0)
 
 
 def test_an_explanation_adds_up_over_hops_and_labels() -> None:

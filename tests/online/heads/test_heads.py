@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from evergraph.core.errors import ConfigurationError, UnknownNameError
 from evergraph.core.seeding import seeded
@@ -43,38 +41,6 @@ def test_analytic_is_the_ridge_of_all_nodes():
     expand = head.scorer().expansion
     expected = SHARPNESS * expand(x) @ ridge(expand(x), labels, 0.01)
     torch.testing.assert_close(head.scores(torch.arange(9), x), expected, atol=1e-3, rtol=1e-3)
-
-
-@given(st.data())
-def test_analytic_knows_only_what_is_left(data):
-    """Learned, moved and forgotten in any order: scores are those of learning the end state."""
-    head, plain = analytic(), analytic()
-    known: dict[int, tuple[torch.Tensor, int]] = {}
-    for step in range(data.draw(st.integers(1, 12))):
-        node = data.draw(st.integers(0, 5))
-        one, now = torch.tensor([node]), vectors(1, seed=step)
-        if node not in known:
-            label = data.draw(st.integers(0, 2))
-            head.learn(one, now, torch.tensor([label]))
-            known[node] = now, label
-        elif data.draw(st.booleans()):
-            before, label = known[node]
-            head.move(one, before, now, torch.tensor([label]))
-            known[node] = now, label
-        else:
-            before, label = known.pop(node)
-            head.forget(one, before, torch.tensor([label]))
-    for one in (head, plain):
-        one.grow(3)
-    if known:
-        x = torch.cat([vector for vector, _ in known.values()])
-        labels = torch.tensor([label for _, label in known.values()])
-        plain.learn(torch.tensor([*known]), x, labels)
-    head.settle()
-    plain.settle()
-    asked, ids = vectors(5, seed=99), torch.arange(5)
-    difference = head.scores(ids, asked) - plain.scores(ids, asked)
-    assert float(difference.abs().max()) < 1e-5 * SHARPNESS
 
 
 def test_forgetting_nearly_all_leaves_no_trace_of_them():
