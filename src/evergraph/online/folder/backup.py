@@ -26,7 +26,7 @@ from evergraph.core.errors import ConfigurationError, DataError, ResourceError
 from evergraph.core.mapped import disk_is_enough
 from evergraph.core.written_aside import make_folders, written_aside
 from evergraph.online.folder import markers, snapshot
-from evergraph.online.folder.checkup import check_journal
+from evergraph.online.folder.checkup import OnProgress, check_journal
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, COLUMNS_FILE, FORMAT_FILE
@@ -37,7 +37,6 @@ from evergraph.online.folder.status import folder_bytes
 TRIES = 20  # attempts, if the writer replaces snapshots while they are being opened
 PIECE = 1 << 20
 COPY, VERIFY = "copy", "verify"  # the stages of progress
-OnProgress = Callable[[str, int, int], None]
 _SINGLE = {FORMAT_FILE, COLUMNS_FILE, JOURNAL_FILE, ACKNOWLEDGED_FILE}
 _IN_SNAPSHOT = re.compile(rf"snapshot-\d{{1,19}}/({STATE}|{ABOUT}|{MANIFEST})")
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -44,11 +44,7 @@ class JournalEntry:
     seq: int
     batch: int  # number of the first delta of its batch, on which the bits of a learner depend
     key: str | None  # None if it has none or the key was dropped
-    data: bytes
-
-    def __repr__(self) -> str:
-        batch = "" if self.batch == self.seq else f" of batch {self.batch}"
-        return f"JournalEntry(delta {self.seq}{batch}, {len(self.data)} bytes)"
+    data: bytes = field(repr=False)
 
 
 def named(entries: Sequence[JournalEntry]) -> str:
@@ -70,7 +66,7 @@ class Journal:
     ...     journal.write([JournalEntry(1, 1, "a", b"...")])
     ...     journal.last(), list(journal.after(0))
     ...     journal.close()
-    (1, [JournalEntry(delta 1, 3 bytes)])
+    (1, [JournalEntry(seq=1, batch=1, key='a')])
     """
 
     def __init__(self, path: Path, *, readonly: bool = False) -> None:

@@ -33,14 +33,16 @@ class Scorer(ABC):
         -> [n, classes]
         """
 
-    def few(self, ids: Tensor, vectors: Tensor) -> npt.NDArray[np.float32]:
+    def few(
+        self, ids: npt.NDArray[np.int64], vectors: npt.NDArray[np.float32]
+    ) -> npt.NDArray[np.float32]:
         """Return the same scores for a few nodes, where calls cost more than arithmetic.
 
         They are equal up to rounding. Where bits matter, call the scorer itself.
 
         [n, dims] -> [n, classes]
         """
-        scores: npt.NDArray[np.float32] = self(ids, vectors).numpy()
+        scores: npt.NDArray[np.float32] = self(*map(torch.from_numpy, (ids, vectors))).numpy()
         return scores
 
     def slopes(self, vector: Tensor) -> Tensor | None:

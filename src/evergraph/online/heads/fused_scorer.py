@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -36,9 +38,9 @@ class FusedScorer(Scorer):
             scores[rows] = torch.stack(per_view).sum(0)
         return scores
 
-    def few(self, ids: Tensor, vectors: Tensor) -> Matrix:
+    def few(self, ids: npt.NDArray[np.int64], vectors: Matrix) -> Matrix:
         """Return the scores by a few numpy calls.  [n, dims] -> [n, classes]"""
-        return super().few(ids, vectors) if self._few is None else self._few(vectors.numpy())
+        return super().few(ids, vectors) if self._few is None else self._few(vectors)
 
     @cached_property
     def _few(self) -> FewRows | None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from threading import Lock, RLock
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -17,7 +19,7 @@ from evergraph.core.label_space import Kind
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.identifiers import IdTable, check_id
-from evergraph.online.monitor import Alarm, Point, PredictionRecord
+from evergraph.online.monitor import METRICS, Alarm, Point, PredictionRecord
 from evergraph.online.view.explanation import Explanation, explain
 from evergraph.online.view.page import FEW, NEWEST, Answer, History, Page, Pinned, Status
 from evergraph.online.view.suggestions import Suggestion, suggest
@@ -90,7 +92,7 @@ class LearnerView(Shown):
     def embed(self, ids: Sequence[NodeId]) -> Tensor:
         """Return the embeddings of nodes.  -> float32 [ids, dims]"""
         page, _, vectors = self.taken(ids)
-        return vectors[:, : page.dims]
+        return torch.from_numpy(vectors[:, : page.dims])
 
     def predict(self, ids: Sequence[NodeId]) -> list[Any]:
         """Return the most likely class of each node, or its labels, or its number."""
@@ -107,23 +109,28 @@ class LearnerView(Shown):
         page, positions, vectors = self.taken(ids)
         if page.kind == "class" and len(ids) <= FEW:
             return page.classes, torch.from_numpy(page.few(positions, vectors))
-        return page.classes, page.shares(positions, vectors)
+        return page.classes, page.shares(*map(torch.from_numpy, (positions, vectors)))
 
-    def taken(self, ids: Sequence[NodeId]) -> tuple[Page, Tensor, Tensor]:
+    def taken(
+        self, ids: Sequence[NodeId]
+    ) -> tuple[Page, npt.NDArray[np.int64], npt.NDArray[np.float32]]:
         """Return the page, and the positions and vectors of nodes on it.  [n], [n, dims]"""
         for value in ids:
             check_id("id of a node", value)
+        vectors: npt.NDArray[np.float32] = np.zeros((0, 0), np.float32)
         with self._lock:
-            page, vectors = self.page, torch.zeros(0, 0)
-            if len(ids) <= FEW:  # look-ups of single names are faster
-                known = [self._ids.position(value) for value in ids]
-                positions = torch.tensor(known, dtype=torch.int64)
+            page, copied = self.page, self._copied
+            if len(ids) <= FEW:  # where torch would take longer to begin than numpy to finish
+                positions = np.array([self._ids.position(value) for value in ids], np.int64)
+                if copied is not None:
+                    return page, positions, copied.array[positions]
             else:
-                positions = self._ids.positions(ids)
-            if self._copied is not None:
-                vectors = self._copied.tensor[positions]
+                positions = self._ids.positions(ids).numpy()
+            asked = torch.from_numpy(positions)
+            if copied is not None:
+                vectors = copied.tensor[asked].numpy()
             elif page.vectors is not None:
-                vectors = page.vectors(positions)
+                vectors = page.vectors(asked).numpy()
             return page, positions, vectors
 
     @contextmanager
@@ -234,7 +241,12 @@ class LearnerView(Shown):
         return self._repr_facts() | before | {"bytes": status.memory}
 
     def _repr_pictures(self) -> str:
-        return history_chart(self.history(), self.status())
+        status, curve = self.status(), self.history()["curve"]
+        # The chart spans 0 to 1, and the errors of numbers can have any size.
+        if not curve or status.metric == METRICS["numbers"]:
+            return ""
+        name = f"{status.metric} of predictions before their labels came"
+        return line_chart({status.metric: joined(curve)}, x="deltas", y=name)
 
 
 @dataclass(frozen=True)
@@ -277,15 +289,6 @@ def neighbourhood(pinned: Pinned, *, hops: int | None, limit: int) -> Neighbourh
 
 # Least predictions in a point of the chart, and most points: single deltas bring few labels each.
 LEAST, MOST = 20, 40
-
-
-def history_chart(history: History, status: Status) -> str:
-    """Return the prequential curve as SVG; "" before the first label, and for numbers."""
-    # The chart spans 0 to 1, and the errors of numbers can have any size.
-    if not history["curve"] or status.metric == "mean absolute error":
-        return ""
-    name = f"{status.metric} of predictions before their labels came"
-    return line_chart({status.metric: joined(history["curve"])}, x="deltas", y=name)
 
 
 def joined(curve: Sequence[Point]) -> list[tuple[int, float]]:

@@ -188,7 +188,9 @@ class Page:
             return self.scores(positions, vectors).softmax(1)
         return self.values(positions, vectors)
 
-    def few(self, positions: Tensor, vectors: Tensor) -> npt.NDArray[np.float32]:
+    def few(
+        self, positions: npt.NDArray[np.int64], vectors: npt.NDArray[np.float32]
+    ) -> npt.NDArray[np.float32]:
         """Return ``shares`` of classes for a few nodes by numpy, equal up to rounding."""
         met, scores = self.met.numpy(), self._learned_scorer().few(positions, vectors)
         if scores.shape[1] != len(met) or not met.all():
@@ -201,7 +203,12 @@ class Page:
         return shares
 
     def answer(
-        self, ids: Sequence[NodeId], positions: Tensor, vectors: Tensor, *, every: bool
+        self,
+        ids: Sequence[NodeId],
+        positions: npt.NDArray[np.int64],
+        vectors: npt.NDArray[np.float32],
+        *,
+        every: bool,
     ) -> Answer:
         """Return the predictions for some nodes; every: with the probabilities of all classes."""
         found: list[Prediction | LabelsPrediction | NumberPrediction] = []
@@ -211,13 +218,14 @@ class Page:
                 best, top = few.argmax(1).tolist(), few.max(1).tolist()
                 rows = few.tolist() if every else [None] * len(best)
             else:
-                scores = self.scores(positions, vectors)
+                scores = self.scores(*map(torch.from_numpy, (positions, vectors)))
                 best, top = (part.flatten().tolist() for part in likeliest(scores))
                 rows = scores.softmax(1).tolist() if every else [None] * len(best)
             for node, number, share, row in zip(ids, best, top, rows, strict=True):
                 found.append(Prediction(node, self.classes[number], share, row))
             return Answer(self.status.seq, tuple(found), self.classes if every else None)
-        for node, row in zip(ids, self.values(positions, vectors).tolist(), strict=True):
+        values = self.values(*map(torch.from_numpy, (positions, vectors)))
+        for node, row in zip(ids, values.tolist(), strict=True):
             if self.kind == "numbers":
                 found.append(NumberPrediction(node, row[0]))
                 continue
