@@ -199,14 +199,14 @@ def test_memory_counts_graph_embeddings_and_head() -> None:
     learner.apply(Delta(nodes=(1, 2), features=torch.ones(2, 8), labels=("a", "b")))
     before = learner.status().memory
     learner.apply(Delta(nodes=(3,), features=torch.ones(1, 8), labels=(None,), edges=((1, 3),)))
-    # features, two hops and their rounding; alive; three numbers for its list, a mark and two
-    # labels; its factor; an entry each way
-    assert learner.status().memory - before == 3 * 8 * 4 + 2 * 4 + 1 + 6 * 8 + 4 + 2 * 4
+    # features, two hops and their rounding; alive; three numbers for its list, a mark and a label;
+    # its factor; an entry each way
+    assert learner.status().memory - before == 3 * 8 * 4 + 2 * 4 + 1 + 5 * 8 + 4 + 2 * 4
 
 
 def test_half_of_g_the_sums_and_the_solution() -> None:
     head = AnalyticHead(width=4)
-    head.begin(2, topology=Identity(), scaling="unit", generator=torch.Generator())
+    head.begin(2, topology=Identity(), generator=torch.Generator())
     head.learn(torch.arange(3), torch.rand(3, 2), torch.tensor([0, 1, 2]))
     head.settle()
     gram, sums, solution = 4 * 4 * 8 // 2, 3 * 4 * 8, 4 * 3 * 4  # float64, float64, float32

@@ -23,7 +23,8 @@ def recorded(counts, **parameters) -> Prequential:
     record = Prequential(**parameters)
     for seq, (asked, right) in enumerate(counts, 1):
         predicted = torch.arange(asked).ge(right).long()  # wrong: 1, right: 0
-        record.count(seq, 10 * seq, seq, predicted, torch.zeros(asked, dtype=torch.int64))
+        pairs = torch.stack([torch.zeros_like(predicted), predicted], dim=1)
+        record.add(seq, 10 * seq, seq, asked, right, pairs)
     return record
 
 
@@ -42,15 +43,14 @@ def test_a_curve_is_short_adds_up_and_goes_on_after_a_restore(counts, points):
     assert not counts or curve[-1]["seq"] == len(counts)
     twin.restore(record.state())
     for one in (record, twin):
-        one.count(99, 1, 1, torch.tensor([1]), torch.tensor([0]))
+        one.add(99, 1, 1, 1, 0, torch.tensor([[0, 1]]))
     assert (twin.curve(), twin.confusion([0, 1])) == (record.curve(), record.confusion([0, 1]))
 
 
 def test_confusion_by_hand():
-    record, nothing = Prequential(latest=4), torch.empty(0, dtype=torch.int64)
-    assert (record.count(1, 5, 3, nothing, nothing), record.curve()) == ((0, 0), [])
+    record = Prequential(latest=4)
     # The first pair is too old to count.
-    record.count(1, 5, 3, torch.tensor([2, 0, 1, 2, 0]), torch.tensor([2, 2, 1, 1, 1]))
+    record.add(1, 5, 3, 5, 2, torch.tensor([[2, 2], [2, 0], [1, 1], [1, 2], [1, 0]]))
     assert record.confusion([1, 2]) == [[1, 1, 1], [0, 0, 1]]
     assert record.confusion([]) == []
 

@@ -186,7 +186,7 @@ def test_every_head_is_told_of_what_has_moved_and_nothing_else(name: str) -> Non
         assert done[0] == done[1] <= done[2]
         twin = restored(twin)
         knowledge = near._knowledge
-        learned = (knowledge._learned.every >= 0).nonzero().flatten()
+        learned = (knowledge.labels.every >= 0).nonzero().flatten()
         now, was = knowledge.of(learned), knowledge.counted.of(learned)
         for part in zip(
             *(v.split(near.head.parts(v.shape[1]), dim=1) for v in (now, was)), strict=True

@@ -16,7 +16,6 @@ from fastapi.testclient import TestClient
 
 from evergraph.core.errors import UnknownNodeError
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.heads.fused_scorer import FusedScorer
 from evergraph.online.view import FEW, Answer, LearnerView
 from evergraph.server.http import RefusedError
 from evergraph.server.routes import after_in
@@ -216,9 +215,9 @@ def test_many_are_written_in_blocks_as_they_are_at_once(lasting: TestClient, eve
         assert in_blocks(answer) == orjson.dumps(to_json(answer))
 
 
-@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.parametrize("count", [1, FEW + 1])
 def test_what_takes_long_is_answered_in_a_thread(
-    lasting: TestClient, monkeypatch: pytest.MonkeyPatch, quick: bool
+    lasting: TestClient, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     threads: list[str] = []
     answer = LearnerView.answer
@@ -227,10 +226,9 @@ def test_what_takes_long_is_answered_in_a_thread(
         threads.append(threading.current_thread().name)
         return answer(view, ids, every_class=every_class)
 
-    monkeypatch.setattr(FusedScorer, "quick", quick)
     monkeypatch.setattr(LearnerView, "answer", noting)
-    assert lasting.post("/v1/predictions", json={"ids": ["a"]}).status_code == 200
-    assert threads[0].startswith("evergraph-predictions") != quick
+    assert lasting.post("/v1/predictions", json={"ids": ["a"] * count}).status_code == 200
+    assert threads[0].startswith("evergraph-predictions") == (count > FEW)
 
 
 def test_one_node_by_its_address(lasting: TestClient) -> None:

@@ -23,7 +23,7 @@ def begun(**given: object) -> FusedHead:
     """Return a head that knows how wide embeddings are."""
     head = FusedHead(**{"codes": CODES} | given)  # type: ignore[arg-type]
     topology = head.default_topology()
-    head.begin(2 * DIMS, topology=topology, scaling="unit", generator=seeded(0, "head"))
+    head.begin(2 * DIMS, topology=topology, generator=seeded(0, "head"))
     return head
 
 

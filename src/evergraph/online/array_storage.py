@@ -54,8 +54,7 @@ class ArrayStorage:
     """
 
     def __init__(self, *, limit: int, folder: Path | None = None) -> None:
-        self.limit = limit
-        self.folder = folder
+        self.limit, self.folder = limit, folder
         self._lock = threading.Lock()
         self._maps: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()  # as long as an array is in it
         if folder is not None and not folder.is_dir():
@@ -120,11 +119,9 @@ class RoomFile:
         self._storage = storage
 
     def grow(self, size: int) -> Array:
-        """Grow the file; return its bytes, zero where nothing was written.  uint8 [size]
-
-        Earlier mappings stay valid and show the same bytes. Disk space is allocated at once, so
-        that a full disk raises an error here instead of a crash later.
-        """
+        """Grow the file; return its bytes, zero where nothing was written.  uint8 [size]"""
+        # Earlier mappings stay valid and show the same bytes. Disk space is allocated at once, so
+        # that a full disk raises an error here instead of a crash later.
         pages = max(size, mmap.PAGESIZE)
         with disk_is_enough(self._path):
             if sys.platform == "linux":
@@ -174,10 +171,8 @@ class PagedTensor(MappedTensor):
         return min(self.nbytes, _AROUND * len(rows)) <= self.within.span
 
     def _spans(self, rows: Tensor) -> Iterator[Tensor | slice]:
-        """Yield indices into ``rows``, grouped by span of the file.
-
-        Repeated rows keep their order, so that the last one written counts, as in memory.
-        """
+        """Yield indices into ``rows``, grouped by span of the file."""
+        # Repeated rows keep their order, so that the last one written counts, as in memory.
         ascending = bool((rows[1:] >= rows[:-1]).all())
         order = torch.arange(len(rows)) if ascending else rows.argsort(stable=True)
         step = max(self.within.span // max(self[:1].nbytes, 1), 1)

@@ -123,21 +123,13 @@ class ContinualNodeClassifier(Part, Closing):
         memory_limit: int | str | None = None,
         scratch: Path | str | None = None,
     ) -> None:
-        self.topology = topology
-        self.head = head
-        self.width = width
-        self.head_options = head_options
-        self.objective = objective
+        self.topology, self.head, self.width = topology, head, width
+        self.head_options, self.objective = head_options, objective
         self.scaling: Scaling = scaling
-        self.undirected = undirected
-        self.seed = seed
-        self.columns = columns
+        self.undirected, self.seed, self.columns = undirected, seed, columns
         self.targets: Kind = targets
-        self.tolerance = tolerance
-        self.patience = patience
-        self.on_alarm = on_alarm
-        self.memory_limit = memory_limit
-        self.scratch = scratch
+        self.tolerance, self.patience, self.on_alarm = tolerance, patience, on_alarm
+        self.memory_limit, self.scratch = memory_limit, scratch
         self.reading_: list[dict[str, str]] = []
         self._noted_positions = False  # whether the notice that names are ignored was given
         self._kept: InMemoryLearner | LearnerFolder | None = None

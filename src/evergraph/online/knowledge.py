@@ -20,7 +20,7 @@ from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings
 from evergraph.online.graph.live_relations import PLAIN, LiveRelations
 from evergraph.online.heads import OnlineHead
-from evergraph.online.heads.base import likeliest_classes, row_blocks
+from evergraph.online.heads.base import class_scores, row_blocks
 from evergraph.online.heads.wear import Wear
 from evergraph.online.identifiers import IdTable
 from evergraph.online.learned_nodes import Counted, HeldBack, NodeLabels, Solving
@@ -77,9 +77,7 @@ class Knowledge:
         tolerance: float = 0.0,
         patience: int = 1,
     ) -> None:
-        self.graph = graph
-        self.embeddings = embeddings
-        self.head = head
+        self.graph, self.embeddings, self.head = graph, embeddings, head
         self.relations = LiveRelations(num_features=graph.num_features) if related else None
         self.codes = None
         if head.code_width:
@@ -91,7 +89,6 @@ class Knowledge:
         self.classes = IdTable()
         self.labels = NodeLabels()
         self.held = HeldBack() if head.holds_back else None
-        self._learned = NodeLabels()  # the classes with which the head has learned nodes
         self.counted = Counted(head.parts(self.dims), tolerance=tolerance)
         self.solving = Solving(patience=patience)
         self.wear = Wear()
@@ -100,6 +97,7 @@ class Knowledge:
 
     def _begin_change(self) -> None:
         self._touched: list[Tensor] = []
+        self._relabelled: list[tuple[Tensor, Tensor]] = []  # nodes, and their classes before
         self._recomputed = 0
         self._cut = self._forgotten = self._urgent = False
 
@@ -155,8 +153,7 @@ class Knowledge:
 
     def extend(self, ids: Sequence[NodeId]) -> None:
         """Make room for new nodes, right before ``change`` adds them; ids: the user's."""
-        for labels in (self.labels, self._learned):
-            labels.extend(len(ids))
+        self.labels.extend(len(ids))
         if self.held is not None:
             self.held.extend(ids)
 
@@ -228,22 +225,24 @@ class Knowledge:
         self.head.grow(len(self.classes))
         return self.classes.positions(labels)
 
-    def guess(self, nodes: Tensor, answers: Tensor) -> Tensor | Tallies | None:
-        """Return the classes predicted from what was learned so far; None if nothing was.
+    def guess(self, nodes: Tensor, answers: Tensor) -> Tallies | None:
+        """Return how predictions from what was learned so far compare; None if nothing was.
 
-        For several labels and for numbers, the comparison with the true targets. Computed in blocks
-        of nodes, as there may be as many classes as nodes.  -> int64 [n]
+        Computed in blocks of nodes, as there may be as many classes as nodes.
+
+        answers: the true classes, int64 [n]
         """
-        met = self.met
+        met, kind = self.met, self.head.kind
         if not len(nodes) or not bool(met.any()):
             return None
-        scorer, vectors = self.head.scorer(), self.of(nodes)
-        if self.head.kind == "class":
-            return likeliest_classes(scorer, met, nodes, vectors)
-        parts = []
-        for rows in row_blocks(len(nodes), max(len(self.names), 1)):
-            given = target_values(scorer(nodes[rows], vectors[rows]), self.head.kind)
-            parts.append(tallies(given, self.head.values(answers[rows]), self.head.kind))
+        scorer, vectors, parts = self.head.scorer(), self.of(nodes), []
+        for rows in row_blocks(len(nodes), len(self.names)):
+            asked = nodes[rows], vectors[rows]
+            if kind == "class":  # of equal scores the class that came first wins
+                given, right = class_scores(scorer, met, *asked).argmax(1), answers[rows]
+            else:
+                given, right = target_values(scorer(*asked), kind), self.head.values(answers[rows])
+            parts.append(tallies(given, right, kind))
         return Tallies.joined(parts)
 
     @property
@@ -285,6 +284,7 @@ class Knowledge:
         if self.held is not None:
             self._urgent |= self.held.change(nodes, before, labels)
         self._touched.append(nodes)
+        self._relabelled.append((nodes, before))
 
     def forget(self, nodes: Tensor) -> None:
         """Remove nodes from what was learned, and from the graph."""
@@ -298,10 +298,7 @@ class Knowledge:
         self._follow(self.graph.remove(nodes), nodes.unique())
 
     def settle(self, *, every: bool = False) -> Settled:
-        """Update the head to all that has changed since the last call.
-
-        every: whether to return the vectors of nodes without labels, too
-        """
+        """Update the head to all changes since the last call; every: return all changed vectors."""
         if self._forgotten:  # no trace of it may be left in the counted vectors of others
             self._touched.append(self.counted.unmarked())
         touched = torch.cat([no_nodes(), *self._touched]).numpy()
@@ -311,7 +308,10 @@ class Knowledge:
         counts = self.labels.counts_
         known = {"labelled": int(counts.sum()), "classes": int((counts > 0).sum())}
         anew = self.head.landmarks_wanted(**known, changed=bool(len(nodes)))
-        old, new = self._learned.of(nodes), self.labels.of(nodes)
+        new = self.labels.of(nodes)
+        old = new.clone()  # the classes with which the head has learned them
+        for changed, before in reversed(self._relabelled):
+            old[torch.searchsorted(nodes, changed)] = before
         stay = (old == new) & (old != UNLABELLED)
         if self._cut and not self._forgotten:
             self.counted.mark(nodes[stay])
@@ -320,9 +320,9 @@ class Knowledge:
             stay[stay.clone()] = ~torch.from_numpy(near)
         if not every:  # readers have no copy of the vectors of others
             some = stay | (old != new)
-            nodes, stay = nodes[some], stay[some]
+            nodes, stay, old, new = nodes[some], stay[some], old[some], new[some]
         vectors = self.of(nodes)
-        counted = self._teach(nodes, vectors, stay, told=not anew)
+        counted = self._teach(nodes, vectors, stay, old, new, told=not anew)
         if anew:
             assert self.held is not None, "heads on landmarks hold back"
             chosen = self.held.landmarks(anew)
@@ -338,13 +338,14 @@ class Knowledge:
         self._begin_change()
         return done
 
-    def _teach(self, nodes: Tensor, vectors: Tensor, stay: Tensor, *, told: bool) -> int:
+    def _teach(
+        self, nodes: Tensor, vectors: Tensor, stay: Tensor, old: Tensor, new: Tensor, *, told: bool
+    ) -> int:
         """Let the head forget, move and learn; return how many nodes it has counted (again).
 
-        stay: nodes that keep their class and may have moved, bool [n]; told: whether to tell the
-        head, which otherwise counts all nodes afterwards
+        stay: nodes that keep their class and may have moved, bool [n]; old, new: classes before and
+        now, int64 [n]; told: whether to tell the head, which otherwise counts all nodes afterwards
         """
-        old, new = self._learned.of(nodes), self.labels.of(nodes)
         gone = (old != new) & (old != UNLABELLED)
         come = (old != new) & (new != UNLABELLED)
         moved = self.counted.moved(nodes, vectors, among=stay, exactly=self._forgotten)
@@ -356,15 +357,14 @@ class Knowledge:
         self.counted.drop(nodes[gone])
         self.counted.put(nodes[there], moved.after)
         self.counted.put(nodes[come], vectors[come])
-        self._learned.put(nodes, new)
         return len(there) + int(come.sum())
 
     def _count_all(self) -> int:
         """Let the head recompute its sums from all learned nodes; return their number."""
-        every = (self._learned.every != UNLABELLED).nonzero().flatten()
+        every = (self.labels.every != UNLABELLED).nonzero().flatten()
         self.head.restart()
         for nodes in every.split(ROWS):
-            self.head.learn(nodes, self.counted.of(nodes), self._learned.of(nodes))
+            self.head.learn(nodes, self.counted.of(nodes), self.labels.of(nodes))
         renewed = self.head.sizes()
         assert renewed is not None, "a head with sums keeps them"
         self.wear.renew(renewed)
@@ -396,7 +396,7 @@ class Knowledge:
 
     def arrays(self) -> Iterator[GrowingArray]:
         """Yield all arrays that are as long as the graph."""
-        parts = (self.graph, *self._vectors, self.counted, self.held, self.labels, self._learned)
+        parts = (self.graph, *self._vectors, self.counted, self.held, self.labels)
         for part in parts:
             if part is not None:
                 yield from part.arrays()
@@ -423,11 +423,11 @@ class Knowledge:
         self.embeddings.attach(self.graph)
         self.head.meet(list(self.classes))
         every, learned, late = torch.arange(self.graph.num_nodes), self.labels.every, no_nodes()
-        labelled = every[learned != UNLABELLED]
         if self.held is not None:
+            labelled = every[learned != UNLABELLED]
             unknown = torch.full_like(labelled, UNLABELLED)
-            self.held.change(labelled, unknown, self.labels.of(labelled))
-            if "held.learned" not in state:
+            self.held.change(labelled, unknown, learned[labelled])
+            if "held.learned" not in state:  # an earlier version did not learn from some
                 late, learned = self.held.formerly(), learned.clone()
                 learned[late] = UNLABELLED
         if self.codes is not None:
@@ -435,13 +435,12 @@ class Knowledge:
             for rows in every.split(ROWS):
                 self.codes.show(rows, learned[rows])
             self.codes.attach(self.graph)
-        self._learned.extend(len(every))
-        self._learned.put(every, learned)
         if not part_of(state, "counted."):  # an old snapshot, in which vectors were counted exactly
             there = every[learned != UNLABELLED]
             self.counted.put(there, self.of(there))
         self._present = self._classes_there()
-        if len(late):  # nodes that an earlier version did not learn from: learn them now
+        if len(late):  # they are learned now
             self._touched, self._urgent = [late], True
+            self._relabelled = [(late, torch.full_like(late, UNLABELLED))]
             self._recode(GraphChange(), late)
             self.settle()

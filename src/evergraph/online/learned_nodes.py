@@ -283,7 +283,7 @@ class HeldBack(KeptArrays):
     >>> held.extend(range(32))
     >>> held.change(torch.arange(32), torch.full((32,), -1), torch.zeros(32).long())
     True
-    >>> len(held.nodes), len(held.first(4))
+    >>> len(held.first(64)), len(held.first(4))
     (32, 4)
     """
 
@@ -298,14 +298,10 @@ class HeldBack(KeptArrays):
         self._lots.extend(len(ids))
         self._lots.array[start:] = [lot(node) for node in ids]
 
-    @property
-    def nodes(self) -> Tensor:
-        """All held-back nodes, class by class, each in the order of lots.  int64 [held]"""
-        return self.first(len(self._lots))
-
     def first(self, most: int, *, balanced: bool = True) -> Tensor:
         """Return at most ``most`` of them: the first of every class, then the second, and so on.
 
+        They come class by class, each in the order of lots.
         The last round, if it has too many, is cut by ``lot``, so that this choice too depends only
         on ids and classes. Unless ``balanced``, the first by lot overall are returned, so that
         classes have the shares that they have in the graph.  -> int64 [most or fewer]

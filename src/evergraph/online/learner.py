@@ -144,10 +144,7 @@ class OnlineLearner(LearnerState):
             return edges_beyond(*known, edges, without, both_ways=self.undirected)
 
     def apply(self, delta: Delta) -> DeltaResult:
-        """Apply a delta: graph and features first, then labels, then nodes to forget.
-
-        It is validated first (``check``), unless ``check`` returned it.
-        """
+        """Apply a delta, checked first: graph and features, then labels, then nodes to forget."""
         with self._writing:
             fitting = delta if isinstance(delta, CheckedDelta) else self.check(delta)
             return self.apply_batch([fitting])[0]
@@ -175,8 +172,9 @@ class OnlineLearner(LearnerState):
                 related = bool(len(whole.relations) or len(whole.types))
                 self._knowledge = self._begun(whole.features.shape[1], related=related)
                 self._map()
-                self._share()
-            settled, guesses, labels, whose = self._applied(whole, parts)
+                if self._shared:
+                    self._copy_vectors()
+            settled, guesses, whose = self._applied(whole, parts)
             found: list[tuple[int, int]] = []  # predictions, and correct ones
             first = self._seq + 1
             self._seq += len(parts)
@@ -189,7 +187,7 @@ class OnlineLearner(LearnerState):
                     self._ids.add(delta.nodes)
                     self._ids.remove(delta.forgotten)
                     about = {"seq": first + place, "nodes": len(self._ids), "classes": known}
-                    found.append(self._record.count(guesses, labels, whose == place, **about))
+                    found.append(self._record.count(guesses, whose == place, **about))
                 return self._written()
 
             self.turn(write, (settled.nodes, settled.vectors))
@@ -208,16 +206,16 @@ class OnlineLearner(LearnerState):
 
     def _applied(
         self, delta: CheckedDelta, parts: Sequence[CheckedDelta]
-    ) -> tuple[Settled, Tensor | Tallies | None, Tensor, Tensor]:
+    ) -> tuple[Settled, Tallies | None, Tensor]:
         """Apply a delta; parts: the deltas that it was merged from.
 
-        -> the effect, what was predicted, and for each prediction the right class and the index of
-        the part whose label it was, int64 [n]
+        -> the effect, what was predicted, and the index of the part that each prediction is of,
+        int64 [n]
         """
         knowledge, kind = self._knowledge, self.head.kind
         if knowledge is None:  # empty deltas, before the first node
             nothing = Settled(no_nodes(), torch.zeros(0, 0), 0, 0, behind=False)
-            return nothing, None, no_nodes(), no_nodes()
+            return nothing, None, no_nodes()
         if any(map(len, (delta.nodes, delta.edges, delta.removed_edges, delta.updated))):
             knowledge.extend(delta.nodes)
             knowledge.change(
@@ -240,8 +238,8 @@ class OnlineLearner(LearnerState):
         knowledge.learn(nodes, labels)
         if len(delta.forgotten):
             knowledge.forget(delta.gone)
-        settled = knowledge.settle(every=self._sharing)  # readers have a copy of all vectors
-        return settled, guesses, labels[unknown], owners(parts)[unknown]
+        settled = knowledge.settle(every=self._shared)  # readers have a copy of all vectors
+        return settled, guesses, owners(parts)[unknown]
 
     def unused_names(self) -> dict[Label, Label]:
         """Return the names of classes that no node has any more, and their replacements.

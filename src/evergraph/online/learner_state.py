@@ -16,26 +16,17 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import Kind
 from evergraph.core.seeding import seeded
 from evergraph.core.sizes import parse_size
+from evergraph.online import pieces
 from evergraph.online.array_storage import ArrayStorage
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GrowingGraph, no_nodes
 from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings, check_whole_rows
 from evergraph.online.graph.live_smoother import DRIFT
 from evergraph.online.heads import FusedHead, OnlineHead, TargetHead, heads
-from evergraph.online.identifiers import IdTable
 from evergraph.online.intake import Bounds, Held
 from evergraph.online.knowledge import Knowledge
-from evergraph.online.monitor import METRICS, PredictionRecord
-from evergraph.online.pieces import (
-    PackedState,
-    Packing,
-    Pieces,
-    described,
-    made,
-    packed,
-    pieces_of,
-    whole,
-)
+from evergraph.online.monitor import METRICS
+from evergraph.online.pieces import PackedState, Packing, Pieces
 from evergraph.online.view import LearnerView, Page, Status
 from evergraph.topology import TopologyEncoder, topologies
 from evergraph.topology.cached import Scaling
@@ -83,20 +74,15 @@ class LearnerState(LearnerView):
         self.topology = self.head.default_topology() if topology is None else topology
         check_whole_rows(self.topology)
         self.scaling: Scaling = scaling
-        self.undirected = undirected
-        self.seed = seed
-        self.tolerance = tolerance
-        self.patience = patience
+        self.undirected, self.seed = undirected, seed
+        self.tolerance, self.patience = tolerance, patience
         self.bounds: Bounds | None = Bounds(classes=None)
         self.threads: int | None = None
-        self._seq = 0
-        self._solved = 0
-        self._ids = IdTable()
-        self._record = PredictionRecord(self.head.kind)
+        self._seq = self._solved = 0
         self._knowledge: Knowledge | None = None  # comes with the first node
-        self._sharing = False
-        super().__init__(self._ids, self._record.prequential, self._written())
         self._storage: ArrayStorage | None = None
+        super().__init__(self.head.kind)
+        self.page = self._written()
         if memory_limit is not None:
             self.keep_within(memory_limit, scratch)
 
@@ -131,15 +117,16 @@ class LearnerState(LearnerView):
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
         """Return an empty learner with these ``parameters``."""
         given = dict(parameters)
-        topology, head = made(topologies, given.pop("topology")), made(heads, given.pop("head"))
+        topology = pieces.made(topologies, given.pop("topology"))
+        head = pieces.made(heads, given.pop("head"))
         return cls(topology=topology, head=head, **given)
 
     @property
     def parameters(self) -> dict[str, Any]:
         """Its parameters, as JSON can hold them."""
         return {
-            "topology": described(topologies, self.topology),
-            "head": described(heads, self.head),
+            "topology": pieces.described(topologies, self.topology),
+            "head": pieces.described(heads, self.head),
             "scaling": self.scaling,
             "undirected": self.undirected,
             "seed": self.seed,
@@ -161,7 +148,6 @@ class LearnerState(LearnerView):
         self.head.begin(
             live.dims,
             topology=self.topology,
-            scaling=self.scaling,
             generator=seeded(self.seed, "head"),
             related=related,
         )
@@ -175,7 +161,7 @@ class LearnerState(LearnerView):
             patience=self.patience,
         )
 
-    def _written(self) -> Page:
+    def _written(self, *, shared: bool = False) -> Page:
         """Return the page that readers see after the last delta."""
         known, record, kind = self._knowledge, self._record, self.head.kind
         status = Status(
@@ -197,7 +183,7 @@ class LearnerState(LearnerView):
         if known is None:
             return Page(status, (), torch.zeros(0, dtype=torch.bool), None, None, 0, kind)
         publish = known.published
-        if self._sharing:  # frozen now, for readers that look things up while they change
+        if shared or self._shared:  # frozen now, for readers that look things up while they change
             published = publish()
             publish = lambda: published  # noqa: E731
         scored = (known.names, known.met, self.head.scorer(), known.of, known.embeddings.dims)
@@ -206,17 +192,16 @@ class LearnerState(LearnerView):
     def frozen(self) -> LearnerView:
         """Return a view that any thread may read while this one learns; see ``LearnerView``."""
         with self._writing:
-            if not self._sharing:
-                self._sharing = True
-                self._share()
-                self.turn(self._written)
+            if not self._shared:
+                self._copy_vectors()
+                self.turn(lambda: self._written(shared=True))
                 self._shared = True
             return self
 
-    def _share(self) -> None:
-        """Give the view a copy of all vectors, if it is shared and there are any."""
+    def _copy_vectors(self) -> None:
+        """Give readers a copy of all vectors, if there are any."""
         known = self._knowledge
-        if not self._sharing or known is None:
+        if known is None:
             return
         copied = GrowingArray(known.of(no_nodes()).shape[1])
         if self._storage is not None:
@@ -229,14 +214,15 @@ class LearnerState(LearnerView):
 
     def state(self) -> dict[str, Tensor]:
         """Return the arrays of the state, by name; some are views in use, so copy what you keep."""
-        return whole(self.pieces())
+        return pieces.whole(self.pieces())
 
     def pieces(self) -> dict[str, Tensor | Pieces]:
         """Return the same for writing at once, in pieces where it must be converted."""
         with self._writing:
             kept = {} if self._knowledge is None else self._knowledge.pieces()
             for prefix, part in ({"ids": self._ids} | self._record.parts).items():
-                kept |= {f"{prefix}.{name}": value for name, value in pieces_of(part).items()}
+                found = pieces.pieces_of(part)
+                kept |= {f"{prefix}.{name}": value for name, value in found.items()}
             return kept
 
     def packed(self) -> PackedState | None:
@@ -248,7 +234,7 @@ class LearnerState(LearnerView):
             if self._knowledge is None or self._ids.next == len(self._ids):
                 return None
             packing = Packing.of(self._knowledge.graph.alive)
-            found = packed(self.pieces(), packing)
+            found = pieces.packed(self.pieces(), packing)
             head = self.head.packed(self.head.state(), packing)
             found |= {f"head.{name}": value for name, value in head.items()}
             about = self.about() | {"base": self._ids.base + self._ids.next}
@@ -289,4 +275,5 @@ class LearnerState(LearnerView):
 
             self.turn(read)
             self._ids.base = int(about.get("base", 0))
-            self._share()
+            if self._shared:
+                self._copy_vectors()

@@ -51,7 +51,7 @@ class Prequential:
 
     >>> record = Prequential(points=4)
     >>> for seq in range(1, 6):
-    ...     _ = record.count(seq, 10 * seq, 2, torch.tensor([0, 1]), torch.tensor([0, 0]))
+    ...     record.add(seq, 10 * seq, 2, asked=2, right=1)
     >>> record.accuracy, [point["asked"] for point in record.curve()]
     (0.5, [4, 4, 2])
     """
@@ -59,33 +59,25 @@ class Prequential:
     def __init__(self, *, points: int = 512, latest: int = 2048) -> None:
         check_integer("points", points, least=2)
         check_integer("latest", latest, least=1)
-        self.points = points
-        self.latest = latest
+        self.points, self.latest = points, latest
         self.curve_ = torch.zeros(0, len(Point.__annotations__), dtype=torch.int64)
         self.pairs_ = torch.zeros(0, 2, dtype=torch.int64)  # the right class, the predicted one
         self.totals_ = torch.zeros(2, dtype=torch.int64)  # asked, right
 
-    def count(
-        self, seq: int, nodes: int, classes: int, predicted: Tensor, labels: Tensor
-    ) -> tuple[int, int]:
-        """Record predictions for nodes whose classes are now known.
-
-        predicted, labels: int64 [n]; -> number of predictions, and of correct ones
-        """
-        if not len(labels):
-            return 0, 0
-        asked, right = len(labels), int((predicted == labels).sum())
-        self.add(seq, nodes, classes, asked, right)
-        pairs = torch.stack([labels, predicted], dim=1)
-        self.pairs_ = torch.cat([self.pairs_, pairs])[-self.latest :]
-        return asked, right
-
-    def add(self, seq: int, nodes: int, classes: int, asked: int, right: float) -> None:
+    def add(
+        self,
+        seq: int,
+        nodes: int,
+        classes: int,
+        asked: int,
+        right: float,
+        pairs: Tensor | None = None,
+    ) -> None:
         """Record two sums whose quotient right / asked is the metric.
 
         For classes, correct predictions of all. For several labels, 2 tp of 2 tp + fp + fn: micro
         F1, however points are joined. For numbers, Σ |y - ŷ| of their count: the mean absolute
-        error.
+        error. pairs: right and predicted classes, if there are any, int64 [n, 2]
 
         >>> record = Prequential()
         >>> record.add(1, 3, 0, 2, 0.5)
@@ -97,11 +89,13 @@ class Prequential:
         curve = torch.cat([self.curve_, point])
         if len(curve) > self.points:  # neighbours become one, all but an odd last point
             even = len(curve) // 2 * 2
-            pairs = curve[:even].reshape(-1, 2, curve.shape[1])
-            joined = torch.cat([pairs[:, 1, :3], pairs[:, :, 3:].sum(1)], dim=1)
+            two = curve[:even].reshape(-1, 2, curve.shape[1])
+            joined = torch.cat([two[:, 1, :3], two[:, :, 3:].sum(1)], dim=1)
             curve = torch.cat([joined, curve[even:]])
         self.curve_ = curve
         self.totals_ = self.totals_ + point[0, 3:]
+        if pairs is not None:
+            self.pairs_ = torch.cat([self.pairs_, pairs])[-self.latest :]
 
     @property
     def asked(self) -> int:
@@ -128,7 +122,7 @@ class Prequential:
         last, as any other
 
         >>> record = Prequential()
-        >>> _ = record.count(1, 3, 3, torch.tensor([1, 0, 2]), torch.tensor([2, 2, 2]))
+        >>> record.add(1, 3, 3, 3, 1, torch.tensor([[2, 1], [2, 0], [2, 2]]))
         >>> record.confusion([1, 2])  # 2 was once called 1, once right, once another
         [[0, 0, 0], [1, 1, 1]]
         """
@@ -155,11 +149,12 @@ class Prequential:
 
 @dataclass(frozen=True, eq=False)
 class Tallies:
-    """Comparison of predicted labels or numbers with the true ones, node by node."""
+    """Comparison of predictions with the true targets, node by node."""
 
     asked: Tensor  # each node's terms of the sums in ``Prequential.add``.  [n]
     right: Tensor  # the same.  [n]
-    faultless: Tensor  # whether all labels of a node were predicted correctly.  int64 [n]
+    faultless: Tensor  # whether all of a node was predicted correctly; never a number.  int64 [n]
+    pairs: Tensor  # right and predicted classes; of other kinds none.  int64 [n, 2 or 0]
 
     @classmethod
     def joined(cls, parts: Sequence[Tallies]) -> Tallies:
@@ -167,37 +162,36 @@ class Tallies:
         columns = zip(*(vars(part).values() for part in parts), strict=True)
         return cls(*map(torch.cat, columns))
 
-    def total(self, mine: Tensor) -> tuple[int, int | float, int]:
-        """Return sums over some nodes: asked, right, faultless.  mine: which nodes, bool [n]"""
-        right = self.right[mine].sum().item()
-        return int(self.asked[mine].sum()), right, int(self.faultless[mine].sum())
-
 
 def tallies(given: Tensor, right: Tensor, kind: Kind) -> Tallies:
     """Return the comparison of predictions with true targets.
 
-    given: probabilities of labels, or numbers, [n, targets]; right: the true ones, which may have
-    more labels, too new to be predicted.
+    given: classes, int64 [n]; or probabilities of labels, or numbers, [n, targets]; right: the true
+    ones, which may have more labels, too new to be predicted.
 
     One label is predicted correctly and one wrongly: 2 tp = 2 of 2 tp + fp + fn = 3.
 
-    >>> every = torch.tensor([True])
-    >>> tallies(torch.tensor([[0.9, 0.8]]), torch.tensor([[1., 0.]]), "labels").total(every)
-    (3, 2, 0)
-    >>> tallies(torch.tensor([[1.5]]), torch.tensor([[2.]]), "numbers").total(every)
-    (1, 0.5, 0)
+    >>> found = tallies(torch.tensor([[0.9, 0.8]]), torch.tensor([[1., 0.]]), "labels")
+    >>> found.asked, found.right, found.faultless
+    (tensor([3]), tensor([2]), tensor([0]))
+    >>> tallies(torch.tensor([[1.5]]), torch.tensor([[2.]]), "numbers").right
+    tensor([0.5000])
     """
+    ones = torch.ones(len(right), dtype=torch.int64)
+    if kind == "class":
+        same = (given == right).long()
+        return Tallies(ones, same, same, torch.stack([right, given], dim=1))
+    none = torch.zeros(len(right), 0, dtype=torch.int64)
     if kind == "numbers":
-        ones = torch.ones(len(right), dtype=torch.int64)
-        return Tallies(ones, (given - right).abs().flatten(), torch.zeros_like(ones))
+        return Tallies(ones, (given - right).abs().flatten(), torch.zeros_like(ones), none)
     given = torch.nn.functional.pad(given, (0, right.shape[1] - given.shape[1]))
     found, there = given > THRESHOLD, right == 1
     hits, wrong = (found & there).sum(1), (found != there).sum(1)
-    return Tallies(2 * hits + wrong, 2 * hits, (wrong == 0).long())
+    return Tallies(2 * hits + wrong, 2 * hits, (wrong == 0).long(), none)
 
 
 class PredictionRecord:
-    """Compares predictions with labels, keeps the record, and raises the alarm.
+    """Keeps the record of predictions, and raises the alarm.
 
     parts: its components with a state, by name.
     """
@@ -208,34 +202,21 @@ class PredictionRecord:
         self.parts = {"prequential": self.prequential, "alarms": self.watch}
 
     def count(
-        self,
-        guesses: Tensor | Tallies | None,
-        labels: Tensor,
-        mine: Tensor,
-        *,
-        seq: int,
-        nodes: int,
-        classes: int,
+        self, guesses: Tallies | None, mine: Tensor, *, seq: int, nodes: int, classes: int
     ) -> tuple[int, int]:
-        """Compare predictions with the labels of one delta, and record the result.
+        """Record the predictions of one delta; return their number, and that of correct ones.
 
-        guesses: predicted classes, int64 [n], or the comparison of labels or numbers; None if
-        nothing was learned yet. labels: class numbers of nodes that had none, int64 [n]; mine:
-        which of them are of this delta, bool [n]; seq: of the delta; nodes, classes: known after
-        it. -> number of predictions, and of correct ones (all labels of a node; never for numbers)
+        guesses: None if nothing was learned before; mine: which of them are of this delta, bool
+        [n]; nodes, classes: known after it.
         """
-        predicted = int(mine.sum())
-        if guesses is None or not predicted:
+        if guesses is None:
             return 0, 0
-        if isinstance(guesses, Tallies):
-            asked, amount, right = guesses.total(mine)
-            if asked:
-                self.prequential.add(seq, nodes, classes, asked, amount)
-        else:
-            asked, right = self.prequential.count(seq, nodes, classes, guesses[mine], labels[mine])
-            amount = right
-        self.watch.see(seq, asked, amount)
-        return predicted, right
+        asked, amount = int(guesses.asked[mine].sum()), guesses.right[mine].sum().item()
+        if asked:
+            pairs = guesses.pairs[mine] if guesses.pairs.shape[1] else None
+            self.prequential.add(seq, nodes, classes, asked, amount, pairs)
+            self.watch.see(seq, asked, amount)
+        return int(mine.sum()), int(guesses.faultless[mine].sum())
 
 
 LEVEL = 1e-4  # false alarms per window of a steady stream, at most
@@ -296,8 +277,7 @@ class Watch:
 
     def __init__(self, kind: Kind, *, window: int = WINDOW, level: float = LEVEL) -> None:
         self.kind: Kind = kind
-        self.window = window
-        self.level = level
+        self.window, self.level = window, level
         self.past_: list[Window] = []
         self.unusual_: list[Window] = []  # since the alarm was raised
         self.open_: Window = (0.0, 0.0)  # the window being filled
@@ -392,11 +372,8 @@ OnAlarm = Callable[[Alarm], object]
 
 
 def report(alarms: Iterable[Alarm], call: OnAlarm, *, after: int) -> None:
-    """Call a function with each alarm that was raised after delta ``after``, so once per alarm.
-
-    A recovery must not report alarms again. If the function fails, that is logged: the delta itself
-    has succeeded.
-    """
+    """Call a function with each alarm that was raised after delta ``after``, so once per alarm."""
+    # A recovery must not report alarms again. If the function fails, the delta has succeeded.
     for alarm in alarms:
         if alarm.seq > after:
             try:

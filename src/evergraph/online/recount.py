@@ -162,7 +162,7 @@ def _vectors(learner: OnlineLearner, knowledge: Knowledge) -> Iterator[str]:
         if far:
             yield f"{name} do not match graph, features and labels, for example around position " \
                   f"{int(far[0][0])}"  # fmt: skip
-    learned = knowledge._learned.every
+    learned = knowledge.labels.every
     slots = np.zeros(len(learned), np.int64)
     known = knowledge.counted._slots.array
     slots[: len(known)] = known
@@ -186,11 +186,11 @@ def _sums(learner: OnlineLearner, knowledge: Knowledge) -> Iterator[str]:
     head.grow(len(knowledge.classes))
     if isinstance(head, FusedHead) and isinstance(learner.head, FusedHead):
         head.stand_as(learner.head)
-    nodes = (knowledge._learned.every != UNLABELLED).nonzero().flatten()
+    nodes = (knowledge.labels.every != UNLABELLED).nonzero().flatten()
     if bool((knowledge.counted._slots.array[nodes.numpy()] == 0).any()):
         return  # reported by ``_vectors``
     for part in nodes.split(ROWS):
-        head.learn(part, knowledge.counted.of(part), knowledge._learned.of(part))
+        head.learn(part, knowledge.counted.of(part), knowledge.labels.of(part))
         if len(knowledge.counted.moved(part, knowledge.of(part)).places):
             yield "nodes have moved beyond the tolerance since they were counted"
             return

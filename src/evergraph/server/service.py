@@ -174,7 +174,7 @@ class Service:
                 f"classes: request at most {max(most // classes, 1)} nodes at a time",
             )
         numbers = len(ids) * (classes if every_class else 4)
-        if len(ids) <= FEW and numbers <= LITTLE and self.view.quick:
+        if len(ids) <= FEW and numbers <= LITTLE:
             return orjson.dumps(schema.to_json(await self._together.ask(ids, every_class)))
         return await self.pools["predictions"].run(
             lambda: in_blocks(self._predict(ids, every_class))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import tarfile
 import threading
-from contextlib import closing
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -15,7 +14,7 @@ from evergraph.core.errors import ConfigurationError, DataError, LockedError
 from evergraph.online.folder import backup as backing_up
 from evergraph.online.folder.backup import backup, restore
 from evergraph.online.folder.checkup import listed, skip
-from evergraph.online.folder.journal import JOURNAL_FILE, Journal
+from evergraph.online.folder.journal import JOURNAL_FILE
 from evergraph.online.folder.learner_folder import LearnerFolder
 from real_folder import bits, delta, filled, opened, twin
 from waiting import until
@@ -200,17 +199,6 @@ def test_the_learner_is_as_if_the_delta_had_brought_nothing(tmp_path, compact_at
         folder.compact()
     with opened(tmp_path) as folder:
         assert folder.learner.predict(["n2"])
-
-
-def test_what_cannot_be_read_can_be_left_out(tmp_path):
-    filled(tmp_path, 5)
-    with closing(Journal(tmp_path / JOURNAL_FILE)) as journal:
-        journal.connection.execute("UPDATE deltas SET bytes = x'00' WHERE seq = 5")
-    with pytest.raises(DataError, match="delta 5 cannot be read"):
-        opened(tmp_path)
-    skip(tmp_path, 5, why="damaged")
-    with opened(tmp_path) as folder:
-        assert (folder.seq, bits(folder.learner)) == (5, twin(5, without=(5,)))
 
 
 def test_what_needs_it_is_named_and_nothing_is_changed(tmp_path):

@@ -9,7 +9,6 @@ import sqlite3
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -62,22 +61,6 @@ def append(journal: Journal, seq: int, written: bytes, *, key: str | None = None
     journal.write([JournalEntry(seq, seq, key, written)])
 
 
-def test_deltas_come_back_in_order_after_opening_again(path):
-    journal = Journal(path)
-    for number in range(1, 6):
-        append(journal, number, data(number))
-    journal.close()
-    again = Journal(path)
-    assert (again.first(), again.last()) == (1, 5)
-    expected = [JournalEntry(number, number, None, data(number)) for number in (3, 4, 5)]
-    assert list(again.after(2)) == expected
-    assert again.size_after(3) == len(data(4)) + len(data(5))
-    again.close()
-    refused = pytest.raises(sqlite3.OperationalError, match="readonly")
-    with closing(Journal(path, readonly=True)) as reader, refused:
-        append(reader, 6, data(6))
-
-
 def test_a_key_is_known_with_what_came_of_it(path):
     key, journal = "\udc80\0", Journal(path)
     append(journal, 1, data(1), key=key)
@@ -114,22 +97,6 @@ def test_dropped_deltas_are_gone_and_their_keys_are_not(journal, path):
     assert path.stat().st_size < 1.5 * len(data(5, third))
     assert data(5, third)[-1000:] in path.read_bytes()
     assert data(4, third)[-1000:] not in path.read_bytes()
-
-
-def test_keys_go_when_they_are_old_and_not_among_the_newest(journal, monkeypatch):
-    for seq in range(1, 6):
-        monkeypatch.setattr(time, "time", lambda seq=seq: 100.0 * seq)
-        append(journal, seq, data(seq), key=str(seq))
-    assert not journal.keys.drop(350.0, keep=4)  # 1 to 3 are older, 2 to 5 the newest four
-    known = [journal.keys.known(str(seq), data(seq)) is not None for seq in (1, 2, 3)]
-    assert known == [False, True, True]
-    assert not journal.keys.drop(350.0, keep=1)
-    assert journal.keys.count() == 2
-    assert not journal.keys.drop(1e9, keep=9)
-    assert journal.keys.last("") == "5"
-    monkeypatch.setattr("evergraph.online.folder.journal.AT_A_TIME", 1)
-    assert [journal.keys.drop(1e9, keep=0) for _ in range(3)] == [True, True, False]
-    assert journal.keys.count() == 0
 
 
 def test_what_cannot_be_read_is_refused(path):

@@ -122,7 +122,7 @@ def test_kills_while_a_learner_is_recovered_in_its_process(quick, tmp_path, func
     assert killer.acknowledged >= 3
 
 
-@pytest.mark.parametrize("function", ["recovery:Journal", "recovery:store_parameters"])
+@pytest.mark.parametrize("function", ["recovery:Journal", "markers:store_parameters"])
 def test_a_kill_while_the_folder_is_made(quick, tmp_path, function):
     killer = quick.Killer(tmp_path / "folder")
     killer.kill_at(f"{FOLDER}.{function}", 1)

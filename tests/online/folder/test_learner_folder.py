@@ -135,7 +135,9 @@ def clock(monkeypatch):
     return days
 
 
-def test_old_keys_go_with_a_snapshot_and_count_as_new(tmp_path, clock):
+@pytest.mark.parametrize("at_a_time", [1, 1000])
+def test_old_keys_go_with_a_snapshot_and_count_as_new(tmp_path, clock, monkeypatch, at_a_time):
+    monkeypatch.setattr("evergraph.online.folder.journal.AT_A_TIME", at_a_time)
     with opened(tmp_path, key_age=2, keys_kept=2) as folder:
         first = folder.submit(delta(1, key="k1"))
         for seq in (2, 3, 4):

@@ -30,7 +30,7 @@ from random import Random, SystemRandom
 import pytest
 
 from evergraph.core.errors import EvergraphError
-from evergraph.online.folder import journal, snapshot
+from evergraph.online.folder import snapshot, sqlite_file
 from forked import begun
 from stand_in import bits, delta, opened, twin
 
@@ -51,14 +51,14 @@ def write(folder: Path, marked: Path, careless: Sequence[str]) -> None:
     wait for the disk: the negative controls.
     """
     if "journal" in careless:  # SQLite takes the system's word for the disk's
-        careful = journal.open_for_writing
+        careful = sqlite_file.open_for_writing
 
         def hasty(path: Path) -> sqlite3.Connection:
             connection = careful(path)
             connection.execute("PRAGMA synchronous = OFF")
             return connection
 
-        journal.open_for_writing = hasty
+        sqlite_file.open_for_writing = hasty
     if "snapshots" in careless:  # they are published though the disk may not have them
         snapshot.sync = lambda path: None
     marks = os.open(marked, os.O_WRONLY | os.O_CREAT)

@@ -114,30 +114,16 @@ def test_what_was_acknowledged_is_never_set_aside(tmp_path, behind):
     assert listed(tmp_path) == []
 
 
-def test_what_ended_the_process_twice_is_set_aside(tmp_path, caplog):
-    filled(tmp_path, 2)
-    written(tmp_path, [delta(3)])
-    with closing(Journal(tmp_path / JOURNAL_FILE)) as journal:
-        assert not journal.aside.begin(3)  # as a recovery does, which is then killed
-    assert holds(tmp_path, 2)
-    assert "(the process ended while it was applied, twice)" in caplog.text
-    assert [each.seq for each in listed(tmp_path)] == [3]
-
-
-def test_an_interrupt_is_not_the_fault_of_a_delta(tmp_path, monkeypatch):
+def test_neither_an_interrupt_nor_what_went_well_at_last_is_held_against_a_delta(
+    tmp_path, monkeypatch
+):
+    """Applied in a recovery, then the power is cut, and the number of it is lost."""
     filled(tmp_path, 2)
     written(tmp_path, [delta(3)])
     with monkeypatch.context() as patch:
         failing(patch, KeyboardInterrupt(), "n3")
         with pytest.raises(KeyboardInterrupt):
             opened(tmp_path)
-    assert holds(tmp_path, 3)
-
-
-def test_what_went_well_at_last_is_not_held_against_it(tmp_path):
-    """Applied in a recovery, then the power is cut, and the number of it is lost."""
-    filled(tmp_path, 2)
-    written(tmp_path, [delta(3)])
     old = (tmp_path / ACKNOWLEDGED_FILE).read_bytes()
     for _ in range(2):
         assert holds(tmp_path, 3)

@@ -22,9 +22,9 @@ def test_by_hand() -> None:
     features = RandomMap(views, {0: torch.tensor([[1.0]]), CODES: torch.tensor([[-1.0]])})
     weights = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 3.0]])
     scorer = FusedScorer(features, weights)
-    told = scorer.few([0], np.array([[2.0, 1.0]], np.float32))
+    told = scorer.few(np.zeros(1), np.array([[2.0, 1.0]], np.float32))
     assert told == pytest.approx(np.array([[2 * 2**0.5, 3 * (2 / 3) ** 0.5]]), rel=1e-6)
-    without = scorer.few([0], np.array([[2.0]], np.float32))  # no label is nearby
+    without = scorer.few(np.zeros(1), np.array([[2.0]], np.float32))  # no label is nearby
     assert without == pytest.approx(np.array([[2 * 2**0.5, 6 * (2 / 3) ** 0.5]]), rel=1e-6)
 
 

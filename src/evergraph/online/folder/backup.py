@@ -25,33 +25,18 @@ from typing import IO
 from evergraph.core.errors import ConfigurationError, DataError, ResourceError
 from evergraph.core.mapped import disk_is_enough
 from evergraph.core.written_aside import make_folders, written_aside
-from evergraph.online.folder.checkup import check_journal
+from evergraph.online.folder import markers, snapshot
+from evergraph.online.folder.checkup import OnProgress, check_journal
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
 from evergraph.online.folder.learner_folder import LearnerFolder
-from evergraph.online.folder.markers import (
-    ACKNOWLEDGED_FILE,
-    COLUMNS_FILE,
-    FORMAT_FILE,
-    acknowledged_in,
-    acknowledgement,
-    stored_parameters,
-    sync,
-)
-from evergraph.online.folder.snapshot import (
-    ABOUT,
-    MANIFEST,
-    STATE,
-    read_manifest,
-    read_snapshot,
-    snapshots_in,
-)
+from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, COLUMNS_FILE, FORMAT_FILE
+from evergraph.online.folder.snapshot import ABOUT, MANIFEST, STATE, snapshots_in
 from evergraph.online.folder.sqlite_file import open_for_reading, sound
 from evergraph.online.folder.status import folder_bytes
 
 TRIES = 20  # attempts, if the writer replaces snapshots while they are being opened
 PIECE = 1 << 20
 COPY, VERIFY = "copy", "verify"  # the stages of progress
-OnProgress = Callable[[str, int, int], None]
 _SINGLE = {FORMAT_FILE, COLUMNS_FILE, JOURNAL_FILE, ACKNOWLEDGED_FILE}
 _IN_SNAPSHOT = re.compile(rf"snapshot-\d{{1,19}}/({STATE}|{ABOUT}|{MANIFEST})")
 logger = logging.getLogger(__name__)
@@ -77,12 +62,13 @@ def backup(folder: Path, to: Path, *, on_progress: OnProgress | None = None) -> 
     to: a folder that does not exist or is empty, or a file that ends in .tar; it appears once it is
     complete.
     """
-    if stored_parameters(folder) is None:
+    if markers.stored_parameters(folder) is None:
         raise DataError(f"{folder} holds no learner: there is no {FORMAT_FILE}")
     check_new(to)
     for _ in range(TRIES):
         with ExitStack() as opened:
-            noted = acknowledged_in(folder / ACKNOWLEDGED_FILE)  # first: the journal goes on
+            # First, as the journal goes on.
+            noted = markers.acknowledged_in(folder / ACKNOWLEDGED_FILE)
             found = snapshots_in(folder)
             snapshots = [(seq, _opened(path, opened)) for seq, path in found]
             parent = to.absolute().parent
@@ -101,15 +87,15 @@ def backup(folder: Path, to: Path, *, on_progress: OnProgress | None = None) -> 
             usable = [(seq, parts) for seq, parts in snapshots if parts and seq >= first - 1]
             if first <= 1:
                 usable.append((0, []))  # the journal alone is complete
-            for seq, snapshot in usable:  # the newest that turns out to be intact while copying
-                small = {ACKNOWLEDGED_FILE: acknowledgement(last)}
+            for seq, held in usable:  # the newest that turns out to be intact while copying
+                small = {ACKNOWLEDGED_FILE: markers.acknowledgement(last)}
                 for name in (FORMAT_FILE, COLUMNS_FILE):  # columns: written before the first delta
                     if (folder / name).exists():
                         small[name] = (folder / name).read_bytes()
                 parts = [
                     BackupFile(name, io.BytesIO(data), len(data)) for name, data in small.items()
                 ]
-                parts += [*snapshot, _part(journal, opened)]
+                parts += [*held, _part(journal, opened)]
                 try:
                     return BackedUp(max(last, seq), seq, copied(parts, to, on_progress))
                 except DataError as error:
@@ -124,14 +110,29 @@ def backup(folder: Path, to: Path, *, on_progress: OnProgress | None = None) -> 
     raise ResourceError(f"{folder}: its snapshots are replaced faster than they can be opened")
 
 
-@dataclass(frozen=True)
+@dataclass
 class BackupFile:
-    """A file to copy."""
+    """A file to copy, which is read once and verified at its end."""
 
     name: str  # in the folder, such as ``snapshot-3/about.json``
     file: IO[bytes]
     size: int
     digest: str | None = None  # expected SHA-256, if known
+    on_read: Callable[[int], object] = lambda _: None  # called with the size of every piece
+
+    def __post_init__(self) -> None:
+        self._found, self._left = hashlib.sha256(), self.size
+
+    def read(self, most: int = PIECE) -> bytes:
+        """Return the next bytes; raise ``DataError`` if size or checksum turn out to be others."""
+        piece = self.file.read(min(most, self._left))
+        self._left -= len(piece)
+        self._found.update(piece)
+        self.on_read(len(piece))
+        ended = not piece or not self._left
+        if ended and (self._left or self.digest not in (None, self._found.hexdigest())):
+            raise DataError(f"{self.name}: its contents have changed since it was written")
+        return piece
 
 
 def _part(path: Path, files: ExitStack, name: str = "", digest: str | None = None) -> BackupFile:
@@ -142,7 +143,7 @@ def _part(path: Path, files: ExitStack, name: str = "", digest: str | None = Non
 def _opened(path: Path, files: ExitStack) -> list[BackupFile]:
     """Return the open files of a snapshot; [] if it is gone or damaged."""
     try:
-        known = read_manifest(path)["files"]
+        known = snapshot.read_manifest(path)["files"]
         digests = [(name, known.get(name, {}).get("sha256")) for name in (STATE, ABOUT, MANIFEST)]
         return [_part(path / name, files, f"{path.name}/{name}", each) for name, each in digests]
     except (OSError, DataError) as error:
@@ -164,24 +165,6 @@ def copy_journal(source: Path, to: Path) -> None:
         here.execute("PRAGMA journal_mode = DELETE")  # so that the file is complete by itself
 
 
-class _Checked:
-    """Reads a part once, reports progress, and verifies its size and checksum at the end."""
-
-    def __init__(self, part: BackupFile, on_read: Callable[[int], None]) -> None:
-        self._part, self._on_read = part, on_read
-        self._digest, self._left = hashlib.sha256(), part.size
-
-    def read(self, most: int = PIECE) -> bytes:
-        piece = self._part.file.read(min(most, self._left))
-        self._left -= len(piece)
-        self._digest.update(piece)
-        self._on_read(len(piece))
-        ended = not piece or not self._left
-        if ended and (self._left or self._part.digest not in (None, self._digest.hexdigest())):
-            raise DataError(f"{self._part.name}: its contents have changed since it was written")
-        return piece
-
-
 def copied(parts: list[BackupFile], to: Path, on_progress: OnProgress | None) -> int:
     """Copy files into a backup; return their size in bytes."""
     total, done = sum(part.size for part in parts), 0
@@ -192,6 +175,8 @@ def copied(parts: list[BackupFile], to: Path, on_progress: OnProgress | None) ->
         if on_progress is not None:
             on_progress(COPY, done, total)
 
+    for part in parts:
+        part.on_read = on_read
     if is_tar(to):
         check_new(to)
         with (
@@ -202,14 +187,14 @@ def copied(parts: list[BackupFile], to: Path, on_progress: OnProgress | None) ->
             for part in parts:
                 about = tarfile.TarInfo(part.name)
                 about.size = part.size
-                archive.addfile(about, _Checked(part, on_read))
+                archive.addfile(about, part)
         return total
     with folder_aside(to) as aside:
         for part in parts:
             path = aside / part.name
             path.parent.mkdir(exist_ok=True)
             with path.open("wb") as file:
-                shutil.copyfileobj(_Checked(part, on_read), file, PIECE)
+                shutil.copyfileobj(part, file, PIECE)
     return total
 
 
@@ -235,9 +220,9 @@ def folder_aside(to: Path) -> Iterator[Path]:
             make_folders(aside)
             yield aside
             for path in (*aside.rglob("*"), aside):
-                sync(path)
+                markers.sync(path)
             aside.rename(to)
-            sync(aside.parent)
+            markers.sync(aside.parent)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
@@ -258,10 +243,10 @@ def restore(source: Path, to: Path, *, on_progress: OnProgress | None = None) ->
         else:
             folder.rmdir()
             backup(source, folder, on_progress=on_progress)
-        if stored_parameters(folder) is None:
+        if markers.stored_parameters(folder) is None:
             raise DataError(f"the backup holds no {FORMAT_FILE}")
         for _, path in snapshots_in(folder):
-            read_snapshot(path)
+            snapshot.read_snapshot(path)
         on_delta = None if on_progress is None else partial(on_progress, VERIFY)
         for what in check_journal(folder / JOURNAL_FILE, on_delta):
             raise DataError(f"{folder / JOURNAL_FILE}: {what}")

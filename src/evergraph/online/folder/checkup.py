@@ -21,33 +21,11 @@ import torch
 from evergraph.core.errors import ConfigurationError, DataError, EvergraphError
 from evergraph.core.file_lock import LOCK_FILE, is_held
 from evergraph.online.codecs.delta_bytes import delta_from_bytes, is_same
+from evergraph.online.folder import markers, recovery, snapshot
 from evergraph.online.folder.journal import JOURNAL_FILE, NOTHING, Journal, SetAside, decoded
 from evergraph.online.folder.learner_folder import LearnerFolder, maker_of
-from evergraph.online.folder.markers import (
-    ACKNOWLEDGED_FILE,
-    COLUMNS_FILE,
-    FORMAT_FILE,
-    acknowledged_in,
-    lock_folder,
-    stored_columns,
-    stored_parameters,
-    sync,
-)
-from evergraph.online.folder.recovery import (
-    UnappliedError,
-    apply_entries,
-    open_journal,
-    restore_newest,
-)
-from evergraph.online.folder.snapshot import (
-    ABOUT,
-    MANIFEST,
-    STATE,
-    Snapshot,
-    read_snapshot,
-    remove_snapshot,
-    snapshots_in,
-)
+from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, COLUMNS_FILE, FORMAT_FILE
+from evergraph.online.folder.snapshot import ABOUT, MANIFEST, STATE, Snapshot, snapshots_in
 from evergraph.online.folder.sqlite_file import open_for_reading
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.recount import recount
@@ -79,13 +57,14 @@ def checkup(
     quick: check files only. Otherwise deltas are replayed and all statistics are recomputed, which
     takes about as long as learning everything, and twice the memory.
     """
-    if not folder.is_dir() or stored_parameters(folder) is None:
+    if not folder.is_dir() or markers.stored_parameters(folder) is None:
         raise DataError(f"{folder} holds no learner: there is no {FORMAT_FILE}")
     written = is_held(folder / LOCK_FILE)
     found = [*_listed(folder, written=written)]
     acknowledged = None
     try:
-        acknowledged = acknowledged_in(folder / ACKNOWLEDGED_FILE)  # first, as the journal may grow
+        # First, as the journal may grow.
+        acknowledged = markers.acknowledged_in(folder / ACKNOWLEDGED_FILE)
     except DataError as error:
         found.append(_finding(folder, error, ACKNOWLEDGED_FILE))
     on_delta = None if on_progress is None else partial(on_progress, STAGE)
@@ -94,7 +73,7 @@ def checkup(
     snapshots = []
     for _, path in snapshots_in(folder):
         try:
-            snapshots.append(read_snapshot(path))
+            snapshots.append(snapshot.read_snapshot(path))
         except DataError as error:
             if path.exists():  # else it has been replaced meanwhile
                 found.append(_finding(folder, error, path.name))
@@ -138,7 +117,7 @@ def _listed(folder: Path, *, written: bool) -> Iterator[Finding]:
             ACKNOWLEDGED_FILE, "is missing: the loss of the journal's end would go unnoticed"
         )
     try:
-        stored_columns(folder)
+        markers.stored_columns(folder)
     except DataError as error:
         yield _finding(folder, error, COLUMNS_FILE)
     except EvergraphError:
@@ -184,7 +163,7 @@ def _learner(
         yield Finding("learner", f"cannot be recomputed ({type(error).__name__}: {error})")
         return
     try:
-        scheme = stored_columns(folder)
+        scheme = markers.stored_columns(folder)
     except EvergraphError:
         return  # reported already, or with a custom encoder
     if scheme is not None and width and scheme.width != width:
@@ -198,15 +177,12 @@ def _replayed(folder: Path, make: Make, older: Snapshot, newer: Snapshot) -> Ite
         learner = make()
         learner.restore(older.state, older.about)
         with closing(Journal(folder / JOURNAL_FILE, readonly=True)) as journal:
-            for batch in journal.batches_after(older.seq):
-                if batch[-1].seq > newer.seq:
-                    break
-                learner.apply_batch([delta_from_bytes(entry.data) for entry in batch])
+            recovery.replay(learner, journal, older.seq, until=newer.seq)
         state = learner.state()
-    except DataError:
-        return  # deltas in between were dropped, or are damaged, which has been reported
     except Exception as error:
-        yield Finding(name, f"or snapshot-{older.seq} cannot be restored ({error})")
+        # Unless deltas in between were dropped, or are damaged, which has been reported.
+        if isinstance(error, recovery.UnappliedError) or not isinstance(error, DataError):
+            yield Finding(name, f"or snapshot-{older.seq} cannot be restored ({error})")
         return
     both = state.keys() & newer.state.keys()
     other = {each for each in both if not torch.equal(state[each], newer.state[each])}
@@ -217,10 +193,7 @@ def _replayed(folder: Path, make: Make, older: Snapshot, newer: Snapshot) -> Ite
 
 
 def check_journal(path: Path, on_delta: OnDelta | None = None) -> Iterator[str]:
-    """Yield the faults of a journal, a sentence each; on_delta: called after every delta.
-
-    The journal is read in one transaction, while another process may write to it.
-    """
+    """Yield the faults of a journal, a sentence each; on_delta: called after every delta."""
     if not path.exists():
         yield "is missing"
         return
@@ -278,7 +251,7 @@ def _keys(connection: sqlite3.Connection) -> Iterator[str]:
             yield f"the result of key {name} is not that of delta {seq}"
 
 
-def skip(folder: Path, *seqs: int, why: str, make: Make | None = None) -> list[SetAside]:
+def skip(folder: Path, *seqs: int, why: str) -> list[SetAside]:
     """Set deltas aside, as if they had been empty.
 
     Their numbers stay in use, their keys become free again, and their bytes are kept with the
@@ -287,33 +260,28 @@ def skip(folder: Path, *seqs: int, why: str, make: Make | None = None) -> list[S
     are removed; an older one must exist, or a journal that begins with delta 1. The folder must not
     be open for writing anywhere.
 
-    why: a sentence that is kept with them; make: returns an empty learner, by default as the folder
-    describes.
+    why: a sentence that is kept with them.
     """
     if not why.strip():
         raise ConfigurationError("why must give a reason for leaving out a delta, and is empty")
-    if not (folder / JOURNAL_FILE).exists():
-        raise DataError(f"{folder} holds no learner: there is no {JOURNAL_FILE}")
-    if make is None and stored_parameters(folder) is None:
-        raise DataError(f"{folder} holds no learner yet")
-    make = make or maker_of(folder)
-    with lock_folder(folder):
+    for name in (FORMAT_FILE, JOURNAL_FILE):
+        if not (folder / name).exists():
+            raise DataError(f"{folder} holds no learner: there is no {name}")
+    make = maker_of(folder)
+    with markers.lock_folder(folder):
         _check_without(folder, make, frozenset(seqs))
         # Snapshots first, so that a process killed in between leaves an unchanged learner.
         for number, path in snapshots_in(folder):
             if number >= min(seqs):
-                remove_snapshot(path)
-        sync(folder)  # so that they stay removed after a power cut
-        with closing(open_journal(folder, make)) as journal:
+                snapshot.remove_snapshot(path)
+        markers.sync(folder)  # so that they stay removed after a power cut
+        with closing(recovery.open_journal(folder, make)) as journal:
             journal.aside.skip(dict.fromkeys(sorted(set(seqs)), why))
             return journal.aside.listed()[-len(set(seqs)) :]
 
 
 def listed(folder: Path) -> list[SetAside]:
-    """Return the deltas set aside in a folder, while another process may write to it.
-
-    Returns [] if the journal cannot be read, which ``checkup`` reports.
-    """
+    """Return the deltas set aside in a folder; [] if its journal cannot be read."""
     try:
         with closing(Journal(folder / JOURNAL_FILE, readonly=True)) as journal:
             return journal.aside.listed()
@@ -335,7 +303,7 @@ def _check_without(folder: Path, make: Make, seqs: Collection[int]) -> None:
                 raise DataError(f"{journal.path}: delta {seq} was left out already")
         learner = make()
         # Damaged snapshots are reported when the folder is opened.
-        begun = restore_newest(folder, learner, before=min(seqs), damaged=[])
+        begun = recovery.restore_newest(folder, learner, before=min(seqs), damaged=[])
         if not begun and first > 1:
             raise DataError(
                 f"{folder}: delta {min(seqs)} cannot be left out, since there is no snapshot from "
@@ -347,8 +315,8 @@ def _check_without(folder: Path, make: Make, seqs: Collection[int]) -> None:
                     replace(entry, data=NOTHING, key=None) if entry.seq in seqs else entry
                     for entry in batch
                 ]
-                apply_entries(learner, journal, left)
-        except UnappliedError as error:
+                recovery.apply_entries(learner, journal, left)
+        except recovery.UnappliedError as error:
             numbers = ", ".join(map(str, sorted(seqs)))
             words = " ".join(f"--skip {seq}" for seq in sorted({*seqs, error.first}))
             raise DataError(

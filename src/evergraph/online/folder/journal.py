@@ -12,7 +12,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -21,16 +21,8 @@ from typing import Any
 from evergraph.core.errors import DataError, KeyReusedError, ResourceError
 from evergraph.online.codecs.delta_bytes import delta_to_bytes, digest_of, is_same
 from evergraph.online.delta import Delta, DeltaResult
-from evergraph.online.folder.sqlite_file import (
-    COPY,
-    emptied_wal,
-    empty_wal,
-    has_no_room,
-    open_for_reading,
-    open_for_writing,
-    sound,
-    stamps,
-)
+from evergraph.online.folder import sqlite_file
+from evergraph.online.folder.sqlite_file import sound
 
 JOURNAL_FILE = "journal.sqlite"
 STEP = 1 << 22  # bytes of deltas dropped in one transaction, while others wait
@@ -52,11 +44,7 @@ class JournalEntry:
     seq: int
     batch: int  # number of the first delta of its batch, on which the bits of a learner depend
     key: str | None  # None if it has none or the key was dropped
-    data: bytes
-
-    def __repr__(self) -> str:
-        batch = "" if self.batch == self.seq else f" of batch {self.batch}"
-        return f"JournalEntry(delta {self.seq}{batch}, {len(self.data)} bytes)"
+    data: bytes = field(repr=False)
 
 
 def named(entries: Sequence[JournalEntry]) -> str:
@@ -78,16 +66,17 @@ class Journal:
     ...     journal.write([JournalEntry(1, 1, "a", b"...")])
     ...     journal.last(), list(journal.after(0))
     ...     journal.close()
-    (1, [JournalEntry(delta 1, 3 bytes)])
+    (1, [JournalEntry(seq=1, batch=1, key='a')])
     """
 
     def __init__(self, path: Path, *, readonly: bool = False) -> None:
         self.path, self.readonly = path, readonly
-        self._seen = stamps(path)
+        self._seen = sqlite_file.stamps(path)
         with sound(path):
-            self.connection = open_for_reading(path) if readonly else open_for_writing(path)
+            opening = sqlite_file.open_for_reading if readonly else sqlite_file.open_for_writing
+            self.connection = opening(path)
             (_, _, opened) = self.connection.execute("PRAGMA database_list").fetchone()
-        self._is_copy = Path(opened).name == COPY
+        self._is_copy = Path(opened).name == sqlite_file.COPY
         self.keys = JournalKeys(self)
         self.aside = SetAsideDeltas(self)
 
@@ -124,7 +113,7 @@ class Journal:
 
     def is_outdated(self) -> bool:
         """Whether this is a copy of a file that has changed since, and must be opened again."""
-        return self._is_copy and self._seen != stamps(self.path)
+        return self._is_copy and self._seen != sqlite_file.stamps(self.path)
 
     def write(self, entries: Sequence[JournalEntry]) -> None:
         """Write deltas, all or none; they are on disk when this returns.
@@ -141,7 +130,8 @@ class Journal:
                 connection.executemany(query, rows)
                 self.keys.insert(connection, entries)
         except sqlite3.OperationalError as error:
-            if not has_no_room(self.path, sum(len(entry.data) for entry in entries), error):
+            size = sum(len(entry.data) for entry in entries)
+            if not sqlite_file.has_no_room(self.path, size, error):
                 raise
             verb = "was" if len(entries) == 1 else "were"
             raise ResourceError(
@@ -168,7 +158,7 @@ class Journal:
     def check_unread(self) -> None:
         """Raise ``ResourceError`` while another process keeps the WAL from being emptied."""
         with sound(self.path):
-            emptied = emptied_wal(self.connection)
+            emptied = sqlite_file.emptied_wal(self.connection)
         if not emptied:
             raise ResourceError(
                 f"{self.path}: another process reads it, so erased data would stay in its -wal "
@@ -192,13 +182,11 @@ class Journal:
         """Rewrite the file with its rows only; return whether the WAL is empty, too."""
         with sound(self.path):
             self.connection.execute("VACUUM")
-            return emptied_wal(self.connection)
+            return sqlite_file.emptied_wal(self.connection)
 
     def last_written(self, after: int) -> int:
-        """Return the number of the first delta, later than ``after``, of the last write.
-
-        Deltas written together have the same time. 0 if there is no delta later than ``after``.
-        """
+        """Return the first delta after ``after`` of the last write; 0 if nothing came after."""
+        # Deltas written together have the same time.
         newest = "SELECT time FROM deltas ORDER BY seq DESC LIMIT 1"
         query = f"SELECT coalesce(min(seq), 0) FROM deltas WHERE seq > ? AND time = ({newest})"
         return self.number(query, after)
@@ -209,10 +197,7 @@ class Journal:
         return self.number(query, seq)
 
     def batches_after(self, seq: int) -> Iterator[list[JournalEntry]]:
-        """Yield the deltas after ``seq`` in their original batches.
-
-        A batch is written as a whole, so all of its deltas are there, or none.
-        """
+        """Yield the deltas after ``seq`` in their original batches, all of a batch or none."""
         for batch, entries in groupby(self.after(seq), key=attrgetter("batch")):
             if batch <= seq:
                 raise DataError(
@@ -251,7 +236,7 @@ class Journal:
     def tidy(self) -> None:
         """Empty the WAL, which still holds dropped deltas; deferred while another process reads."""
         with sound(self.path):
-            empty_wal(self.connection)
+            sqlite_file.empty_wal(self.connection)
 
     def close(self) -> None:
         """Write pending results and close the file, even if the disk has failed."""
@@ -274,19 +259,19 @@ class JournalKeys:
         return self._journal.number("SELECT count(*) FROM keys")
 
     def insert(self, connection: sqlite3.Connection, entries: Iterable[JournalEntry]) -> None:
-        """Write the keys of deltas and pending results, within a transaction.
-
-        A key that was dropped before may be used again by another delta.
-        """
+        """Write the keys of deltas and pending results, within a transaction."""
+        # A key that was dropped before may be used again by another delta: hence REPLACE.
         now = time.time()
         rows = [
             (encoded(entry.key), entry.seq, digest_of(entry.data), now)
             for entry in entries
             if entry.key is not None
         ]
-        connection.executemany("REPLACE INTO keys VALUES (?, ?, ?, NULL, ?)", rows)
-        results = [(result, encoded(key), seq) for key, (seq, result) in self.pending.items()]
-        connection.executemany("UPDATE keys SET result = ? WHERE key = ? AND seq = ?", results)
+        if rows:  # a statement costs even if there is nothing to write
+            connection.executemany("REPLACE INTO keys VALUES (?, ?, ?, NULL, ?)", rows)
+        if self.pending:
+            results = [(result, encoded(key), seq) for key, (seq, result) in self.pending.items()]
+            connection.executemany("UPDATE keys SET result = ? WHERE key = ? AND seq = ?", results)
 
     def known(self, key: str, data: bytes) -> tuple[int, str | None] | None:
         """Return the number and the result of the delta that used a key before.
@@ -310,14 +295,12 @@ class JournalKeys:
         return None if row is None else decoded(row[0])
 
     def keep_results(self, deltas: Sequence[Delta], results: Sequence[DeltaResult]) -> None:
-        """Record the results of deltas with keys.
-
-        They are written with the next delta, to avoid a second wait for the disk. Until then a
-        recovery recomputes them by replaying the deltas.
-        """
+        """Record the results of deltas with keys."""
+        # They are written with the next delta, to avoid a second wait for the disk. Until then a
+        # recovery recomputes them by replaying the deltas.
         for delta, result in zip(deltas, results, strict=True):
             if delta.key is not None:
-                text = json.dumps(asdict(result), sort_keys=True)
+                text = json.dumps(vars(result), sort_keys=True)
                 self.pending[delta.key] = result.seq, text
 
     def flush(self) -> None:
@@ -415,10 +398,8 @@ class SetAsideDeltas:
         return [seq for (seq,) in self._journal.rows(query, times)]
 
     def begin(self, seq: int) -> bool:
-        """Record that a batch is about to be applied; return whether it was recorded before.
-
-        If so, the process that tried it last ended while applying it.
-        """
+        """Record that a batch is about to be applied; return whether it was recorded before."""
+        # If so, the process that tried it last ended while applying it.
         with self._journal.change() as connection:
             found = connection.execute("SELECT seq FROM trying").fetchall()
             connection.execute("DELETE FROM trying")

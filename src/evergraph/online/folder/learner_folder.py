@@ -193,10 +193,7 @@ class LearnerFolder(Closing, Shown):
         return self._columns
 
     def keep_columns(self, scheme: Scheme | None) -> None:
-        """Store how columns are read, before the first nodes; later it must be the same.
-
-        scheme: None for plain numbers.
-        """
+        """Store how columns are read, before the first nodes, None for plain numbers; it stays."""
         with self.lock:
             self._writer()
             if self.learner.status().features:
@@ -227,7 +224,8 @@ class LearnerFolder(Closing, Shown):
         on_change: when the learner has changed or is a different object; on_stop: when writes have
         stopped, see ``submit``. None for no callback.
         """
-        self._files.on_change, self._files.on_stop = on_change, on_stop
+        self._files.on_change = on_change or (lambda: None)
+        self._files.on_stop = on_stop or (lambda: None)
 
     @property
     def seq(self) -> int:
@@ -338,10 +336,7 @@ class LearnerFolder(Closing, Shown):
 
 
 def maker_of(folder: Path, given: Mapping[str, Any] | None = None) -> Callable[[], OnlineLearner]:
-    """Return a function that makes the learner of a folder, with ``given`` for a new folder.
-
-    given: some of the parameters; they must match those of an existing folder.
-    """
+    """Return what makes the learner of a folder; given: some parameters, which must match it."""
     given, known = given or {}, stored_parameters(folder)
     if known is not None:
         known = OnlineLearner().parameters | BEFORE | known

@@ -131,11 +131,8 @@ def store_parameters(folder: Path, parameters: Mapping[str, Any]) -> None:
 
 
 def check_parameters(folder: Path, stored: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Raise, naming parameter and both values, unless given and stored parameters match.
-
-    Parameters that an earlier version did not store have the values of ``BEFORE`` and
-    ``PARTS_BEFORE``, or None.
-    """
+    """Raise, naming parameter and both values, unless given and stored parameters match."""
+    # What an earlier version did not store is as in ``BEFORE`` and ``PARTS_BEFORE``, or None.
     ours = json.loads(json.dumps(dict(given)))
     for name in sorted(stored.keys() | ours.keys()):
         there = stored.get(name, BEFORE.get(name) if name in ours else None)
@@ -169,11 +166,9 @@ class Acknowledged:
         self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
     def note(self, seq: int) -> None:
-        """Write the number of a delta.
-
-        It is one write in place, always of the same length: it needs no disk space and is never
-        seen half done.
-        """
+        """Write the number of a delta."""
+        # One write in place, always of the same length: it needs no disk space and is never seen
+        # half done.
         try:
             os.pwrite(self._handle, acknowledgement(seq), 0)
         except OSError as error:  # the delta is safe without it
@@ -218,10 +213,7 @@ _FIELDS = {"format", "columns", "strict", "refuse_gaps", CHECK}
 
 
 def stored_columns(folder: Path, encoders: Iterable[Encoder] = ()) -> Scheme | None:
-    """Return how a folder's tables are read; None for plain numbers.
-
-    encoders: custom encoders that the first table was read with.
-    """
+    """Return how a folder's tables are read, with custom encoders; None for plain numbers."""
     path = folder / COLUMNS_FILE
     if not path.exists():
         return None
@@ -250,10 +242,8 @@ def _write_columns(folder: Path, content: Mapping[str, Any]) -> None:
 
 
 def drop_names(folder: Path) -> None:
-    """Rewrite the file if an earlier version left the names of categories in it.
-
-    It is read as JSON, not as a scheme, which may need encoders that are not available.
-    """
+    """Rewrite the file if an earlier version left the names of categories in it."""
+    # It is read as JSON, not as a scheme, which may need encoders that are not available.
     if (folder / COLUMNS_FILE).exists():
         content = read_checked(folder / COLUMNS_FILE)
         kept = [each | {"encoder": without_names(each["encoder"])} for each in content["columns"]]
@@ -262,10 +252,8 @@ def drop_names(folder: Path) -> None:
 
 
 def columns_for(folder: Path, choices: Columns) -> Scheme | Columns | None:
-    """Return how to read a table for a folder: its scheme, None for plain, or choices to fit.
-
-    A scheme left by a process that was killed before the first delta is ignored.
-    """
+    """Return how to read a table for a folder: its scheme, None for plain, or choices to fit."""
+    # A scheme left by a process that was killed before the first delta is ignored.
     if not acknowledged_in(folder / ACKNOWLEDGED_FILE):
         return choices
     scheme = stored_columns(folder, choices.encoders)
@@ -274,11 +262,8 @@ def columns_for(folder: Path, choices: Columns) -> Scheme | Columns | None:
 
 
 def check_chosen(where: object, scheme: Scheme | None, choices: Columns) -> None:
-    """Raise if choices contradict what the first table has fixed.
-
-    Equal choices may be repeated, as when a stopped command is run again. A learner of plain
-    numbers (no scheme) has no categories and accepts no gaps.
-    """
+    """Raise if choices contradict what the first table has fixed; equal ones may be repeated."""
+    # A learner of plain numbers (no scheme) has no categories and accepts no gaps.
 
     def refusal(what: str, before: object) -> ConfigurationError:
         return ConfigurationError(f"{where}: {what} been {before} since the first table")

@@ -12,7 +12,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from evergraph.core.errors import DataError, ResourceError, StoppedError
-from evergraph.online.checking import CheckedDelta
 from evergraph.online.codecs.delta_bytes import delta_to_bytes, digest_of, is_same
 from evergraph.online.delta import Delta, DeltaResult, in_columns
 from evergraph.online.folder.journal import Journal, JournalEntry, key_reused
@@ -44,20 +43,14 @@ class Waiting:
             error.__cause__ = cause
         self.future.set_exception(error)
 
-    @property
-    def answered(self) -> bool:
-        """Whether it has a result or an error."""
-        return self.future.done()
-
     def begin(self) -> bool:
         """Return whether it should be applied; from here on it cannot be cancelled."""
-        if self.answered:
-            return False
-        if not self.future.running() and not self.future.set_running_or_notify_cancel():
+        future = self.future
+        if future.done() or not (future.running() or future.set_running_or_notify_cancel()):
             return False
         if not self.data:
             self.encode()
-        return not self.answered
+        return not future.done()
 
 
 class DeltaQueue:
@@ -78,8 +71,7 @@ class DeltaQueue:
     """
 
     def __init__(self, lock: threading.RLock, take: Callable[[Sequence[Waiting]], None]) -> None:
-        self._lock = lock
-        self._take = take
+        self._lock, self._take = lock, take
         self._waiting: list[Waiting] = []
         self._changed = threading.Condition()  # of the queue, and of who leads
         self._led = False  # whether a caller has the lock, or is next to have it
@@ -136,7 +128,7 @@ class DeltaQueue:
             return
 
         def served() -> bool:
-            return all(each.answered for each in mine)
+            return all(each.future.done() for each in mine)
 
         with self._changed:
             self._changed.wait_for(lambda: not self._led or served())
@@ -160,7 +152,7 @@ class DeltaQueue:
             self._take([each for each in (*mine, *others) if each.begin()])
         finally:
             with self._changed:  # after an interrupt, deltas without an answer go back to the queue
-                self._waiting = [each for each in others if not each.answered] + self._waiting
+                self._waiting = [each for each in others if not each.future.done()] + self._waiting
                 self._changed.notify_all()
 
 
@@ -176,6 +168,7 @@ class Gathered:
 
     Attributes:
         entries: of the batch, for the journal.
+        deltas: the same, checked.
         waiting: all that are to be answered, with the index of the delta whose result they get;
             those that only repeat a key of the batch are among them.
     """
@@ -187,6 +180,7 @@ class Gathered:
         self.waiting: list[tuple[Waiting, int]] = []
         self._first, self._learner, self._journal = seq + 1, learner, journal
         self._batch = Batch()
+        self.deltas = self._batch.deltas
         while left and not self._batch.full:
             try:
                 if not self._takes(left[0]):
@@ -196,11 +190,6 @@ class Gathered:
                     raise
                 left[0].refuse(error)
             left.popleft()
-
-    @property
-    def deltas(self) -> list[CheckedDelta]:
-        """The deltas of the batch, checked."""
-        return self._batch.deltas
 
     def _takes(self, waiting: Waiting) -> bool:
         """Answer a delta with a known key, or add it to the batch; False if it must wait."""
@@ -225,11 +214,6 @@ class Gathered:
         self.entries.append(JournalEntry(self._first + index, self._first, key, waiting.data))
         self.waiting.append((waiting, index))
         return True
-
-    def answer(self, results: Sequence[DeltaResult]) -> None:
-        """Answer all deltas."""
-        for each, index in self.waiting:
-            each.future.set_result(results[index])
 
 
 def is_of_disk(error: Exception) -> bool:

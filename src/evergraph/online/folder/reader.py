@@ -22,11 +22,10 @@ class FolderReader:
     def __init__(
         self, path: Path, make: Callable[[], OnlineLearner], *, progress: Progress | None = None
     ) -> None:
-        self.path = path
-        self.make = make
+        self.path, self.make = path, make
         self.lock = threading.RLock()
-        self.on_change: Callable[[], None] | None = None
-        self.on_stop: Callable[[], None] | None = None  # never called: there is nothing to stop
+        self.on_change: Callable[[], object] = lambda: None
+        self.on_stop: Callable[[], object] = lambda: None  # never called: there is nothing to stop
         self._seen: int | None = None  # version of the journal at the last refresh
         self._journal = open_journal(path, make, readonly=True)
         try:
@@ -83,7 +82,7 @@ class FolderReader:
                 self._recover()
             # The version from before, so that later writes are seen by the next refresh.
             self._seen = None if outdated else version
-            if self.on_change is not None and (anew or self.seq != before):
+            if anew or self.seq != before:
                 self.on_change()
             return max(self.seq - before, 0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,17 +14,9 @@ from evergraph.core.file_lock import LOCK_FILE
 from evergraph.core.mapped import disk_is_enough
 from evergraph.core.written_aside import make_folders
 from evergraph.online.codecs.delta_bytes import delta_from_bytes
+from evergraph.online.folder import markers
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal, JournalEntry, named
-from evergraph.online.folder.markers import (
-    ACKNOWLEDGED_FILE,
-    FORMAT,
-    FORMAT_FILE,
-    acknowledged_in,
-    check_parameters,
-    read_checked,
-    read_format,
-    store_parameters,
-)
+from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, FORMAT_FILE
 from evergraph.online.folder.snapshot import ABOUT, read_snapshot, snapshots_in
 from evergraph.online.folder.status import Progress, Replaying
 from evergraph.online.learner import OnlineLearner
@@ -53,13 +46,11 @@ def make_folder(path: Path) -> None:
 def open_journal(
     path: Path, make: Callable[[], OnlineLearner], *, readonly: bool = False
 ) -> Journal:
-    """Return the journal of a folder, whose parameters must match those of ``make``.
-
-    The journal of a new folder is created before its format file, so that a folder with a format
-    file but no journal has lost it. A folder of an earlier format is upgraded by the writer, the
-    format file first: earlier versions would not replay batches together.
-    """
-    found = read_format(path)
+    """Return the journal of a folder, whose parameters must match those of ``make``."""
+    # The journal of a new folder is created before its format file, so that a folder with a format
+    # file but no journal has lost it. A folder of an earlier format is upgraded by the writer, the
+    # format file first: earlier versions would not replay batches together.
+    found = markers.read_format(path)
     if found is None and readonly:
         raise DataError(f"{path} holds no learner yet: there is no {FORMAT_FILE}")
     if found is None:
@@ -70,14 +61,14 @@ def open_journal(
                 f"{path / FORMAT_FILE}: is missing, but the journal holds deltas: restore the "
                 "folder from a backup"
             )
-        store_parameters(path, make().parameters)
+        markers.store_parameters(path, make().parameters)
         return made
     version, stored = found
-    check_parameters(path, stored, make().parameters)
+    markers.check_parameters(path, stored, make().parameters)
     if not (path / JOURNAL_FILE).exists():
         raise DataError(f"{path / JOURNAL_FILE}: is missing: restore the folder from a backup")
-    if version < FORMAT and not readonly:
-        store_parameters(path, stored)
+    if version < markers.FORMAT and not readonly:
+        markers.store_parameters(path, stored)
     return Journal(path / JOURNAL_FILE, readonly=readonly)
 
 
@@ -104,32 +95,6 @@ class UnappliedError(DataError):
         )
 
 
-class _Replay:
-    """Reports the progress of a recovery: at its start and end and about twice a second."""
-
-    def __init__(self, journal: Journal, seq: int, progress: Progress | None) -> None:
-        self._progress = progress or (lambda _: None)
-        self._done, self._of = 0, max(journal.last() - seq, 0)
-        self._bytes, self._size = 0, journal.size_after(seq)
-        self._began = time.monotonic()
-        self.report()
-
-    def count(self, batch: Sequence[JournalEntry]) -> None:
-        self._done += len(batch)
-        self._bytes += sum(len(entry.data) for entry in batch)
-        if time.monotonic() - self._reported >= REPORTED:
-            self.report()
-
-    def report(self, *, ended: bool = False) -> None:
-        self._reported = now = time.monotonic()
-        left, of = max(self._size - self._bytes, 0), self._of
-        if ended:
-            left, of = 0, self._done
-        # By bytes, at the pace so far; 0 before the first delta, and at the end.
-        seconds = left * (now - self._began) / self._bytes if self._bytes else 0.0
-        self._progress(Replaying(self._done, of, round(seconds, 1)))
-
-
 def recover(
     folder: Path,
     make: Callable[[], OnlineLearner],
@@ -149,7 +114,7 @@ def recover(
     known: number of a delta up to which all were acknowledged, whatever the files say.
     """
     # Read before the journal, which another process may extend meanwhile.
-    acknowledged = max(acknowledged_in(folder / ACKNOWLEDGED_FILE), known)
+    acknowledged = max(markers.acknowledged_in(folder / ACKNOWLEDGED_FILE), known)
     found: Recovered | None = None
     until: int | None = None  # the last delta to apply
     while found is None:
@@ -163,7 +128,7 @@ def recover(
                 set_aside(journal, error.first, error.name, error.why)
     noted = max(acknowledged, *(number for number, _ in snapshots_in(folder)), 0)
     # Renaming classes uses a number that is not in the journal, see ``LearnerFolder.purge``.
-    renamed = noted == found.snapshot == journal.last() + 1 and noted == read_checked(
+    renamed = noted == found.snapshot == journal.last() + 1 and noted == markers.read_checked(
         folder / f"snapshot-{noted}" / ABOUT
     ).get(RENAMED)
     if journal.last() < noted and not renamed:
@@ -185,11 +150,9 @@ def set_aside(journal: Journal, first: int, name: str, why: str) -> None:
 
 
 def _is_unacknowledged(journal: Journal, first: int, acknowledged: int) -> bool:
-    """Whether neither a batch nor anything after it was acknowledged.
-
-    After a power cut the acknowledged number on disk may be too low. But a batch is written only
-    after the previous one was applied, so all but the last one had been.
-    """
+    """Whether neither a batch nor anything after it was acknowledged."""
+    # After a power cut the acknowledged number on disk may be too low. But a batch is written only
+    # after the previous one was applied, so all but the last one had been.
     return first > acknowledged and first >= journal.last_written(acknowledged)
 
 
@@ -213,8 +176,8 @@ def _recovered(
             f"{folder}: there is no intact snapshot{wrong}, and the journal begins with delta "
             f"{journal.first()}: restore the folder from a backup"
         )
-    reading = time.monotonic() - reads
-    replayed, began = _Replay(journal, seq, progress), time.thread_time()
+    reading, began = time.monotonic() - reads, time.thread_time()
+    report = _reporter(journal, seq, progress)
     for batch in journal.batches_after(seq):
         if until is not None and batch[-1].seq > until:
             break
@@ -233,10 +196,38 @@ def _recovered(
         finally:  # also after an interrupt, which is not the batch's fault
             if recorded:
                 journal.aside.end()
-        replayed.count(batch)
+        report(batch)
         seq = batch[-1].seq
-    replayed.report(ended=True)
+    report(None)
     return Recovered(learner, seq, snapshot, time.thread_time() - began, reading)
+
+
+def _reporter(
+    journal: Journal, seq: int, progress: Progress | None
+) -> Callable[[Sequence[JournalEntry] | None], None]:
+    """Return a function to be called with every batch that was replayed, and with None at the end.
+
+    It reports progress at the start and the end, and about twice a second.
+    """
+    of, size, began = max(journal.last() - seq, 0), journal.size_after(seq), time.monotonic()
+    done = replayed = 0
+    reported = began
+
+    def report(batch: Sequence[JournalEntry] | None) -> None:
+        nonlocal done, replayed, reported
+        done += len(batch or ())
+        replayed += sum(len(entry.data) for entry in batch or ())
+        now = time.monotonic()
+        if progress is None or (batch and now - reported < REPORTED):
+            return
+        reported = now
+        # By bytes, at the pace so far; 0 before the first delta, and at the end.
+        left = max(size - replayed, 0) if batch is not None else 0
+        seconds = left * (now - began) / replayed if replayed else 0.0
+        progress(Replaying(done, of if batch is not None else done, round(seconds, 1)))
+
+    report(())
+    return report
 
 
 def restore_newest(
@@ -259,9 +250,11 @@ def restore_newest(
     return 0
 
 
-def replay(learner: OnlineLearner, journal: Journal, seq: int) -> int:
+def replay(learner: OnlineLearner, journal: Journal, seq: int, *, until: float = math.inf) -> int:
     """Apply the deltas after ``seq`` in their original batches; return the number of the last."""
     for batch in journal.batches_after(seq):
+        if batch[-1].seq > until:
+            break
         apply_entries(learner, journal, batch)
         seq = batch[-1].seq
     return seq

@@ -58,10 +58,8 @@ def stamps(path: Path) -> list[tuple[int, int]]:
 
 
 def open_for_writing(path: Path) -> sqlite3.Connection:
-    """Open a file whose commits wait for the disk; create it if necessary.
-
-    The space of deleted rows is overwritten, as it may hold forgotten nodes, and can be released.
-    """
+    """Open a file whose commits wait for the disk; create it if necessary."""
+    # The space of deleted rows is overwritten, as it may hold forgotten nodes, and can be released.
     connection = _connection(f"{path.absolute().as_uri()}?mode=rwc")
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only has an effect on an empty file
     connection.execute("PRAGMA journal_mode = WAL")
@@ -80,12 +78,10 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
 
 
 def open_for_reading(path: Path) -> sqlite3.Connection:
-    """Open a file for reading that another process may write to, even on a read-only disk.
-
-    There the helper files of the WAL cannot be created. While they are missing nobody writes, so
-    the file can be opened as immutable; or a copy of it, if it has a WAL but no index. A file of an
-    earlier layout is copied too, and the copy is upgraded.
-    """
+    """Open a file for reading that another process may write to, even on a read-only disk."""
+    # There the helper files of the WAL cannot be created. While they are missing nobody writes, so
+    # the file can be opened as immutable; or a copy of it, if it has a WAL but no index. A file of
+    # an earlier layout is copied too, and the copy is upgraded.
     address = path.absolute().as_uri()
     wal, index = (path.with_name(f"{path.name}-{each}") for each in ("wal", "shm"))
     connection = _connection(f"{address}?mode=ro")
@@ -165,11 +161,9 @@ def sound(path: Path) -> Iterator[None]:
 
 
 def has_no_room(path: Path, size: int, error: sqlite3.Error) -> bool:
-    """Whether an error came from a lack of space for so many more bytes in the WAL.
-
-    SQLite reports "disk I/O error" both for a quota or file size limit and for a broken disk. So
-    the same write is tried on a temporary file beside it.
-    """
+    """Whether an error came from a lack of space for so many more bytes in the WAL."""
+    # SQLite reports "disk I/O error" both for a quota or file size limit and for a broken disk. So
+    # the same write is tried on a temporary file beside it.
     if str(error) == _FULL:
         return True
     tried = bytes(min(max(size, 1), MOST_TRIED))
@@ -195,10 +189,7 @@ def layout_of(connection: sqlite3.Connection) -> int:
 
 
 def bring_up_to_date(connection: sqlite3.Connection) -> None:
-    """Create the tables, or add what earlier versions lack.
-
-    Keys of earlier versions have no time; they count as written now.
-    """
+    """Create the tables, or add what earlier versions lack."""
     if layout_of(connection) == LAYOUT:
         return
     connection.execute("BEGIN IMMEDIATE")  # rolled back if it is closed before the end

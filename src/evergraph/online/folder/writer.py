@@ -21,34 +21,9 @@ from typing import NamedTuple
 
 from evergraph.core.errors import DataError, EvergraphError, ResourceError, StoppedError
 from evergraph.online.delta import DeltaResult, Label
+from evergraph.online.folder import markers, recovery, snapshot
 from evergraph.online.folder.journal import JournalEntry, named
-from evergraph.online.folder.markers import (
-    ACKNOWLEDGED_FILE,
-    COLUMNS_FILE,
-    FORMAT_FILE,
-    Acknowledged,
-    drop_names,
-    lock_folder,
-    sync,
-)
 from evergraph.online.folder.queue import DeltaQueue, Gathered, Waiting, is_of_disk
-from evergraph.online.folder.recovery import (
-    RENAMED,
-    Recovered,
-    make_folder,
-    open_journal,
-    reason,
-    recover,
-    set_aside,
-)
-from evergraph.online.folder.snapshot import (
-    Compactor,
-    SnapshotShelf,
-    is_whole,
-    remove_leftovers,
-    taken_at,
-    write_aside,
-)
 from evergraph.online.folder.status import FolderStatus, Progress, Purged, folder_bytes
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.monitor import report, warn
@@ -86,15 +61,12 @@ class FolderWriter:
         keys_kept: int,
         progress: Progress | None = None,
     ) -> None:
-        self.path = path
-        self.key_age = key_age
-        self.keys_kept = keys_kept
-        self.close_seconds = close_seconds
-        self.most = most
+        self.path, self.most, self.close_seconds = path, most, close_seconds
+        self.key_age, self.keys_kept = key_age, keys_kept
         self.lock = threading.RLock()
         self.waiting = DeltaQueue(self.lock, self._take_all)
-        self.on_change: Callable[[], None] | None = None
-        self.on_stop: Callable[[], None] | None = None
+        self.on_change: Callable[[], object] = lambda: None
+        self.on_stop: Callable[[], object] = lambda: None
         self._make = make
         self._process = os.getpid()
         self._one_snapshot = threading.Lock()
@@ -103,29 +75,29 @@ class FolderWriter:
         self._snapshot_seconds: float | None = None
         self._stopped: str | None = None
         self._stopped_since: float | None = None
-        make_folder(path)
+        recovery.make_folder(path)
         with ExitStack() as opened:  # closed again if the learner cannot be recovered
-            opened.enter_context(lock_folder(path))
-            remove_leftovers(path)
-            self._journal = open_journal(path, make)
+            opened.enter_context(markers.lock_folder(path))
+            snapshot.remove_leftovers(path)
+            self._journal = recovery.open_journal(path, make)
             opened.callback(self._journal.close)
-            found = recover(path, make, self._journal, progress=progress)
-            self._acknowledged = Acknowledged(path / ACKNOWLEDGED_FILE)
+            found = recovery.recover(path, make, self._journal, progress=progress)
+            self._acknowledged = markers.Acknowledged(path / markers.ACKNOWLEDGED_FILE)
             opened.callback(self._acknowledged.close)
-            self._shelf = SnapshotShelf(path, found.snapshot)
-            self._compactor = Compactor(self.compact, retry=retry)
+            self._shelf = snapshot.SnapshotShelf(path, found.snapshot)
+            self._compactor = snapshot.Compactor(self.compact, retry=retry)
             opened.callback(self._compactor.close)
             with self.lock:
                 self._adopt(found)
             self._opened = opened.pop_all()
 
-    def _adopt(self, found: Recovered) -> None:
+    def _adopt(self, found: recovery.Recovered) -> None:
         """Continue with a recovered learner."""
         self.learner, self.seq = found.learner, found.seq
         if self.seq > self._journal.last():  # killed after renaming classes, before this
             self._journal.begin_anew(self.seq, keys=False)
         if found.snapshot < self._shelf.newest:  # a newer one is damaged
-            self._shelf = SnapshotShelf(self.path, found.snapshot)
+            self._shelf = snapshot.SnapshotShelf(self.path, found.snapshot)
         self._keys, self._set_aside = self._journal.keys.count(), self._journal.aside.count()
         self._acknowledged.note(self.seq)
         self._compactor.took = max(self._compactor.took, found.reading)
@@ -134,12 +106,10 @@ class FolderWriter:
         self._count(JournalLoad(deltas, size, found.seconds))
 
     def _count(self, more: JournalLoad) -> None:
-        """Count deltas in the journal, and have a snapshot taken once there are many.
-
-        The seconds are those that a restart would spend on these deltas. They count only once they
-        are three times the duration of the last snapshot, so that snapshots triggered by them take
-        at most a quarter of the time.
-        """
+        """Count deltas in the journal, and have a snapshot taken once there are many."""
+        # The seconds are those that a restart would spend on these deltas. They count only once
+        # they are three times the duration of the last snapshot, so that snapshots triggered by
+        # them take at most a quarter of the time.
         deltas, size, seconds = self._counted
         deltas, size, seconds = deltas + more.deltas, size + more.bytes, seconds + more.seconds
         self._counted = JournalLoad(deltas, size, seconds)
@@ -156,22 +126,14 @@ class FolderWriter:
         """Recover the learner from the newest snapshot and the journal."""
         # This process knows what it has acknowledged, even if the file could not be written: none
         # of it may be set aside.
-        self._adopt(recover(self.path, self._make, self._journal, known=self.seq))
-        self._changed()
-
-    def _changed(self) -> None:
-        if self.on_change is not None:
-            self.on_change()
+        self._adopt(recovery.recover(self.path, self._make, self._journal, known=self.seq))
+        self.on_change()
 
     def _stop(self, why: str, cause: BaseException) -> StoppedError:
-        """Stop all writes, since the contents of the disk are uncertain; return the error.
-
-        Opening the folder again recovers what is on disk.
-        """
+        """Stop all writes, as it is uncertain what is on disk until the folder is opened again."""
         self._stopped, self._stopped_since = f"{self.path}: {why}", time.time()
         logger.error("%s", self._stopped)
-        if self.on_stop is not None:
-            self.on_stop()
+        self.on_stop()
         stopped = StoppedError(self._stopped)
         stopped.__cause__ = cause
         return stopped
@@ -202,7 +164,7 @@ class FolderWriter:
         except Exception as error:  # concerns all deltas, not just one
             refusal = self._stop_at("queued deltas", error) if is_of_disk(error) else error
             for each in waiting:
-                if not each.answered:
+                if not each.future.done():
                     each.refuse(refusal)
 
     def _take(self, batch: Gathered, began: float) -> None:
@@ -226,8 +188,9 @@ class FolderWriter:
         size, seconds = sum(len(entry.data) for entry in entries), time.thread_time() - began
         self._count(JournalLoad(len(entries), size, seconds))
         report(self.learner.alarms(), warn, after=before)
-        self._changed()
-        batch.answer(results)
+        self.on_change()
+        for each, index in batch.waiting:
+            each.future.set_result(results[index])
 
     def _write(self, entries: Sequence[JournalEntry]) -> None:
         """Write a batch to the journal; stop writes if it may be there despite an error."""
@@ -245,10 +208,8 @@ class FolderWriter:
             raise
 
     def _apply(self, batch: Gathered) -> list[DeltaResult] | None:
-        """Apply a written batch; if that fails, set it aside and recover the learner.
-
-        None if a batch of several was withdrawn, whose deltas must be tried one by one.
-        """
+        """Apply a written batch; None if one of several was withdrawn, to be tried one by one."""
+        # If that fails, the batch is set aside, and the learner is recovered.
         entries, name = batch.entries, named(batch.entries)
         try:
             results = self.learner.apply_batch(batch.deltas)
@@ -256,7 +217,7 @@ class FolderWriter:
             self.seq = entries[-1].seq
             return results
         except Exception as error:
-            why = reason(error)
+            why = recovery.reason(error)
             # torch raises a RuntimeError when memory runs out.
             lacking = isinstance(error, MemoryError | OSError | ResourceError)
             lacking = lacking or "DefaultCPUAllocator" in str(error)
@@ -273,7 +234,7 @@ class FolderWriter:
             if len(entries) > 1:
                 self._journal.aside.move(entries[0].seq, None)
             else:
-                set_aside(self._journal, entries[0].seq, name, why)
+                recovery.set_aside(self._journal, entries[0].seq, name, why)
             self._renew_learner()
         except Exception as error:
             raise self._stop_at(name, error) from error
@@ -284,11 +245,9 @@ class FolderWriter:
         )
 
     def compact(self) -> int:
-        """Take a snapshot and trim the journal; return the number of the snapshot.
-
-        Deltas wait while the state is written, but not while it is flushed to disk, and briefly
-        while rows are dropped a few at a time.
-        """
+        """Take a snapshot and trim the journal; return the number of the snapshot."""
+        # Deltas wait while the state is written, but not while it is flushed to disk, and briefly
+        # while rows are dropped a few at a time.
         with self._one_snapshot:
             began = time.monotonic()
             try:
@@ -313,40 +272,35 @@ class FolderWriter:
             return self._shelf.newest
 
     def _written(self, packed: PackedState | None = None, **more: int) -> tuple[Path, int, bytes]:
-        """Write the state to temporary files, a piece at a time, so that it is not held twice.
-
-        packed: a state to write instead of the learner's. Returns what ``publish`` takes.
-        """
+        """Write the state, or a packed one, to temporary files; return what ``publish`` takes."""
+        # It is written a piece at a time, so that it is not held twice.
         self._journal.keys.flush()  # a recovery will no longer recompute these results
         threads = getattr(self.learner, "threads", None)  # the last digits depend on it
         content = self.learner.about() if packed is None else packed.about
         arrays = pieces_of(self.learner) if packed is None else packed.arrays
         about = json.dumps(content | {"threads": threads} | more).encode()
-        return write_aside(self.path, self.seq, arrays), self.seq, about
+        return snapshot.write_aside(self.path, self.seq, arrays), self.seq, about
 
     def _drop(self) -> None:
-        """Drop deltas and keys that are no longer needed, a few at a time, so that writes go on.
+        """Drop deltas and keys that are no longer needed, a few at a time, so that writes go on."""
+        # Both snapshots are on disk by now, so a power cut cannot bring back an older state that
+        # would need these deltas.
 
-        Both snapshots are on disk by now, so a power cut cannot bring back an older state that
-        would need these deltas.
-        """
+        def locked(step: Callable[[], bool | None]) -> bool:
+            with self.lock:
+                self._check_taking()
+                return bool(step())
 
-        def tidy() -> bool:
+        def tidy() -> None:
             self._keys = self._journal.keys.count()
             self._journal.tidy()
-            return False
 
-        steps: tuple[Callable[[], bool], ...] = (
-            lambda: self._journal.drop(self._shelf.safe_to_drop),
-            lambda: self._journal.keys.drop(time.time() - self.key_age, keep=self.keys_kept),
-            tidy,
-        )
-        for step in steps:
-            more = True
-            while more:
-                with self.lock:
-                    self._check_taking()
-                    more = step()
+        while locked(lambda: self._journal.drop(self._shelf.safe_to_drop)):
+            continue
+        old = time.time() - self.key_age
+        while locked(lambda: self._journal.keys.drop(old, keep=self.keys_kept)):
+            continue
+        locked(tidy)
 
     def purge(self, *, keys: bool, names: bool) -> Purged:
         """Keep one snapshot of the current state, and nothing older; see ``LearnerFolder``.
@@ -366,11 +320,11 @@ class FolderWriter:
             try:
                 if self.seq:
                     self._shelf.keep_only(self.seq)
-                    for name in (FORMAT_FILE, COLUMNS_FILE):
+                    for name in (markers.FORMAT_FILE, markers.COLUMNS_FILE):
                         for path in self.path.glob(f".{name}-*"):  # left by a killed process
                             path.unlink(missing_ok=True)
-                    drop_names(self.path)  # of categories, which earlier versions stored
-                    sync(self.path)
+                    markers.drop_names(self.path)  # of categories, which earlier versions stored
+                    markers.sync(self.path)
                 self._count_anew()
                 emptied = self._journal.begin_anew(self.seq, keys=keys)
                 self._acknowledged.note(self.seq)
@@ -379,7 +333,7 @@ class FolderWriter:
                 if places:
                     self._renew_learner()
                 else:
-                    self._changed()  # names may have changed
+                    self.on_change()  # names may have changed
             except BaseException as error:  # snapshot and learner may differ now
                 why = f"the purge is incomplete ({error}): open the folder again, and purge again"
                 self._stop(why, error)
@@ -398,7 +352,7 @@ class FolderWriter:
         """
         packed: PackedState | None = None
         if not names:
-            there = not self.seq or is_whole(self.path, self.seq)
+            there = not self.seq or snapshot.is_whole(self.path, self.seq)
             # Replacing a snapshot by one of the same number removes it for a moment. That is not
             # done if a process killed then would leave none: a folder that holds nothing else, such
             # as one just restored, is packed by the first purge after a delta.
@@ -412,7 +366,7 @@ class FolderWriter:
             self.seq += 1
             try:
                 packed = self.learner.packed()
-                self._shelf.publish(*self._written(packed, **{RENAMED: self.seq}))
+                self._shelf.publish(*self._written(packed, **{recovery.RENAMED: self.seq}))
             except BaseException:  # the journal knows nothing of it
                 self.seq -= 1
                 self.learner.rename({new: old for old, new in names.items()}, seq=self.seq)
@@ -433,7 +387,7 @@ class FolderWriter:
             stopped=self._stopped,
             snapshot_error=self._snapshot_error,
             replay_seconds=round(counted.seconds, 3),
-            snapshot_time=taken_at(self.path, self._shelf.newest),
+            snapshot_time=snapshot.taken_at(self.path, self._shelf.newest),
             snapshot_seconds=self._snapshot_seconds,
             stopped_since=self._stopped_since,
             set_aside=self._set_aside,

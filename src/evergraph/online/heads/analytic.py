@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from evergraph.closed_form import ClassStatistics
 from evergraph.closed_form.ridge import balanced_ridge
@@ -36,7 +36,7 @@ class AnalyticHead(OnlineHead):
 
     >>> from evergraph.topology import Identity
     >>> head = AnalyticHead(width=64)
-    >>> head.begin(2, topology=Identity(), scaling="unit", generator=torch.Generator())
+    >>> head.begin(2, topology=Identity(), generator=torch.Generator())
     >>> ids, vectors = torch.tensor([0, 1]), torch.eye(2)
     >>> head.learn(ids, vectors, torch.tensor([1, 0]))
     >>> head.settle()
@@ -52,8 +52,7 @@ class AnalyticHead(OnlineHead):
         self, *, width: int = 1024, regularisation: float = 0.01, activation: Activation = "relu"
     ) -> None:
         check_number("regularisation", regularisation, least=0.0)
-        self.width = width
-        self.regularisation = regularisation
+        self.width, self.regularisation = width, regularisation
         self.activation: Activation = activation
         self._features = RandomFeatures(width=width, activation=activation)
         self.statistics_ = ClassStatistics(width, precise=True)
@@ -61,13 +60,7 @@ class AnalyticHead(OnlineHead):
         self._settled = True
 
     def begin(
-        self,
-        dims: int,
-        *,
-        topology: TopologyEncoder,
-        scaling: str,
-        generator: torch.Generator,
-        related: bool = False,
+        self, dims: int, *, topology: TopologyEncoder, generator: Generator, related: bool = False
     ) -> None:
         """Draw φ."""
         self._features.begin(dims, generator=generator)
@@ -106,11 +99,10 @@ class AnalyticHead(OnlineHead):
 
     def forget(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
         """Subtract nodes from the sums."""
-        if not len(ids):
-            return
-        self.statistics_.remove(self._expanded(vectors), labels, torch.ones(len(ids)))
-        self.statistics_.clear_rounding()
-        self._settled = False
+        if len(ids):
+            self.statistics_.remove(self._expanded(vectors), labels, torch.ones(len(ids)))
+            self.statistics_.clear_rounding()
+            self._settled = False
 
     def sizes(self) -> Tensor | None:
         """Return Σ ‖φ‖²."""
@@ -171,8 +163,6 @@ class AnalyticHead(OnlineHead):
 @dataclass(frozen=True, eq=False)
 class RidgeScorer(Scorer):
     """s(e) = scale · Vᵀφ(e) + shift: scores for a softmax, log-odds of labels, or numbers."""
-
-    quick = True
 
     expansion: Expansion
     weights: Tensor

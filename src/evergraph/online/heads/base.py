@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import Kind
@@ -22,12 +22,8 @@ from evergraph.topology import SGC, TopologyEncoder
 class Scorer(ABC):
     """Immutable class scores of a head, safe to use from any thread.
 
-    Attributes:
-        quick: whether a few rows take well under a millisecond, so that a service computes them
-            without handing them to a thread.
+    A few rows take well under a millisecond: a service computes them without a thread.
     """
-
-    quick: ClassVar[bool] = False
 
     @abstractmethod
     def __call__(self, ids: Tensor, vectors: Tensor) -> Tensor:
@@ -37,22 +33,20 @@ class Scorer(ABC):
         -> [n, classes]
         """
 
-    def few(self, ids: Sequence[int], vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    def few(
+        self, ids: npt.NDArray[np.int64], vectors: npt.NDArray[np.float32]
+    ) -> npt.NDArray[np.float32]:
         """Return the same scores for a few nodes, where calls cost more than arithmetic.
 
         They are equal up to rounding. Where bits matter, call the scorer itself.
 
         [n, dims] -> [n, classes]
         """
-        scores = self(torch.tensor(ids, dtype=torch.int64), torch.from_numpy(vectors))
-        found: npt.NDArray[np.float32] = scores.numpy()
-        return found
+        scores: npt.NDArray[np.float32] = self(*map(torch.from_numpy, (ids, vectors))).numpy()
+        return scores
 
     def slopes(self, vector: Tensor) -> Tensor | None:
-        """Return ∂s_c/∂e at an embedding if scores are piecewise linear in it, else None.
-
-        [dims] -> [classes, dims]
-        """
+        """Return ∂s_c/∂e if scores are piecewise linear, else None.  [dims] -> [classes, dims]"""
         return None
 
 
@@ -89,10 +83,7 @@ class OnlineHead(ABC):
 
     @property
     def code_width(self) -> int:
-        """Width of the class codes beside each embedding, for each of two hops; 0 for none.
-
-        Known after ``begin``.
-        """
+        """Width of the class codes of each of two hops beside an embedding; 0 before ``begin``."""
         return 0
 
     def parts(self, dims: int) -> tuple[int, ...]:
@@ -104,17 +95,11 @@ class OnlineHead(ABC):
 
     @abstractmethod
     def begin(
-        self,
-        dims: int,
-        *,
-        topology: TopologyEncoder,
-        scaling: str,
-        generator: torch.Generator,
-        related: bool = False,
+        self, dims: int, *, topology: TopologyEncoder, generator: Generator, related: bool = False
     ) -> None:
         """Create what depends on the width of embeddings, before the first delta.
 
-        topology, scaling: how embeddings are made; related: whether there are relations.
+        topology: makes the embeddings; related: whether there are relations.
         """
 
     @property
@@ -230,10 +215,7 @@ class OnlineHead(ABC):
         """Return everything that later deltas and scores depend on."""
 
     def packed(self, state: dict[str, Tensor], packing: Packing) -> dict[str, Tensor]:
-        """Return a state with nodes renumbered.
-
-        For heads that keep positions, or a row for each; most keep neither.
-        """
+        """Return a state with nodes renumbered, for heads that keep positions or rows of nodes."""
         return state
 
     @abstractmethod
@@ -269,27 +251,6 @@ def row_blocks(rows: int, columns: int) -> Iterator[slice]:
     """
     step = max(BLOCK_VALUES // max(columns, 1), 1)
     return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
-
-
-def likeliest_classes(scorer: Scorer, met: Tensor, ids: Tensor, vectors: Tensor) -> Tensor:
-    """Return the class with the highest score among those that have nodes, a few rows at a time.
-
-    Of equal scores the class that came first wins.
-
-    met: bool [classes]; ids, vectors: see ``Scorer``; -> int64 [n]
-
-    >>> class Fixed(Scorer):
-    ...     def __call__(self, ids, vectors): return vectors
-    >>> likeliest_classes(Fixed(), torch.tensor([True, False, True]), torch.tensor([0, 1]),
-    ...                   torch.tensor([[1., 2.], [2., 9.]]))  # the second class has no nodes
-    tensor([0, 0])
-    """
-    found = torch.zeros(len(ids), dtype=torch.int64)
-    for rows in row_blocks(len(ids), len(met)):
-        known = scorer(ids[rows], vectors[rows])[:, : len(met)]
-        if known.shape[1]:  # classes newer than the scorer cannot be predicted yet
-            found[rows] = known.masked_fill(~met[: known.shape[1]], -torch.inf).argmax(1)
-    return found
 
 
 def class_scores(scorer: Scorer, met: Tensor, ids: Tensor, vectors: Tensor) -> Tensor:

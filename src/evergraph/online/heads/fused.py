@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from evergraph.closed_form import ClassStatistics
 from evergraph.closed_form.fusing import fused_weights
 from evergraph.closed_form.kernel_map import KernelMap
 from evergraph.closed_form.relations import WIDTH
 from evergraph.closed_form.ridge import BalancedSolution
-from evergraph.closed_form.view_map import BLOCK_VALUES, Parts, RandomMap, ViewMap
+from evergraph.closed_form.view_map import BLOCK_VALUES, RandomMap, ViewMap
 from evergraph.closed_form.views import (
     CODE_HOPS,
     CODES,
@@ -34,7 +34,6 @@ from evergraph.topology.rowwise import block_product
 from evergraph.training.learner import part_of
 from evergraph.training.trainer import Objective
 
-RELATION_DIMS = PARTS * WIDTH
 # Nodes to which the weights of views are fitted: a thousand suffice for three weights. And the most
 # scores of these, one per node, class and view: very many classes would need too much memory.
 NODES = 1 << 10
@@ -77,7 +76,7 @@ class FusedHead(OnlineHead):
 
     >>> head = FusedHead(width=64)
     >>> topology = head.default_topology()
-    >>> head.begin(4, topology=topology, scaling="unit", generator=torch.Generator())
+    >>> head.begin(4, topology=topology, generator=torch.Generator())
     >>> ids, vectors = torch.tensor([0, 1]), torch.eye(2).repeat(1, 2)
     >>> head.learn(ids, vectors, torch.tensor([1, 0]))
     >>> head.settle()
@@ -136,13 +135,7 @@ class FusedHead(OnlineHead):
         return tuple(self._map.sizes.values())
 
     def begin(
-        self,
-        dims: int,
-        *,
-        topology: TopologyEncoder,
-        scaling: str,
-        generator: torch.Generator,
-        related: bool = False,
+        self, dims: int, *, topology: TopologyEncoder, generator: Generator, related: bool = False
     ) -> None:
         """Draw φ."""
         self._hops, self._dims, self._related = hops_in(topology), dims, related
@@ -162,7 +155,7 @@ class FusedHead(OnlineHead):
     def _draw(self) -> None:
         sizes = dict.fromkeys(self._hops, self._dims // len(self._hops))
         if self._related:
-            sizes[RELATIONS] = RELATION_DIMS
+            sizes[RELATIONS] = PARTS * WIDTH
         if self.code_width:
             sizes[CODES] = CODE_HOPS * self.code_width
             if self._related:
@@ -204,11 +197,8 @@ class FusedHead(OnlineHead):
 
     def stand_on(self, nodes: Tensor, vectors: Tensor, *, labelled: int, classes: int) -> None:
         """Use nodes as landmarks, with the vectors they are counted as; empties the sums."""
-        self._stand(nodes, vectors, (labelled, classes, len(nodes)))
-
-    def _stand(self, nodes: Tensor, vectors: Tensor, chosen: tuple[int, int, int]) -> None:
         known = self.num_classes
-        self._landmarks, self._chosen = nodes, chosen
+        self._landmarks, self._chosen = nodes, (labelled, classes, len(nodes))
         parts = {part: vectors[:, slice(*ends)] for part, ends in self._map.places.items()}
         self._map = KernelMap.of(self.parsed, parts)
         self.statistics_ = [ClassStatistics(len(nodes), precise=True) for _ in self.parsed]
@@ -218,7 +208,9 @@ class FusedHead(OnlineHead):
     def stand_as(self, other: FusedHead) -> None:
         """Use the landmarks of another head, with empty sums."""
         if isinstance(other._map, KernelMap):
-            self._stand(other._landmarks, other._landmark_vectors(), other._chosen)
+            labelled, classes, _ = other._chosen
+            rows = other._landmark_vectors()
+            self.stand_on(other._landmarks, rows, labelled=labelled, classes=classes)
 
     def let_go(self, nodes: Tensor) -> bool:
         """Erase landmarks from the map, and their rows and columns from all sums."""
@@ -256,29 +248,27 @@ class FusedHead(OnlineHead):
 
     def move(self, ids: Tensor, before: Tensor, after: Tensor, labels: Tensor) -> None:
         """Replace nodes in the sums of the views in which their vectors differ."""
-        for rows in self._map.slices(len(labels)):
-            self._move(self._map.cut(before[rows]), self._map.cut(after[rows]), labels[rows])
+        for block in self._map.slices(len(labels)):
+            old, new = self._map.cut(before[block]), self._map.cut(after[block])
+            other = {part: (old[part] != new[part]).any(1) for part in old}
+            earlier = self._map.projected(old, block_product)
+            later = dict(earlier)
+            for part, rows in other.items():
+                if bool(rows.any()):  # only changed rows are projected again
+                    again = self._map.projected({part: new[part][rows]}, block_product)
+                    later[part] = earlier[part].clone()
+                    later[part][rows] = again[part]
+            for view, statistics in zip(self.parsed, self.statistics_, strict=True):
+                needed = self._map.needed(view)
+                felt = torch.stack([other[part] for part in needed]).any(0)
+                if bool(felt.any()):
+                    some = slice(None) if bool(felt.all()) else felt
+                    was, now = (
+                        self._map.features(view, {part: projected[part][some] for part in needed})
+                        for projected in (earlier, later)
+                    )
+                    statistics.exchange(was, now, labels[block][some])
         self._settled &= not len(labels)
-
-    def _move(self, before: Parts, after: Parts, labels: Tensor) -> None:
-        other = {part: (before[part] != after[part]).any(1) for part in before}
-        earlier = self._map.projected(before, block_product)
-        later = dict(earlier)
-        for part, rows in other.items():
-            if bool(rows.any()):  # only changed rows are projected again
-                again = self._map.projected({part: after[part][rows]}, block_product)
-                later[part] = earlier[part].clone()
-                later[part][rows] = again[part]
-        for view, statistics in zip(self.parsed, self.statistics_, strict=True):
-            needed = self._map.needed(view)
-            felt = torch.stack([other[part] for part in needed]).any(0)
-            if bool(felt.any()):
-                some = slice(None) if bool(felt.all()) else felt
-                was, now = (
-                    self._map.features(view, {part: projected[part][some] for part in needed})
-                    for projected in (earlier, later)
-                )
-                statistics.exchange(was, now, labels[some])
 
     def sizes(self) -> Tensor | None:
         """Return Σ ‖φ_v‖² of every view."""
@@ -406,9 +396,9 @@ class FusedHead(OnlineHead):
         self.seed, self.mixture_ = state["seed"], state["mixture"]
         self._draw()
         if "landmarks" in state:
-            labelled, classes, count = state["chosen"].tolist()
-            chosen = labelled, classes, count
-            self._stand(state["landmark_nodes"], state["landmarks"], chosen)
+            labelled, classes, _ = state["chosen"].tolist()
+            kept = state["landmark_nodes"], state["landmarks"]
+            self.stand_on(*kept, labelled=labelled, classes=classes)
         for place, statistics in enumerate(self.statistics_):
             part = part_of(state, f"view_{place}.")
             self._weights[place] = part.pop("weights")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -22,8 +23,6 @@ class FusedScorer(Scorer):
         weights: a_v V_v.  float32 [m, classes] each
     """
 
-    quick = True
-
     map: ViewMap
     weights: tuple[Tensor, ...]
 
@@ -39,7 +38,7 @@ class FusedScorer(Scorer):
             scores[rows] = torch.stack(per_view).sum(0)
         return scores
 
-    def few(self, ids: Sequence[int], vectors: Matrix) -> Matrix:
+    def few(self, ids: npt.NDArray[np.int64], vectors: Matrix) -> Matrix:
         """Return the scores by a few numpy calls.  [n, dims] -> [n, classes]"""
         return super().few(ids, vectors) if self._few is None else self._few(vectors)
 

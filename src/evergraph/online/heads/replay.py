@@ -6,7 +6,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from evergraph.core.checks import check_integer, check_number
 from evergraph.core.label_space import LabelSpace
@@ -40,7 +40,7 @@ class ReplayHead(OnlineHead):
         lr: learning rate.
 
     >>> head = ReplayHead(width=16, epochs=20)
-    >>> head.begin(2, topology=Identity(), scaling="unit", generator=torch.Generator())
+    >>> head.begin(2, topology=Identity(), generator=torch.Generator())
     >>> ids, vectors = torch.tensor([0, 1]), torch.eye(2)
     >>> head.grow(2)
     >>> head.learn(ids, vectors, torch.tensor([1, 0]))
@@ -58,10 +58,7 @@ class ReplayHead(OnlineHead):
         check_integer("budget", budget, least=1)
         check_integer("epochs", epochs, least=1)
         check_number("lr", lr, least=0.0)
-        self.width = width
-        self.budget = budget
-        self.epochs = epochs
-        self.lr = lr
+        self.width, self.budget, self.epochs, self.lr = width, budget, epochs, lr
         self._classes = 0
         self._tem: TEM | None = None
         self._empty(0)
@@ -73,13 +70,7 @@ class ReplayHead(OnlineHead):
         self._vectors = torch.empty(0, dims)
 
     def begin(
-        self,
-        dims: int,
-        *,
-        topology: TopologyEncoder,
-        scaling: str,
-        generator: torch.Generator,
-        related: bool = False,
+        self, dims: int, *, topology: TopologyEncoder, generator: Generator, related: bool = False
     ) -> None:
         """Create TEM, for which vectors are nodes without neighbours."""
         self._tem = TEM(
@@ -201,8 +192,6 @@ class ReplayHead(OnlineHead):
 @dataclass(frozen=True, eq=False)
 class ReplayScorer(Scorer):
     """Scores of a copy of the MLP."""
-
-    quick = True
 
     head: MLP | None
 

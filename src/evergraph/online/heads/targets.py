@@ -48,6 +48,7 @@ class TargetHead(AnalyticHead):
         super().__init__(width=width, regularisation=regularisation, activation=activation)
         check_choice("kind", kind, ("labels", "numbers"))
         self.kind: Kind = kind
+        del self.statistics_  # the sums of classes: it has others
         # For labels the first column is one that no node has, so that nodes without labels count.
         self.sums_ = TargetStatistics(width, targets=1, precise=True)
         self.offsets_ = torch.zeros(int(kind == "numbers"))

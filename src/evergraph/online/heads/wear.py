@@ -32,10 +32,7 @@ class Wear:
         self.peak_ = torch.zeros(0, dtype=torch.float64)
 
     def worn(self, sizes: Tensor) -> bool:
-        """Record the size of sums; return whether they must be recomputed.  [sums]
-
-        sizes: sums of squares, above 0 for any sum that is not empty.
-        """
+        """Record sums of squares; return whether they must be recomputed.  [sums], 0 if empty"""
         sizes = sizes.double()
         if len(self.peak_) != len(sizes):  # other sums than before
             self.renew(sizes)

@@ -128,10 +128,8 @@ def _summed(nodes: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def powers_of(embeddings: LiveEmbeddings) -> list[list[float]] | None:
-    """Return c_0, ..., c_L of each part of an embedding that is normalised by itself.
-
-    Hops that are kept apart are such parts. None if the f_topo is not such a sum.
-    """
+    """Return c_0, ..., c_L of each part of an embedding that is normalised by itself, or None."""
+    # Hops that are kept apart are such parts. Not every f_topo is such a sum.
     topology = embeddings.topology
     if isinstance(topology, MixHop):
         if embeddings.scaling == "unit" and not topology.unit:

@@ -15,10 +15,11 @@ from torch import Tensor
 
 from evergraph.core.checks import check_integer
 from evergraph.core.display import Shown, line_chart
+from evergraph.core.label_space import Kind
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.identifiers import IdTable, check_id
-from evergraph.online.monitor import Alarm, Point, Prequential
+from evergraph.online.monitor import METRICS, Alarm, Point, PredictionRecord
 from evergraph.online.view.explanation import Explanation, explain
 from evergraph.online.view.page import FEW, NEWEST, Answer, History, Page, Pinned, Status
 from evergraph.online.view.suggestions import Suggestion, suggest
@@ -38,17 +39,16 @@ class LearnerView(Shown):
 
     Reading never changes the learner. Scores are solved by the writer, see ``Solving``.
 
-    Args:
-        ids: of nodes; written under the lock only.
-        prequential: the record; written under the lock only.
-        page: the first page.
+    Attributes:
+        page: the state after the last whole delta.
     """
 
-    def __init__(self, ids: IdTable, prequential: Prequential, page: Page) -> None:
-        self._ids = ids
-        self._prequential = prequential
-        self.page = page  # after the last whole delta
-        self._lock = Lock()
+    page: Page
+
+    def __init__(self, kind: Kind) -> None:
+        self._ids = IdTable()
+        self._record = PredictionRecord(kind)
+        self._lock = Lock()  # held while ids and record are written
         self._writing = RLock()  # held while a delta is applied
         self._shared = False  # whether published graphs stay readable while deltas come
         self._copied: GrowingArray | None = None
@@ -81,11 +81,6 @@ class LearnerView(Shown):
         return self.page.status
 
     @property
-    def quick(self) -> bool:
-        """Whether predictions for a few nodes take well under a millisecond."""
-        return self.page.scorer is None or self.page.scorer.quick
-
-    @property
     def classes(self) -> tuple[Label, ...]:
         """The names of all classes, in order of arrival."""
         return self.page.classes
@@ -97,7 +92,7 @@ class LearnerView(Shown):
     def embed(self, ids: Sequence[NodeId]) -> Tensor:
         """Return the embeddings of nodes.  -> float32 [ids, dims]"""
         page, _, vectors = self.taken(ids)
-        return vectors[:, : page.dims]
+        return torch.from_numpy(vectors[:, : page.dims])
 
     def predict(self, ids: Sequence[NodeId]) -> list[Any]:
         """Return the most likely class of each node, or its labels, or its number."""
@@ -106,49 +101,36 @@ class LearnerView(Shown):
 
     def answer(self, ids: Sequence[NodeId], *, every_class: bool = False) -> Answer:
         """Return the likeliest class of each node with its probability, or all probabilities."""
-        if (few := self._few(ids)) is not None:
-            page, shares = few
-            every, best = shares.tolist() if every_class else None, shares.argmax(1).tolist()
-            return page.class_answer(ids, best, shares.max(1).tolist(), every)
         page, positions, vectors = self.taken(ids)
         return page.answer(ids, positions, vectors, every=every_class)
 
-    def _few(self, ids: Sequence[NodeId]) -> tuple[Page, npt.NDArray[np.float32]] | None:
-        """Return all probabilities of a few nodes by numpy; None if ``Page.few`` cannot be used."""
-        if len(ids) > FEW:
-            return None
-        for value in ids:
-            check_id("id of a node", value)
-        with self._lock:
-            page = self.page
-            if page.kind != "class" or not page.has_learned:
-                return None
-            positions = [self._ids.position(value) for value in ids]
-            vectors: npt.NDArray[np.float32]
-            if self._copied is not None:
-                vectors = self._copied.array[positions]
-            else:
-                assert page.vectors is not None, "there are classes, so there are nodes"
-                vectors = page.vectors(torch.tensor(positions, dtype=torch.int64)).numpy()
-        return page, page.few(positions, vectors)
-
     def predict_proba(self, ids: Sequence[NodeId]) -> tuple[tuple[Label, ...], Tensor]:
         """Return the classes and the probability of each.  -> float32 [ids, classes]"""
-        if (few := self._few(ids)) is not None:
-            return few[0].classes, torch.from_numpy(few[1])
         page, positions, vectors = self.taken(ids)
-        return page.classes, page.shares(positions, vectors)
+        if page.kind == "class" and len(ids) <= FEW:
+            return page.classes, torch.from_numpy(page.few(positions, vectors))
+        return page.classes, page.shares(*map(torch.from_numpy, (positions, vectors)))
 
-    def taken(self, ids: Sequence[NodeId]) -> tuple[Page, Tensor, Tensor]:
+    def taken(
+        self, ids: Sequence[NodeId]
+    ) -> tuple[Page, npt.NDArray[np.int64], npt.NDArray[np.float32]]:
         """Return the page, and the positions and vectors of nodes on it.  [n], [n, dims]"""
         for value in ids:
             check_id("id of a node", value)
+        vectors: npt.NDArray[np.float32] = np.zeros((0, 0), np.float32)
         with self._lock:
-            page, positions, vectors = self.page, self._ids.positions(ids), torch.zeros(0, 0)
-            if self._copied is not None:
-                vectors = self._copied.tensor[positions]
+            page, copied = self.page, self._copied
+            if len(ids) <= FEW:  # where torch would take longer to begin than numpy to finish
+                positions = np.array([self._ids.position(value) for value in ids], np.int64)
+                if copied is not None:
+                    return page, positions, copied.array[positions]
+            else:
+                positions = self._ids.positions(ids).numpy()
+            asked = torch.from_numpy(positions)
+            if copied is not None:
+                vectors = copied.tensor[asked].numpy()
             elif page.vectors is not None:
-                vectors = page.vectors(positions)
+                vectors = page.vectors(asked).numpy()
             return page, positions, vectors
 
     @contextmanager
@@ -242,9 +224,9 @@ class LearnerView(Shown):
             classes = self.page.classes if self.page.kind == "class" else ()
             newest = range(max(len(classes) - NEWEST, 0), len(classes))
             return {
-                "curve": self._prequential.curve(),
+                "curve": self._record.prequential.curve(),
                 "newest": [classes[number] for number in newest],
-                "confusion": self._prequential.confusion(newest),
+                "confusion": self._record.prequential.confusion(newest),
             }
 
     def _repr_facts(self) -> dict[str, object]:
@@ -259,7 +241,12 @@ class LearnerView(Shown):
         return self._repr_facts() | before | {"bytes": status.memory}
 
     def _repr_pictures(self) -> str:
-        return history_chart(self.history(), self.status())
+        status, curve = self.status(), self.history()["curve"]
+        # The chart spans 0 to 1, and the errors of numbers can have any size.
+        if not curve or status.metric == METRICS["numbers"]:
+            return ""
+        name = f"{status.metric} of predictions before their labels came"
+        return line_chart({status.metric: joined(curve)}, x="deltas", y=name)
 
 
 @dataclass(frozen=True)
@@ -302,17 +289,6 @@ def neighbourhood(pinned: Pinned, *, hops: int | None, limit: int) -> Neighbourh
 
 # Least predictions in a point of the chart, and most points: single deltas bring few labels each.
 LEAST, MOST = 20, 40
-
-
-def history_chart(history: History, status: Status) -> str:
-    """Return the prequential curve as SVG; "" before the first label, and for numbers.
-
-    The chart spans 0 to 1, and the errors of numbers can have any size.
-    """
-    if not history["curve"] or status.metric == "mean absolute error":
-        return ""
-    name = f"{status.metric} of predictions before their labels came"
-    return line_chart({status.metric: joined(history["curve"])}, x="deltas", y=name)
 
 
 def joined(curve: Sequence[Point]) -> list[tuple[int, float]]:

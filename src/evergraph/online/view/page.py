@@ -189,7 +189,7 @@ class Page:
         return self.values(positions, vectors)
 
     def few(
-        self, positions: Sequence[int], vectors: npt.NDArray[np.float32]
+        self, positions: npt.NDArray[np.int64], vectors: npt.NDArray[np.float32]
     ) -> npt.NDArray[np.float32]:
         """Return ``shares`` of classes for a few nodes by numpy, equal up to rounding."""
         met, scores = self.met.numpy(), self._learned_scorer().few(positions, vectors)
@@ -203,41 +203,37 @@ class Page:
         return shares
 
     def answer(
-        self, ids: Sequence[NodeId], positions: Tensor, vectors: Tensor, *, every: bool
+        self,
+        ids: Sequence[NodeId],
+        positions: npt.NDArray[np.int64],
+        vectors: npt.NDArray[np.float32],
+        *,
+        every: bool,
     ) -> Answer:
         """Return the predictions for some nodes; every: with the probabilities of all classes."""
+        found: list[Prediction | LabelsPrediction | NumberPrediction] = []
         if self.kind == "class":
-            scores = self.scores(positions, vectors)
-            best, shares = (part.flatten().tolist() for part in likeliest(scores))
-            return self.class_answer(
-                ids, best, shares, scores.softmax(1).tolist() if every else None
-            )
-        found: list[LabelsPrediction | NumberPrediction] = []
-        for node, row in zip(ids, self.values(positions, vectors).tolist(), strict=True):
+            if len(ids) <= FEW:
+                few = self.few(positions, vectors)
+                best, top = few.argmax(1).tolist(), few.max(1).tolist()
+                rows = few.tolist() if every else [None] * len(best)
+            else:
+                scores = self.scores(*map(torch.from_numpy, (positions, vectors)))
+                best, top = (part.flatten().tolist() for part in likeliest(scores))
+                rows = scores.softmax(1).tolist() if every else [None] * len(best)
+            for node, number, share, row in zip(ids, best, top, rows, strict=True):
+                found.append(Prediction(node, self.classes[number], share, row))
+            return Answer(self.status.seq, tuple(found), self.classes if every else None)
+        values = self.values(*map(torch.from_numpy, (positions, vectors)))
+        for node, row in zip(ids, values.tolist(), strict=True):
             if self.kind == "numbers":
                 found.append(NumberPrediction(node, row[0]))
                 continue
             likely = [number for number, share in enumerate(row) if share > THRESHOLD]
             labels = [self.classes[number] for number in likely]
-            found.append(
-                LabelsPrediction(node, labels, row if every else [row[number] for number in likely])
-            )
+            shares = row if every else [row[number] for number in likely]
+            found.append(LabelsPrediction(node, labels, shares))
         return Answer(self.status.seq, tuple(found), self.classes if every else None)
-
-    def class_answer(
-        self,
-        ids: Sequence[NodeId],
-        best: list[int],
-        shares: list[float],
-        every: list[list[float]] | None,
-    ) -> Answer:
-        """Return the likeliest classes; every: the probabilities of all classes, if requested."""
-        rows: Sequence[list[float] | None] = [None] * len(best) if every is None else every
-        found = (
-            Prediction(node, self.classes[number], share, row)
-            for node, number, share, row in zip(ids, best, shares, rows, strict=True)
-        )
-        return Answer(self.status.seq, tuple(found), None if every is None else self.classes)
 
 
 @dataclass(frozen=True, eq=False)

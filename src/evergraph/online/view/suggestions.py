@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -148,10 +148,7 @@ def chosen(
 
 
 def suggest(pinned: Pinned, n: int, *, among: Array | None = None) -> tuple[Suggestion, ...]:
-    """Return at most n unlabelled nodes as ``chosen`` ranks them.
-
-    among: positions of candidates, by default all.  int64 [any]
-    """
+    """Return at most n unlabelled nodes, of all or ``among`` some positions, as ``chosen`` does."""
     page, published = pinned.page, pinned.published
     predicts = page.has_learned and page.kind != "numbers"
     known = published.labels.every() != UNLABELLED
@@ -173,19 +170,17 @@ def suggest(pinned: Pinned, n: int, *, among: Array | None = None) -> tuple[Sugg
 
     found = chosen(shares, np.flatnonzero(open_), doubts, n, known=known)
     positions = [node for node, _ in found]
-    nodes, names = torch.tensor(positions, dtype=torch.int64), pinned.names(positions)
-    given = page.shares(nodes, pinned.vectors(nodes)) if predicts and found else torch.zeros(0, 0)
-    suggestions = []
-    for row, (node, gain) in enumerate(found):
-        reach = int(shares.indptr[node + 1] - shares.indptr[node]) - 1
-        plain = Suggestion(names[row], gain, reach)
-        if predicts:
-            best = given[row].topk(min(2, int(page.met.sum())))
-            plain = replace(
-                plain,
-                uncertainty=float(uncertainty(given[row : row + 1], page.kind)),
-                classes=tuple(page.classes[number] for number in best.indices.tolist()),
-                probabilities=tuple(best.values.tolist()),
-            )
-        suggestions.append(plain)
-    return tuple(suggestions)
+    reaches = (np.diff(shares.indptr)[positions] - 1).tolist()
+    gains = [gain for _, gain in found]
+    plain = zip(pinned.names(positions), gains, reaches, strict=True)
+    if not predicts or not found:
+        return tuple(Suggestion(*each) for each in plain)
+    nodes = torch.tensor(positions, dtype=torch.int64)
+    given = page.shares(nodes, pinned.vectors(nodes))
+    best = given.topk(min(2, int(page.met.sum())))
+    doubted = uncertainty(given, page.kind).tolist()
+    rows = zip(plain, doubted, best.indices.tolist(), best.values.tolist(), strict=True)
+    return tuple(
+        Suggestion(name, gain, reach, doubt, tuple(page.classes[i] for i in numbers), tuple(likely))
+        for (name, gain, reach), doubt, numbers, likely in rows
+    )
