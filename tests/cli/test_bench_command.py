@@ -14,11 +14,11 @@ from rich.console import Console
 
 from evergraph.cli.progress import BenchLine, BenchProgress
 from evergraph.experiments.bench import benchmark
-from evergraph.experiments.bench.benchmark import Bench, BenchEvent
+from evergraph.experiments.bench.benchmark import Bench
 from evergraph.experiments.bench.config import BenchConfig, SearchConfig
-from evergraph.experiments.bench.jobs import expand
+from evergraph.experiments.bench.jobs import expand, trials
 from evergraph.experiments.bench.pool import run_work
-from evergraph.experiments.bench.worker import Failure, SeedProgress
+from evergraph.experiments.bench.worker import Event, Failure, SeedProgress
 from forked_command import Forked
 from waiting import until
 
@@ -121,8 +121,8 @@ def test_failures_and_searches_are_told_and_the_exit_code_is_1(tmp_path: Path, c
     assert (tmp_path / "runs" / "bench-mine-2" / "bench.toml").exists()
 
 
-def event(bench: Bench, kind: Any, *, seed: int = 0, **values: Any) -> BenchEvent:
-    return BenchEvent(bench.jobs[0], seed, values.pop("trial", None), kind, **values)
+def event(bench: Bench, kind: Any, *, seed: int = 0, **values: Any) -> Event:
+    return Event(kind, bench.jobs[0], seed, **values)
 
 
 def test_the_live_table_follows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +160,7 @@ def test_a_long_table_shows_what_is_going_on(monkeypatch: pytest.MonkeyPatch) ->
         expand(BenchConfig.of({"datasets": ["synthetic"], "methods": labels})), {}, SearchConfig()
     )
     progress = BenchProgress(bench)
-    progress.on_event(BenchEvent(bench.jobs[33], 0, None, "started"))
+    progress.on_event(Event("started", bench.jobs[33], 0))
     monkeypatch.setattr(progress._console, "size", (100, 17))
     shown = render(progress)
     assert "tem-33" in shown
@@ -172,13 +172,14 @@ def test_a_search_is_followed_too() -> None:
         "datasets": ["synthetic"],
         "methods": [{"name": "tem", "grid": {"memory.budget": [1, 2]}}],
     }
-    bench = Bench(expand(BenchConfig.of(values)), {}, SearchConfig())
+    [job] = expand(BenchConfig.of(values))
+    first, second = trials(job, SearchConfig())
     line = BenchLine(seeds=1, trials=2)
     assert line.state == "waiting"
-    line.follow(event(bench, "done", trial="budget=1"))
+    line.follow(Event("done", first, 0))
     assert line.state == "searching 1 of 2"
-    line.follow(event(bench, "done", trial="budget=2"))
-    line.follow(event(bench, "started"))
+    line.follow(Event("done", second, 0))
+    line.follow(Event("started", job, 0))
     assert line.state == "running task 1"
 
 

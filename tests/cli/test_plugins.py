@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from evergraph.core import plugins
 from evergraph.experiments.bench import benchmark
 from evergraph.experiments.bench.benchmark import open_bench, run_bench
 from evergraph.experiments.bench.config import BenchConfig
-from evergraph.experiments.bench.pool import RayPool
+from evergraph.experiments.bench.pool import run_work
 from evergraph.experiments.config import RunConfig, read_toml
 from evergraph.experiments.runner import run
 from evergraph.memory import samplers
@@ -203,7 +204,7 @@ def test_ray_workers_import_a_benchmarks_plugins(
 ) -> None:
     monkeypatch.chdir(files)
     opened = open_bench(BenchConfig.of(read_toml(Path("mine.toml"))), out=Path("out"))
-    rows = run_bench(opened, workers=2, pool=RayPool(ray_engine))
+    rows = run_bench(opened, workers=2, pool=partial(run_work, engine=ray_engine))
     assert [row.failure for row in rows] == [None, None]
 
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,7 @@ import pytest
 
 import miniatures
 from evergraph.experiments.bench import benchmark
-from evergraph.experiments.bench.pool import Event
-from evergraph.experiments.bench.worker import Failure, Work, learn
+from evergraph.experiments.bench.worker import Event, Failure, learn
 from faulty_server import FaultyServer
 
 pytest.importorskip("ogb", reason="ogb is an extra")
@@ -129,12 +128,11 @@ def test_runs_whose_processes_were_killed_are_tried_again_alone(
 ) -> None:
     seen: list[int] = []
 
-    def kill(work: Sequence[Work], *, workers: int, on_event: Callable[..., None]) -> None:
-        for unit in work:
+    def kill(work: Any, *, workers: int, on_event: Callable[..., None]) -> None:
+        for job, seed in work:
             seen.append(workers)
             dead = Failure("the worker process was killed", "BrokenProcessPool")
-            failure = dead if workers > 1 else learn(unit).failure
-            on_event(Event("failed" if failure else "done", unit, failure=failure))
+            on_event(Event("failed", job, seed, None, dead) if workers > 1 else learn(job, seed))
 
     monkeypatch.setattr(benchmark, "run_work", kill)
     _, err = call(*COMMAND, "--datasets", "corafull", "--methods", "tem", "--tables", "table3",

@@ -17,16 +17,16 @@ from evergraph.core.device import exactly_threads
 from evergraph.core.errors import ResultsError
 from evergraph.experiments import runner
 from evergraph.experiments.bench import pool
-from evergraph.experiments.bench.benchmark import BenchEvent, open_bench, run_bench
+from evergraph.experiments.bench.benchmark import open_bench, run_bench
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.bench.pool import default_workers, environment_of_workers, threads_of
-from evergraph.experiments.bench.worker import Work, learn
+from evergraph.experiments.bench.worker import Event, learn
 from evergraph.experiments.build import resolved
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.runner import run
 from evergraph.experiments.store import ResultStore
 from evergraph.reports import collect
-from small_runs import CLOCKS, comparable
+from small_runs import CLOCKS, comparable, job_of
 
 
 def names(folder: Path) -> set[str]:
@@ -55,7 +55,7 @@ def test_results_are_those_of_a_plain_run_bit_for_bit(learned: Any, tmp_path: Pa
 
 
 def test_it_tells_what_happens(learned: Any) -> None:
-    finals = [e for e in learned.events if e.trial is None and e.job.label == "tem-tiny"]
+    finals = [e for e in learned.events if e.job.trial is None and e.job.label == "tem-tiny"]
     assert [e.seed for e in finals if e.kind == "started"] == [0, 1]
     ends = [e for e in finals if e.kind == "done"]
     assert [e.progress.finished for e in ends] == [True, True]
@@ -70,7 +70,7 @@ def test_it_tells_what_happens(learned: Any) -> None:
 
 def test_resuming_a_finished_bench_does_nothing_again(learned: Any) -> None:
     before = {path: path.read_bytes() for path in learned.out.rglob("*.json")}
-    events: list[BenchEvent] = []
+    events: list[Event] = []
     bench = open_bench(learned.config, out=learned.out, resume=True)
     rows = run_bench(bench, workers=1, on_event=events.append)
     assert {event.kind for event in events} == {"kept"}
@@ -99,7 +99,7 @@ def test_broken_data_and_a_killed_worker_are_rows_and_the_rest_goes_on(
     }
     config = BenchConfig.of(values)
 
-    def kill(event: BenchEvent) -> None:
+    def kill(event: Event) -> None:
         if (event.kind, event.job.label) == ("task", "victim"):
             children = psutil.Process().children()
             (worker,) = [child for child in children if "spawn_main" in " ".join(child.cmdline())]
@@ -119,7 +119,7 @@ def test_broken_data_and_a_killed_worker_are_rows_and_the_rest_goes_on(
     assert "SIGKILL" in json.loads((folder / "failure.json").read_text())["error"]
 
     learned_before = json.loads((folder / "seed-0" / "progress.json").read_text())["reports"]
-    events: list[BenchEvent] = []
+    events: list[Event] = []
     resumed = open_bench(config, out=tmp_path / "out", resume=True)
     request.getfixturevalue("learned_here")
     rows = run_bench(resumed, workers=1, on_event=events.append)
@@ -135,7 +135,7 @@ def test_any_exception_becomes_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_p
         raise RuntimeError("expected all tensors to be on the same device\nand a long story")
 
     monkeypatch.setattr(runner, "open_run", fail)
-    failure = learn(Work(RunConfig().to_dict(), 0, tmp_path)).failure
+    failure = learn(job_of(RunConfig(), tmp_path), 0).failure
     assert failure is not None
     assert failure.error == "RuntimeError: expected all tensors to be on the same device"
     assert (failure.type, "and a long story" in failure.traceback) == ("RuntimeError", True)
@@ -148,7 +148,7 @@ def test_what_a_run_logs_is_handed_on(tmp_path: Path) -> None:
         "training": {"epochs": 1},
         "device": "cpu",
     }
-    ending = learn(Work(RunConfig.of(values).to_dict(), 0, tmp_path / "out"))
+    ending = learn(job_of(RunConfig.of(values), tmp_path / "out"), 0)
     assert ending.failure is None
     assert "class 6 is left over alone and is dropped" in ending.notes
 

@@ -19,14 +19,14 @@ from evergraph.experiments import result as facts
 from evergraph.experiments import runner, store
 from evergraph.experiments.bench.benchmark import open_bench, run_bench
 from evergraph.experiments.bench.config import BenchConfig
-from evergraph.experiments.bench.worker import Work, learn
+from evergraph.experiments.bench.worker import learn
 from evergraph.experiments.build import resolved
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.protocol import TaskReport
 from evergraph.experiments.result import versions
 from evergraph.experiments.runner import Observer, open_run, run
 from evergraph.experiments.store import ResultStore
-from small_runs import comparable, small
+from small_runs import comparable, job_of, small
 
 
 @pytest.fixture(scope="module")
@@ -150,12 +150,12 @@ def test_a_second_run_into_the_same_folder_is_refused_in_one_sentence(tmp_path: 
 def test_workers_share_a_folder_but_not_a_seed(tmp_path: Path) -> None:
     config, out = small(seeds=[0, 1]), tmp_path / "out"
     opened = open_run(config, out=out, seeds=[0])
-    assert learn(Work(config.to_dict(), 1, out)).failure is None
-    failure = learn(Work(config.to_dict(), 0, out)).failure
+    assert learn(job_of(config, out), 1).failure is None
+    failure = learn(job_of(config, out), 0).failure
     assert failure is not None
     assert failure.type == "LockedError"
     opened.close()
-    assert learn(Work(config.to_dict(), 0, out)).failure is None
+    assert learn(job_of(config, out), 0).failure is None
     assert (out / "result.json").exists()
 
 

@@ -44,7 +44,7 @@ def told(labels: list[str]) -> object:
                       "accuracy_matrix": [{"seed": 0, **matrix}],
                       "headline": {"testing": "local", "averaging": "balanced"},
                       "config": resolved(job.config).to_dict()}  # fmt: skip
-            rows.append(Row(job, result, None, None))
+            rows.append(Row(job, result, None))
         return rows
 
     return bench

@@ -46,7 +46,7 @@ def run_here(config: BenchConfig, folder: Path) -> list[Row]:
     for job in expand(config, out=folder):
         values = job.config.to_dict() | {"device": "cpu"}
         result = run(type(job.config).of(values), out=job.folder, resume=True).to_dict()
-        rows.append(Row(job, result, None, None))
+        rows.append(Row(job, result, None))
     return rows
 
 
