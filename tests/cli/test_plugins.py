@@ -20,8 +20,7 @@ from evergraph.experiments.bench import benchmark
 from evergraph.experiments.bench.benchmark import open_bench, run_bench
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.bench.pool import run_work
-from evergraph.experiments.config import RunConfig, read_toml
-from evergraph.experiments.runner import run
+from evergraph.experiments.config import read_toml
 from evergraph.memory import samplers
 from evergraph.methods import methods
 from evergraph.topology import topologies
@@ -90,11 +89,6 @@ def test_parts_of_a_plugin_are_listed(call: Call, files: Path) -> None:
     assert json.loads(listed)["datasets"]["village"] == {"title": "A small graph of my own."}
 
 
-def test_a_dataset_of_a_plugin_is_described(call: Call, files: Path) -> None:
-    facts = json.loads(call("info", "village", "--plugin", "village.py", "--json")[0])
-    assert (facts["nodes"], facts["classes"]) == (48, 4)
-
-
 def test_a_run_takes_parts_of_several_plugins_and_goes_on_with_them(
     call: Call, files: Path
 ) -> None:
@@ -118,16 +112,6 @@ def test_a_run_takes_parts_of_several_plugins_and_goes_on_with_them(
     again = call("run", "--preset", "out/config.toml", "--out", "again", "--json")[0]
     first = json.loads((files / "out" / "result.json").read_text())
     assert json.loads(again)["accuracy_matrix"] == first["accuracy_matrix"]
-
-
-def test_methods_of_a_plugin_learn_beside_others_over_several_seeds(
-    call: Call, files: Path
-) -> None:
-    asked = ("--plugin", str(FILE), "--method", "anchored,tem", "--repeats", "3")
-    runs = json.loads(call("run", *TINY, *asked)[0])["runs"]
-    assert list(runs) == ["anchored", "tem"]
-    assert [runs[name]["config"]["seeds"] for name in runs] == [[0, 1, 2]] * 2
-    assert [len(runs[name]["accuracy_matrix"]) for name in runs] == [3, 3]
 
 
 def test_plugins_of_presets_count_from_their_files_and_add_up(call: Call, files: Path) -> None:
@@ -206,22 +190,6 @@ def test_ray_workers_import_a_benchmarks_plugins(
     opened = open_bench(BenchConfig.of(read_toml(Path("mine.toml"))), out=Path("out"))
     rows = run_bench(opened, workers=2, pool=partial(run_work, engine=ray_engine))
     assert [row.failure for row in rows] == [None, None]
-
-
-def test_a_program_names_plugins_in_its_configuration(
-    files: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(files)
-    values = {
-        "plugins": ["parts/my_parts.py", "village.py"],
-        "dataset": "village",
-        "method": "anchored",
-        "training": {"epochs": 1},
-        "device": "cpu",
-    }
-    config = RunConfig.of(values)
-    assert "anchored" not in methods.names()  # a configuration is read without running anything
-    assert run(config).config.method.parameters == {"strength": 0.01}
 
 
 @pytest.mark.slow

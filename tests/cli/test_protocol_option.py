@@ -59,16 +59,3 @@ def test_a_benchmark_under_a_protocol(
     (job,) = begun[0].jobs
     assert (job.config.protocol, job.config.memory.budget) == ("puma", 0.005)
     assert job.config.stream.edges == "all", "what the file says wins"
-
-
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        (["run", "--protocol", "clgb"], "unknown protocol 'clgb': did you mean 'cglb'?"),
-        (["reproduce", "protocols", "--methods", "tme"], "unknown name in --methods 'tme'"),
-    ],
-)
-def test_what_is_wrong_is_one_sentence(call: Any, command: list[str], message: str) -> None:
-    out, err = call(*command, expect=2)
-    assert (out, err.count("\n")) == ("", 1)
-    assert err.startswith(f"error: {message}")
