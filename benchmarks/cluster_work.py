@@ -106,7 +106,7 @@ class Kinds:
         }  # fmt: skip
         with tempfile.TemporaryDirectory() as folder:
             opened = open_bench(BenchConfig.of(values), out=Path(folder, "out"))
-            pool = RayPool(engine) if isinstance(engine, RayEngine) else None
+            pool = partial(run_work, engine=engine) if isinstance(engine, RayEngine) else None
             rows = run_bench(opened, workers=engine.workers, pool=pool)
         failed = [row.failure for row in rows if row.failure is not None]
         if failed:

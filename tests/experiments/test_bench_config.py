@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -89,16 +88,6 @@ def test_a_sweep_is_a_method_a_value_and_what_is_swept_is_not_searched() -> None
     # A run is what its name says.
     with pytest.raises(ConfigurationError, match=r"small@5: memory\.budget is swept"):
         expand(bench(methods=[SWEPT]), over={"memory": {"budget": 7}})
-
-
-def test_the_frontier_has_families_by_name() -> None:
-    labels = [job.label for job in expand(BenchConfig.of(read_bench("frontier")))]
-    first = labels[: len(labels) // 3]  # of three datasets
-    sizes = Counter(label.partition("@")[0] for label in first)
-    tem = {
-        f"tem-{way}": 5 for way in ("uniform", "coverage", "herding", "distribution", "gradient")
-    }
-    assert sizes == {**tem, "analytic": 6, "analytic-rank": 3, "joint": 1, "finetune": 1}
 
 
 @pytest.mark.parametrize("name", sorted(benches()))

@@ -57,26 +57,22 @@ def test_a_script_is_no_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not in_notebook()
 
 
-def test_a_run_leaves_one_line(
-    small_graph: eg.Graph, page: Display, capsys: pytest.CaptureFixture[str]
+def test_a_run_leaves_one_line_that_is_not_drawn_for_every_epoch(
+    small_graph: eg.Graph,
+    page: Display,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert in_notebook()
+    monkeypatch.setattr(notebook_bar, "PAUSE", 0.0)
     eg.run(small_graph, "finetune", **SETTINGS)
+    assert len(page.updates) > 30  # 3 tasks of 10 epochs
+    assert any("<progress" in line._repr_html_() for line in page.updates)
     [line] = page.lines
     assert repr(line).startswith("finetune on a graph in memory  seed 0  task 3/3  AA ")
     assert repr(line).endswith(" s")
     assert "<progress" not in line._repr_html_()
     assert capsys.readouterr() == ("", "")
-
-
-def test_it_is_not_drawn_for_every_epoch(
-    small_graph: eg.Graph, page: Display, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(notebook_bar, "PAUSE", 0.0)
-    eg.run(small_graph, "finetune", **SETTINGS)
-    every = len(page.updates)
-    assert every > 30  # 3 tasks of 10 epochs
-    assert any("<progress" in line._repr_html_() for line in page.updates)
     monkeypatch.setattr(notebook_bar, "PAUSE", 3600.0)
     page.updates.clear()
     eg.run(small_graph, "finetune", **SETTINGS)

@@ -40,14 +40,6 @@ def test_python_takes_all_three(asked: dict[str, Any], seeds: tuple[int, ...]) -
     assert BenchConfig.of(BENCH | asked).seeds == seeds
 
 
-def test_a_run_has_the_seeds_asked_for(small_graph: Any) -> None:
-    quick = {"setting": "task-il", "epochs": 1, "device": "cpu", "progress": False}
-    result = eg.run(small_graph, "finetune", seed=3, **quick)
-    assert [each.seed for each in result.seeds] == [3]
-    result = eg.run(small_graph, "slda", repeats=2, device="cpu", progress=False)
-    assert [each.seed for each in result.seeds] == [0, 1]
-
-
 LINES = [("seed = 5", (5,)), ("seeds = [0, 2]", (0, 2)), ("repeats = 3", (0, 1, 2)), ("", (0,))]
 
 

@@ -98,7 +98,7 @@ def test_an_old_state_goes_only_when_the_progress_names_the_new_one(
     ]  # fmt: skip
 
 
-FILES = ["config.toml", "state-0001", "progress.json", "accuracy.npz", "result.json"]
+FILES = ["config.toml", "state-0001", "accuracy.npz"]
 
 
 @pytest.mark.parametrize("name", FILES)
