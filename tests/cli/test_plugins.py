@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -190,28 +187,6 @@ def test_ray_workers_import_a_benchmarks_plugins(
     opened = open_bench(BenchConfig.of(read_toml(Path("mine.toml"))), out=Path("out"))
     rows = run_bench(opened, workers=2, pool=partial(run_work, engine=ray_engine))
     assert [row.failure for row in rows] == [None, None]
-
-
-@pytest.mark.slow
-def test_an_installed_package_needs_no_naming(tmp_path: Path) -> None:
-    shutil.copy(FILE, tmp_path / "my_installed_parts.py")
-    info = tmp_path / "my_parts-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-parts\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[evergraph.parts]\nmine = my_installed_parts\n")
-    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-
-    def evergraph(*arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "evergraph.cli.app", *arguments],
-            cwd=tmp_path, check=True, capture_output=True, text=True,
-            env=os.environ | {"PYTHONPATH": path},
-        )  # fmt: skip
-        return done.stdout
-
-    assert "anchored" in json.loads(evergraph("list", "methods", "--json"))["methods"]
-    found = json.loads(evergraph("run", *TINY, "--method", "anchored", "--topology", "residual"))
-    assert found["config"]["method"] == {"name": "anchored", "strength": 0.01}
 
 
 def test_a_learner_that_lives_on_takes_parts_too(call: Call, files: Path) -> None:

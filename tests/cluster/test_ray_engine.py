@@ -220,7 +220,11 @@ def test_engines_by_name() -> None:
 
 
 @given(
-    st.recursive(st.integers() | st.text(), lambda v: st.lists(v) | st.dictionaries(st.text(), v))
+    st.recursive(
+        st.integers() | st.text(max_size=3),
+        lambda v: st.lists(v, max_size=3) | st.dictionaries(st.text(max_size=2), v, max_size=3),
+        max_leaves=6,
+    )
 )
 def test_plain_values_survive_packing(value: Any) -> None:
     assert unpack(pack(value)) == value

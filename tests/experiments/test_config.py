@@ -105,6 +105,13 @@ def test_a_wrong_value_is_named(values: dict[str, object], message: str) -> None
         ({"head": {"scaling": "double"}}, "unknown scaling"),
         ({"method": {"name": "tem", "backbone": "gcn"}}, "method.backbone cannot be set: it is"),
         ({"method": {"name": "tem", "restart": "no"}}, "restart must be true or false, not 'no'"),
+        # Only what can be set here is offered.
+        ({"method": {"name": "ewc", "generator": 1}}, "method.generator cannot be set"),
+        (
+            {"method": {"name": "ewc", "strnegth": 1}},
+            "did you mean 'strength'. it takes s(?!.*trainer)",
+        ),
+        ({"method": {"name": "auto", "memry": 1}}, "did you mean 'memory'.*it takes (?!.*trainer)"),
     ],
 )
 def test_wrong_components_are_refused_before_data_is_loaded(

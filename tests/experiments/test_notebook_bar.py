@@ -8,8 +8,12 @@ from types import ModuleType
 import pytest
 
 import evergraph as eg
+from evergraph.evaluation.accuracy_matrix import average_accuracy, matrix_of
+from evergraph.evaluation.yardstick import spread
 from evergraph.experiments import progress as notebook_bar
 from evergraph.experiments.progress import ProgressLine, in_notebook
+from evergraph.experiments.protocol import TaskReport
+from evergraph.reports.units import percent
 
 SETTINGS = {"epochs": 10, "device": "cpu"}
 
@@ -90,3 +94,12 @@ def test_what_was_interrupted_says_where(small_graph: eg.Graph, page: Display) -
     [line] = page.lines
     assert "stopped after" in repr(line)
     assert 0.3 < (line.share or 0) < 0.4
+
+
+def test_a_line_has_the_digits_of_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    row = [0.75, 0.75, 0.9, 0.95]  # 83.75, or in another order of summation just below
+    rows = {way: {"balanced": row} for way in ("local", "global")}
+    bar = notebook_bar.RunProgress(label="x", epochs={"tem": 1}, tasks=4, seeds=1)
+    bar.on_task("tem", 0, TaskReport(3, rows, {}))
+    told = percent(spread([average_accuracy(matrix_of([row[:n] for n in (1, 2, 3, 4)]))]))
+    assert f"AA {told} local, {told} global" in capsys.readouterr().err

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,14 @@ def bench(tmp_path_factory: pytest.TempPathFactory, write_run: WriteRun) -> Path
     write_run(folder, "single", [1.0], dataset="other_&_graph", kept=0)
     write_run(folder, "single", [0.625], dataset="other_&_graph", setting="task-il", kept=123)
     return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _coarse() -> Iterator[None]:
+    """Draw few pixels: nobody looks at them here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("evergraph.reports.figures.picture.DPI", 20)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from evergraph.core.errors import ResultsError, UnknownNameError
+from evergraph.core.errors import ResultsError
 from evergraph.datasets import load
 from evergraph.experiments.bench.benchmark import Row
 from evergraph.experiments.bench.config import BenchConfig
@@ -90,11 +90,6 @@ def test_a_dataset_that_is_not_at_hand_is_a_row_that_says_so(name: str, tmp_path
     sheets = studies.make(name).run(options(tmp_path, "/nowhere/graph.npz"))
     cells = [cell for sheet in sheets for row in sheet.rows for cell in row]
     assert any("/nowhere/graph.npz" in str(cell) for cell in cells)
-
-
-def test_an_unknown_study_lists_those_there_are() -> None:
-    with pytest.raises(UnknownNameError, match="did you mean 'table3'"):
-        studies.make("tabel3")
 
 
 def sheet_of(name: str, out: Path, *datasets: str) -> Sheet:
@@ -193,7 +188,7 @@ def test_real_graphs_are_as_in_the_paper(
         assert ratios[design] == pytest.approx(1.0, abs=0.155), design
 
 
-@pytest.mark.parametrize("name", ["table3", "fig4", "fig5", "fig6", "strategies", "theorem"])
+@pytest.mark.parametrize("name", ["table3", "fig6"])
 def test_a_structure_without_features_is_said_where_something_is_to_be_learned(
     name: str, tmp_path: Path
 ) -> None:
@@ -246,11 +241,3 @@ def test_damaged_intermediate_results_are_said(
     next((out / study).rglob(file)).write_text("{")
     with pytest.raises(ResultsError, match=r"remove it to (measure|make) them again"):
         studies.make(study).run(options(out, str(path)))
-
-
-def test_fig6_says_where_there_are_too_few_points(tmp_path: Path) -> None:
-    path = tmp_path / "few.npz"
-    ring = np.stack([np.arange(10), np.roll(np.arange(10), 1)])
-    np.savez(path, edge_index=ring, y=np.repeat([0, 1], 5), x=np.eye(10, dtype=np.float32))
-    (sheet,) = studies.make("fig6").run(options(tmp_path, str(path)))
-    assert "fig6 needs 8 test nodes in the first task, not 2" in str(sheet.rows[0][1])

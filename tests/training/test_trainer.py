@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from evergraph.core.errors import (
-    ConfigurationError,
     DivergedError,
 )
 from evergraph.core.seeding import seeded
@@ -168,11 +167,6 @@ def test_the_cosine_schedule_ends_near_zero(small_graph: Graph) -> None:
 def test_a_full_batch_copies_nothing() -> None:
     assert list(batches(10, None, generator=seeded(0), device=CPU)) == [slice(None)]
     assert list(batches(10, 10, generator=seeded(0), device=CPU)) == [slice(None)]
-
-
-def test_a_batch_has_examples() -> None:
-    with pytest.raises(ConfigurationError, match="batch_size must be an integer of at least 1"):
-        Trainer(batch_size=0)
 
 
 class Astray(Line):

@@ -136,14 +136,6 @@ def test_repeating_a_run_never_makes_a_claim_stronger(
     assert often.p_value == pytest.approx(once.p_value)
 
 
-@given(st.lists(scores, min_size=2, max_size=6), scores, st.integers(1, 6))
-def test_repeating_one_run_beside_others_claims_nothing(
-    theirs: list[float], score: float, times: int
-) -> None:
-    found = compare_trials(trials("a", [score] * times), trials("b", theirs))
-    assert found.verdict in ("one seed", "identical repeats")
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
