@@ -20,8 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.cluster.engines import make_engine
-from evergraph.cluster.ray_engine import IN_FLIGHT, RayEngine, pack, unpack
+from evergraph.cluster.ray_engine import IN_FLIGHT, RayEngine, make_engine, pack, unpack
 from evergraph.core.engine import ColumnSlice, LocalEngine
 from evergraph.core.errors import ConfigurationError, ResourceError, UnknownNameError
 from evergraph.core.mapped import MappedTensor, map_array

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from evergraph.reports import collect, write_report
-from evergraph.reports.gallery import gallery
+from evergraph.reports.report import gallery
 from evergraph.reports.runs import grouped
 from written_runs import result_of
 from written_runs import write as write_result

@@ -27,7 +27,7 @@ from evergraph.evaluation.statistics import (
 )
 from evergraph.evaluation.yardstick import main_key
 from evergraph.experiments.protocols import POOLED
-from evergraph.reports.runs import Finished, Group, names_of
+from evergraph.reports.runs import Finished, Group, names_of, way_of
 from evergraph.reports.trials import (
     TESTINGS,
     Pairing,
@@ -35,7 +35,6 @@ from evergraph.reports.trials import (
     check_comparable,
     pair,
     trials_of,
-    way_of,
 )
 
 if TYPE_CHECKING:

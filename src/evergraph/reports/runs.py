@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -73,8 +73,7 @@ class Finished:
     @property
     def headline(self) -> tuple[str, str]:
         """The way of testing and of averaging of the main number."""
-        told = self.result.get("headline", {})
-        return told.get("testing", "local"), told.get("averaging", main_key(self.result))
+        return way_of(self.result)
 
     @property
     def metric(self) -> str:
@@ -115,6 +114,21 @@ class Finished:
 
         name = self.result["config"]["method"]["name"]
         return name in methods.names() and methods.resolve(name).cumulative
+
+
+def way_of(
+    result: Mapping[str, Any], testing: str | None = None, averaging: str | None = None
+) -> tuple[str, str]:
+    """Return how a stored result is read: as given, else as its protocol reports.
+
+    >>> way_of({}), way_of({"headline": {"testing": "global", "averaging": "plain"}}, "local")
+    (('local', 'balanced'), ('local', 'plain'))
+    """
+    told = result.get("headline") or {}
+    return (
+        testing or told.get("testing", WAYS[0]),
+        averaging or told.get("averaging", main_key(result)),
+    )
 
 
 def collect(folder: Path) -> list[Finished]:

@@ -19,7 +19,8 @@ from evergraph.experiments.config import MemoryConfig
 from evergraph.experiments.protocols import POOLED, read_protocol
 from evergraph.graphs import Graph
 from evergraph.reports.figures.picture import Frame, Look, Picture, drawn, looks_of, percent_limits
-from evergraph.studies.base import DatasetStudy, Options, Sheet, spread, studies
+from evergraph.reports.units import percent
+from evergraph.studies.base import DatasetStudy, Options, Sheet, studies
 
 ORDER = ("paper", "cglb", "delome", "puma", "tpp", "llm4gcl", "ocgl")
 
@@ -126,7 +127,7 @@ def _line(protocol: str, result: dict[str, Any] | str) -> tuple[str, ...]:
         return (protocol, reports, f"not run: {result}", *["-"] * (len(COLUMNS) - 3))
     every = (result["average_accuracy"][t][a] for t, a in READINGS)
     numbers = (headline(result), headline(result, "average_forgetting"), *every)
-    return (protocol, reports, *(spread(number, scale=100) for number in numbers))
+    return (protocol, reports, *(percent(number) for number in numbers))
 
 
 def _seeds(options: Options) -> str:
@@ -160,7 +161,7 @@ def _beside(stem: str, methods: Sequence[str], results: Results, options: Option
     rows = []
     for protocol in ORDER:
         found = [results[method, protocol] for method in methods]
-        told = ["not run" if isinstance(r, str) else spread(headline(r), scale=100) for r in found]
+        told = ["not run" if isinstance(r, str) else percent(headline(r)) for r in found]
         rows.append((protocol, *told))
     trained = [method for method in methods if method != FORGETS]
     notes = [_seeds(options), f"Of what varies here: {_of_what(methods, results)}"]

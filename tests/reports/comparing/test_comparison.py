@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import evergraph as eg
 from evergraph.core.errors import ConfigurationError, ResultsError
 from evergraph.reports.comparing import compare_trials, corrected, over_datasets
-from evergraph.reports.trials import Trials, way_of
+from evergraph.reports.runs import way_of
+from evergraph.reports.trials import Trials
 
 BETTER = {"better": "worse", "worse": "better"}
 scores = st.integers(0, 100).map(lambda n: n / 100)
