@@ -30,50 +30,6 @@ def test_every_benchmark_finds_what_it_imports(load, name):
     assert load(name).__doc__
 
 
-def test_measuring(load):
-    table = load("measure").Table("Title", ("a", "b"), [["x", "1"]], ("note",))
-    assert table.markdown() == "## Title\n\n| a | b |\n| --- | ---: |\n| x | 1 |\n\n- note"
-    # Interleaved runs every contender every round.
-    calls: list[str] = []
-    contenders = {name: lambda name=name: calls.append(name) for name in "abc"}
-    best = load("measure").interleaved(contenders, rounds=2)
-    assert calls == ["a", "b", "c", "b", "c", "a"]
-    assert set(best) == {"a", "b", "c"}
-    # Extra peak sees what is allocated.
-    size = 64_000_000
-    peak = load("measure").extra_peak
-    # The system may take idle pages of this process back in the meantime, but not each time.
-    assert any(peak(lambda: torch.ones(size // 4)) > size // 2 for _ in range(5))
-    assert peak(lambda: None) < size // 2
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_embedding(load):
-    embedding, graphs = load("embedding"), load("graphs")
-    row = embedding.measure(graphs.CASES[TINY], rounds=1)
-    assert row.difference <= embedding.AGREE
-    assert set(row.seconds) == {"ours", "floor", "PyG scatter", "PyG CSR", "normalisation"}
-    alone = embedding.measure_alone(graphs.CASES[TINY], rounds=1)
-    for table in (embedding.time_table([row]), embedding.alone_table([alone])):
-        assert whole(table)
-        assert table.rows[0][0] == TINY
-    assert embedding.peak(TINY, "ours") >= 0
-
-
-@pytest.mark.slow
-def test_kernels(load):
-    bench = load("kernels")
-    (row,) = bench.hop_rows({TINY: (5,)}, rounds=1, count=1)
-    assert {bench.BASE, bench.LARGE} <= set(row.seconds) <= set(bench.NAMES)
-    assert (row.width, row.chosen) == (5, bench.LARGE)
-    assert row.ratio(bench.LARGE).startswith("**")
-    table = bench.hop_table([row], 1)
-    assert whole(table)
-    orders = bench.order_table({TINY: 4}, rounds=1)
-    assert [cells[2] for cells in orders.rows] == list(bench.orders(bench.load(TINY)))
-
-
 def test_reach(load):
     reach = load("reach")
     row = reach.measure(TINY, per_task=True, sample=50, rounds=1)
@@ -87,18 +43,14 @@ def test_reach(load):
     assert 500 < lazy < naive
 
 
-@pytest.mark.slow
-def test_stream(load):
-    stream = load("stream")
-    profile = stream.profile_stream(TINY, "paper", 2)
-    assert profile.epochs == (2, 200)
-    assert 0 < profile.products < 1
-    assert all(profile.sections[section] > 0 for section in stream.SECTIONS)
-    factor = profile.scaled["optimiser"] / profile.sections["optimiser"]
-    assert factor == pytest.approx(100)
-    for make in (stream.phase_table, stream.share_table, stream.overhead_table):
-        table = make([profile])
-        assert whole(table)
+def test_contenders_take_turns_and_tables_are_markdown(load):
+    table = load("measure").Table("Title", ("a", "b"), [["x", "1"]], ("note",))
+    assert table.markdown() == "## Title\n\n| a | b |\n| --- | ---: |\n| x | 1 |\n\n- note"
+    calls: list[str] = []
+    contenders = {name: lambda name=name: calls.append(name) for name in "abc"}
+    best = load("measure").interleaved(contenders, rounds=2)
+    assert calls == ["a", "b", "c", "b", "c", "a"]
+    assert set(best) == {"a", "b", "c"}
 
 
 def test_recomputing_learns_the_same(load):
@@ -168,34 +120,6 @@ def test_methods_races_loops_that_agree(load, backbone, sparse):
     assert set(found.seconds) == ({*bench.LOOPS} if sparse else {bench.OURS, bench.PYG})
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_methods_quick(load):
-    bench = load("methods")
-    tables = bench.tables(load("measure").Options(quick=True))
-    assert [len(table.rows) for table in tables] == [len(bench.lines()), 2, 1]
-    for table in tables:
-        assert table.notes
-        assert whole(table)
-    ratios = {cells[0]: cells[2] for cells in tables[0].rows}
-    assert ratios["finetune, gcn"] == ratios["finetune, pdgnn"] == "1.00x"
-
-
-@pytest.mark.slow
-def test_closed_form_quick(load, here):
-    bench = here("closed_form")
-    (table,) = bench.tables(load("measure").Options(quick=True))
-    assert next(cells[0] for cells in table.rows) == bench.BASE
-    assert len(table.rows) == 2 + len(bench.QUICK_WIDTHS)
-    faster = {cells[0]: cells[table.columns.index("faster")] for cells in table.rows}
-    assert faster[bench.BASE] == "1.00x"
-    floors = [cells[table.columns.index("floor")] for cells in table.rows]
-    assert floors[:2] == ["-", "-"]
-    assert all(float(floor) >= 0 for floor in floors[2:])
-    assert bench.contenders((8,))[bench.BASE]["training"]["epochs"] == 200  # unless quick
-    assert whole(table)
-
-
 def test_the_floor_of_the_closed_form_by_hand(load):
     bench = load("closed_form")
     nodes = torch.arange(60)
@@ -239,33 +163,6 @@ def test_importing(here, monkeypatch):
     table = bench.table([row])
     assert whole(table)
     assert table.rows[0][:2] == ["500", "names"]
-
-
-@pytest.mark.slow
-def test_reach_at_scale(load, here, monkeypatch):
-    bench = here("reach_at_scale")
-    monkeypatch.setitem(bench.CASES, "synthetic-300000", bench.CASES[TINY])
-    errors = bench.error_table(TINY, rounds=1)
-    assert [cells[0] for cells in errors.rows][:2] == ["exact, search", "exact, products"]
-    assert any("(default)" in cells[0] for cells in errors.rows)
-    coverage = bench.coverage_table([TINY], seeds=1)
-    monkeypatch.setattr(bench, "TWINS", ("products-twin",))
-    scale = bench.scale_table(0.002)
-    assert [cells[0] for cells in scale.rows] == ["products-twin, whole", "products-twin, 23 tasks"]
-    for table in (errors, coverage, scale):
-        assert table.notes
-        assert whole(table)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("ray_engine")
-def test_cluster_quick(load):
-    bench = load("cluster")
-    embedding, statistics, costs = bench.tables(load("measure").Options(quick=True))
-    assert [cells[0] for cells in embedding.rows][:2] == [bench.BASE, "one process, 2 threads"]
-    assert len(embedding.rows) == 6
-    assert [len(statistics.rows), len(costs.rows)] == [3, 3]
-    assert embedding.rows[0][2] == statistics.rows[0][2] == "1.00x"
 
 
 def test_deltas_quick(load):
@@ -342,34 +239,6 @@ def test_asking_counts_labels(load):
     assert [bench.labels_for(curve, target) for target in (0.2, 0.5, 0.7)] == [5.0, 15.0, None]
 
 
-@pytest.mark.slow
-def test_live_memory_measures_every_stage(load, here, monkeypatch):
-    bench = here("live_memory")
-    for name, value in {"SMALL": 5, "SMALL_DELTAS": 2, "ASKED": 20, "LIMIT": 1 << 40}.items():
-        monkeypatch.setattr(bench, name, value)
-    found = {limit: bench._both(90, limit) for limit in (None, 1 << 40)}
-    assert all(tuple(stages) == bench.STAGES for stages in found.values())
-    states = [[stage.state for stage in stages.values()] for stages in found.values()]
-    assert states[0] == states[1]  # the same learner
-    assert 0 < states[0][0] < states[0][1] == states[0][3] < states[0][4] == states[0][5]
-    tables = [bench._peaks(90, found), bench._snapshots(found)]
-    assert [len(table.rows) for table in tables] == [len(bench.STAGES), 2]
-
-
-@pytest.mark.slow
-def test_restarts_begin_with_a_writer_that_was_killed(load, tmp_path):
-    restart = load("restart")
-    tiny = restart.Load(known=30, kills=1, longest=0.4, replay_seconds=10.0)
-    with restart.LearnerFolder.open(tmp_path / "folder", make=restart.OnlineLearner) as folder:
-        folder.submit(restart.delta(0, tiny.known))
-        assert folder.learner.status().nodes == tiny.known
-        folder.compact()
-    (found,) = restart.killed(tmp_path / "folder", {"replay_seconds": restart.FOREVER}, tiny)
-    assert found.seq == found.snapshot + found.deltas
-    assert found.snapshot == 1
-    assert restart.row("rule", [found])[:3] == ["rule", f"{found.seq:,}", f"{found.deltas:,}"]
-
-
 def test_half_rows_learns_with_every_kind_of_rows(load, monkeypatch):
     bench = load("half_rows")
     told: list[str] = []
@@ -435,18 +304,6 @@ def test_plans_are_told_as_ratios_to_what_was_taken(load, monkeypatch):
     monkeypatch.setattr(planned, "cost_of", lambda *_: taken)
     [row] = planned.compared([("synthetic", "tem")], 1.0).rows
     assert (row[4], row[7]) == ("0.50x", "2.00x")
-
-
-@pytest.mark.slow
-def test_pointers_of_both_kinds_are_measured(here):
-    bench, tiny = here("pointers"), (200, 1_000)
-    before = bench.csr.MOST_INT32
-    table = bench.cost_table(tiny, rounds=1)
-    assert [row[0] for row in table.rows] == [*bench.WORK, bench.BUILDING]
-    assert whole(table)
-    assert before == bench.csr.MOST_INT32
-    with bench.counting("64 bits"):
-        assert bench.built(tiny, bench.pairs_of(tiny)).indptr.dtype == torch.int64
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import sys
 import threading
@@ -15,7 +14,6 @@ from typing import Any
 import pytest
 
 from evergraph.core.errors import LockedError, ResultsError
-from evergraph.experiments import result as facts
 from evergraph.experiments import runner, store
 from evergraph.experiments.bench.benchmark import open_bench, run_bench
 from evergraph.experiments.bench.config import BenchConfig
@@ -263,18 +261,6 @@ def test_what_can_be_known_at_the_start_does_not_fail_at_the_end(
                 run(small(), out=tmp_path / name, observer=observer)
         assert learned == []
         assert not (tmp_path / name).exists()
-
-
-def test_memory_is_not_told_where_nobody_knows_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("evergraph.core.device.STATUS", Path("nowhere"))
-    monkeypatch.setitem(sys.modules, "resource", None)  # as on Windows
-    run(small(), out=tmp_path / "out")
-    result = json.loads((tmp_path / "out" / "result.json").read_text())
-    assert result["peak_rss_bytes"] is None
-    monkeypatch.setitem(sys.modules, "psutil", None)
-    assert facts.machine("cpu").keys() == {"cpus", "threads"}
 
 
 STREAM = {"stream": {"by": "blurred"}}

@@ -10,9 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from evergraph.core.errors import (
-    DivergedError,
-)
+from evergraph.core.errors import DivergedError
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph
 from evergraph.methods import methods
