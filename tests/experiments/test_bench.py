@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,14 @@ from evergraph.experiments.bench import pool
 from evergraph.experiments.bench.benchmark import open_bench, run_bench
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.bench.pool import default_workers, environment_of_workers, threads_of
-from evergraph.experiments.bench.worker import Event, learn
+from evergraph.experiments.bench.worker import Event, learn, prepare
 from evergraph.experiments.build import resolved
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.runner import run
 from evergraph.experiments.store import ResultStore
 from evergraph.reports import collect
 from small_runs import CLOCKS, comparable, job_of
+from waiting import until
 
 
 def names(folder: Path) -> set[str]:
@@ -190,3 +192,27 @@ def test_the_environment_of_this_process_stays_as_it_was(monkeypatch: pytest.Mon
         assert (os.environ["OMP_WAIT_POLICY"], os.environ["OMP_NUM_THREADS"]) == ("PASSIVE", "3")
     assert os.environ["OMP_WAIT_POLICY"] == "ACTIVE"
     assert "OMP_NUM_THREADS" not in os.environ
+
+
+def test_workers_leave_with_a_parent_that_was_killed(tmp_path: Path) -> None:
+    context, file = get_context("fork"), tmp_path / "worker"
+
+    def work() -> None:
+        prepare(1)
+        file.write_text(str(os.getpid()))
+        signal.pause()
+
+    def parent() -> None:
+        context.Process(target=work).start()
+        signal.pause()
+
+    process = context.Process(target=parent)
+    process.start()
+    until(lambda: file.exists() and file.read_text(), seconds=60)
+    worker = psutil.Process(int(file.read_text()))
+    process.kill()
+    process.join()
+    left = psutil.wait_procs([worker], timeout=20)[1]
+    for each in left:
+        each.kill()
+    assert not left
