@@ -43,7 +43,6 @@ def test_facts_of_the_original_are_met(products: Graph) -> None:
     original = twin_facts()["products-twin"].original
     assert products.num_nodes == round(0.01 * original.nodes)
     assert products.num_classes == original.classes
-    assert original.homophily is not None
     assert homophily(products) == pytest.approx(original.homophily, abs=0.01)
     assert products.num_features == 100
     assert products.num_edges == pytest.approx(0.01 * 123_718_024, rel=0.005)

@@ -220,7 +220,6 @@ def test_the_trained_learner_is_written(call: Call, tmp_path: Path) -> None:
     graph = eg.load("synthetic", nodes=60, classes=4)
     config = eg.RunConfig.of({"dataset": {"name": "synthetic", "nodes": 60, "classes": 4}})
     here = eg.run(config, "ewc", epochs=1, device="cpu", seeds=[1], progress=False).learner
-    assert here is not None
     assert learner.predict_proba(graph).equal(here.predict_proba(graph))  # of the last seed
     said = call(*asked, "b", "--resume", expect=2)[1]
     assert "the run had already finished, and its learner was not kept" in said

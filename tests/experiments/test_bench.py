@@ -138,7 +138,6 @@ def test_any_exception_becomes_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_p
 
     monkeypatch.setattr(runner, "open_run", fail)
     failure = learn(job_of(RunConfig(), tmp_path), 0).failure
-    assert failure is not None
     assert failure.error == "RuntimeError: expected all tensors to be on the same device"
     assert (failure.type, "and a long story" in failure.traceback) == ("RuntimeError", True)
 

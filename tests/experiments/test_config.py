@@ -53,7 +53,6 @@ def test_the_papers_preset_is_the_papers_recipe() -> None:
     learner = build_learner(RunConfig.of(read_preset("paper")), seed=0)
     assert isinstance(learner, TEM)
     model = learner.backbone
-    assert isinstance(model, PDGNN)
     assert (model.topology.name, model.topology.hops) == ("sgc", 2)
     assert (model.hidden, model.bias, model.scaling) == ((256,), False, "none")
     assert (learner.memory.budget, learner.memory.sampler.name) == (400, "coverage")

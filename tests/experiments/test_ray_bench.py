@@ -141,7 +141,6 @@ def test_a_folder_that_workers_do_not_see_is_a_failed_row(
     work = [(job_of(RunConfig(), tmp_path / "nowhere"), 0)]
     run_work(work, workers=1, on_event=events.append, engine=ray_engine)
     assert [event.kind for event in events] == ["started", "failed"]
-    assert events[-1].failure is not None
     assert "use a folder that all machines share" in events[-1].failure.error
 
 

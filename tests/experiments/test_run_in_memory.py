@@ -96,7 +96,6 @@ def test_settings_find_their_places() -> None:
     )
     assert config.topology.parameters == {"alpha": 0.3, "hops": 4}
     assert config.memory.budget == 7
-    assert config.memory.sampler is not None
     assert config.memory.sampler.name == "gradient-matching"
     assert config.memory.sampler.parameters["heads"] == 2
     assert (config.training.lr, config.head.hidden, config.stream.edges) == (0.5, (3,), "all")

@@ -150,7 +150,6 @@ def test_workers_share_a_folder_but_not_a_seed(tmp_path: Path) -> None:
     opened = open_run(config, out=out, seeds=[0])
     assert learn(job_of(config, out), 1).failure is None
     failure = learn(job_of(config, out), 0).failure
-    assert failure is not None
     assert failure.type == "LockedError"
     opened.close()
     assert learn(job_of(config, out), 0).failure is None

@@ -77,7 +77,6 @@ def test_the_spread_is_told_in_one_line(tmp_path: Path) -> None:
         "up to 40.0 points apart"
     )
     result = results["tem", "paper"]
-    assert isinstance(result, dict)
     assert _line("tpp", result)[1] == "local, balanced, per test set (here per node)"
     assert _line("puma", result)[:3] == ("puma", "local, plain", "90.0")  # as the result says
     found = _of_what(["tem", "finetune"], results)

@@ -131,7 +131,6 @@ def test_graphs_in_files_are_left_out_where_they_are_not(tmp_path: Path) -> None
     assert located(job, tmp_path) is None
     (tmp_path / "actor.npz").touch()
     here = located(job, tmp_path)
-    assert here is not None
     assert here.config.dataset.name == str(tmp_path / "actor.npz")
 
 
