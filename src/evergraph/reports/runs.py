@@ -17,7 +17,7 @@ from evergraph.core.errors import ResultsError
 from evergraph.evaluation.yardstick import main_key, main_name, measured, spread
 
 RESULT, PROGRESS, SEARCH = "result.json", "progress.json", "search"
-WAYS = ("local", "global")
+TESTINGS = ("local", "global")
 NEEDED = (
     "average_accuracy", "average_forgetting", "average_accuracy_curve", "accuracy_matrix",
     "coverage_ratio", "memory", "seconds", "config", "versions",
@@ -126,7 +126,7 @@ def way_of(
     """
     told = result.get("headline") or {}
     return (
-        testing or told.get("testing", WAYS[0]),
+        testing or told.get("testing", TESTINGS[0]),
         averaging or told.get("averaging", main_key(result)),
     )
 
@@ -162,10 +162,10 @@ def _read(path: Path) -> dict[str, Any]:
         raise ResultsError(f"{wrong}it has no {missing[0]!r}")
     try:  # touch everything that reports rely on
         key = main_key(content)
-        for way, metric in product(WAYS, ("average_accuracy", "average_forgetting")):
+        for way, metric in product(TESTINGS, ("average_accuracy", "average_forgetting")):
             found = content[metric][way][key]
             float(found["mean"]), float(found["std"] or 0)
-        for way in WAYS:
+        for way in TESTINGS:
             curve = content["average_accuracy_curve"][way][key]
             sum(curve)
             # All seeds must be tested alike, each time on all tasks of the time before.

@@ -12,8 +12,7 @@ from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError, ResultsError
 from evergraph.experiments.config import StreamConfig, flat
 from evergraph.experiments.protocols import POOLED
-from evergraph.reports.runs import WAYS as TESTINGS
-from evergraph.reports.runs import Finished
+from evergraph.reports.runs import TESTINGS, Finished
 from evergraph.streams.splits import SHARES
 
 LEAST_RESOLUTION = 0.001  # 0.1 points, the last displayed digit

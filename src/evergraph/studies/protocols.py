@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -205,8 +204,7 @@ def _draw(name: str, title: str, looks: Mapping[str, Look], results: Results) ->
     return drawn(name, title, Frame(6.2, 3.0, left=0.75, top=0.6), draw)
 
 
-@dataclass(frozen=True)
-class Shares:
+class Shares(NamedTuple):
     """Shares of the variance of some numbers; they sum to 1, or are all 0 without variance.
 
     ``together``: that of the interaction, where the order of methods changes.
