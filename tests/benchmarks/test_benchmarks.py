@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +9,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from evergraph import datasets
 from evergraph.experiments.plan import Cost
 from evergraph.graphs import Graph
 from evergraph.methods import methods
@@ -142,19 +140,6 @@ def test_the_floor_of_the_closed_form_by_hand(load):
     assert bench.product_rate(64) > 0
 
 
-@pytest.mark.slow
-def test_twins(load):
-    bench = load("twins")
-    drawn = [bench.draw(name, 0.002) for name in bench.NAMES]
-    assert drawn[0].entries == pytest.approx(0.002 * drawn[0].published_entries, rel=0.02)
-    assert drawn[0].homophily == pytest.approx(0.807, abs=0.02)
-    assert drawn[0].disk > 4 * drawn[0].entries
-    cost, likeness = bench.cost_table(drawn), bench.likeness_table(drawn)
-    assert cost.rows[0][6] == "1.00x"
-    for table in (cost, likeness):
-        assert whole(table)
-
-
 def test_importing(here, monkeypatch):
     bench = here("importing")
     monkeypatch.setattr(bench, "LIMIT", 8 << 30)  # this process holds what other tests have left
@@ -217,17 +202,6 @@ def test_group_commit_counts_waits_for_the_disk(load, tmp_path):
     assert min(alone.cpu, shared.cpu, shared.late) > 0
 
 
-def test_first_run_measures_a_command(load):
-    bench = load("first_run")
-    code = "import sys; print('loading'); print('task 1  AA 50.0'); sys.exit({})"
-    cost = bench.cost_of([sys.executable, "-c", code.format(0)])
-    assert 0 < cost.cpu < 60
-    assert 0 < cost.first <= cost.clock
-    assert bench.cost_of([sys.executable, "-c", "pass"]).first is None
-    with pytest.raises(ValueError, match=r"AA 50\.0"):
-        bench.cost_of([sys.executable, "-c", code.format(1)])
-
-
 def test_asking_counts_labels(load):
     bench, options = load("asking"), load("measure").Options(quick=True)
     curves, count = bench.main(options)
@@ -237,29 +211,6 @@ def test_asking_counts_labels(load):
     assert ratio[1] == "" or ratio[1].endswith("x")
     curve = bench.Curve((10, 20), (0.4, 0.6), (0.0, 0.0))
     assert [bench.labels_for(curve, target) for target in (0.2, 0.5, 0.7)] == [5.0, 15.0, None]
-
-
-def test_half_rows_learns_with_every_kind_of_rows(load, monkeypatch):
-    bench = load("half_rows")
-    told: list[str] = []
-
-    def learned(graph, values, seed):
-        told.append(values.get("topology", values.get("backbone"))["rows"])
-        return {"local": 90.0 + len(told), "global": 80.0}
-
-    monkeypatch.setattr(bench, "accuracy", learned)
-    graph = Graph.from_edges(
-        torch.tensor([[0, 1], [1, 2]]),
-        features=torch.rand(3, 4),
-        labels=torch.tensor([0, 1, 0]),
-        undirected=True,
-    )
-    rows = list(bench.accuracy_rows("tiny", graph, {}, (0,)))
-    assert told == [*bench.ROWS, *bench.ROWS]
-    assert rows[0] == ["tiny", "auto", "local", "91.00", "+1.000", "1.000", "+2.000", "2.000"]
-    name, *_, mean, largest = bench.embedding_row("tiny", graph)
-    assert name == "tiny"
-    assert 0 < float(mean) <= float(largest) < 2**-7
 
 
 def test_the_graph_of_papers_size_is_summed_as_torch_sums_it(load):
@@ -304,21 +255,3 @@ def test_plans_are_told_as_ratios_to_what_was_taken(load, monkeypatch):
     monkeypatch.setattr(planned, "cost_of", lambda *_: taken)
     [row] = planned.compared([("synthetic", "tem")], 1.0).rows
     assert (row[4], row[7]) == ("0.50x", "2.00x")
-
-
-@pytest.mark.slow
-def test_tolerant_learners_take_turns_and_are_held_against_the_exact_one(load, monkeypatch):
-    tolerance = load("tolerance")
-    monkeypatch.setattr(tolerance, "TOLERANCES", ())
-    monkeypatch.setattr(tolerance, "BATCH", 20)
-    graph = datasets.load("synthetic", nodes=300, classes=4, features=8)
-    order = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(0))
-    growth = tolerance.Growth(graph, order, torch.arange(graph.num_nodes) % 5 == 0)
-    costs, parts = tolerance.compared(growth, 150, 2)
-    exact, lazy, *others, default = costs.rows
-    assert exact[2] == "1.00x"
-    assert exact[5:] == lazy[5:]  # so few are solved for at once
-    assert exact[6:] == ["100.00", "0.0000", "0.00000"]
-    assert int(default[3]) < int(exact[3])
-    assert default[5:] == others[0][5:]  # eager, with the same tolerance
-    assert parts.rows[-1][0] == "a delta"

@@ -17,16 +17,12 @@ import torch
 from evergraph.closed_form import counting
 from evergraph.cluster.ray_engine import RayEngine
 from evergraph.core.resources import Resources
-from evergraph.core.seeding import seeded
 from evergraph.experiments.bench.benchmark import open_bench, run_bench
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.bench.pool import run_work
 from evergraph.experiments.bench.worker import Event
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.runner import run
-from evergraph.graphs import Graph
-from evergraph.graphs.reach.hyperloglog import estimate_reach_sizes
-from evergraph.memory import Candidates, samplers
 from evergraph.topology import column_blocks
 from small_runs import comparable, job_of
 
@@ -65,27 +61,6 @@ def test_a_run_learns_what_it_learns_in_one_process(ray_engine: RayEngine) -> No
     shared = run(config, resources=Resources(engine=watched))
     assert [seed.rows for seed in shared.seeds] == [seed.rows for seed in run(config).seeds]
     assert {"encode_columns", "count_block"} <= set(watched.given)
-
-
-def test_reach_and_the_sampled_nodes_are_the_same(
-    ray_engine: RayEngine, small_graph: Graph
-) -> None:
-    nodes, watched = torch.arange(small_graph.num_nodes), Watched(ray_engine)
-    both = (Resources(), Resources(engine=watched))
-    sizes = [estimate_reach_sizes(small_graph, nodes, hops=2, resources=r) for r in both]
-    assert torch.equal(*sizes)
-    assert watched.given == ["sum_registers"]
-    labels, features = small_graph.labels, small_graph.features
-    picked = [
-        samplers.make("coverage", reach="estimated").select(
-            Candidates(small_graph, nodes, labels, features, 2, resources=r),
-            dict.fromkeys(range(6), 5),
-            generator=seeded(0),
-        )
-        for r in both
-    ]
-    assert torch.equal(*picked)
-    assert watched.given == ["sum_registers"] * 2
 
 
 def kill_a_worker() -> None:
