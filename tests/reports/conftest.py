@@ -44,14 +44,13 @@ def write_run() -> WriteRun:
 
 @pytest.fixture(scope="session")
 def bench(tmp_path_factory: pytest.TempPathFactory, write_run: WriteRun) -> Path:
-    """Two datasets, two settings, six runs; curves of different lengths, one of a single task."""
+    """Two datasets, two settings, five runs; curves of different lengths, one of a single task."""
     folder = tmp_path_factory.mktemp("bench")
     write_run(folder, "a<b>&\"'$x", [0.9, 0.85, 0.8], kept=1500)
     write_run(folder, "plain", [0.5, 0.25])
     write_run(folder, "nine", [0.99, 0.09, 0.03], kept=0)
     write_run(folder, "plain", [0.75, 0.875, 0.75], setting="task-il", kept=20_000_000)
     write_run(folder, "single", [1.0], dataset="other_&_graph", kept=0)
-    write_run(folder, "single", [0.625], dataset="other_&_graph", setting="task-il", kept=123)
     return folder
 
 
