@@ -42,7 +42,7 @@ from evergraph.experiments.config import RunConfig
 from evergraph.experiments.result import machine, versions
 from evergraph.experiments.store import ResultStore, locked, write_whole
 from evergraph.studies.book_rows import BookPlan, BookRow, differences, read_plan, read_row, rows_in
-from evergraph.studies.submitting import command_of, commit_here, in_words, placeless, row_of, told
+from evergraph.studies.submission import command_of, commit_here, in_words, placeless, row_of, told
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ def submit_command(
     with spinner("loading torch and the plan of the book"):
         from evergraph.experiments.store import CONFIG
         from evergraph.studies.book_rows import check_book
-        from evergraph.studies.submitting import commit_here, submitted
+        from evergraph.studies.submission import commit_here, submitted
 
     if check and not (run / CONFIG).exists():
         rows = check_book(run)

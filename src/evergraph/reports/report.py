@@ -74,7 +74,7 @@ def tables_of(groups: Sequence[Group], against: str | None = None) -> dict[str, 
     """Return every table with content by name; against: see ``write_report``."""
     made = [headline_table(groups), summary_table(groups)]
     if any(len(group.entries) > 1 for group in groups):  # else there is nothing to compare
-        from evergraph.reports.tables.comparing import differences_table, ranks_table
+        from evergraph.reports.tables.differences import differences_table, ranks_table
 
         made += [differences_table(groups, against), ranks_table(groups)]
     costs = (beyond_table, budgets_table, memory_table, time_table, versions_table, machine_table)

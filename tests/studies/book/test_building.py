@@ -77,7 +77,7 @@ def test_a_failure_is_a_row_that_is_tried_again_when_asked(
 def test_a_row_of_another_configuration_is_built_again(
     opened: Any, plan: BookPlan, finished: Path, tmp_path: Path
 ) -> None:
-    from evergraph.studies.submitting import submitted
+    from evergraph.studies.submission import submitted
 
     book = tmp_path / "book"
     row = submitted(finished, book=book, commit="abc", plan=plan)

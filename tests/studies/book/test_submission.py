@@ -16,7 +16,7 @@ from evergraph.evaluation.accuracy_matrix import matrix_of
 from evergraph.experiments.config import RunConfig, read_toml
 from evergraph.experiments.runner import run
 from evergraph.studies.book_rows import BookPlan, BookRow, check_book, check_file, checksum, rows_in
-from evergraph.studies.submitting import submitted
+from evergraph.studies.submission import submitted
 
 Result = dict[str, Any]
 
