@@ -41,14 +41,6 @@ def test_several_methods_are_compared_by_the_papers_number(call: Any) -> None:
     assert err.count("stream.classes_per_task is 3 and not 2") == 2  # one line a method
 
 
-def test_a_preset_lies_over_a_protocol_and_says_so(call: Any, tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text('method = "finetune"\nstream = { edges = "all" }\n')
-    given = ["--preset", "mine.toml", "--protocol", "cglb", "--json", "--out", "out"]
-    out, err = call("run", *TINY, *given)
-    assert json.loads(out)["config"]["stream"]["edges"] == "all"
-    assert "stream.edges is 'all' and not 'within'" in err
-
-
 def test_a_benchmark_under_a_protocol(
     call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
