@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -34,7 +35,7 @@ from evergraph.core.seeding import seeded
 from evergraph.datasets import load
 from evergraph.experiments.bench.benchmark import open_bench, run_bench
 from evergraph.experiments.bench.config import BenchConfig
-from evergraph.experiments.bench.pool import RayPool
+from evergraph.experiments.bench.pool import run_work
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.runner import run
 from evergraph.graphs import Graph, estimate_reach_sizes
@@ -105,7 +106,7 @@ class Kinds:
         }  # fmt: skip
         with tempfile.TemporaryDirectory() as folder:
             opened = open_bench(BenchConfig.of(values), out=Path(folder, "out"))
-            pool = RayPool(engine) if isinstance(engine, RayEngine) else None
+            pool = partial(run_work, engine=engine) if isinstance(engine, RayEngine) else None
             rows = run_bench(opened, workers=engine.workers, pool=pool)
         failed = [row.failure for row in rows if row.failure is not None]
         if failed:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -32,16 +32,17 @@ from evergraph.core.errors import (
     ResultsError,
     UnknownNameError,
 )
-from evergraph.experiments.bench.benchmark import Bench, BenchEvent, Row, claim, run_bench
+from evergraph.experiments.bench.benchmark import Bench, Row, claim, run_bench
 from evergraph.experiments.bench.config import SearchConfig
 from evergraph.experiments.bench.jobs import Job, check_jobs
 from evergraph.experiments.bench.pool import default_workers, run_work
+from evergraph.experiments.bench.worker import Event
 from evergraph.experiments.build import parts_used, resolved
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.result import machine, versions
 from evergraph.experiments.store import ResultStore, locked, write_whole
 from evergraph.studies.book_rows import BookPlan, BookRow, differences, read_plan, read_row, rows_in
-from evergraph.studies.submitting import command_of, commit_here, in_words, placeless, row_of, told
+from evergraph.studies.submission import command_of, commit_here, in_words, placeless, row_of, told
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Building:
         workers: int,
         limit: float | None = None,
         minutes: float | None = None,
-        on_event: Callable[[BenchEvent], None] = lambda event: None,
+        on_event: Callable[[Event], None] = lambda event: None,
     ) -> list[Row]:
         """Build, and return what came of every row; one out of time has neither result nor failure.
 
@@ -75,7 +76,7 @@ class Building:
         until = None if minutes is None else monotonic() + 60 * minutes
         pool = partial(run_work, limit=limit, until=until)
 
-        def follow(event: BenchEvent) -> None:
+        def follow(event: Event) -> None:
             if event.kind in ("done", "kept"):
                 self._write_finished(event.job)
             on_event(event)
@@ -166,15 +167,15 @@ def only(jobs: Sequence[Job], names: Sequence[str]) -> list[Job]:
     >>> [str(job) for job in some]
     ['finetune on noise-2, class-il', 'tem on noise-2, class-il']
     """
-    known = {name for job in jobs for name in _names(job)}
+    known = {name for job in jobs for name in job.names}
     for name in names:
         if name not in known:
             raise UnknownNameError("method, dataset or setting", name, known)
-    kinds = [{names_of[place] for names_of in map(_names, jobs)} & set(names) for place in range(3)]
+    kinds = [{job.names[place] for job in jobs} & set(names) for place in range(3)]
     return [
         job
         for job in jobs
-        if all(not kind or name in kind for kind, name in zip(kinds, _names(job), strict=True))
+        if all(not kind or name in kind for kind, name in zip(kinds, job.names, strict=True))
     ]
 
 
@@ -190,11 +191,7 @@ def located(job: Job, data: Path | None) -> Job | None:
         return None
     dataset = job.config.dataset.model_copy(update={"name": str(data / name)})
     config = job.config.model_copy(update={"dataset": dataset})
-    return Job(job.label, job.dataset, job.setting, config, job.folder)
-
-
-def _names(job: Job) -> tuple[str, str, str]:
-    return job.label, job.dataset, job.setting
+    return replace(job, config=config)
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -272,11 +269,7 @@ def _jobs(plan: BookPlan, options: argparse.Namespace) -> list[Job]:
 
 
 def _print_end(opened: Building, rows: Sequence[Row]) -> None:
-    failures = [
-        (row.job.label, row.job.dataset, row.job.setting, row.failure.error)
-        for row in rows
-        if row.failure is not None
-    ]
+    failures = [(*row.job.names, row.failure.error) for row in rows if row.failure is not None]
     if failures:
         print_table(("method", "dataset", "setting", "failed because"), failures)
     built = sum(row.result is not None for row in rows)

@@ -6,10 +6,10 @@ import gc
 import os
 import shutil
 import sys
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from _pytest.doctest import DoctestModule
@@ -21,8 +21,7 @@ from evergraph.cluster.ray_engine import RayEngine
 from evergraph.core import plugins
 from evergraph.datasets import datasets, load
 from evergraph.experiments.bench import benchmark
-from evergraph.experiments.bench.pool import Event
-from evergraph.experiments.bench.worker import Work, learn, read_progress
+from evergraph.experiments.bench.worker import learn
 from evergraph.graphs import Graph
 from evergraph.memory import samplers
 from evergraph.methods import methods
@@ -155,12 +154,9 @@ def call(
 def learned_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let benchmarks learn in this process: starting others takes seconds."""
 
-    def run_here(work: Sequence[Work], *, workers: int, on_event: Callable[[Event], None]) -> None:
-        for unit in work:
-            ending = learn(unit)
-            kind: Literal["done", "failed"] = "failed" if ending.failure else "done"
-            far = read_progress(unit.folder, unit.seed)
-            on_event(Event(kind, unit, far, ending.failure, ending.notes))
+    def run_here(work: Any, *, on_event: Callable[..., None], **_: Any) -> None:
+        for job, seed in work:
+            on_event(learn(job, seed))
 
     monkeypatch.setattr(benchmark, "run_work", run_here)
 

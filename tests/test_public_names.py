@@ -41,11 +41,6 @@ def test_every_registered_part_is_in_its_namespace_under_the_name_of_its_class(s
     assert found == ours
 
 
-def test_every_error_is_in_its_namespace() -> None:
-    assert eg.errors is errors
-    assert issubclass(eg.errors.DataError, eg.EvergraphError)
-
-
 def test_typed_names_are_those_that_are_looked_up() -> None:
     tree = ast.parse(Path(eg.__file__).read_text("utf-8"))
     block = next(node for node in tree.body if isinstance(node, ast.If))

@@ -26,7 +26,6 @@ def test_a_strangers_ten_lines(
     result = eg.run(data, method="auto", memory="2MB", device="cpu")
     frame = result.to_frame()
     axes = result.plot()
-    assert result.learner is not None
     result.learner.save("m")
     predicted = eg.load_learner("m").predict(data)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +9,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from evergraph import datasets
 from evergraph.experiments.plan import Cost
 from evergraph.graphs import Graph
 from evergraph.methods import methods
@@ -26,50 +23,9 @@ def whole(*tables) -> bool:
     return all(len(cells) == len(table.columns) for table in tables for cells in table.rows)
 
 
-def test_measuring(load):
-    table = load("measure").Table("Title", ("a", "b"), [["x", "1"]], ("note",))
-    assert table.markdown() == "## Title\n\n| a | b |\n| --- | ---: |\n| x | 1 |\n\n- note"
-    # Interleaved runs every contender every round.
-    calls: list[str] = []
-    contenders = {name: lambda name=name: calls.append(name) for name in "abc"}
-    best = load("measure").interleaved(contenders, rounds=2)
-    assert calls == ["a", "b", "c", "b", "c", "a"]
-    assert set(best) == {"a", "b", "c"}
-    # Extra peak sees what is allocated.
-    size = 64_000_000
-    peak = load("measure").extra_peak
-    # The system may take idle pages of this process back in the meantime, but not each time.
-    assert any(peak(lambda: torch.ones(size // 4)) > size // 2 for _ in range(5))
-    assert peak(lambda: None) < size // 2
-
-
-def test_a_process_of_its_own_is_a_child(load):
-    assert load("measure").in_own_process(os.getppid) == os.getpid()
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_embedding(load):
-    embedding, graphs = load("embedding"), load("graphs")
-    row = embedding.measure(graphs.CASES[TINY], rounds=1)
-    assert row.difference <= embedding.AGREE
-    assert set(row.seconds) == {"ours", "floor", "PyG scatter", "PyG CSR", "normalisation"}
-    alone = embedding.measure_alone(graphs.CASES[TINY], rounds=1)
-    for table in (embedding.time_table([row]), embedding.alone_table([alone])):
-        assert whole(table)
-        assert table.rows[0][0] == TINY
-    assert embedding.peak(TINY, "ours") >= 0
-
-
-def test_kernels(load):
-    bench = load("kernels")
-    (row,) = bench.hop_rows({TINY: (5,)}, rounds=1, count=1)
-    assert {bench.BASE, bench.LARGE} <= set(row.seconds) <= set(bench.NAMES)
-    assert (row.width, row.chosen) == (5, bench.LARGE)
-    assert row.ratio(bench.LARGE).startswith("**")
-    table = bench.hop_table([row], 1)
-    assert whole(table)
-    orders = bench.order_table({TINY: 4}, rounds=1)
-    assert [cells[2] for cells in orders.rows] == list(bench.orders(bench.load(TINY)))
+@pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py")))
+def test_every_benchmark_finds_what_it_imports(load, name):
+    assert load(name).__doc__
 
 
 def test_reach(load):
@@ -85,25 +41,14 @@ def test_reach(load):
     assert 500 < lazy < naive
 
 
-def test_stream(load):
-    stream = load("stream")
-    profile = stream.profile_stream(TINY, "paper", 2)
-    assert profile.epochs == (2, 200)
-    assert 0 < profile.products < 1
-    assert all(profile.sections[section] > 0 for section in stream.SECTIONS)
-    factor = profile.scaled["optimiser"] / profile.sections["optimiser"]
-    assert factor == pytest.approx(100)
-    for make in (stream.phase_table, stream.share_table, stream.overhead_table):
-        table = make([profile])
-        assert whole(table)
-
-
-def test_stream_stopwatch_leaves_the_library_as_it_was(load):
-    stream = load("stream")
-    before = [getattr(owner, name) for owner, name, _ in stream.PLACES]
-    with stream.watched(stream.Stopwatch()):
-        pass
-    assert [getattr(owner, name) for owner, name, _ in stream.PLACES] == before
+def test_contenders_take_turns_and_tables_are_markdown(load):
+    table = load("measure").Table("Title", ("a", "b"), [["x", "1"]], ("note",))
+    assert table.markdown() == "## Title\n\n| a | b |\n| --- | ---: |\n| x | 1 |\n\n- note"
+    calls: list[str] = []
+    contenders = {name: lambda name=name: calls.append(name) for name in "abc"}
+    best = load("measure").interleaved(contenders, rounds=2)
+    assert calls == ["a", "b", "c", "b", "c", "a"]
+    assert set(best) == {"a", "b", "c"}
 
 
 def test_recomputing_learns_the_same(load):
@@ -138,15 +83,6 @@ def test_contenders_that_disagree_are_refused(load, name, check, given, said):
         getattr(load(name), check)(*given)
 
 
-def test_graphs_and_sizes_that_differ_are_refused(load):
-    graph = load("graphs").CASES[TINY].load()
-    with pytest.raises(ValueError, match="labels differ"):
-        load("importing").check(graph, graph.without_labels())
-    reach = load("reach")
-    with pytest.raises(ValueError, match="disagree"):
-        reach.check([torch.zeros(graph.num_nodes, dtype=torch.int64)], [reach.Walker(graph, 3)])
-
-
 def test_methods_has_a_line_for_every_method(load):
     lines = load("methods").lines()
     assert {method for method, _ in lines} == set(methods.names()) - {
@@ -157,16 +93,6 @@ def test_methods_has_a_line_for_every_method(load):
     }
     assert {("finetune", "gcn"), ("joint", "pdgnn"), ("tem", "pdgnn")} <= set(lines)
     assert ("tem", "gcn") not in lines
-
-
-def test_methods_splits_a_task_into_its_parts(load):
-    bench = load("methods")
-    graph = load("graphs").CASES[TINY].load()
-    tasks, usage = bench.learn(("ewc", "gcn"), graph, 3)
-    assert len(tasks) == 5
-    assert all(len(task.epochs) == 3 for task in tasks)
-    assert all(second > 0 for t in tasks for second in (t.before, *t.epochs, t.after))
-    assert usage.importance > 0
 
 
 def test_methods_takes_the_best_of_every_part(load):
@@ -192,44 +118,6 @@ def test_methods_races_loops_that_agree(load, backbone, sparse):
     assert set(found.seconds) == ({*bench.LOOPS} if sparse else {bench.OURS, bench.PYG})
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_methods_refuses_loops_that_disagree(load):
-    bench, graphs = load("methods"), load("graphs")
-    graph = graphs.CASES[TINY].load()
-    other = replace(graph, features=graph.features + torch.nan)
-    loops = {bench.OURS: bench.ours(graph, "gcn", 1), bench.PYG: bench.pyg(other, "gcn", 1)}
-    with pytest.raises(ValueError, match="ours differs from PyG by"):
-        bench.disagreement(loops)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_methods_quick(load):
-    bench = load("methods")
-    tables = bench.tables(load("measure").Options(quick=True))
-    assert [len(table.rows) for table in tables] == [len(bench.lines()), 2, 1]
-    for table in tables:
-        assert table.notes
-        assert whole(table)
-    ratios = {cells[0]: cells[2] for cells in tables[0].rows}
-    assert ratios["finetune, gcn"] == ratios["finetune, pdgnn"] == "1.00x"
-
-
-@pytest.mark.slow
-def test_closed_form_quick(load, here):
-    bench = here("closed_form")
-    (table,) = bench.tables(load("measure").Options(quick=True))
-    assert next(cells[0] for cells in table.rows) == bench.BASE
-    assert len(table.rows) == 2 + len(bench.QUICK_WIDTHS)
-    faster = {cells[0]: cells[table.columns.index("faster")] for cells in table.rows}
-    assert faster[bench.BASE] == "1.00x"
-    floors = [cells[table.columns.index("floor")] for cells in table.rows]
-    assert floors[:2] == ["-", "-"]
-    assert all(float(floor) >= 0 for floor in floors[2:])
-    assert bench.contenders((8,))[bench.BASE]["training"]["epochs"] == 200  # unless quick
-    assert whole(table)
-
-
 def test_the_floor_of_the_closed_form_by_hand(load):
     bench = load("closed_form")
     nodes = torch.arange(60)
@@ -252,18 +140,6 @@ def test_the_floor_of_the_closed_form_by_hand(load):
     assert bench.product_rate(64) > 0
 
 
-def test_twins(load):
-    bench = load("twins")
-    drawn = [bench.draw(name, 0.002) for name in bench.NAMES]
-    assert drawn[0].entries == pytest.approx(0.002 * drawn[0].published_entries, rel=0.02)
-    assert drawn[0].homophily == pytest.approx(0.807, abs=0.02)
-    assert drawn[0].disk > 4 * drawn[0].entries
-    cost, likeness = bench.cost_table(drawn), bench.likeness_table(drawn)
-    assert cost.rows[0][6] == "1.00x"
-    for table in (cost, likeness):
-        assert whole(table)
-
-
 def test_importing(here, monkeypatch):
     bench = here("importing")
     monkeypatch.setattr(bench, "LIMIT", 8 << 30)  # this process holds what other tests have left
@@ -272,32 +148,6 @@ def test_importing(here, monkeypatch):
     table = bench.table([row])
     assert whole(table)
     assert table.rows[0][:2] == ["500", "names"]
-
-
-def test_reach_at_scale(load, here, monkeypatch):
-    bench = here("reach_at_scale")
-    monkeypatch.setitem(bench.CASES, "synthetic-300000", bench.CASES[TINY])
-    errors = bench.error_table(TINY, rounds=1)
-    assert [cells[0] for cells in errors.rows][:2] == ["exact, search", "exact, products"]
-    assert any("(default)" in cells[0] for cells in errors.rows)
-    coverage = bench.coverage_table([TINY], seeds=1)
-    monkeypatch.setattr(bench, "TWINS", ("products-twin",))
-    scale = bench.scale_table(0.002)
-    assert [cells[0] for cells in scale.rows] == ["products-twin, whole", "products-twin, 23 tasks"]
-    for table in (errors, coverage, scale):
-        assert table.notes
-        assert whole(table)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("ray_engine")
-def test_cluster_quick(load):
-    bench = load("cluster")
-    embedding, statistics, costs = bench.tables(load("measure").Options(quick=True))
-    assert [cells[0] for cells in embedding.rows][:2] == [bench.BASE, "one process, 2 threads"]
-    assert len(embedding.rows) == 6
-    assert [len(statistics.rows), len(costs.rows)] == [3, 3]
-    assert embedding.rows[0][2] == statistics.rows[0][2] == "1.00x"
 
 
 def test_deltas_quick(load):
@@ -352,29 +202,6 @@ def test_group_commit_counts_waits_for_the_disk(load, tmp_path):
     assert min(alone.cpu, shared.cpu, shared.late) > 0
 
 
-def test_first_run_measures_a_command(load):
-    bench = load("first_run")
-    code = "import sys; print('loading'); print('task 1  AA 50.0'); sys.exit({})"
-    cost = bench.cost_of([sys.executable, "-c", code.format(0)])
-    assert 0 < cost.cpu < 60
-    assert 0 < cost.first <= cost.clock
-    assert bench.cost_of([sys.executable, "-c", "pass"]).first is None
-    with pytest.raises(ValueError, match=r"AA 50\.0"):
-        bench.cost_of([sys.executable, "-c", code.format(1)])
-
-
-def test_first_run_compares_threads(load, monkeypatch):
-    bench = load("first_run")
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # taken away, and put back after the test
-    found = iter([(2.0, 3.0), (4.0, 2.0), (3.0, 1.5), (3.0, 6.0)])
-    monkeypatch.setattr(bench, "in_own_process", lambda function, *given: next(found))
-    table = bench.thread_table(TINY, epochs=1, rounds=2)
-    assert table.rows == [
-        ("one", "2.0", "1.00x", "1.5", "1.00x"),
-        ("two", "3.0", "1.50x", "2.0", "1.33x"),
-    ]
-
-
 def test_asking_counts_labels(load):
     bench, options = load("asking"), load("measure").Options(quick=True)
     curves, count = bench.main(options)
@@ -384,63 +211,6 @@ def test_asking_counts_labels(load):
     assert ratio[1] == "" or ratio[1].endswith("x")
     curve = bench.Curve((10, 20), (0.4, 0.6), (0.0, 0.0))
     assert [bench.labels_for(curve, target) for target in (0.2, 0.5, 0.7)] == [5.0, 15.0, None]
-
-
-def test_live_memory_measures_every_stage(load, here, monkeypatch):
-    bench = here("live_memory")
-    for name, value in {"SMALL": 5, "SMALL_DELTAS": 2, "ASKED": 20, "LIMIT": 1 << 40}.items():
-        monkeypatch.setattr(bench, name, value)
-    found = {limit: bench._both(90, limit) for limit in (None, 1 << 40)}
-    assert all(tuple(stages) == bench.STAGES for stages in found.values())
-    states = [[stage.state for stage in stages.values()] for stages in found.values()]
-    assert states[0] == states[1]  # the same learner
-    assert 0 < states[0][0] < states[0][1] == states[0][3] < states[0][4] == states[0][5]
-    tables = [bench._peaks(90, found), bench._snapshots(found)]
-    assert [len(table.rows) for table in tables] == [len(bench.STAGES), 2]
-
-
-@pytest.mark.slow
-def test_every_path_of_a_delta_is_measured_both_ways(load) -> None:
-    rows = list(load("parsing").rows((20,), 50, 1))
-    assert len(rows) == 2 * 7
-    assert all(row[-1].endswith("x") for row in rows)
-
-
-@pytest.mark.slow
-def test_restarts_begin_with_a_writer_that_was_killed(load, tmp_path):
-    restart = load("restart")
-    tiny = restart.Load(known=30, kills=1, longest=0.4, replay_seconds=10.0)
-    with restart.LearnerFolder.open(tmp_path / "folder", make=restart.OnlineLearner) as folder:
-        folder.submit(restart.delta(0, tiny.known))
-        assert folder.learner.status().nodes == tiny.known
-        folder.compact()
-    (found,) = restart.killed(tmp_path / "folder", {"replay_seconds": restart.FOREVER}, tiny)
-    assert found.seq == found.snapshot + found.deltas
-    assert found.snapshot == 1
-    assert restart.row("rule", [found])[:3] == ["rule", f"{found.seq:,}", f"{found.deltas:,}"]
-
-
-def test_half_rows_learns_with_every_kind_of_rows(load, monkeypatch):
-    bench = load("half_rows")
-    told: list[str] = []
-
-    def learned(graph, values, seed):
-        told.append(values.get("topology", values.get("backbone"))["rows"])
-        return {"local": 90.0 + len(told), "global": 80.0}
-
-    monkeypatch.setattr(bench, "accuracy", learned)
-    graph = Graph.from_edges(
-        torch.tensor([[0, 1], [1, 2]]),
-        features=torch.rand(3, 4),
-        labels=torch.tensor([0, 1, 0]),
-        undirected=True,
-    )
-    rows = list(bench.accuracy_rows("tiny", graph, {}, (0,)))
-    assert told == [*bench.ROWS, *bench.ROWS]
-    assert rows[0] == ["tiny", "auto", "local", "91.00", "+1.000", "1.000", "+2.000", "2.000"]
-    name, *_, mean, largest = bench.embedding_row("tiny", graph)
-    assert name == "tiny"
-    assert 0 < float(mean) <= float(largest) < 2**-7
 
 
 def test_the_graph_of_papers_size_is_summed_as_torch_sums_it(load):
@@ -478,28 +248,6 @@ def test_papers(load, here, tmp_path, monkeypatch):
     assert [cells[0] for cells in again.rows] == ["embed", "learn"]  # it is drawn once
 
 
-def test_papers_projects_along_a_line(load):
-    bench = load("papers")
-
-    def cost(entries, seconds):
-        return bench.Cost("learn", None, entries, seconds, 0.0, 0, 0, 0)
-
-    def seconds(each):
-        return each.seconds
-
-    assert bench.projected([cost(10, 3.0)], 100, seconds) == 30.0
-    assert bench.projected([cost(10, 3.0), cost(20, 4.0)], 100, seconds) == 12.0  # 2 + n / 10
-    assert bench.projected([cost(10, 1.0), cost(20, 4.0)], 100, seconds) == 20.0  # from 0
-
-
-def test_online_batches_are_cheaper_by_what_they_do_not_see(load):
-    bench = load("online_batches")
-    cells = bench.row(400)
-    assert cells[0] == "400"
-    assert int(cells[1]) == 24
-    assert int(cells[2]) <= 400
-
-
 def test_plans_are_told_as_ratios_to_what_was_taken(load, monkeypatch):
     planned = load("planned")
     forecast, taken = Cost(1.0, 10.0, 9.0, 2e8, 0), Cost(1.0, 20.0, 9.0, 1e8, 0)
@@ -507,32 +255,3 @@ def test_plans_are_told_as_ratios_to_what_was_taken(load, monkeypatch):
     monkeypatch.setattr(planned, "cost_of", lambda *_: taken)
     [row] = planned.compared([("synthetic", "tem")], 1.0).rows
     assert (row[4], row[7]) == ("0.50x", "2.00x")
-
-
-@pytest.mark.slow
-def test_pointers_of_both_kinds_are_measured(here):
-    bench, tiny = here("pointers"), (200, 1_000)
-    before = bench.csr.MOST_INT32
-    table = bench.cost_table(tiny, rounds=1)
-    assert [row[0] for row in table.rows] == [*bench.WORK, bench.BUILDING]
-    assert whole(table)
-    assert before == bench.csr.MOST_INT32
-    with bench.counting("64 bits"):
-        assert bench.built(tiny, bench.pairs_of(tiny)).indptr.dtype == torch.int64
-
-
-def test_tolerant_learners_take_turns_and_are_held_against_the_exact_one(load, monkeypatch):
-    tolerance = load("tolerance")
-    monkeypatch.setattr(tolerance, "TOLERANCES", ())
-    monkeypatch.setattr(tolerance, "BATCH", 20)
-    graph = datasets.load("synthetic", nodes=300, classes=4, features=8)
-    order = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(0))
-    growth = tolerance.Growth(graph, order, torch.arange(graph.num_nodes) % 5 == 0)
-    costs, parts = tolerance.compared(growth, 150, 2)
-    exact, lazy, *others, default = costs.rows
-    assert exact[2] == "1.00x"
-    assert exact[5:] == lazy[5:]  # so few are solved for at once
-    assert exact[6:] == ["100.00", "0.0000", "0.00000"]
-    assert int(default[3]) < int(exact[3])
-    assert default[5:] == others[0][5:]  # eager, with the same tolerance
-    assert parts.rows[-1][0] == "a delta"

@@ -88,17 +88,6 @@ def test_edges_and_homophily_are_met_after_doubles_are_dropped(
         assert sum(counts) > 1.03 * edges  # without an allowance for doubles, too few
 
 
-def test_labels_that_differ_from_blocks_count() -> None:
-    blocks = np.arange(2000) % 4
-    labels = blocks.copy()
-    labels[:200] = (labels[:200] + 1) % 4
-    weights = np.full(2000, 10.0)
-    model = StreamedBlockModel(blocks, weights, weights, generator=rng())
-    pairs = distinct(model, model.plan(20_000, 0.7, labels=labels), 2000)
-    assert (labels[pairs[0]] == labels[pairs[1]]).mean() == pytest.approx(0.7, abs=0.01)
-    assert (blocks[pairs[0]] == blocks[pairs[1]]).mean() > 0.75
-
-
 def test_what_cannot_be_had_and_sizes_by_hand() -> None:
     labels = np.arange(100) % 10
     model = StreamedBlockModel(labels, np.ones(100), np.ones(100), generator=rng())
@@ -107,15 +96,6 @@ def test_what_cannot_be_had_and_sizes_by_hand() -> None:
     # Geometric sizes by hand.
     assert geometric_sizes(31, 5, 1).tolist() == [16, 8, 4, 2, 1]
     assert geometric_sizes(9, 1, 2).tolist() == [9]
-
-
-@given(count=st.integers(1, 50), smallest=st.integers(1, 30), more=st.integers(0, 10**6))
-@settings(deadline=None)
-def test_geometric_sizes_sum_up_and_fall(count: int, smallest: int, more: int) -> None:
-    sizes = geometric_sizes(count * smallest + more, count, smallest)
-    assert sizes.sum() == count * smallest + more
-    assert sizes.min() >= 1
-    assert count == 1 or (np.diff(sizes) <= 1).all()
 
 
 def test_sizes_and_empty_groups() -> None:

@@ -14,11 +14,11 @@ from rich.console import Console
 
 from evergraph.cli.progress import BenchLine, BenchProgress
 from evergraph.experiments.bench import benchmark
-from evergraph.experiments.bench.benchmark import Bench, BenchEvent
+from evergraph.experiments.bench.benchmark import Bench
 from evergraph.experiments.bench.config import BenchConfig, SearchConfig
-from evergraph.experiments.bench.jobs import expand
+from evergraph.experiments.bench.jobs import expand, trials
 from evergraph.experiments.bench.pool import run_work
-from evergraph.experiments.bench.worker import Failure, SeedProgress
+from evergraph.experiments.bench.worker import Event, Failure, SeedProgress
 from forked_command import Forked
 from waiting import until
 
@@ -121,30 +121,9 @@ def test_failures_and_searches_are_told_and_the_exit_code_is_1(tmp_path: Path, c
     assert (tmp_path / "runs" / "bench-mine-2" / "bench.toml").exists()
 
 
-def event(bench: Bench, kind: Any, *, seed: int = 0, **values: Any) -> BenchEvent:
-    return BenchEvent(bench.jobs[0], seed, values.pop("trial", None), kind, **values)
-
-
-def test_the_live_table_follows(monkeypatch: pytest.MonkeyPatch) -> None:
-    values = {"datasets": ["synthetic"], "methods": ["tem", "joint"], "seeds": [0, 1]}
-    bench = Bench(expand(BenchConfig.of(values)), {}, SearchConfig())
-    progress = BenchProgress(bench)
-    half = SeedProgress(2, 4, False, accuracy=0.5, forgetting=-0.25, seconds=90.0)
-    progress.on_event(event(bench, "started"))
-    progress.on_event(event(bench, "task", progress=half))
-    shown = render(progress)
-    assert "running task 3 of 4" in shown
-    assert "50.0" in shown
-    assert "-25.0" in shown
-    assert "2 min" in shown
-    assert "waiting" in shown
-    assert "left" in shown
-    whole = SeedProgress(4, 4, True, accuracy=0.7, forgetting=-0.1, seconds=120.0)
-    progress.on_event(event(bench, "done", progress=whole))
-    assert "1/2" in render(progress)
-    failure = Failure("out of luck", "LuckError")
-    progress.on_event(event(bench, "failed", seed=1, failure=failure))
-    assert "failed" in render(progress)
+def opened(methods: list[Any], **values: Any) -> Bench:
+    config = BenchConfig.of({"datasets": ["synthetic"], "methods": methods, **values})
+    return Bench(expand(config), {}, SearchConfig())
 
 
 def render(progress: BenchProgress) -> str:
@@ -154,13 +133,24 @@ def render(progress: BenchProgress) -> str:
     return str(text)
 
 
-def test_a_long_table_shows_what_is_going_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    labels = [{"name": "tem", "label": f"tem-{number:02d}"} for number in range(40)]
-    bench = Bench(
-        expand(BenchConfig.of({"datasets": ["synthetic"], "methods": labels})), {}, SearchConfig()
-    )
+def test_the_live_table_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = opened(["tem", "joint"], seeds=[0, 1])
+    progress, job = BenchProgress(bench), bench.jobs[0]
+    half = SeedProgress(2, 4, False, accuracy=0.5, forgetting=-0.25, seconds=90.0)
+    progress.on_event(Event("started", job, 0))
+    progress.on_event(Event("task", job, 0, half))
+    shown = render(progress)
+    for text in ("running task 3 of 4", "50.0", "-25.0", "2 min", "waiting", "left"):
+        assert text in shown
+    whole = SeedProgress(4, 4, True, accuracy=0.7, forgetting=-0.1, seconds=120.0)
+    progress.on_event(Event("done", job, 0, whole))
+    assert "1/2" in render(progress)
+    progress.on_event(Event("failed", job, 1, failure=Failure("out of luck", "LuckError")))
+    assert "failed" in render(progress)
+    # A long table shows what is going on.
+    bench = opened([{"name": "tem", "label": f"tem-{number:02d}"} for number in range(40)])
     progress = BenchProgress(bench)
-    progress.on_event(BenchEvent(bench.jobs[33], 0, None, "started"))
+    progress.on_event(Event("started", bench.jobs[33], 0))
     monkeypatch.setattr(progress._console, "size", (100, 17))
     shown = render(progress)
     assert "tem-33" in shown
@@ -168,29 +158,12 @@ def test_a_long_table_shows_what_is_going_on(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_search_is_followed_too() -> None:
-    values = {
-        "datasets": ["synthetic"],
-        "methods": [{"name": "tem", "grid": {"memory.budget": [1, 2]}}],
-    }
-    bench = Bench(expand(BenchConfig.of(values)), {}, SearchConfig())
+    [job] = opened([{"name": "tem", "grid": {"memory.budget": [1, 2]}}]).jobs
+    first, second = trials(job, SearchConfig())
     line = BenchLine(seeds=1, trials=2)
     assert line.state == "waiting"
-    line.follow(event(bench, "done", trial="budget=1"))
+    line.follow(Event("done", first, 0))
     assert line.state == "searching 1 of 2"
-    line.follow(event(bench, "done", trial="budget=2"))
-    line.follow(event(bench, "started"))
+    line.follow(Event("done", second, 0))
+    line.follow(Event("started", job, 0))
     assert line.state == "running task 1"
-
-
-def test_workers_leave_with_a_parent_that_was_killed(tmp_path: Path) -> None:
-    (tmp_path / "small.toml").write_text(SMALL.replace("epochs = 60", "epochs = 100_000"))
-    asked = ["bench", "small.toml", *ON_CPU, "--out", "out"]
-    bench = Forked(*asked, cwd=tmp_path, before=in_other_processes)
-    try:
-        until(lambda: list((tmp_path / "out").rglob("seed-*")), seconds=200)  # it learns
-        children = psutil.Process(bench.pid).children()
-        workers = [child for child in children if "spawn_main" in " ".join(child.cmdline())]
-    finally:
-        bench.kill()
-    assert workers
-    assert not psutil.wait_procs(workers, timeout=20)[1]

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -103,32 +98,3 @@ def test_interrupted_it_says_how_to_go_on(
     assert "interrupted: run the same command again to continue" in err
     call("embed", graph_file, "--out", "e")
     assert torch.equal(load("e").features, embedded(graph_file))
-
-
-@pytest.mark.slow
-def test_killed_it_goes_on(tmp_path: Path) -> None:
-    draw = np.random.default_rng(0)
-    np.savez(
-        tmp_path / "g.npz",
-        edge_index=draw.integers(100_000, size=(2, 1_000_000)),
-        x=draw.standard_normal((100_000, 64), dtype=np.float32),
-        y=np.arange(100_000) % 4,
-    )
-    command = [sys.executable, "-m", "evergraph.cli.app", "embed", "g.npz", "--out", "e"]
-    one_column = (
-        "import evergraph.topology.column_blocks as c\nc.block_count = lambda wide, **_: wide\n"
-    )
-    (tmp_path / "narrow.py").write_text(one_column)
-    command += ["--plugin", "narrow.py"]
-    killed = subprocess.Popen(command, cwd=tmp_path, env=os.environ | {"OMP_NUM_THREADS": "1"})
-    progress = tmp_path / "e" / "embedding.json"
-    until = time.monotonic() + 120
-    while not progress.exists() or json.loads(progress.read_text())["columns"] < 3:
-        assert time.monotonic() < until
-        time.sleep(0.05)
-    killed.send_signal(signal.SIGKILL)
-    killed.wait()
-    assert json.loads(progress.read_text())["columns"] >= 3
-    subprocess.run(command[:-2], cwd=tmp_path, check=True)
-    found = load(tmp_path / "e").features
-    assert torch.equal(found, embedded(str(tmp_path / "g.npz")))

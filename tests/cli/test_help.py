@@ -47,11 +47,3 @@ def test_every_command_was_looked_at() -> None:
     seen = {str(one.id).split()[0] for one in parameters()}
     assert seen == set(COMMANDS)
     assert len(parameters()) > 60
-
-
-@pytest.mark.parametrize(
-    ("command", "default"), [("run", "(default: auto)"), ("serve", "(default: auto)")]
-)
-def test_help_names_the_defaults(command: str, default: str, call: Any) -> None:
-    out, _ = call(command, "--help")
-    assert default in " ".join(out.split())

@@ -14,7 +14,7 @@ import pytest
 from evergraph.cli import output, results_commands
 from evergraph.cli.app import main
 from evergraph.cli.listing_commands import KINDS
-from evergraph.cli.output import never_fail, plain, print_table, say
+from evergraph.cli.output import never_fail, print_table, say
 from evergraph.core.errors import ResultsError
 from forked import begun
 from written_runs import result_of, write
@@ -35,17 +35,13 @@ def test_a_table_on_an_ascii_terminal_is_drawn_in_ascii(monkeypatch: pytest.Monk
     print_table(
         ["method", "AA"], [["tem", "66.8 ± 0.4"], ["joint", "all data"]], "mean ± deviation"
     )
-    say("naïve café … 3 \u00d7 4 \u2013 ⠋")
+    say("naïve café … 3 \u00d7 4 \u2013 ⠋ ┏━┳┃│")
     lines = written.getvalue().decode("ascii").splitlines()
     assert lines[0].rstrip() == "mean +/- deviation"
     assert "| tem    | 66.8 +/- 0.4 |" in lines
     assert "| joint  |     all data |" in lines  # numbers and their like stand right
     assert len({len(line) for line in lines[1:-1]}) == 1
-    assert lines[-1] == "naive cafe ... 3 x 4 - ?"
-
-
-def test_boxes_have_their_like_in_ascii() -> None:
-    assert plain("┏━┳┃│┡╇┩└─┘") == "+-+||+++" + "+-+"
+    assert lines[-1] == "naive cafe ... 3 x 4 - ? +-+||"
 
 
 def test_other_encodings_keep_what_they_can_write(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,16 +154,6 @@ def test_reports_are_readable_in_80_columns(narrow: Any, tmp_path: Path) -> None
     assert any("AF global" in line for line in lines)
 
 
-@pytest.mark.usefixtures("learned_here")
-def test_benchmarks_are_readable_in_80_columns(narrow: Any, tmp_path: Path) -> None:
-    (tmp_path / "small.toml").write_text(
-        'datasets = [{name = "synthetic", label = "wordnet-relations", nodes = 60, classes = 4}]\n'
-        'seed = 0\nmethods = [{ name = "slda", label = "analytic-with-a-long-name" }]\n'
-    )
-    out = narrow("bench", "small.toml", "--device", "cpu", "--workers", "1", "--out", "out")
-    assert f"│ {LONG[0]} │ {LONG[1]} │ class-il │" in out
-
-
 def test_without_an_edge_a_table_is_as_wide_as_it_needs_to_be(
     call: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,7 +163,7 @@ def test_without_an_edge_a_table_is_as_wide_as_it_needs_to_be(
     assert "A random graph with adjustable size, degrees, homophily and feature noise" in line
 
 
-@pytest.mark.parametrize("width", [20, 40, 64, 100])
+@pytest.mark.parametrize("width", [20, 64])
 def test_no_letter_is_lost_however_narrow_it_is(
     width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

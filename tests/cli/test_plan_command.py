@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
-from contextlib import suppress
+from multiprocessing import active_children, get_context
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
-import numpy as np
 import pytest
 
 from evergraph.experiments import plan
+from waiting import until
 
 SIZES = ("--set", "dataset.nodes=400", "--set", "dataset.classes=4")
 GRAPH = ("synthetic", *SIZES, "--method", "slda", "--device", "cpu")
@@ -49,49 +48,28 @@ def test_wrong_options_are_one_sentence(call: Any) -> None:
         assert sentence in call("plan", *arguments, expect=2)[1], arguments
 
 
-@pytest.mark.usefixtures("costs")
-def test_a_plan_takes_a_file(call: Any, tmp_path: Path) -> None:
-    draw = np.random.default_rng(0)
-    np.savez(
-        tmp_path / "g.npz",
-        edge_index=draw.integers(200, size=(2, 600)),
-        x=draw.standard_normal((200, 5), dtype=np.float32),
-        y=np.arange(200) % 4,
-    )
-    out, _ = call("plan", str(tmp_path / "g.npz"), "--method", "slda", "--seconds", "0")
-    assert "200 (estimated)" in out
-
-
-HELD = """\
-import multiprocessing
-import time
-from pathlib import Path
-
-if multiprocessing.parent_process() is not None:  # a copy is being learned
-    Path("held").touch()
+def held(*_: object) -> None:
+    """Be a copy that is being learned; Ctrl-C is for the process that waits for it."""
+    Path("held").write_text(str(signal.pthread_sigmask(signal.SIG_BLOCK, ())))
     time.sleep(600)
-"""
 
 
-def test_an_interrupted_plan_is_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "held.py").write_text(HELD)
-    command = [sys.executable, "-m", "evergraph.cli.app", "plan", *GRAPH, "--plugin", "held.py"]
-    running = subprocess.Popen(
-        command,
-        cwd=tmp_path,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell may ignore it
-    )
-    while not (tmp_path / "held").exists():
-        assert running.poll() is None
-        time.sleep(0.02)
-    said = ""
-    while not said:  # while a copy's process is being started Ctrl-C is not heard
-        os.killpg(running.pid, signal.SIGINT)  # as a terminal does: to it and its children
-        with suppress(subprocess.TimeoutExpired):
-            said = running.communicate(timeout=10)[1]
-    assert running.returncode == 130
-    assert "interrupted: nothing is kept" in said
-    assert "Traceback" not in said
+def test_an_interrupted_plan_is_one_sentence_and_leaves_no_process(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt() -> None:
+        until(lambda: (tmp_path / "held").exists(), seconds=60)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(plan, "_cost", held)
+    monkeypatch.setattr(plan, "get_context", lambda _: get_context("fork"))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may ignore it
+    Thread(target=interrupt).start()
+    try:
+        _, err = call("plan", *GRAPH, expect=130)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert err.endswith("interrupted: nothing is kept, run the same command again\n")
+    assert "Traceback" not in err
+    assert (tmp_path / "held").read_text() == str({signal.SIGINT})
+    assert active_children() == []

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +16,8 @@ from evergraph.core import plugins
 from evergraph.experiments.bench import benchmark
 from evergraph.experiments.bench.benchmark import open_bench, run_bench
 from evergraph.experiments.bench.config import BenchConfig
-from evergraph.experiments.bench.pool import RayPool
-from evergraph.experiments.config import RunConfig, read_toml
-from evergraph.experiments.runner import run
+from evergraph.experiments.bench.pool import run_work
+from evergraph.experiments.config import read_toml
 from evergraph.memory import samplers
 from evergraph.methods import methods
 from evergraph.topology import topologies
@@ -89,11 +86,6 @@ def test_parts_of_a_plugin_are_listed(call: Call, files: Path) -> None:
     assert json.loads(listed)["datasets"]["village"] == {"title": "A small graph of my own."}
 
 
-def test_a_dataset_of_a_plugin_is_described(call: Call, files: Path) -> None:
-    facts = json.loads(call("info", "village", "--plugin", "village.py", "--json")[0])
-    assert (facts["nodes"], facts["classes"]) == (48, 4)
-
-
 def test_a_run_takes_parts_of_several_plugins_and_goes_on_with_them(
     call: Call, files: Path
 ) -> None:
@@ -117,16 +109,6 @@ def test_a_run_takes_parts_of_several_plugins_and_goes_on_with_them(
     again = call("run", "--preset", "out/config.toml", "--out", "again", "--json")[0]
     first = json.loads((files / "out" / "result.json").read_text())
     assert json.loads(again)["accuracy_matrix"] == first["accuracy_matrix"]
-
-
-def test_methods_of_a_plugin_learn_beside_others_over_several_seeds(
-    call: Call, files: Path
-) -> None:
-    asked = ("--plugin", str(FILE), "--method", "anchored,tem", "--repeats", "3")
-    runs = json.loads(call("run", *TINY, *asked)[0])["runs"]
-    assert list(runs) == ["anchored", "tem"]
-    assert [runs[name]["config"]["seeds"] for name in runs] == [[0, 1, 2]] * 2
-    assert [len(runs[name]["accuracy_matrix"]) for name in runs] == [3, 3]
 
 
 def test_plugins_of_presets_count_from_their_files_and_add_up(call: Call, files: Path) -> None:
@@ -203,46 +185,8 @@ def test_ray_workers_import_a_benchmarks_plugins(
 ) -> None:
     monkeypatch.chdir(files)
     opened = open_bench(BenchConfig.of(read_toml(Path("mine.toml"))), out=Path("out"))
-    rows = run_bench(opened, workers=2, pool=RayPool(ray_engine))
+    rows = run_bench(opened, workers=2, pool=partial(run_work, engine=ray_engine))
     assert [row.failure for row in rows] == [None, None]
-
-
-def test_a_program_names_plugins_in_its_configuration(
-    files: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(files)
-    values = {
-        "plugins": ["parts/my_parts.py", "village.py"],
-        "dataset": "village",
-        "method": "anchored",
-        "training": {"epochs": 1},
-        "device": "cpu",
-    }
-    config = RunConfig.of(values)
-    assert "anchored" not in methods.names()  # a configuration is read without running anything
-    assert run(config).config.method.parameters == {"strength": 0.01}
-
-
-@pytest.mark.slow
-def test_an_installed_package_needs_no_naming(tmp_path: Path) -> None:
-    shutil.copy(FILE, tmp_path / "my_installed_parts.py")
-    info = tmp_path / "my_parts-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-parts\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[evergraph.parts]\nmine = my_installed_parts\n")
-    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-
-    def evergraph(*arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "evergraph.cli.app", *arguments],
-            cwd=tmp_path, check=True, capture_output=True, text=True,
-            env=os.environ | {"PYTHONPATH": path},
-        )  # fmt: skip
-        return done.stdout
-
-    assert "anchored" in json.loads(evergraph("list", "methods", "--json"))["methods"]
-    found = json.loads(evergraph("run", *TINY, "--method", "anchored", "--topology", "residual"))
-    assert found["config"]["method"] == {"name": "anchored", "strength": 0.01}
 
 
 def test_a_learner_that_lives_on_takes_parts_too(call: Call, files: Path) -> None:

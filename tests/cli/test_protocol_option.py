@@ -41,14 +41,6 @@ def test_several_methods_are_compared_by_the_papers_number(call: Any) -> None:
     assert err.count("stream.classes_per_task is 3 and not 2") == 2  # one line a method
 
 
-def test_a_preset_lies_over_a_protocol_and_says_so(call: Any, tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text('method = "finetune"\nstream = { edges = "all" }\n')
-    given = ["--preset", "mine.toml", "--protocol", "cglb", "--json", "--out", "out"]
-    out, err = call("run", *TINY, *given)
-    assert json.loads(out)["config"]["stream"]["edges"] == "all"
-    assert "stream.edges is 'all' and not 'within'" in err
-
-
 def test_a_benchmark_under_a_protocol(
     call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -59,16 +51,3 @@ def test_a_benchmark_under_a_protocol(
     (job,) = begun[0].jobs
     assert (job.config.protocol, job.config.memory.budget) == ("puma", 0.005)
     assert job.config.stream.edges == "all", "what the file says wins"
-
-
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        (["run", "--protocol", "clgb"], "unknown protocol 'clgb': did you mean 'cglb'?"),
-        (["reproduce", "protocols", "--methods", "tme"], "unknown name in --methods 'tme'"),
-    ],
-)
-def test_what_is_wrong_is_one_sentence(call: Any, command: list[str], message: str) -> None:
-    out, err = call(*command, expect=2)
-    assert (out, err.count("\n")) == ("", 1)
-    assert err.startswith(f"error: {message}")

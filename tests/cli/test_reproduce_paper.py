@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import csv
-import os
 import re
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +12,7 @@ import pytest
 
 import miniatures
 from evergraph.experiments.bench import benchmark
-from evergraph.experiments.bench.pool import Event
-from evergraph.experiments.bench.worker import Failure, Work, learn
+from evergraph.experiments.bench.worker import Event, Failure, learn
 from faulty_server import FaultyServer
 
 pytest.importorskip("ogb", reason="ogb is an extra")
@@ -129,12 +123,11 @@ def test_runs_whose_processes_were_killed_are_tried_again_alone(
 ) -> None:
     seen: list[int] = []
 
-    def kill(work: Sequence[Work], *, workers: int, on_event: Callable[..., None]) -> None:
-        for unit in work:
+    def kill(work: Any, *, workers: int, on_event: Callable[..., None]) -> None:
+        for job, seed in work:
             seen.append(workers)
             dead = Failure("the worker process was killed", "BrokenProcessPool")
-            failure = dead if workers > 1 else learn(unit).failure
-            on_event(Event("failed" if failure else "done", unit, failure=failure))
+            on_event(Event("failed", job, seed, None, dead) if workers > 1 else learn(job, seed))
 
     monkeypatch.setattr(benchmark, "run_work", kill)
     _, err = call(*COMMAND, "--datasets", "corafull", "--methods", "tem", "--tables", "table3",
@@ -149,30 +142,3 @@ def test_all_methods_of_both_tables_on_all_four(call: Any, tmp_path: Path) -> No
     out, _ = call(*COMMAND, "--workers", "1")
     assert "failed" not in out.replace("┃ failed ┃", "")
     assert len(list((tmp_path / "out/quick").rglob("result.json"))) == 4 * 2 * 12
-
-
-@pytest.mark.slow
-def test_killed_while_it_downloads_and_while_it_learns(
-    server: FaultyServer, tmp_path: Path
-) -> None:
-    server.script[:] = ["drip"]
-    command = [sys.executable, "-m", "evergraph.cli.app", *COMMAND,
-               "--datasets", "corafull", "--methods", "finetune,tem,joint"]  # fmt: skip
-
-    def killed_when(there: Callable[[], bool]) -> None:
-        process = subprocess.Popen(command, cwd=tmp_path, start_new_session=True)
-        while not there():
-            assert process.poll() is None
-            time.sleep(0.02)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-    killed_when((tmp_path / "cache/downloads/.cora.npz.partial").exists)
-    assert not (tmp_path / "cache/corafull").exists()
-    killed_when(lambda: bool(list((tmp_path / "out").rglob("result.json"))))
-    finished = {path: path.read_bytes() for path in (tmp_path / "out").rglob("result.json")}
-    assert len(finished) < 6
-    subprocess.run(command, cwd=tmp_path, check=True)
-    assert len(list((tmp_path / "out").rglob("result.json"))) == 6
-    assert all(path.read_bytes() == before for path, before in finished.items())
-    assert len(server.requests) == 2

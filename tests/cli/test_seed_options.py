@@ -49,8 +49,11 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-@pytest.mark.parametrize(("asked", "seeds"), WAYS, ids=lambda way: "".join(map(str, way)))
+# Every way of one command, and one way of every command.
+@pytest.mark.parametrize(
+    ("command", "asked", "seeds"),
+    [*((COMMANDS[0], *way) for way in WAYS), *((command, *WAYS[4]) for command in COMMANDS[1:])],
+)
 def test_each_means_the_same_everywhere(
     call: Any, seen: list[list[int]], command: tuple[str, ...], asked: Any, seeds: list[int]
 ) -> None:
@@ -59,19 +62,14 @@ def test_each_means_the_same_everywhere(
     assert "now runs only" not in err
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 def test_one_seed_after_seeds_is_that_seed_and_one_line_says_so(
-    call: Any, seen: list[list[int]], command: tuple[str, ...]
+    call: Any, seen: list[list[int]]
 ) -> None:
-    _, err = call(*command, "--seeds", "5", expect=2)
+    _, err = call(*COMMANDS[0], "--seeds", "5", expect=2)
     assert seen == [[5]]
     line = "note: --seeds 5 now runs only seed 5; --repeats 5 runs seeds 0 to 4"
     assert [said for said in err.splitlines() if "--seeds" in said] == [line]
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-def test_two_of_them_are_refused(call: Any, command: tuple[str, ...]) -> None:
-    _, err = call(*command, "--seed", "5", "--repeats", "5", expect=2)
+    _, err = call(*COMMANDS[0], "--seed", "5", "--repeats", "5", expect=2)
     assert "only one of seed, seeds and repeats can be given, not seed and repeats" in err
 
 

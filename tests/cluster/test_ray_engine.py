@@ -20,8 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.cluster.engines import make_engine
-from evergraph.cluster.ray_engine import IN_FLIGHT, RayEngine, pack, unpack
+from evergraph.cluster.ray_engine import IN_FLIGHT, RayEngine, make_engine, pack, unpack
 from evergraph.core.engine import ColumnSlice, LocalEngine
 from evergraph.core.errors import ConfigurationError, ResourceError, UnknownNameError
 from evergraph.core.mapped import MappedTensor, map_array
@@ -220,7 +219,11 @@ def test_engines_by_name() -> None:
 
 
 @given(
-    st.recursive(st.integers() | st.text(), lambda v: st.lists(v) | st.dictionaries(st.text(), v))
+    st.recursive(
+        st.integers() | st.text(max_size=3),
+        lambda v: st.lists(v, max_size=3) | st.dictionaries(st.text(max_size=2), v, max_size=3),
+        max_leaves=6,
+    )
 )
 def test_plain_values_survive_packing(value: Any) -> None:
     assert unpack(pack(value)) == value

@@ -7,14 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from evergraph.core.errors import ConfigurationError
 from evergraph.datasets import load
 from evergraph.datasets.importing.importing import import_graph
-from evergraph.experiments.result import versions
 from evergraph.graphs import Graph
 from evergraph.online.codecs.tables import read_deltas
 from evergraph.online.delta import Delta
@@ -118,20 +116,3 @@ def test_a_service_without_pyarrow_refuses_arrow(
     with pytest.raises(RefusedError, match="reads JSON only") as refused:
         delta_from_arrow(body)
     assert refused.value.status == 415
-
-
-def test_versions_name_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from importlib import metadata
-
-    whole = metadata.version
-
-    def plain(name: str) -> str:
-        if name == "torch-geometric":
-            raise metadata.PackageNotFoundError(name)
-        return whole(name)
-
-    monkeypatch.setattr(metadata, "version", plain)
-    monkeypatch.delitem(sys.modules, "torch_geometric", raising=False)
-    found = versions()
-    assert "torch-geometric" not in found
-    assert found["numpy"] == np.__version__

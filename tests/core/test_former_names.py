@@ -58,7 +58,6 @@ def test_saved_parameters_are_read_without_a_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         part = topologies.make("mixhop", hops=2, keep=[0, 2], rows="float16")
-    assert isinstance(part, MixHop)
     assert (part.kept_hops, part.dtype) == ([0, 2], "float16")
 
 
@@ -98,7 +97,6 @@ def test_a_results_folder_with_former_names_can_be_resumed(tmp_path: Path) -> No
 
 def test_a_saved_learner_with_former_names_is_loaded(small_graph: eg.Graph, tmp_path: Path) -> None:
     learner = eg.run(small_graph, "auto", memory="200KB", **QUICK).learner
-    assert learner is not None
     path = tmp_path / "learner"
     learner.save(path)
     with safe_open(path, framework="pt") as file:

@@ -25,8 +25,10 @@ from evergraph.core.mapped import (
 )
 
 
-@pytest.mark.parametrize("shape", [(5,), (3, 2), (0,), (4, 0)])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.int32, torch.int64, torch.float16])
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [((5,), torch.float32), ((3, 2), torch.float16), ((0,), torch.int32), ((4, 0), torch.int64)],
+)
 def test_what_is_written_is_there_later(
     tmp_path: Path, shape: tuple[int, ...], dtype: torch.dtype
 ) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from evergraph.core import plugins
-from evergraph.core.errors import ConfigurationError, UnknownNameError
+from evergraph.core.errors import ConfigurationError
 from evergraph.core.plugins import load_installed_plugins, load_plugin
-from evergraph.core.resolver import Resolver
 from evergraph.methods import methods
 
 pytestmark = pytest.mark.usefixtures("own_parts")
@@ -46,24 +44,14 @@ def test_a_file_is_imported_once_and_again_when_it_has_changed(tmp_path: Path) -
     path = write(tmp_path / "mine.py", METHOD.format(summary="As first written."))
     first = load_plugin(path)
     assert load_plugin(str(path)) is first
+    digest = hashlib.sha256(str(path).encode()).hexdigest()[:8]
+    assert first.__name__ == f"evergraph_plugin_mine_{digest}"  # the same in every process
     assert methods.resolve("mine") is first.Mine
     assert sys.modules[first.Mine.__module__] is first
     write(path, METHOD.format(summary="As then written."))  # as long, and in the same second
     second = load_plugin(path)
     assert second.__name__ == first.__name__
     assert methods.summaries()["mine"] == "As then written."
-
-
-def test_the_name_of_a_module_is_the_same_in_every_process(tmp_path: Path) -> None:
-    path = write(tmp_path / "mine.py", "")
-    code = (
-        "from evergraph.core.plugins import load_plugin\n"
-        f"print(load_plugin({str(path)!r}).__name__)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd="/"
-    )
-    assert done.stdout.strip() == load_plugin(path).__name__
 
 
 def test_files_of_one_name_in_two_folders_are_two_modules(tmp_path: Path) -> None:
@@ -171,17 +159,6 @@ def test_entry_points_are_imported_for_a_name_that_nothing_has(
     assert methods.resolve("mine") is sys.modules["entered_parts"].Mine
     assert "mine" in methods.names()
     del sys.modules["entered_parts"]
-
-
-def test_entry_points_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(plugins, "installed_plugins", lambda: asked.append("once") or [])
-    resolver = Resolver[object]("shape")
-    for _ in range(3):
-        assert resolver.names() == []
-        with pytest.raises(UnknownNameError):
-            resolver.resolve("square")
-    assert asked == ["once"]
 
 
 def test_a_broken_package_is_left_out_and_the_others_are_not(

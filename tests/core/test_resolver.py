@@ -10,7 +10,7 @@ import pytest
 
 from evergraph.core import resolver
 from evergraph.core.errors import ConfigurationError, UnknownNameError
-from evergraph.core.resolver import Resolver, declared_parts, declared_summary, first_line
+from evergraph.core.resolver import Resolver, declared_parts, first_line
 from evergraph.datasets import datasets
 from evergraph.memory import samplers
 from evergraph.memory.samplers import CoverageSampler, UniformSampler
@@ -189,8 +189,3 @@ def test_only_what_is_decorated_and_named_counts(
     )
     assert declared_parts(".", "shapes") == {"square": "Four sides."}
     assert declared_parts("absent", "shapes") == {}
-
-
-def test_a_function_without_docstring_or_file_has_an_empty_summary() -> None:
-    assert declared_summary("core/resolver.py", "_first_line") == ""
-    assert declared_summary("core/absent.py", "anything") == ""

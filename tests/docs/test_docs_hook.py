@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,6 +11,7 @@ import markdown
 import pytest
 
 from evergraph.core.errors import ResultsError
+from from_file import module_of
 
 HOOK = Path(__file__).parents[2] / "scripts" / "docs_hook.py"
 PAGE = '''\
@@ -39,12 +39,7 @@ plain = 1
 
 @pytest.fixture(scope="module")
 def hook() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_hook", HOOK)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_of(HOOK)
 
 
 class Copies(HTMLParser):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 
 import pytest
 
 from evergraph.memory import samplers
+from from_file import module_of
 
 ROOT = Path(__file__).parents[2]
 PROMISES = (  # of tests/memory/test_samplers.py, which runs them on every registered sampler
@@ -19,17 +19,9 @@ PROMISES = (  # of tests/memory/test_samplers.py, which runs them on every regis
 
 
 def test_the_sampler_of_the_page_keeps_every_promise(monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = importlib.util.spec_from_file_location(
-        "sampler_promises", ROOT / "tests" / "memory" / "test_samplers.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-
+    module = module_of(ROOT / "tests" / "memory" / "test_samplers.py", "sampler_promises")
     page = (ROOT / "docs" / "extending.md").read_text("utf-8")
     code = re.search(r"^```python\n(# powered_degree\.py\n.*?)^```", page, re.MULTILINE | re.DOTALL)
-    assert code is not None
     monkeypatch.setattr(samplers, "_classes", dict(samplers._classes))
     exec(compile(code.group(1), "extending.md", "exec"), {})
 

@@ -100,7 +100,6 @@ def test_local_and_global_ask_in_their_own_graphs_and_say_the_task(setting: str)
     assert graphs[2].structure is stream.union_graph(1)
     assert len(graphs) == 3
     for graph, nodes, tasks in learner.asked:
-        assert tasks is not None
         numbers = graph.features[nodes, 0].long()
         owners = [ORDER.index(label) // 2 for label in LABELS[numbers].tolist()]
         assert tasks.tolist() == owners

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from evergraph.datasets import load
+from from_file import module_of
 
 pytest.importorskip("uvicorn", reason="uvicorn is not installed")
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "growing_wordnet.py"
@@ -17,13 +16,7 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "growing_wordnet.py
 
 @pytest.fixture(scope="module")
 def example() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("growing_wordnet", EXAMPLE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where a dataclass looks up its annotations
-    spec.loader.exec_module(module)
-    return module
+    return module_of(EXAMPLE)
 
 
 def test_every_edge_comes_once_both_ends_are_there(example: ModuleType) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import shutil
 import sys
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -26,6 +24,7 @@ from evergraph.streams import GraphStream
 from evergraph.topology import topologies
 from evergraph.topology.column_blocks import encode_within
 from evergraph.training import Trainer
+from from_file import module_of
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "examples" / "my_parts.py"
@@ -57,16 +56,6 @@ def parts(
     del sys.modules["my_installed_parts"]
 
 
-def promises_of(file: str) -> ModuleType:
-    """Import a file of tests."""
-    spec = importlib.util.spec_from_file_location("promises", ROOT / "tests" / file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def calls_of(test: Any) -> Iterator[dict[str, Any]]:
     """Yield what pytest would call a test with, but for the name."""
     marks = [mark for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
@@ -84,7 +73,7 @@ def calls_of(test: Any) -> Iterator[dict[str, Any]]:
     indirect=["parts"],
 )
 def test_every_promise_is_kept(file: str, parts: None, small_graph: Graph, tmp_path: Path) -> None:
-    module, name, kept = promises_of(file), PROMISES[file], 0
+    module, name, kept = module_of(ROOT / "tests" / file, "promises"), PROMISES[file], 0
     for test in list(vars(module).values()):
         marks = getattr(test, "pytestmark", [])
         registered = [m for m in marks if m.name == "parametrize" and m.args[0] == "name"]

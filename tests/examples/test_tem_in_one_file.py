@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
@@ -20,18 +19,14 @@ from evergraph.nn import PDGNN, masked_cross_entropy
 from evergraph.streams import GraphStream
 from evergraph.topology import SGC
 from evergraph.training import Trainer
+from from_file import module_of
 
 PATH = Path(__file__).parents[2] / "examples" / "tem_in_one_file.py"
 
 
 @pytest.fixture(scope="module")
 def example() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("tem_in_one_file", PATH)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_of(PATH)
 
 
 @pytest.fixture(scope="module")

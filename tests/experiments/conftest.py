@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from evergraph.experiments.bench import pool
-from evergraph.experiments.bench.benchmark import BenchEvent, Row, open_bench, run_bench
+from evergraph.experiments.bench.benchmark import Row, open_bench, run_bench
 from evergraph.experiments.bench.config import BenchConfig
+from evergraph.experiments.bench.worker import Event
 
 SMALL: dict[str, Any] = {
     "datasets": [{"name": "synthetic", "nodes": 300, "classes": 6, "features": 8, "noise": 1.2}],
@@ -29,7 +30,7 @@ class Learned:
 
     config: BenchConfig
     out: Path
-    events: list[BenchEvent]
+    events: list[Event]
     rows: list[Row]
 
 
@@ -38,7 +39,7 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Learned:
     """Run the small benchmark in one worker, which has one thread."""
     out = tmp_path_factory.mktemp("bench") / "out"
     config = BenchConfig.of(SMALL)
-    events: list[BenchEvent] = []
+    events: list[Event] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pool, "threads_of", lambda workers: 1)
         rows = run_bench(open_bench(config, out=out), workers=1, on_event=events.append)

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +18,17 @@ from evergraph.core.device import exactly_threads
 from evergraph.core.errors import ResultsError
 from evergraph.experiments import runner
 from evergraph.experiments.bench import pool
-from evergraph.experiments.bench.benchmark import BenchEvent, open_bench, run_bench
+from evergraph.experiments.bench.benchmark import open_bench, run_bench
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.bench.pool import default_workers, environment_of_workers, threads_of
-from evergraph.experiments.bench.worker import Work, learn
+from evergraph.experiments.bench.worker import Event, learn, prepare
 from evergraph.experiments.build import resolved
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.runner import run
 from evergraph.experiments.store import ResultStore
 from evergraph.reports import collect
-from small_runs import CLOCKS, comparable
+from small_runs import CLOCKS, comparable, job_of
+from waiting import until
 
 
 def names(folder: Path) -> set[str]:
@@ -55,7 +57,7 @@ def test_results_are_those_of_a_plain_run_bit_for_bit(learned: Any, tmp_path: Pa
 
 
 def test_it_tells_what_happens(learned: Any) -> None:
-    finals = [e for e in learned.events if e.trial is None and e.job.label == "tem-tiny"]
+    finals = [e for e in learned.events if e.job.trial is None and e.job.label == "tem-tiny"]
     assert [e.seed for e in finals if e.kind == "started"] == [0, 1]
     ends = [e for e in finals if e.kind == "done"]
     assert [e.progress.finished for e in ends] == [True, True]
@@ -70,7 +72,7 @@ def test_it_tells_what_happens(learned: Any) -> None:
 
 def test_resuming_a_finished_bench_does_nothing_again(learned: Any) -> None:
     before = {path: path.read_bytes() for path in learned.out.rglob("*.json")}
-    events: list[BenchEvent] = []
+    events: list[Event] = []
     bench = open_bench(learned.config, out=learned.out, resume=True)
     rows = run_bench(bench, workers=1, on_event=events.append)
     assert {event.kind for event in events} == {"kept"}
@@ -99,7 +101,7 @@ def test_broken_data_and_a_killed_worker_are_rows_and_the_rest_goes_on(
     }
     config = BenchConfig.of(values)
 
-    def kill(event: BenchEvent) -> None:
+    def kill(event: Event) -> None:
         if (event.kind, event.job.label) == ("task", "victim"):
             children = psutil.Process().children()
             (worker,) = [child for child in children if "spawn_main" in " ".join(child.cmdline())]
@@ -119,7 +121,7 @@ def test_broken_data_and_a_killed_worker_are_rows_and_the_rest_goes_on(
     assert "SIGKILL" in json.loads((folder / "failure.json").read_text())["error"]
 
     learned_before = json.loads((folder / "seed-0" / "progress.json").read_text())["reports"]
-    events: list[BenchEvent] = []
+    events: list[Event] = []
     resumed = open_bench(config, out=tmp_path / "out", resume=True)
     request.getfixturevalue("learned_here")
     rows = run_bench(resumed, workers=1, on_event=events.append)
@@ -135,8 +137,7 @@ def test_any_exception_becomes_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_p
         raise RuntimeError("expected all tensors to be on the same device\nand a long story")
 
     monkeypatch.setattr(runner, "open_run", fail)
-    failure = learn(Work(RunConfig().to_dict(), 0, tmp_path)).failure
-    assert failure is not None
+    failure = learn(job_of(RunConfig(), tmp_path), 0).failure
     assert failure.error == "RuntimeError: expected all tensors to be on the same device"
     assert (failure.type, "and a long story" in failure.traceback) == ("RuntimeError", True)
 
@@ -148,7 +149,7 @@ def test_what_a_run_logs_is_handed_on(tmp_path: Path) -> None:
         "training": {"epochs": 1},
         "device": "cpu",
     }
-    ending = learn(Work(RunConfig.of(values).to_dict(), 0, tmp_path / "out"))
+    ending = learn(job_of(RunConfig.of(values), tmp_path / "out"), 0)
     assert ending.failure is None
     assert "class 6 is left over alone and is dropped" in ending.notes
 
@@ -190,3 +191,27 @@ def test_the_environment_of_this_process_stays_as_it_was(monkeypatch: pytest.Mon
         assert (os.environ["OMP_WAIT_POLICY"], os.environ["OMP_NUM_THREADS"]) == ("PASSIVE", "3")
     assert os.environ["OMP_WAIT_POLICY"] == "ACTIVE"
     assert "OMP_NUM_THREADS" not in os.environ
+
+
+def test_workers_leave_with_a_parent_that_was_killed(tmp_path: Path) -> None:
+    context, file = get_context("fork"), tmp_path / "worker"
+
+    def work() -> None:
+        prepare(1)
+        file.write_text(str(os.getpid()))
+        signal.pause()
+
+    def parent() -> None:
+        context.Process(target=work).start()
+        signal.pause()
+
+    process = context.Process(target=parent)
+    process.start()
+    until(lambda: file.exists() and file.read_text(), seconds=60)
+    worker = psutil.Process(int(file.read_text()))
+    process.kill()
+    process.join()
+    left = psutil.wait_procs([worker], timeout=20)[1]
+    for each in left:
+        each.kill()
+    assert not left

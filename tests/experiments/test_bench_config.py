@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -91,16 +90,6 @@ def test_a_sweep_is_a_method_a_value_and_what_is_swept_is_not_searched() -> None
         expand(bench(methods=[SWEPT]), over={"memory": {"budget": 7}})
 
 
-def test_the_frontier_has_families_by_name() -> None:
-    labels = [job.label for job in expand(BenchConfig.of(read_bench("frontier")))]
-    first = labels[: len(labels) // 3]  # of three datasets
-    sizes = Counter(label.partition("@")[0] for label in first)
-    tem = {
-        f"tem-{way}": 5 for way in ("uniform", "coverage", "herding", "distribution", "gradient")
-    }
-    assert sizes == {**tem, "analytic": 6, "analytic-rank": 3, "joint": 1, "finetune": 1}
-
-
 @pytest.mark.parametrize("name", sorted(benches()))
 def test_every_shipped_bench_can_begin(name: str) -> None:
     jobs = expand(BenchConfig.of(read_bench(name)))
@@ -134,7 +123,6 @@ def test_the_bench_of_the_documentation_is_one() -> None:
             "a label must be a folder name.* not 'a/b'",
         ),
         ({"methods": [{"name": "tem", "label": "search"}]}, "not 'search'"),
-        ({"methods": [{"name": "tem", "grid": {"training.lr": []}}]}, "methods.0.grid.training.lr"),
         ({"methods": [{"name": "tem", "sweep": {"memory.budget": []}}]}, "0.sweep.memory.budget"),
         ({"methods": [{"name": "tem", "sweep": {"seeds": [1], "part": [1]}}]}, "methods.0.sweep: "),
         ({"methods": [{"name": "tem", "sweep": {"memory.budget": [5, 5]}}]}, "have 'tem@5' twice"),
@@ -168,14 +156,10 @@ TEM_ON_GCN = {"name": "tem", "run": {"backbone": "gcn"}}
         ({"methods": [{"name": "tem", "grid": {"memory.budget": [1, 1]}}]}, "'budget=1' twice"),
         ({"methods": [{"name": "tem", "grid": {"seeds": [[1], [2]]}}]}, "seeds must be set by"),
         ({"methods": [{"name": "tem", "run": {"part": "validation"}}]}, "part must be set by"),
-        ({"methods": [{"name": "tem", "sweep": {"seeds": [[1], [2]]}}]}, "seeds must be set by"),
         ({"common": {"method": {"weighting": "plain"}}}, "common.method|method must be left"),
         ({"common": {"training": {"epoch": 3}}}, "did you mean 'training.epochs'"),
         ({"common": {"stream": {"edges": "some"}}}, "unknown edges 'some'"),
         ({"common": {"stream": {"by": "size"}}}, "finetune on .*: unknown by 'size'"),
-        ({"common": {"stream": {"tasks": 3}}}, "tasks must be left out with by = 'class'"),
-        ({"common": {"stream": {"by": "time", "tasks": 0}}}, "tasks must be an integer"),
-        ({"common": {"stream": {"by": "blurred", "blur": -1}}}, "blur must be a number"),
         ({"datasets": ["cora"]}, "called 'cora'"),
         ({"datasets": ["absent.npz"]}, "no such file or folder: absent.npz"),
         ({"datasets": [{"name": "synthetic", "node": 3}]}, "has no parameter 'node'"),

@@ -45,7 +45,6 @@ def test_a_backbones_own_parameters_are_given_too() -> None:
     assert (learner.backbone.width, learner.backbone.activation) == (32, "fourier")
     assert learner.backbone.dropout == 0.1
     spelled = resolved(config_of("analytic")).backbone
-    assert spelled is not None
     assert (spelled.name, spelled.parameters["width"]) == ("random-features", 4096)
 
 

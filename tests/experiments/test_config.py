@@ -53,7 +53,6 @@ def test_the_papers_preset_is_the_papers_recipe() -> None:
     learner = build_learner(RunConfig.of(read_preset("paper")), seed=0)
     assert isinstance(learner, TEM)
     model = learner.backbone
-    assert isinstance(model, PDGNN)
     assert (model.topology.name, model.topology.hops) == ("sgc", 2)
     assert (model.hidden, model.bias, model.scaling) == ((256,), False, "none")
     assert (learner.memory.budget, learner.memory.sampler.name) == (400, "coverage")
@@ -105,6 +104,13 @@ def test_a_wrong_value_is_named(values: dict[str, object], message: str) -> None
         ({"head": {"scaling": "double"}}, "unknown scaling"),
         ({"method": {"name": "tem", "backbone": "gcn"}}, "method.backbone cannot be set: it is"),
         ({"method": {"name": "tem", "restart": "no"}}, "restart must be true or false, not 'no'"),
+        # Only what can be set here is offered.
+        ({"method": {"name": "ewc", "generator": 1}}, "method.generator cannot be set"),
+        (
+            {"method": {"name": "ewc", "strnegth": 1}},
+            "did you mean 'strength'. it takes s(?!.*trainer)",
+        ),
+        ({"method": {"name": "auto", "memry": 1}}, "did you mean 'memory'.*it takes (?!.*trainer)"),
     ],
 )
 def test_wrong_components_are_refused_before_data_is_loaded(

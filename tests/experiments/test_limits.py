@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -16,41 +15,32 @@ from evergraph.core.resources import Resources
 from evergraph.experiments import runner
 from evergraph.experiments.bench import pool
 from evergraph.experiments.bench import worker as less
-from evergraph.experiments.bench.pool import TIME_LIMIT, Event, run_work
-from evergraph.experiments.bench.worker import (
-    Ending,
-    Work,
-    ever_less,
-    is_out_of_memory,
-    learn,
-    with_less,
-)
+from evergraph.experiments.bench.pool import TIME_LIMIT, run_work
+from evergraph.experiments.bench.worker import Event, ever_less, is_out_of_memory, learn, with_less
 from evergraph.experiments.config import RunConfig
+from small_runs import job_of
 
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let work in a folder "slow" never end, and all other be done at once, without processes."""
 
-    def start(self: Any, work: Work) -> Event:
-        self._watch, self.future = pool.ProgressWatch(work), Future()
-        if work.folder.name != "slow":
-            self.future.set_result(Ending(None, ()))
-        return Event("started", work)
+    def submit(self: Any, job: Any, seed: int) -> Future[Event]:
+        future: Future[Event] = Future()
+        if job.folder.name != "slow":
+            future.set_result(Event("done", job, seed))
+        return future
 
-    monkeypatch.setattr(pool._Slot, "start", start)
-
-
-def work(*names: str) -> Iterator[Work]:
-    return (Work({}, seed, Path("nowhere", name)) for seed, name in enumerate(names))
+    monkeypatch.setattr(pool._ProcessSlot, "submit", submit)
 
 
 def told(*names: str, **limits: float) -> list[tuple[str, int]]:
     events: list[Event] = []
-    run_work([*work(*names)], workers=1, on_event=events.append, **limits)
+    work = [(job_of(CONFIG, Path("nowhere", name)), seed) for seed, name in enumerate(names)]
+    run_work(work, workers=1, on_event=events.append, **limits)
     for event in events:
         assert event.failure is None or event.failure.type == TIME_LIMIT
-    return [(event.kind, event.work.seed) for event in events]
+    return [(event.kind, event.seed) for event in events]
 
 
 @pytest.mark.usefixtures("slow")
@@ -135,7 +125,7 @@ def test_a_run_that_lacks_memory_after_a_task_ends_in_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain, cut = tmp_path / "plain", tmp_path / "cut"
-    assert learn(Work(CONFIG.to_dict(), 0, plain)).failure is None
+    assert learn(job_of(CONFIG, plain), 0).failure is None
     real, calls = runner.learn_seed, []
 
     def once(opened: Any, seed: int) -> Any:
@@ -146,7 +136,7 @@ def test_a_run_that_lacks_memory_after_a_task_ends_in_the_same_bits(
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
 
     monkeypatch.setattr(runner, "learn_seed", once)
-    ending = learn(Work(CONFIG.to_dict(), 0, cut))
+    ending = learn(job_of(CONFIG, cut), 0)
     assert ending.failure is None
     assert [limit is None for limit in calls] == [True, False]
     assert any("large arrays in files" in note for note in ending.notes)

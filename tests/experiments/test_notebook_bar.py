@@ -8,8 +8,12 @@ from types import ModuleType
 import pytest
 
 import evergraph as eg
+from evergraph.evaluation.accuracy_matrix import average_accuracy, matrix_of
+from evergraph.evaluation.yardstick import spread
 from evergraph.experiments import progress as notebook_bar
 from evergraph.experiments.progress import ProgressLine, in_notebook
+from evergraph.experiments.protocol import TaskReport
+from evergraph.reports.units import percent
 
 SETTINGS = {"epochs": 10, "device": "cpu"}
 
@@ -57,26 +61,22 @@ def test_a_script_is_no_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not in_notebook()
 
 
-def test_a_run_leaves_one_line(
-    small_graph: eg.Graph, page: Display, capsys: pytest.CaptureFixture[str]
+def test_a_run_leaves_one_line_that_is_not_drawn_for_every_epoch(
+    small_graph: eg.Graph,
+    page: Display,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert in_notebook()
+    monkeypatch.setattr(notebook_bar, "PAUSE", 0.0)
     eg.run(small_graph, "finetune", **SETTINGS)
+    assert len(page.updates) > 30  # 3 tasks of 10 epochs
+    assert any("<progress" in line._repr_html_() for line in page.updates)
     [line] = page.lines
     assert repr(line).startswith("finetune on a graph in memory  seed 0  task 3/3  AA ")
     assert repr(line).endswith(" s")
     assert "<progress" not in line._repr_html_()
     assert capsys.readouterr() == ("", "")
-
-
-def test_it_is_not_drawn_for_every_epoch(
-    small_graph: eg.Graph, page: Display, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(notebook_bar, "PAUSE", 0.0)
-    eg.run(small_graph, "finetune", **SETTINGS)
-    every = len(page.updates)
-    assert every > 30  # 3 tasks of 10 epochs
-    assert any("<progress" in line._repr_html_() for line in page.updates)
     monkeypatch.setattr(notebook_bar, "PAUSE", 3600.0)
     page.updates.clear()
     eg.run(small_graph, "finetune", **SETTINGS)
@@ -94,3 +94,12 @@ def test_what_was_interrupted_says_where(small_graph: eg.Graph, page: Display) -
     [line] = page.lines
     assert "stopped after" in repr(line)
     assert 0.3 < (line.share or 0) < 0.4
+
+
+def test_a_line_has_the_digits_of_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    row = [0.75, 0.75, 0.9, 0.95]  # 83.75, or in another order of summation just below
+    rows = {way: {"balanced": row} for way in ("local", "global")}
+    bar = notebook_bar.RunProgress(label="x", epochs={"tem": 1}, tasks=4, seeds=1)
+    bar.on_task("tem", 0, TaskReport(3, rows, {}))
+    told = percent(spread([average_accuracy(matrix_of([row[:n] for n in (1, 2, 3, 4)]))]))
+    assert f"AA {told} local, {told} global" in capsys.readouterr().err

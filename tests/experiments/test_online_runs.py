@@ -86,7 +86,6 @@ def test_a_stopped_run_goes_on_from_its_last_test(tmp_path: Path) -> None:
     states = [path.name for path in (tmp_path / "stopped" / "seed-0").glob("state-*")]
     assert states == ["state-0011.safetensors"]  # one learner, that of the last test
     progress = read_progress(tmp_path / "stopped", 0)
-    assert progress is not None
     assert (progress.done, progress.tasks, progress.finished) == (12, 20, False)
     resumed = run(config, out=tmp_path / "stopped", resume=True)
     assert rows_of(resumed) == rows_of(run(config))

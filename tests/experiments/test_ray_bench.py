@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +17,14 @@ import torch
 from evergraph.closed_form import counting
 from evergraph.cluster.ray_engine import RayEngine
 from evergraph.core.resources import Resources
-from evergraph.core.seeding import seeded
-from evergraph.experiments.bench.benchmark import BenchEvent, open_bench, run_bench
+from evergraph.experiments.bench.benchmark import open_bench, run_bench
 from evergraph.experiments.bench.config import BenchConfig
-from evergraph.experiments.bench.pool import Event, RayPool
-from evergraph.experiments.bench.worker import Work
+from evergraph.experiments.bench.pool import run_work
+from evergraph.experiments.bench.worker import Event
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.runner import run
-from evergraph.graphs import Graph
-from evergraph.graphs.reach.hyperloglog import estimate_reach_sizes
-from evergraph.memory import Candidates, samplers
 from evergraph.topology import column_blocks
-from small_runs import comparable
+from small_runs import comparable, job_of
 
 SYNTHETIC = {"name": "synthetic", "nodes": 300, "classes": 6, "features": 8, "noise": 1.2}
 
@@ -66,27 +63,6 @@ def test_a_run_learns_what_it_learns_in_one_process(ray_engine: RayEngine) -> No
     assert {"encode_columns", "count_block"} <= set(watched.given)
 
 
-def test_reach_and_the_sampled_nodes_are_the_same(
-    ray_engine: RayEngine, small_graph: Graph
-) -> None:
-    nodes, watched = torch.arange(small_graph.num_nodes), Watched(ray_engine)
-    both = (Resources(), Resources(engine=watched))
-    sizes = [estimate_reach_sizes(small_graph, nodes, hops=2, resources=r) for r in both]
-    assert torch.equal(*sizes)
-    assert watched.given == ["sum_registers"]
-    labels, features = small_graph.labels, small_graph.features
-    picked = [
-        samplers.make("coverage", reach="estimated").select(
-            Candidates(small_graph, nodes, labels, features, 2, resources=r),
-            dict.fromkeys(range(6), 5),
-            generator=seeded(0),
-        )
-        for r in both
-    ]
-    assert torch.equal(*picked)
-    assert watched.given == ["sum_registers"] * 2
-
-
 def kill_a_worker() -> None:
     """Kill one of Ray's workers that is at it."""
     busy = [
@@ -107,15 +83,15 @@ def test_a_bench_is_the_same_on_ray_though_a_worker_is_killed(
         "common": {"device": "cpu", "training": {"epochs": 40}},
         "methods": [{"name": "tem", "run": {"memory": {"budget": 3}}}],
     }
-    config, events = BenchConfig.of(values), list[BenchEvent]()
+    config, events = BenchConfig.of(values), list[Event]()
 
-    def watch(event: BenchEvent) -> None:
+    def watch(event: Event) -> None:
         events.append(event)
         if event.kind == "task" and [e.kind for e in events].count("task") == 1:
             kill_a_worker()
 
     opened = open_bench(config, out=Path("on-ray"))  # a relative folder
-    rows = run_bench(opened, workers=2, on_event=watch, pool=RayPool(ray_engine))
+    rows = run_bench(opened, workers=2, on_event=watch, pool=partial(run_work, engine=ray_engine))
     assert [row.failure for row in rows] == [None]
     assert "task" in {event.kind for event in events}
     assert [e.kind for e in events].count("done") == opened.size == 2
@@ -127,9 +103,9 @@ def test_a_bench_is_the_same_on_ray_though_a_worker_is_killed(
         ours, theirs = (json.loads((folder / "result.json").read_text()) for folder in both)
         assert comparable(ours) == comparable(theirs)
     torch.set_num_threads(before)
-    again: list[BenchEvent] = []
+    again: list[Event] = []
     resumed = open_bench(config, out=Path("on-ray"), resume=True)
-    run_bench(resumed, workers=2, on_event=again.append, pool=RayPool(ray_engine))
+    run_bench(resumed, workers=2, on_event=again.append, pool=partial(run_work, engine=ray_engine))
     assert {event.kind for event in again} == {"kept"}
 
 
@@ -137,10 +113,9 @@ def test_a_folder_that_workers_do_not_see_is_a_failed_row(
     ray_engine: RayEngine, tmp_path: Path
 ) -> None:
     events: list[Event] = []
-    work = Work(RunConfig().to_dict(), 0, tmp_path / "nowhere")
-    RayPool(ray_engine)([work], workers=1, on_event=events.append)
+    work = [(job_of(RunConfig(), tmp_path / "nowhere"), 0)]
+    run_work(work, workers=1, on_event=events.append, engine=ray_engine)
     assert [event.kind for event in events] == ["started", "failed"]
-    assert events[-1].failure is not None
     assert "use a folder that all machines share" in events[-1].failure.error
 
 
@@ -150,14 +125,14 @@ def test_what_is_given_out_is_stopped_when_the_bench_is(
     folder = tmp_path / "out"
     folder.mkdir()
     values = {"dataset": SYNTHETIC, "method": "finetune", "device": "cpu"}
-    long = RunConfig.of(values).to_dict() | {"training": {"epochs": 100_000}}
+    long = RunConfig.of(values | {"training": {"epochs": 100_000}})
 
     def interrupt(event: Event) -> None:
-        if event.work.seed == 1:
+        if event.seed == 1:
             raise KeyboardInterrupt
 
-    work = [Work(long, seed, folder) for seed in (0, 1)]
+    work = [(job_of(long, folder), seed) for seed in (0, 1)]
     with pytest.raises(KeyboardInterrupt):
-        RayPool(ray_engine)(work, workers=2, on_event=interrupt)
+        run_work(work, workers=2, on_event=interrupt, engine=ray_engine)
     # Both workers are free again, or this would wait for minutes.
     assert list(ray_engine.map(abs, [-1, -2, -3])) == [1, 2, 3]

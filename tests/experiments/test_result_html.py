@@ -101,14 +101,6 @@ def test_a_live_learner_shows_how_good_it_has_been() -> None:
     )
 
 
-def test_a_long_stream_says_how_many_tasks_are_not_listed() -> None:
-    graph = eg.load("synthetic", nodes=240, classes=60, features=4, mean_degree=2.0)
-    table = eg.GraphStream(graph)._repr_table()
-    assert table["more tasks"] == 5
-    assert "task 24" in table
-    assert "task 25" not in table
-
-
 def test_a_folder_shows_its_learner_until_it_is_closed(tmp_path: Path) -> None:
     with eg.LearnerFolder.open(tmp_path / "<b>", make=eg.OnlineLearner) as folder:
         page = folder._repr_html_()

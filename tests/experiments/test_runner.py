@@ -113,7 +113,6 @@ def test_a_finished_run_has_its_arrays_and_learns_nothing_again(
     assert comparable(again) == comparable(result.to_dict())
     assert (out / "result.json").read_bytes() == before
     told = ResultStore(out).finished()
-    assert told is not None
     assert told["config"]["method"]["name"] == "tem"
     assert ResultStore(out.parent).finished() is None
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from evergraph.experiments.bench.config import BenchConfig, SearchConfig
-from evergraph.experiments.bench.jobs import Job, choose, combination_name, expand, trials
+from evergraph.experiments.bench.jobs import Job, choose, expand, trials
 from evergraph.experiments.build import check
 from evergraph.experiments.config import RunConfig, read_toml
 from evergraph.experiments.presets import grids
@@ -34,19 +35,19 @@ def result(local: float, union: float) -> dict[str, Any]:
 
 def test_a_trial_for_every_combination_with_the_first_seed_on_validation_nodes() -> None:
     tried = trials(job(), SearchConfig())
-    assert [(t.job.config.training.lr, t.job.config.memory.sampler.name) for t in tried] == [  # type: ignore[union-attr]
+    assert [(t.config.training.lr, t.config.memory.sampler.name) for t in tried] == [  # type: ignore[union-attr]
         (0.1, "coverage"),
         (0.1, "uniform"),
         (0.2, "coverage"),
         (0.2, "uniform"),
     ]
-    assert {(t.job.config.seeds, t.job.config.part) for t in tried} == {((5,), "validation")}
+    assert {(t.config.seeds, t.config.part) for t in tried} == {((5,), "validation")}
     folder = Path("out/synthetic/class-il/tem/search")
-    assert [t.job.folder for t in tried][:2] == [
+    assert [t.folder for t in tried][:2] == [
         folder / "lr=0.1,sampler=coverage",
         folder / "lr=0.1,sampler=uniform",
     ]
-    assert trials(job(), SearchConfig(seed=9))[0].job.config.seeds == (9,)
+    assert trials(job(), SearchConfig(seed=9))[0].config.seeds == (9,)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def test_a_trial_for_every_combination_with_the_first_seed_on_validation_nodes()
     ],
 )
 def test_combinations_have_short_names_fit_for_folders(values: dict[str, Any], name: str) -> None:
-    assert combination_name(values) == name
+    assert replace(job(), tried=values).trial == name
 
 
 def test_the_best_by_the_way_of_testing_asked_for_is_chosen_and_the_first_of_equals() -> None:
@@ -69,11 +70,12 @@ def test_the_best_by_the_way_of_testing_asked_for_is_chosen_and_the_first_of_equ
     found = [result(0.3, 0.9), result(0.7, 0.1), result(0.7, 0.2), result(0.1, 0.1)]
     local = SearchConfig()
     tried = list(zip(trials(searched, local), found, strict=True))
-    best = choose(searched, tried, local)
-    assert best.chosen.name == "lr=0.1,sampler=uniform"
-    assert best.job.config.training.lr == 0.1
-    assert (best.job.config.seeds, best.job.config.part) == ((5, 6), "test")
-    assert choose(searched, tried, SearchConfig(testing="global")).chosen is tried[0][0]
+    best, told = choose(searched, tried, local)
+    assert told["chosen"] == "lr=0.1,sampler=uniform"
+    assert best.config.training.lr == 0.1
+    assert (best.config.seeds, best.config.part) == ((5, 6), "test")
+    _, told = choose(searched, tried, SearchConfig(testing="global"))
+    assert told["chosen"] == tried[0][0].trial
 
 
 def test_a_search_runs_on_validation_nodes_then_its_choice_on_test_nodes(learned: Any) -> None:
@@ -116,7 +118,7 @@ def test_validation_runs_never_ask_for_test_nodes(monkeypatch: pytest.MonkeyPatc
 def test_every_shipped_grid_fits_its_method(method: str) -> None:
     config = BenchConfig.of({"datasets": ["synthetic"], "methods": [method]})
     (searched,) = expand(config, search=True)
-    for config_tried in [trial.job.config for trial in trials(searched, SearchConfig())]:
+    for config_tried in [trial.config for trial in trials(searched, SearchConfig())]:
         check(config_tried)
     assert not expand(config)[0].grid  # unless asked, nothing is searched
 

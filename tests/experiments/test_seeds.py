@@ -13,7 +13,7 @@ import evergraph as eg
 from evergraph.core.errors import ConfigurationError
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.presets import read_bench, read_preset
-from evergraph.experiments.seeds import SEEDING, with_seeds
+from evergraph.experiments.seeds import with_seeds
 from evergraph.experiments.settings import configured
 from evergraph.experiments.store import ResultStore
 from evergraph.studies.book_rows import rows_in
@@ -40,14 +40,6 @@ def test_python_takes_all_three(asked: dict[str, Any], seeds: tuple[int, ...]) -
     assert BenchConfig.of(BENCH | asked).seeds == seeds
 
 
-def test_a_run_has_the_seeds_asked_for(small_graph: Any) -> None:
-    quick = {"setting": "task-il", "epochs": 1, "device": "cpu", "progress": False}
-    result = eg.run(small_graph, "finetune", seed=3, **quick)
-    assert [each.seed for each in result.seeds] == [3]
-    result = eg.run(small_graph, "slda", repeats=2, device="cpu", progress=False)
-    assert [each.seed for each in result.seeds] == [0, 1]
-
-
 LINES = [("seed = 5", (5,)), ("seeds = [0, 2]", (0, 2)), ("repeats = 3", (0, 1, 2)), ("", (0,))]
 
 
@@ -66,14 +58,6 @@ def test_a_file_laid_over_another_has_the_last_word(tmp_path: Path) -> None:
     over.write_text(f'extends = "{base}"\nseeds = [4, 5]\n[methods.tem]\nseed = 9\n')
     assert RunConfig.of(read_preset(str(over))).seeds == (4, 5)
     assert RunConfig.of(read_preset(str(over), "tem")).seeds == (9,)
-
-
-@given(st.sets(st.sampled_from(SEEDING), min_size=2))
-def test_two_of_them_are_refused_in_one_sentence(keys: set[str]) -> None:
-    asked = {key: {"seed": 1, "seeds": [1], "repeats": 1}[key] for key in keys}
-    for take in (RunConfig.of, lambda values: configured(RunConfig(), values)):
-        with pytest.raises(ConfigurationError, match="only one of seed, seeds and repeats can be"):
-            take(asked)
 
 
 @pytest.mark.parametrize(

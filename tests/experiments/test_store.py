@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import sys
 import threading
@@ -15,18 +14,17 @@ from typing import Any
 import pytest
 
 from evergraph.core.errors import LockedError, ResultsError
-from evergraph.experiments import result as facts
 from evergraph.experiments import runner, store
 from evergraph.experiments.bench.benchmark import open_bench, run_bench
 from evergraph.experiments.bench.config import BenchConfig
-from evergraph.experiments.bench.worker import Work, learn
+from evergraph.experiments.bench.worker import learn
 from evergraph.experiments.build import resolved
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.protocol import TaskReport
 from evergraph.experiments.result import versions
 from evergraph.experiments.runner import Observer, open_run, run
 from evergraph.experiments.store import ResultStore
-from small_runs import comparable, small
+from small_runs import comparable, job_of, small
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +96,7 @@ def test_an_old_state_goes_only_when_the_progress_names_the_new_one(
     ]  # fmt: skip
 
 
-FILES = ["config.toml", "state-0001", "progress.json", "accuracy.npz", "result.json"]
+FILES = ["config.toml", "state-0001", "accuracy.npz"]
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -150,12 +148,11 @@ def test_a_second_run_into_the_same_folder_is_refused_in_one_sentence(tmp_path: 
 def test_workers_share_a_folder_but_not_a_seed(tmp_path: Path) -> None:
     config, out = small(seeds=[0, 1]), tmp_path / "out"
     opened = open_run(config, out=out, seeds=[0])
-    assert learn(Work(config.to_dict(), 1, out)).failure is None
-    failure = learn(Work(config.to_dict(), 0, out)).failure
-    assert failure is not None
+    assert learn(job_of(config, out), 1).failure is None
+    failure = learn(job_of(config, out), 0).failure
     assert failure.type == "LockedError"
     opened.close()
-    assert learn(Work(config.to_dict(), 0, out)).failure is None
+    assert learn(job_of(config, out), 0).failure is None
     assert (out / "result.json").exists()
 
 
@@ -263,18 +260,6 @@ def test_what_can_be_known_at_the_start_does_not_fail_at_the_end(
                 run(small(), out=tmp_path / name, observer=observer)
         assert learned == []
         assert not (tmp_path / name).exists()
-
-
-def test_memory_is_not_told_where_nobody_knows_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("evergraph.core.device.STATUS", Path("nowhere"))
-    monkeypatch.setitem(sys.modules, "resource", None)  # as on Windows
-    run(small(), out=tmp_path / "out")
-    result = json.loads((tmp_path / "out" / "result.json").read_text())
-    assert result["peak_rss_bytes"] is None
-    monkeypatch.setitem(sys.modules, "psutil", None)
-    assert facts.machine("cpu").keys() == {"cpus", "threads"}
 
 
 STREAM = {"stream": {"by": "blurred"}}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from evergraph.reports import collect, write_report
-from evergraph.reports.gallery import gallery
+from evergraph.reports.report import gallery
 from evergraph.reports.runs import grouped
 from written_runs import result_of
 from written_runs import write as write_result
@@ -44,15 +44,22 @@ def write_run() -> WriteRun:
 
 @pytest.fixture(scope="session")
 def bench(tmp_path_factory: pytest.TempPathFactory, write_run: WriteRun) -> Path:
-    """Two datasets, two settings, six runs; curves of different lengths, one of a single task."""
+    """Two datasets, two settings, five runs; curves of different lengths, one of a single task."""
     folder = tmp_path_factory.mktemp("bench")
     write_run(folder, "a<b>&\"'$x", [0.9, 0.85, 0.8], kept=1500)
     write_run(folder, "plain", [0.5, 0.25])
     write_run(folder, "nine", [0.99, 0.09, 0.03], kept=0)
     write_run(folder, "plain", [0.75, 0.875, 0.75], setting="task-il", kept=20_000_000)
     write_run(folder, "single", [1.0], dataset="other_&_graph", kept=0)
-    write_run(folder, "single", [0.625], dataset="other_&_graph", setting="task-il", kept=123)
     return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _coarse() -> Iterator[None]:
+    """Draw few pixels: nobody looks at them here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("evergraph.reports.figures.picture.DPI", 20)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -66,7 +66,3 @@ def test_the_table_by_hand(folder: Path, change: Callable[..., Path]) -> None:
         tem, ssm = ([rows[n][f"{lim} {testing}"] for lim in limits] for n in ("tem", "ssm"))
         assert tem == ["0.5", "0.75", "0.75", "0.5", "0.75"]
         assert ssm == ["", "0.625", "0.625", "", ""]
-
-
-def test_single_runs_have_nothing_to_choose_from(bench: Path) -> None:
-    assert "budgets" not in tables_of(grouped(collect(bench), bench))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +43,7 @@ def told(labels: list[str]) -> object:
                       "accuracy_matrix": [{"seed": 0, **matrix}],
                       "headline": {"testing": "local", "averaging": "balanced"},
                       "config": resolved(job.config).to_dict()}  # fmt: skip
-            rows.append(Row(job, result, None, None))
+            rows.append(Row(job, result, None))
         return rows
 
     return bench
@@ -77,7 +76,6 @@ def test_the_spread_is_told_in_one_line(tmp_path: Path) -> None:
         "up to 40.0 points apart"
     )
     result = results["tem", "paper"]
-    assert isinstance(result, dict)
     assert _line("tpp", result)[1] == "local, balanced, per test set (here per node)"
     assert _line("puma", result)[:3] == ("puma", "local, plain", "90.0")  # as the result says
     found = _of_what(["tem", "finetune"], results)
@@ -101,13 +99,13 @@ def test_the_spread_is_told_in_one_line(tmp_path: Path) -> None:
     ],
 )
 def test_by_hand(values: list[list[list[float]]], expected: tuple[float, ...]) -> None:
-    assert astuple(shares(np.array(values, dtype=float))) == pytest.approx(expected)
+    assert tuple(shares(np.array(values, dtype=float))) == pytest.approx(expected)
 
 
 @given(hnp.arrays(float, hnp.array_shapes(min_dims=3, max_dims=3, max_side=4),
                   elements=st.floats(0, 100)))  # fmt: skip
 def test_nothing_is_lost(values: np.ndarray) -> None:
     found = shares(values)
-    whole = sum(astuple(found))
+    whole = sum(found)
     assert whole == pytest.approx(1.0) or values.std() < 1e-6
-    assert all(part >= 0 for part in astuple(found))
+    assert all(part >= 0 for part in found)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from evergraph.core.errors import ResultsError, UnknownNameError
+from evergraph.core.errors import ResultsError
 from evergraph.datasets import load
 from evergraph.experiments.bench.benchmark import Row
 from evergraph.experiments.bench.config import BenchConfig
@@ -46,7 +46,7 @@ def run_here(config: BenchConfig, folder: Path) -> list[Row]:
     for job in expand(config, out=folder):
         values = job.config.to_dict() | {"device": "cpu"}
         result = run(type(job.config).of(values), out=job.folder, resume=True).to_dict()
-        rows.append(Row(job, result, None, None))
+        rows.append(Row(job, result, None))
     return rows
 
 
@@ -83,18 +83,6 @@ def test_every_study_makes_its_sheets_and_keeps_them(name: str, small: str, out:
     if any(sheet.rows for sheet in sheets):
         again = studies.make(name).run(options(out, small))
         assert [sheet.rows for sheet in again] == [sheet.rows for sheet in sheets]
-
-
-@pytest.mark.parametrize("name", studies.names())
-def test_a_dataset_that_is_not_at_hand_is_a_row_that_says_so(name: str, tmp_path: Path) -> None:
-    sheets = studies.make(name).run(options(tmp_path, "/nowhere/graph.npz"))
-    cells = [cell for sheet in sheets for row in sheet.rows for cell in row]
-    assert any("/nowhere/graph.npz" in str(cell) for cell in cells)
-
-
-def test_an_unknown_study_lists_those_there_are() -> None:
-    with pytest.raises(UnknownNameError, match="did you mean 'table3'"):
-        studies.make("tabel3")
 
 
 def sheet_of(name: str, out: Path, *datasets: str) -> Sheet:
@@ -193,7 +181,7 @@ def test_real_graphs_are_as_in_the_paper(
         assert ratios[design] == pytest.approx(1.0, abs=0.155), design
 
 
-@pytest.mark.parametrize("name", ["table3", "fig4", "fig5", "fig6", "strategies", "theorem"])
+@pytest.mark.parametrize("name", ["table3", "fig6"])
 def test_a_structure_without_features_is_said_where_something_is_to_be_learned(
     name: str, tmp_path: Path
 ) -> None:
@@ -217,8 +205,15 @@ def test_a_deviation_is_told_only_where_it_was_measured(
         assert not any("±" in cell.text for row in sheet.table.rows for cell in row)
 
 
-@pytest.mark.parametrize("name", [name for name in studies.names() if name != "homophily"])
-def test_a_graph_that_is_too_small_is_a_row_that_says_so(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", studies.names())
+def test_a_graph_that_is_absent_or_too_small_is_a_row_that_says_so(
+    name: str, tmp_path: Path
+) -> None:
+    sheets = studies.make(name).run(options(tmp_path, "/nowhere/graph.npz"))
+    cells = [cell for sheet in sheets for row in sheet.rows for cell in row]
+    assert any("/nowhere/graph.npz" in str(cell) for cell in cells)
+    if name == "homophily":  # which three nodes have
+        return
     path = tmp_path / "tiny.npz"
     edges, labels = np.array([[0, 1], [1, 2]], np.int32), np.array([0, 0, 1], np.int16)
     np.savez(path, edge_index=edges, y=labels, x=np.eye(3, dtype=np.float32))
@@ -246,11 +241,3 @@ def test_damaged_intermediate_results_are_said(
     next((out / study).rglob(file)).write_text("{")
     with pytest.raises(ResultsError, match=r"remove it to (measure|make) them again"):
         studies.make(study).run(options(out, str(path)))
-
-
-def test_fig6_says_where_there_are_too_few_points(tmp_path: Path) -> None:
-    path = tmp_path / "few.npz"
-    ring = np.stack([np.arange(10), np.roll(np.arange(10), 1)])
-    np.savez(path, edge_index=ring, y=np.repeat([0, 1], 5), x=np.eye(10, dtype=np.float32))
-    (sheet,) = studies.make("fig6").run(options(tmp_path, str(path)))
-    assert "fig6 needs 8 test nodes in the first task, not 2" in str(sheet.rows[0][1])

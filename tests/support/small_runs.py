@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+from evergraph.experiments.bench.jobs import Job
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.protocol import TaskReport
 from evergraph.experiments.runner import Observer
@@ -21,6 +23,11 @@ def small(**values: Any) -> RunConfig:
         "device": "cpu",
     }
     return RunConfig.of(base | values)
+
+
+def job_of(config: RunConfig, folder: Path) -> Job:
+    """Return a configuration as a row of a benchmark whose names do not matter."""
+    return Job("method", "dataset", "setting", config, folder)
 
 
 def comparable(result: dict[str, Any], *apart: str) -> dict[str, Any]:

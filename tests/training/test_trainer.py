@@ -10,10 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from evergraph.core.errors import (
-    ConfigurationError,
-    DivergedError,
-)
+from evergraph.core.errors import DivergedError
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph
 from evergraph.methods import methods
@@ -170,11 +167,6 @@ def test_a_full_batch_copies_nothing() -> None:
     assert list(batches(10, 10, generator=seeded(0), device=CPU)) == [slice(None)]
 
 
-def test_a_batch_has_examples() -> None:
-    with pytest.raises(ConfigurationError, match="batch_size must be an integer of at least 1"):
-        Trainer(batch_size=0)
-
-
 class Astray(Line):
     """Fits y = w · x to a point at infinity: the loss alone, or its slope as well, overflows."""
 
@@ -279,18 +271,12 @@ def test_early_stopping_keeps_the_best_weights_and_ends_the_task(small_graph: Gr
     assert epochs == [0, 1, 2, 3, 4]
     assert learner.weights.w.item() == pytest.approx(0.3, abs=0.01)
     assert learner.calls[-1] == "end"  # what is kept for later is of the best weights
-
-
-def test_the_last_weights_are_kept_without_patience(small_graph: Graph) -> None:
+    # Without patience the last weights are kept.
     learner = Path(trainer=Trainer(epochs=5, lr=0.1, weight_decay=0.0, device="cpu"))
     learner.fit_task(GraphStream(small_graph).open(0))
     assert learner.looked == []
     assert learner.weights.w.item() == pytest.approx(0.5, abs=0.02)
-
-
-def test_validation_nodes_are_looked_at_every_few_epochs_and_after_the_last(
-    small_graph: Graph,
-) -> None:
+    # Validation nodes are looked at every few epochs and after the last.
     trainer = Trainer(epochs=5, lr=0.1, patience=9, evaluate_every=2, device="cpu")
     learner = Path(trainer=trainer, goal=9.0)
     learner.fit_task(GraphStream(small_graph).open(0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,6 @@ from evergraph.core.engine import check_engine
 
 if TYPE_CHECKING:
     from evergraph.experiments.bench.benchmark import Row
-    from evergraph.experiments.bench.pool import WorkerPool
 
 
 def bench_command(
@@ -60,18 +60,18 @@ def bench_command(
     with stops_with(f"finished tasks are kept; continue with --resume --out {folder}"):
         with spinner("loading torch and checking the benchmark"):
             from evergraph.experiments.bench.benchmark import open_bench, run_bench
-            from evergraph.experiments.bench.pool import RayPool, default_workers
+            from evergraph.experiments.bench.pool import default_workers, run_work
 
             opened = open_bench(config, out=folder, resume=resume, over=over, search=search)
         devices = {job.config.device for job in opened.jobs}
         here = workers or min(opened.size, *map(default_workers, devices))
-        pool: WorkerPool | None = None
+        pool = None
         if engine == "ray":
             from evergraph.cluster.ray_engine import RayEngine
 
             with spinner("starting Ray" if address is None else f"joining {address}"):
                 ray = RayEngine(address, here if address is None else workers)
-            pool, here = RayPool(ray), min(ray.workers, opened.size)
+            pool, here = partial(run_work, engine=ray), min(ray.workers, opened.size)
         with BenchProgress(opened) as progress:
             rows = run_bench(opened, workers=here, on_event=progress.on_event, pool=pool)
     if as_json:
@@ -95,7 +95,7 @@ def _print_rows(rows: list[Row]) -> None:
 
     searches = []
     for row in rows:
-        found: dict[str, Any] = {"combinations": []} if row.choice is None else row.choice.to_dict()
+        found: dict[str, Any] = row.search or {"combinations": []}
         for trial in found["combinations"]:
             measures = (trial[f"average_{m}"][found["testing"]] for m in ("accuracy", "forgetting"))
             chosen = "chosen" if trial["name"] == found["chosen"] else ""

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from evergraph.core.resolver import Resolver
 
 
-# Optional fields of a dataset in the catalogue.
 # The resolver of each kind, the package that defines it, and another that registers with it.
 _RESOLVERS: dict[str, tuple[str, ...]] = {
     "datasets": ("datasets", "datasets"),
@@ -33,6 +32,7 @@ _RESOLVERS: dict[str, tuple[str, ...]] = {
     "backbones": ("backbones", "nn", "closed_form"),
 }
 KINDS = (*_RESOLVERS, "presets", "protocols", "benches")
+# Optional fields of a dataset in the catalogue.
 _UNKNOWN: dict[str, Any] = {
     "kept_edges": None,
     "homophily": None,

@@ -253,7 +253,7 @@ def resources_of(
         able = Resources(memory_limit=memory, scratch=scratch)
         if engine == "local":
             return able
-        from evergraph.cluster.engines import make_engine
+        from evergraph.cluster.ray_engine import make_engine
 
         made = make_engine(engine, address=address, threads=threads, memory=memory)
         return replace(able, engine=made)

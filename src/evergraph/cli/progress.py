@@ -18,8 +18,8 @@ from rich.table import Table
 from evergraph.experiments.progress import progress_bar
 
 if TYPE_CHECKING:
-    from evergraph.experiments.bench.benchmark import Bench, BenchEvent
-    from evergraph.experiments.bench.worker import SeedProgress
+    from evergraph.experiments.bench.benchmark import Bench
+    from evergraph.experiments.bench.worker import Event, SeedProgress
 
 
 @contextmanager
@@ -120,11 +120,15 @@ class BenchProgress:
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def on_event(self, event: BenchEvent) -> None:
+    def on_event(self, event: Event) -> None:
         """Update the display with an event."""
         line = self._lines[event.job.names]
         with self._lock:
-            if event.kind == "failed" and event.trial is None and event.seed not in line.running:
+            if (
+                event.kind == "failed"
+                and event.job.trial is None
+                and event.seed not in line.running
+            ):
                 self._total -= line.seeds - 1  # its search failed: none of its seeds will run
             line.follow(event)
             self._ended += event.kind in ("done", "failed", "kept")
@@ -164,8 +168,8 @@ class BenchProgress:
         return table
 
 
-def _sentence(event: BenchEvent) -> str:
-    what = f"seed {event.seed}" if event.trial is None else f"{event.trial}, validation"
+def _sentence(event: Event) -> str:
+    what = f"seed {event.seed}" if event.job.trial is None else f"{event.job.trial}, validation"
     name, found = f"{event.job}, {what}", event.progress
     if event.failure is not None:
         return f"{name} failed: {event.failure.error}"
@@ -218,11 +222,11 @@ class BenchLine:
         spent = span(sum(p.seconds for p in known)) if known else "-"
         return (f"{len(self.done)}/{self.seeds}", self.state, *means, spent)
 
-    def follow(self, event: BenchEvent) -> None:
+    def follow(self, event: Event) -> None:
         """Update the row with an event of a seed or trial."""
         ended = event.kind in ("done", "failed", "kept")
         self.failed |= event.kind == "failed"
-        if event.trial is not None:
+        if event.job.trial is not None:
             self.tried += ended
             return
         if event.progress is not None:

@@ -60,7 +60,7 @@ def submit_command(
     with spinner("loading torch and the plan of the book"):
         from evergraph.experiments.store import CONFIG
         from evergraph.studies.book_rows import check_book
-        from evergraph.studies.submitting import commit_here, submitted
+        from evergraph.studies.submission import commit_here, submitted
 
     if check and not (run / CONFIG).exists():
         rows = check_book(run)
@@ -130,8 +130,8 @@ def found_trials(
 ) -> dict[Place, Trials]:
     """Return the trials of a folder, or of a method in it, by dataset and setting."""
     from evergraph.reports import collect
-    from evergraph.reports.runs import RESULT
-    from evergraph.reports.trials import trials_of, way_of
+    from evergraph.reports.runs import RESULT, way_of
+    from evergraph.reports.trials import trials_of
     from evergraph.studies.book_rows import rows_in
 
     where = Path(typed) if folder is None else folder

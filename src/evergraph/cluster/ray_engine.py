@@ -19,7 +19,7 @@ from torch import Tensor
 
 from evergraph.cluster import ray_cluster
 from evergraph.core.checks import check_integer
-from evergraph.core.engine import ColumnSlice, LocalEngine, Work
+from evergraph.core.engine import ColumnSlice, Engine, LocalEngine, Work, check_engine
 from evergraph.core.errors import EvergraphError, ResourceError
 from evergraph.core.file_lock import Closing
 from evergraph.core.mapped import MappedTensor, map_array
@@ -30,6 +30,9 @@ logger = logging.getLogger(__name__)
 
 # Items submitted per worker: one in progress and one waiting.
 IN_FLIGHT = 2
+# Share of a memory limit for Ray's object store on this machine.
+STORE_SHARE = 0.3
+RAYS_LEAST = 80_000_000  # bytes of an object store
 
 
 class RayEngine(Closing):
@@ -175,6 +178,29 @@ class RayEngine(Closing):
                 f"of memory ({ray_cluster.first_line(error)})"
             ) from None
         return found.raised() if isinstance(found, _Error) else found
+
+
+def make_engine(
+    name: str = "local",
+    *,
+    address: str | None = None,
+    workers: int | None = None,
+    threads: int | None = None,
+    memory: int | None = None,
+) -> Engine:
+    """Return the engine called ``name``.
+
+    address, workers, threads: see ``RayEngine``; memory: limit on this machine, in bytes, of which
+    Ray's object store gets a share if Ray is started here.
+
+    >>> make_engine("local").workers
+    1
+    """
+    check_engine(name, address, threads)
+    if name == "local":
+        return LocalEngine()
+    store = None if memory is None else max(int(STORE_SHARE * memory), RAYS_LEAST)
+    return RayEngine(address, workers, threads=threads, store=store)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from inspect import cleandoc
 from pathlib import Path
@@ -83,9 +83,14 @@ did you mean 'side'? it takes side
         signature = inspect.signature(self.resolve(name))
         return [p.name for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY]
 
-    def check(self, name: str, parameters: Mapping[str, Any]) -> None:
-        """Raise if ``name`` does not take one of these parameters."""
-        known = self.parameters(name)
+    def check(
+        self, name: str, parameters: Mapping[str, Any], *, hidden: Collection[str] = ()
+    ) -> None:
+        """Raise if ``name`` does not take one of these parameters.
+
+        hidden: those that it takes, but that the caller cannot set.
+        """
+        known = [each for each in self.parameters(name) if each not in hidden]
         for parameter in parameters:
             if parameter not in known:
                 takes = f"{did_you_mean(parameter, known)}it takes {', '.join(known) or 'none'}"

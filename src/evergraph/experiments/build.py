@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from evergraph.closed_form.views import View
+from evergraph.core.component import SURROUNDINGS
 from evergraph.core.device import choose_device
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import Setting
@@ -108,20 +109,14 @@ def build_memory(config: RunConfig) -> Any:
     return methods.resolve(name).make_memory(**options)
 
 
-def build_learner(
-    config: RunConfig,
-    seed: int,
-    *,
-    on_epoch: Callable[[int, int], None] | None = None,
-    resources: Resources | None = None,
-) -> Learner:
+def build_learner(config: RunConfig, seed: int, *, resources: Resources | None = None) -> Learner:
     """Make the configured learner from the configured components."""
     load_plugins(config.plugins)
     backbone = build_backbone(config)
     training = vars(backbone.recipe) | config.training.model_dump(exclude_none=True)
     if training["batch_size"] == "full":
         training["batch_size"] = None
-    trainer = Trainer(**training, device=config.device, resources=resources, on_epoch=on_epoch)
+    trainer = Trainer(**training, device=config.device, resources=resources)
     parts = {"backbone": backbone, "trainer": trainer, "generator": seeded(seed, "learner")}
     if (memory := build_memory(config)) is not None:
         parts["memory"] = memory
@@ -222,18 +217,12 @@ def parts_used(config: RunConfig) -> set[str]:
     return {part for part, is_used in used.items() if is_used}
 
 
-def check(
-    config: RunConfig,
-    seed: int = 0,
-    *,
-    on_epoch: Callable[[int, int], None] | None = None,
-    resources: Resources | None = None,
-) -> Learner:
+def check(config: RunConfig, seed: int = 0, *, resources: Resources | None = None) -> Learner:
     """Make the configured learner; raise on every error that can be found before data is loaded.
 
     Only constructors know their parameters, so making the components is the check.
     """
-    learner = build_learner(config, seed, on_epoch=on_epoch, resources=resources)
+    learner = build_learner(config, seed, resources=resources)
     used = parts_used(config)
     # A misspelt name is an error even if the method does not use it.
     if "topology" not in used:
@@ -249,6 +238,10 @@ def _make(resolver: Resolver[T], component: Component, **parts: Any) -> T:
     for key in component.parameters.keys() & parts.keys():
         made = "it is made from the settings backbone, training and seeds"
         raise ConfigurationError(f"{resolver.kind}.{key} cannot be set: {made}")
+    # A memory of nodes is made here; of bytes, it is a setting of the method.
+    hidden = {"backbone", "topology", "trainer", *SURROUNDINGS} | ({"memory"} & parts.keys())
+    given = resolver.current(component.name, component.parameters)
+    resolver.check(component.name, given, hidden=hidden)
     parameters = component.parameters | parts
     try:
         return resolver.make(component.name, **parameters)

@@ -17,13 +17,11 @@ from __future__ import annotations
 import logging
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from multiprocessing import active_children, get_context
-from threading import current_thread, main_thread
 
 import torch
 
@@ -160,8 +158,12 @@ def cost_of(config: RunConfig, graph: Graph, *, share: float = 1.0) -> Cost:
     """Learn one seed on a graph in a new process, so that its memory can be measured."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         try:
-            with _uninterrupted():
+            # The process ignores Ctrl-C, which this one handles.
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            try:
                 learned = pool.submit(_cost, config, graph, share)
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             return learned.result()
         except KeyboardInterrupt:
             for child in active_children():
@@ -172,19 +174,6 @@ def cost_of(config: RunConfig, graph: Graph, *, share: float = 1.0) -> Cost:
                 f"learning {graph.num_nodes:,} nodes was killed by the system, most likely for "
                 "lack of memory"
             ) from None
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Start processes that ignore Ctrl-C: the process that waits for them handles it."""
-    if current_thread() is not main_thread():  # only the main thread can be interrupted
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _cost(config: RunConfig, graph: Graph, share: float) -> Cost:

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Mapping
 from html import escape
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -74,13 +73,16 @@ class RunProgress:
 
     def on_task(self, name: str, seed: int, report: TaskReport) -> None:
         """Show the accuracy after a task of a run."""
-        # The main measure comes first.
+        from evergraph.evaluation.accuracy_matrix import average_accuracy, matrix_of
+
+        # The main measure comes first. Summed as in the result: another order of summation may
+        # end on the other side of a half, and so in another digit than that of the table.
         firsts = (next(iter(report.rows[way].values())) for way in ("local", "global"))
-        local, union = (100 * fmean(row) for row in firsts)
+        local, union = (f"{100 * average_accuracy(matrix_of([row])):.1f}" for row in firsts)
         if self._task != (seed, report.index):
             self._task, self._found = (seed, report.index), {}
-        self._found[name] = f"{name} {local:.1f}, {union:.1f}"
-        said = f"AA {local:.1f} local, {union:.1f} global"
+        self._found[name] = f"{name} {local}, {union}"
+        said = f"AA {local} local, {union} global"
         if len(self._epochs) > 1:
             said = f"AA local, global: {'; '.join(self._found.values())}"
         place = f"{self._called} {report.index + 1}/{self._tasks}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,25 +36,6 @@ class Observer:
 
     on_epoch: Callable[[int, int], None] = lambda task, epoch: None
     on_task: Callable[[int, TaskReport], None] = lambda seed, report: None
-    on_learned: Callable[[int, Learner], None] = lambda seed, learner: None
-
-
-class ReadyLearner:
-    """Learner of the first seed, built early to check its configuration."""
-
-    def __init__(self, config: RunConfig, seed: int, resources: Resources) -> None:
-        self.config, self.seed = config, seed
-        self._on_epoch: Callable[[int, int], None] = lambda task, epoch: None  # not known yet
-        self._learner: Learner | None = build.check(
-            config, seed, on_epoch=lambda *where: self._on_epoch(*where), resources=resources
-        )
-
-    def take(self, seed: int, on_epoch: Callable[[int, int], None]) -> Learner | None:
-        """Return it, once, if it was built for this seed.  on_epoch: called after each epoch"""
-        if seed != self.seed:
-            return None
-        taken, self._learner, self._on_epoch = self._learner, None, on_epoch
-        return taken
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +52,8 @@ class OpenedRun:
     # Of the data, versions and machine, for the result; collected early so that errors are raised
     # before training.
     facts: dict[str, Any] = field(default_factory=dict)
-    ready: ReadyLearner | None = None  # the learner of the first seed to be learned here
+    # The learner of the first seed to be learned here, built early to check its configuration.
+    ready: dict[int, Learner] = field(default_factory=dict)
 
     def close(self) -> None:
         """Release the folder."""
@@ -139,8 +121,18 @@ def run(
     if not progress:
         return complete(opened, observer=observer, keep_learner=keep_learner)
     bar, [moving] = progress_of([opened])
+    told = Observer() if observer is None else observer
+
+    def on_epoch(task: int, epoch: int) -> None:
+        moving.on_epoch(task, epoch)
+        told.on_epoch(task, epoch)
+
+    def on_task(seed: int, report: TaskReport) -> None:
+        moving.on_task(seed, report)
+        told.on_task(seed, report)
+
     with bar:
-        return complete(opened, observer=_both(moving, observer), keep_learner=keep_learner)
+        return complete(opened, observer=Observer(on_epoch, on_task), keep_learner=keep_learner)
 
 
 def progress_of(runs: Sequence[OpenedRun]) -> tuple[RunProgress, list[Observer]]:
@@ -159,20 +151,6 @@ def progress_of(runs: Sequence[OpenedRun]) -> tuple[RunProgress, list[Observer]]
     return bar, [Observer(partial(bar.on_epoch, n), partial(bar.on_task, n)) for n in epochs]
 
 
-def _both(one: Observer, other: Observer | None) -> Observer:
-    if other is None:
-        return one
-
-    def called(name: str) -> Callable[..., None]:
-        def call(*given: Any) -> None:
-            getattr(one, name)(*given)
-            getattr(other, name)(*given)
-
-        return call
-
-    return Observer(**{each.name: called(each.name) for each in fields(Observer)})
-
-
 @denormals_flushed()
 def open_run(
     config: RunConfig,
@@ -183,23 +161,23 @@ def open_run(
     load: Callable[[RunConfig], Graph] = build.load_graph,
     seeds: Iterable[int] | None = None,
     cut: Callable[[RunConfig, Graph, Resources], GraphStream] | None = None,
-    ready: ReadyLearner | None = None,
+    ready: tuple[RunConfig, Learner] | None = None,
 ) -> OpenedRun:
     """Load the data and claim the folder; raise errors before anything is written.
 
     load, cut: sources of the graph and the first seed's stream, if not the configuration.
     seeds: those to learn here; all by default. No other process can learn them until the run is
-    closed. ready: the learner of the first of them, if it is already built.
+    closed. ready: the learner of the first of them, if it is already built, for a configuration.
     """
     started = time.perf_counter()
     asked, config = config, build.resolved(config)
     resources = Resources() if resources is None else resources
     seeds = config.seeds if seeds is None else tuple(seeds)
-    ready = ReadyLearner(config, seeds[0], resources) if ready is None else ready
+    checked, learner = ready or (config, build.check(config, seeds[0], resources=resources))
     graph = load(config)
     config = build.fitted_to(graph, config)
-    if config != ready.config:
-        ready = ReadyLearner(config, seeds[0], resources)
+    if config != checked:
+        learner = build.check(config, seeds[0], resources=resources)
     build.say_protocol(asked, config)
     if graph.num_features == 0:
         raise DataError(f"dataset {config.dataset.name!r} has no features to learn from")
@@ -219,7 +197,8 @@ def open_run(
         store = ResultStore(out)
         store.open(config, resume=resume)
         locks = tuple(store.seed(seed).lock() for seed in seeds)
-    return OpenedRun(config, graph, stream, store, started, resources, locks, facts, ready)
+    first = {seeds[0]: learner}
+    return OpenedRun(config, graph, stream, store, started, resources, locks, facts, first)
 
 
 def open_together(
@@ -237,7 +216,7 @@ def open_together(
     first = build.resolved(configs[0])
     ready = []
     for config in map(build.resolved, configs):
-        ready.append(ReadyLearner(config, config.seeds[0], resources))
+        ready.append((config, build.check(config, config.seeds[0], resources=resources)))
         for part in ("dataset", "undirected", "directions", "stream", "seeds", "device"):
             if getattr(config, part) != getattr(first, part):
                 raise ConfigurationError(
@@ -267,39 +246,29 @@ def complete_together(
     What all runs need for a task, above all the embeddings of everything seen so far, is computed
     once and kept only for that task. keep_learner: see ``run``.
     """
-    kept: list[Learner | None] = [None for _ in runs]
-
-    def keep(place: int, seed: int, learner: Learner) -> None:
-        if keep_learner and seed == runs[0].config.seeds[-1]:
-            kept[place] = learner
-
-    observers = [
-        _both(Observer(on_learned=partial(keep, place)), observer)
-        for place, observer in enumerate(observers)
-    ]
     openings = [time.perf_counter() - opened.started for opened in runs]
     pairs = list(zip(runs, observers, strict=True))
     done: list[list[SeedResult]] = [[] for _ in runs]
     try:
         for seed in runs[0].config.seeds:
-            learning = [learn_seed_by_task(each, seed, observer=how) for each, how in pairs]
-            for seeds, result in zip(done, _in_turn(learning), strict=True):
+            learned = _in_turn([learn_seed_by_task(run, seed, observer=how) for run, how in pairs])
+            for seeds, (result, _) in zip(done, learned, strict=True):
                 seeds.append(result)
-        return [
-            replace(assemble(opened, seeds, opening=opening), learner=learner)
-            for opened, seeds, opening, learner in zip(runs, done, openings, kept, strict=True)
-        ]
+        results = map(assemble, runs, done, openings)
+        learners = [learner if keep_learner else None for _, learner in learned]
+        return [replace(each, learner=kept) for each, kept in zip(results, learners, strict=True)]
     finally:
         for opened in runs:
             opened.close()
 
 
-Learning = Generator[TaskReport, None, SeedResult]
+Learned = tuple[SeedResult, Learner | None]  # the learner is None if the seed was finished before
+Learning = Generator[TaskReport, None, Learned]
 
 
-def _in_turn(learning: Sequence[Learning]) -> list[SeedResult]:
+def _in_turn(learning: Sequence[Learning]) -> list[Learned]:
     """Advance each run by one task in turn until all are done."""
-    results: dict[int, SeedResult] = {}
+    results: dict[int, Learned] = {}
     while len(results) < len(learning):
         for place, one in enumerate(learning):
             if place not in results:
@@ -312,7 +281,7 @@ def _in_turn(learning: Sequence[Learning]) -> list[SeedResult]:
 
 def learn_seed(opened: OpenedRun, seed: int, *, observer: Observer | None = None) -> SeedResult:
     """Learn the remaining tasks of one repeat of an opened run."""
-    return _in_turn([learn_seed_by_task(opened, seed, observer=observer)])[0]
+    return _in_turn([learn_seed_by_task(opened, seed, observer=observer)])[0][0]
 
 
 def learn_seed_by_task(
@@ -326,10 +295,11 @@ def learn_seed_by_task(
     for report in reports:
         observer.on_task(seed, report)
     if finished is not None:
-        return finished
-    learner = None if opened.ready is None else opened.ready.take(seed, observer.on_epoch)
+        return finished, None
+    learner = opened.ready.pop(seed, None)
     if learner is None:
-        learner = build.build_learner(config, seed, on_epoch=observer.on_epoch, resources=resources)
+        learner = build.build_learner(config, seed, resources=resources)
+    learner.trainer.on_epoch = observer.on_epoch
     stream = opened.stream
     if seed != config.seeds[0] and config.stream.split_seed == "run":
         stream = build.build_stream(config, opened.graph, seed, resources=resources)
@@ -364,11 +334,10 @@ def learn_seed_by_task(
     )
     if store is not None:
         store.keep_result(reports, result)
-    observer.on_learned(seed, learner)
-    return result
+    return result, learner
 
 
-def assemble(opened: OpenedRun, seeds: list[SeedResult], *, opening: float = 0.0) -> RunResult:
+def assemble(opened: OpenedRun, seeds: list[SeedResult], opening: float = 0.0) -> RunResult:
     """Make and store the result of all repeats.
 
     opening: seconds spent once for all of them. The tasks' seconds come from their reports, because

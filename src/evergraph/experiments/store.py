@@ -39,6 +39,7 @@ from evergraph.streams.stream import TESTINGS
 
 CONFIG, RESULT, PROGRESS, ARRAYS = "config.toml", "result.json", "progress.json", "accuracy.npz"
 FAILURE, SEARCH, CHOICE = "failure.json", "search", "search.json"
+STATE = "state-{:04d}.safetensors"
 RESUMABLE = "finished work is kept, --resume continues after it"
 
 
@@ -152,7 +153,7 @@ class SeedStore:
 
         tasks: number of tasks of the stream, or of steps if tasks arrive in batches.
         """
-        current = self._state_path(reports[-1].index)
+        current = self.folder / STATE.format(reports[-1].index)
         contiguous = {name: value.contiguous() for name, value in state.items()}
         write_whole(current, tensors_to_bytes(contiguous))
         self._keep(reports, tasks=tasks, state=current)
@@ -178,20 +179,17 @@ class SeedStore:
         content = json.dumps({"tasks": tasks, "reports": told, "result": result})
         write_whole(self.folder / PROGRESS, content.encode())
         with results_written(self.folder, remedy=RESUMABLE):
-            for path in self.folder.glob("state-*.safetensors"):
+            for path in self.folder.glob(STATE.replace("{:04d}", "*")):
                 if path != state:
                     path.unlink()
 
     def state_after(self, index: int) -> dict[str, Tensor]:
         """Return the learner's state after a task."""
-        path = self._state_path(index)
+        path = self.folder / STATE.format(index)
         try:
             return tensors_from_bytes(path.read_bytes())
         except (OSError, SafetensorError) as error:
             raise ResultsError(f"{path} cannot be read to resume: {error}") from None
-
-    def _state_path(self, index: int) -> Path:
-        return self.folder / f"state-{index:04d}.safetensors"
 
 
 def locked(folder: Path, doing: str, *, wait: bool = False) -> FileLock:

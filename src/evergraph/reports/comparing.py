@@ -27,16 +27,8 @@ from evergraph.evaluation.statistics import (
 )
 from evergraph.evaluation.yardstick import main_key
 from evergraph.experiments.protocols import POOLED
-from evergraph.reports.runs import Finished, Group, names_of
-from evergraph.reports.trials import (
-    TESTINGS,
-    Pairing,
-    Trials,
-    check_comparable,
-    pair,
-    trials_of,
-    way_of,
-)
+from evergraph.reports.runs import TESTINGS, Finished, Group, names_of, way_of
+from evergraph.reports.trials import Pairing, Trials, check_comparable, pair, trials_of
 
 if TYPE_CHECKING:
     from evergraph.experiments.result import RunResult

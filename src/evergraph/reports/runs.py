@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -17,7 +17,7 @@ from evergraph.core.errors import ResultsError
 from evergraph.evaluation.yardstick import main_key, main_name, measured, spread
 
 RESULT, PROGRESS, SEARCH = "result.json", "progress.json", "search"
-WAYS = ("local", "global")
+TESTINGS = ("local", "global")
 NEEDED = (
     "average_accuracy", "average_forgetting", "average_accuracy_curve", "accuracy_matrix",
     "coverage_ratio", "memory", "seconds", "config", "versions",
@@ -73,8 +73,7 @@ class Finished:
     @property
     def headline(self) -> tuple[str, str]:
         """The way of testing and of averaging of the main number."""
-        told = self.result.get("headline", {})
-        return told.get("testing", "local"), told.get("averaging", main_key(self.result))
+        return way_of(self.result)
 
     @property
     def metric(self) -> str:
@@ -117,6 +116,21 @@ class Finished:
         return name in methods.names() and methods.resolve(name).cumulative
 
 
+def way_of(
+    result: Mapping[str, Any], testing: str | None = None, averaging: str | None = None
+) -> tuple[str, str]:
+    """Return how a stored result is read: as given, else as its protocol reports.
+
+    >>> way_of({}), way_of({"headline": {"testing": "global", "averaging": "plain"}}, "local")
+    (('local', 'balanced'), ('local', 'plain'))
+    """
+    told = result.get("headline") or {}
+    return (
+        testing or told.get("testing", TESTINGS[0]),
+        averaging or told.get("averaging", main_key(result)),
+    )
+
+
 def collect(folder: Path) -> list[Finished]:
     """Return every finished run in a folder and below, by time of completion.
 
@@ -148,10 +162,10 @@ def _read(path: Path) -> dict[str, Any]:
         raise ResultsError(f"{wrong}it has no {missing[0]!r}")
     try:  # touch everything that reports rely on
         key = main_key(content)
-        for way, metric in product(WAYS, ("average_accuracy", "average_forgetting")):
+        for way, metric in product(TESTINGS, ("average_accuracy", "average_forgetting")):
             found = content[metric][way][key]
             float(found["mean"]), float(found["std"] or 0)
-        for way in WAYS:
+        for way in TESTINGS:
             curve = content["average_accuracy_curve"][way][key]
             sum(curve)
             # All seeds must be tested alike, each time on all tasks of the time before.

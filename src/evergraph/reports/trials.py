@@ -10,13 +10,11 @@ from typing import Any, Literal
 
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError, ResultsError
-from evergraph.evaluation.yardstick import main_key
 from evergraph.experiments.config import StreamConfig, flat
 from evergraph.experiments.protocols import POOLED
-from evergraph.reports.runs import Finished
+from evergraph.reports.runs import TESTINGS, Finished
 from evergraph.streams.splits import SHARES
 
-TESTINGS = ("local", "global")
 LEAST_RESOLUTION = 0.001  # 0.1 points, the last displayed digit
 Way = tuple[str, str]
 """A way of testing and one of averaging, such as ``("local", "balanced")``."""
@@ -65,21 +63,6 @@ class Trials:
         told += ["tested globally"] if testing == "global" else []
         told += ["plain accuracy"] if averaging == "plain" else []
         return ", ".join(told)
-
-
-def way_of(
-    result: Mapping[str, Any], testing: str | None = None, averaging: str | None = None
-) -> Way:
-    """Return how a stored result is read: as given, else as its protocol reports.
-
-    >>> way_of({}), way_of({"headline": {"testing": "global", "averaging": "plain"}}, "local")
-    (('local', 'balanced'), ('local', 'plain'))
-    """
-    told = result.get("headline") or {}
-    return (
-        testing or told.get("testing", TESTINGS[0]),
-        averaging or told.get("averaging", main_key(result)),
-    )
 
 
 def trials_of(run: Finished, way: Way, *, name: str | None = None) -> Trials:

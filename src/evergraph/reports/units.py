@@ -11,14 +11,18 @@ from evergraph.reports.runs import Entry, Finished, Group
 ALL = "all data"  # kept by a run that receives every earlier task again
 
 
-def percent(spread: Mapping[str, Any]) -> str:
-    """Return a mean in percent, with its deviation if there are several seeds.
+def percent(spread: Mapping[str, Any] | None, *, scale: float = 100.0) -> str:
+    """Return a mean in percent, with its deviation if there are several seeds; ``-`` for None.
 
-    >>> percent({"mean": 0.668, "std": 0.004}), percent({"mean": 0.668, "std": None})
-    ('66.8 ± 0.4', '66.8')
+    scale: 1 if it is in percent already.
+
+    >>> percent({"mean": 0.668, "std": 0.004}), percent({"mean": 53.2, "std": None}, scale=1)
+    ('66.8 ± 0.4', '53.2')
     """
-    mean = f"{100 * spread['mean']:.1f}"
-    return mean if spread["std"] is None else f"{mean} ± {100 * spread['std']:.1f}"
+    if spread is None:
+        return "-"
+    mean = f"{scale * spread['mean']:.1f}"
+    return mean if spread["std"] is None else f"{mean} ± {scale * spread['std']:.1f}"
 
 
 def seeds_of(run: Finished) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
@@ -22,6 +22,7 @@ from evergraph.experiments.presets import presets, published
 from evergraph.graphs import Graph
 from evergraph.reports.figures.picture import Picture
 from evergraph.reports.tables.record import Cell, Table, TableColumn, csv_text, latex, markdown
+from evergraph.reports.units import percent
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,13 @@ class Options:
     def repeats(self) -> list[int]:
         """Return the seeds to run."""
         return list(self.seeds[: 1 if self.quick else None])
+
+    def rows(
+        self, study: str, dataset: str, methods: Sequence[Mapping[str, Any]], **more: Any
+    ) -> list[Row]:
+        """Run methods on a dataset, in the study's folder; more: of the benchmark."""
+        values = {"datasets": [dataset], "seeds": self.repeats(), "methods": methods, **more}
+        return self.bench(BenchConfig.of(values), self.out / study / Path(dataset).stem)
 
     def differences(self, *more: str) -> tuple[str, ...]:
         """Return the differences to the paper's setup as notes."""
@@ -147,20 +155,6 @@ def try_load(name: str, *, undirected: bool = True) -> Graph | str:
 studies = Resolver[Study]("study")
 
 
-def spread(value: Mapping[str, Any] | None, *, scale: float = 1.0) -> str:
-    """Return a mean and its deviation as text; ``-`` for None.
-
-    >>> spread({"mean": 0.532, "std": 0.002}, scale=100)
-    '53.2 ± 0.2'
-    >>> spread({"mean": 53.2, "std": None})
-    '53.2'
-    """
-    if value is None:
-        return "-"
-    mean = f"{scale * value['mean']:.1f}"
-    return mean if value["std"] is None else f"{mean} ± {scale * value['std']:.1f}"
-
-
 def difference(ours: float | None, papers: float | None) -> str:
     """Return our value minus the paper's, with its sign.
 
@@ -184,16 +178,19 @@ def within(ours: float, papers: Mapping[str, Any]) -> str:
     return f"{'yes' if near else 'no'} ({tolerance})"
 
 
-def marked(cells: Sequence[str], values: Sequence[float | None]) -> list[Cell]:
-    """Return cells with the best and the second best marked.
+def marked(values: Sequence[Mapping[str, Any] | None], aside: Collection[int] = ()) -> list[Cell]:
+    """Return means in percent as cells, the best and the second best marked.
 
-    >>> [cell.rank for cell in marked(["a", "b", "c"], [1.0, 3.0, 2.0])]
-    [0, 1, 2]
+    aside: indices of those that are not ranked.
+
+    >>> cells = marked([{"mean": mean, "std": None} for mean in (0.1, 0.3, 0.2, 0.9)], aside=[3])
+    >>> [(cell.text, cell.rank) for cell in cells]
+    [('10.0', 0), ('30.0', 1), ('20.0', 2), ('90.0', 0)]
     """
-    known = sorted({value for value in values if value is not None}, reverse=True)
-    ranks = {value: rank for rank, value in enumerate(known[:2], start=1)}
-    pairs = zip(cells, values, strict=True)
-    return [Cell(cell, rank=0 if value is None else ranks.get(value, 0)) for cell, value in pairs]
+    means = [None if v is None or i in aside else v["mean"] for i, v in enumerate(values)]
+    known = sorted({mean for mean in means if mean is not None}, reverse=True)
+    ranks = {mean: rank for rank, mean in enumerate(known[:2], start=1)}
+    return [Cell(percent(v), rank=ranks.get(m, 0)) for v, m in zip(values, means, strict=True)]
 
 
 def balanced(result: Mapping[str, Any] | None, metric: str, testing: str = "local") -> Any:

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 from evergraph.core.errors import ResultsError
 from evergraph.experiments.bench.benchmark import Row
-from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.config import merged
 from evergraph.experiments.presets import presets, read_preset
 from evergraph.graphs import Graph
@@ -18,6 +17,7 @@ from evergraph.reports.figures.learning import accuracy_matrix, learning_curves
 from evergraph.reports.figures.picture import looks_of
 from evergraph.reports.runs import Group, grouped, names_of
 from evergraph.reports.tables.record import Cell
+from evergraph.reports.units import percent
 from evergraph.studies import base
 from evergraph.studies.base import DatasetStudy, Options, Sheet, Study, studies
 
@@ -67,11 +67,7 @@ class MethodsTable(DatasetStudy):
             if label.endswith("-pdgnn"):
                 values["backbone"] = "pdgnn"
             entries.append({"name": name, "label": label, "run": merged(values, quick)})
-        bench = BenchConfig.of({
-            "datasets": [dataset], "settings": [self.setting], "seeds": options.repeats(),
-            "methods": entries,
-        })  # fmt: skip
-        return options.bench(bench, options.out / self.name / Path(dataset).stem)
+        return options.rows(self.name, dataset, entries, settings=[self.setting])
 
     def sheets(self, dataset: str, graph: Graph, options: Options) -> list[Sheet]:
         """Run every method on one dataset, and compare with the paper."""
@@ -89,11 +85,8 @@ class MethodsTable(DatasetStudy):
         if base.papers_name(dataset) is None:
             notes.append(f"The paper has no {stem}: it stands in for its datasets.")
         accuracies = [base.balanced(row.result, "average_accuracy") for row in rows]
-        ranked = [
-            None if value is None or row.job.label in UPPER_BOUNDS else value["mean"]
-            for row, value in zip(rows, accuracies, strict=True)
-        ]
-        cells = base.marked([base.spread(value, scale=100) for value in accuracies], ranked)
+        bounds = [place for place, row in enumerate(rows) if row.job.label in UPPER_BOUNDS]
+        cells = base.marked(accuracies, aside=bounds)
         lines = [self._line(dataset, row, cell) for row, cell in zip(rows, cells, strict=True)]
         return [Sheet(f"{self.name}-{stem}", title, COLUMNS, lines, options.differences(*notes))]
 
@@ -108,12 +101,12 @@ class MethodsTable(DatasetStudy):
         return (
             method,
             cell,
-            base.spread(base.balanced(row.result, "average_forgetting"), scale=100),
-            base.spread(base.balanced(row.result, "average_accuracy", "global"), scale=100),
-            base.spread(theirs),
+            percent(base.balanced(row.result, "average_forgetting")),
+            percent(base.balanced(row.result, "average_accuracy", "global")),
+            percent(theirs, scale=1),
             base.difference(ours, None if theirs is None else theirs["mean"]),
             base.within(ours, papers),
-            base.spread(papers.get("average_forgetting")),
+            percent(papers.get("average_forgetting"), scale=1),
         )
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +18,8 @@ from evergraph.experiments.config import MemoryConfig
 from evergraph.experiments.protocols import POOLED, read_protocol
 from evergraph.graphs import Graph
 from evergraph.reports.figures.picture import Frame, Look, Picture, drawn, looks_of, percent_limits
-from evergraph.studies.base import DatasetStudy, Options, Sheet, spread, studies
+from evergraph.reports.units import percent
+from evergraph.studies.base import DatasetStudy, Options, Sheet, studies
 
 ORDER = ("paper", "cglb", "delome", "puma", "tpp", "llm4gcl", "ocgl")
 
@@ -126,7 +126,7 @@ def _line(protocol: str, result: dict[str, Any] | str) -> tuple[str, ...]:
         return (protocol, reports, f"not run: {result}", *["-"] * (len(COLUMNS) - 3))
     every = (result["average_accuracy"][t][a] for t, a in READINGS)
     numbers = (headline(result), headline(result, "average_forgetting"), *every)
-    return (protocol, reports, *(spread(number, scale=100) for number in numbers))
+    return (protocol, reports, *(percent(number) for number in numbers))
 
 
 def _seeds(options: Options) -> str:
@@ -160,7 +160,7 @@ def _beside(stem: str, methods: Sequence[str], results: Results, options: Option
     rows = []
     for protocol in ORDER:
         found = [results[method, protocol] for method in methods]
-        told = ["not run" if isinstance(r, str) else spread(headline(r), scale=100) for r in found]
+        told = ["not run" if isinstance(r, str) else percent(headline(r)) for r in found]
         rows.append((protocol, *told))
     trained = [method for method in methods if method != FORGETS]
     notes = [_seeds(options), f"Of what varies here: {_of_what(methods, results)}"]
@@ -204,8 +204,7 @@ def _draw(name: str, title: str, looks: Mapping[str, Look], results: Results) ->
     return drawn(name, title, Frame(6.2, 3.0, left=0.75, top=0.6), draw)
 
 
-@dataclass(frozen=True)
-class Shares:
+class Shares(NamedTuple):
     """Shares of the variance of some numbers; they sum to 1, or are all 0 without variance.
 
     ``together``: that of the interaction, where the order of methods changes.

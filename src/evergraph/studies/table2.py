@@ -14,11 +14,11 @@ from evergraph.core.errors import ResultsError
 from evergraph.core.seeding import seeded
 from evergraph.core.written_aside import results_written, written_aside
 from evergraph.evaluation.yardstick import spread as spread_of
-from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.presets import presets, published, read_preset
 from evergraph.graphs import Graph
 from evergraph.memory import Candidates, EmbeddingMemory, samplers
 from evergraph.reports.tables.record import Cell
+from evergraph.reports.units import percent
 from evergraph.streams import GraphStream
 from evergraph.studies import base
 from evergraph.studies.base import DatasetStudy, Options, Sheet, studies
@@ -66,9 +66,7 @@ def learned(
         for sampler in SAMPLERS
         for ratio in ratios
     ]
-    bench = BenchConfig.of({"datasets": [name], "seeds": options.repeats(), "methods": entries})
-    rows = options.bench(bench, options.out / "table2" / Path(name).stem)
-    results = {row.job.label: row.result for row in rows}
+    results = {row.job.label: row.result for row in options.rows("table2", name, entries)}
     return {(s, r): results[f"{s}-{r}"] for s in SAMPLERS for r in ratios}
 
 
@@ -158,16 +156,14 @@ def _sheet(
     columns = ("sampler", *(f"{ratio} %" for ratio in ratios), *theirs_too)
     rows: dict[str, list[str | Cell]] = {sampler: [sampler] for sampler in SAMPLERS}
     for ratio in ratios:
-        values = [found[sampler, ratio] for sampler in SAMPLERS]
-        means = [None if value is None else value["mean"] for value in values]
-        cells = base.marked([base.spread(value, scale=100) for value in values], means)
+        cells = base.marked([found[sampler, ratio] for sampler in SAMPLERS])
         for sampler, cell in zip(SAMPLERS, cells, strict=True):
             rows[sampler].append(cell)
     for sampler, ratio in product(SAMPLERS, ratios):
         preset, ours, told = f"paper/table2/{sampler}-{ratio}", found[sampler, ratio], "-"
         if base.papers_name(dataset) == "arxiv" and preset in presets():
             value = published(preset)[metric]
-            told = base.spread(value)
+            told = percent(value, scale=1)
             if ours is not None:
                 told += f" ({base.difference(100 * ours['mean'], value['mean'])})"
         rows[sampler].append(told)
@@ -216,8 +212,7 @@ class Strategies(DatasetStudy):
                 hopped = {} if strategy in FIXED else {"hops": hop}
                 run = {"topology": {"name": strategy, **hopped}, **training}
                 entries.append({"name": "tem", "label": f"{strategy}-{hop}", "run": run})
-        bench = {"datasets": [dataset], "seeds": options.repeats(), "methods": entries}
-        rows = options.bench(BenchConfig.of(bench), options.out / "strategies" / stem)
+        rows = options.rows("strategies", dataset, entries)
         columns = ("strategy", *(f"{hop} hops" for hop in hops))
         results = {row.job.label: base.balanced(row.result, "average_accuracy") for row in rows}
         values = []
@@ -226,8 +221,7 @@ class Strategies(DatasetStudy):
             (only,) = FIXED.get(strategy, (hop,))
             shown = hop == (only or hops[0])
             values.append(results.get(f"{strategy}-{only}") if shown else None)
-        means = [None if value is None else value["mean"] for value in values]
-        cells = iter(base.marked([base.spread(value, scale=100) for value in values], means))
+        cells = iter(base.marked(values))
         lines: list[tuple[str | Cell, ...]] = [
             (said, *islice(cells, len(hops))) for said in STRATEGIES.values()
         ]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -25,8 +25,7 @@ TIGHT = ("0.1", "1", "5")
 BANDS = ((0.0, 0.5), (0.5, 0.8), (0.8, 1.01))
 
 
-@dataclass(frozen=True)
-class Effect:
+class Effect(NamedTuple):
     """The effect of one replayed embedding."""
 
     homophily: float  # share of its ego-subnetwork with its class, without itself
@@ -165,11 +164,8 @@ def _band(effects: list[Effect], low: float, high: float) -> tuple[str, ...]:
     name = "all" if (low, high) == (0.0, 1.01) else f"{low:.1f} to {min(high, 1.0):.1f}"
     if not chosen:
         return (name, "0", *["-"] * 6)
-    fields = ("inside", "outside", "same_inside", "same_outside")
-    inside, outside, same_inside, same_outside = (
-        float(np.nanmean([getattr(effect, field) for effect in chosen])) for field in fields
-    )
+    _, inside, outside, *_ = means = np.nanmean(chosen, axis=0).tolist()
     ahead = float(np.mean([effect.inside > effect.outside for effect in chosen]))
-    shown = [f"{1000 * v:+.2f}" for v in (inside, outside, same_inside, same_outside)]
+    shown = [f"{1000 * mean:+.2f}" for mean in means[1:]]
     ratio = f"{inside / outside:.1f}" if outside > 0 else "-"
     return (name, str(len(chosen)), shown[0], shown[1], ratio, *shown[2:], f"{100 * ahead:.0f} %")

@@ -106,7 +106,9 @@ class Trainer(Part):
         decay = 0.0 if task.label_space.decided else self.weight_decay
         optimiser = self._optimiser(parameters, decay=decay)
         last: list[Tensor] = []
-        best = Best(parameters)
+        # The best weights on validation nodes, the first of equally good ones.
+        best: tuple[float, float] | None = None
+        best_epoch, kept = 0, dict[str, Tensor]()
         step = self._step(learner, optimiser, last)
         with worthwhile_threads(learner.step_work(min(count, self.batch_size or count))):
             for epoch in range(self.epochs):
@@ -119,12 +121,17 @@ class Trainer(Part):
                     self.on_epoch(task.index, epoch)
                 last_or_due = epoch + 1 == self.epochs or (epoch + 1) % self.evaluate_every == 0
                 if self.patience and last_or_due:
-                    best.meet(learner.validate(task), epoch)
-                    if best.score is not None and epoch - best.epoch >= self.patience:
+                    score = learner.validate(task)
+                    if score is not None and (best is None or score > best):
+                        best, best_epoch = score, epoch
+                        kept = {name: p.detach().clone() for name, p in parameters.items()}
+                    if best is not None and epoch - best_epoch >= self.patience:
                         break
         self._check_finite(learner, task, [*last, *parameters.values()])
         self._keep_moments(optimiser, parameters)
-        best.take_back()
+        with torch.no_grad():
+            for name, value in kept.items():
+                parameters[name].copy_(value)
         learner.end_task(task)
 
     def _check_finite(self, learner: _Learner, task: Task, values: Sequence[Tensor]) -> None:
@@ -214,34 +221,6 @@ class Trainer(Part):
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Restore what ``state`` returned."""
         self.moments_ = dict(state)
-
-
-class Best:
-    """The weights with the best validation score, the first of equally good ones.
-
-    Attributes:
-        score: their score; None before the first validation.
-        epoch: their epoch.
-    """
-
-    def __init__(self, parameters: Mapping[str, nn.Parameter]) -> None:
-        self.score: tuple[float, float] | None = None
-        self.epoch = 0
-        self._parameters = parameters
-        self._kept: dict[str, Tensor] = {}
-
-    def meet(self, score: tuple[float, float] | None, epoch: int) -> None:
-        """Keep the current weights if no earlier ones were as good."""
-        if score is None or (self.score is not None and score <= self.score):
-            return
-        self.score, self.epoch = score, epoch
-        self._kept = {name: p.detach().clone() for name, p in self._parameters.items()}
-
-    @torch.no_grad()
-    def take_back(self) -> None:
-        """Restore the best weights, if there are any."""
-        for name, value in self._kept.items():
-            self._parameters[name].copy_(value)
 
 
 # Ordinary steps before one is recorded, so that libraries and the optimiser's state are

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import evergraph as eg
 from evergraph.core.errors import ConfigurationError, ResultsError
 from evergraph.reports.comparing import compare_trials, corrected, over_datasets
-from evergraph.reports.trials import Trials, way_of
+from evergraph.reports.runs import way_of
+from evergraph.reports.trials import Trials
 
 BETTER = {"better": "worse", "worse": "better"}
 scores = st.integers(0, 100).map(lambda n: n / 100)
@@ -134,14 +135,6 @@ def test_repeating_a_run_never_makes_a_claim_stronger(
     )
     assert (often.verdict in BETTER) == (once.verdict in BETTER)
     assert often.p_value == pytest.approx(once.p_value)
-
-
-@given(st.lists(scores, min_size=2, max_size=6), scores, st.integers(1, 6))
-def test_repeating_one_run_beside_others_claims_nothing(
-    theirs: list[float], score: float, times: int
-) -> None:
-    found = compare_trials(trials("a", [score] * times), trials("b", theirs))
-    assert found.verdict in ("one seed", "identical repeats")
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from evergraph.reports.figures.frontier import (
     memory_accuracy,
 )
 from evergraph.reports.figures.picture import looks_of
-from evergraph.reports.gallery import gallery
+from evergraph.reports.report import gallery
 from evergraph.reports.runs import Group, grouped
 
 NAMES = ["finetune", "joint", "ssm", "tem"]

@@ -63,13 +63,13 @@ def test_on_a_desktop(chromium: Any, show: Callable[..., Any], reported: Path) -
         cells = table.find_elements("css selector", f"td:nth-child({place + 1})")
         return [cell.text for cell in cells], heading.get_attribute("aria-sort")
 
-    up = ["-", "-", "123 B", "1.5 kB", "4.0 kB", "20.0 MB"]
+    up = ["-", "-", "1.5 kB", "4.0 kB", "20.0 MB"]
     assert sorted_by("memory") == (up, "ascending")
     assert sorted_by("memory") == (up[::-1], "descending")
     accuracies, _ = sorted_by("AA local")
-    assert [float(text.split()[0]) for text in accuracies] == [37.0, 37.5, 62.5, 79.2, 85.0, 100.0]
+    assert [float(text.split()[0]) for text in accuracies] == [37.0, 37.5, 79.2, 85.0, 100.0]
     names, _ = sorted_by("method")
-    assert names == ["a<b>&\"'$x", "nine", "plain", "plain", "single", "single"]
+    assert names == ["a<b>&\"'$x", "nine", "plain", "plain", "single"]
     # In the dark scheme the page is dark, and figures stay on light cards.
     background, card, ink = colours(browser)
     assert (background > 220, card, ink < 80) == (True, 255, True)
@@ -87,7 +87,7 @@ def test_nothing_is_cut_or_wider_than_the_window(
         "return [...document.querySelectorAll('figure svg')].map(svg => {"
         "const box = svg.getBoundingClientRect(); return [box.width, box.height, box.right]})"
     )
-    assert len(sizes) == 26
+    assert len(sizes) == 20
     assert all(w > 250 and h > 100 and right <= width for w, h, right in sizes)
     boxes = browser.execute_script(
         "return [...document.querySelectorAll('.scroll, figure, .tile, details, p')]"

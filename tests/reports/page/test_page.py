@@ -59,7 +59,7 @@ def test_every_run_is_in_the_page_with_its_numbers(reported: Path, page: str) ->
         told = run.result["average_accuracy"]["global"]["balanced"]
         assert f'data-value="{told["mean"]!r}"' in row
         assert percent(told) in row
-    assert page.count("<details><summary>") == len(runs) + 4
+    assert page.count("<details><summary>") == len(runs) + 3
     assert page.count("<details ") == 1  # the definitions, below all results
     assert page.index('id="matrices"') < page.index('<details class="definitions">')
 
@@ -83,14 +83,14 @@ def test_the_same_runs_give_the_same_bytes(
     bench: Path, drawn: dict[str, Any], reported: Path
 ) -> None:
     files = [reported / "report.html", *(reported / "report").rglob("*.*")]
-    assert len(files) == 1 + 7 * 3 + 26 * 2  # page, tables, figures
+    assert len(files) == 1 + 7 * 3 + 20 * 2  # page, tables, figures
     before = {path: path.read_bytes() for path in files}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("evergraph.reports.report.gallery", lambda groups: drawn)
         write_report(collect(reported)[::-1], reported)
     assert {path: path.read_bytes() for path in files} == before
-    group = grouped(collect(bench), bench)[2]  # one figure stands for all, which one function draws
-    assert time_phases(group) == drawn["time"][2]
+    group = grouped(collect(bench), bench)[1]  # one figure stands for all, which one function draws
+    assert time_phases(group) == drawn["time"][1]
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -57,7 +57,6 @@ def test_runs_under_a_protocol_stand_apart_with_their_own_number(
     ]  # fmt: skip
     assert next(iter(tables_of(groups))) == "headline"
     told = headline_table(alone(runs))
-    assert told is not None
     assert len(told.rows) == 2
     headings = [s.heading for s in sections_of(groups, tables_of(groups), {})]
     assert headings.index("By protocol") < headings.index("Summary")

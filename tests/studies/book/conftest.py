@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from evergraph.experiments.bench.pool import Event, ProgressWatch
 from evergraph.experiments.bench.worker import learn
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.runner import run
@@ -62,9 +61,8 @@ def mine(finished: Path, tmp_path: Path) -> Path:
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a book be built in this process: starting others takes seconds."""
 
-    def work_here(work: Any, *, on_event: Callable[[Event], None], **_: Any) -> None:
-        for unit in work:
-            on_event(Event("started", unit))
-            on_event(ProgressWatch(unit).ended(learn(unit)))
+    def work_here(work: Any, *, on_event: Callable[..., None], **_: Any) -> None:
+        for job, seed in work:
+            on_event(learn(job, seed))
 
     monkeypatch.setattr("build_book.run_work", work_here)

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +12,6 @@ from build_book import Building, located, main, only, open_book
 
 from evergraph.core.errors import UnknownNameError
 from evergraph.datasets import load
-from evergraph.experiments.bench.worker import Failure
 from evergraph.experiments.build import load_graph
 from evergraph.graphs import homophily
 from evergraph.methods import methods
@@ -83,7 +77,7 @@ def test_a_failure_is_a_row_that_is_tried_again_when_asked(
 def test_a_row_of_another_configuration_is_built_again(
     opened: Any, plan: BookPlan, finished: Path, tmp_path: Path
 ) -> None:
-    from evergraph.studies.submitting import submitted
+    from evergraph.studies.submission import submitted
 
     book = tmp_path / "book"
     row = submitted(finished, book=book, commit="abc", plan=plan)
@@ -137,7 +131,6 @@ def test_graphs_in_files_are_left_out_where_they_are_not(tmp_path: Path) -> None
     assert located(job, tmp_path) is None
     (tmp_path / "actor.npz").touch()
     here = located(job, tmp_path)
-    assert here is not None
     assert here.config.dataset.name == str(tmp_path / "actor.npz")
 
 
@@ -150,40 +143,6 @@ def test_committed_rows_are_sound() -> None:
     if not (ROOT / "book").is_dir():
         pytest.skip("the book is not in this copy")
     assert len(check_book(ROOT / "book")) >= 5
-
-
-@pytest.mark.slow
-def test_a_killed_book_goes_on(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        str(ROOT / "scripts/build_book.py"),
-        "--only",
-        "slda,joint,classes-4",
-    ]
-    command += ["--out", str(tmp_path / "runs"), "--book", str(tmp_path / "book"), "--workers", "1"]
-    first = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    row = tmp_path / "book/classes-4/class-il/slda.json"
-    deadline = time.monotonic() + 300
-    while not row.exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    os.kill(first.pid, signal.SIGKILL)
-    first.wait()
-    kept = row.read_bytes()
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "1 rows were there, 1 were built" in done.stdout
-    assert row.read_bytes() == kept
-    assert len(check_book(tmp_path / "book")) == 2
-
-
-@pytest.mark.slow
-def test_a_seed_that_takes_too_long_is_stopped_and_its_row_says_so(
-    opened: Any, plan: BookPlan, tmp_path: Path
-) -> None:
-    rows = opened().run(workers=1, limit=0.01)
-    assert [row.failure.type for row in rows if row.failure] == ["TimeLimit"] * 2
-    for row in check_book(tmp_path / "book", plan):
-        assert row.failure == "stopped after 0.01 s, the time limit for one seed"
-    assert isinstance(rows[0].failure, Failure)
 
 
 @pytest.mark.usefixtures("in_process")

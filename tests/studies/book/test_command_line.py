@@ -13,7 +13,7 @@ from evergraph.cli.options import parse_settings, seeds_of, several
 from evergraph.experiments.build import resolved
 from evergraph.experiments.config import RunConfig, merged
 from evergraph.studies.book_rows import read_plan
-from evergraph.studies.submitting import command_of
+from evergraph.studies.submission import command_of
 
 OPTIONS = {
     "--dataset": "dataset", "--backbone": "backbone", "--setting": "stream.setting",

@@ -10,7 +10,7 @@ import pytest
 from book_page import book_page, book_section, summary
 
 from evergraph.studies.book_rows import BookPlan, BookRow
-from evergraph.studies.submitting import submitted
+from evergraph.studies.submission import submitted
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ seed, and the best is kept, separately for each (method, dataset, setting). Test
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -32,7 +31,7 @@ from evergraph.experiments.config import Component, RunConfig, flat, merged, nes
 from evergraph.experiments.presets import read_preset, shipped_grid
 from evergraph.experiments.protocols import layered
 from evergraph.experiments.seeds import SEEDING
-from evergraph.experiments.store import CHOICE, SEARCH, write_whole
+from evergraph.experiments.store import SEARCH
 from evergraph.streams.stream import EDGES
 from evergraph.streams.ways import check_way
 
@@ -41,7 +40,8 @@ from evergraph.streams.ways import check_way
 class Job:
     """One row of a benchmark: a method on a dataset in a setting, all seeds.
 
-    With a ``grid``, values to search first by dotted key, combinations modify ``config``.
+    With a ``grid``, values to search first by dotted key, combinations modify ``config``. A trial
+    of a search is a job of its own: ``tried`` holds its combination, and is empty elsewhere.
     """
 
     label: str
@@ -50,6 +50,7 @@ class Job:
     config: RunConfig
     folder: Path
     grid: Mapping[str, list[Any]] = field(default_factory=dict)
+    tried: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"{self.label} on {self.dataset}, {self.setting}"
@@ -58,6 +59,14 @@ class Job:
     def names(self) -> tuple[str, str, str]:
         """Its label, dataset and setting."""
         return self.label, self.dataset, self.setting
+
+    @property
+    def trial(self) -> str | None:
+        """Name of the combination being tried, which can be a folder name; None for a row."""
+        last = [key.rpartition(".")[2] for key in self.tried]
+        keys = last if len(set(last)) == len(last) else list(self.tried)
+        pairs = zip(keys, map(short_text, self.tried.values()), strict=True)
+        return ",".join(f"{key}={text}" for key, text in pairs) or None
 
 
 def expand(
@@ -128,84 +137,53 @@ def laid_over(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
 METRICS = ("average_accuracy", "average_forgetting")
 
 
-@dataclass(frozen=True)
-class Trial:
-    """One combination: its values by dotted key, and the run that tries it."""
-
-    name: str
-    values: dict[str, Any]
-    job: Job
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A finished search: ``job`` has the best trial's values, ``trials`` their results."""
-
-    job: Job
-    chosen: Trial
-    trials: list[tuple[Trial, dict[str, Any]]]
-    options: SearchConfig
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the whole search as plain values; accuracies are class-balanced fractions."""
-        return {
-            "part": "validation",
-            "testing": self.options.testing,
-            "seed": self.chosen.job.config.seeds[0],
-            "combinations": [
-                {"name": trial.name, "values": trial.values}
-                | {metric: _means(result, metric) for metric in METRICS}
-                for trial, result in self.trials
-            ],
-            "chosen": self.chosen.name,
-            "values": self.chosen.values,
-        }
-
-    def keep(self) -> None:
-        """Write the search beside the results it led to."""
-        text = json.dumps(self.to_dict(), indent=1, allow_nan=False)
-        write_whole(self.job.folder / CHOICE, text.encode())
-
-
-def trials(job: Job, options: SearchConfig) -> list[Trial]:
+def trials(job: Job, options: SearchConfig) -> list[Job]:
     """Return a trial for every combination of a job's grid; the last key varies fastest."""
     seed = job.config.seeds[0] if options.seed is None else options.seed
-    made: dict[str, Trial] = {}
+    made: dict[str, Job] = {}
     for chosen in product(*job.grid.values()):
-        values = dict(zip(job.grid, chosen, strict=True))
-        name = combination_name(values)
+        tried = dict(zip(job.grid, chosen, strict=True))
+        name = str(replace(job, tried=tried).trial)
         if name in made:
             raise ConfigurationError(
                 f"{job.label}: grid must give combinations that differ, not {name!r} twice"
             )
         try:
-            config = laid_over(job.config, {**values, "seeds": [seed], "part": "validation"})
+            config = laid_over(job.config, {**tried, "seeds": [seed], "part": "validation"})
         except ConfigurationError as error:
             raise ConfigurationError(f"{job.label}: grid: {error}") from None
         folder = job.folder / SEARCH / name
-        made[name] = Trial(name, values, replace(job, config=config, folder=folder, grid={}))
+        made[name] = replace(job, config=config, folder=folder, grid={}, tried=tried)
     return list(made.values())
 
 
 def choose(
-    job: Job, tried: Sequence[tuple[Trial, dict[str, Any]]], options: SearchConfig
-) -> Choice:
-    """Return the trial with the highest class-balanced AA, the first in case of ties."""
-    best, _ = max(tried, key=lambda pair: _means(pair[1], "average_accuracy")[options.testing])
-    config = laid_over(job.config, best.values)
-    return Choice(replace(job, config=config, grid={}), best, list(tried), options)
+    job: Job, tried: Sequence[tuple[Job, dict[str, Any]]], options: SearchConfig
+) -> tuple[Job, dict[str, Any]]:
+    """Return the job with the values of its best trial, and the search as plain values.
 
+    tried: the trials with their results. The best has the highest class-balanced AA, and is the
+    first of equally good ones.
+    """
 
-def combination_name(values: Mapping[str, Any]) -> str:
-    """Return a short name for a combination that can be a folder name."""
-    last = [key.rpartition(".")[2] for key in values]
-    keys = last if len(set(last)) == len(last) else list(values)
-    pairs = zip(keys, values.values(), strict=True)
-    return ",".join(f"{key}={short_text(value)}" for key, value in pairs)
+    def means(result: Mapping[str, Any], metric: str) -> dict[str, float]:
+        return {way: float(v[main_key(result)]["mean"]) for way, v in result[metric].items()}
 
-
-def _means(result: Mapping[str, Any], metric: str) -> dict[str, float]:
-    return {way: float(v[main_key(result)]["mean"]) for way, v in result[metric].items()}
+    best, _ = max(tried, key=lambda pair: means(pair[1], "average_accuracy")[options.testing])
+    combinations = [
+        {"name": trial.trial, "values": dict(trial.tried)}
+        | {metric: means(result, metric) for metric in METRICS}
+        for trial, result in tried
+    ]
+    search = {
+        "part": "validation",
+        "testing": options.testing,
+        "seed": best.config.seeds[0],
+        "combinations": combinations,
+        "chosen": best.trial,
+        "values": dict(best.tried),
+    }
+    return replace(job, config=laid_over(job.config, best.tried), grid={}), search
 
 
 BENCH = "bench.toml"

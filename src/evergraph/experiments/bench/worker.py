@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import psutil
 import torch
@@ -26,24 +26,13 @@ from evergraph.core.sizes import free_memory, shown
 from evergraph.evaluation import average_accuracy, average_forgetting
 from evergraph.evaluation.accuracy_matrix import matrix_of
 from evergraph.experiments import runner
+from evergraph.experiments.bench.jobs import Job
 from evergraph.experiments.build import load_graph
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.store import PROGRESS, ResultStore
 from evergraph.graphs import Graph
 
 _SIGNS = ("out of memory", "can't allocate memory", "not enough memory", "alloc_failed")
-
-
-@dataclass(frozen=True)
-class Work:
-    """Work item of a worker: one seed of one run.
-
-    ``config`` is the run's whole configuration, with all seeds, and ``folder`` is shared by them.
-    """
-
-    config: dict[str, Any]
-    seed: int
-    folder: Path
 
 
 @dataclass(frozen=True)
@@ -64,14 +53,6 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Ending:
-    """End of a work item: its failure, if any, and its log messages."""
-
-    failure: Failure | None
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class SeedProgress:
     """Progress of a repeat: learned tasks, or steps if tasks arrive in batches, of how many.
 
@@ -84,6 +65,22 @@ class SeedProgress:
     accuracy: float
     forgetting: float
     seconds: float
+
+
+@dataclass(frozen=True)
+class Event:
+    """Event of one seed of a job; ``task`` means that one more is learned.
+
+    ``kept`` means that the seed had already finished. ``notes`` are the log messages of a seed that
+    has ended.
+    """
+
+    kind: Literal["started", "task", "done", "failed", "kept"]
+    job: Job
+    seed: int
+    progress: SeedProgress | None = None
+    failure: Failure | None = None
+    notes: tuple[str, ...] = ()
 
 
 def progress_path(folder: Path, seed: int) -> Path:
@@ -127,19 +124,18 @@ def prepare(threads: int) -> None:
     torch.set_num_threads(threads)
 
 
-def learn(work: Work) -> Ending:
-    """Learn one seed, and make the run's result if it was the last one.
+def learn(job: Job, seed: int) -> Event:
+    """Learn one seed, and make the run's result if it was the last one; return the end of it.
 
     Errors are returned, because not every exception can be pickled.
     """
 
     def from_where_it_stopped(config: RunConfig, resources: Resources) -> None:
         opened = runner.open_run(
-            config, out=work.folder, resume=True, resources=resources, load=_from_shelf,
-            seeds=[work.seed],
-        )  # fmt: skip
+            config, out=job.folder, resume=True, resources=resources, load=_from_shelf, seeds=[seed]
+        )
         try:
-            runner.learn_seed(opened, work.seed)
+            runner.learn_seed(opened, seed)
             runner.assemble_if_whole(opened)
         finally:
             opened.close()
@@ -149,11 +145,17 @@ def learn(work: Work) -> Ending:
         try:
             with suppress(OSError):  # not Linux: the peak is that of all the worker's runs
                 Path("/proc/self/clear_refs").write_text("5")
-            with_less(RunConfig.of(work.config), from_where_it_stopped)
+            with_less(job.config, from_where_it_stopped)
             _free()  # for the other workers
         except Exception as error:
             failure = Failure.of(error)
-    return Ending(failure, tuple(notes))
+    return ended(job, seed, failure, tuple(notes))
+
+
+def ended(job: Job, seed: int, failure: Failure | None, notes: tuple[str, ...] = ()) -> Event:
+    """Return the event for the end of a seed, with its progress as stored."""
+    kind: Literal["done", "failed"] = "done" if failure is None else "failed"
+    return Event(kind, job, seed, read_progress(job.folder, seed), failure, notes)
 
 
 _shelf: list[tuple[object, Graph]] = []

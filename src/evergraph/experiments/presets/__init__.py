@@ -46,7 +46,7 @@ def read_preset(name: str, method: str | None = None) -> dict[str, Any]:
     """
     from evergraph.experiments.config import merged  # imports pydantic
 
-    values = _read(name)
+    values = _read("preset", name, presets())
     values.pop("published", None)
     tables = values.pop("methods", {})
     others = set(tables) - {method}
@@ -64,19 +64,17 @@ def read_preset(name: str, method: str | None = None) -> dict[str, Any]:
 
 def published(name: str) -> dict[str, Any]:
     """Return the published values of a preset; empty if there are none."""
-    found: dict[str, Any] = _read(name).get("published", {})
+    found: dict[str, Any] = _read("preset", name, presets()).get("published", {})
     return found
 
 
-def _read(name: str) -> dict[str, Any]:
+def _read(kind: str, name: str, known: Mapping[str, Path]) -> dict[str, Any]:
+    """Return the values of a file by its name, or by its path if it ends in ``.toml``."""
     from evergraph.experiments.config import read_toml
 
-    known = presets()
-    if name in known:
-        return read_toml(known[name])
-    if name.endswith(".toml"):
-        return read_toml(Path(name).expanduser())
-    raise UnknownNameError("preset", name, known)
+    if name not in known and not name.endswith(".toml"):
+        raise UnknownNameError(kind, name, known)
+    return read_toml(known.get(name) or Path(name).expanduser())
 
 
 def summary(path: Path) -> str:
@@ -96,14 +94,7 @@ def benches() -> dict[str, Path]:
 
 def read_bench(name: str) -> dict[str, Any]:
     """Return the values of a benchmark by name, or of any TOML file by path."""
-    from evergraph.experiments.config import read_toml
-
-    if name.endswith(".toml"):
-        return read_toml(Path(name).expanduser())
-    known = benches()
-    if name not in known:
-        raise UnknownNameError("bench", name, known)
-    return read_toml(known[name])
+    return _read("bench", name, benches())
 
 
 def grids() -> dict[str, Path]:

@@ -11,10 +11,16 @@ from evergraph.reports.tables.costs import kept_cell
 from evergraph.reports.tables.record import NAMED, Cell, Table, TableColumn, named, ranked, rows_of
 from evergraph.reports.units import deviations, percent, seconds_a_seed
 
+
+def spread_column(name: str) -> TableColumn:
+    """Return a column of means and deviations."""
+    return TableColumn(name, (f"{name} mean", f"{name} std"))
+
+
 HEADLINE_COLUMNS = (
     *NAMED,
     TableColumn("tested"),
-    *(TableColumn(short, (f"{short} mean", f"{short} std")) for short in ("AA", "AF")),
+    *map(spread_column, ("AA", "AF")),
 )
 
 
@@ -47,7 +53,7 @@ SUMMARY_METRICS = tuple(
 )
 SUMMARY_COLUMNS = (
     *NAMED,
-    *(TableColumn(f"{m} {t}", (f"{m} {t} mean", f"{m} {t} std")) for m, _, t in SUMMARY_METRICS),
+    *(spread_column(f"{short} {testing}") for short, _, testing in SUMMARY_METRICS),
     TableColumn("memory", ("memory bytes",)),
     TableColumn("covered", ("coverage ratio",)),
     TableColumn("seconds per seed", ("seconds per seed",)),
@@ -151,6 +157,6 @@ def beyond_table(groups: Sequence[Group]) -> Table:
         "guessing; FWT: accuracy on known classes of the next task, above guessing"
         f"{of_targets}. In percent{deviations(runs)}; - if not measured or not defined."
     )
-    columns = [TableColumn(f"{m} {t}", (f"{m} {t} mean", f"{m} {t} std")) for m, _, t in told]
+    columns = [spread_column(f"{short} {testing}") for short, _, testing in told]
     blocks = rows_of(groups, lambda run: [cell(run, name, testing) for _, name, testing in told])
     return Table("beyond", caption, (*NAMED, *columns), blocks)

@@ -13,9 +13,8 @@ from evergraph.reports.comparing import (
     points,
     standings,
 )
-from evergraph.reports.runs import Entry, Group
+from evergraph.reports.runs import TESTINGS, Entry, Group
 from evergraph.reports.tables.record import NAMED, Cell, Table, TableColumn, named, numbers
-from evergraph.reports.trials import TESTINGS
 
 DIFFERENCE_COLUMNS = (
     *NAMED,

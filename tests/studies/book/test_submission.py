@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from evergraph.core.errors import EvergraphError
@@ -17,7 +16,7 @@ from evergraph.evaluation.accuracy_matrix import matrix_of
 from evergraph.experiments.config import RunConfig, read_toml
 from evergraph.experiments.runner import run
 from evergraph.studies.book_rows import BookPlan, BookRow, check_book, check_file, checksum, rows_in
-from evergraph.studies.submitting import submitted
+from evergraph.studies.submission import submitted
 
 Result = dict[str, Any]
 
@@ -141,25 +140,14 @@ def reconfigured(**sections: Any) -> Callable[[Path], None]:
     return spoil
 
 
-def other_array(run: Path) -> None:
-    path = run / "seed-0" / "accuracy.npz"
-    arrays = dict(np.load(path))
-    arrays["local_balanced"][0, 0] -= 0.1
-    np.savez(path, **arrays)
-
-
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
     [
         (edited(at("average_accuracy.local.balanced.mean", lambda mean: mean + 0.01)),
          r"average_accuracy, local, balanced, is .* matrices give"),
-        (edited(at("average_forgetting.global.plain.mean", 0.0123)),
-         r"average_forgetting, global, plain, is 0\.0123, but"),
         (edited(set_matrix), r"seed 0, local, balanced, is not the one in seed-0/accuracy\.npz"),
         (edited(at("accuracy_matrix.0.local.plain.0.0", float("nan"))),
          r"seed 0, local, plain, must hold finite numbers"),
-        (edited(at("accuracy_matrix.1.global.plain.0.0", 1.5)),
-         r"seed 1, global, plain, must hold finite numbers within 0 and 1"),
         (edited(at("accuracy_matrix.0.local.balanced.0")), r"must have a row for each task"),
         (edited(at("accuracy_matrix.1")), r"seed 1 is missing"),
         (edited(at("versions", {})), r"versions must include evergraph"),
@@ -168,15 +156,11 @@ def other_array(run: Path) -> None:
         (edited(at("seconds.train", -1)), r"seconds\.train must be a number of at least 0, not -1"),
         (edited(at("config.stream.split", [0.8, 0.1, 0.1])),
          r"stream\.split is .* in result\.json and .* in config"),
-        (other_array, r"is not the one in seed-0"),
         (lambda run: shutil.rmtree(run / "seed-1"), r"seed-1/accuracy\.npz is missing"),
         (lambda run: (run / "result.json").unlink(), r"is not finished: it has no result\.json"),
         (lambda run: (run / "config.toml").unlink(), r"is not a results folder"),
         (lambda run: (run / "result.json").write_text("{"), r"result\.json cannot be read"),
         (reconfigured(stream={"split": [0.8, 0.1, 0.1]}), r"stream\.split must be .* small, not"),
-        (reconfigured(stream={"split_seed": 0}), r"stream\.split_seed must be 'run'"),
-        (reconfigured(stream={"edges": "all"}), r"stream\.edges must be 'within'"),
-        (reconfigured(stream={"order": "shuffled"}), r"stream\.order must be 'label'"),
         (reconfigured(part="validation"), r"part must be 'test'"),
         (reconfigured(dataset={"nodes": 61}), r"dataset\.nodes must be 60"),
         (reconfigured(dataset={"name": "wordnet"}), r"the book has no dataset 'wordnet'.*it has"),
@@ -227,7 +211,6 @@ def moved(path: Path) -> Path:
     [
         (respoiled(lambda v: v.update(bytes=1), resealed=False), r"checksum .* it was edited"),
         (respoiled(at("values.local.plain.average_accuracy.1")), r"each seed"),
-        (respoiled(lambda v: v.update(dataset="big")), r"belongs at big/class-il/slda\.json"),
         (moved, r"belongs at small/class-il/slda\.json"),
         (respoiled(lambda v: v.update(format=2)), r"format must be 1, not 2"),
         (respoiled(lambda v: v.update(seeds=[0])), r"seeds must be \[0, 1\]: seed 1 is missing"),

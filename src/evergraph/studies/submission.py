@@ -49,12 +49,13 @@ def command_of(config: RunConfig) -> str:
     >>> command_of(RunConfig.of({"method": "tem", "memory": {"budget": 20}, "repeats": 3}))
     'evergraph run --dataset wordnet --method tem --set memory.budget=20 --repeats 3'
     """
+
+    def spelled(values: Mapping[str, Any]) -> dict[str, Any]:
+        return flat(resolved(RunConfig.of(nested(values))).to_dict())
+
     wanted = flat(resolved(config).to_dict())
     chosen = {key: wanted[key] for key in _CHOICES if wanted.get(key) not in (None, [])}
-    plain = flat(resolved(RunConfig.of(nested(chosen))).to_dict())
-    defaults = flat(
-        resolved(RunConfig.of(nested({"method.name": wanted["method.name"]}))).to_dict()
-    )
+    plain, defaults = spelled(chosen), spelled({"method.name": wanted["method.name"]})
     said = {
         key: value
         for key, value in wanted.items()
@@ -100,7 +101,12 @@ def row_of(
     dataset, label: names in the book. commit: of the code that ran it.
     """
     config = placeless(RunConfig.of(result["config"]))
-    tasks = _tasks(result["accuracy_matrix"])
+    # The kept parts of each seed's matrix, by testing and averaging.
+    tasks = {
+        testing: {a: [_kept(seed[testing][a]) for seed in result["accuracy_matrix"]] for a in rows}
+        for testing, rows in result["accuracy_matrix"][0].items()
+        if testing != "seed"
+    }
     made = (folder / RESULT).stat().st_mtime
     return BookRow(
         dataset=dataset,
@@ -172,15 +178,6 @@ def commit_here(given: str | None = None) -> str:
     except (OSError, subprocess.SubprocessError):  # no git, or no repository
         return "unknown"
     return found.stdout.strip() or "unknown"
-
-
-def _tasks(matrices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the kept parts of each seed's matrix, by testing and averaging."""
-    ways = {key: value for key, value in matrices[0].items() if key != "seed"}
-    return {
-        testing: {average: [_kept(seed[testing][average]) for seed in matrices] for average in rows}
-        for testing, rows in ways.items()
-    }
 
 
 def _kept(rows: Sequence[Sequence[float]]) -> dict[str, list[float]]:
