@@ -14,7 +14,7 @@ import pytest
 
 from evergraph.core.errors import ConfigurationError, DataError, WrongFileError
 from evergraph.datasets.catalogue import Facts, catalogue
-from evergraph.datasets.download import SUMS
+from evergraph.datasets.fetching import SUMS
 from evergraph.datasets.ogb import Arxiv, OgbDataset, Papers, Products, ogb_master
 from evergraph.datasets.published import KEPT
 

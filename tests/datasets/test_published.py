@@ -15,8 +15,7 @@ import torch_geometric.datasets
 
 from evergraph.core.errors import DataError, DownloadError, ResourceError, WrongFileError
 from evergraph.datasets.catalogue import Facts
-from evergraph.datasets.download import SUMS, sha256
-from evergraph.datasets.fetching import Fetch
+from evergraph.datasets.fetching import SUMS, Fetch
 from evergraph.datasets.published import (
     KEPT,
     CoauthorCS,
@@ -27,6 +26,7 @@ from evergraph.datasets.published import (
     PublishedDataset,
     Reddit,
 )
+from evergraph.graphs.graph_folder import checksum
 from faulty_server import faulty
 
 GNPZ = [CoraFull, Computers, Photo, CoauthorCS, CoauthorPhysics]
@@ -174,7 +174,7 @@ def test_a_wrong_checksum_is_fetched_once_more_and_then_refused(
     tmp_path: Path, write_gnpz: Any, set_facts: Any
 ) -> None:
     write_gnpz(tmp_path / "site.npz")
-    found, path = sha256(tmp_path / "site.npz"), tmp_path / "cache" / "downloads" / "photo.npz"
+    found, path = checksum(tmp_path / "site.npz"), tmp_path / "cache" / "downloads" / "photo.npz"
     how = Fetch(sums={"photo.npz": "0" * 64})
     with faulty({"/photo.npz": (tmp_path / "site.npz").read_bytes()}) as server:
         set_facts(photo=at(f"{server.url}/photo.npz"))
@@ -243,7 +243,7 @@ def test_checksums_and_facts_are_checked_on_first_use(
         with pytest.raises(DataError, match=said):
             Photo().load(tmp_path)
         assert in_cache(tmp_path / "photo") == [Photo.raw_files[0]]  # and nothing is kept
-    set_facts(photo=Facts(**{**vars(FACTS), "sha256": {Photo.raw_files[0]: sha256(raw)}}))
+    set_facts(photo=Facts(**{**vars(FACTS), "sha256": {Photo.raw_files[0]: checksum(raw)}}))
     assert Photo().load(tmp_path).num_nodes == 3
     with pytest.raises(DownloadError, match="could not be fetched"):
         Photo().load(raw / "cache")  # where none can be made

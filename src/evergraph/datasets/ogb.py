@@ -25,8 +25,7 @@ from evergraph.core.errors import DataError
 from evergraph.core.extras import require
 from evergraph.core.mapped import put
 from evergraph.datasets.base import datasets
-from evergraph.datasets.download import FAILURES, not_readable, record
-from evergraph.datasets.fetching import Fetch
+from evergraph.datasets.fetching import FAILURES, Fetch, not_readable, record
 from evergraph.datasets.importing.edge_table import EdgeTable
 from evergraph.datasets.kept_folder import Pace, kept_graph
 from evergraph.datasets.published import PublishedDataset

@@ -12,9 +12,7 @@ from evergraph.core.extras import require
 from evergraph.core.mapped import disk_is_enough
 from evergraph.datasets.base import Dataset, datasets
 from evergraph.datasets.catalogue import catalogue, check_facts
-from evergraph.datasets.download import FAILURES, not_readable, record
-from evergraph.datasets.fetching.fetch import Fetch
-from evergraph.datasets.fetching.raw_files import RawFiles
+from evergraph.datasets.fetching import FAILURES, Fetch, RawFiles, not_readable, record
 from evergraph.datasets.files.assembly import fitting_layout
 from evergraph.datasets.files.npz import read_npz, write_npz
 from evergraph.graphs import Graph
