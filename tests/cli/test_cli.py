@@ -294,5 +294,5 @@ def test_an_empty_class_a_class_of_one_and_no_edges_are_learned_around(
     labels = np.array([0] * 20 + [2] * 19 + [3] * 20 + [4], dtype=np.int16)  # no 1, a single 4
     path = write_graph(tmp_path / "odd.npz", y=labels, edge_index=np.zeros((2, 0), np.int32))
     done = evergraph("run", "--dataset", str(path), "--method", "slda", "--json")
-    assert "classes [4] have fewer than 3 nodes (min_class_size) and are dropped" in done.stderr
+    assert "class 4 is left out: fewer than 3 nodes (min_class_size)" in done.stderr
     assert json.loads(done.stdout)["dataset"]["task_classes"] == [[0, 2]]

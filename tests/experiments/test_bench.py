@@ -150,7 +150,7 @@ def test_what_a_run_logs_is_handed_on(tmp_path: Path) -> None:
     }
     ending = learn(Work(RunConfig.of(values).to_dict(), 0, tmp_path / "out"))
     assert ending.failure is None
-    assert "class 6 is left over alone and is dropped" in ending.notes
+    assert "class 6 is left out: it comes last, and a task needs two" in ending.notes
 
 
 def test_several_processes_may_claim_a_folder_at_once(tmp_path: Path) -> None:

@@ -213,8 +213,10 @@ def test_a_class_too_small_to_split_is_dropped_and_said(
 ) -> None:
     with caplog.at_level("INFO", "evergraph"):
         stream = GraphStream(WHOLE, **way)
+        GraphStream(replace(WHOLE, class_names=("a", "b", "c", "rare")), **way)
     assert 3 not in stream.classes  # of two nodes
-    assert "classes [3] have fewer than 3 nodes (min_class_size) and are dropped" in caplog.text
+    for name in ("3", "'rare'"):
+        assert f"class {name} is left out: fewer than 3 nodes (min_class_size)" in caplog.text
     with pytest.raises(DataError, match="class 3 has 2 nodes, too few to split"):
         GraphStream(WHOLE, **({"classes_per_task": 4} | way), min_class_size=2)
 
