@@ -124,7 +124,7 @@ def test_a_reader_that_was_stopped_begins_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(binary, "_write_edges", stop)
+        patch.setattr(binary.EdgeTable, "write", stop)
         with pytest.raises(KeyboardInterrupt):
             Papers().load(tmp_path)
     assert [path.name for path in (tmp_path / "papers").iterdir()] == ["papers100M-bin"]
