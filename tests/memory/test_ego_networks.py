@@ -24,30 +24,19 @@ def by_position(entries: Tensor) -> Tensor:
 PATH = graph_of(path_pairs(5), 5)
 
 
-def test_whole_ego_networks_of_a_path() -> None:
-    kept = ego_networks(PATH, torch.tensor([0]), hops=2, rank=by_position)
-    assert names(kept.graph) == [0, 1, 2]
-    assert kept.centres.tolist() == [0]
-    assert kept.graph.num_edges == 4  # two edges, both ways
-
-
-def test_hops_of_zero_keep_the_centres_alone() -> None:
-    kept = ego_networks(PATH, torch.tensor([4, 1]), hops=0, rank=by_position)
-    assert names(kept.graph) == [1, 4]
-    assert kept.centres.tolist() == [1, 0]
-    assert kept.graph.num_edges == 0
-
-
-def test_the_lowest_ranks_are_kept() -> None:
+def test_ego_networks_by_hand() -> None:
+    for centres, hops, kept_nodes, places, edges in (
+        ([0], 2, [0, 1, 2], [0], 4),  # two edges, both ways
+        ([4, 1], 0, [1, 4], [1, 0], 0),  # the centres alone
+        ([1, 3], 1, [0, 1, 2, 3, 4], [1, 3], 8),  # shared nodes are kept once
+    ):
+        kept = ego_networks(PATH, torch.tensor(centres), hops=hops, rank=by_position)
+        assert names(kept.graph) == kept_nodes
+        assert kept.centres.tolist() == places
+        assert kept.graph.num_edges == edges
     star = graph_of(star_pairs(5))
     kept = ego_networks(star, torch.tensor([0]), hops=1, neighbours=2, rank=lambda e: -e.double())
-    assert names(kept.graph) == [0, 4, 5]  # the last entries of the hub's row
-
-
-def test_shared_nodes_are_kept_once() -> None:
-    kept = ego_networks(PATH, torch.tensor([1, 3]), hops=1, rank=by_position)
-    assert names(kept.graph) == [0, 1, 2, 3, 4]
-    assert kept.graph.num_edges == 8
+    assert names(kept.graph) == [0, 4, 5]  # of the lowest ranks: the last of the hub's row
 
 
 def test_a_directed_edge_stays_one_way() -> None:

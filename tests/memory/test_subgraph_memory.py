@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph, reach
 from evergraph.memory import (
     Candidates,
@@ -21,7 +20,6 @@ from evergraph.memory import (
     ego_networks,
     isolated,
 )
-from evergraph.memory.samplers import MeanFeatureSampler
 
 
 def candidates_of(labels: list[int], *, sparse: bool = False) -> Candidates:
@@ -172,14 +170,6 @@ def test_however_a_class_is_cut_the_best_are_kept_with_all_around_them(
     assert names(memory) == torch.cat([around[node] for node in best.tolist()]).unique().tolist()
 
 
-def test_a_class_that_comes_back_to_a_sampler_that_must_see_it_whole_is_refused() -> None:
-    memory = SubgraphMemory(budget=2, sampler=MeanFeatureSampler())
-    stored(memory, [0] * 5 + [1] * 5)
-    stored(memory, [2] * 5)
-    with pytest.raises(ConfigurationError, match="'mean-feature' must see a class whole, but cl"):
-        stored(memory, [1] * 5)
-
-
 def test_an_empty_memory_has_a_state_too() -> None:
     memory = SubgraphMemory(budget=0)
     stored(memory, [0] * 5)
@@ -188,14 +178,3 @@ def test_an_empty_memory_has_a_state_too() -> None:
     other = SubgraphMemory()
     other.restore(memory.state())
     assert other.graph_ is None
-
-
-def test_a_fraction_is_of_the_class() -> None:
-    memory = SubgraphMemory(budget=0.5)
-    stored(memory, [0] * 6 + [1] * 2)
-    assert torch.bincount(memory.labels_).tolist() == [3, 1]
-
-
-def test_a_wrong_budget_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="budget must be"):
-        SubgraphMemory(budget=-1)
