@@ -104,9 +104,7 @@ def test_words_are_runs_of_letters_in_lower_case(folder: Path) -> None:
     assert synsets[5].words == ("without", "a", "pipe")
     assert script.choose_vocabulary(synsets) == VOCABULARY  # words of three glosses
     assert "zebra" in script.choose_vocabulary(synsets, min_glosses=1)
-
-
-def test_vocabulary_begins_with_the_words_of_most_glosses() -> None:
+    # It begins with the words of most glosses.
     glosses = [("b",), ("b", "b"), ("b", "a"), ("a", "c", "c", "c")]
     synsets = [script.Synset(("n", str(i)), 0, (), words) for i, words in enumerate(glosses)]
     assert script.choose_vocabulary(synsets, min_glosses=1) == ["b", "a", "c"]

@@ -57,18 +57,16 @@ def test_tries_have_an_end_and_nothing_is_left(tmp_path: Path) -> None:
         assert fetched(server, tmp_path) == BODY
 
 
-def test_the_next_mirror_is_asked(tmp_path: Path) -> None:
+def test_the_next_mirror_is_asked_and_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    (tmp_path / ".a.bin.partial").mkdir()
+    (tmp_path / ".a.bin.partial" / "tmp123").write_bytes(b"half")
     with faulty({"/a.bin": BODY}, *["404"] * 4) as server:
         urls = [f"{server.url}/a.bin", f"{server.url}/moved/a.bin"]
         download(urls, tmp_path / "a.bin")
-        assert (tmp_path / "a.bin").read_bytes() == BODY
         assert server.requests[-1] == ("/moved/a.bin", None)
-
-
-def test_where_nothing_answers_it_is_one_sentence(tmp_path: Path) -> None:
-    with faulty({}) as server:
-        pass
-    with pytest.raises(DownloadError, match="Connection refused") as caught:
+    assert [path.name for path in tmp_path.iterdir()] == ["a.bin"]
+    assert (tmp_path / "a.bin").read_bytes() == BODY
+    with pytest.raises(DownloadError, match="Connection refused") as caught:  # nothing answers
         fetched(server, tmp_path)
     assert "\n" not in str(caught.value)
 
@@ -83,14 +81,6 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
         assert list(tmp_path.iterdir()) == []
-
-
-def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
-    (tmp_path / ".a.bin.partial").mkdir()
-    (tmp_path / ".a.bin.partial" / "tmp123").write_bytes(b"half")
-    with faulty({"/a.bin": BODY}) as server:
-        assert fetched(server, tmp_path) == BODY
-    assert [path.name for path in tmp_path.iterdir()] == ["a.bin"]
 
 
 def test_progress_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
