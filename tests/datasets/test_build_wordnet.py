@@ -34,7 +34,7 @@ LINES = {
     ],
     "data.verb": [
         # the same offset as the first noun; the frames after the pointers are no pointers
-        "00001740 29 v 01 run 0 001 + 00001740 n 0101 02 + 02 00 + 08 01 | the dog in red  ",
+        "00001740 29 v 01 run 0 001 + 00001740 n 0101 02 + 02 00 + 08 01 | the dog in red  "
     ],
     "data.adj": [
         "00001740 00 a 01 able 0 001 & 00002098 a 0000 | hot zebra  ",

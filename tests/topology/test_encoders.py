@@ -26,12 +26,7 @@ S6 = 6**-0.5
 
 # One hop of Â x by hand: row 0 = x0/2 + x1/√6, row 1 = x0/√6 + x1/3 + x2/√6, and so on.
 def hop(x: list[float]) -> list[float]:
-    return [
-        x[0] / 2 + x[1] * S6,
-        x[0] * S6 + x[1] / 3 + x[2] * S6,
-        x[1] * S6 + x[2] / 2,
-        x[3],
-    ]
+    return [x[0] / 2 + x[1] * S6, x[0] * S6 + x[1] / 3 + x[2] * S6, x[1] * S6 + x[2] / 2, x[3]]
 
 
 ONE = hop([1, 2, 4, 8])

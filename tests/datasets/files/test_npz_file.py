@@ -14,10 +14,7 @@ from evergraph.datasets.files.npz import read_npz, write_npz
 from evergraph.graphs import Graph, homophily
 from evergraph.graphs.csr import as_csr
 
-PLAIN = {
-    "edge_index": np.array([[0, 2], [1, 0]], np.int32),
-    "y": np.array([0, 1, 1], np.int16),
-}
+PLAIN = {"edge_index": np.array([[0, 2], [1, 0]], np.int32), "y": np.array([0, 1, 1], np.int16)}
 SPARSE = {
     "x_indptr": np.array([0, 1, 1, 3]),
     "x_indices": np.array([1, 0, 3]),
