@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -16,7 +17,6 @@ from numpy.typing import NDArray
 from evergraph.core.errors import DataError
 from evergraph.core.mapped import disk_is_enough, map_array
 from evergraph.datasets.importing.appended_array import AppendedArray
-from evergraph.datasets.importing.progress import NodesRead
 from evergraph.graphs.validation import UNLABELLED, check_labels, column_peaks, loud_column
 from evergraph.tables import labels
 from evergraph.tables.arrow import pa
@@ -40,6 +40,26 @@ from evergraph.tables.values import texts
 _BLOCK = 1 << 20
 _VALUES = 1 << 19  # features encoded at a time
 _MOST_TYPES = 2**15  # their numbers are int16
+
+
+@dataclass(frozen=True)
+class NodesRead:
+    """The content of the node table.
+
+    loud: warning about a feature column that dominates the others, if there is one; columns: the
+    scheme as JSON, None for plain numbers; targets: kind and names of the targets, if there are
+    any in place of classes; types: names of node types, if there are any; class_names: by number,
+    if labels are texts.
+    """
+
+    nodes: int
+    features: int
+    classes: int
+    loud: str | None = None
+    columns: dict[str, Any] | None = None
+    targets: dict[str, Any] | None = None
+    types: list[str] | None = None
+    class_names: list[str] = field(default_factory=list)
 
 
 def import_nodes(
