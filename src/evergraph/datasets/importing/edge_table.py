@@ -216,12 +216,12 @@ class EdgeTable:
                 {join} (SELECT {known} AS id, place FROM ids) s ON {source} = s.id
                 {join} (SELECT {known} AS id, place FROM ids) t ON {target} = t.id""",
         )
-        lost = self._ask(
+        unknown = self._ask(
             "SELECT row, CASE WHEN source IS NULL THEN 'source' ELSE 'target' END FROM edges "
             "WHERE row >= $before AND (source IS NULL OR target IS NULL) ORDER BY row LIMIT 1",
             before=before,
         )
-        for row, end in lost:
+        for row, end in unknown:
             raise _unknown(row, end, ends[end][row - before])
 
     def _looked_up(self, values: pa.Array) -> NDArray[np.int32] | None:
