@@ -34,7 +34,7 @@ LINES = {
     ],
     "data.verb": [
         # the same offset as the first noun; the frames after the pointers are no pointers
-        "00001740 29 v 01 run 0 001 + 00001740 n 0101 02 + 02 00 + 08 01 | the dog in red  ",
+        "00001740 29 v 01 run 0 001 + 00001740 n 0101 02 + 02 00 + 08 01 | the dog in red  "
     ],
     "data.adj": [
         "00001740 00 a 01 able 0 001 & 00002098 a 0000 | hot zebra  ",
@@ -104,9 +104,7 @@ def test_words_are_runs_of_letters_in_lower_case(folder: Path) -> None:
     assert synsets[5].words == ("without", "a", "pipe")
     assert script.choose_vocabulary(synsets) == VOCABULARY  # words of three glosses
     assert "zebra" in script.choose_vocabulary(synsets, min_glosses=1)
-
-
-def test_vocabulary_begins_with_the_words_of_most_glosses() -> None:
+    # It begins with the words of most glosses.
     glosses = [("b",), ("b", "b"), ("b", "a"), ("a", "c", "c", "c")]
     synsets = [script.Synset(("n", str(i)), 0, (), words) for i, words in enumerate(glosses)]
     assert script.choose_vocabulary(synsets, min_glosses=1) == ["b", "a", "c"]

@@ -99,11 +99,6 @@ def test_facts_of_a_named_dataset_are_checked_and_the_cache_may_be_chosen(
         load("photo", cache=tmp_path)  # also when it is read from the cache
 
 
-TINY = Facts(
-    title="tiny", nodes=4, edges=3, features=2, classes=2, tasks=1, directed=True, source="here"
-)
-
-
 def test_every_published_dataset_has_facts() -> None:
     for module in ("published", "ogb"):
         importlib.import_module(f"evergraph.datasets.{module}")
@@ -126,9 +121,10 @@ def test_facts_agree_with_each_other() -> None:
 
 
 def test_each_fact_that_differs_is_named(tiny: Graph, set_facts: Any) -> None:
-    set_facts(tiny=Facts(**{**vars(TINY), "edges": 7, "kept_edges": 3}))
+    known = {**vars(FACTS), "nodes": 4, "edges": 3, "features": 2}
+    set_facts(tiny=Facts(**{**known, "edges": 7, "kept_edges": 3}))
     check_facts("tiny", tiny)  # as many as were kept of those that were published
-    set_facts(tiny=TINY)
+    set_facts(tiny=Facts(**known))
     check_facts("tiny", tiny)
     check_facts("unheard-of", tiny)
     other = Graph.from_edges(

@@ -14,7 +14,7 @@ import pytest
 
 from evergraph.core.errors import ConfigurationError, DataError, WrongFileError
 from evergraph.datasets.catalogue import Facts, catalogue
-from evergraph.datasets.download import SUMS
+from evergraph.datasets.fetching import SUMS
 from evergraph.datasets.ogb import Arxiv, OgbDataset, Papers, Products, ogb_master
 from evergraph.datasets.published import KEPT
 
@@ -112,9 +112,7 @@ def test_an_archive_without_what_it_should_hold(tmp_path: Path, set_facts: Any) 
     with pytest.raises(WrongFileError, match=r"arxiv\.zip: is not a complete zip archive"):
         Arxiv().load(tmp_path / "cache")
     assert not (tmp_path / "cache" / "arxiv").exists()
-
-
-def test_damaged_raw_files(tmp_path: Path) -> None:
+    # Raw files that are damaged.
     write_raw(tmp_path / "products" / "products" / "raw")
     (tmp_path / "products" / "products" / "raw" / "edge.csv.gz").write_bytes(b"not gzip")
     with pytest.raises(DataError, match=r"raw files of dataset 'products' .* cannot be read"):

@@ -16,7 +16,7 @@ from evergraph.core.errors import DataError, DownloadError
 from evergraph.datasets import Papers
 from evergraph.datasets import ogb as binary
 from evergraph.datasets.catalogue import Facts
-from evergraph.datasets.download import SUMS
+from evergraph.datasets.fetching import SUMS
 from evergraph.graphs import Graph
 
 # Four papers: 0 cites 1 and 2, twice 1; 2 cites 1 and itself; nobody knows 3.
@@ -124,7 +124,7 @@ def test_a_reader_that_was_stopped_begins_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(binary, "_write_edges", stop)
+        patch.setattr(binary.EdgeTable, "write", stop)
         with pytest.raises(KeyboardInterrupt):
             Papers().load(tmp_path)
     assert [path.name for path in (tmp_path / "papers").iterdir()] == ["papers100M-bin"]

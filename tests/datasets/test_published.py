@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,7 @@ import torch_geometric.datasets
 
 from evergraph.core.errors import DataError, DownloadError, ResourceError, WrongFileError
 from evergraph.datasets.catalogue import Facts
-from evergraph.datasets.download import SUMS, sha256
-from evergraph.datasets.fetching import Fetch
+from evergraph.datasets.fetching import SUMS, Fetch
 from evergraph.datasets.published import (
     KEPT,
     CoauthorCS,
@@ -27,6 +28,7 @@ from evergraph.datasets.published import (
     PublishedDataset,
     Reddit,
 )
+from evergraph.graphs.graph_folder import checksum
 from faulty_server import faulty
 
 GNPZ = [CoraFull, Computers, Photo, CoauthorCS, CoauthorPhysics]
@@ -52,6 +54,20 @@ def zipped(path: Path, folder: Path) -> Path:
         for file in folder.iterdir():
             archive.write(file, file.name)
     return path
+
+
+@pytest.fixture
+def served(tmp_path: Path, write_gnpz: Any, set_facts: Any) -> Callable[..., Any]:
+    """Serve a tiny graph as photo.npz, with faults, and set the facts that say where."""
+
+    @contextmanager
+    def serve(*faults: str, **facts: Any) -> Iterator[Any]:
+        write_gnpz(tmp_path / "site.npz")
+        with faulty({"/photo.npz": (tmp_path / "site.npz").read_bytes()}, *faults) as server:
+            set_facts(photo=at(f"{server.url}/photo.npz", **facts))
+            yield server
+
+    return serve
 
 
 def in_cache(cache: Path) -> list[str]:
@@ -111,15 +127,18 @@ def test_pyg_never_unpickles_what_lies_in_the_cache_and_later_loads_do_without_i
     assert Photo().load(tmp_path).num_nodes == 3
 
 
-def test_a_download_is_moved_in_whole(tmp_path: Path, write_gnpz: Any, set_facts: Any) -> None:
-    write_gnpz(tmp_path / "site" / "computers.npz")
+def test_a_download_is_moved_in_whole_and_whoever_comes_second_waits_for_it(
+    tmp_path: Path, served: Any
+) -> None:
     cache = tmp_path / "not" / "there" / "yet"
-    with faulty({"/computers.npz": (tmp_path / "site" / "computers.npz").read_bytes()}) as server:
-        set_facts(computers=at(f"{server.url}/computers.npz"))
-        assert Computers().load(cache).num_edges == 4
-    raw = f"computers/{Computers.raw_files[0]}"
-    lock = "downloads/computers.lock"
-    assert in_cache(cache) == sorted([raw, f"computers/{SUMS}", f"computers/{KEPT}", lock])
+    with served() as server:
+        with ThreadPoolExecutor(3) as pool:
+            graphs = list(pool.map(lambda _: Photo().load(cache), range(3)))
+        assert [graph.num_edges for graph in graphs] == [4, 4, 4]
+        assert len(server.requests) == 1
+    raw = f"photo/{Photo.raw_files[0]}"
+    lock = "downloads/photo.lock"
+    assert in_cache(cache) == sorted([raw, f"photo/{SUMS}", f"photo/{KEPT}", lock])
 
 
 def test_reddits_archive_is_unpacked_where_pyg_expects_it(tmp_path: Path, set_facts: Any) -> None:
@@ -142,12 +161,10 @@ def test_files_that_were_carried_by_hand(tmp_path: Path, write_gnpz: Any, set_fa
 
 
 def test_a_download_that_breaks_off_leaves_nothing_and_the_next_one_is_whole(
-    tmp_path: Path, write_gnpz: Any, set_facts: Any
+    tmp_path: Path, served: Any
 ) -> None:
-    write_gnpz(tmp_path / "site.npz")
     how = Fetch(tries=1)
-    with faulty({"/photo.npz": (tmp_path / "site.npz").read_bytes()}, "cut") as server:
-        set_facts(photo=at(f"{server.url}/photo.npz"))
+    with served("cut"):
         with pytest.raises(DownloadError) as caught:
             Photo().load(tmp_path / "cache", how)
         message = str(caught.value)
@@ -159,25 +176,20 @@ def test_a_download_that_breaks_off_leaves_nothing_and_the_next_one_is_whole(
 
 
 @pytest.mark.parametrize("fault", ["html", "wrong"])
-def test_what_is_no_dataset_is_fetched_once_more(
-    tmp_path: Path, write_gnpz: Any, set_facts: Any, fault: str
-) -> None:
-    write_gnpz(tmp_path / "site.npz")
-    with faulty({"/photo.npz": (tmp_path / "site.npz").read_bytes()}, fault) as server:
-        set_facts(photo=at(f"{server.url}/photo.npz"))
+def test_what_is_no_dataset_is_fetched_once_more(tmp_path: Path, served: Any, fault: str) -> None:
+    with served(fault) as server:
         assert Photo().load(tmp_path / "cache").num_nodes == 3
         assert len(server.requests) == 2
     assert in_cache(tmp_path / "cache" / "downloads") == ["photo.lock"]
 
 
 def test_a_wrong_checksum_is_fetched_once_more_and_then_refused(
-    tmp_path: Path, write_gnpz: Any, set_facts: Any
+    tmp_path: Path, served: Any, set_facts: Any
 ) -> None:
-    write_gnpz(tmp_path / "site.npz")
-    found, path = sha256(tmp_path / "site.npz"), tmp_path / "cache" / "downloads" / "photo.npz"
+    path = tmp_path / "cache" / "downloads" / "photo.npz"
     how = Fetch(sums={"photo.npz": "0" * 64})
-    with faulty({"/photo.npz": (tmp_path / "site.npz").read_bytes()}) as server:
-        set_facts(photo=at(f"{server.url}/photo.npz"))
+    with served() as server:
+        found = checksum(tmp_path / "site.npz")
         with pytest.raises(WrongFileError) as caught:
             Photo().load(tmp_path / "cache", how)
         assert str(caught.value) == (
@@ -218,18 +230,6 @@ def test_a_disk_that_is_too_small_is_said_before_anything_is_fetched(
         assert server.requests == []
 
 
-def test_whoever_comes_second_waits_and_reads_what_the_first_has_fetched(
-    tmp_path: Path, write_gnpz: Any, set_facts: Any
-) -> None:
-    write_gnpz(tmp_path / "site.npz")
-    with faulty({"/photo.npz": (tmp_path / "site.npz").read_bytes()}) as server:
-        set_facts(photo=at(f"{server.url}/photo.npz"))
-        with ThreadPoolExecutor(3) as pool:
-            graphs = list(pool.map(lambda _: Photo().load(tmp_path / "cache"), range(3)))
-        assert [graph.num_nodes for graph in graphs] == [3, 3, 3]
-        assert len(server.requests) == 1
-
-
 def test_checksums_and_facts_are_checked_on_first_use(
     tmp_path: Path, write_gnpz: Any, set_facts: Any
 ) -> None:
@@ -243,7 +243,7 @@ def test_checksums_and_facts_are_checked_on_first_use(
         with pytest.raises(DataError, match=said):
             Photo().load(tmp_path)
         assert in_cache(tmp_path / "photo") == [Photo.raw_files[0]]  # and nothing is kept
-    set_facts(photo=Facts(**{**vars(FACTS), "sha256": {Photo.raw_files[0]: sha256(raw)}}))
+    set_facts(photo=Facts(**{**vars(FACTS), "sha256": {Photo.raw_files[0]: checksum(raw)}}))
     assert Photo().load(tmp_path).num_nodes == 3
     with pytest.raises(DownloadError, match="could not be fetched"):
         Photo().load(raw / "cache")  # where none can be made

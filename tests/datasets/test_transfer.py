@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import resource
 import time
 from contextlib import suppress
@@ -20,8 +19,9 @@ from evergraph.core.errors import (
     WrongFileError,
 )
 from evergraph.core.written_aside import written_aside
-from evergraph.datasets.download import SUMS, read_sums, record, recorded, sha256, verify
-from evergraph.datasets.fetching import download, fetch
+from evergraph.datasets import fetching
+from evergraph.datasets.fetching import SUMS, download, read_sums, record, recorded, verify
+from evergraph.graphs.graph_folder import checksum
 from faulty_server import FAULTS, FaultyServer, faulty
 
 BODY = bytes(range(256)) * 8
@@ -30,7 +30,7 @@ BODY = bytes(range(256)) * 8
 @pytest.fixture(autouse=True)
 def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "sleep", lambda _: None)  # pooch waits between tries
-    monkeypatch.setattr(fetch, "TIMEOUT", 0.5)
+    monkeypatch.setattr(fetching, "TIMEOUT", 0.5)
 
 
 def fetched(server: FaultyServer, folder: Path) -> bytes:
@@ -57,18 +57,16 @@ def test_tries_have_an_end_and_nothing_is_left(tmp_path: Path) -> None:
         assert fetched(server, tmp_path) == BODY
 
 
-def test_the_next_mirror_is_asked(tmp_path: Path) -> None:
+def test_the_next_mirror_is_asked_and_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    (tmp_path / ".a.bin.partial").mkdir()
+    (tmp_path / ".a.bin.partial" / "tmp123").write_bytes(b"half")
     with faulty({"/a.bin": BODY}, *["404"] * 4) as server:
         urls = [f"{server.url}/a.bin", f"{server.url}/moved/a.bin"]
         download(urls, tmp_path / "a.bin")
-        assert (tmp_path / "a.bin").read_bytes() == BODY
         assert server.requests[-1] == ("/moved/a.bin", None)
-
-
-def test_where_nothing_answers_it_is_one_sentence(tmp_path: Path) -> None:
-    with faulty({}) as server:
-        pass
-    with pytest.raises(DownloadError, match="Connection refused") as caught:
+    assert [path.name for path in tmp_path.iterdir()] == ["a.bin"]
+    assert (tmp_path / "a.bin").read_bytes() == BODY
+    with pytest.raises(DownloadError, match="Connection refused") as caught:  # nothing answers
         fetched(server, tmp_path)
     assert "\n" not in str(caught.value)
 
@@ -85,16 +83,8 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
-    (tmp_path / ".a.bin.partial").mkdir()
-    (tmp_path / ".a.bin.partial" / "tmp123").write_bytes(b"half")
-    with faulty({"/a.bin": BODY}) as server:
-        assert fetched(server, tmp_path) == BODY
-    assert [path.name for path in tmp_path.iterdir()] == ["a.bin"]
-
-
 def test_progress_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch, "_BLOCK", 1024)
+    monkeypatch.setattr(fetching, "_BLOCK", 1024)
     told: list[tuple[str, int, int | None]] = []
     with faulty({"/a.bin": BODY}) as server:
         url, path = f"{server.url}/a.bin", tmp_path / "a.bin"
@@ -133,18 +123,16 @@ def root(tmp_path: Path) -> Path:
 
 def test_recorded_in_the_format_of_sha256sum_and_held_to_it(root: Path) -> None:
     abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    assert sha256(root / FILES[0]) == abc
-    assert sha256(root / FILES[1]) == hashlib.sha256(b"x" * 3_000_000).hexdigest()
-    verify(root, FILES, {"raw/a.bin": abc})  # pinned, before anything is recorded
+    verify(root, FILES, {"raw/a.bin": abc})
     with pytest.raises(DataError, match=r"b\.bin: the SHA-256"):
         verify(root, FILES, {"raw/b.bin": "0" * 64})
     record(root, FILES)
     assert (root / SUMS).read_text().splitlines()[0] == f"{abc}  raw/a.bin"
-    assert recorded(root) == {file: sha256(root / file) for file in FILES}
-    verify(root, FILES, {})
+    assert recorded(root) == {file: checksum(root / file) for file in FILES}
+    verify(root, FILES, recorded(root))
     (root / "raw" / "a.bin").write_bytes(b"abd")
     with pytest.raises(WrongFileError, match=r"a\.bin: the SHA-256 is .*, but .* was expected"):
-        verify(root, FILES, {})
+        verify(root, FILES, recorded(root))
 
 
 def test_a_list_of_checksums_is_read_as_sha256sum_writes_it(tmp_path: Path) -> None:

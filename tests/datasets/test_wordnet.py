@@ -122,7 +122,7 @@ def test_small_graph_by_hand(small: Path) -> None:
     assert products[2, 3].item() == pytest.approx(math.sqrt(0.5), abs=1e-5)
 
 
-def test_relations_and_parts_of_speech_by_hand(small: Path) -> None:
+def test_relations_parts_of_speech_and_depth_by_hand(small: Path, tmp_path: Path) -> None:
     plain = wordnet.WordNet(dims=2).load(small)
     assert plain.relations is None
     assert plain.types is None
@@ -137,15 +137,9 @@ def test_relations_and_parts_of_speech_by_hand(small: Path) -> None:
         (3, 0, "part-of"),
     ]  # fmt: skip
     assert graph.types.of(torch.arange(4)) == ["noun", "noun", "adjective", "adverb"]
-
-
-def test_parts_of_speech_as_classes_by_hand(small: Path) -> None:
     graph = wordnet.WordNet(dims=2, classes="parts-of-speech").load(small)
     assert graph.labels.tolist() == [0, 0, 2, 4]  # noun, noun, adjective, adverb
     assert graph.types is None  # which would tell the answer
-
-
-def test_depth_as_class_by_hand(small: Path, tmp_path: Path) -> None:
     # 0-1, 0-3 and 2-3: 1 below 0, 3 below 0 and 2, an instance; 2 is an adjective
     kinds = list(b"hypernym<\ninstance-of<")
     (tmp_path / "small.npz").write_bytes(packed(kinds=kinds, types=list(b"nnan")))
@@ -201,25 +195,15 @@ def test_damaged_bundled_file_is_named(small: Path, tmp_path: Path, content: byt
 @pytest.mark.parametrize(
     "wrong", [{"dims": 0}, {"dims": 2.5}, {"dims": "256"}, {"classes": "pos"}], ids=str
 )
-def test_what_a_user_may_not_ask_for(wrong: dict[str, Any]) -> None:
+def test_what_a_user_may_not_ask_for(wrong: dict[str, Any], small: Path) -> None:
     (name,) = wrong
     with pytest.raises(ConfigurationError, match=name):
         wordnet.WordNet(**wrong)
-
-
-def test_more_dims_than_words_are_refused(small: Path) -> None:
     with pytest.raises(ConfigurationError, match="between 1 and 3"):
         wordnet.WordNet(dims=4).load(small)
 
 
 # The cache
-
-
-def test_second_load_takes_the_features_from_the_cache(
-    graph: Graph, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(wordnet, "truncated_svd", fail)
-    assert torch.equal(wordnet.WordNet(dims=8).load(cache).features, graph.features)
 
 
 def test_other_dims_other_file_and_other_recipe_have_their_own_features(
@@ -352,12 +336,10 @@ def test_truncated_svd_follows_its_generator_only_and_points_the_same_way() -> N
 
 
 def test_an_outline_counts_like_the_graph_and_computes_no_features(
-    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    graph: Graph, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def never(*_: object, **__: object) -> None:
-        raise AssertionError("features were computed")
-
-    monkeypatch.setattr("evergraph.datasets.wordnet._compute_features", never)
+    monkeypatch.setattr(wordnet, "_compute_features", fail)
+    assert torch.equal(wordnet.WordNet(dims=8).load(cache).features, graph.features)  # kept
     outline = wordnet.WordNet(dims=7).load_outline(tmp_path)
     facts = catalogue()["wordnet"]
     counts = (outline.num_nodes, outline.num_edges, outline.num_features, outline.num_classes)

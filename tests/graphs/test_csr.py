@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.core.mapped import is_mapped
 from evergraph.core.resources import Resources
-from evergraph.graphs import Graph, csr
+from evergraph.graphs import Graph
 from evergraph.graphs.csr import first_of_each_row
 
 
@@ -43,36 +42,6 @@ class Tight(Resources):
     @property
     def left(self) -> int:
         return 0
-
-
-@st.composite
-def graphs(draw: st.DrawFn) -> Graph:
-    nodes = draw(st.integers(1, 8))
-    pairs = draw(st.lists(st.tuples(*[st.integers(0, nodes - 1)] * 2), max_size=30))
-    labels = draw(st.lists(st.integers(-1, 2), min_size=nodes, max_size=nodes))
-    edges = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T
-    return Graph.from_edges(
-        edges, features=torch.rand(nodes, 3), labels=torch.tensor(labels, dtype=torch.int64)
-    )
-
-
-@given(graphs(), st.data(), st.integers(1, 5))
-def test_blocks_give_the_dense_cut(graph: Graph, data: st.DataObject, block: int) -> None:
-    nodes = torch.tensor(data.draw(st.permutations(range(graph.num_nodes))))
-    nodes = nodes[: data.draw(st.integers(1, graph.num_nodes))]
-    groups = torch.tensor(
-        data.draw(st.lists(st.integers(0, 1), min_size=graph.num_nodes, max_size=graph.num_nodes))
-    )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(csr.BLOCK_ENTRIES, "cpu", block)
-        cut = graph.subgraph(nodes, groups=groups)
-    dense = torch.zeros(graph.num_nodes, graph.num_nodes)
-    dense[graph.edge_rows(), graph.indices.long()] = 1
-    expected = (dense * (groups[:, None] == groups))[nodes][:, nodes]
-    found = torch.zeros(len(nodes), len(nodes))
-    found[cut.edge_rows(), cut.indices.long()] = 1
-    assert found.equal(expected)
-    assert cut.features.equal(graph.features[nodes])
 
 
 def test_what_does_not_fit_lies_in_files_and_is_the_same() -> None:

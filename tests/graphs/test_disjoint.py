@@ -45,13 +45,17 @@ def test_features_are_as_sparse_as_the_first_graphs(sparse: tuple[bool, ...]) ->
     assert features.to_dense().equal(densify(features))
 
 
-def test_times_are_kept_if_every_graph_has_them() -> None:
+def test_times_are_kept_if_every_graph_has_them_and_weights_if_one_has() -> None:
     early = replace(PAIR, time=torch.tensor([3, 4]))
     late = replace(PAIR, time=torch.tensor([8, 9]))
     time = disjoint_union([early, late]).time
     assert time is not None
     assert time.tolist() == [3, 4, 8, 9]
     assert disjoint_union([early, PAIR]).time is None
+    weights = disjoint_union([replace(PAIR, weights=torch.tensor([3.0, 8.0])), PAIR]).weights
+    assert weights is not None
+    assert weights.tolist() == [3, 8, 1, 1]
+    assert disjoint_union([PAIR, PAIR]).weights is None
 
 
 edges = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=6)

@@ -1,10 +1,11 @@
-"""Weights of edges: in the record, in what is made of it, and in every product."""
+"""Â, with weights of edges and without: in the record, what is made of it, and every product."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,12 +15,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch_geometric.data import Data
 
-from evergraph.core.errors import DataError
+from evergraph.core.errors import DataError, UnknownNameError
 from evergraph.core.mapped import is_mapped, map_array
 from evergraph.core.resources import Resources
-from evergraph.graphs import Graph, normalised, smoother
+from evergraph.graphs import Graph, csr, normalised, smoother
 from evergraph.graphs import normalisation as normalisation_module
-from evergraph.graphs.disjoint import disjoint_union
 from evergraph.graphs.kernels import row_ranges, scaled_rows
 from evergraph.graphs.kernels.scaled_rows import Kernel, numba_works
 from evergraph.graphs.normalisation import Normalisation, row_sums
@@ -59,8 +59,8 @@ def weighted_at_random(seed: int, *, nodes: int = 12, undirected: bool = False) 
 def dense(graph: Graph) -> Tensor:
     """A, written out.  [nodes, nodes]"""
     matrix = torch.zeros(graph.num_nodes, graph.num_nodes)
-    assert graph.weights is not None
-    matrix[graph.edge_rows(), graph.indices.long()] = graph.weights
+    weights = torch.ones(graph.num_edges) if graph.weights is None else graph.weights
+    matrix[graph.edge_rows(), graph.indices.long()] = weights
     return matrix
 
 
@@ -87,21 +87,51 @@ HAND: dict[tuple[str, bool], list[list[float]]] = {
 }
 
 
+# 0 - 1 - 2 and 3 apart: rows of A + I hold 2, 3, 2 and 1 entries; rows of A hold 1, 2, 1 and none
+PLAIN = weighted(path_pairs(3), None, nodes=4)
+S6, S2 = 6**-0.5, 2**-0.5
+BY_COUNT: dict[tuple[str, bool], list[list[float]]] = {
+    ("symmetric", True): [[1 / 2, S6, 0, 0], [S6, 1 / 3, S6, 0], [0, S6, 1 / 2, 0], [0, 0, 0, 1]],
+    ("symmetric", False): [[0, S2, 0, 0], [S2, 0, S2, 0], [0, S2, 0, 0], [0, 0, 0, 0]],
+    ("row", True): [[1 / 2, 1 / 2, 0, 0], [1 / 3, 1 / 3, 1 / 3, 0], [0, 1 / 2, 1 / 2, 0],
+                    [0, 0, 0, 1]],
+    ("row", False): [[0, 1, 0, 0], [1 / 2, 0, 1 / 2, 0], [0, 1, 0, 0], [0, 0, 0, 0]],
+    ("none", True): [[1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 0], [0, 0, 0, 1]],
+    ("none", False): [[0, 1, 0, 0], [1, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0]],
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(("scheme", "self_loops"), list(HAND))
-def test_a_path_by_hand(scheme: Normalisation, self_loops: bool) -> None:
-    expected = torch.tensor(HAND[scheme, self_loops], dtype=torch.float32)
-    found = normalised(PATH, scheme=scheme, self_loops=self_loops).to_dense()
-    torch.testing.assert_close(found, expected)
+@pytest.mark.parametrize(("graph", "hand"), [(PATH, HAND), (PLAIN, BY_COUNT)])
+def test_a_path_by_hand(graph: Graph, hand: Any, scheme: Normalisation, self_loops: bool) -> None:
+    expected = torch.tensor(hand[scheme, self_loops], dtype=torch.float32)
+    found = normalised(graph, scheme=scheme, self_loops=self_loops)
+    assert (found.layout, found.dtype) == (torch.sparse_csr, torch.float32)
+    assert found.crow_indices().dtype == torch.int32
+    torch.testing.assert_close(found.to_dense(), expected)
     for kernel in KERNELS:
-        operator = smoother(PATH, scheme=scheme, self_loops=self_loops, kernel=kernel)
-        torch.testing.assert_close(operator.product(torch.eye(3)), expected)
+        operator = smoother(graph, scheme=scheme, self_loops=self_loops, kernel=kernel)
+        torch.testing.assert_close(operator.product(torch.eye(len(expected))), expected)
 
 
-@given(seed=seeds, undirected=st.booleans(), self_loops=st.booleans())
+def test_a_directed_graph_by_hand() -> None:
+    # 0 -> 1, 0 -> 2, 1 -> 2: rows of A + I hold 1, 2 and 3 entries
+    graph = weighted([(0, 1), (0, 2), (1, 2)], None, undirected=False)
+    expected = torch.tensor([[1, 0, 0], [S2, 1 / 2, 0], [3**-0.5, S6, 1 / 3]])
+    torch.testing.assert_close(normalised(graph).to_dense(), expected)
+    # Without self-loops row 0 is empty: D^-1/2 is 0 there, and so is what flows out of 0.
+    bare = torch.tensor([[0, 0, 0], [0, 0, 0], [0, S2, 0]])
+    torch.testing.assert_close(normalised(graph, self_loops=False).to_dense(), bare)
+    with pytest.raises(UnknownNameError, match=r"unknown normalisation 'col': .*none, row, symm"):
+        normalised(graph, scheme="col")  # type: ignore[arg-type]
+
+
+@given(seed=seeds, undirected=st.booleans(), self_loops=st.booleans(), plain=st.booleans())
 def test_every_kernel_equals_the_matrix_written_out(
-    seed: int, undirected: bool, self_loops: bool
+    seed: int, undirected: bool, self_loops: bool, plain: bool
 ) -> None:
     graph = weighted_at_random(seed, undirected=undirected)
+    graph = replace(graph, weights=None) if plain else graph
     features = torch.randn(12, 7, generator=torch.Generator().manual_seed(seed))
     whole = dense(graph) + torch.eye(12) * self_loops
     sums = whole.sum(1)
@@ -109,6 +139,8 @@ def test_every_kernel_equals_the_matrix_written_out(
         power = {"symmetric": -0.5, "row": -1.0, "none": 0.0}[scheme]
         inverse = torch.where(sums > 0, sums**power, 0.0) if power else torch.ones(12)
         matrix = inverse[:, None] * whole * (inverse if scheme == "symmetric" else 1)
+        written = normalised(graph, scheme=scheme, self_loops=self_loops)
+        torch.testing.assert_close(written.to_dense(), matrix)
         operator = smoother(graph, scheme=scheme, self_loops=self_loops, kernel=kernel)
         found = operator.product(features, add=features, scale=0.5)
         torch.testing.assert_close(found, 0.5 * matrix @ features + features)
@@ -135,9 +167,7 @@ def test_the_weight_given_last_counts_and_none_of_zero() -> None:
     both = weighted(pairs, [1.0, 2.0, 3.0, 9.0, 4.0, 0.0])  # 1 - 2 ends with 0: it is gone
     assert entries(both) == [(1, 0, 3.0), (0, 1, 3.0)]
     assert both.undirected
-
-
-def test_a_new_direction_has_the_weight_of_the_other() -> None:
+    # A new direction has the weight of the other.
     graph = weighted([(0, 1), (1, 0), (1, 2)], [1.0, 2.0, 4.0], undirected=False).to_undirected()
     assert entries(graph) == [(1, 0, 2.0), (0, 1, 1.0), (2, 1, 4.0), (1, 2, 4.0)]
 
@@ -148,28 +178,29 @@ def test_a_weight_that_is_none_names_its_edge(wrong: float) -> None:
         DataError, match=r"^edge 1 has weight .*: expected 0, for no edge, or a num"
     ):
         weighted(path_pairs(3), [1.0, wrong])
-
-
-def test_there_is_a_weight_for_every_edge() -> None:
     with pytest.raises(DataError, match=r"weights have shape \[1\]: expected \[2\]"):
         weighted(path_pairs(3), [1.0])
     with pytest.raises(DataError, match=r"weights have shape \(3,\), but the graph has 4 edges"):
         replace(PATH, weights=torch.ones(3))
 
 
-@given(seed=seeds)
-def test_a_subgraph_keeps_the_right_weights(seed: int) -> None:
+@given(seed=seeds, block=st.integers(1, 9))
+def test_a_subgraph_equals_the_dense_cut_and_keeps_its_weights(seed: int, block: int) -> None:
     graph = weighted_at_random(seed)
     generator = torch.Generator().manual_seed(seed)
     nodes = torch.randperm(12, generator=generator)[:8]
     kept = torch.rand(graph.num_edges, generator=generator) > 0.3
-    left = replace(graph, weights=torch.where(kept, graph.weights, 0.0))  # type: ignore[arg-type]
-    assert dense(graph.subgraph(nodes)).equal(dense(graph)[nodes][:, nodes])
-    assert dense(graph.subgraph(nodes, keep=kept)).equal(dense(left)[nodes][:, nodes])
     groups = torch.arange(12) % 2
+    left = replace(graph, weights=torch.where(kept, graph.weights, 0.0))  # type: ignore[arg-type]
     among = dense(graph).where(groups[:, None] == groups, 0.0)
-    in_order = nodes.sort().values
-    assert dense(graph.subgraph(in_order, groups=groups)).equal(among[in_order][:, in_order])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(csr.BLOCK_ENTRIES, "cpu", block)
+        for some in (nodes, nodes.sort().values):
+            assert dense(graph.subgraph(some)).equal(dense(graph)[some][:, some])
+            assert dense(graph.subgraph(some, keep=kept)).equal(dense(left)[some][:, some])
+            cut = graph.subgraph(some, groups=groups)
+            assert dense(cut).equal(among[some][:, some])
+            assert cut.features.equal(graph.features[some])
 
 
 def mapped(graph: Graph, folder: Path) -> Graph:
@@ -230,23 +261,12 @@ def test_weights_at_the_bounds_can_be_divided_by(weight: float) -> None:
     torch.testing.assert_close(found, torch.tensor([[0, 1.0, 0], [0.5, 0, 0.5], [0, 1.0, 0]]))
 
 
-def test_graphs_side_by_side_keep_their_weights() -> None:
-    plain = weighted([(0, 1)], None, nodes=2)
-    both = disjoint_union([plain, PATH])
-    assert both.weights is not None
-    assert both.weights.tolist() == [1, 1, 3, 3, 8, 8]
-    assert disjoint_union([plain, plain]).weights is None
-
-
-def test_pyg_data_there_and_back() -> None:
-    graph = weighted_at_random(7)
-    assert entries(Graph.from_data(graph.to_data())) == entries(graph)
-    assert "edge_weight" not in replace(graph, weights=None).to_data()
-
-
 def test_pyg_weights_are_edge_weight_or_one_column_of_attributes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    graph = weighted_at_random(7)
+    assert entries(Graph.from_data(graph.to_data())) == entries(graph)
+    assert "edge_weight" not in replace(graph, weights=None).to_data()
     data = Data(x=torch.eye(2), edge_index=torch.tensor([[0], [1]]), y=torch.tensor([0, 1]))
     data.edge_attr = torch.tensor([[5]])
     assert entries(Graph.from_data(data)) == [(0, 1, 5.0)]

@@ -38,9 +38,14 @@ def test_an_edge_is_stored_in_the_row_of_its_target() -> None:
     assert graph.neighbours(0).tolist() == []
     assert graph.degrees.tolist() == [0, 2, 0, 1, 0, 0]
     assert graph.edge_rows().tolist() == [1, 1, 3]
+    lonely = graph_of([])
+    assert (lonely.num_edges, lonely.indptr.tolist()) == (0, [0] * (NODES + 1))
+    assert lonely.to_undirected().num_edges == 0
+    empty = Graph.from_edges(edge_index([]), features=torch.empty(0, 2), labels=torch.arange(0))
+    assert (empty.num_nodes, empty.num_edges, empty.num_classes) == (0, 0, 0)
 
 
-def test_types_are_brought_to_the_ones_promised() -> None:
+def test_types_and_layouts_are_brought_to_the_ones_promised() -> None:
     graph = Graph.from_edges(
         torch.tensor([[0], [1]], dtype=torch.int32),
         features=torch.tensor([[1], [2]]),
@@ -51,6 +56,10 @@ def test_types_are_brought_to_the_ones_promised() -> None:
     assert graph.labels.dtype == torch.int64
     assert graph.time is not None
     assert graph.time.dtype == torch.int64
+    eye = torch.eye(3).to_sparse_coo()
+    graph = Graph.from_edges(edge_index([(0, 1)]), features=eye, labels=torch.tensor([0, 1, 0]))
+    assert graph.features.layout == torch.sparse_csr
+    assert graph.subgraph(torch.tensor([2])).features.to_dense().equal(torch.eye(3)[2:])
 
 
 @pytest.mark.parametrize("undirected", [False, True])
@@ -144,15 +153,6 @@ def test_a_graph_moves_with_everything_it_has() -> None:
     assert all(tensor is not None and tensor.device.type == "meta" for tensor in tensors)
 
 
-def test_no_edges_and_no_nodes_are_graphs_too() -> None:
-    lonely = graph_of([])
-    assert lonely.num_edges == 0
-    assert lonely.indptr.tolist() == [0] * (NODES + 1)
-    assert lonely.to_undirected().num_edges == 0
-    empty = Graph.from_edges(edge_index([]), features=torch.empty(0, 2), labels=torch.arange(0))
-    assert (empty.num_nodes, empty.num_edges, empty.num_classes) == (0, 0, 0)
-
-
 def test_inputs_come_back_unchanged() -> None:
     edges = edge_index([(3, 1), (0, 1), (0, 1), (2, 2)])
     features, labels, time = torch.rand(4, 2), torch.tensor([1, 0, 2, -1]), torch.arange(4)
@@ -168,13 +168,3 @@ def test_inputs_come_back_unchanged() -> None:
     assert chosen.tolist() == [3, 0, 1]
     assert all(a.equal(b) for a, b in zip(inputs, before, strict=True))
     assert all(a.equal(b) for a, b in zip((graph.indptr, graph.indices), parts, strict=True))
-
-
-def test_coordinate_features_are_taken_as_csr() -> None:
-    graph = Graph.from_edges(
-        torch.tensor([[0], [1]]),
-        features=torch.eye(3).to_sparse_coo(),
-        labels=torch.tensor([0, 1, 0]),
-    )
-    assert graph.features.layout == torch.sparse_csr
-    assert graph.subgraph(torch.tensor([2])).features.to_dense().equal(torch.eye(3)[2:])

@@ -19,12 +19,6 @@ def counts_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(csr, "MOST_INT32", 7)
 
 
-def test_the_type_follows_the_entries() -> None:
-    assert pointer_type(2**31 - 1) == torch.int32
-    assert pointer_type(2**31) == torch.int64
-    assert PATH.indptr.dtype == torch.int32
-
-
 @pytest.mark.usefixtures("counts_to")
 def test_pointers_get_longer_where_entries_get_more() -> None:
     assert graph_of(path_pairs(4), 4).indptr.dtype == torch.int32
@@ -34,19 +28,11 @@ def test_pointers_get_longer_where_entries_get_more() -> None:
     assert longer.subgraph(torch.arange(4)).indptr.dtype == torch.int32
     assert disjoint_union([PATH, PATH]).indptr.tolist() == [0, 1, 3, 5, 6, 7, 9, 11, 12]
     assert disjoint_union([PATH, PATH]).indptr.dtype == torch.int64
-
-
-@pytest.mark.usefixtures("counts_to")
-def test_self_loops_are_entries_too() -> None:
     # Six entries and four self-loops: the graph's pointers are short, those of the matrix long.
     assert normalised(PATH, self_loops=False).crow_indices().dtype == torch.int32
     matrix = normalised(PATH)
     assert matrix.crow_indices().tolist() == [0, 2, 5, 8, 10]
     assert matrix.crow_indices().dtype == matrix.col_indices().dtype == torch.int64
-
-
-@pytest.mark.usefixtures("counts_to")
-def test_sparse_features_side_by_side() -> None:
     eye = torch.eye(4).to_sparse_csr()
     pair = [Graph(PATH.indptr, PATH.indices, as_csr(eye), PATH.labels)] * 2
     found = disjoint_union(pair).features
@@ -55,6 +41,7 @@ def test_sparse_features_side_by_side() -> None:
 
 
 def test_a_matrix_has_one_type_for_both_of_its_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [pointer_type(2**31 - 1), pointer_type(2**31)] == [torch.int32, torch.int64]
     values, shape = torch.ones(6), (4, 4)
     mixed = csr_tensor(PATH.indptr.long(), PATH.indices, values, shape)
     assert mixed.crow_indices().dtype == mixed.col_indices().dtype == torch.int32

@@ -9,12 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.graphs import normalised, propagate, walk
-from evergraph.graphs.propagation import (
-    SPARSE_PAYS_BELOW,
-    densify,
-    sample_product,
-    stays_sparse,
-)
+from evergraph.graphs.propagation import SPARSE_PAYS_BELOW, densify, sample_product, stays_sparse
 from graphs_to_draw import graph_of, random_graph, star_pairs
 
 seeds = st.integers(0, 10_000)

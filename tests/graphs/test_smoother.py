@@ -124,35 +124,22 @@ def test_what_stands_in_the_buffer_and_beside_it_does_not_matter(kernel: str) ->
     assert propagate(operator, features, out=wide[:, 7:28]) is not None
     torch.testing.assert_close(wide[:, 7:28], operator.product(features))
     assert bool(wide[:, :7].isnan().all() and wide[:, 28:].isnan().all())
-
-
-def test_without_self_loops_a_nodes_own_features_are_not_read() -> None:
-    needs("numba")
-    features = X.clone()
-    features[3] = torch.nan  # nobody's neighbour
-    rows = smoother(PATH, self_loops=False, scheme="none", kernel="numba").product(features)
-    assert rows[:, 0].tolist() == [12, 24, 12, 0]
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_features_need_not_lie_row_by_row(kernel: str) -> None:
-    needs(kernel)
+    # Features need not lie row by row.
     operator = smoother(PATH, scheme="none", kernel=kernel)  # type: ignore[arg-type]
     turned = X.t().contiguous().t()
     assert operator.product(turned, add=turned).equal(operator.product(X, add=X))
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_nothing_in_nothing_out(kernel: str) -> None:
-    needs(kernel)
     assert smoother(graph_of([], 0), kernel=kernel).product(torch.ones(0, 3)).shape == (0, 3)  # type: ignore[arg-type]
     assert smoother(PATH, kernel=kernel).product(torch.ones(4, 0)).shape == (4, 0)  # type: ignore[arg-type]
     lonely = smoother(graph_of([], 3), kernel=kernel)  # type: ignore[arg-type]
     assert lonely.product(torch.eye(3)).equal(torch.eye(3))
 
 
-def test_other_numbers_than_float32_are_multiplied_too() -> None:
+def test_own_features_are_not_read_without_self_loops_and_doubles_are_multiplied_too() -> None:
     needs("numba")
+    features = X.clone()
+    features[3] = torch.nan  # nobody's neighbour
+    rows = smoother(PATH, self_loops=False, scheme="none", kernel="numba").product(features)
+    assert rows[:, 0].tolist() == [12, 24, 12, 0]
     exact = smoother(PATH, scheme="none", kernel="numba")
     assert exact.product(X).dtype == torch.float32
     doubles = replace(exact, left=exact.left.double(), right=exact.right.double())

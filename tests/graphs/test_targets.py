@@ -38,10 +38,10 @@ def test_targets_go_wherever_their_graph_goes() -> None:
     both = disjoint_union([graph, graph]).targets
     assert both is not None
     assert both.known.sum() == 10
-
-
-def test_no_graph_without_labels_shows_targets() -> None:
-    assert triangle(LABELS).without_labels().targets is None
+    assert graph.without_labels().targets is None
+    numbers = triangle(Targets(torch.ones(3, 2), "numbers", ("a", "b")))
+    with pytest.raises(DataError, match="the same targets, or none has any"):
+        disjoint_union([graph, numbers])
 
 
 @pytest.mark.parametrize(
@@ -73,12 +73,6 @@ def test_a_graph_has_labels_or_targets() -> None:
         )
 
 
-def test_graphs_of_other_targets_are_not_joined() -> None:
-    numbers = triangle(Targets(torch.ones(3, 2), "numbers", ("a", "b")))
-    with pytest.raises(DataError, match="the same targets, or none has any"):
-        disjoint_union([triangle(LABELS), numbers])
-
-
 def test_npz_gives_back_what_was_written(tmp_path: Path) -> None:
     write_npz(triangle(LABELS), tmp_path / "several.npz")
     again = load(tmp_path / "several.npz").targets
@@ -91,36 +85,30 @@ def test_npz_gives_back_what_was_written(tmp_path: Path) -> None:
     assert (numbers.kind, numbers.names) == ("numbers", ("t0",))
 
 
-NODES = {
-    "labels": "id,age,labels\nu,1,art;law\nv,2,;\nw,3,\n",
-    "target": "id,age,target\nu,1,0.5\nv,2,\nw,3,7\n",
-    "target_a": "id,age,target_a,target_b\nu,1,0.5,1\nv,2,,2\nw,3,7,3\n",
-}
-
-
 def table(folder: Path, nodes: str) -> Graph:
     (folder / "nodes.csv").write_text(nodes)
     (folder / "edges.csv").write_text("source,target\nu,v\nv,w\n")
     return load(folder)
 
 
-def test_tables_hold_several_labels_a_node(tmp_path: Path) -> None:
-    graph = table(tmp_path, NODES["labels"])
-    assert graph.targets is not None
+TABLES = {
+    "id,age,labels\nu,1,art;law\nv,2,;\nw,3,\n": (
+        "labels", ("art", "law"), "[[1.0, 1.0], [0.0, 0.0], [nan, nan]]",
+    ),
+    "id,age,target\nu,1,0.5\nv,2,\nw,3,7\n": ("numbers", ("target",), "[[0.5], [nan], [7.0]]"),
+    "id,age,target_a,target_b\nu,1,0.5,1\nv,2,,2\nw,3,7,3\n": (
+        "numbers", ("a", "b"), "[[0.5, 1.0], [nan, 2.0], [7.0, 3.0]]",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("nodes", TABLES)
+def test_tables_hold_several_labels_or_numbers_a_node(tmp_path: Path, nodes: str) -> None:
+    graph = table(tmp_path, nodes)
     assert graph.num_features == 1
-    assert graph.targets.names == ("art", "law")
-    assert str(graph.targets.values.tolist()) == "[[1.0, 1.0], [0.0, 0.0], [nan, nan]]"
-
-
-def test_tables_hold_numbers_to_predict(tmp_path: Path) -> None:
-    one = table(tmp_path, NODES["target"]).targets
-    assert one is not None
-    assert one.names == ("target",)
-    assert one.kind == "numbers"
-    several = table(tmp_path, NODES["target_a"]).targets
-    assert several is not None
-    assert several.names == ("a", "b")
-    assert str(several.values.tolist()) == "[[0.5, 1.0], [nan, 2.0], [7.0, 3.0]]"
+    found = graph.targets
+    assert found is not None
+    assert (found.kind, found.names, str(found.values.tolist())) == TABLES[nodes]
 
 
 def test_lists_of_labels_in_parquet(tmp_path: Path) -> None:

@@ -263,11 +263,7 @@ def dense_egos(pairs: Pairs, nodes: int, hops: int, *, undirected: bool) -> list
     budgets=st.fixed_dictionaries({label: st.integers(0, 5) for label in range(3)}),
 )
 def test_greedy_takes_at_every_step_what_a_search_of_all_candidates_would(
-    pairs: Pairs,
-    hops: int,
-    undirected: bool,
-    labels: list[int],
-    budgets: dict[int, int],
+    pairs: Pairs, hops: int, undirected: bool, labels: list[int], budgets: dict[int, int]
 ) -> None:
     nodes = torch.tensor([11, 3, 7, 0, 5, 9, 1, 2, 10])
     candidates = Candidates(
@@ -297,10 +293,7 @@ def test_greedy_takes_at_every_step_what_a_search_of_all_candidates_would(
     ("name", "expected"),
     [
         ("coverage", {"reach": "auto"}),
-        (
-            "distribution-matching",
-            {"features": 256, "start": "herding", "steps": 50, "lr": 0.1},
-        ),
+        ("distribution-matching", {"features": 256, "start": "herding", "steps": 50, "lr": 0.1}),
         ("embedding-coverage", {"radius": 0.5}),
         (
             "gradient-matching",

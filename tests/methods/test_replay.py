@@ -196,7 +196,7 @@ def test_a_large_budget_is_taken_and_said(
     memory = SubgraphMemory(budget=100_000)
     with caplog.at_level("INFO"):
         make("ssm", epochs=1, memory=memory).fit_task(GraphStream(small_graph).open(0))
-    assert "larger than the training nodes" in caplog.text
+    assert "fewer training nodes than the budget" in caplog.text
     assert len(memory) == len(GraphStream(small_graph).splits[0].train)
 
 

@@ -54,23 +54,16 @@ def scores_of(backbone: Backbone, graph: Graph) -> Tensor:
     return scores
 
 
-def test_a_normalised_convolution_by_hand() -> None:
-    backbone = GCN(layers=1)
-    put(one_layer(backbone).linear, [[2.0], [-1.0]], [0.5, 0.0])
+def test_a_convolution_by_hand() -> None:
     s = 6**-0.5  # Â of the path: [[1/2, s, 0], [s, 1/3, s], [0, s, 1/2]]
-    gathered = [1 / 2 + 2 * s, s + 2 / 3 + 3 * s, 2 * s + 3 / 2]
-    expected = torch.tensor([[2 * value + 0.5, -value] for value in gathered])
-    close(scores_of(backbone, PATH), expected)
-
-
-def test_a_summing_convolution_by_hand() -> None:
-    backbone = GCN(layers=1, aggregation="sum")
-    put(one_layer(backbone).linear, [[2.0], [-1.0]], [0.5, 0.0])
-    # sums over each node and its neighbours: 3, 6, 5
-    assert scores_of(backbone, PATH).tolist() == [[6.5, -3], [12.5, -6], [10.5, -5]]
-
-
-def test_a_convolution_without_bias_by_hand() -> None:
+    for options, gathered in (
+        ({}, [1 / 2 + 2 * s, s + 2 / 3 + 3 * s, 2 * s + 3 / 2]),
+        ({"aggregation": "sum"}, [3, 6, 5]),  # over each node and its neighbours
+    ):
+        backbone = GCN(layers=1, **options)  # type: ignore[arg-type]
+        put(one_layer(backbone).linear, [[2.0], [-1.0]], [0.5, 0.0])
+        expected = torch.tensor([[2 * value + 0.5, -value] for value in gathered])
+        close(scores_of(backbone, PATH), expected)
     backbone = GCN(layers=1, aggregation="sum", bias=False)
     put(one_layer(backbone).linear, [[2.0], [-1.0]])
     assert scores_of(backbone, PATH).tolist() == [[6, -3], [12, -6], [10, -5]]

@@ -40,20 +40,23 @@ def loss_of(setting: str, logits: Tensor, targets: Tensor) -> Tensor:
     return masked_cross_entropy(logits, targets, weights=weights, allowed=space.allowed(tasks))
 
 
-def test_weighted_losses_by_hand() -> None:
+def test_losses_by_hand() -> None:
     # softmax of [ln 3, 0] is [3/4, 1/4]
     logits = torch.tensor([[math.log(3), 0.0], [math.log(3), 0.0]])
     weights = torch.tensor([2.0, 6.0])
     loss = masked_cross_entropy(logits, torch.tensor([0, 1]), weights=weights)
     assert float(loss) == pytest.approx((2 * math.log(4 / 3) + 6 * math.log(4)) / 2)
-
-
-def test_masked_losses_by_hand() -> None:
+    second, one = torch.tensor([1]), torch.ones(1)
     logits = torch.tensor([[math.log(3), 0.0, 50.0]])
     allowed = torch.tensor([[True, True, False]])
-    loss = masked_cross_entropy(logits, torch.tensor([1]), weights=torch.ones(1), allowed=allowed)
-    assert float(loss) == pytest.approx(math.log(4))
+    assert float(masked_cross_entropy(logits, second, weights=one, allowed=allowed)) == (
+        pytest.approx(math.log(4))
+    )
     assert logits[0, 2] == 50.0
+    logits, offsets = torch.zeros(1, 2), torch.tensor([math.log(3), 0.0])  # added to the scores
+    loss = masked_cross_entropy(logits, second, weights=one, offsets=offsets)
+    assert float(loss) == pytest.approx(math.log(4))
+    assert logits.tolist() == [[0.0, 0.0]]
 
 
 def test_classes_that_are_not_allowed_get_no_gradient() -> None:
@@ -68,14 +71,6 @@ def test_classes_that_are_not_allowed_get_no_gradient() -> None:
     torch.testing.assert_close(logits.grad, torch.tensor([[0.25, -0.25, 0.0], [-0.25, 0.0, 0.25]]))
 
 
-def test_offsets_are_added_to_the_scores_by_hand() -> None:
-    # softmax of [0, 0] + [ln 3, 0] is [3/4, 1/4]
-    logits, offsets = torch.zeros(1, 2), torch.tensor([math.log(3), 0.0])
-    loss = masked_cross_entropy(logits, torch.tensor([1]), weights=torch.ones(1), offsets=offsets)
-    assert float(loss) == pytest.approx(math.log(4))
-    assert logits.tolist() == [[0.0, 0.0]]
-
-
 def test_a_class_without_rows_gets_no_gradient_from_an_adjusted_loss() -> None:
     logits, targets = torch.zeros(4, 3, requires_grad=True), torch.tensor([0, 2, 2, 2])
     prior = log_prior(targets, 3)
@@ -87,11 +82,8 @@ def test_a_class_without_rows_gets_no_gradient_from_an_adjusted_loss() -> None:
     assert logits.grad.sum(0).tolist() == pytest.approx([0.0, 0.0, 0.0])
 
 
-def test_class_balanced_weights_by_hand() -> None:
+def test_weights_of_classes_and_terms_by_hand() -> None:
     assert class_balanced(torch.tensor([3, 0, 3, 3, 3])).tolist() == [0.25, 1, 0.25, 0.25, 0.25]
-
-
-def test_term_weights_by_hand() -> None:
     # group 0: weights 1 and 3, sum 4; group 2: weight 5; three rows
     weights = term_weights(torch.tensor([1.0, 5.0, 3.0]), torch.tensor([0, 2, 0]))
     assert weights.tolist() == pytest.approx([3 / 4, 3.0, 9 / 4])

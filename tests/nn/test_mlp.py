@@ -32,27 +32,18 @@ def test_a_forward_pass_by_hand() -> None:
     put(head.out, [[2, 3], [-1, 2]], [0.5, 0])
     # before the ReLU: [1, 0], [3, 3], [-1, -1]
     assert head(INPUTS).tolist() == [[2.5, -1.0], [15.5, 3.0], [0.5, 0.0]]
-
-
-def test_a_forward_pass_without_bias_by_hand() -> None:
     head = head_of(2, 1, hidden=(2,), bias=False)
     put(head.hidden[0], [[1, 0], [1, -1]], None)
     put(head.out, [[2, 3]], None)
     # before the ReLU: [1, -1], [3, 2], [-1, -2]
     assert head(INPUTS).tolist() == [[2.0], [12.0], [0.0]]
     assert all(not name.endswith("bias") for name, _ in head.named_parameters())
-
-
-def test_without_hidden_layers_the_head_is_linear() -> None:
-    head = head_of(2, 2, hidden=())
+    head = head_of(2, 2, hidden=())  # linear
     put(head.out, [[1, -1], [0, 2]], [0, 1])
     inputs = INPUTS.clone()
     assert head(inputs).tolist() == [[-1.0, 5.0], [2.0, 3.0], [-2.0, 3.0]]
     assert inputs.equal(INPUTS)
     assert len(list(head.parameters())) == 2
-
-
-def test_layers_are_as_wide_as_asked() -> None:
     head = head_of(3, 4, hidden=(5, 6))
     shapes = [tuple(p.shape) for name, p in head.named_parameters() if name.endswith("weight")]
     assert sorted(shapes) == [(4, 6), (5, 3), (6, 5)]

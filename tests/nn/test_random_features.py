@@ -28,16 +28,13 @@ def inner_products(activation: str) -> Tensor:
     return features @ features.t()
 
 
-def test_relu_features_approach_the_arc_cosine_kernel() -> None:
+def test_features_approach_the_arc_cosine_and_the_gaussian_kernel() -> None:
     # 2 E[max(0, r·x) max(0, r·y)] = |x||y|/π (sin θ + (π - θ) cos θ)
     products = inner_products("relu")
     diagonal = 2**0.5 / math.pi * (0.5**0.5 + 0.75 * math.pi * 0.5**0.5)  # θ = π/4
     expected = [1.0, diagonal, 2 / math.pi, 0.0]
     assert products[0].tolist() == pytest.approx(expected, abs=0.02)
     assert products.diagonal().tolist() == pytest.approx([1.0, 2.0, 4.0, 0.25], abs=0.05)
-
-
-def test_fourier_features_approach_the_gaussian_kernel() -> None:
     # squared distances to the first: 0, 1, 5, 2.25
     expected = [1.0, math.exp(-0.5), math.exp(-2.5), math.exp(-1.125)]
     assert inner_products("fourier")[0].tolist() == pytest.approx(expected, abs=0.02)
@@ -110,23 +107,16 @@ def test_embeddings_come_back_unchanged_and_only_the_head_is_trained() -> None:
 
 
 def test_the_work_of_a_step_is_counted_by_hand() -> None:
-    generator = torch.Generator().manual_seed(0)
     head = PDGNN(hidden=(5,))
-    head.begin(3, generator=generator)
-    head.grow(2, generator=generator)
+    head.begin(3, generator=generator())
+    head.grow(2, generator=generator())
     assert head.step_work(10) == 10 * (3 * 5 + 5 + 5 * 2 + 2)
-    expanded = RandomFeatures(width=7)
-    expanded.begin(3, generator=generator)
-    expanded.grow(2, generator=generator)
-    assert expanded.step_work(10) == 10 * (3 * 7 + 7 * 2)
+    assert model_of(7, dims=3).step_work(10) == 10 * (3 * 7 + 7 * 3)
     assert GCN().step_work(10) is None  # it goes over the whole graph, whatever the rows
 
 
 def test_rows_asked_for_again_are_expanded_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = RandomFeatures(width=6)
-    model.begin(3, generator=torch.Generator().manual_seed(0))
-    model.grow(2, generator=torch.Generator().manual_seed(0))
-    model.eval()
+    model = model_of(6, dims=3)
     expanded: list[int] = []
     expand = RandomFeatures.expand
 
@@ -152,16 +142,8 @@ def test_rows_asked_for_again_are_expanded_once(monkeypatch: pytest.MonkeyPatch)
     for _ in range(2):
         model(other, rows)
     assert expanded[6:] == [2, 2]
-
-
-def test_features_are_let_go_with_the_rows_they_are_of() -> None:
-    model = RandomFeatures(width=6)
-    model.begin(3, generator=torch.Generator())
-    model.grow(2, generator=torch.Generator())
-    rows = torch.tensor([2, 0])
-    model.eval()(torch.eye(3), rows)
     assert len(model._kept) == 1
-    del rows
+    del rows  # what was kept goes with the rows
     assert len(model._kept) == 0
 
 

@@ -16,7 +16,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph
 from evergraph.graphs.reach.reach import covered_nodes, nodes_around
 from evergraph.streams import GraphStream
-from evergraph.streams.task_members import MetSizes
+from evergraph.streams.task import MetSizes
 from evergraph.topology import SGC
 from traced_graph import ids
 

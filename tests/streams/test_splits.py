@@ -27,28 +27,39 @@ def counts(split: Split, labels: Tensor, label: int) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("size", "expected"),
+    ("options", "size", "expected"),
     [
-        (3, [1, 1, 1]),  # a fifth of 3 is less than one node, and one is taken all the same
-        (4, [2, 1, 1]),
-        (5, [3, 1, 1]),
-        (9, [7, 1, 1]),  # 1.8 rounds down; what is left trains
-        (10, [6, 2, 2]),
-        (100, [60, 20, 20]),
+        ({}, 3, [1, 1, 1]),  # a fifth of 3 is less than one node, and one is taken all the same
+        ({}, 4, [2, 1, 1]),
+        ({}, 9, [7, 1, 1]),  # 1.8 rounds down; what is left trains
+        ({}, 10, [6, 2, 2]),
+        ({}, 100, [60, 20, 20]),
+        ({"shares": (0.5, 0.25, 0.25)}, 20, [10, 5, 5]),
+        ({"shares": (0.25, 0.25, 0.5)}, 20, [5, 5, 10]),
+        ({"shares": (0.2, 0.7, 0.1)}, 3, [1, 1, 1]),  # lopsided ones leave a node to every part
+        ({"shares": (0.05, 0.9, 0.05)}, 10, [1, 8, 1]),
+        ({"shares": (0.42, 0.29, 0.29)}, 100, [42, 29, 29]),
+        ({"shares": (8, 2, 4)}, 100, [8, 2, 4]),  # whole numbers are nodes of every class
+        ({"shares": (8, 2, 4)}, 14, [8, 2, 4]),
+        ({"shares": (8, 2, 4)}, 7, [4, 1, 2]),  # of small ones 4 : 1 : 2
+        ({"shares": (8, 2, 4)}, 3, [1, 1, 1]),
+        ({"labelled": 0.05}, 100, [5, 5, 90]),  # as many to validate, the rest to test
+        ({"labelled": 0.05}, 59, [2, 2, 55]),  # 2.95 rounds down
+        ({"labelled": 0.05}, 10, [1, 1, 8]),  # at least one of each
+        ({"labelled": 0.05}, 3, [1, 1, 1]),
+        ({"labelled": 0.2}, 10, [2, 2, 6]),
+        ({"labelled": 0.6}, 10, [6, 2, 2]),  # no more than half of what is left
+        ({"labelled": 0.9}, 10, [8, 1, 1]),  # one is left for each of the others
     ],
 )
-def test_every_class_is_cut_60_20_20(size: int, expected: list[int]) -> None:
-    labels = labels_of(size, 7)
-    assert counts(split_classes(labels, (0, 1)), labels, 0) == expected
-
-
-def test_other_shares_are_taken_at_their_word() -> None:
-    labels = labels_of(20, 40)
-    split = split_classes(labels, (0, 1), shares=(0.5, 0.25, 0.25))
-    assert counts(split, labels, 0) == [10, 5, 5]
-    assert counts(split, labels, 1) == [20, 10, 10]
-    uneven = split_classes(labels, (0,), shares=(0.25, 0.25, 0.5))
-    assert counts(uneven, labels, 0) == [5, 5, 10]
+def test_every_class_is_cut_as_asked(options: Any, size: int, expected: list[int]) -> None:
+    labels = labels_of(size, 50)
+    split = split_classes(labels, (0, 1), **options)
+    assert counts(split, labels, 0) == expected
+    whole = isinstance(options.get("shares", (0.1,))[0], int)
+    parts = torch.cat([getattr(split, part) for part in PARTS])
+    assert len(parts) == len(set(parts.tolist()))
+    assert len(parts) == (sum(expected) + 14 if whole else size + 50)
 
 
 @given(sizes=st.lists(st.integers(3, 30), min_size=1, max_size=4), seed=st.integers(0, 10_000))
@@ -115,53 +126,6 @@ def test_a_class_too_small_to_cut_is_named(size: int) -> None:
 def test_shares_that_cut_nothing_are_refused(options: Any, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         split_classes(labels_of(20), (0,), **options)
-
-
-@pytest.mark.parametrize(
-    ("count", "shares", "sizes"),
-    [
-        (3, (0.2, 0.7, 0.1), (1, 1, 1)),
-        (10, (0.05, 0.9, 0.05), (1, 8, 1)),
-        (100, (0.42, 0.29, 0.29), (42, 29, 29)),
-    ],
-)
-def test_lopsided_shares_leave_a_node_to_every_part(
-    count: int, shares: tuple[float, float, float], sizes: tuple[int, int, int]
-) -> None:
-    split = split_classes(torch.zeros(count, dtype=torch.long), (0,), shares=shares)
-    assert (len(split.train), len(split.validation), len(split.test)) == sizes
-
-
-@pytest.mark.parametrize(
-    ("size", "expected"),
-    [(100, [8, 2, 4]), (14, [8, 2, 4]), (7, [4, 1, 2]), (3, [1, 1, 1])],  # small ones: 4 : 1 : 2
-)
-def test_whole_numbers_are_nodes_of_every_class(size: int, expected: list[int]) -> None:
-    labels = labels_of(size, 50)
-    split = split_classes(labels, (0, 1), shares=(8, 2, 4))
-    assert counts(split, labels, 0) == expected
-    assert counts(split, labels, 1) == [8, 2, 4]
-
-
-@pytest.mark.parametrize(
-    ("share", "size", "expected"),
-    [
-        (0.05, 100, [5, 5, 90]),  # as many to validate, the rest to test
-        (0.05, 59, [2, 2, 55]),  # 2.95 rounds down
-        (0.05, 10, [1, 1, 8]),  # at least one of each
-        (0.05, 3, [1, 1, 1]),
-        (0.2, 10, [2, 2, 6]),
-        (0.6, 10, [6, 2, 2]),  # no more than half of what is left
-        (0.6, 100, [60, 20, 20]),
-        (0.9, 10, [8, 1, 1]),  # one is left for each of the others
-    ],
-)
-def test_a_share_of_every_class_is_labelled(share: float, size: int, expected: list[int]) -> None:
-    labels = labels_of(size, 7)
-    split = split_classes(labels, (0, 1), labelled=share)
-    assert counts(split, labels, 0) == expected
-    parts = torch.cat([getattr(split, part) for part in PARTS])
-    assert sorted(parts.tolist()) == [*range(size + 7)]
 
 
 def test_fewer_labels_are_some_of_more() -> None:

@@ -17,7 +17,7 @@ from evergraph.core.errors import ConfigurationError, DataError, UnknownNameErro
 from evergraph.core.label_space import LabelSpace
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.streams import GraphStream, split_classes
-from evergraph.streams.ways import arrival_times, blurred
+from evergraph.streams.ways import arrival_times, blurred, by_time, group_times
 from traced_graph import between, edges_of, ids
 
 NODES, YEARS = 100, 3
@@ -132,7 +132,12 @@ def test_labels_are_right_and_numbered_by_first_arrival(way: dict[str, Any]) -> 
 def test_graphs_and_exams_follow_the_owner(way: dict[str, Any], edges: str) -> None:
     stream = stream_of(**way | {"edges": edges})
     seen, within = set[int](), set[tuple[int, int]]()
+    met = dict.fromkeys(range(3), 0)
     for task in stream:
+        assert sum(task.class_sizes.values()) == len(task.own)
+        for label, size in task.class_sizes.items():
+            met[label] += size
+        assert task.met_sizes == {label: size for label, size in met.items() if size}
         own = set(ids(task.graph, task.own))
         seen |= own
         within |= between(EDGES, own)
@@ -143,19 +148,9 @@ def test_graphs_and_exams_follow_the_owner(way: dict[str, Any], edges: str) -> N
         local = stream.exams(task.index, "local")[task.index]
         assert ids(local.graph, local.nodes) == stream.splits[task.index].test.tolist()
         assert set(local.tasks.tolist()) == {task.index}
+    assert met == dict.fromkeys(range(3), 30)
     joint = stream.open(len(stream) - 1, cumulative=True)
     assert edges_of(joint.graph) == (between(EDGES, seen) if edges == "all" else within)
-
-
-@WAYS
-def test_sizes_of_classes_add_up_to_what_was_met(way: dict[str, Any]) -> None:
-    met = dict.fromkeys(range(3), 0)
-    for task in stream_of(**way):
-        assert sum(task.class_sizes.values()) == len(task.own)
-        for label, size in task.class_sizes.items():
-            met[label] += size
-        assert task.met_sizes == {label: size for label, size in met.items() if size}
-    assert met == dict.fromkeys(range(3), 30)
 
 
 @given(per_task=st.integers(1, 3), seed=st.integers(0, 50))
@@ -179,12 +174,6 @@ def test_too_many_tasks_are_refused() -> None:
     assert len(GraphStream(years, by="time", min_class_size=3, tasks=4)) == 4
 
 
-@pytest.mark.parametrize("by", ["time", "blurred"])
-def test_task_il_needs_classes_of_a_tasks_own(by: str) -> None:
-    with pytest.raises(ConfigurationError, match="'task-il' needs tasks with classes of their own"):
-        stream_of(by=by, setting="task-il")
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -192,6 +181,8 @@ def test_task_il_needs_classes_of_a_tasks_own(by: str) -> None:
         ({"by": "time", "tasks": 0}, "tasks must be an integer of at least 1, not 0"),
         ({"by": "blurred", "blur": -1.0}, "blur must be a number of at least 0.0, not -1.0"),
         ({"by": "blurred", "classes_per_task": 0}, "classes_per_task must be an integer"),
+        ({"by": "time", "setting": "task-il"}, "'task-il' needs tasks with classes of their own"),
+        ({"by": "blurred", "setting": "task-il"}, "'task-il' needs tasks with classes of their"),
         ({"by": "day"}, "unknown by 'day': .*blurred, class, drifting, online, random, time"),
     ],
 )
@@ -213,8 +204,10 @@ def test_a_class_too_small_to_split_is_dropped_and_said(
 ) -> None:
     with caplog.at_level("INFO", "evergraph"):
         stream = GraphStream(WHOLE, **way)
+        GraphStream(replace(WHOLE, class_names=("a", "b", "c", "rare")), **way)
     assert 3 not in stream.classes  # of two nodes
-    assert "classes [3] have fewer than 3 nodes (min_class_size) and are dropped" in caplog.text
+    for name in ("3", "'rare'"):
+        assert f"class {name} is left out: fewer than 3 nodes (min_class_size)" in caplog.text
     with pytest.raises(DataError, match="class 3 has 2 nodes, too few to split"):
         GraphStream(WHOLE, **({"classes_per_task": 4} | way), min_class_size=2)
 
@@ -324,3 +317,46 @@ def test_on_a_circle_times_are_the_same_but_for_whole_rounds(
     assert float(round_[here].max()) < length
     rounds = (plain[here] - round_[here]) / length
     torch.testing.assert_close(rounds, rounds.round())
+
+
+TIMED = torch.tensor([0, 1, 0, 2, 1, -1])
+WHEN = torch.tensor([2003, 1999, 1999, 2001, 2003, 1990])
+
+
+def test_times_make_tasks_by_hand() -> None:
+    arrival = by_time(TIMED, WHEN, classes=[0, 1, 2])
+    assert arrival.owner.tolist() == [2, 0, 0, 1, 2, -1]  # the unlabelled 1990 makes no task
+    assert arrival.new_classes == [(0, 1), (2,), ()]
+    # Classes that do not arrive make no task.
+    arrival = by_time(TIMED, WHEN, classes=[1, 0])
+    assert arrival.owner.tolist() == [1, 0, 0, -1, 1, -1]
+    assert arrival.new_classes == [(1, 0), ()]
+    # five nodes in two tasks: two in 1999, then one and two
+    assert by_time(TIMED, WHEN, classes=[0, 1, 2], tasks=2).owner.tolist() == [1, 0, 0, 1, 1, -1]
+
+
+@pytest.mark.parametrize(
+    ("counts", "tasks", "expected"),
+    [
+        ([1, 1, 1, 1], 2, [0, 0, 1, 1]),
+        ([5, 1, 1, 1], 2, [0, 1, 1, 1]),
+        ([1, 1, 8], 2, [0, 0, 1]),
+        ([1, 1, 8], 3, [0, 1, 2]),  # a share of 3.3 would take two times, but all need one
+        ([8, 1, 1], 3, [0, 1, 2]),
+        ([1, 2, 4, 8, 16, 32], 3, [0, 0, 0, 0, 1, 2]),  # 15, 16, 32
+        ([3, 3], 9, [0, 1]),  # no more tasks than times
+        ([4, 2], 1, [0, 0]),
+    ],
+)
+def test_groups_are_of_nearly_equal_size(
+    counts: list[int], tasks: int, expected: list[int]
+) -> None:
+    assert group_times(counts, tasks).tolist() == expected
+
+
+@given(counts=st.lists(st.integers(1, 50), min_size=1, max_size=30), tasks=st.integers(1, 12))
+def test_groups_are_consecutive_and_as_many_as_asked_where_there_are_times(
+    counts: list[int], tasks: int
+) -> None:
+    groups = group_times(counts, tasks)
+    assert groups.unique_consecutive().tolist() == list(range(min(tasks, len(counts))))

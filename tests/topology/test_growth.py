@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
@@ -46,22 +48,22 @@ def others(new: set[int]) -> Tensor:
 )
 def test_affected_nodes_on_a_path(new: list[int], hops: int, expected: list[int]) -> None:
     assert positions(affected_nodes(PATH, torch.tensor(new).long(), hops=hops)) == expected
-
-
-@pytest.mark.parametrize(("new", "expected"), [([9], [9]), ([4], [4, 5, 6]), ([0], [0, 1, 2])])
-def test_along_arrows_only_those_change_that_features_flow_to(
-    new: list[int], expected: list[int]
-) -> None:
-    assert positions(affected_nodes(ARROWS, torch.tensor(new), hops=1)) == expected
+    # Along arrows only those change that features flow to.
+    for start, reached in ((9, [9]), (4, [4, 5, 6]), (0, [0, 1, 2])):
+        assert positions(affected_nodes(ARROWS, torch.tensor([start]), hops=1)) == reached
 
 
 @every_topology
 @few_each
-@given(pairs=pairs, new=arrivals, undirected=st.booleans(), hops=st.integers(0, 3))
+@given(pairs=pairs, new=arrivals, undirected=st.booleans(), hops=st.integers(0, 3),
+       weighted=st.booleans())  # fmt: skip
 def test_grown_embeddings_are_those_computed_from_scratch(
-    name: str, pairs: list[tuple[int, int]], new: set[int], undirected: bool, hops: int
-) -> None:
+    name: str, pairs: list[tuple[int, int]], new: set[int], undirected: bool, hops: int,
+    weighted: bool,
+) -> None:  # fmt: skip
     graph, old = graph_of(pairs, features=X, undirected=undirected), others(new)
+    if weighted:
+        graph = replace(graph, weights=1 + torch.arange(graph.num_edges) % 7 / 2)
     encoder = topologies.make(name, hops=hops)
     known = encoder.encode(graph.subgraph(old))
     growth = grown_embeddings(encoder, graph, known=known, old=old)
@@ -80,10 +82,8 @@ def test_grown_embeddings_are_those_computed_from_scratch(
 def test_some_nodes_are_encoded_from_what_lies_around_them(
     name: str, pairs: list[tuple[int, int]], nodes: set[int], undirected: bool
 ) -> None:
-    graph, asked = (
-        graph_of(pairs, features=X, undirected=undirected),
-        torch.tensor(sorted(nodes)).long(),
-    )
+    graph = graph_of(pairs, features=X, undirected=undirected)
+    asked = torch.tensor(sorted(nodes)).long()
     encoder = topologies.make(name)
     torch.testing.assert_close(
         encode_nodes(encoder, graph, asked), encoder.encode(graph)[asked], atol=1e-5, rtol=1e-5

@@ -39,10 +39,6 @@ def by_steps(topology: Any, graph: Graph, adjacency: Smoother) -> Tensor:
     return topology.assemble(states)
 
 
-def test_all_but_exact_rings_are_recursions() -> None:
-    assert set(topologies.names()) - set(STEPWISE) == {"h2gcn"}
-
-
 @every_case
 @few_each
 @given(seed=st.integers(0, 10_000), hops=st.sampled_from([2, 0, 1, 3]), undirected=st.booleans())
@@ -72,6 +68,9 @@ def test_steps_lead_to_the_embeddings(
 )
 def test_coefficients_by_hand(name: str, parameters: dict[str, Any], expected: list[float]) -> None:
     assert coefficients(topologies.make(name, **parameters)) == pytest.approx(expected)
+    for other in (topologies.make("reservoir"), MixHop(unit=True), MixHop()):
+        assert coefficients(other) is None  # no weighted sum of features
+    assert set(topologies.names()) - set(STEPWISE) == {"h2gcn"}  # all but exact rings
 
 
 @pytest.mark.parametrize("name", [n for n in STEPWISE if topologies.resolve(n).linear])
@@ -82,11 +81,6 @@ def test_coefficients_give_the_embeddings(name: str) -> None:
         total += share * power
         power = normalised(graph) @ power
     torch.testing.assert_close(total, topology.encode(graph), atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("topology", [topologies.make("reservoir"), MixHop(unit=True), MixHop()])
-def test_what_is_no_weighted_sum_of_features_has_no_coefficients(topology: Stepwise) -> None:
-    assert coefficients(topology) is None
 
 
 def test_units_are_torchs() -> None:

@@ -20,9 +20,7 @@ def test_hops_by_hand() -> None:
     mean = [0.6, 0.8]
     expected = torch.tensor([[1.0, 0.0, *mean], [0.0, 1.0, *mean]])
     torch.testing.assert_close(found, expected)
-
-
-def test_features_up_to_the_limit_stay_as_they_are() -> None:
+    # Features up to the limit stay as they are.
     graph = random_graph(0, dims=5)
     assert ViewHops(kept_hops=(0,), widest=5).inputs(graph) is graph
     narrower = ViewHops(kept_hops=(0,), widest=4).inputs(graph)

@@ -217,9 +217,7 @@ def fetch_all(names: Sequence[str], folder: Path | None, checksums: Path | None)
     use with --checksums.
     """
     from evergraph.datasets.base import datasets, default_cache
-    from evergraph.datasets.download import read_sums, recorded
-    from evergraph.datasets.fetching import Fetch
-    from evergraph.datasets.fetching.raw_files import MAKE_ROOM
+    from evergraph.datasets.fetching import MAKE_ROOM, Fetch, read_sums, recorded
     from evergraph.datasets.published import PublishedDataset
 
     sums = {} if checksums is None else read_sums(checksums)

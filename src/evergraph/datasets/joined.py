@@ -18,7 +18,7 @@ from evergraph.core.seeding import seeded
 from evergraph.datasets.base import Dataset, datasets
 from evergraph.datasets.loading import load
 from evergraph.graphs import UNLABELLED, Graph
-from evergraph.graphs.csr import as_csr, densify, take_rows
+from evergraph.graphs.csr import as_csr, as_scipy, densify, take_rows
 from evergraph.graphs.disjoint import disjoint_union
 
 Align = Literal["svd", "projection"]
@@ -80,25 +80,16 @@ def directions(features: Tensor, count: int) -> Tensor:
     elif count == min(features.shape):  # few nodes: all directions are needed
         found = torch.linalg.svd(densify(features).double(), full_matrices=False).Vh.t()
     else:
-        found = _strongest(features, count)
+        import scipy.sparse.linalg  # solvers, which few need
+
+        matrix = as_scipy(as_csr(features)).astype(np.float64)
+        start = np.ones(min(features.shape))  # fixed, for the same directions every time
+        _, strength, vectors = scipy.sparse.linalg.svds(matrix, k=count, v0=start)
+        found = torch.from_numpy(vectors[np.argsort(-strength)].T.copy())
     largest = found.abs().argmax(0)
     signs = found[largest, torch.arange(count)].sign()
     turned: Tensor = found * torch.where(signs == 0, torch.ones_like(signs), signs)
     return turned.float()
-
-
-def _strongest(features: Tensor, count: int) -> Tensor:
-    """Return the right singular vectors of the largest values.  -> float64 [dims, count]"""
-    import scipy.sparse
-    import scipy.sparse.linalg  # solvers, which few need
-
-    sparse = as_csr(features)
-    parts = (sparse.values(), sparse.col_indices(), sparse.crow_indices())
-    values, columns, rows = (part.numpy() for part in parts)
-    matrix = scipy.sparse.csr_matrix((values.astype(np.float64), columns, rows), features.shape)
-    start = np.ones(min(features.shape))  # fixed, for the same directions every time
-    _, strength, vectors = scipy.sparse.linalg.svds(matrix, k=count, v0=start)
-    return torch.from_numpy(vectors[np.argsort(-strength)].T.copy())
 
 
 def _product(features: Tensor, matrix: Tensor) -> Tensor:
@@ -176,8 +167,7 @@ def join_domains(
     >>> both, both.time.unique().tolist()
     (Graph(nodes=120, edges=1200, features=10, classes=8), [0, 1, 2, 3])
     """
-    check_choice("classes", classes, CLASSES)
-    check_integer("tasks_per_domain", tasks_per_domain, least=1)
+    _check(classes, tasks_per_domain)
     found, before = [], 0
     for graph in graphs:
         features = aligned(graph.features, width=width, align=align, seed=seed)
@@ -189,6 +179,11 @@ def join_domains(
     assert joined.time is not None
     parts = torch.cat([_parts(graph.labels, tasks_per_domain) for graph in graphs])
     return replace(joined, time=joined.time * tasks_per_domain + parts)
+
+
+def _check(classes: str, tasks_per_domain: int) -> None:
+    check_choice("classes", classes, CLASSES)
+    check_integer("tasks_per_domain", tasks_per_domain, least=1)
 
 
 def _parts(labels: Tensor, count: int) -> Tensor:
@@ -237,18 +232,15 @@ class Joined(Dataset):
             )
         check_integer("width", width, least=0)
         check_choice("align", align, ALIGNS)
-        check_choice("classes", classes, CLASSES)
-        check_integer("tasks_per_domain", tasks_per_domain, least=1)
+        _check(classes, tasks_per_domain)
         if not width and (classes, tasks_per_domain) != ("shared", 1):
             raise ConfigurationError(
                 "classes and tasks_per_domain need a width: set width, for example to 128"
             )
-        self.parts = parts
-        self.width = width
+        self.parts, self.width, self.seed = parts, width, seed
         self.align: Align = align
         self.classes: Classes = classes
         self.tasks_per_domain = tasks_per_domain
-        self.seed = seed
 
     def load(self, cache: Path) -> Graph:
         """Load every part, edges as listed, and join them."""

@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import IO, Any, ClassVar
@@ -25,8 +25,7 @@ from evergraph.core.errors import DataError
 from evergraph.core.extras import require
 from evergraph.core.mapped import put
 from evergraph.datasets.base import datasets
-from evergraph.datasets.download import FAILURES, not_readable, record
-from evergraph.datasets.fetching import Fetch
+from evergraph.datasets.fetching import FAILURES, Fetch, not_readable, record
 from evergraph.datasets.importing.edge_table import EdgeTable
 from evergraph.datasets.kept_folder import Pace, kept_graph
 from evergraph.datasets.published import PublishedDataset
@@ -180,82 +179,29 @@ def write_binary_raw(
     undirected: whether to add the reverse of every edge; like: a folder with the same nodes, whose
     arrays are shared.
     """
-    nodes, edges = (_only_number(raw, f"num_{kind}_list") for kind in ("nodes", "edges"))
-    if like is None:
-        _write_labels_and_years(raw, writer, nodes)
-        _write_features(raw, writer, nodes)
-    else:
-        _share(like, writer.folder)
-    _write_edges(raw, writer, nodes, edges, undirected=undirected)
-    writer.finish(undirected=undirected, about={"listed_edges": edges})
-
-
-def _only_number(raw: Path, name: str) -> int:
-    found = next(StreamedArray(raw / DATA, name).values(2))
-    if len(found) != 1:
+    counts = [
+        next(StreamedArray(raw / DATA, f"num_{n}_list").values(2)) for n in ("nodes", "edges")
+    ]
+    if any(len(found) != 1 for found in counts):
         raise DataError(f"{raw / DATA}: holds more than one graph: expected one")
-    return int(found[0])
-
-
-def _write_labels_and_years(raw: Path, writer: GraphFolderWriter, nodes: int) -> None:
-    given = _of_nodes(StreamedArray(raw / LABELS, "node_label"), nodes)
-    labels, done = writer.create("labels", (nodes,), torch.int64), 0
-    for values in given.values(_VALUES):
-        known = values == values  # NaN is no label
-        classes = np.where(known, values, UNLABELLED).astype(np.int64)
-        wrong = known & ((classes != values) | (classes < 0))
-        if wrong.any():
-            place = int(wrong.argmax())
-            raise DataError(
-                f"{raw / LABELS}: node {done + place} has the label {values[place]}: expected a "
-                "whole number of at least 0, or NaN"
-            )
-        put(labels, done, torch.from_numpy(classes))
-        done += len(values)
-    with _archive(raw / DATA) as archive:
-        if "node_year.npy" not in archive.namelist():
-            return
-    given = _of_nodes(StreamedArray(raw / DATA, "node_year"), nodes)
-    years, done = writer.create("time", (nodes,), torch.int64), 0
-    for values in given.values(_VALUES):
-        put(years, done, torch.from_numpy(values.astype(np.int64)))
-        done += len(values)
-
-
-def _write_features(raw: Path, writer: GraphFolderWriter, nodes: int) -> None:
-    given = _of_nodes(StreamedArray(raw / DATA, "node_feat"), nodes)
-    width = given.size // max(nodes, 1)
-    features = writer.create("features", (nodes, width), torch.float32)
-    pace, done = Pace("reading features"), 0
-    for rows in given.rows(max(1, _VALUES // max(width, 1))):
-        if not np.isfinite(rows).all():
-            node = done + int(np.isfinite(rows).all(axis=1).argmin())
-            raise DataError(f"{given.archive}: a feature of node {node} is not a finite number")
-        put(features, done, torch.from_numpy(rows.astype(np.float32, copy=False)))
-        done += len(rows)
-        pace.tell(done, nodes)
-
-
-def _of_nodes(array: StreamedArray, nodes: int) -> StreamedArray:
-    if not array.shape or array.shape[0] != nodes:
-        raise DataError(
-            f"{array.archive}: array {array.name!r} has shape {list(array.shape)}: expected a "
-            f"row for each of {nodes:,} nodes"
-        )
-    return array
-
-
-def _write_edges(
-    raw: Path, writer: GraphFolderWriter, nodes: int, edges: int, *, undirected: bool
-) -> None:
+    nodes, edges = (int(found[0]) for found in counts)
+    if like is None:
+        _write_nodes(raw, writer, nodes)
+    for path in () if like is None else (like / f"{name}.npy" for name in OF_NODES):
+        if path.exists():
+            try:
+                os.link(path, writer.folder / path.name)
+            except OSError:  # a file system without hard links
+                shutil.copyfile(path, writer.folder / path.name)
     given = StreamedArray(raw / DATA, "edge_index")
     if given.shape != (2, edges):
         raise DataError(
             f"{given.archive}: array 'edge_index' has shape {list(given.shape)}: expected "
             f"{[2, edges]}"
         )
-    aside = writer.folder / "edges"
-    table = EdgeTable(aside, nodes=nodes, undirected=undirected, memory=SORT_MEMORY)
+    table = EdgeTable(
+        writer.folder / "edges", nodes=nodes, undirected=undirected, memory=SORT_MEMORY
+    )
     reading, done = Pace("reading edges"), 0
     for sources, targets in given.pairs(_VALUES):
         table.add(sources, targets)
@@ -263,16 +209,56 @@ def _write_edges(
         reading.tell(done, edges)
     table.write(writer, on_part=Pace("sorting edges").tell)
     table.discard()
+    writer.finish(undirected=undirected, about={"listed_edges": edges})
 
 
-def _share(like: Path, folder: Path) -> None:
-    """Share the node arrays of another folder, by hard links if possible."""
-    for path in (like / f"{name}.npy" for name in OF_NODES):
-        if path.exists():
-            try:
-                os.link(path, folder / path.name)
-            except OSError:  # a file system without hard links
-                shutil.copyfile(path, folder / path.name)
+def _write_nodes(raw: Path, writer: GraphFolderWriter, nodes: int) -> None:
+    """Write labels, years and features, each as it is read."""
+
+    def copied(
+        archive: Path, name: str, into: str, change: Callable[[NDArray[Any], int], NDArray[Any]]
+    ) -> None:
+        """Copy an array in blocks of rows; change: gets a block and the rows before it."""
+        given = StreamedArray(archive, name)
+        if not given.shape or given.shape[0] != nodes:
+            raise DataError(
+                f"{archive}: array {name!r} has shape {list(given.shape)}: expected a row for each "
+                f"of {nodes:,} nodes"
+            )
+        width = given.size // max(nodes, 1)
+        wide = into == "features"
+        kind, shape = (torch.float32, (nodes, width)) if wide else (torch.int64, (nodes,))
+        target, pace, done = writer.create(into, shape, kind), Pace(f"reading {into}"), 0
+        for rows in given.rows(max(1, _VALUES // max(width, 1))):
+            found = change(rows if wide else rows[:, 0], done)
+            put(target, done, torch.from_numpy(found))
+            done += len(rows)
+            pace.tell(done, nodes)
+
+    def classes(values: NDArray[Any], before: int) -> NDArray[Any]:
+        known = values == values  # NaN is no label
+        found = np.where(known, values, UNLABELLED).astype(np.int64)
+        wrong = known & ((found != values) | (found < 0))
+        if wrong.any():
+            place = int(wrong.argmax())
+            raise DataError(
+                f"{raw / LABELS}: node {before + place} has the label {values[place]}: expected a "
+                "whole number of at least 0, or NaN"
+            )
+        return found
+
+    def finite(rows: NDArray[Any], before: int) -> NDArray[Any]:
+        if not np.isfinite(rows).all():
+            node = before + int(np.isfinite(rows).all(axis=1).argmin())
+            raise DataError(f"{raw / DATA}: a feature of node {node} is not a finite number")
+        return rows.astype(np.float32, copy=False)
+
+    copied(raw / LABELS, "node_label", "labels", classes)
+    with _archive(raw / DATA) as archive:
+        timed = "node_year.npy" in archive.namelist()
+    if timed:
+        copied(raw / DATA, "node_year", "time", lambda years, _: years.astype(np.int64))
+    copied(raw / DATA, "node_feat", "features", finite)
 
 
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}

@@ -5,16 +5,14 @@ from __future__ import annotations
 import shutil
 from abc import abstractmethod
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from evergraph.core.errors import ResourceError
 from evergraph.core.extras import require
 from evergraph.core.mapped import disk_is_enough
 from evergraph.datasets.base import Dataset, datasets
 from evergraph.datasets.catalogue import catalogue, check_facts
-from evergraph.datasets.download import FAILURES, not_readable, record
-from evergraph.datasets.fetching.fetch import Fetch
-from evergraph.datasets.fetching.raw_files import RawFiles
+from evergraph.datasets.fetching import FAILURES, Fetch, RawFiles, not_readable, record
 from evergraph.datasets.files.assembly import fitting_layout
 from evergraph.datasets.files.npz import read_npz, write_npz
 from evergraph.graphs import Graph
@@ -96,7 +94,7 @@ class PygDataset(PublishedDataset):
     """
 
     pyg_class: ClassVar[str]
-    pyg_arguments: ClassVar[dict[str, Any]] = {}
+    pyg_name: ClassVar[str | None] = None  # which of the graphs that the class reads
 
     def check_reader(self) -> None:
         """Raise if PyG is not installed."""
@@ -108,7 +106,8 @@ class PygDataset(PublishedDataset):
         import torch_geometric.datasets
 
         make = getattr(torch_geometric.datasets, self.pyg_class)
-        dataset = make(str(folder), **self.pyg_arguments, force_reload=True)
+        named = () if self.pyg_name is None else (self.pyg_name,)
+        dataset = make(str(folder), *named, force_reload=True)
         graph = Graph.from_data(dataset[0])
         graph = graph.with_features(fitting_layout(graph.features))
         shutil.rmtree(dataset.processed_dir, ignore_errors=True)
@@ -120,8 +119,7 @@ class CoraFull(PygDataset):
     """Citations between computer-science papers, 70 topics, binary words (Bojchevski 2018)."""
 
     name = "corafull"
-    pyg_class = "CitationFull"
-    pyg_arguments: ClassVar[dict[str, Any]] = {"name": "Cora"}
+    pyg_class, pyg_name = "CitationFull", "Cora"
     raw_files = ("cora/raw/cora.npz",)
 
 
@@ -130,8 +128,7 @@ class Computers(PygDataset):
     """Amazon computer goods bought together, 10 categories (Shchur 2018)."""
 
     name = "computers"
-    pyg_class = "Amazon"
-    pyg_arguments: ClassVar[dict[str, Any]] = {"name": "Computers"}
+    pyg_class, pyg_name = "Amazon", "Computers"
     raw_files = ("Computers/raw/amazon_electronics_computers.npz",)
 
 
@@ -140,8 +137,7 @@ class Photo(PygDataset):
     """Amazon photo goods bought together, 8 categories (Shchur 2018)."""
 
     name = "photo"
-    pyg_class = "Amazon"
-    pyg_arguments: ClassVar[dict[str, Any]] = {"name": "Photo"}
+    pyg_class, pyg_name = "Amazon", "Photo"
     raw_files = ("Photo/raw/amazon_electronics_photo.npz",)
 
 
@@ -150,8 +146,7 @@ class CoauthorCS(PygDataset):
     """Computer scientists who wrote together, 15 fields (Shchur 2018)."""
 
     name = "coauthor-cs"
-    pyg_class = "Coauthor"
-    pyg_arguments: ClassVar[dict[str, Any]] = {"name": "CS"}
+    pyg_class, pyg_name = "Coauthor", "CS"
     raw_files = ("CS/raw/ms_academic_cs.npz",)
 
 
@@ -160,8 +155,7 @@ class CoauthorPhysics(PygDataset):
     """Physicists who wrote together, 5 fields (Shchur 2018)."""
 
     name = "coauthor-physics"
-    pyg_class = "Coauthor"
-    pyg_arguments: ClassVar[dict[str, Any]] = {"name": "Physics"}
+    pyg_class, pyg_name = "Coauthor", "Physics"
     raw_files = ("Physics/raw/ms_academic_phy.npz",)
 
 

@@ -149,14 +149,9 @@ class Synthetic(Dataset):
         class_imbalance: float = 0.0,
         seed: int = 0,
     ) -> None:
-        self.nodes = nodes
-        self.mean_degree = mean_degree
-        self.classes = classes
-        self.homophily = homophily
-        self.features = features
-        self.noise = noise
-        self.degree_exponent = degree_exponent
-        self.class_imbalance = class_imbalance
+        self.nodes, self.classes, self.features = nodes, classes, features
+        self.mean_degree, self.homophily, self.noise = mean_degree, homophily, noise
+        self.degree_exponent, self.class_imbalance = degree_exponent, class_imbalance
         self.seed = seed
         self._check()
 

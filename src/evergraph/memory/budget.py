@@ -63,11 +63,12 @@ def class_budgets(
         label: budget if isinstance(budget, int) else max(1, round(budget * sizes[label]))
         for label in available
     }
-    short = [c for c, count in available.items() if wanted[c] > count and c not in known]
+    short = [n for c, n in available.items() if wanted[c] > n and c not in known]
     if short:
+        many = "1 class has" if len(short) == 1 else f"{len(short)} classes have"
         logger.info(
-            "budget %s is larger than the training nodes of class %s: all of them are kept",
-            budget, ", ".join(map(str, short)),
+            "%s fewer training nodes than the budget of %s allows: all of them are kept",
+            many, budget,
         )  # fmt: skip
     return {label: min(wanted[label], count) for label, count in available.items()}
 

@@ -11,9 +11,8 @@ from torch import Tensor, nn
 from evergraph.core.checks import check_integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.nn.backbone import backbones
-from evergraph.nn.dropout import dropout_mask
 from evergraph.nn.linear import Linear
-from evergraph.nn.mlp import check_head
+from evergraph.nn.mlp import GrowingHead, check_head
 from evergraph.nn.pdgnn import PDGNN
 from evergraph.topology.mixhop import ViewHops
 
@@ -62,7 +61,7 @@ class FeatureConvolution(nn.Module):
         return result
 
 
-class FeatureGraphHead(nn.Module):
+class FeatureGraphHead(GrowingHead):
     """f_out on feature graphs: from x_v and s_v of every relation to class scores.
 
     A node's features start with one channel, the value itself; convolutions with ReLU between them
@@ -93,30 +92,14 @@ class FeatureGraphHead(nn.Module):
         )
         self.out = Linear(dims * channels[-1], 0, generator=generator)
 
-    def grow(self, classes: int, *, generator: torch.Generator) -> None:
-        """Widen the output to ``classes``; existing classes keep their weights."""
-        self.out.grow(classes, generator=generator)
-
-    def forward(self, embeddings: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Return class scores.  [n, (relations + 1) F] -> [n, classes]"""
-        if self.training and self.dropout:
-            assert generator is not None, "dropout needs a generator"
-        scores: Tensor = self.out(self.hidden_states(embeddings, generator=generator))
-        return scores
-
     def hidden_states(
         self, embeddings: Tensor, *, generator: torch.Generator | None = None
     ) -> Tensor:
-        """Return all channels of all features; without a generator nothing is dropped.
-
-        [n, (relations + 1) F] -> [n, F channels]
-        """
+        """Return all channels of all features.  [n, (relations + 1) F] -> [n, F channels]"""
         at_once = len(embeddings) if self.training else max(BLOCK_VALUES // self.dims**2, 1)
         parts = embeddings.split(max(at_once, 1))
         states = torch.cat([self._convolved(part) for part in parts])
-        if self.training and self.dropout and generator is not None:
-            states = states * dropout_mask(states.shape, self.dropout, generator=generator)
-        return states
+        return self._dropped(states, generator)
 
     def _convolved(self, embeddings: Tensor) -> Tensor:
         own, *near = embeddings.split(self.dims, dim=1)

@@ -107,10 +107,6 @@ class OutputAttention(Convolution):
         scores = _edge_scores(adjacency, queries[:, 0], keys[:, 0])
         return self.linear.plus_bias(_attend(adjacency, scores, values))
 
-    def grow(self, outputs: int, *, generator: torch.Generator) -> None:
-        """Add classes."""
-        self.linear.grow(outputs, generator=generator)
-
     def edge_scores(self, adjacency: SparseOperator, state: Features) -> Tensor:
         """Return the attention of every edge, before the softmax.  -> [entries, 1]"""
         queries, keys = times(state, torch.cat([self.query, self.key])).unbind(1)

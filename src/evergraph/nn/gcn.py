@@ -59,15 +59,6 @@ class GraphConvolution(Convolution):
         """Return the next layer's states.  [in, d] -> [out, width]"""
         return self.linear.plus_bias(gather(adjacency, state, self.linear.weight))
 
-    def grow(self, outputs: int, *, generator: torch.Generator) -> None:
-        """Add outputs."""
-        self.linear.grow(outputs, generator=generator)
-
-    def edge_scores(self, adjacency: SparseOperator, state: Features) -> Tensor:
-        """Return ⟨W h_i, tanh(W h_j)⟩: TWP's score for layers without attention.  -> [entries]"""
-        mapped = times(state, self.linear.weight)
-        return adjacency.sampled(mapped, torch.tanh(mapped))
-
 
 @backbones.register
 class GIN(GNN):
@@ -93,6 +84,8 @@ class GIN(GNN):
 class IsomorphismConvolution(Convolution):
     """A layer of GIN, W₂ relu(W₁ (A + I) H)."""
 
+    growing, scoring = ("second",), "first"
+
     def __init__(
         self, inputs: int, width: int, outputs: int, *, generator: torch.Generator
     ) -> None:
@@ -105,15 +98,6 @@ class IsomorphismConvolution(Convolution):
         summed = self.first.plus_bias(gather(adjacency, state, self.first.weight))
         scores: Tensor = self.second(torch.relu_(summed))
         return scores
-
-    def grow(self, outputs: int, *, generator: torch.Generator) -> None:
-        """Add outputs."""
-        self.second.grow(outputs, generator=generator)
-
-    def edge_scores(self, adjacency: SparseOperator, state: Features) -> Tensor:
-        """Return ⟨W₁ h_i, tanh(W₁ h_j)⟩: TWP's score for layers without attention.  -> [entries]"""
-        mapped = times(state, self.first.weight)
-        return adjacency.sampled(mapped, torch.tanh(mapped))
 
 
 @backbones.register
@@ -138,6 +122,8 @@ class GraphSAGE(GNN):
 class MeanConvolution(Convolution):
     """A layer of GraphSAGE, W_own h_i + W_near mean_j h_j + b."""
 
+    growing, scoring = ("own", "near"), "near"
+
     def __init__(self, inputs: int, outputs: int, *, generator: torch.Generator) -> None:
         super().__init__()
         self.own = Linear(inputs, outputs, generator=generator)
@@ -150,13 +136,3 @@ class MeanConvolution(Convolution):
         own = times(mine, self.own.weight)[:rows]
         near = gather(adjacency, state, self.near.weight)
         return self.own.plus_bias(own + near)
-
-    def grow(self, outputs: int, *, generator: torch.Generator) -> None:
-        """Add outputs."""
-        self.own.grow(outputs, generator=generator)
-        self.near.grow(outputs, generator=generator)
-
-    def edge_scores(self, adjacency: SparseOperator, state: Features) -> Tensor:
-        """Return ⟨W_near h_i, tanh(W_near h_j)⟩: TWP's score without attention.  -> [entries]"""
-        mapped = times(state, self.near.weight)
-        return adjacency.sampled(mapped, torch.tanh(mapped))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -62,7 +62,15 @@ class GraphInputs:
 
 
 class Convolution(nn.Module):
-    """One layer: aggregates by a matrix and transforms."""
+    """One layer: aggregates by a matrix and transforms.
+
+    Attributes:
+        growing: names of its linear maps that get more outputs if the layer is the last one.
+        scoring: name of the linear map W in the scores of edges.
+    """
+
+    growing: ClassVar[tuple[str, ...]] = ("linear",)
+    scoring: ClassVar[str] = "linear"
 
     @abstractmethod
     def forward(self, adjacency: SparseOperator, state: Features) -> Tensor:
@@ -70,11 +78,16 @@ class Convolution(nn.Module):
 
     def grow(self, outputs: int, *, generator: torch.Generator) -> None:
         """Add outputs; the others stay unchanged. Hidden layers keep their width."""
-        raise AssertionError("only the output grows")
+        for name in self.growing:
+            getattr(self, name).grow(outputs, generator=generator)
 
-    @abstractmethod
     def edge_scores(self, adjacency: SparseOperator, state: Features) -> Tensor:
-        """Return the score of each edge in this layer.  -> [entries] or [entries, heads]"""
+        """Return the score of each edge in this layer.  -> [entries] or [entries, heads]
+
+        Without attention it is TWP's, ⟨W h_i, tanh(W h_j)⟩.
+        """
+        mapped = times(state, getattr(self, self.scoring).weight)
+        return adjacency.sampled(mapped, torch.tanh(mapped))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from itertools import pairwise
 
 import torch
@@ -12,10 +13,43 @@ from evergraph.nn.dropout import dropout_mask
 from evergraph.nn.linear import Linear
 
 
-class MLP(nn.Module):
-    """f_out of the paper: an MLP from embeddings to class scores, with ReLU between layers.
+class GrowingHead(nn.Module):
+    """Class scores from hidden states by a linear map that grows with the classes seen.
 
     ``forward`` needs a generator only if dropout is active.
+    """
+
+    dropout: float
+    out: Linear
+
+    def grow(self, classes: int, *, generator: torch.Generator) -> None:
+        """Widen the output to ``classes``; existing classes keep their weights."""
+        self.out.grow(classes, generator=generator)
+
+    def forward(self, embeddings: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """Return class scores.  [n, dims] -> [n, classes]"""
+        if self.training and self.dropout:
+            assert generator is not None, "dropout needs a generator"
+        scores: Tensor = self.out(self.hidden_states(embeddings, generator=generator))
+        return scores
+
+    @abstractmethod
+    def hidden_states(
+        self, embeddings: Tensor, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Return the inputs of the last layer; without a generator nothing is dropped.
+
+        [n, dims] -> [n, width]
+        """
+
+    def _dropped(self, states: Tensor, generator: torch.Generator | None) -> Tensor:
+        if not (self.training and self.dropout and generator is not None):
+            return states
+        return states * dropout_mask(states.shape, self.dropout, generator=generator)
+
+
+class MLP(GrowingHead):
+    """f_out of the paper: an MLP from embeddings to class scores, with ReLU between layers.
 
     Args:
         dims: width of an embedding.
@@ -47,29 +81,13 @@ class MLP(nn.Module):
         )
         self.out = Linear(widths[-1], 0, bias=bias, generator=generator)
 
-    def grow(self, classes: int, *, generator: torch.Generator) -> None:
-        """Widen the output to ``classes``; existing classes keep their weights."""
-        self.out.grow(classes, generator=generator)
-
-    def forward(self, embeddings: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Return class scores.  [n, dims] -> [n, classes]"""
-        if self.training and self.dropout:
-            assert generator is not None, "dropout needs a generator"
-        scores: Tensor = self.out(self.hidden_states(embeddings, generator=generator))
-        return scores
-
     def hidden_states(
         self, embeddings: Tensor, *, generator: torch.Generator | None = None
     ) -> Tensor:
-        """Return the inputs of the last layer; without a generator nothing is dropped.
-
-        [n, dims] -> [n, width]
-        """
+        """Return the last hidden layer."""
         state = embeddings
         for layer in self.hidden:
-            state = torch.relu_(layer(state))
-            if self.training and self.dropout and generator is not None:
-                state = state * dropout_mask(state.shape, self.dropout, generator=generator)
+            state = self._dropped(torch.relu_(layer(state)), generator)
         return state
 
 

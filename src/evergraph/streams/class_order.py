@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_integer
+from evergraph.core.display import listed
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.seeding import seeded
 from evergraph.streams.splits import LEAST_NODES
@@ -26,6 +27,7 @@ def order_classes(
     order: ClassOrder = "label",
     min_size: int = LEAST_NODES,
     seed: int = 0,
+    names: Sequence[str] = (),
 ) -> list[tuple[int, ...]]:
     """Group classes into tasks of ``per_task``, in order of arrival.
 
@@ -33,15 +35,15 @@ def order_classes(
     the end (a task needs two classes, unless ``per_task`` is 1).
 
     sizes: int64 [classes], nodes of each class. order: ``label``; ``size``, the largest first;
-    ``shuffled`` by ``seed``; or a list of classes.
+    ``shuffled`` by ``seed``; or a list of classes. names: of the classes, for messages.
 
     >>> order_classes(torch.tensor([5, 5, 1, 5, 5, 5]), per_task=2)
     [(0, 1), (3, 4)]
     """
-    classes = arrange_classes(sizes, order=order, min_size=min_size, seed=seed)
+    classes = arrange_classes(sizes, order=order, min_size=min_size, seed=seed, names=names)
     tasks = group_classes(classes, per_task)
-    if dropped := classes[sum(map(len, tasks)) :]:
-        logger.info("class %d is left over alone and is dropped", dropped[0])
+    if last := classes[sum(map(len, tasks)) :]:
+        logger.info("%s is left out: it comes last, and a task needs two", called(last, names))
     if not tasks:
         found = "1 class has" if len(classes) == 1 else f"{len(classes)} classes have"
         raise DataError(
@@ -51,8 +53,23 @@ def order_classes(
     return tasks
 
 
+def called(classes: Sequence[int], names: Sequence[str] = ()) -> str:
+    """Return classes by name, or by number if they have none.
+
+    >>> called([3]), called([0, 1], ["art", "law"])
+    ('class 3', "classes 'art', 'law'")
+    """
+    shown = [repr(names[c]) if c < len(names) else str(c) for c in classes]
+    return f"{'class' if len(shown) == 1 else 'classes'} {listed(shown)}"
+
+
 def arrange_classes(
-    sizes: Tensor, *, order: ClassOrder = "label", min_size: int = LEAST_NODES, seed: int = 0
+    sizes: Tensor,
+    *,
+    order: ClassOrder = "label",
+    min_size: int = LEAST_NODES,
+    seed: int = 0,
+    names: Sequence[str] = (),
 ) -> list[int]:
     """Return the classes of at least ``min_size`` nodes, in order of arrival.
 
@@ -63,10 +80,11 @@ def arrange_classes(
     """
     counts = sizes.tolist()
     large = [c for c, size in enumerate(counts) if size >= min_size]
-    if dropped := [c for c, size in enumerate(counts) if 0 < size < min_size]:
+    if small := [c for c, size in enumerate(counts) if 0 < size < min_size]:
+        verb = "is" if len(small) == 1 else "are"
         logger.info(
-            "classes %s have fewer than %d nodes (min_class_size) and are dropped: each needs "
-            "nodes to train, to validate and to test on", dropped, min_size,
+            "%s %s left out: fewer than %d nodes (min_class_size)",
+            called(small, names), verb, min_size,
         )  # fmt: skip
     if order == "label":
         return large

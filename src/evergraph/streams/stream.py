@@ -21,8 +21,7 @@ from evergraph.graphs.reach.reach import nodes_around
 from evergraph.streams import classless
 from evergraph.streams.class_order import ClassOrder
 from evergraph.streams.splits import LEAST_NODES, SHARES, split_tasks
-from evergraph.streams.task import Lease, Task
-from evergraph.streams.task_members import MetSizes, TaskMembers
+from evergraph.streams.task import Lease, MetSizes, Task, TaskMembers
 from evergraph.streams.ways import BATCH, By, arrange, check_way, in_batches, without_classes
 
 Edges = Literal["within", "all"]

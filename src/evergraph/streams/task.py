@@ -1,15 +1,18 @@
-"""One task of a stream, as given to a learner while it lasts."""
+"""One task of a stream, as given to a learner while it lasts; the nodes of each step, and sizes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from evergraph.core.display import Shown
 from evergraph.core.errors import TaskClosedError
 from evergraph.core.label_space import LabelSpace
 from evergraph.graphs import Graph
+from evergraph.streams.splits import Split
 
 
 class Lease:
@@ -82,3 +85,68 @@ class Task(Shown):
     def graph(self) -> Graph:
         """The graph to learn from; raises once the stream has moved on."""
         return self.lease.graph(self.index)
+
+
+class TaskMembers:
+    """Finds the nodes of a step, or of all steps up to it, by part.
+
+    Streams of large graphs need the same nodes after every task, so each step's nodes are found
+    once, and the last result for everything so far is kept. owner: the step of each node, -1 for
+    nodes in no step.  integer [all nodes]
+    """
+
+    def __init__(self, owner: Tensor, splits: Sequence[Split]) -> None:
+        here = (owner >= 0).nonzero().flatten()
+        tasks = owner[here]
+        counts = torch.bincount(tasks, minlength=len(splits)).tolist()
+        self._own: tuple[Tensor, ...] = here[tasks.argsort(stable=True)].split(counts)
+        self._owner = owner
+        self._splits = splits
+        self._upto: tuple[int, Tensor] | None = None  # task, nodes
+
+    def nodes(self, index: int, *, upto: bool = False) -> Tensor:
+        """Return the nodes of a step, or of every step up to it, ascending.  int64 [nodes]"""
+        if not upto:
+            return self._own[index]
+        if self._upto is None or self._upto[0] != index:
+            seen = (self._owner >= 0) & (self._owner <= index)
+            self._upto = index, seen.nonzero().flatten()
+        return self._upto[1]
+
+    def between(self, first: int, last: int) -> Tensor:
+        """Return the nodes of consecutive steps, ascending.  int64 [nodes]"""
+        if first == last:
+            return self._own[first]
+        return torch.cat(self._own[first : last + 1]).sort().values
+
+    def part(self, part: str, first: int, last: int) -> Tensor:
+        """Return the training, validation or test nodes of some steps, ascending.  int64 [nodes]"""
+        found: list[Tensor] = [getattr(split, part) for split in self._splits[first : last + 1]]
+        return found[0] if len(found) == 1 else torch.cat(found).sort().values
+
+
+BLOCK = 1 << 24  # nodes counted at a time, of which there may be 10^8
+
+
+class MetSizes:
+    """Computes the size of each class once a step has arrived.
+
+    Sizes are counted once for all steps, since a stream of many small steps would otherwise count
+    the same nodes again and again. owner, labels: the step and the class of each node, -1 for none.
+
+    >>> MetSizes(torch.tensor([0, 1, 1, -1]), torch.tensor([0, 0, 2, 1]), steps=2).upto(1)
+    {0: 2, 2: 1}
+    """
+
+    def __init__(self, owner: Tensor, labels: Tensor, *, steps: int) -> None:
+        classes = int(labels.max()) + 1
+        counts = torch.zeros(steps * classes, dtype=torch.int64)
+        for steps_of, classes_of in zip(owner.split(BLOCK), labels.split(BLOCK), strict=True):
+            here = (steps_of >= 0) & (classes_of >= 0)
+            cells = steps_of[here].long() * classes + classes_of[here]
+            counts += torch.bincount(cells, minlength=len(counts))
+        self._sizes = counts.view(steps, classes).cumsum(0).int()  # [steps, classes]
+
+    def upto(self, step: int) -> dict[int, int]:
+        """Return the size of every class with at least one node by then."""
+        return {c: size for c, size in enumerate(self._sizes[step].tolist()) if size}

@@ -92,6 +92,7 @@ def arrange(
     labels, time = graph.labels.cpu(), None if graph.time is None else graph.time.cpu()
     sizes = torch.bincount(labels[labels >= 0], minlength=graph.num_classes)
     rule: dict[str, Any] = {"order": order, "min_size": min_class_size, "seed": seed}
+    rule["names"] = graph.class_names
     if by in WHOLE:
         return by_class(labels, order_classes(sizes, per_task=classes_per_task, **rule))
     classes = arrange_classes(sizes, **rule)

@@ -137,6 +137,20 @@ def filled_texts(table: pa.Table, name: str, *, before: int = 0) -> pa.Array:
     return ids(table, name, before=before, expected="texts").cast(pa.string())
 
 
+def full_numbers(
+    table: pa.Table, name: str, *, before: int = 0, what: str = "column", why: str = ""
+) -> tuple[pa.Array, NDArray[Any]]:
+    """Return a column of numbers without missing values, as it is and as an array.  [rows]
+
+    what, why: the kind of the column, and why it must hold numbers, for the message.
+    """
+    values = column(table, name)
+    if not is_number(values.type) and len(values):
+        raise DataError(f"{what} {name!r} holds {values.type}: expected numbers{why}")
+    check_filled(values, name, before=before)
+    return values, values.to_numpy(zero_copy_only=False)
+
+
 def features(table: pa.Table, names: list[str], *, before: int = 0, most: float = np.inf) -> Tensor:
     """Return numeric columns side by side, all finite.  float32 [rows, names]
 
@@ -144,16 +158,11 @@ def features(table: pa.Table, names: list[str], *, before: int = 0, most: float 
     """
     matrix = np.empty((table.num_rows, len(names)), dtype=np.float32)
     rule = "a finite number" if most == np.inf else f"a finite number of at most {most:g}"
+    why = ", since all columns but id, label and time are features"
     for place, name in enumerate(names):
-        values = column(table, name)
-        if not is_number(values.type) and len(values):
-            raise DataError(
-                f"feature column {name!r} holds {values.type}: expected numbers, since all columns "
-                "but id, label and time are features"
-            )
-        check_filled(values, name, before=before)
+        values, found = full_numbers(table, name, before=before, what="feature column", why=why)
         with np.errstate(over="ignore"):  # too large for float32 becomes infinite, refused below
-            matrix[:, place] = values.to_numpy(zero_copy_only=False)
+            matrix[:, place] = found
         wrong = ~(np.abs(matrix[:, place]) <= min(most, np.finfo(np.float32).max))
         if wrong.any():
             raise wrong_value(values, int(wrong.argmax()), name, rule, before=before)
@@ -164,11 +173,8 @@ def edge_weights(table: pa.Table, *, before: int = 0) -> Tensor | None:
     """Return the column ``weight`` of an edge table, or None if it is missing.  float32 [rows]"""
     if WEIGHT not in table.column_names:
         return None
-    values = column(table, WEIGHT)
-    if not is_number(values.type) and len(values):
-        raise DataError(f"column {WEIGHT!r} holds {values.type}: expected numbers")
-    check_filled(values, WEIGHT, before=before)
-    weights = torch.from_numpy(values.to_numpy(zero_copy_only=False).astype(np.float64))
+    values, found = full_numbers(table, WEIGHT, before=before)
+    weights = torch.from_numpy(found.astype(np.float64))
     wrong = unsound_weights(weights)
     if bool(wrong.any()):
         row = int(wrong.nonzero()[0, 0])

@@ -14,11 +14,10 @@ from evergraph.tables import values as read
 from evergraph.tables.arrow import pa, pc
 from evergraph.tables.choices import Columns
 from evergraph.tables.columns import column, is_number, is_text
-from evergraph.tables.hashed import CategoryEncoder, ListEncoder, TextEncoder
 from evergraph.tables.labels import filled
-from evergraph.tables.measured import BooleanEncoder, DateEncoder, NumberEncoder, RawEncoder
+from evergraph.tables.measured import NumberEncoder, RawEncoder
 from evergraph.tables.own import Encoder, OwnEncoder, registered
-from evergraph.tables.scheme import Column, Scheme
+from evergraph.tables.scheme import ENCODERS, Column, Scheme
 from evergraph.tables.values import ColumnEncoder, LeftOut
 
 SEPARATORS = (";", "|")
@@ -31,18 +30,15 @@ SAMPLE = 10_000  # first rows on which a table of any size is judged
 _ROWS = 1_000  # encoded at once
 _MOST_WATCHED = 64  # numeric columns checked for leaks
 _AS_NAMES = {"category": "read as a category", "text": "read as text", "id": "left out as an id"}
-_MISREAD = (
-    (
-        re.compile(r"[-+]?\d*,\d+"),
-        "numbers with a decimal comma, such as",
-        "write 3.5, or give --decimal ,",
+_LEFT_OUT = {
+    "id": "looks like an id", "skip": "as asked", "empty": "the first rows have no value"
+}  # fmt: skip
+_MISREAD = {  # what texts look like, and how to write them
+    r"[-+]?\d*,\d+": (
+        "numbers with a decimal comma, such as", "write 3.5, or give --decimal ,"
     ),
-    (
-        re.compile(r"\d{1,2}([./-])\d{1,2}\1(\d{4}|\d\d)"),
-        "dates such as",
-        "write them as 2024-12-31",
-    ),
-)
+    r"\d{1,2}([./-])\d{1,2}\1(\d{4}|\d\d)": ("dates such as", "write them as 2024-12-31"),
+}  # fmt: skip
 
 
 def guess(values: pa.Array, *, typed: bool) -> str:
@@ -140,8 +136,8 @@ def misread(values: pa.Array) -> tuple[str, str] | None:
     >>> misread(pa.array(["red", "3,5"]))
     """
     found = filled(values).drop_null().unique().to_pylist() if is_text(values.type) else []
-    for pattern, what, remedy in _MISREAD:
-        alike = [text for text in found if pattern.fullmatch(text)]
+    for pattern, (what, remedy) in _MISREAD.items():
+        alike = [text for text in found if re.fullmatch(pattern, text)]
         if 2 * len(alike) > len(found):
             return f"{what} {alike[0]!r}", remedy
     return None
@@ -293,18 +289,12 @@ def _fitted(
                 f"column {name!r} looks like an id, since nearly every row has another value: it "
                 "is left out unless its kind is named",
             )
+    if kind in _LEFT_OUT:
+        return LeftOut(_LEFT_OUT[kind])
+    options: dict[str, Any] = {}
     if kind == "text":
-        return TextEncoder.fit(values, name, dims=choices.text_width)
+        options["dims"] = choices.text_width
     if kind == "list":
-        found = usual_separator(values) if is_text(values.type) else SEPARATORS[0]
-        return ListEncoder.fit(values, name, separator=found)
-    left_out = {
-        "id": "looks like an id",
-        "skip": "as asked",
-        "empty": "the first rows have no value",
-    }
-    if kind in left_out:
-        return LeftOut(left_out[kind])
-    encoders = (NumberEncoder, RawEncoder, BooleanEncoder, DateEncoder, CategoryEncoder)
-    made: ColumnEncoder = {cls.kind: cls for cls in encoders}[kind].fit(values, name)
+        options["separator"] = usual_separator(values) if is_text(values.type) else SEPARATORS[0]
+    made: ColumnEncoder = ENCODERS[kind].fit(values, name, **options)
     return made

@@ -79,6 +79,10 @@ class _HashEncoder(WideEncoder):
 
     hashes: tuple[str, ...] | None
 
+    def __post_init__(self) -> None:
+        if self.hashes is not None:  # JSON has lists
+            object.__setattr__(self, "hashes", tuple(self.hashes))
+
     def _said(self) -> str:
         count = f"over {MOST_KEPT:,}" if self.hashes is None else f"{len(self.hashes):,}"
         return f"hashes of {count} categories in {self.dims} signs"
@@ -197,6 +201,10 @@ class TextEncoder(WideEncoder):
     rows: int
     frequencies: dict[int, int] = field(repr=False)
     kind = "text"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.frequencies, dict):  # two lists of ``to_json``
+            object.__setattr__(self, "frequencies", dict(zip(*self.frequencies, strict=True)))
 
     @classmethod
     def fit(cls, values: pa.Array, name: str, *, dims: int) -> TextEncoder:

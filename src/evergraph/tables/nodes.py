@@ -150,17 +150,10 @@ def read_nodes(
         say_unlabelled(where, roles.features)
     when, dated = times(table, before=before) if "time" in table.column_names else (None, False)
     read = read_features(
-        table,
-        columns,
-        roles.features,
-        where=where,
-        guess=guess,
-        labels=labels,
-        before=before,
-        piece=piece,
-        most=most,
+        table, columns, roles.features,
+        where=where, guess=guess, labels=labels, before=before, piece=piece, most=most,
         as_texts=as_texts,
-    )
+    )  # fmt: skip
     if not piece:
         say_missing(where, missing)
     types = filled_texts(table, TYPE, before=before) if roles.types else None

@@ -23,10 +23,11 @@ from evergraph.tables.values import Block, ColumnEncoder, LeftOut
 
 FORMAT = 1
 HEADER = ("column", "read as", "how", "width", "gaps")
-_CLASSES: tuple[type[Any], ...] = (
+_ENCODERS = (
     NumberEncoder, RawEncoder, BooleanEncoder, DateEncoder, CategoryEncoder, ListEncoder,
-    TextEncoder, LeftOut,
+    TextEncoder, LeftOut, OwnEncoder,
 )  # fmt: skip
+ENCODERS: dict[str, type[Any]] = {encoder.kind: encoder for encoder in _ENCODERS}
 _NAMED = 5  # categories named in a message
 _LISTED = 10  # columns named in a message
 ROUNDS = 40  # of the propagation that fills gaps, as in its paper
@@ -221,29 +222,22 @@ first table did not have: expected age
         try:
             if values["format"] != FORMAT:
                 raise DataError(f"columns are of format {values['format']!r}: expected {FORMAT}")
-            listed = values["columns"]
-            columns = (Column(c["name"], _encoder(c, encoders), c["gaps"]) for c in listed)
+            columns = []
+            for each in values["columns"]:
+                fitted = without_names(each["encoder"])
+                if each["kind"] == OwnEncoder.kind:
+                    encoder: ColumnEncoder = OwnEncoder.from_json(fitted, encoders)
+                else:
+                    encoder = ENCODERS[each["kind"]](**fitted)
+                columns.append(Column(each["name"], encoder, each["gaps"]))
             return cls(tuple(columns), values["strict"], values["refuse_gaps"])
-        except (KeyError, TypeError, StopIteration) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"columns cannot be read back ({error!r})") from None
 
 
 def _listed(names: list[str], *, quoted: bool = True) -> str:
     first = ", ".join(map(repr, names[:_LISTED]) if quoted else names[:_LISTED])
     return first + (", ..." if len(names) > _LISTED else "")
-
-
-def _encoder(values: Mapping[str, Any], encoders: Iterable[Encoder]) -> ColumnEncoder:
-    kind, fitted = values["kind"], without_names(values["encoder"])
-    if kind == OwnEncoder.kind:
-        return OwnEncoder.from_json(fitted, encoders)
-    if kind == TextEncoder.kind:
-        fitted["frequencies"] = dict(zip(*fitted["frequencies"], strict=True))
-    if fitted.get("hashes") is not None:
-        fitted["hashes"] = tuple(fitted["hashes"])
-    cls = next(cls for cls in _CLASSES if cls.kind == kind)
-    made: ColumnEncoder = cls(**fitted)
-    return made
 
 
 def propagated(graph: Graph, values: Tensor, known: Tensor) -> Tensor:

@@ -20,14 +20,7 @@ from numpy.typing import NDArray
 
 from evergraph.core.errors import DataError
 from evergraph.tables.arrow import pa, pc
-from evergraph.tables.columns import (
-    accepted,
-    cast_or_none,
-    is_number,
-    is_text,
-    parsed,
-    wrong_value,
-)
+from evergraph.tables.columns import accepted, cast_or_none, is_number, is_text, parsed, wrong_value
 from evergraph.tables.labels import filled
 
 Matrix = npt.NDArray[np.float32]

@@ -19,13 +19,7 @@ from evergraph.datasets.files.table_folder import read_table_folder
 from evergraph.graphs import Graph
 from evergraph.tables import Columns, Encoder, Scheme
 from evergraph.tables.fitting import fit_scheme
-from evergraph.tables.hashed import (
-    BUCKETS,
-    CategoryEncoder,
-    ListEncoder,
-    TextEncoder,
-    signs,
-)
+from evergraph.tables.hashed import BUCKETS, CategoryEncoder, ListEncoder, TextEncoder, signs
 from evergraph.tables.measured import BooleanEncoder, DateEncoder, NumberEncoder
 from evergraph.tables.scheme import propagated
 from mixed_tables import COLUMNS, mixed_rows

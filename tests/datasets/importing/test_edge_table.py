@@ -160,11 +160,10 @@ def test_an_id_is_one_only_as_it_is_written(tmp_path: Path, asked: str) -> None:
 @pytest.mark.parametrize("width", [None, 0, 3])
 def test_an_array_grows_and_is_nothing_before_its_end(tmp_path: Path, width: int | None) -> None:
     shape = (5,) if width is None else (5, width)
-    array = AppendedArray(tmp_path / "a.npy", np.float32, width=width)
-    array.append(np.ones(shape))
-    assert len(np.load(tmp_path / "a.npy")) == 0  # nobody takes it for whole
-    array.append(np.full(shape, 2))
-    array.finish()
+    with AppendedArray(tmp_path / "a.npy", np.float32, width=width) as array:
+        array.append(np.ones(shape))
+        assert len(np.load(tmp_path / "a.npy")) == 0  # nobody takes it for whole
+        array.append(np.full(shape, 2))
     found = np.load(tmp_path / "a.npy")
     assert found.shape == (10, *shape[1:])
     assert (found[:5] == 1).all()

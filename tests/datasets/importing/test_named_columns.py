@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 import torch
 
-from evergraph.core.errors import DataError, ResourceError
+from evergraph.core.errors import ResourceError
 from evergraph.datasets.files.table_folder import read_table_folder
 from evergraph.datasets.importing import importing
 from evergraph.datasets.importing.importing import import_graph
@@ -105,28 +105,6 @@ def test_other_tables_are_not_mixed_in(tmp_path: Path) -> None:
     import_graph(edges, nodes, tmp_path / "h")
     found = open_graph_folder(tmp_path / "h", verify=True)
     assert (found.targets, found.types) == (None, None)
-
-
-@pytest.mark.usefixtures("in_small_pieces")
-@pytest.mark.parametrize(
-    ("nodes", "edges", "said"),
-    [
-        ("id,label\na,0\n", "source,target,relation\n" + "a,a,r\n" * 30 + "a,a,\n",
-         r"edges\.csv: row 31 has no value in column 'relation'"),
-        ("id,label,type\n" + "".join(f"{n},0,t\n" for n in range(30)) + "30,0,\n", "",
-         r"nodes\.csv: row 31 has no value in column 'type'"),
-        ("id,target\n" + "".join(f"{n},\n" for n in range(30)) + "30,inf\n", "",
-         r"nodes\.csv: row 31 has inf in column 'target': expected a finite number, or no value"),
-        ("id,labels\na,\nb,;\n", "", r"nodes\.csv: column 'labels' holds no label"),
-        ("id,labels,target_x\na,b,1\n", "", r"nodes\.csv: has columns 'labels' and 'target_x'"),
-        ("id,f\na,1\n", "", r"nodes\.csv: has no column 'label'"),
-    ],
-)  # fmt: skip
-def test_mistakes_are_named(tmp_path: Path, nodes: str, edges: str, said: str) -> None:
-    paths = tables(tmp_path, nodes, edges or "source,target\n")
-    with pytest.raises(DataError, match=said):
-        import_graph(*paths, tmp_path / "g")
-    assert not (tmp_path / "g").exists()
 
 
 def test_relations_that_do_not_fit_are_refused(

@@ -14,8 +14,7 @@ import pytest
 
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.datasets import load
-from evergraph.datasets.importing.importing import import_graph
-from evergraph.datasets.importing.progress import InputFile
+from evergraph.datasets.importing.importing import InputFile, import_graph
 from evergraph.tables.chunks import read_chunks
 from evergraph.tables.sources import Query, StoredFile
 

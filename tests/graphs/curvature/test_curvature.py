@@ -1,8 +1,9 @@
-"""Curvature by hand, and as GraphRicciCurvature has it."""
+"""Curvature by hand and as GraphRicciCurvature has it; homophily by hand and edge by edge."""
 
 from __future__ import annotations
 
 import json
+import sys
 from itertools import combinations
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evergraph.graphs import Graph, forman_curvature
+from evergraph.graphs import Graph, csr, forman_curvature, homophily
 from graphs_to_draw import Pairs, graph_of
 
 REFERENCE = json.loads((Path(__file__).parent / "curvature_reference.json").read_text())["graphs"]
@@ -94,3 +95,37 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for size in (1, 7, 100):
         monkeypatch.setattr("evergraph.graphs.edge_measures.BLOCK_NEIGHBOURS", size)
         assert forman_curvature(graph).equal(whole)
+
+
+def test_homophily_of_a_square_by_hand() -> None:
+    # 0 - 1 - 2 - 3 - 0 with classes a a a b: two edges of four join a to a
+    square = [(0, 1), (1, 2), (2, 3), (3, 0)]
+    for undirected in (False, True):
+        assert homophily(graph_of(square, labels=[0, 0, 0, 1], undirected=undirected)) == 0.5
+    assert homophily(graph_of(square, labels=[7, 7, 7, 7])) == 1.0
+    assert homophily(graph_of(square, labels=[0, 1, 0, 1])) == 0.0
+    # Without an edge to count it is zero.
+    assert homophily(graph_of([], labels=[0, 0])) == 0.0
+    assert homophily(graph_of([(0, 1)], labels=[-1, -1])) == 0.0
+    assert homophily(graph_of([(0, 1)], labels=[0, 0]).without_labels()) == 0.0
+
+
+@given(
+    pairs=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=15),
+    labels=st.lists(st.integers(-1, 2), min_size=6, max_size=6),
+    rows=st.sampled_from([1, 4, 1 << 20]),
+)
+def test_homophily_equals_counting_edge_by_edge(
+    pairs: list[tuple[int, int]], labels: list[int], rows: int
+) -> None:
+    counted = [
+        labels[s] == labels[t]
+        for s, t in {pair for pair in pairs if pair[0] != pair[1]}
+        if labels[s] >= 0 and labels[t] >= 0
+    ]
+    expected = sum(counted) / len(counted) if counted else 0.0
+    graph = graph_of(pairs, labels=labels, undirected=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys.modules[homophily.__module__], "_ROWS", rows)
+        patch.setitem(csr.BLOCK_ENTRIES, "cpu", rows)
+        assert homophily(graph) == pytest.approx(expected)

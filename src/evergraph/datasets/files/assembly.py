@@ -68,12 +68,7 @@ def assemble(
     if time is not None:
         check_integers("time", time)
     graph = Graph.from_edges(
-        edge_index,
-        features=features,
-        labels=labels,
-        time=time,
-        targets=targets,
-        weights=weights,
+        edge_index, features=features, labels=labels, time=time, targets=targets, weights=weights
     )
     say_loud_column(path, column_peaks(graph.features), names)
     return graph

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +76,10 @@ def plain_numbers(values: pa.Array) -> NDArray[np.int64] | None:
     powers = _POWERS[found.max(initial=0) >= _POWERS]
     digits = len(found) + sum(np.count_nonzero(found >= power) for power in powers)
     return found if digits == pc.sum(pc.binary_length(values), min_count=0).as_py() else None
+
+
+def _unknown(row: int, end: str, name: pa.Scalar) -> DataError:
+    return DataError(f"row {row + 1} has {end} {name.as_py()!r}: expected the id of a node")
 
 
 class EdgeTable:
@@ -186,11 +190,21 @@ class EdgeTable:
         found = {name: values for name, values in more.items() if values is not None}
         piece = pa.table({"row": rows} | ends | found)
         chosen = ", ".join(name if name in found else "NULL" for name in more)
-        if self._places is not None:
-            sides = [self._looked_up(side) for side in listed.ends]
-            if sides[0] is not None and sides[1] is not None:
-                self._add_places(piece, sides, chosen, skip=skip)
-                return
+        sides = [self._looked_up(side) for side in listed.ends]
+        if sides[0] is not None and sides[1] is not None:
+            lost = (sides[0] < 0) | (sides[1] < 0)
+            if lost.any() and not skip:
+                at = int(lost.argmax())
+                end = ENDS[int(sides[0][at] >= 0)]
+                raise _unknown(before + at, end, ends[end][at])
+            for name, places in zip(ENDS, sides, strict=True):
+                at = piece.column_names.index(name)
+                piece = piece.set_column(at, name, pa.array(places))
+            piece = piece.filter(pa.array(~lost)) if lost.any() else piece
+            # Without weights or relations nobody asks for the row of an edge.
+            row = "row" if found else "NULL"
+            self._insert(piece, f"SELECT {row}, source, target, {chosen} FROM piece")
+            return
         # If one file has numbers and the other texts, ids are compared as text.
         same = ends["source"].type == self._kind == ends["target"].type
         as_one = "{}" if same else "{}::VARCHAR"
@@ -202,38 +216,22 @@ class EdgeTable:
                 {join} (SELECT {known} AS id, place FROM ids) s ON {source} = s.id
                 {join} (SELECT {known} AS id, place FROM ids) t ON {target} = t.id""",
         )
-        lost = self._ask(
+        unknown = self._ask(
             "SELECT row, CASE WHEN source IS NULL THEN 'source' ELSE 'target' END FROM edges "
             "WHERE row >= $before AND (source IS NULL OR target IS NULL) ORDER BY row LIMIT 1",
             before=before,
         )
-        for row, end in lost:
-            name = ends[end][row - before].as_py()
-            raise DataError(f"row {row + 1} has {end} {name!r}: expected the id of a node")
+        for row, end in unknown:
+            raise _unknown(row, end, ends[end][row - before])
 
     def _looked_up(self, values: pa.Array) -> NDArray[np.int32] | None:
         """Return the nodes of numeric ids, -1 if unknown; None unless all are numeric."""
-        found, places = plain_numbers(values), self._places
+        places = self._places
+        found = None if places is None else plain_numbers(values)
         if found is None or places is None:
             return None
         inside = np.minimum(found, len(places) - 1)
         return np.where(found < len(places), places[inside], np.int32(-1))
-
-    def _add_places(self, piece: pa.Table, sides: list[Any], chosen: str, *, skip: bool) -> None:
-        """Add edges between nodes that were looked up."""
-        lost = (sides[0] < 0) | (sides[1] < 0)
-        if lost.any() and not skip:
-            at = int(lost.argmax())
-            row, end = piece["row"][at].as_py() + 1, ENDS[int(sides[0][at] >= 0)]
-            name = piece[end][at].as_py()
-            raise DataError(f"row {row} has {end} {name!r}: expected the id of a node")
-        for name, places in zip(ENDS, sides, strict=True):
-            at = piece.column_names.index(name)
-            piece = piece.set_column(at, name, pa.array(places))
-        piece = piece.filter(pa.array(~lost)) if lost.any() else piece
-        # Without weights or relations nobody asks for the row of an edge.
-        row = "NULL" if chosen == "NULL, NULL" else "row"
-        self._insert(piece, f"SELECT {row}, source, target, {chosen} FROM piece")
 
     def counts(self) -> tuple[int, int]:
         """Return the number of edges, and the number of self-loops among them."""
@@ -275,32 +273,28 @@ class EdgeTable:
         total = (edges - loops) * (2 if self.undirected else 1)
         few = not weighted and _BYTES_A_PAIR * total < self._memory
         indptr = writer.create("indptr", (self.nodes + 1,), pointer_type(total))
-        indices = AppendedArray(writer.folder / "indices.npy", np.int32)
-        (writer.folder / "weights.npy").unlink(missing_ok=True)  # left by an earlier import
-        arrays = [indices]
-        if weighted:
-            arrays.append(AppendedArray(writer.folder / "weights.npy", np.float32))
         parts = max(-(-self.nodes // _PART_NODES), -(-total // _PART_PAIRS), 1)
         step = max(-(-self.nodes // parts), 1)
-        try:
+        (writer.folder / "weights.npy").unlink(missing_ok=True)  # left by an earlier import
+        with ExitStack() as stack:
+            wanted = {"indices": np.int32} | ({"weights": np.float32} if weighted else {})
+            arrays = [
+                stack.enter_context(AppendedArray(writer.folder / f"{name}.npy", kind))
+                for name, kind in wanted.items()
+            ]
             for first in range(0, self.nodes, step):
-                before, stop = indices.length, min(first + step, self.nodes)
+                before, stop = arrays[0].length, min(first + step, self.nodes)
                 degrees = np.zeros(stop - first, np.int64)
                 found = self._sorted(first, stop, weighted=weighted, in_memory=few)
                 for keys, *weights in found:
                     degrees += np.bincount((keys >> 32) - first, minlength=stop - first)
-                    indices.append(keys.astype(np.int32))  # the lower half of a key
-                    for values in weights:
-                        arrays[1].append(values)
+                    columns = keys.astype(np.int32)  # the lower half of a key
+                    for array, values in zip(arrays, (columns, *weights), strict=True):
+                        array.append(values)
                 put(indptr, first + 1, torch.from_numpy(before + degrees.cumsum()))
                 if on_part is not None:
                     on_part(stop, self.nodes)
-            for array in arrays:
-                array.finish()
-        finally:
-            for array in arrays:
-                array.close()
-        return indices.length
+        return arrays[0].length
 
     def _sorted(
         self, first: int, stop: int, *, weighted: bool, in_memory: bool = False

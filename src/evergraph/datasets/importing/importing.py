@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,18 +20,12 @@ from evergraph.core.checks import check_choice
 from evergraph.core.errors import DataError
 from evergraph.core.extras import require
 from evergraph.core.file_lock import one_at_a_time
+from evergraph.core.mapped import disk_is_enough
 from evergraph.core.notices import say
 from evergraph.core.resources import Resources
+from evergraph.core.written_aside import written_aside
 from evergraph.datasets.importing.edge_table import EdgeTable
-from evergraph.datasets.importing.nodes import import_nodes, read_ids
-from evergraph.datasets.importing.progress import (
-    EdgesRead,
-    ImportProgress,
-    ImportReport,
-    InputFile,
-    Inputs,
-    NodesRead,
-)
+from evergraph.datasets.importing.nodes import NodesRead, import_nodes
 from evergraph.graphs.graph_folder import (
     RELATION_ARRAYS,
     GraphFolderWriter,
@@ -39,12 +34,14 @@ from evergraph.graphs.graph_folder import (
     read_facts,
 )
 from evergraph.graphs.relations import MOST_RELATIONS, Relations
+from evergraph.tables.arrow import pa
 from evergraph.tables.choices import Columns
 from evergraph.tables.chunks import columns_of, read_chunks
 from evergraph.tables.columns import RELATION, WEIGHT
 from evergraph.tables.edges import ENDS, UNKNOWN_EDGES, read_edges, say_edges_unread, say_skipped
-from evergraph.tables.sources import Source, naming
+from evergraph.tables.sources import CsvTable, Query, Source, StoredFile, naming
 
+logger = logging.getLogger(__name__)
 OnProgress = Callable[[str, int, int], None]
 
 LEAST = 32_000_000  # fewest bytes with which an import can start
@@ -54,28 +51,153 @@ _BYTES_A_BYTE = 12  # of memory per byte of a table: text, columns, positions
 _BYTES_A_RELATED_EDGE = 300  # while relations are sorted: measured, 280 to 305
 
 
-def columns_told(kept: dict[str, Any] | None) -> list[dict[str, str]]:
-    """Return how columns were read, from the record in ``graph.json``."""
-    listed = [] if kept is None else kept["columns"]
-    return [dict(each["told"]) for each in listed]
+@dataclass(frozen=True)
+class ImportReport:
+    """The result of an import.
+
+    Attributes:
+        nodes: number of nodes.
+        edges: number of edges listed.
+        doubles: edges listed before, in an undirected graph also in reverse, or of weight 0;
+            between two nodes joined by several relations, all edges but one.
+        loops: edges that join a node to itself.
+        entries: entries of the adjacency; two per edge in an undirected graph.
+        classes: one more than the largest label.
+        features: width of the features.
+        checksum: SHA-256 over all arrays.
+        seconds: duration, including earlier processes.
+        new: whether a graph was made, or the same graph existed already.
+        columns: how each column was read, unless all are plain numbers.
+        unknown_edges: edges that were skipped because they join an unknown node.
+    """
+
+    nodes: int
+    edges: int
+    doubles: int
+    loops: int
+    entries: int
+    classes: int
+    features: int
+    checksum: str
+    seconds: float
+    new: bool = True
+    columns: list[dict[str, str]] = field(default_factory=list)
+    unknown_edges: int = 0
 
 
-class ImportStages:
+FORMAT = 3  # of the progress file; an import with another version starts again
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """The state of a file when the import started."""
+
+    path: str
+    size: int
+    mtime_ns: int
+
+    @classmethod
+    def of(cls, path: Source) -> InputFile:
+        """Return the state of a file or database file; that of a server differs every time."""
+        if isinstance(path, Query):
+            # Without a server's address, which may contain a password.
+            place = str(path).split(":")[1] if path.file is None else str(path.file.resolve())
+            return cls(f"{path.kind}:{place}: {path.sql}", *_state(path))
+        if isinstance(path, StoredFile):
+            return cls(path.address, *path.state())
+        written = path.written if isinstance(path, CsvTable) else ""
+        path = path.path if isinstance(path, CsvTable) else path
+        if not path.is_file():
+            raise DataError(f"{path}: no such file")
+        about = path.stat()
+        return cls(f"{path.resolve()}{written}", about.st_size, about.st_mtime_ns)
+
+
+def _state(query: Query) -> tuple[int, int]:
+    """Return size and time of a database's files, including a write-ahead log beside it."""
+    if query.file is None:
+        return 0, query.asked
+    if not query.file.is_file():
+        raise DataError(f"{query.file}: no such file")
+    beside = (query.file.with_name(f"{query.file.name}{end}") for end in ("", "-wal", ".wal"))
+    found = [path.stat() for path in beside if path.is_file()]
+    return sum(one.st_size for one in found), max(one.st_mtime_ns for one in found)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a graph is made from; the same inputs make the same graph."""
+
+    nodes: InputFile
+    edges: InputFile
+    undirected: bool
+    columns: dict[str, Any] = field(default_factory=dict)
+    unknown_edges: str = "refuse"
+
+
+@dataclass(frozen=True)
+class EdgesRead:
+    """The content of the edge table.
+
+    Attributes:
+        rows: number of edges listed.
+        loops: edges that join a node to itself.
+        weighted: whether the table has weights.
+        relations: names of relations by number; None without that column.
+        unknown: rows skipped because they join an unknown node.
+        entries: entries of the adjacency, once it is written.
+    """
+
+    rows: int
+    loops: int
+    weighted: bool
+    relations: list[str] | None
+    unknown: int
+    entries: int | None = None
+
+
+@dataclass(frozen=True)
+class ImportProgress:
+    """The finished stages of an import and their results; an unfinished stage is repeated."""
+
+    inputs: Inputs
+    nodes: NodesRead | None = None
+    edges: EdgesRead | None = None
+    seconds: float = 0.0
+
+    def save(self, path: Path) -> None:
+        """Save it to a file."""
+        with disk_is_enough(path), written_aside(path) as file:
+            file.write(json.dumps({"format": FORMAT} | asdict(self)).encode())
+
+    @classmethod
+    def load(cls, path: Path, inputs: Inputs) -> ImportProgress:
+        """Return the progress of an import of these inputs, which may be none."""
+        try:
+            values = json.loads(path.read_text("utf-8"))
+            found = TypeAdapter(cls).validate_python(values)
+        except (OSError, ValueError, TypeError):  # a ValidationError is a ValueError
+            return cls(inputs)
+        same_nodes = (found.inputs.nodes, found.inputs.columns) == (inputs.nodes, inputs.columns)
+        if values.get("format") != FORMAT or not same_nodes:
+            return cls(inputs)
+        # If only the edges differ, the nodes need not be read again.
+        return found if found.inputs == inputs else cls(inputs, nodes=found.nodes)
+
+
+class _Stages:
     """The stages of an import; stages that an earlier process finished are skipped."""
 
     def __init__(
         self,
-        *,
         folder: Path,
         inputs: Inputs,
         resources: Resources,
         on_progress: OnProgress,
-        columns: Columns | None = None,
+        columns: Columns | None,
     ) -> None:
-        self.folder = folder
-        self.columns = columns
-        self.resources = resources
-        self.on_progress = on_progress
+        self.folder, self.columns = folder, columns
+        self.resources, self.on_progress = resources, on_progress
         self.progress = ImportProgress.load(folder / PROGRESS, inputs)
         self._began = time.monotonic() - self.progress.seconds
         self._ids = folder / "ids.arrow"
@@ -86,56 +208,52 @@ class ImportStages:
 
     def read_nodes(self, path: Source) -> NodesRead:
         """Write the content of the node table."""
-        if self.progress.nodes is None:
-            found = import_nodes(
-                path,
-                self.writer.folder,
-                self._ids,
-                size=self._piece(self.resources.left),
-                on_piece=lambda piece: self.on_progress("nodes", piece.done, piece.total),
-                columns=self.columns,
-            )
-            self._save(replace(self.progress, nodes=found))
-        assert self.progress.nodes is not None
-        return self.progress.nodes
+        if self.progress.nodes is not None:
+            return self.progress.nodes
+        found = import_nodes(
+            path,
+            self.writer.folder,
+            self._ids,
+            size=_piece(self.resources.left),
+            on_piece=lambda piece: self.on_progress("nodes", piece.done, piece.total),
+            columns=self.columns,
+        )
+        self._save(nodes=found)
+        return found
 
-    def read_edges(self, path: Source, nodes: Source, found: NodesRead) -> None:
+    def read_edges(self, path: Source, nodes: Source, found: NodesRead) -> EdgesRead:
         """Put the edges into a database by node number; raise unless ids are unique."""
         if self.progress.edges is not None:
-            return
+            return self.progress.edges
         with closing(self._table(found, fresh=True)) as table:
-            with naming(nodes):
-                table.know(read_ids(self._ids))
+            with naming(nodes), pa.memory_map(str(self._ids)) as file:
+                table.know(pa.ipc.open_file(file).read_all().column("id"))
                 table.check_distinct()
             with naming(path):
-                done = self._add_edges(table, path)
-        self._save(replace(self.progress, edges=done))
+                named = columns_of(path)
+                more = tuple(name for name in (WEIGHT, RELATION) if name in named)
+                size = _piece(self.resources.left // 2)
+                skip, rows = self.progress.inputs.unknown_edges == "skip", 0
+                for piece in read_chunks(path, (*ENDS, *more), size=size, only_needed=True):
+                    listed = read_edges(piece.table, before=piece.before)
+                    table.add_named(piece.before, listed, skip=skip)
+                    rows = piece.after
+                    self.on_progress("edges", piece.done, piece.total)
+                kept, loops = table.counts()
+                names = table.relations() if RELATION in more else None
+                if names is not None and len(names) > MOST_RELATIONS:
+                    raise DataError(
+                        f"column {RELATION!r} holds {len(names):,} names: at most "
+                        f"{MOST_RELATIONS:,} are supported"
+                    )
+        done = EdgesRead(rows, loops, WEIGHT in more, names, unknown=rows - kept)
+        self._save(edges=done)
+        return done
 
-    def _add_edges(self, table: EdgeTable, path: Source) -> EdgesRead:
-        named = columns_of(path)
-        more = tuple(name for name in (WEIGHT, RELATION) if name in named)
-        size = self._piece(self.resources.left // 2)
-        skip, rows = self.progress.inputs.unknown_edges == "skip", 0
-        for piece in read_chunks(path, (*ENDS, *more), size=size, only_needed=True):
-            listed = read_edges(piece.table, before=piece.before)
-            table.add_named(piece.before, listed, skip=skip)
-            rows = piece.after
-            self.on_progress("edges", piece.done, piece.total)
-        kept, loops = table.counts()
-        names = table.relations() if RELATION in more else None
-        if names is not None and len(names) > MOST_RELATIONS:
-            raise DataError(
-                f"column {RELATION!r} holds {len(names):,} names: at most {MOST_RELATIONS:,} are "
-                "supported"
-            )
-        return EdgesRead(rows, loops, WEIGHT in more, names, unknown=rows - kept)
-
-    def sort(self, found: NodesRead) -> None:
-        """Write the adjacency, and the relations if the table has them."""
-        edges = self.progress.edges
-        assert edges is not None
+    def sort(self, found: NodesRead, edges: EdgesRead) -> int:
+        """Write the adjacency, and the relations if there are any; return its entries."""
         if edges.entries is not None:
-            return
+            return edges.entries
         with closing(self._table(found, fresh=False)) as table:
             self.on_progress("sort", 0, 1)
             entries = table.write(
@@ -143,21 +261,21 @@ class ImportStages:
                 weighted=edges.weighted,
                 on_part=lambda done, total: self.on_progress("sort", done, total),
             )
-            self._relate(table, edges, found)
-        self._save(replace(self.progress, edges=replace(edges, entries=entries)))
+            for array in RELATION_ARRAYS:  # of an earlier import
+                (self.writer.folder / f"{array}.npy").unlink(missing_ok=True)
+            if edges.relations is not None:
+                self._relate(table, edges, found)
+        self._save(edges=replace(edges, entries=entries))
+        return entries
 
     def _relate(self, table: EdgeTable, edges: EdgesRead, found: NodesRead) -> None:
-        for array in RELATION_ARRAYS:
-            (self.writer.folder / f"{array}.npy").unlink(missing_ok=True)  # of an earlier import
-        if edges.relations is None:
-            return
         count = edges.rows - edges.unknown
         self.resources.check(_BYTES_A_RELATED_EDGE * count, f"sorting {count:,} edges by relation")
         listed = {name: torch.from_numpy(values) for name, values in table.listed().items()}
         made = Relations.of(
             torch.stack([listed["source"], listed["target"]]),
             listed["kind"],
-            edges.relations,
+            edges.relations or (),
             nodes=found.nodes,
             weights=listed["weight"] if edges.weighted else None,
         )
@@ -166,19 +284,17 @@ class ImportStages:
             if values is not None:
                 self.writer.copy(name, values)
 
-    def finish(self, found: NodesRead, out: Path) -> ImportReport:
+    def finish(self, found: NodesRead, edges: EdgesRead, entries: int, out: Path) -> ImportReport:
         """Complete the graph folder and move it to its destination."""
         self.on_progress("checksum", 0, 1)
-        inputs, edges = self.progress.inputs, self.progress.edges
-        assert edges is not None
-        assert edges.entries is not None
-        distinct = edges.entries // 2 if inputs.undirected else edges.entries
+        inputs = self.progress.inputs
+        distinct = entries // 2 if inputs.undirected else entries
         report = {
             "nodes": found.nodes,
             "edges": edges.rows,
             "doubles": edges.rows - edges.unknown - edges.loops - distinct,
             "loops": edges.loops,
-            "entries": edges.entries,
+            "entries": entries,
             "classes": found.classes,
             "features": found.features,
             "seconds": round(time.monotonic() - self._began, 3),
@@ -190,7 +306,7 @@ class ImportStages:
         if found.class_names:
             about["class_names"] = found.class_names
         named = {"targets": found.targets, "types": found.types, "relations": edges.relations}
-        checksum = self.writer.finish(undirected=inputs.undirected, about=about, named=named)
+        self.writer.finish(undirected=inputs.undirected, about=about, named=named)
         (self.folder / PROGRESS).unlink()  # so that no process resumes in a removed folder
         if out.exists():
             shutil.rmtree(self.folder / "replaced", ignore_errors=True)
@@ -198,8 +314,7 @@ class ImportStages:
         self.writer.folder.rename(out)
         shutil.rmtree(self.folder)
         self.on_progress("checksum", 1, 1)
-        told = columns_told(found.columns)
-        return ImportReport(**report, checksum=checksum, columns=told)  # type: ignore[arg-type]
+        return _report(out, new=True)
 
     def _table(self, found: NodesRead, *, fresh: bool) -> EdgeTable:
         return EdgeTable(
@@ -210,15 +325,22 @@ class ImportStages:
             fresh=fresh,
         )
 
-    def _piece(self, memory: int) -> int:
-        return min(max(memory, LEAST) // _BYTES_A_BYTE, _LARGEST_PIECE)
-
-    def _save(self, progress: ImportProgress) -> None:
-        self.progress = replace(progress, seconds=time.monotonic() - self._began)
+    def _save(self, **done: NodesRead | EdgesRead) -> None:
+        seconds = time.monotonic() - self._began
+        self.progress = replace(self.progress, seconds=seconds, **done)  # type: ignore[arg-type]
         self.progress.save(self.folder / PROGRESS)
 
 
-logger = logging.getLogger(__name__)
+def _piece(memory: int) -> int:
+    return min(max(memory, LEAST) // _BYTES_A_BYTE, _LARGEST_PIECE)
+
+
+def _report(out: Path, *, new: bool) -> ImportReport:
+    """Return the report of a finished import, as its ``graph.json`` has it."""
+    facts = read_facts(out)
+    about, kept = facts["about"], facts["about"].get("columns") or {"columns": []}
+    told = [dict(each["told"]) for each in kept["columns"]]
+    return ImportReport(**about["report"], checksum=facts["sha256"], new=new, columns=told)
 
 
 def import_graph(
@@ -278,20 +400,15 @@ def import_graph(
         raise DataError(f"{out}: is not a graph folder, so it is not replaced")
     folder = out.with_name(f"{out.name}.partial")
     with one_at_a_time(folder):
-        work = ImportStages(
-            folder=folder,
-            inputs=inputs,
-            resources=Resources() if resources is None else resources,
-            on_progress=on_progress or (lambda stage, done, total: None),
-            columns=columns,
-        )
+        report_progress = on_progress or (lambda stage, done, total: None)
+        work = _Stages(folder, inputs, resources or Resources(), report_progress, columns)
         with naming(nodes):
             found = work.read_nodes(nodes)
-        work.read_edges(edges, nodes, found)
-        work.sort(found)
+        listed = work.read_edges(edges, nodes, found)
+        entries = work.sort(found, listed)
         if inputs != about(InputFile.of(nodes), InputFile.of(edges)):
             raise DataError(f"{nodes} or {edges} changed while it was read: import them again")
-        report = work.finish(found, out)
+        report = work.finish(found, listed, entries, out)
     say_edges_unread(edges, columns_of(edges))
     say_skipped(edges, report.unknown_edges)
     if found.loud is not None:
@@ -310,6 +427,4 @@ def _there_already(out: Path, inputs: Inputs) -> ImportReport:
     open_graph_folder(out)  # checks that it is complete, judging by sizes
     shutil.rmtree(out.with_name(f"{out.name}.partial"), ignore_errors=True)
     logger.info("%s: already holds the graph of these tables", out)
-    told = columns_told(about.get("columns"))
-    checksum = read_facts(out)["sha256"]
-    return ImportReport(**about["report"], checksum=checksum, new=False, columns=told)
+    return _report(out, new=False)

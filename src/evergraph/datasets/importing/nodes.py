@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -16,7 +17,6 @@ from numpy.typing import NDArray
 from evergraph.core.errors import DataError
 from evergraph.core.mapped import disk_is_enough, map_array
 from evergraph.datasets.importing.appended_array import AppendedArray
-from evergraph.datasets.importing.progress import NodesRead
 from evergraph.graphs.validation import UNLABELLED, check_labels, column_peaks, loud_column
 from evergraph.tables import labels
 from evergraph.tables.arrow import pa
@@ -33,14 +33,33 @@ from evergraph.tables.nodes import (
     say_index,
     texts_of,
 )
-from evergraph.tables.scheme import NodeFeatures, Scheme, say_new
+from evergraph.tables.scheme import Scheme, say_new
 from evergraph.tables.sources import Source
 from evergraph.tables.values import texts
 
 _BLOCK = 1 << 20
 _VALUES = 1 << 19  # features encoded at a time
 _MOST_TYPES = 2**15  # their numbers are int16
-_UNKNOWN = -1  # in place of a node's number of labels
+
+
+@dataclass(frozen=True)
+class NodesRead:
+    """The content of the node table.
+
+    loud: warning about a feature column that dominates the others, if there is one; columns: the
+    scheme as JSON, None for plain numbers; targets: kind and names of the targets, if there are
+    any in place of classes; types: names of node types, if there are any; class_names: by number,
+    if labels are texts.
+    """
+
+    nodes: int
+    features: int
+    classes: int
+    loud: str | None = None
+    columns: dict[str, Any] | None = None
+    targets: dict[str, Any] | None = None
+    types: list[str] | None = None
+    class_names: list[str] = field(default_factory=list)
 
 
 def import_nodes(
@@ -70,17 +89,19 @@ def import_nodes(
         perhaps=[name for name, kind in kinds.items() if kind in ("number", "raw")],
     )
     first = next(pieces)
-    files = _NodeFiles(path, graph, ids_file, roles, scheme, first.table)
+    files = _NodeFiles(path, graph, ids_file, roles, scheme)
     step = max(_VALUES // max(files.width, 1), 1)  # encoded texts are larger than texts
-    with disk_is_enough(ids_file), files.open():
-        for piece in chain([first], pieces):
-            for start in range(0, max(piece.table.num_rows, 1), step):  # an empty chunk has types
-                rows, before = piece.table.slice(start, step), piece.before + start
-                files.append(
-                    read_nodes(rows, scheme, where=path, roles=roles, before=before, piece=True),
-                    before,
-                )
-            on_piece(piece)
+    with disk_is_enough(ids_file):
+        with files.open(first.table):
+            for piece in chain([first], pieces):
+                # An empty chunk has types.
+                for start in range(0, max(piece.table.num_rows, 1), step):
+                    rows, before = piece.table.slice(start, step), piece.before + start
+                    found = read_nodes(
+                        rows, scheme, where=path, roles=roles, before=before, piece=True
+                    )
+                    files.append(found, before)
+                on_piece(piece)
         return files.finish()
 
 
@@ -95,13 +116,12 @@ class _Names:
         """Return the number of each value, null among them.  int64 [rows]"""
         coded = values.dictionary_encode(null_encoding="encode")
         order: NDArray[np.int64] = coded.indices.to_numpy(zero_copy_only=False)
-        first = np.unique(order, return_index=True)[1]
-        for name, row in zip(coded.dictionary.to_pylist(), first.tolist(), strict=True):
+        names, first = coded.dictionary.to_pylist(), np.unique(order, return_index=True)[1]
+        for name, row in zip(names, first.tolist(), strict=True):
             if name not in self.numbers:
                 self.numbers[name] = len(self.numbers)
                 self.first.append(before + row)
-        numbers = [self.numbers[name] for name in coded.dictionary.to_pylist()]
-        return np.array(numbers, np.int64)[order]
+        return np.array([self.numbers[name] for name in names], np.int64)[order]
 
 
 class _NodeFiles:
@@ -109,20 +129,17 @@ class _NodeFiles:
 
     Whether labels are numbers or names depends on all of them, and names are numbered in sorted
     order, so neither is known before the last row: until then labels are numbered in order of
-    appearance.
+    appearance. Several labels per node are kept as such numbers in a file of their own, since the
+    width of ``targets`` is not known either.
     """
 
     def __init__(
-        self,
-        path: Source,
-        graph: Path,
-        ids_file: Path,
-        roles: NodeRoles,
-        scheme: Scheme | None,
-        first: pa.Table,
+        self, path: Source, graph: Path, ids_file: Path, roles: NodeRoles, scheme: Scheme | None
     ) -> None:
-        self._path, self._graph, self._ids_file, self._roles = path, graph, ids_file, roles
-        self._scheme, self._first = scheme, first
+        self._path, self._graph, self._ids_file = path, graph, ids_file
+        self._roles, self._scheme = roles, scheme
+        self._several = roles.targets == [labels.LABELS]
+        self._codes_file = ids_file.with_name("label_codes.arrow")
         self._names = roles.features if scheme is None else scheme.names
         self.width = len(self._names)
         self._peaks = torch.zeros(self.width)
@@ -131,46 +148,55 @@ class _NodeFiles:
         self._new_rows = dict.fromkeys(roles.features, 0)
         self._unflagged = dict.fromkeys(roles.features, 0)
         self._classes, self._types = _Names(), _Names()
+        self._places: dict[str, int] = {}  # of several labels
         self._label_kind: Any = None
         self._missing: dict[str, int] = {}  # labels by spelling
         self._dated: bool | None = None
-        self._lists = (
-            LabelTargets(graph, ids_file.parent) if roles.targets == [labels.LABELS] else None
-        )
 
     @contextmanager
-    def open(self) -> Iterator[None]:
-        """Create the files, and close them at the end, complete or not."""
-        graph, goals = self._graph, len(self._roles.targets)
-        for former in ("time", "targets", "types"):
-            (graph / f"{former}.npy").unlink(missing_ok=True)
-        self._arrays = {
-            "features": AppendedArray(graph / "features.npy", np.float32, width=self.width),
-            "labels": AppendedArray(graph / "labels.npy", np.int64),
-        }
-        if "time" in self._first.column_names:
-            self._arrays["time"] = AppendedArray(graph / "time.npy", np.int64)
+    def open(self, first: pa.Table) -> Iterator[None]:
+        """Create the files, and complete them at the end.  first: the first rows"""
+        wanted: dict[str, tuple[type[np.number], int | None]] = {
+            "features": (np.float32, self.width), "labels": (np.int64, None)
+        }  # fmt: skip
+        if "time" in first.column_names:
+            wanted["time"] = np.int64, None
         if self._roles.types:
-            self._arrays["types"] = AppendedArray(graph / "types.npy", np.int16)
-        if goals and self._lists is None:
-            self._arrays["targets"] = AppendedArray(graph / "targets.npy", np.float32, width=goals)
-        try:
-            kind = pa.schema([("id", ids(self._first, "id").type)])
-            with pa.ipc.new_file(str(self._ids_file), kind) as self._ids:
-                yield
-        finally:
-            for array in self._arrays.values():
-                array.close()
-            if self._lists is not None:
-                self._lists.close()
+            wanted["types"] = np.int16, None
+        if self._roles.targets and not self._several:
+            wanted["targets"] = np.float32, len(self._roles.targets)
+        for former in ("time", "targets", "types"):
+            (self._graph / f"{former}.npy").unlink(missing_ok=True)
+        with ExitStack() as stack:
+            self._arrays = {
+                name: stack.enter_context(
+                    AppendedArray(self._graph / f"{name}.npy", kind, width=width)
+                )
+                for name, (kind, width) in wanted.items()
+            }
+
+            def stored(path: Path, name: str, kind: pa.DataType) -> Any:
+                file = pa.ipc.new_file(str(path), pa.schema([(name, kind)]))
+                return stack.enter_context(closing(file))
+
+            self._ids = stored(self._ids_file, "id", ids(first, "id").type)
+            if self._several:
+                self._codes = stored(self._codes_file, "codes", pa.list_(pa.int32()))
+            yield
 
     def append(self, found: NodeTable, before: int) -> None:
         """Append some rows; before: number of earlier rows."""
         rows, arrays = len(found.ids), self._arrays
         self._ids.write_table(pa.table({"id": found.ids}))
         if rows:
-            self._count(found.features)
+            torch.maximum(self._peaks, column_peaks(found.features.features), out=self._peaks)
             arrays["features"].append(found.features.features.numpy())
+        for name, block in found.features.blocks.items():
+            self._gaps[name] += int(block.gaps.sum())
+            self._new_rows[name] += block.new_rows
+            self._unflagged[name] += block.unflagged
+            if len(self._new[name]) < MOST_KEPT:
+                self._new[name].update(block.new)
         if found.labels is None:
             arrays["labels"].append(np.full(rows, UNLABELLED))
         else:
@@ -178,8 +204,13 @@ class _NodeFiles:
             arrays["labels"].append(self._classes.codes(found.labels, before))
             for text, count in found.missing.items():
                 self._missing[text] = self._missing.get(text, 0) + count
-        if found.lists is not None and self._lists is not None:
-            self._lists.append(found.lists)
+        if found.lists is not None:
+            number = self._places.setdefault
+            codes = [
+                None if row is None else [number(label, len(self._places)) for label in row]
+                for row in found.lists
+            ]
+            self._codes.write_table(pa.table({"codes": pa.array(codes, pa.list_(pa.int32()))}))
         if found.numbers is not None:
             arrays["targets"].append(found.numbers)
         if found.types is not None:
@@ -199,23 +230,12 @@ class _NodeFiles:
             self._dated = found.dated
             arrays["time"].append(found.times.numpy())
 
-    def _count(self, read: NodeFeatures) -> None:
-        torch.maximum(self._peaks, column_peaks(read.features), out=self._peaks)
-        for name, block in read.blocks.items():
-            self._gaps[name] += int(block.gaps.sum())
-            self._new_rows[name] += block.new_rows
-            self._unflagged[name] += block.unflagged
-            if len(self._new[name]) < MOST_KEPT:
-                self._new[name].update(block.new)
-
     def finish(self) -> NodesRead:
-        """Complete the files, report new categories and gaps, and return the statistics."""
-        for array in self._arrays.values():
-            array.finish()
+        """Write what depends on all rows, report new categories and gaps, return statistics."""
         roles, targets, count = self._roles, None, 0
         named: tuple[str, ...] = ()
-        if self._lists is not None:
-            targets = {"kind": "labels", "names": self._lists.finish()}
+        if self._several:
+            targets = {"kind": "labels", "names": self._write_targets()}
         elif roles.targets:
             targets = {"kind": "numbers", "names": labels.called(roles.targets)}
         else:
@@ -242,14 +262,33 @@ class _NodeFiles:
         if self._path.suffix != ".parquet":  # a CSV has no types
             first = np.array(self._classes.first, np.int64)
             values = labels.label_values(values, guess=True, rows=first)
-        mapped, table = (
-            map_array(self._graph / "labels.npy", writable=True),
-            labels.numbered(values),
-        )
+        table = labels.numbered(values)
+        mapped = map_array(self._graph / "labels.npy", writable=True)
         for start in range(0, len(mapped), _BLOCK):
             mapped[start : start + _BLOCK] = table[mapped[start : start + _BLOCK]]
         check_labels(mapped)
         return int(mapped.max()) + 1 if len(mapped) else 0, labels.class_names(values)
+
+    def _write_targets(self) -> list[str]:
+        """Write a row of 0 and 1 for every node, NaN if unknown; return the labels, sorted."""
+        names = sorted(self._places)
+        if not names:
+            raise DataError(f"column {labels.LABELS!r} holds no label: expected one or more")
+        places = np.empty(len(names), np.int64)
+        places[[self._places[name] for name in names]] = np.arange(len(names))
+        step = max(_VALUES // len(names), 1)
+        targets = AppendedArray(self._graph / "targets.npy", np.float32, width=len(names))
+        with targets, pa.memory_map(str(self._codes_file)) as file:
+            for batch in pa.ipc.open_file(file).read_all().to_batches(max_chunksize=step):
+                codes = batch.column(0)
+                counts = codes.value_lengths().to_numpy(zero_copy_only=False)  # NaN if unknown
+                known = np.nan_to_num(counts).astype(np.int64)
+                values = np.where(np.isnan(counts)[:, None], np.nan, np.zeros(len(names)))
+                rows = np.repeat(np.arange(len(codes)), known)
+                values[rows, places[codes.flatten().to_numpy()]] = 1.0
+                targets.append(values)
+        self._codes_file.unlink()
+        return names
 
 
 def _roles(path: Source, size: int) -> NodeRoles:
@@ -287,68 +326,3 @@ def _scheme(path: Source, size: int, columns: Columns, roles: NodeRoles) -> Sche
     told = given is not None and not pa.types.is_nested(given.type)
     known = texts(given, "label") if told else None
     return fit_scheme(first, names, columns, typed=typed, labels=known, where=path)
-
-
-def read_ids(path: Path) -> pa.ChunkedArray:
-    """Return the ids of an import, memory-mapped."""
-    with pa.memory_map(str(path)) as file:
-        return pa.ipc.open_file(file).read_all().column("id")
-
-
-class LabelTargets:
-    """Writes the labels of each node once all labels are known.
-
-    Until then it keeps two temporary files: the number of labels of each node, and the labels,
-    numbered in order of appearance.
-    """
-
-    def __init__(self, graph: Path, scratch: Path) -> None:
-        self._path = graph / "targets.npy"
-        self._counts = AppendedArray(scratch / "label_counts.npy", np.int32)
-        self._codes = AppendedArray(scratch / "label_codes.npy", np.int32)
-        self._places: dict[str, int] = {}
-
-    def append(self, rows: list[list[str] | None]) -> None:
-        """Append the labels of some rows."""
-        places = self._places
-        counts = [_UNKNOWN if row is None else len(row) for row in rows]
-        codes = [places.setdefault(label, len(places)) for row in rows for label in row or ()]
-        self._counts.append(np.array(counts, np.int32))
-        self._codes.append(np.array(codes, np.int32))
-
-    def finish(self) -> list[str]:
-        """Write the file; return the sorted names of labels."""
-        names = sorted(self._places)
-        if not names:
-            raise DataError(f"column {labels.LABELS!r} holds no label: expected one or more")
-        kept = (self._counts, self._codes)
-        for array in kept:
-            array.finish()
-        self._write(names, *(np.load(array.path, mmap_mode="r") for array in kept))
-        for array in kept:
-            array.path.unlink()
-        return names
-
-    def close(self) -> None:
-        """Close the files without completing them."""
-        self._counts.close()
-        self._codes.close()
-
-    def _write(self, names: list[str], counts: NDArray[np.int32], codes: NDArray[np.int32]) -> None:
-        places = np.empty(len(names), np.int64)
-        places[[self._places[name] for name in names]] = np.arange(len(names))
-        array = AppendedArray(self._path, np.float32, width=len(names))
-        step, read = max(_VALUES // len(names), 1), 0
-        try:
-            for start in range(0, len(counts), step):
-                some = counts[start : start + step]
-                known = np.maximum(some, 0)
-                values = np.full((len(some), len(names)), np.nan, np.float32)
-                values[some != _UNKNOWN] = 0.0
-                rows, stop = np.repeat(np.arange(len(some)), known), read + int(known.sum())
-                values[rows, places[codes[read:stop]]] = 1.0
-                array.append(values)
-                read = stop
-            array.finish()
-        finally:
-            array.close()
