@@ -177,6 +177,14 @@ class GrowingArray:
                 page_out(state[part])
 
 
+def taken(rows: Tensor, positions: Tensor) -> Tensor:
+    """Return some rows, in memory by the function of torch's that copies whole rows: half the time.
+
+    [any, ...], int64 [n] -> [n, ...]
+    """
+    return rows[positions] if is_mapped(rows) else rows.index_select(0, positions)
+
+
 class KeptArrays:
     """Base of what keeps arrays with a row for every position.
 

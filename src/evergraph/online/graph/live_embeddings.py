@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from evergraph.core.checks import check_choice, check_integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph
 from evergraph.graphs.normalisation import Normalisation
-from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, StoredPart
+from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, StoredPart, taken
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_smoother import (
     DRIFT,
@@ -191,23 +192,25 @@ class HopStates(KeptArrays):
 
     def _sum_all(self, new: Tensor, hop: int) -> ChangedRows:
         """Recompute hop + 1 of all nodes, and return those that changed, including new nodes."""
-        states, alive = self._states[hop], self._graph.alive.nonzero().flatten()
-        other, full = torch.zeros(len(states), dtype=torch.bool), len(alive) == len(states)
+        states, alive = self._states[hop], self._graph.alive
+        full = bool(alive.all())
+        living = torch.arange(len(states)) if full else alive.nonzero().flatten()
+        other = np.zeros(len(living), np.bool_)
         earlier = states.replace()  # no copy is needed, since every row is written again
         state = states.tensor
         if not full:
-            state[~self._graph.alive] = 0
-        for rows in states.blocks(len(alive), ROWS):
-            part = alive[rows]
+            state[~alive] = 0
+        for rows in states.blocks(len(living), ROWS):
+            part = living[rows]
             if full and self._corrects:
                 now, were = self._next(part, hop, state[rows]), earlier[rows]
             else:
                 now, were = self._next(part, hop), earlier[part]
                 state[part] = now
-            other[part] = torch.from_numpy(differ(now.numpy(), were.numpy()))
-        other[new] = True
+            differ(now.numpy(), were.numpy(), other[rows], compiled=self._graph.compiled)
+        other[len(other) - len(new) :] = True  # the last ones
         self._drifts[hop].array[:] = 0
-        nodes = other.nonzero().flatten()
+        nodes = living[torch.from_numpy(np.flatnonzero(other))]
         return ChangedRows(nodes, lambda: earlier[nodes])
 
     def _next(self, nodes: Tensor, hop: int, out: Tensor | None = None) -> Tensor:
@@ -233,7 +236,7 @@ class HopStates(KeptArrays):
         """Return the embeddings of some nodes, unscaled.  int64 [k] -> float32 [k, dims]"""
         states = [torch.empty(0)] * (self.topology.hops + 1)
         for hop in self.topology.assembled:
-            states[hop] = self._state(hop)[nodes]
+            states[hop] = taken(self._state(hop), nodes)
         return self.topology.assemble(states)
 
     @property

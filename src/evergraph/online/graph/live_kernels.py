@@ -157,6 +157,17 @@ def subtract(  # type: ignore[no-untyped-def]
         sizes[i] = top
 
 
+@compiled
+def find_different(rows, others, found):  # type: ignore[no-untyped-def]
+    """Mark rows that differ; most do in their first value, so that little is read."""
+    for i in range(len(rows)):
+        found[i] = False
+        for c in range(rows.shape[1]):
+            if rows[i, c] != others[i, c]:
+                found[i] = True
+                break
+
+
 @njit(fastmath={"reassoc", "contract"})  # sums in any order
 def _apart(row, own, shown, unit, was, x):  # type: ignore[no-untyped-def]
     """Return ‖x - was‖² for x = row - own · shown, scaled to unit length if ``unit``; x: scratch.

@@ -352,16 +352,15 @@ def _correct_compiled(
     )
 
 
-def differ(rows: Array, others: Array) -> Array:
-    """Return which rows differ in any bit.  2 x float32 [n, width] -> bool [n]"""
-    word = np.uint64 if rows.shape[1] % 2 == 0 else np.uint32  # fewer, wider comparisons
-    one, other = rows.view(word), others.view(word)
-    found: Array = one[:, 0] != other[:, 0]  # the first word decides for most rows
-    same = np.flatnonzero(~found)
-    if 2 * len(same) > len(found):
-        return np.asarray((one != other).any(1))
-    found[same] = (one[same] != other[same]).any(1)
-    return found
+def differ(rows: Array, others: Array, found: Array, *, compiled: bool) -> None:
+    """Find out which rows differ in any bit.  2 x float32 [n, width], bool [n]"""
+    one, other = rows.view(np.uint32), others.view(np.uint32)
+    if not compiled:
+        found[:] = (one != other).any(1)
+        return
+    from evergraph.online.graph.live_kernels import find_different
+
+    find_different(one, other, found)
 
 
 SORTED = 64  # positions that can be scanned in the time that sorting one more takes
