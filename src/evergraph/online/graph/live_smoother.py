@@ -371,7 +371,7 @@ class Pushed(NamedTuple):
 
     rows: Array  # positions, ascending, each once.  int64 [rows]
     indptr: Array  # start of each row's differences.  int64 [rows + 1]
-    places: Array  # indices of differences.  int64 [pairs]
+    places: Array  # indices of differences.  integer [pairs]
     weights: Array  # of the differences.  float32 [pairs]
 
 
@@ -413,11 +413,11 @@ def push(
 
     starts, counts, pool, weights = graph.out_of.lying()
     pairs = int(counts[nodes].sum()) + loops * len(nodes) + len(direct.rows)
-    rows = np.empty(pairs + len(nodes) + len(others), np.int64)
+    rows = np.empty(pairs + len(nodes) + len(others) + 1, np.int64)  # one is written in vain
     tally = graph.tally
     found = count_pushed(nodes, starts, counts, pool, direct.rows, others, loops, tally, rows)
     rows = np.sort(rows[:found]) if found * SORTED < len(tally) else np.flatnonzero(tally)
-    indptr, places = np.empty(found + 1, np.int64), np.empty(pairs, np.int64)
+    indptr, places = np.empty(found + 1, np.int64), np.empty(pairs, np.int32)
     given = np.empty(pairs, np.float32)
     weighed = np.empty(0, np.float32) if weights is None else weights
     fill_pushed(
