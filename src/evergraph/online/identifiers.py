@@ -255,10 +255,11 @@ class IdTable:
         return whole(self.pieces())
 
     def pieces(self) -> dict[str, Tensor | Pieces]:
-        """Return the same in pieces."""
+        """Return the same in pieces, which show the names of this moment."""
+        names = self._ids.copy()
 
         def made(make: Callable[[Sequence[NodeId | None]], Tensor]) -> Iterator[Tensor]:
-            return map(make, chunks(self._ids, _BLOCK))
+            return map(make, chunks(names, _BLOCK))
 
         def kinds(ids: Sequence[NodeId | None]) -> Tensor:
             return torch.tensor([_KINDS[type(value)] for value in ids], dtype=torch.uint8)
@@ -270,7 +271,7 @@ class IdTable:
             joined = "".join([str(value) for value in ids if value is not None]).encode()
             return torch.from_numpy(np.frombuffer(joined, np.uint8).copy())
 
-        count, size = len(self._ids), sum(int(part.sum()) for part in made(lengths))
+        count, size = len(names), sum(map(len, made(texts)))
         return {
             "kinds": Pieces((count,), torch.uint8, partial(made, kinds)),
             "lengths": Pieces((count,), torch.int64, partial(made, lengths)),

@@ -107,7 +107,7 @@ class HopStates(KeptArrays):
         self._graph = graph
         for array in self.kept.values():
             array.extend(graph.num_nodes - len(array))
-            array.array[change.removed.numpy()] = 0
+            array.write(change.removed, 0)
         new = change.new
         moved = ChangedRows(new, torch.zeros(len(new), self._state(0).shape[1]))
         if former is not None:
@@ -132,6 +132,7 @@ class HopStates(KeptArrays):
         if messages is None:
             return moved
         before = messages.tensor[moved.nodes]
+        messages.changing(moved.nodes.numpy())
         for part in moved.nodes.split(ROWS):
             messages.tensor[part] = self.topology.message(self._state(hop)[part], hop=hop)
         return ChangedRows(moved.nodes, before)
@@ -173,6 +174,7 @@ class HopStates(KeptArrays):
     def _sum_anew(self, nodes: Tensor, hop: int) -> None:
         """Recompute hop + 1 of some nodes from all their in-neighbours."""
         states = self._states[hop]
+        states.changing(nodes.numpy())
         for rows in states.blocks(len(nodes), ROWS):
             states.tensor[nodes[rows]] = self._next(nodes[rows], hop)
         self._drifts[hop].array[nodes.numpy()] = 0
@@ -305,7 +307,7 @@ class Surroundings(KeptArrays):
     ) -> Tensor:
         """Follow a change; return the affected nodes.  int64 [n], ascending"""
         self._embeddings.extend(graph.num_nodes - len(self._embeddings))
-        self._embeddings.array[change.removed.numpy()] = 0
+        self._embeddings.write(change.removed, 0)
         changed: Tensor = torch.cat([change.new, renewed]).unique()
         for hop in range(self.topology.hops):
             seeds = torch.cat([changed, change.touched]) if hop == 0 else changed
@@ -316,6 +318,7 @@ class Surroundings(KeptArrays):
                 near = torch.from_numpy(graph.rows(around)[1]).long()
                 around = torch.cat([around, near]).unique()
             encoded = self.topology.encode(graph.induced(around))
+            self._embeddings.changing(changed.numpy())
             self._embeddings.tensor[changed] = encoded[torch.searchsorted(around, changed)]
         return changed
 

@@ -303,6 +303,7 @@ def correct(
     ratios = left / np.where(were == 0, 1, were)
     make = _correct_compiled if graph.compiled else _correct
     before, tops = states.room(len(rows) if keep else 0), np.empty(len(rows), np.float32)
+    states.changing(rows)
     for part in states.blocks(len(rows), max(len(rows), 1)):
         make(found, part, ratios, left, anew, states.array, drift, before.numpy(), tops)
     moved = ChangedRows(torch.from_numpy(rows), before)
