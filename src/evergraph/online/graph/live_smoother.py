@@ -107,9 +107,9 @@ class LiveSmoother(KeptArrays):
         """
         now = self._left.array[nodes].astype(np.float64)
         before = now.copy()
-        known, were = self._refreshed
-        where = _index_in(known, nodes)
-        before[where >= 0] = were[where[where >= 0]]
+        known, were = self._refreshed  # few
+        where = _index_in(nodes, known)
+        before[where[where >= 0]] = were[where >= 0]
         return now, before
 
     def right(self, nodes: Array) -> tuple[Array, Array]:
