@@ -33,35 +33,30 @@ TINY = np.float32(1e-25)  # squares below it, or above its inverse, may lose dig
 BARELY = np.float32(1e-9)
 
 
+@njit
+def _met(row, times, tally, rows, found):  # type: ignore[no-untyped-def]
+    """Note a row, which counts the first time only: a branch would be taken at random."""
+    rows[np.uintp(found)] = row
+    fresh = tally[row] == 0
+    tally[row] += times + fresh
+    return found + fresh
+
+
 @compiled
 def count_pushed(nodes, starts, counts, pool, direct, others, loops, tally, rows):  # type: ignore[no-untyped-def]
     """Fill in the affected rows, in no order, and return their number.
 
-    ``tally`` of each becomes one more than the number of differences that reach it. A row is noted
-    whenever it is met, and kept the first time: a branch would be taken at random.
+    ``tally`` of each becomes one more than the number of differences that reach it.
     """
     found = 0
     for other in others:
-        rows[found] = other
-        fresh = tally[other] == 0
-        found += fresh
-        tally[other] += fresh
+        found = _met(other, 0, tally, rows, found)
     for node in nodes:
-        rows[found] = node
-        fresh = tally[node] == 0
-        found += fresh
-        tally[node] += fresh + loops
+        found = _met(node, int(loops), tally, rows, found)
         for entry in range(starts[node], starts[node] + counts[node]):
-            near = np.uintp(pool[np.uintp(entry)])
-            rows[np.uintp(found)] = near
-            fresh = tally[near] == 0
-            found += fresh
-            tally[near] += 1 + fresh
+            found = _met(np.uintp(pool[np.uintp(entry)]), 1, tally, rows, found)
     for row in direct:
-        rows[found] = row
-        fresh = tally[row] == 0
-        found += fresh
-        tally[row] += 1 + fresh
+        found = _met(row, 1, tally, rows, found)
     return found
 
 
