@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tracemalloc
+from copy import deepcopy
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +20,7 @@ from evergraph.online import identifiers, pieces
 from evergraph.online.delta import Delta
 from evergraph.online.folder import snapshot
 from evergraph.online.folder.snapshot import read_arrays, write_arrays
-from evergraph.online.graph import neighbour_lists
+from evergraph.online.graph import growing_array, live_embeddings, neighbour_lists
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.neighbour_lists import NeighbourLists
 from evergraph.online.heads import AnalyticHead, FusedHead, ReplayHead, TargetHead
@@ -186,7 +188,7 @@ def test_a_learner_that_forgot_nobody_or_everybody():
     assert other.knowledge.graph.num_nodes == 2
 
 
-@pytest.mark.parametrize(
+every_head = pytest.mark.parametrize(
     ("head", "related"),
     [
         (AnalyticHead(width=32), False),
@@ -197,6 +199,37 @@ def test_a_learner_that_forgot_nobody_or_everybody():
     ],
     ids=["analytic", "auto", "relations", "replay", "targets"],
 )
+
+
+@every_head
+@pytest.mark.parametrize(("limit", "whole"), [(None, 10.0), ("8GB", 0.0)])  # corrected, summed anew
+def test_what_is_lent_is_the_state_of_that_moment(head, related, limit, whole, monkeypatch):
+    """It is read a few rows at a time, between deltas that change every array."""
+    monkeypatch.setattr(live_embeddings, "WHOLE", whole)
+    monkeypatch.setattr(growing_array, "PIECE", 400)
+    learner = OnlineLearner(head=deepcopy(head), undirected=not related, memory_limit=limit)
+    deltas = growth(1, 7, each=5, dims=20, kind=head.kind, related=related)
+    for delta in deltas[:9]:
+        learner.apply(delta)
+    expected = {name: value.clone() for name, value in learner.state().items()}
+    lent = learner.lent()
+    assert isinstance(lent["embeddings.state_2"], Pieces)
+    left = {
+        name: iter(value if isinstance(value, Pieces) else [value]) for name, value in lent.items()
+    }
+    found = {name: [] for name in left}
+    for delta in deltas[9:]:
+        for name, parts in left.items():
+            found[name] += islice(parts, 1)
+        learner.apply(delta)
+    for name, parts in left.items():
+        found[name] += parts
+        once = found[name][0] if len(found[name]) == 1 else torch.cat(found[name])
+        assert once.equal(expected[name]), name
+    assert not learner.state()["embeddings.state_2"].equal(expected["embeddings.state_2"])
+
+
+@every_head
 def test_every_head_says_the_same_afterwards_and_after_more(head, related):
     learner = OnlineLearner(head=head, undirected=not related)
     *first, last, gone = growth(0, 6, each=5, kind=head.kind, related=related)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import compress, repeat
 from typing import Any, cast
 
@@ -250,7 +251,11 @@ class IdTable:
         return whole(self.pieces())
 
     def pieces(self) -> dict[str, Tensor | Pieces]:
-        """Return the same in pieces."""
+        """Return the same in pieces, which show the names of this moment."""
+        names = self._ids.copy()
+
+        def made(make: Callable[[Sequence[NodeId | None]], Tensor]) -> Iterator[Tensor]:
+            return map(make, chunks(names, _BLOCK))
 
         def kinds(ids: Sequence[NodeId | None]) -> Tensor:
             return torch.tensor([_KINDS[type(value)] for value in ids], dtype=torch.uint8)
@@ -262,13 +267,12 @@ class IdTable:
             joined = "".join([str(value) for value in ids if value is not None]).encode()
             return torch.from_numpy(np.frombuffer(joined, np.uint8).copy())
 
-        def part(make: Callable[[Sequence[NodeId | None]], Tensor], size: int) -> Pieces:
-            kind = torch.int64 if make is lengths else torch.uint8
-            return Pieces((size,), kind, lambda: map(make, chunks(self._ids, _BLOCK)))
-
-        long = part(lengths, len(self._ids))
-        size = sum(int(each.sum()) for each in long)
-        return {"kinds": part(kinds, len(self._ids)), "lengths": long, "bytes": part(texts, size)}
+        count, size = len(names), sum(map(len, made(texts)))
+        return {
+            "kinds": Pieces((count,), torch.uint8, partial(made, kinds)),
+            "lengths": Pieces((count,), torch.int64, partial(made, lengths)),
+            "bytes": Pieces((size,), torch.uint8, partial(made, texts)),
+        }
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Restore what ``state`` returned."""

@@ -154,6 +154,7 @@ class Counted(KeptArrays):
             taken = np.concatenate([reused, np.arange(start, len(self._rows))])
             self._slots.array[fresh] = taken + 1
             slots, rows = self._slots.array[positions] - 1, vectors.numpy()
+            self._rows.changing(slots)
             for part in self._rows.blocks(len(slots), ROWS):
                 self._rows.array[slots[part]] = rows[part]
                 self._reaches.array[slots[part]] = self._reach(rows[part])
@@ -166,7 +167,7 @@ class Counted(KeptArrays):
     def drop(self, nodes: Tensor) -> None:
         """Remove nodes that are no longer counted."""
         slots = self._slots.array[nodes.numpy()] - 1
-        self._rows.array[slots] = 0
+        self._rows.write(torch.from_numpy(slots), 0)
         self._marks.array[slots] = False
         self._slots.array[nodes.numpy()] = 0
         self._free = np.concatenate([self._free, slots])

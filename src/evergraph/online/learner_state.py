@@ -24,7 +24,7 @@ from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings, check_w
 from evergraph.online.graph.live_smoother import DRIFT
 from evergraph.online.heads import FusedHead, OnlineHead, TargetHead, heads
 from evergraph.online.intake import Bounds, Held
-from evergraph.online.knowledge import Knowledge
+from evergraph.online.knowledge import WIDE, Knowledge
 from evergraph.online.monitor import METRICS
 from evergraph.online.pieces import PackedState, Packing, Pieces
 from evergraph.online.view import LearnerView, Page, Status
@@ -224,6 +224,21 @@ class LearnerState(LearnerView):
                 found = pieces.pieces_of(part)
                 kept |= {f"{prefix}.{name}": value for name, value in found.items()}
             return kept
+
+    def lent(self) -> dict[str, Tensor | Pieces]:
+        """Return the state of this moment, to be read once, slowly, while deltas change it.
+
+        Narrow arrays are copied; rows of wide ones are, should they change before they are read.
+        """
+        with self._writing:
+            arrays = () if self._knowledge is None else self._knowledge.arrays()
+            wide = {a.tensor.data_ptr(): a for a in arrays if len(a) and a.row_bytes >= WIDE}
+            found = self.pieces()
+            for name, value in found.items():
+                if isinstance(value, Tensor):
+                    array = wide.get(value.data_ptr())
+                    found[name] = value.clone() if array is None else array.lend()
+            return found
 
     def packed(self) -> PackedState | None:
         """Return the state without the positions of forgotten nodes, None if there are none.

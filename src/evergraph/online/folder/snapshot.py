@@ -71,7 +71,6 @@ def taken_at(folder: Path, seq: int) -> float | None:
 def write_aside(folder: Path, seq: int, state: Mapping[str, Tensor | Pieces]) -> Path:
     """Write a snapshot's arrays to a temporary folder in pieces, without waiting for the disk.
 
-    They must not change meanwhile, so deltas wait: work that ``publish`` can do is left to it.
     Raises ``ResourceError`` if they do not fit on the disk; nothing is left behind then.
     """
     aside = folder / f"{ASIDE}{seq}"

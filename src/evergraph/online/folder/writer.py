@@ -19,6 +19,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
+from torch import Tensor
+
 from evergraph.core.errors import DataError, EvergraphError, ResourceError, StoppedError
 from evergraph.online.delta import DeltaResult, Label
 from evergraph.online.folder import markers, recovery, snapshot
@@ -27,7 +29,7 @@ from evergraph.online.folder.queue import DeltaQueue, Gathered, Waiting, is_of_d
 from evergraph.online.folder.status import FolderStatus, Progress, Purged, folder_bytes
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.monitor import report, warn
-from evergraph.online.pieces import PackedState, pieces_of
+from evergraph.online.pieces import PackedState, Pieces
 
 # Time spent on deltas triggers a snapshot once it is this many times the duration of the last one.
 SHARE = 3.0
@@ -246,19 +248,19 @@ class FolderWriter:
 
     def compact(self) -> int:
         """Take a snapshot and trim the journal; return the number of the snapshot."""
-        # Deltas wait while the state is written, but not while it is flushed to disk, and briefly
-        # while rows are dropped a few at a time.
+        # Deltas wait while narrow arrays are copied, but not while the state is written, and
+        # briefly while rows are dropped a few at a time.
         with self._one_snapshot:
             began = time.monotonic()
             try:
                 with self.lock:
                     self._check_taking()  # after a stop the learner may hold half a delta
                     known = self.seq == self._shelf.newest
-                    written = None if known else self._written()
+                    lent = None if known else self._lent()
                     counted = self._count_anew()
-                if written is not None:
+                if lent is not None:
                     try:
-                        self._shelf.publish(*written)
+                        self._publish(*lent)
                     except BaseException:
                         with self.lock:
                             self._count(counted)
@@ -271,15 +273,22 @@ class FolderWriter:
             self._snapshot_seconds = round(time.monotonic() - began, 3)
             return self._shelf.newest
 
-    def _written(self, packed: PackedState | None = None, **more: int) -> tuple[Path, int, bytes]:
-        """Write the state, or a packed one, to temporary files; return what ``publish`` takes."""
-        # It is written a piece at a time, so that it is not held twice.
+    def _lent(
+        self, packed: PackedState | None = None, **more: int
+    ) -> tuple[int, Mapping[str, Tensor | Pieces], bytes]:
+        """Return what ``_publish`` takes: the state of this moment, of which little is copied.
+
+        packed: a state to write instead of the learner's.
+        """
         self._journal.keys.flush()  # a recovery will no longer recompute these results
         threads = getattr(self.learner, "threads", None)  # the last digits depend on it
         content = self.learner.about() if packed is None else packed.about
-        arrays = pieces_of(self.learner) if packed is None else packed.arrays
-        about = json.dumps(content | {"threads": threads} | more).encode()
-        return snapshot.write_aside(self.path, self.seq, arrays), self.seq, about
+        arrays = self.learner.lent() if packed is None else packed.arrays
+        return self.seq, arrays, json.dumps(content | {"threads": threads} | more).encode()
+
+    def _publish(self, seq: int, arrays: Mapping[str, Tensor | Pieces], about: bytes) -> None:
+        """Write a snapshot, a piece at a time, so that the state is not held twice."""
+        self._shelf.publish(snapshot.write_aside(self.path, seq, arrays), seq, about)
 
     def _drop(self) -> None:
         """Drop deltas and keys that are no longer needed, a few at a time, so that writes go on."""
@@ -359,14 +368,14 @@ class FolderWriter:
             if self.seq and (not there or self._shelf.has_before(self.seq, self._journal.first())):
                 packed = self.learner.packed()
             if packed is not None or not there:
-                self._shelf.publish(*self._written(packed))
+                self._publish(*self._lent(packed))
         else:
             # Renaming classes counts as a change with its own number, which only snapshots have.
             self.learner.rename(names, seq=self.seq + 1)
             self.seq += 1
             try:
                 packed = self.learner.packed()
-                self._shelf.publish(*self._written(packed, **{recovery.RENAMED: self.seq}))
+                self._publish(*self._lent(packed, **{recovery.RENAMED: self.seq}))
             except BaseException:  # the journal knows nothing of it
                 self.seq -= 1
                 self.learner.rename({new: old for old, new in names.items()}, seq=self.seq)

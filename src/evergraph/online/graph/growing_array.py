@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from evergraph.core.mapped import is_mapped, page_out
 from evergraph.online.array_storage import ArrayStorage, RoomFile, paged
-from evergraph.online.pieces import Pieces, whole
+from evergraph.online.pieces import PIECE, Pieces, whole
 
 Array = npt.NDArray[Any]
 BLOCK = 1 << 24  # bytes that are copied at a time
@@ -29,7 +30,8 @@ class GrowingArray:
 
     After ``map_to`` the rows lie in a file and are paged in as they are read; results computed from
     them do not change. Rows that are overwritten by ``write`` stay visible to readers of an earlier
-    ``frozen``.
+    ``frozen``. Who overwrites wide rows in another way calls ``changing`` first: a snapshot may be
+    reading them (``lend``).
 
     Args:
         shape: of a row; empty for scalars.
@@ -50,6 +52,7 @@ class GrowingArray:
         self._storage: ArrayStorage | None = None  # of the file, if the rows lie in one
         self._file: RoomFile | None = None
         self._last = Link()
+        self._loan: Callable[[], Loan | None] = lambda: None
 
     def __len__(self) -> int:
         return self._length
@@ -87,6 +90,7 @@ class GrowingArray:
             self._room[part] = rows[part]
 
     def _allocate(self, rows: int) -> None:
+        self._loan = lambda: None  # the borrower keeps the old room, which nobody changes any more
         if self._storage is None:
             self._room = np.empty((rows, *self._room.shape[1:]), self._room.dtype)
         else:
@@ -124,6 +128,7 @@ class GrowingArray:
             room: Array = np.empty((2 * length, *self._room.shape[1:]), self._room.dtype)
             room[: self._length] = self.array
             self._room = room  # last: readers use it without a lock
+            self._loan = lambda: None
         if self._storage is None:  # what a file grows by is zero
             self._room[self._length : length] = 0
         self._length = length
@@ -139,11 +144,25 @@ class GrowingArray:
         if len(positions):
             former = self.tensor[positions].numpy()
             self._last = self._last.then(positions.numpy(), former)
+            self.changing(positions.numpy())
             self.tensor[positions] = rows
 
     def frozen(self) -> FrozenRows:
         """Return the current rows, readable while rows are added and written."""
         return FrozenRows(self, self._last, self._length)
+
+    def lend(self) -> Pieces:
+        """Return the current rows, to be read once, slowly, while rows are added and changed."""
+        loan = Loan(self)
+        self._loan = weakref.ref(loan)  # over when nobody is going to read it
+        shape, dtype = self.tensor.shape, self.tensor.dtype
+        return Pieces(tuple(shape), dtype, lambda: loan.pieces(self._storage))
+
+    def changing(self, positions: Array) -> None:
+        """Save rows that are about to be overwritten, if they are lent.  int64 [n]"""
+        loan = self._loan()
+        if loan is not None:
+            loan.save(positions, self.tensor)
 
     def room(self, rows: int) -> Tensor:
         """Return room for so many rows like these: where these are in a file, many are as well."""
@@ -177,6 +196,14 @@ class GrowingArray:
                 page_out(state[part])
 
 
+def taken(rows: Tensor, positions: Tensor) -> Tensor:
+    """Return some rows, in memory by the function of torch's that copies whole rows: half the time.
+
+    [any, ...], int64 [n] -> [n, ...]
+    """
+    return rows[positions] if is_mapped(rows) else rows.index_select(0, positions)
+
+
 class KeptArrays:
     """Base of what keeps arrays with a row for every position.
 
@@ -202,6 +229,49 @@ class KeptArrays:
         """Restore what ``state`` returned."""
         for name, array in self.kept.items():
             array.restore(state[name])
+
+
+class Loan:
+    """The rows of an array at one moment, read once from start to end while they change.
+
+    Rows that are overwritten before they were read are saved, once each. One thread writes, one
+    reads, without a lock: the reader copies rows first and then looks for saved ones, which are
+    saved before they are overwritten.
+
+    >>> ages = GrowingArray(dtype=np.int64)
+    >>> ages.extend(2)
+    >>> lent = ages.lend()
+    >>> ages.write(torch.tensor([1]), 7)
+    >>> lent.whole(), ages.tensor
+    (tensor([0, 0]), tensor([0, 7]))
+    """
+
+    def __init__(self, array: GrowingArray) -> None:
+        self._rows = array.array  # changes with the array until that moves elsewhere
+        self._step = max(PIECE // max(array.row_bytes, 1), 1)
+        self._unread = np.ones(len(array), np.bool_)  # and not saved
+        self._saved: list[tuple[Array, Array]] = []  # positions, ascending, and their rows
+
+    def save(self, positions: Array, rows: Tensor) -> None:
+        """Save rows that are about to be overwritten.  int64 [n]; all rows of the array"""
+        known = np.sort(positions[positions < len(self._unread)])
+        first = known[self._unread[known]]
+        if len(first):
+            self._saved.append((first, rows[torch.from_numpy(first)].numpy()))
+            self._unread[first] = False
+
+    def pieces(self, storage: ArrayStorage | None) -> Iterator[Tensor]:
+        """Yield all rows as they were, in pieces."""
+        for start in range(0, len(self._rows), self._step):
+            part = slice(start, start + self._step)
+            rows = self._rows[part].copy()
+            for positions, saved in tuple(self._saved):
+                some = slice(*np.searchsorted(positions, [start, start + len(rows)]))
+                rows[positions[some] - start] = saved[some]
+            self._unread[part] = False
+            yield torch.from_numpy(rows)
+            if storage is not None:
+                storage.tidy()
 
 
 class Link:
@@ -244,12 +314,20 @@ class Link:
         positions: of the rows, int64 [n]; rows: [n, ...]
         """
         link, left = self, np.ones(len(positions), dtype=bool)
+        ascending = bool((positions[1:] > positions[:-1]).all())
         while (following := link.following) is not None:
-            where = np.minimum(np.searchsorted(link.positions, positions), len(link.positions) - 1)
-            found = left & (link.positions[where] == positions)
-            if found.any():
-                rows[found] = link.rows[where[found]]
-                left &= ~found  # the oldest saved row is the one of that time
+            if ascending and len(link.positions) < len(positions):  # look for fewer among more
+                met = np.minimum(np.searchsorted(positions, link.positions), len(positions) - 1)
+                where = np.flatnonzero(positions[met] == link.positions)
+                found = met[where]
+            else:
+                where = np.searchsorted(link.positions, positions)
+                where = np.minimum(where, len(link.positions) - 1)
+                found = np.flatnonzero(link.positions[where] == positions)
+                where = where[found]
+            fresh = left[found]  # the oldest saved row is the one of that time
+            rows[found[fresh]] = link.rows[where[fresh]]
+            left[found] = False
             link = following
         return rows
 

@@ -118,9 +118,10 @@ class LiveCodes(KeptArrays):
     ) -> Tensor:
         """Recompute B₁C where neighbours along relations, or their labels, changed."""
         self._along.extend(len(self._shown) - len(self._along))
-        self._along.array[change.removed.numpy()] = 0
+        self._along.write(change.removed, 0)
         near = relations.gatherers(relabelled)
         felt: Tensor = torch.cat([change.new, relations.touched, near]).unique()
+        self._along.changing(felt.numpy())
         for rows in self._along.blocks(len(felt), ROWS):
             sums = relations.product(felt[rows], self._shown.tensor, hop=1)
             self._along.tensor[felt[rows]] = unit_rows(sums)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from evergraph.core.checks import check_choice, check_integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph
 from evergraph.graphs.normalisation import Normalisation
-from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, StoredPart
+from evergraph.online.graph.growing_array import GrowingArray, KeptArrays, StoredPart, taken
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_smoother import (
     DRIFT,
@@ -106,7 +107,7 @@ class HopStates(KeptArrays):
         self._graph = graph
         for array in self.kept.values():
             array.extend(graph.num_nodes - len(array))
-            array.array[change.removed.numpy()] = 0
+            array.write(change.removed, 0)
         new = change.new
         moved = ChangedRows(new, torch.zeros(len(new), self._state(0).shape[1]))
         if former is not None:
@@ -131,6 +132,7 @@ class HopStates(KeptArrays):
         if messages is None:
             return moved
         before = messages.tensor[moved.nodes]
+        messages.changing(moved.nodes.numpy())
         for part in moved.nodes.split(ROWS):
             messages.tensor[part] = self.topology.message(self._state(hop)[part], hop=hop)
         return ChangedRows(moved.nodes, before)
@@ -172,6 +174,7 @@ class HopStates(KeptArrays):
     def _sum_anew(self, nodes: Tensor, hop: int) -> None:
         """Recompute hop + 1 of some nodes from all their in-neighbours."""
         states = self._states[hop]
+        states.changing(nodes.numpy())
         for rows in states.blocks(len(nodes), ROWS):
             states.tensor[nodes[rows]] = self._next(nodes[rows], hop)
         self._drifts[hop].array[nodes.numpy()] = 0
@@ -191,23 +194,25 @@ class HopStates(KeptArrays):
 
     def _sum_all(self, new: Tensor, hop: int) -> ChangedRows:
         """Recompute hop + 1 of all nodes, and return those that changed, including new nodes."""
-        states, alive = self._states[hop], self._graph.alive.nonzero().flatten()
-        other, full = torch.zeros(len(states), dtype=torch.bool), len(alive) == len(states)
+        states, alive = self._states[hop], self._graph.alive
+        full = bool(alive.all())
+        living = torch.arange(len(states)) if full else alive.nonzero().flatten()
+        other = np.zeros(len(living), np.bool_)
         earlier = states.replace()  # no copy is needed, since every row is written again
         state = states.tensor
         if not full:
-            state[~self._graph.alive] = 0
-        for rows in states.blocks(len(alive), ROWS):
-            part = alive[rows]
+            state[~alive] = 0
+        for rows in states.blocks(len(living), ROWS):
+            part = living[rows]
             if full and self._corrects:
                 now, were = self._next(part, hop, state[rows]), earlier[rows]
             else:
                 now, were = self._next(part, hop), earlier[part]
                 state[part] = now
-            other[part] = torch.from_numpy(differ(now.numpy(), were.numpy()))
-        other[new] = True
+            differ(now.numpy(), were.numpy(), other[rows], compiled=self._graph.compiled)
+        other[len(other) - len(new) :] = True  # the last ones
         self._drifts[hop].array[:] = 0
-        nodes = other.nonzero().flatten()
+        nodes = living[torch.from_numpy(np.flatnonzero(other))]
         return ChangedRows(nodes, lambda: earlier[nodes])
 
     def _next(self, nodes: Tensor, hop: int, out: Tensor | None = None) -> Tensor:
@@ -233,7 +238,7 @@ class HopStates(KeptArrays):
         """Return the embeddings of some nodes, unscaled.  int64 [k] -> float32 [k, dims]"""
         states = [torch.empty(0)] * (self.topology.hops + 1)
         for hop in self.topology.assembled:
-            states[hop] = self._state(hop)[nodes]
+            states[hop] = taken(self._state(hop), nodes)
         return self.topology.assemble(states)
 
     @property
@@ -302,7 +307,7 @@ class Surroundings(KeptArrays):
     ) -> Tensor:
         """Follow a change; return the affected nodes.  int64 [n], ascending"""
         self._embeddings.extend(graph.num_nodes - len(self._embeddings))
-        self._embeddings.array[change.removed.numpy()] = 0
+        self._embeddings.write(change.removed, 0)
         changed: Tensor = torch.cat([change.new, renewed]).unique()
         for hop in range(self.topology.hops):
             seeds = torch.cat([changed, change.touched]) if hop == 0 else changed
@@ -313,6 +318,7 @@ class Surroundings(KeptArrays):
                 near = torch.from_numpy(graph.rows(around)[1]).long()
                 around = torch.cat([around, near]).unique()
             encoded = self.topology.encode(graph.induced(around))
+            self._embeddings.changing(changed.numpy())
             self._embeddings.tensor[changed] = encoded[torch.searchsorted(around, changed)]
         return changed
 

@@ -22,11 +22,11 @@ from evergraph.graphs.kernels.lanes import (
     times_plus,
     zeros,
 )
-from evergraph.graphs.kernels.numba_sum import Flat
+from evergraph.graphs.kernels.numba_sum import WIDEST, Flat
 from evergraph.graphs.kernels.row_ranges import compiled
 
 Code = Callable[..., Any]
-AHEAD = 4  # rows prefetched ahead of use
+AHEAD, PAIRS_AHEAD = 4, 8  # rows, and differences of rows, that are prefetched ahead of use
 TINY = np.float32(1e-25)  # squares below it, or above its inverse, may lose digits
 # Squares of what is left of a code, as a share, from which ``others_alone`` takes it seriously:
 # it compares the largest values, by 1e-5.
@@ -34,12 +34,12 @@ BARELY = np.float32(1e-9)
 
 
 @njit
-def _met(row, tally, rows, found):  # type: ignore[no-untyped-def]
-    if tally[row] == 0:
-        tally[row] = 1
-        rows[found] = row
-        found += 1
-    return found
+def _met(row, times, tally, rows, found):  # type: ignore[no-untyped-def]
+    """Note a row, which counts the first time only: a branch would be taken at random."""
+    rows[np.uintp(found)] = row
+    fresh = tally[row] == 0
+    tally[row] += times + fresh
+    return found + fresh
 
 
 @compiled
@@ -50,17 +50,13 @@ def count_pushed(nodes, starts, counts, pool, direct, others, loops, tally, rows
     """
     found = 0
     for other in others:
-        found = _met(other, tally, rows, found)
+        found = _met(other, 0, tally, rows, found)
     for node in nodes:
-        found = _met(node, tally, rows, found)
-        if loops:
-            tally[node] += 1
+        found = _met(node, int(loops), tally, rows, found)
         for entry in range(starts[node], starts[node] + counts[node]):
-            found = _met(pool[entry], tally, rows, found)
-            tally[pool[entry]] += 1
+            found = _met(np.uintp(pool[np.uintp(entry)]), 1, tally, rows, found)
     for row in direct:
-        found = _met(row, tally, rows, found)
-        tally[row] += 1
+        found = _met(row, 1, tally, rows, found)
     return found
 
 
@@ -133,6 +129,14 @@ def there_and_back(  # type: ignore[no-untyped-def]
         sums[i] = np.float64(scalings[node]) ** 2 * total
 
 
+@njit(fastmath={"nnan", "nsz"})  # which allows several values at a time
+def _largest(row):  # type: ignore[no-untyped-def]
+    top = np.float32(0)
+    for value in row:
+        top = max(top, abs(value))
+    return top
+
+
 @compiled
 def subtract(  # type: ignore[no-untyped-def]
     nodes, places, now, before, new, old, differences, sizes, start, stop
@@ -143,7 +147,7 @@ def subtract(  # type: ignore[no-untyped-def]
     """
     width = now.shape[1]
     for i in range(start, stop):
-        place, row, top = places[i], now[nodes[i]], np.float32(0)
+        place, row = places[i], now[nodes[i]]
         if place < 0:
             factor = new[i] - old[i]
             for c in range(width):
@@ -152,9 +156,18 @@ def subtract(  # type: ignore[no-untyped-def]
             was, one, other = before[place], new[i], old[i]
             for c in range(width):
                 differences[i, c] = np.float32(one * row[c] - other * was[c])
-        for c in range(width):
-            top = max(top, abs(differences[i, c]))
-        sizes[i] = top
+        sizes[i] = _largest(differences[i])
+
+
+@compiled
+def find_different(rows, others, found):  # type: ignore[no-untyped-def]
+    """Mark rows that differ; most do in their first value, so that little is read."""
+    for i in range(len(rows)):
+        found[i] = False
+        for c in range(rows.shape[1]):
+            if rows[i, c] != others[i, c]:
+                found[i] = True
+                break
 
 
 @njit(fastmath={"reassoc", "contract"})  # sums in any order
@@ -237,6 +250,10 @@ def _tile(half: int) -> Code:
     ):
         a, b, lost_a, lost_b = zeros(half), zeros(half), zeros(half), zeros(half)
         for pair in range(start, stop):
+            later = min(pair + PAIRS_AHEAD, len(places) - 1)
+            soon = np.intp(places[np.uintp(later)]) * differences.stride
+            prefetch(differences.values, soon + low, half)
+            prefetch(differences.values, soon + high, half)
             weight = weights[np.uintp(pair)]
             place = np.intp(places[np.uintp(pair)]) * differences.stride
             more = times_plus(weight, load(differences.values, place + low, half), lost_a)
@@ -255,7 +272,9 @@ def _tile(half: int) -> Code:
     return code
 
 
-_16, _8, _4, _2, _1 = (_tile(half) for half in (16, 8, 4, 2, 1))
+# A wide tile reads whole rows of differences one after the other. It needs twice the registers of a
+# sum that is not compensated, which AVX-512 has.
+_64, _16, _8, _4, _2, _1 = (_tile(half) for half in (64, 16, 8, 4, 2, 1))
 
 
 @njit
@@ -263,12 +282,14 @@ def _columns(  # type: ignore[no-untyped-def]
     places, weights, differences, ratio, left, values, width, start, stop
 ):
     """Correct one row, which begins at ``stride`` of values."""
-    top = np.float32(0)
-    for low in range(0, width, 32):
-        count = min(width - low, 32)
+    top, low = np.float32(0), 0
+    while low < width:
+        count = min(width - low, 128 if WIDEST >= 128 and width - low > 64 else 32)
         end = low + count
         given = (places, weights, differences, ratio, left, values, low)
-        if count > 16:
+        if count > 64:
+            found = _64(*given, end - 64, start, stop)
+        elif count > 16:
             found = _16(*given, end - 16, start, stop)
         elif count > 8:
             found = _8(*given, end - 8, start, stop)
@@ -278,7 +299,7 @@ def _columns(  # type: ignore[no-untyped-def]
             found = _2(*given, end - 2, start, stop)
         else:
             found = _1(*given, end - 1, start, stop)
-        top = max(top, found)
+        top, low = max(top, found), end
     return top
 
 

@@ -165,7 +165,7 @@ class LiveRelations(KeptArrays):
                 part.clear(gone)
         self._sent.write(nodes.unique(), 0)
         for array in (self._near, self._vectors):
-            array.array[gone] = 0
+            array.write(torch.from_numpy(gone), 0)
         self._typed.array[gone] = UNTYPED
         self.touched = self.touched[~torch.isin(self.touched, nodes)]
         self._other = self._other[~torch.isin(self._other, nodes)]
@@ -187,10 +187,12 @@ class LiveRelations(KeptArrays):
         -> nodes of these vectors, int64 [n], ascending
         """
         first = torch.cat([self.touched, self.gatherers(self._other)]).unique()
+        self._near.changing(first.numpy())
         for rows in self._near.blocks(len(first), ROWS):
             self._near.tensor[first[rows]] = self.product(first[rows], self._sent.tensor, hop=1)
         second = torch.cat([self.touched, self.gatherers(first)]).unique()
         nodes: Tensor = torch.cat([self._other, first, second]).unique()
+        self._vectors.changing(nodes.numpy())
         for rows in self._near.blocks(len(nodes), ROWS):
             some = nodes[rows]
             parts = (

@@ -107,9 +107,9 @@ class LiveSmoother(KeptArrays):
         """
         now = self._left.array[nodes].astype(np.float64)
         before = now.copy()
-        known, were = self._refreshed
-        where = _index_in(known, nodes)
-        before[where >= 0] = were[where[where >= 0]]
+        known, were = self._refreshed  # few
+        where = _index_in(nodes, known)
+        before[where[where >= 0]] = were[where >= 0]
         return now, before
 
     def right(self, nodes: Array) -> tuple[Array, Array]:
@@ -303,6 +303,7 @@ def correct(
     ratios = left / np.where(were == 0, 1, were)
     make = _correct_compiled if graph.compiled else _correct
     before, tops = states.room(len(rows) if keep else 0), np.empty(len(rows), np.float32)
+    states.changing(rows)
     for part in states.blocks(len(rows), max(len(rows), 1)):
         make(found, part, ratios, left, anew, states.array, drift, before.numpy(), tops)
     moved = ChangedRows(torch.from_numpy(rows), before)
@@ -352,16 +353,15 @@ def _correct_compiled(
     )
 
 
-def differ(rows: Array, others: Array) -> Array:
-    """Return which rows differ in any bit.  2 x float32 [n, width] -> bool [n]"""
-    word = np.uint64 if rows.shape[1] % 2 == 0 else np.uint32  # fewer, wider comparisons
-    one, other = rows.view(word), others.view(word)
-    found: Array = one[:, 0] != other[:, 0]  # the first word decides for most rows
-    same = np.flatnonzero(~found)
-    if 2 * len(same) > len(found):
-        return np.asarray((one != other).any(1))
-    found[same] = (one[same] != other[same]).any(1)
-    return found
+def differ(rows: Array, others: Array, found: Array, *, compiled: bool) -> None:
+    """Find out which rows differ in any bit.  2 x float32 [n, width], bool [n]"""
+    one, other = rows.view(np.uint32), others.view(np.uint32)
+    if not compiled:
+        found[:] = (one != other).any(1)
+        return
+    from evergraph.online.graph.live_kernels import find_different
+
+    find_different(one, other, found)
 
 
 SORTED = 64  # positions that can be scanned in the time that sorting one more takes
@@ -372,7 +372,7 @@ class Pushed(NamedTuple):
 
     rows: Array  # positions, ascending, each once.  int64 [rows]
     indptr: Array  # start of each row's differences.  int64 [rows + 1]
-    places: Array  # indices of differences.  int64 [pairs]
+    places: Array  # indices of differences.  integer [pairs]
     weights: Array  # of the differences.  float32 [pairs]
 
 
@@ -414,11 +414,11 @@ def push(
 
     starts, counts, pool, weights = graph.out_of.lying()
     pairs = int(counts[nodes].sum()) + loops * len(nodes) + len(direct.rows)
-    rows = np.empty(pairs + len(nodes) + len(others), np.int64)
+    rows = np.empty(pairs + len(nodes) + len(others) + 1, np.int64)  # one is written in vain
     tally = graph.tally
     found = count_pushed(nodes, starts, counts, pool, direct.rows, others, loops, tally, rows)
     rows = np.sort(rows[:found]) if found * SORTED < len(tally) else np.flatnonzero(tally)
-    indptr, places = np.empty(found + 1, np.int64), np.empty(pairs, np.int64)
+    indptr, places = np.empty(found + 1, np.int64), np.empty(pairs, np.int32)
     given = np.empty(pairs, np.float32)
     weighed = np.empty(0, np.float32) if weights is None else weights
     fill_pushed(

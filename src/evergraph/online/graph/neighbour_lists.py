@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -340,18 +340,20 @@ class NeighbourLists(KeptArrays):
         """Return all rows as CSR, whatever their storage.  int64 [rows + 1], int32 [entries]
 
         With weights, if one is not 1, float32 [entries]. In pieces of some rows, so that lists are
-        not held twice.
+        not held twice; they show the lists of this moment.
         """
-        indptr = np.concatenate([[0], np.cumsum(self._counts.array)])
+        indptr, frozen = np.concatenate([[0], np.cumsum(self._counts.array)]), self.frozen()
 
-        def entries(dtype: torch.dtype, of: Callable[[Array], Array]) -> Pieces:
-            made = lambda: (torch.from_numpy(of(rows)) for rows in _blocks(indptr))  # noqa: E731
-            return Pieces((self.num_entries,), dtype, made)
+        def entries(dtype: torch.dtype, column: int) -> Pieces:
+            def made() -> Iterator[Tensor]:
+                return (torch.from_numpy(frozen.rows(rows)[column]) for rows in _blocks(indptr))
+
+            return Pieces((int(indptr[-1]),), dtype, made)
 
         kept: dict[str, Tensor | Pieces] = {"indptr": torch.from_numpy(indptr)}
-        kept["indices"] = entries(torch.int32, lambda rows: self.rows(rows)[1])
+        kept["indices"] = entries(torch.int32, 1)
         if self.weighted:
-            kept["weights"] = entries(torch.float32, self.weights)
+            kept["weights"] = entries(torch.float32, 2)
         return kept
 
     def restore(self, state: dict[str, Tensor]) -> None:
