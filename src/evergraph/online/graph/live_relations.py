@@ -18,7 +18,12 @@ from evergraph.graphs.propagation import ordered_product
 from evergraph.online.graph.growing_array import FrozenRows, GrowingArray, KeptArrays, StoredPart
 from evergraph.online.graph.growing_graph import no_nodes
 from evergraph.online.graph.live_embeddings import ROWS
-from evergraph.online.graph.neighbour_lists import Entries, FrozenLists, NeighbourLists
+from evergraph.online.graph.neighbour_lists import (
+    Entries,
+    FrozenLists,
+    NeighbourLists,
+    distinct,
+)
 from evergraph.online.identifiers import IdTable
 from evergraph.online.pieces import Pieces
 from evergraph.topology.rowwise import block_product, unit_rows
@@ -179,7 +184,7 @@ class LiveRelations(KeptArrays):
         every = chain.from_iterable(self._lists)
         near = [part.rows(nodes.numpy())[1] for part in every]
         met = np.concatenate([np.empty(0, np.int32), *near]).astype(np.int64)
-        return torch.from_numpy(np.unique(met))
+        return torch.from_numpy(distinct(met))
 
     def update(self) -> Tensor:
         """Recompute the vectors that changes since ``clear`` affect; call ``clear`` afterwards.
@@ -288,7 +293,7 @@ class FrozenRelations(NamedTuple):
         for hop in range(hops, 0, -1):
             listed = {kind: lists.rows(nodes) for kind, lists in self.kinds.items()}
             met = [columns for _, columns, _ in listed.values()]
-            near = np.unique(np.concatenate([np.empty(0, np.int32), *met])).astype(np.int64)
+            near = distinct(np.concatenate([np.empty(0, np.int32), *met])).astype(np.int64)
             found = factors.new_zeros(len(near), width)
             for kind, (indptr, columns, weights) in listed.items():
                 if not len(columns):
