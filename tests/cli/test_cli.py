@@ -157,7 +157,7 @@ def test_small_and_empty_classes_and_no_edges_are_learned_around(
     labels = np.array([0] * 20 + [2] * 19 + [3] * 20 + [4], dtype=np.int16)  # no 1, a single 4
     path = write_graph(tmp_path / "odd.npz", y=labels, edge_index=np.zeros((2, 0), np.int32))
     out, err = call("run", "--dataset", str(path), "--method", "slda", "--json")
-    assert "classes [4] have fewer than 3 nodes (min_class_size) and are dropped" in err
+    assert "class 4 is left out: fewer than 3 nodes (min_class_size)" in err
     assert json.loads(out)["dataset"]["task_classes"] == [[0, 2]]
     path = write_graph(tmp_path / "tiny.npz", y=np.array([0] * 58 + [1] * 2, dtype=np.int16))
     _, err = call("run", "--dataset", str(path), "--out", "out", expect=2)

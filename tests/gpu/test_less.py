@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from evergraph.experiments.bench.worker import Work, learn
+from evergraph.experiments.bench.worker import learn
 from evergraph.experiments.config import RunConfig
+from small_runs import job_of
 
 ROOM = 60_000_000  # bytes: the features of the graph alone take 41 MB
 
@@ -34,7 +35,7 @@ def test_a_run_that_does_not_fit_goes_on_with_less(tmp_path: Path, method: str) 
             "device": "cuda",
         }
     )
-    ending = learn(Work(config.to_dict(), 0, tmp_path / "run"))
+    ending = learn(job_of(config, tmp_path / "run"), 0)
     assert ending.failure is None
     assert any("the GPU has too little memory" in note for note in ending.notes)
     assert (tmp_path / "run" / "result.json").exists()
