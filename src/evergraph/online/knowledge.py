@@ -20,8 +20,7 @@ from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import ROWS, LiveEmbeddings
 from evergraph.online.graph.live_relations import PLAIN, LiveRelations
 from evergraph.online.heads import OnlineHead
-from evergraph.online.heads.base import class_scores, row_blocks
-from evergraph.online.heads.wear import Wear
+from evergraph.online.heads.base import Wear, class_scores, row_blocks
 from evergraph.online.identifiers import IdTable
 from evergraph.online.learned_nodes import Counted, HeldBack, NodeLabels, Solving
 from evergraph.online.monitor import Tallies, tallies
