@@ -52,8 +52,7 @@ def test_a_penalty_chosen_on_some_features_shrinks_all_of_them_as_much(
 def test_a_far_view_has_a_part_in_the_mixture_where_no_labels_are_shown(
     names: tuple[str, ...],
 ) -> None:
-    """The far hop says the class and nothing else does; but where labels are shown it is left out,
-    unless there is no other view."""
+    """It alone says the class, yet is left out where labels are shown, unless it stands alone."""
     views = tuple(map(View.parse, names))
     draw = torch.Generator().manual_seed(0)
     labels = torch.arange(60) % 2
