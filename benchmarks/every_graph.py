@@ -60,12 +60,12 @@ ABLATIONS: dict[str, Values] = {
     "random features": {"backbone": "view-features"},
     "one view of features": {"backbone": {"name": "landmark-features", "views": ["2", "2+y"]}},
     "no class codes": {
-        "backbone": {"name": "landmark-features", "views": ["0|s", "0", "4", "0|1|2|4", "2"]}
+        "backbone": {"name": "landmark-features", "views": ["0|s", "0", "4", "2|r"]}
     },
     "no degrees and lengths": {
         "backbone": {
             "name": "landmark-features",
-            "views": ["0|1|2|4|r+y", "0", "4", "0|1|2|4|r", "2", "0+y"],
+            "views": ["0|2|4|r+y", "0", "4", "2|r", "0|2+y"],
         }
     },
     "views weighed alike": {"method": {"name": "auto", "fusing": "equal"}},

@@ -256,7 +256,7 @@ def test_columns_that_tell_classes_apart_count_more() -> None:
 
 def test_guesses_are_learned_from_where_they_help(monkeypatch: pytest.MonkeyPatch) -> None:
     """With two labels of a class, guesses add what most nodes are like; the probes decide."""
-    graph = load("synthetic", nodes=400, classes=4, features=32)
+    graph = load("synthetic", nodes=400, classes=4, features=64)
     stream = GraphStream(graph, edges="all", split=(0.02, 0.1, 0.88), classes_per_task=4)
     alone, guessing = (learned(stream, self_training=each) for each in (False, True))
     assert guessing.error_ < alone.error_

@@ -54,6 +54,42 @@ def test_far_hops_are_those_of_projected_features(monkeypatch: pytest.MonkeyPatc
 
 
 @torch.no_grad()
+def test_scores_need_far_hops_only_where_a_head_in_use_reads_them() -> None:
+    one, nodes = model("0|1+y", "9"), torch.tensor([4, 0])
+    assert one.head is not None
+    one.head.weight[:, :16] = torch.randn(CLASSES, 16, generator=seeded(1, "near"))
+    one.head.weight[:, 16:] = 0
+    one.bare = torch.randn(CLASSES, 16, generator=seeded(1, "far"))
+    shown = graph()
+    asked = one.asked(shown, nodes)
+    assert asked[0].far is None
+    assert one.asked(shown.structure, nodes)[0].far is not None  # no labels: the other head
+    one.head.weight[:, 16:] = 1.0
+    assert one.asked(shown, nodes)[0].far is not None
+    one.head.weight[:, 16:] = 0
+    torch.testing.assert_close(one(*asked), one(one.prepare(shown), nodes))
+
+
+@torch.no_grad()
+def test_of_a_large_graph_only_the_rows_asked_for_are_kept_until_others_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nodes, others = torch.tensor([4, 0, 7]), torch.tensor([1])
+    shown, small = graph(), model()
+    scores = {each: small(*small.asked(shown, each)) for each in (nodes, others)}
+    monkeypatch.setattr(view_features, "LARGE", 20 * 3 * 3)
+    large = model()
+    rows, places = large.asked(shown, nodes)
+    assert (len(rows), places) == (3, None)
+    assert large.asked(shown, nodes)[0] is rows
+    torch.testing.assert_close(large(rows), scores[nodes])
+    rows, places = large.asked(shown, others)
+    assert len(rows) == 20
+    torch.testing.assert_close(large(rows, places), scores[others])
+    assert large.asked(shown, nodes)[0] is rows is large.prepare(shown)
+
+
+@torch.no_grad()
 def test_scores_are_the_sum_of_the_heads_of_all_views() -> None:
     one, rows = model(), torch.tensor([4, 0, 7])
     seen = one.prepare(graph())

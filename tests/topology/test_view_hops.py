@@ -8,7 +8,7 @@ from torch.nn.functional import normalize
 
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import as_csr
-from evergraph.topology import EmbeddingCache
+from evergraph.topology import EmbeddingCache, cached
 from evergraph.topology.mixhop import ViewHops
 from graphs_to_draw import graph_of, path_pairs, random_graph
 
@@ -46,6 +46,24 @@ def test_sparse_features_give_the_same_numbers() -> None:
     for widest in (8, 40):
         cache = EmbeddingCache(ViewHops(kept_hops=(0, 1, 3), widest=widest))
         torch.testing.assert_close(cache.encode(sparse), cache.encode(graph), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("stored", ["dense", "sparse"])
+def test_hops_in_half_precision_may_be_computed_in_blocks_of_columns(
+    monkeypatch: pytest.MonkeyPatch, stored: str
+) -> None:
+    graph = random_graph(3, nodes=30, edges=20, dims=200)
+    features = graph.features * (graph.features > 0.8)
+    features[0] = 0.0
+    features[1] *= 1e25  # its square is beyond float32
+    graph = graph.with_features(as_csr(features) if stored == "sparse" else features)
+    cache = EmbeddingCache(ViewHops(kept_hops=(0, 2), widest=None), storage="float16")
+    whole = cache.encode(graph).float()
+    monkeypatch.setattr(cached, "HALVED_AT_A_TIME", 1)  # 64 columns at a time
+    blocks = cache.encode(graph).float()
+    torch.testing.assert_close(blocks, whole, rtol=2e-3, atol=1e-6)
+    lengths = blocks.view(30, 2, 200).norm(dim=2)
+    torch.testing.assert_close(lengths, (lengths > 0).float(), rtol=1e-3, atol=0.0)
 
 
 def test_the_matrix_depends_on_widths_alone() -> None:

@@ -31,13 +31,13 @@ from evergraph.topology.cached import Storage
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-VIEWS = ("0|1|2|4|r+y", "0|s", "0", "4", "0|1|2|4|r", "2", "0+y", "0|1|2|4|r|s+y")
+VIEWS = ("0|2|4|r|s+y", "0|s", "0", "4", "2|r", "0|2+y")
 """A node's own features, near and far neighbourhoods, and labels nearby; the best pair first."""
 # Added to K's diagonal, as a share of its trace, so that nearly equal landmarks count as one.
 JITTER = 1e-7
 PANEL = 128
-# Number of landmarks: see docs/decisions/0082.
-FEW, SHARE = 1024, 32
+# Number of landmarks: see docs/decisions/0082 and 0092.
+FEW, SHARE = 1024, 19
 
 
 @dataclass(frozen=True, eq=False)
@@ -306,7 +306,7 @@ class LandmarkFeatures(ViewFeatures):
         self,
         *,
         views: Sequence[str] = VIEWS,
-        width: int = 1536,
+        width: int = 2560,
         code_width: int = 64,
         dropout: float = 0.5,
         storage: Storage = "float16",

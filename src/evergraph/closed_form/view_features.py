@@ -48,6 +48,8 @@ Relations are used if the graph has them."""
 # Maximum width of a far hop: neighbourhoods of many hops differ in few directions, and 32 hops of
 # this width take less time than eight of wide features.
 FAR_WIDTH = 128
+# Values of all hops of a graph from which on rows that are not needed again are not kept.
+LARGE = 1 << 24
 # Below this width, another view is worth less than the width that the others lose.
 LEAST_WIDTH = 512
 NARROWEST, WIDEST, STEP = 64, 8192, 64
@@ -139,6 +141,8 @@ class ViewFeatures(Backbone):
         )
         self._drawn: tuple[int, ViewMap] | None = None
         self._prepared: WeakKeyDictionary[Graph, ViewRows] = WeakKeyDictionary()
+        # The nodes of large graphs that were asked for, and their rows.
+        self._asked: WeakKeyDictionary[Graph, tuple[Tensor, ViewRows]] = WeakKeyDictionary()
 
     def begin(self, dims: int, *, generator: torch.Generator) -> None:
         """Draw the seed of the random features and create the heads.  dims: width of a hop"""
@@ -175,26 +179,52 @@ class ViewFeatures(Backbone):
 
     def prepare(self, graph: Graph) -> ViewRows:
         """Return hops and codes of all nodes; no codes if the graph shows no label."""
-        if graph not in self._prepared:
-            if self._met_relations is None:  # the first graph decides
-                self._met_relations = graph.relations is not None or graph.types is not None
-                alone = any(v.related and not v.hops and not v.codes for v in self.parsed)
-                if alone and not self.sees_relations:
-                    relations_of(graph)  # raises
-            near, code_cache, along, along_codes, far = self._caches
-            codes = None
-            if self.coded and graph.bare is not None and bool((graph.labels >= 0).any()):
-                codes = code_cache(graph)
-                if self.sees_relations:
-                    codes = torch.cat([codes, along_codes(graph)], dim=1)
-            self._prepared[graph] = ViewRows(
-                near(graph),
-                codes,
-                relations=along(graph) if self._sees_along else None,
-                shape=shape_of(graph).to(self.device) if self.shaped else None,
-                far=far(graph) if self.far else None,
-            )
-        return self._prepared[graph]
+        rows = self._prepared.get(graph)
+        if rows is None or (self.far and rows.far is None):
+            rows = self._prepared[graph] = self._rows(graph)
+        return rows
+
+    def asked(self, graph: Graph, nodes: Tensor) -> tuple[ViewRows, Tensor | None]:
+        """Return rows that suffice for the scores of some nodes, and their positions in them.
+
+        Far hops are not computed if no head in use reads them. Of a large graph that was not
+        learned from, such as a test graph, only the rows asked for are kept; all of them are once
+        other nodes are asked for.
+        """
+        far = any(view.is_far for view in self._weights(coded=self._shows_codes(graph)))
+        rows = self._prepared.get(graph)
+        if rows is not None and (rows.far is not None or not far):
+            return rows, nodes.to(self.device)
+        dims = min(graph.num_features, self.widest or graph.num_features) * len(self.near)
+        found = self._asked.pop(graph, None)
+        if found is None and graph.num_nodes * dims >= LARGE:
+            found = nodes, self._rows(graph, far=far, keep=False).kept(nodes)
+        if found and torch.equal(found[0], nodes) and (found[1].far is not None or not far):
+            self._asked[graph] = found
+            return found[1], None
+        rows = self._prepared[graph] = self._rows(graph, far=far)
+        return rows, nodes.to(self.device)
+
+    def _rows(self, graph: Graph, *, far: bool = True, keep: bool = True) -> ViewRows:
+        if self._met_relations is None:  # the first graph decides
+            self._met_relations = graph.relations is not None or graph.types is not None
+            alone = any(v.related and not v.hops and not v.codes for v in self.parsed)
+            if alone and not self.sees_relations:
+                relations_of(graph)  # raises
+        near, code_cache, along, along_codes, beyond = self._caches
+        codes = code_cache(graph) if self._shows_codes(graph) else None
+        if codes is not None and self.sees_relations:
+            codes = torch.cat([codes, along_codes(graph)], dim=1)
+        return ViewRows(
+            near(graph, keep=keep),
+            codes,
+            relations=along(graph) if self._sees_along else None,
+            shape=shape_of(graph).to(self.device) if self.shaped else None,
+            far=beyond(graph) if self.far and far else None,
+        )
+
+    def _shows_codes(self, graph: Graph) -> bool:
+        return self.coded and graph.bare is not None and bool((graph.labels >= 0).any())
 
     @property
     def _sees_along(self) -> bool:

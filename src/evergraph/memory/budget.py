@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -44,17 +44,14 @@ def class_budgets(
     budget: Budget,
     sizes: Mapping[int, int],
     available: Mapping[int, int],
-    *,
-    known: Collection[int] = (),
 ) -> dict[int, int]:
     """Return the number of nodes that each class keeps.
 
     An integer counts per class. A fraction is of the class's nodes, training or not, at least
-    one: over all classes this is the same fraction of the dataset. A class cannot keep more than
-    its training nodes; a larger budget is allowed, and logged.
+    one: over all classes this is the same fraction of the dataset. With a larger budget, a class
+    keeps all its training nodes.
 
-    sizes: nodes of each class; available: training nodes of each class; known: classes that have
-    arrived before, for which nothing is logged again.
+    sizes: nodes of each class; available: training nodes of each class.
 
     >>> class_budgets(0.1, {0: 50, 1: 4}, {0: 30, 1: 2})
     {0: 5, 1: 1}
@@ -63,13 +60,6 @@ def class_budgets(
         label: budget if isinstance(budget, int) else max(1, round(budget * sizes[label]))
         for label in available
     }
-    short = [n for c, n in available.items() if wanted[c] > n and c not in known]
-    if short:
-        many = "1 class has" if len(short) == 1 else f"{len(short)} classes have"
-        logger.info(
-            "%s fewer training nodes than the budget of %s allows: all of them are kept",
-            many, budget,
-        )  # fmt: skip
     return {label: min(wanted[label], count) for label, count in available.items()}
 
 
@@ -139,14 +129,13 @@ class Memory(Part):
         of those to keep.  int64 [n], float64 [n], int64 [kept]
         """
         stored = torch.isin(self.labels_, candidates.labels.cpu())
-        known = self.labels_[stored]
-        self.sampler.check_whole(known)
+        self.sampler.check_whole(self.labels_[stored])
         labels = torch.cat([self.labels_, candidates.labels.cpu()])
         contested = torch.cat([stored, torch.ones(len(candidates), dtype=torch.bool)])
         rows = contested.nonzero().flatten()
         classes, counts = labels[rows].unique(return_counts=True)
         available = dict(zip(classes.tolist(), counts.tolist(), strict=True))
-        budgets = class_budgets(self.budget, sizes, available, known=known.unique().tolist())
+        budgets = class_budgets(self.budget, sizes, available)
         new = self.sampler.rank(candidates, budgets, generator=generator)
         ranks = torch.cat([self.ranks_, new])
         best = rows[best_per_class(ranks[rows], labels[rows], budgets)]

@@ -164,6 +164,8 @@ class Auto(WholeTaskLearner):
     def fit_task(self, task: Task) -> None:
         """Add the task's training nodes to the statistics, and keep some validation nodes."""
         self.label_space_ = task.label_space
+        if self.device.type == "cuda":  # blocks of smaller graphs would stay reserved, unused
+            torch.cuda.empty_cache()
         graph = task.graph
         if graph.bare is None and self.backbone.coded:  # training labels are shown to class codes
             own = LedgerEntries(task.ids[task.train], task.train_labels, torch.empty(0))
@@ -275,8 +277,6 @@ class Auto(WholeTaskLearner):
 
     def _recount(self, seen: ViewRows, ids: Tensor, guesses: LedgerEntries | None = None) -> None:
         """Count all learned nodes and the guesses as they are in a graph that holds them."""
-        if self.device.type == "cuda":  # blocks of smaller graphs would stay reserved, unused
-            torch.cuda.empty_cache()
         guesses = self.ledger_.part("train").take(torch.arange(0)) if guesses is None else guesses
         if self.backbone.on_landmarks:
             self._choose_landmarks(seen, ids, guesses)
@@ -387,7 +387,7 @@ class Auto(WholeTaskLearner):
         """Return 1 minus the best score, since scores here estimate probabilities."""
         self._check_learned()
         scores = self.logits(graph, nodes) if logits is None else logits
-        coded = self.backbone.prepare(graph).codes is not None
+        coded = self.backbone.asked(graph, nodes)[0].codes is not None
         sharpness = float(self.sharpness_[int(coded)]) or float(self.sharpness_[1])
         return 1 - scores.amax(dim=1) / sharpness
 

@@ -148,7 +148,7 @@ class BackboneLearner(Learner):
     def logits(self, graph: Graph, nodes: Tensor) -> Tensor:
         """Return the scores of all classes learned so far.  -> [nodes, classes]"""
         self.backbone.eval()
-        scores: Tensor = self.backbone(self.backbone.prepare(graph), nodes.to(self.device))
+        scores: Tensor = self.backbone(*self.backbone.asked(graph, nodes))
         self.backbone.train()
         return scores
 

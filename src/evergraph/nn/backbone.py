@@ -73,6 +73,13 @@ class Backbone(Part, nn.Module, ABC):
     def prepare(self, graph: Graph) -> Any:
         """Return the inputs of ``forward`` for a graph, computed once while the graph exists."""
 
+    def asked(self, graph: Graph, nodes: Tensor) -> tuple[Any, Tensor | None]:
+        """Return inputs that suffice for the scores of some nodes, and their rows in them.
+
+        None means all rows, in order.
+        """
+        return self.prepare(graph), nodes.to(self.device)
+
     @abstractmethod
     def width_of(self, inputs: Any) -> int:
         """Return the width of prepared inputs, as needed by ``begin``."""
