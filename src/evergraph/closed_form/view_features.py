@@ -191,7 +191,7 @@ class ViewFeatures(Backbone):
         learned from, such as a test graph, only the rows asked for are kept; all of them are once
         other nodes are asked for.
         """
-        far = any(view.is_far for view in self._weights(coded=self._shows_codes(graph)))
+        far = any(view.is_far for view in self._weights(coded=self.shows_codes(graph)))
         rows = self._prepared.get(graph)
         if rows is not None and (rows.far is not None or not far):
             return rows, nodes.to(self.device)
@@ -212,7 +212,7 @@ class ViewFeatures(Backbone):
             if alone and not self.sees_relations:
                 relations_of(graph)  # raises
         near, code_cache, along, along_codes, beyond = self._caches
-        codes = code_cache(graph) if self._shows_codes(graph) else None
+        codes = code_cache(graph) if self.shows_codes(graph) else None
         if codes is not None and self.sees_relations:
             codes = torch.cat([codes, along_codes(graph)], dim=1)
         return ViewRows(
@@ -223,7 +223,8 @@ class ViewFeatures(Backbone):
             far=beyond(graph) if self.far and far else None,
         )
 
-    def _shows_codes(self, graph: Graph) -> bool:
+    def shows_codes(self, graph: Graph) -> bool:
+        """Return whether a view reads class codes and the graph shows labels to make them of."""
         return self.coded and graph.bare is not None and bool((graph.labels >= 0).any())
 
     @property
