@@ -192,24 +192,27 @@ class EmbeddingCache:
 
     def encode(self, graph: Graph) -> Tensor:
         """Return scaled embeddings of all nodes without keeping them.  -> [nodes, dims]"""
-        topology, halved = self.topology, self.storage == "float16"
-        if halved and isinstance(topology, MixHop) and topology.unit and self.scaling == "unit":
-            return self._in_halves(topology, graph)
+        topology, alone = self.topology, self.resources.engine.workers == 1
+        if alone and isinstance(topology, MixHop) and topology.unit and self.scaling == "unit":
+            return self._hop_by_hop(topology, graph)
         return self._whole(graph)
 
-    def _in_halves(self, topology: MixHop, graph: Graph) -> Tensor:
-        """Return scaled hops in float16, a block of columns at a time.
+    def _hop_by_hop(self, topology: MixHop, graph: Graph) -> Tensor:
+        """Return scaled hops without holding all of them unscaled.
 
-        For 7,600 nodes with 12,000 features, all of them in float32 would take 1.5 GB. A block is
-        scaled to unit length by itself and, once the other blocks are known, to its share of the
-        whole length.
+        Hops kept in float16 are computed on a CPU in blocks of columns: for 7,600 nodes with 12,000
+        features, whole ones in float32 would take 1.1 GB. A block is scaled to unit length by
+        itself and, once the other blocks are known, to its share of the whole length.
         """
         inputs, nodes = topology.inputs(graph), graph.num_nodes
-        dims, parts = inputs.num_features, topology.parts
-        step = dims if self.device.type == "cuda" else max(HALVED_AT_A_TIME // max(nodes, 1), 64)
-        if nodes * (12 * min(step, dims) + 2 * parts * dims) > self.resources.left_on(self.device):
+        dims, parts, stored = inputs.num_features, topology.parts, STORAGES[self.storage]
+        in_blocks = self.storage == "float16" and self.device.type == "cpu"
+        step = max(HALVED_AT_A_TIME // max(nodes, 1), 64) if in_blocks else max(dims, 1)
+        size = nodes * parts * dims * stored.itemsize
+        fits = size + 12 * nodes * min(step, dims) <= self.resources.left_on(self.device)
+        if not fits or (self.device.type == "cpu" and not self.resources.fits(size)):
             return self._whole(graph)
-        kept = torch.empty(nodes, parts * dims, dtype=torch.float16, device=self.device)
+        kept = torch.empty(nodes, parts * dims, dtype=stored, device=self.device)
         starts = range(0, dims, step)
         lengths = torch.ones(nodes, parts, len(starts), dtype=torch.float64, device=self.device)
         for block, start in enumerate(starts):
@@ -220,7 +223,10 @@ class EmbeddingCache:
                 for first in range(0, nodes, ROWS_AT_A_TIME):
                     rows = slice(first, first + ROWS_AT_A_TIME)
                     into = kept[rows, place * dims + start :][:, : hop.shape[1]]
-                    into.copy_(unit_rows(hop[rows], together=True))
+                    if stored == hop.dtype:
+                        unit_rows(hop[rows], together=True, out=into)
+                    else:
+                        into.copy_(unit_rows(hop[rows], together=True))
                     if len(starts) > 1:
                         lengths[rows, place, block] = hop[rows].double().norm(dim=1)
         if len(starts) > 1:
