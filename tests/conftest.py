@@ -9,24 +9,18 @@ import sys
 from collections.abc import Callable, Generator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from _pytest.doctest import DoctestModule
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
-from evergraph.cli.app import main
-from evergraph.cluster.ray_engine import RayEngine
-from evergraph.core import plugins
-from evergraph.datasets import datasets, load
-from evergraph.experiments.bench import benchmark
-from evergraph.experiments.bench.worker import learn
-from evergraph.graphs import Graph
-from evergraph.memory import samplers
-from evergraph.methods import methods
-from evergraph.nn import backbones
-from evergraph.topology import topologies
+# The package is imported by the fixtures that need it: the process that hands tests out to workers
+# reads this file as well, and has no use for torch.
+if TYPE_CHECKING:
+    from evergraph.cluster.ray_engine import RayEngine
+    from evergraph.graphs import Graph
 
 # The gate draws the same few examples every time: what passed here passes there. New ones, and many
 # of them, are drawn with HYPOTHESIS_PROFILE=explore, as `make test-slow` does. No example has a
@@ -104,6 +98,13 @@ def real() -> Callable[[str], Path]:
 @pytest.fixture
 def own_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a test register parts of its own, which are gone when it is over, and import plugins."""
+    from evergraph.core import plugins
+    from evergraph.datasets import datasets
+    from evergraph.memory import samplers
+    from evergraph.methods import methods
+    from evergraph.nn import backbones
+    from evergraph.topology import topologies
+
     for resolver in (datasets, samplers, methods, backbones, topologies):
         monkeypatch.setattr(resolver, "_classes", dict(resolver._classes))
         monkeypatch.setattr(resolver, "_aliases", dict(resolver._aliases))
@@ -115,6 +116,8 @@ def own_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def small_graph() -> Graph:
     """Six classes, three tasks; easy enough to learn in a second."""
+    from evergraph.datasets import load
+
     return load("synthetic", nodes=360, classes=6, features=16, noise=0.4, seed=1)
 
 
@@ -123,6 +126,8 @@ def ray_engine() -> Iterator[RayEngine]:
     """Two Ray workers on this machine, started once: that takes seconds."""
     if find_spec("ray") is None:
         pytest.skip("Ray is not installed: pip install 'evergraph[cluster]'")
+    from evergraph.cluster.ray_engine import RayEngine
+
     with RayEngine(workers=2, store=200_000_000) as engine:
         yield engine
 
@@ -132,6 +137,8 @@ def call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Call:
     """Run ``evergraph ...`` in a folder of its own, in this process: importing torch takes long."""
+    from evergraph.cli.app import main
+
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
 
@@ -153,6 +160,8 @@ def call(
 @pytest.fixture
 def learned_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let benchmarks learn in this process: starting others takes seconds."""
+    from evergraph.experiments.bench import benchmark
+    from evergraph.experiments.bench.worker import learn
 
     def run_here(work: Any, *, on_event: Callable[..., None], **_: Any) -> None:
         for job, seed in work:
