@@ -21,6 +21,7 @@ from xdist.scheduler import LoadFileScheduling
 if TYPE_CHECKING:
     from evergraph.cluster.ray_engine import RayEngine
     from evergraph.graphs import Graph
+    from evergraph.streams import GraphStream
 
 # The gate draws the same few examples every time: what passed here passes there. New ones, and many
 # of them, are drawn with HYPOTHESIS_PROFILE=explore, as `make test-slow` does. No example has a
@@ -119,6 +120,14 @@ def small_graph() -> Graph:
     from evergraph.datasets import load
 
     return load("synthetic", nodes=360, classes=6, features=16, noise=0.4, seed=1)
+
+
+@pytest.fixture(scope="session")
+def stream(small_graph: Graph) -> GraphStream:
+    """Its three tasks, each with all edges to nodes met before."""
+    from evergraph.streams import GraphStream
+
+    return GraphStream(small_graph, edges="all")
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph
 from evergraph.methods import Analytic, analytic
-from evergraph.nn import PDGNN, RandomFeatures, random_features
+from evergraph.nn import RandomFeatures, random_features
 from evergraph.nn.random_features import Expansion
 from evergraph.streams import GraphStream, Task
 from evergraph.training import Trainer
@@ -404,13 +404,6 @@ def test_novelty_is_what_the_best_score_lacks() -> None:
     embeddings = learner.backbone.prepare(task.graph)[:5]
     scores = learner.backbone.expand(embeddings) @ weights_of(learner).t()
     torch.testing.assert_close(learner.novelty(task.graph, nodes), 1 - scores.amax(1))
-
-
-def test_options_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="use backbone 'random-features', not 'pdgnn'"):
-        learner_of(backbone=PDGNN())
-    with pytest.raises(ConfigurationError, match="regularisation must be a number of at"):
-        learner_of(regularisation=-0.01)
 
 
 def test_learners_that_centre_on_their_own_first_graph_are_not_merged(small_graph: Graph) -> None:

@@ -18,15 +18,10 @@ from evergraph.core.seeding import seeded
 from evergraph.datasets import load
 from evergraph.graphs import Graph
 from evergraph.methods import Auto
-from evergraph.nn import GCN, RandomFeatures
+from evergraph.nn import RandomFeatures
 from evergraph.streams import GraphStream
 from evergraph.streams.task import Lease
 from evergraph.training import Trainer
-
-
-@pytest.fixture(scope="module")
-def stream(small_graph: Graph) -> GraphStream:
-    return GraphStream(small_graph, edges="all")
 
 
 @pytest.fixture(scope="module")
@@ -328,7 +323,6 @@ def test_what_is_not_learned_yet_is_newer(stream: GraphStream) -> None:
         ({"weights": "heavy"}, "weights"),
         ({"refresh": "corrected"}, "refresh"),
         ({"fusing": "some"}, "fusing"),
-        ({"backbone": GCN()}, "use backbone 'landmark-features', not 'gcn'"),
         ({"backbone": RandomFeatures(), "memory": "5MB"}, "not 'random-features'"),
         ({"memory": "a lot"}, "such as 4GB or 512MiB, above 0, not 'a lot'"),
         ({"memory": "-5MB"}, "above 0, not '-5MB'"),

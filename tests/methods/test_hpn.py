@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph
 from evergraph.methods import HPN
-from evergraph.nn import GCN, PrototypeNetwork
+from evergraph.nn import PrototypeNetwork
 from evergraph.streams import GraphStream, Task
 
 
@@ -213,8 +212,3 @@ def test_the_loss_is_the_sum_of_its_terms_old_and_new_classes_counting_alike(
     expected = terms["current"] + 0.3 * terms["distance"] + 0.7 * terms["divergence"]
     assert learner.loss(slice(None)).item() == pytest.approx(expected, rel=1e-4)
     assert len({round(term, 2) for term in terms.values()}) == 4  # none could stand for another
-
-
-def test_other_backbones_are_refused(make: Any) -> None:
-    with pytest.raises(ConfigurationError, match="use 'prototypes', not 'gcn'"):
-        make("hpn", backbone=GCN())

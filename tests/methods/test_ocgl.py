@@ -11,12 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.datasets import load
 from evergraph.graphs import Graph
 from evergraph.methods import OCGL
-from evergraph.nn import LinearHead, UntrainedGCN
+from evergraph.nn import UntrainedGCN
 from evergraph.streams import GraphStream, Task
 from evergraph.topology import Reservoir
 from evergraph.training import Trainer
@@ -70,8 +69,3 @@ def test_neither_batches_nor_their_order_matter(seed: int, size: int, data: Any)
     nodes = torch.arange(task.graph.num_nodes)
     ours, theirs = (one.predict_proba(task.graph, nodes) for one in (batched, whole))
     torch.testing.assert_close(ours, theirs, atol=5e-3, rtol=5e-3)
-
-
-def test_other_backbones_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="'untrained-gcn', not 'linear'"):
-        OCGL(backbone=LinearHead(), generator=seeded(0))

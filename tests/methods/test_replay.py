@@ -200,11 +200,6 @@ def test_a_large_budget_is_taken_and_said(
     assert len(memory) == len(GraphStream(small_graph).splits[0].train)
 
 
-def test_tem_on_a_backbone_whose_embeddings_would_go_stale_is_refused(make: Any) -> None:
-    with pytest.raises(ConfigurationError, match="use 'pdgnn' or 'sgc', not 'gcn'"):
-        make("tem", backbone=GCN())
-
-
 Make = Any
 
 

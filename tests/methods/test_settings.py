@@ -95,6 +95,28 @@ def test_a_parameter_is_held_to_its_rule() -> None:
     assert held > 100
 
 
+@pytest.mark.parametrize(
+    ("name", "backbone", "use"),
+    [
+        ("adr", "gin", "'gcn'"),
+        ("analytic", "pdgnn", "'random-features'"),
+        ("auto", "gcn", "'landmark-features'"),
+        ("fgn", "pdgnn", "'feature-graph'"),
+        ("hpn", "gcn", "'prototypes'"),
+        ("ocgl", "linear", "'untrained-gcn'"),
+        ("slda", "random-features", "'linear'"),
+        ("taam", "pdgnn", "'modulated'"),
+        ("tem", "gcn", "'pdgnn' or 'sgc'"),  # whose stored embeddings would go stale
+        ("tpp", "gcn", "'pdgnn' or 'sgc'"),
+    ],
+)
+def test_a_backbone_that_a_method_cannot_use_is_refused(
+    name: str, backbone: str, use: str, make: Make
+) -> None:
+    with pytest.raises(ConfigurationError, match=f"{use}, not '{backbone}'"):
+        make(name, backbone=backbones.make(backbone))
+
+
 def test_a_graph_without_features_is_refused(make: Make) -> None:
     bare = Graph.from_edges(
         torch.tensor([[0], [1]]), features=torch.zeros(8, 0), labels=torch.arange(8) // 4

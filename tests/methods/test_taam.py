@@ -9,11 +9,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph
-from evergraph.methods import TAAM, TAAMPerTestSet
-from evergraph.nn import PDGNN, Modulated
+from evergraph.methods import TAAM
+from evergraph.nn import Modulated
 from evergraph.nn.modulated import ModulatedHead
 from evergraph.streams import GraphStream
 
@@ -109,15 +108,3 @@ def test_a_node_chooses_among_modulations(make: Any) -> None:
 
     assert accuracy(1) < 0.8
     assert accuracy(4) > 0.95
-
-
-def test_only_the_variant_of_the_paper_pools() -> None:
-    """What pooling does is ``test_tpp``'s."""
-    assert (TAAM.pooled, TAAMPerTestSet.pooled) == (False, True)
-
-
-def test_other_backbones_are_refused(make: Any) -> None:
-    with pytest.raises(ConfigurationError, match="use backbone 'modulated', not 'pdgnn'"):
-        make("taam", backbone=PDGNN())
-    with pytest.raises(ConfigurationError, match="rank must be an integer of at least 1"):
-        Modulated(rank=0)

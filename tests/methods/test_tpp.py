@@ -10,13 +10,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evergraph.core.errors import ConfigurationError, UnknownNameError
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import as_csr
 from evergraph.methods import TPP
 from evergraph.methods.tpp import likeness, nearest, profile
-from evergraph.nn import GCN, PDGNN
+from evergraph.nn import PDGNN
 from evergraph.streams import GraphStream
 from evergraph.topology import SGC
 
@@ -200,10 +199,3 @@ def test_what_is_kept_is_counted(make: Any, two_pairs: Graph) -> None:
     assert usage.samples == 2 * 4  # a profile a task
     assert usage.models == (4 * 3 + 3) + (3 * 2 + 2)  # one head, the other is the model
     assert usage.bytes == 4 * usage.floats + 8 * 4  # and four class numbers
-
-
-def test_what_makes_no_sense_is_refused(make: Any) -> None:
-    with pytest.raises(ConfigurationError, match="'pdgnn' or 'sgc', not 'gcn'"):
-        make("tpp", backbone=GCN())
-    with pytest.raises(UnknownNameError, match="distance"):
-        make("tpp", distance="far")
