@@ -7,6 +7,8 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Generator, Iterator
+from functools import cache
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +41,9 @@ CHROMIUM = (
     "--hide-scrollbars",
 )
 Call = Callable[..., tuple[str, str]]
+# Every run writes down which versions it had: the record of a package is read once, not a thousand
+# times.
+metadata.version = cache(metadata.version)
 # What takes seconds to start or to compile, in each process that needs it: the files that name it
 # are given to one worker.
 COSTLY = {
@@ -146,17 +151,19 @@ def call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Call:
     """Run ``evergraph ...`` in a folder of its own, in this process: importing torch takes long."""
-    from evergraph.cli.app import main
+    from evergraph.cli import app
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
+    if not hasattr(app._load, "cache_info"):  # options of a command are put together once
+        app._load = cache(app._load)
 
     def run(*arguments: str, expect: int = 0) -> tuple[str, str]:
         monkeypatch.setattr(sys, "argv", ["evergraph", *arguments])
         capfd.readouterr()
         code: object = 0
         try:
-            main()
+            app.main()
         except SystemExit as stop:
             code = stop.code or 0
         out, err = capfd.readouterr()
