@@ -52,7 +52,7 @@ def everything(view: LearnerView) -> dict[str, Any]:
 def test_half_a_delta_is_never_looked_up(
     given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, *more = growth(0, 4, each=NODES)
+    first, *more = growth(0, 2, each=NODES)  # one delta of each kind
     one = learner(**given)
     view = one.frozen()
     one.apply(first)
