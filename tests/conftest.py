@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Generator, Iterator
@@ -50,6 +51,8 @@ COSTLY = {
     "ray_engine": "ray", "chromium": "browser", "seen_as": "browser", "kernel": "numba",
     "numba": "numba",
 }  # fmt: skip
+# So are those that import PyG or scikit-learn, themselves or by what they test.
+IMPORTS = re.compile(r"torch_geometric|sklearn|from pyg |miniatures|fig6|TSNE")
 
 
 class TogetherWhereCostly(LoadFileScheduling):  # type: ignore[misc]
@@ -60,7 +63,7 @@ class TogetherWhereCostly(LoadFileScheduling):  # type: ignore[misc]
         if file not in _together:
             text = Path(self.config.rootpath, file).read_text("utf-8")
             used = (name for name in COSTLY if f"{name}: " in text or f'"{name}"' in text)
-            _together[file] = COSTLY.get(next(used, ""), file)
+            _together[file] = COSTLY.get(next(used, ""), "pyg" if IMPORTS.search(text) else file)
         return _together[file]
 
 

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import scipy.sparse
 import torch
-import torch_geometric.datasets
 
 from evergraph.core.errors import DataError, DownloadError, ResourceError, WrongFileError
 from evergraph.datasets.catalogue import Facts
@@ -123,7 +122,7 @@ def test_pyg_never_unpickles_what_lies_in_the_cache_and_later_loads_do_without_i
         torch.save(Bomb(), root / "Photo" / "processed" / file)
     assert Photo().load(tmp_path).num_nodes == 3
     assert not (tmp_path / "ran").exists()
-    monkeypatch.setattr(torch_geometric.datasets, "Amazon", None)
+    monkeypatch.setattr("torch_geometric.datasets.Amazon", None)
     assert Photo().load(tmp_path).num_nodes == 3
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.figure import Figure
 
 from evergraph.reports import collect, write_report
 from evergraph.reports.figures.frontier import (
@@ -50,6 +49,8 @@ def panels(monkeypatch: pytest.MonkeyPatch, make: Callable[..., Any], *given: An
     seen: list[Any] = []
 
     def keep(name: str, title: str, frame: Any, draw: Any, *, rows: int = 1) -> None:
+        from matplotlib.figure import Figure
+
         figure = Figure()
         axes = figure.subplots(rows, 1)
         draw(figure, axes)
