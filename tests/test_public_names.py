@@ -7,12 +7,13 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from importlib import import_module
+from importlib import import_module, metadata
 from operator import attrgetter
 from pathlib import Path
 
 import pytest
 
+import evergraph
 import evergraph as eg
 from evergraph.core import errors, plugins
 from evergraph.core.resolver import Resolver
@@ -99,3 +100,16 @@ def test_a_class_has_a_name_of_its_own() -> None:
     names = [name for text in texts for name in re.findall(r"^class ([A-Za-z]\w*)", text, re.M)]
     assert len(names) > 300
     assert [name for name, count in Counter(names).items() if count > 1] == []
+
+
+def test_the_version_is_that_of_the_installed_package() -> None:
+    assert evergraph.__version__ == metadata.version("evergraph")
+    assert "__version__" in dir(evergraph)
+
+
+def test_a_source_tree_that_was_never_installed_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", absent)
+    assert evergraph.__version__ == "0+unknown"
