@@ -1,4 +1,4 @@
-"""A run in little memory comes to the same numbers."""
+"""A run comes to the same numbers in little memory and with any number of threads."""
 
 from __future__ import annotations
 
