@@ -138,8 +138,10 @@ def test_there_and_back() -> None:
     assert weights.tolist() == [1.0, 2.0, 1.0]
 
 
-def test_other_widths_have_columns_of_their_own_and_equal_names_their_ends() -> None:
+def test_equal_widths_share_columns_others_have_their_own_and_equal_names_their_ends() -> None:
     data = papers()
+    data["author"].x = torch.tensor([[5.0, 6.0], [7.0, 8.0]])
+    assert Graph.from_data(data).features.tolist() == [[1, 0], [0, 1], [1, 1], [5, 6], [7, 8]]
     data["author"].x = torch.tensor([[5.0], [6.0]])
     data["author", "cites", "author"].edge_index = torch.tensor([[0], [1]])
     graph = Graph.from_data(data)
