@@ -26,10 +26,6 @@ Call = Callable[..., tuple[str, str]]
 
 pytestmark = pytest.mark.usefixtures("own_parts")
 FILE = Path(__file__).parents[2] / "examples" / "my_parts.py"
-TINY = [
-    "--dataset", "synthetic", "--set", "dataset.nodes=60", "--set", "dataset.classes=4",
-    "--epochs", "1", "--device", "cpu", "--json",
-]  # fmt: skip
 BENCH = """\
 plugins = ["parts/my_parts.py"]
 datasets = [{ name = "synthetic", nodes = 60, classes = 4 }]

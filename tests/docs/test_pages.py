@@ -110,8 +110,6 @@ ROOT = Path(__file__).parents[2]
 RUNNING = (ROOT / "docs" / "operations.md").read_text("utf-8").split("\n## Upgrading")[0]
 CODE = re.findall(r"`([^`\n]+)`", RUNNING) + re.findall(r"^    (\S.*)$", RUNNING, re.MULTILINE)
 
-NEEDED = ("check", "backup", "compact")
-
 
 def test_the_operations_page_names_files_commands_and_options_that_exist() -> None:
     named = {
