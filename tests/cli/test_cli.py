@@ -45,9 +45,7 @@ def test_no_argument_teaches(call: Call) -> None:
         assert command in text
 
 
-def test_json_is_exactly_one_object_and_a_run_alone_lands_below_runs(
-    call: Call, tmp_path: Path
-) -> None:
+def test_json_is_one_object_and_a_run_lands_below_runs(call: Call, tmp_path: Path) -> None:
     result = json.loads(call("run", *SMALL, "--seeds", "0,1", "--json")[0])
     assert len(result["accuracy_matrix"]) == 2
     folder = tmp_path / "runs" / "synthetic-tem-class-il"
@@ -151,9 +149,7 @@ def test_info_of_a_users_file(call: Call, tmp_path: Path) -> None:
     assert "homophily" in call("info", str(path))[0]
 
 
-def test_small_and_empty_classes_and_no_edges_are_learned_around(
-    call: Call, tmp_path: Path
-) -> None:
+def test_small_and_empty_classes_are_learned_around(call: Call, tmp_path: Path) -> None:
     labels = np.array([0] * 20 + [2] * 19 + [3] * 20 + [4], dtype=np.int16)  # no 1, a single 4
     path = write_graph(tmp_path / "odd.npz", y=labels, edge_index=np.zeros((2, 0), np.int32))
     out, err = call("run", "--dataset", str(path), "--method", "slda", "--json")

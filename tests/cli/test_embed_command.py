@@ -86,7 +86,7 @@ def test_a_refusal_is_one_sentence(
     assert "Traceback" not in err
 
 
-def test_interrupted_it_says_how_to_go_on(
+def test_interrupted_it_can_go_on(
     call: Any, graph_file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: Any, **__: Any) -> Any:

@@ -64,9 +64,7 @@ def test_each_means_the_same_everywhere(
     assert "now runs only" not in err
 
 
-def test_one_seed_after_seeds_is_that_seed_and_one_line_says_so(
-    call: Any, seen: list[list[int]]
-) -> None:
+def test_one_seed_after_seeds_is_that_seed_with_a_note(call: Any, seen: list[list[int]]) -> None:
     _, err = call(*COMMANDS[0], "--seeds", "5", expect=2)
     assert seen == [[5]]
     line = "note: --seeds 5 now runs only seed 5; --repeats 5 runs seeds 0 to 4"
@@ -112,7 +110,7 @@ def test_several_methods_are_compared_by_the_papers_number(call: Any) -> None:
     assert err.count("stream.classes_per_task is 3 and not 2") == 2  # one line a method
 
 
-def test_a_benchmark_under_a_protocol(
+def test_benchmark_under_protocol(
     call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[Bench] = []

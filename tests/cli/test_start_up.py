@@ -132,9 +132,7 @@ def test_a_mistyped_command_is_met_with_the_nearest(call: Call) -> None:
     assert said.count("\n") == 1
 
 
-def test_a_part_registered_by_the_program_is_listed(
-    call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parts_of_the_program_are_listed(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     class Mine(Finetune):
         """A method of my own."""
 

@@ -102,9 +102,7 @@ def test_within_a_task_other_classes_do_not_count(seed: int) -> None:
 
 
 @given(seed=seeds, data=st.data())
-def test_the_order_of_nodes_heads_and_classes_does_not_matter(
-    seed: int, data: st.DataObject
-) -> None:
+def test_order_of_nodes_heads_and_classes_does_not_matter(seed: int, data: st.DataObject) -> None:
     scores, labels = problem(seed)
     weights = fused_weights(scores, labels)
     nodes, classes, heads = (
@@ -142,7 +140,7 @@ def test_without_probes_all_weigh_the_same() -> None:
     assert fused_weights(*nothing).tolist() == [SHARPNESS / 4] * 4
 
 
-def test_a_penalty_chosen_on_some_features_shrinks_all_of_them_as_much(
+def test_a_penalty_chosen_on_some_features_suits_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Four equal blocks of features have four times the kernel of one: so must be λ."""
@@ -176,7 +174,7 @@ def test_a_penalty_chosen_on_some_features_shrinks_all_of_them_as_much(
 
 
 @pytest.mark.parametrize("names", [("0+y", "32", "0"), ("32",)])
-def test_a_far_view_has_a_part_in_the_mixture_where_no_labels_are_shown(
+def test_a_far_view_takes_part_where_no_labels_are_shown(
     names: tuple[str, ...],
 ) -> None:
     """It alone says the class, yet is left out where labels are shown, unless it stands alone."""

@@ -113,9 +113,7 @@ def test_a_wrong_value_is_named(values: dict[str, object], message: str) -> None
         ({"method": {"name": "auto", "memry": 1}}, "did you mean 'memory'.*it takes (?!.*trainer)"),
     ],
 )
-def test_wrong_components_are_refused_before_data_is_loaded(
-    values: dict[str, object], message: str
-) -> None:
+def test_wrong_components_are_refused_early(values: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         check(RunConfig.of({"method": "tem"} | values))
 
@@ -132,7 +130,7 @@ def test_unknown_presets_and_broken_files_are_said(tmp_path: Path) -> None:
         read_toml(tmp_path / "absent.toml")
 
 
-def test_a_table_of_no_method_in_a_preset_is_said(
+def test_an_unknown_method_in_a_preset_is_noted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "mine.toml"

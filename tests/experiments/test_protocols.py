@@ -80,7 +80,7 @@ def quick(graph: Graph, method: str, **settings: Any) -> Any:
     return run(graph, method, epochs=1, device="cpu", progress=False, **settings)
 
 
-def test_test_sets_are_answered_where_the_method_can(
+def test_test_sets_are_answered_where_possible(
     graph: Graph, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):

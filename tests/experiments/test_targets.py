@@ -62,9 +62,7 @@ def test_a_run_stopped_and_resumed_says_what_it_was_measured_by(kind: str, tmp_p
 
 
 @pytest.mark.parametrize("edges", ["within", "all"])
-def test_the_default_method_gives_way_in_one_line(
-    edges: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_default_method_gives_way(edges: str, caplog: pytest.LogCaptureFixture) -> None:
     config = resolved(RunConfig.of({"dataset": "mine.npz", "stream": {"edges": edges}}))
     with caplog.at_level(logging.WARNING):
         fitted = fitted_to(graph_of("labels"), config)

@@ -211,9 +211,7 @@ def test_a_growing_graph_is_refreshed_wherever_embeddings_are(
 
 
 @pytest.mark.parametrize("labelled", [None, 0.1], ids=["many labels", "few, and guesses"])
-def test_landmarks_and_guesses_are_those_of_a_cpu(
-    labelled: float | None, small_graph: Graph
-) -> None:
+def test_landmarks_and_guesses_match_a_cpu(labelled: float | None, small_graph: Graph) -> None:
     found = []
     for device in ("cpu", "cuda"):
         stream = GraphStream(small_graph, edges="all", device=device, labelled=labelled)

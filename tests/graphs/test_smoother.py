@@ -172,7 +172,7 @@ def with_kernel(kernel: str) -> Callable[..., Smoother]:
 
 
 @pytest.mark.parametrize("name", topologies.names())
-def test_every_topology_gives_the_same_on_either_kernel(
+def test_every_topology_is_the_same_on_both_kernels(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needs("numba")

@@ -76,9 +76,7 @@ def test_budgets_of_nothing_and_of_more_than_there_is(name: str) -> None:
 
 @EVERY
 @given(seed=st.integers(0, 10_000), budget=st.integers(0, 13))
-def test_the_best_ranks_are_selected_and_the_generator_decides(
-    name: str, seed: int, budget: int
-) -> None:
+def test_the_best_ranks_are_selected_by_the_generator(name: str, seed: int, budget: int) -> None:
     candidates, sampler = candidates_of(seed), samplers.make(name)
     budgets = dict.fromkeys((4, 2, 7), budget)
     before = torch.get_rng_state()
@@ -158,9 +156,7 @@ def many() -> Candidates:
 
 
 @pytest.mark.parametrize("name", ["coverage", "degree", "uniform"])
-def test_inclusion_follows_draws_one_after_the_other_without_replacement(
-    name: str, many: Candidates
-) -> None:
+def test_inclusion_follows_draws_without_replacement(name: str, many: Candidates) -> None:
     ranks = samplers.make(name).rank(many, {}, generator=generator(5)).reshape(COPIES, 3)
     order = ranks.argsort(dim=1)
     for draws in (1, 2):

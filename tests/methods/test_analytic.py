@@ -141,9 +141,7 @@ def test_the_order_of_tasks_changes_nothing(testing: Any, small_graph: Graph) ->
 
 
 @every_weights
-def test_all_tasks_one_by_one_give_the_head_of_one_pass_over_everything(
-    weights: Any, small_graph: Graph
-) -> None:
+def test_tasks_one_by_one_give_the_head_of_one_pass(weights: Any, small_graph: Graph) -> None:
     stream = GraphStream(small_graph)
     learner, joint = learned(stream, weights=weights), learner_of(weights=weights)
     joint.fit_task(stream.open(2, cumulative=True))
@@ -155,7 +153,7 @@ def test_all_tasks_one_by_one_give_the_head_of_one_pass_over_everything(
 @every_weights
 @few_each
 @given(seed=seeds, part=st.lists(st.booleans(), min_size=60, max_size=60))
-def test_two_learners_merged_are_one_that_learned_both(
+def test_merged_learners_are_one_that_learned_both(
     weights: Any, seed: int, part: list[bool]
 ) -> None:
     task = task_of(seed)
@@ -264,9 +262,7 @@ def from_scratch(stream: GraphStream, **options: Any) -> Analytic:
 
 
 @every_weights
-def test_refreshed_statistics_are_those_of_the_final_graph(
-    weights: Any, small_graph: Graph
-) -> None:
+def test_refreshed_statistics_are_of_the_final_graph(weights: Any, small_graph: Graph) -> None:
     stream = GraphStream(small_graph, edges="all")
     expected = from_scratch(stream, weights=weights)
     refreshed = learned(stream, weights=weights, refresh="embeddings")
@@ -324,7 +320,7 @@ def test_a_restored_learner_goes_on(options: dict[str, Any], small_graph: Graph)
 # ------------------------------------------------------------------ solved when somebody asks
 
 
-def test_a_head_nobody_asks_for_is_not_solved_for(
+def test_a_head_is_solved_when_asked_for(
     small_graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     solved = []
@@ -347,9 +343,7 @@ def test_a_head_nobody_asks_for_is_not_solved_for(
 
 
 @pytest.mark.parametrize("asked", ["regularisation_", "state", "model", "named_parameters"])
-def test_whatever_is_asked_is_answered_by_the_head_of_all_tasks(
-    asked: str, small_graph: Graph
-) -> None:
+def test_answers_are_of_the_head_of_all_tasks(asked: str, small_graph: Graph) -> None:
     stream = GraphStream(small_graph)
     learner, expected = learned(stream), learned(stream)
     expected.solve()

@@ -69,7 +69,7 @@ def test_the_order_of_tasks_changes_nothing_where_they_are_apart(small_graph: Gr
     close(answers[1], answers[0], 1e-4)
 
 
-def test_all_tasks_one_by_one_are_one_task_of_everything(
+def test_tasks_one_by_one_are_one_task_of_everything(
     small_graph: Graph, stream: GraphStream
 ) -> None:
     whole = GraphStream(small_graph, edges="all", classes_per_task=6)
@@ -92,7 +92,7 @@ def test_labels_of_a_graph_as_a_user_has_it_are_not_looked_at(
     assert not scores_of(known, final_graph(stream)).equal(scores_of(known, hidden))
 
 
-def test_a_task_that_shows_all_labels_teaches_those_of_training_nodes_alone(
+def test_only_labels_of_training_nodes_are_learned(
     small_graph: Graph,
 ) -> None:
     task = GraphStream(small_graph, classes_per_task=6).open(0)
@@ -136,7 +136,7 @@ def heterophilous() -> GraphStream:
     return GraphStream(graph, edges="all")
 
 
-def test_a_nodes_own_features_are_needed_where_neighbours_mislead(
+def test_own_features_are_needed_where_neighbours_mislead(
     heterophilous: GraphStream,
 ) -> None:
     without = accuracy_of(heterophilous, "4", "2", "1")
@@ -225,9 +225,7 @@ def test_the_head_is_heads_times_their_weights(known: Auto) -> None:
 
 
 @pytest.mark.parametrize("setting", ["class-il", "task-il"])
-def test_without_validation_nodes_all_views_weigh_the_same(
-    setting: Any, small_graph: Graph
-) -> None:
+def test_without_validation_nodes_views_weigh_the_same(setting: Any, small_graph: Graph) -> None:
     stream = GraphStream(small_graph, setting=setting, edges="all")
     learner, nobody = auto(), torch.empty(0, dtype=torch.int64)
     for task in stream:
@@ -253,7 +251,7 @@ def test_one_class_after_the_other(small_graph: Graph) -> None:
         assert float((answer.classes == exam.labels).float().mean()) > 0.8
 
 
-def test_in_task_il_weights_are_fitted_within_tasks(
+def test_task_il_weights_are_fitted_within_tasks(
     small_graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Tensor] = []

@@ -43,9 +43,7 @@ def twins() -> Graph:
     return Graph.from_edges(edges, features=torch.eye(2)[labels % 2], labels=labels)
 
 
-def test_prototypes_of_an_earlier_task_are_reused_by_one_that_looks_the_same(
-    make: Any, two_pairs: Graph
-) -> None:
+def test_prototypes_are_reused_by_a_task_that_looks_the_same(make: Any, two_pairs: Graph) -> None:
     sizes = []
     for graph in (twins(), two_pairs):
         learner = make("hpn", lr=0.0, backbone=small(), atomic_threshold=0.9)
@@ -193,9 +191,7 @@ def terms_by_hand(learner: HPN, task: Task) -> dict[str, float]:
     return {name: float(term) for name, term in terms.items()}
 
 
-def test_the_loss_is_the_sum_of_its_terms_old_and_new_classes_counting_alike(
-    make: Any, small_graph: Graph
-) -> None:
+def test_the_loss_is_the_sum_of_its_terms(make: Any, small_graph: Graph) -> None:
     # Before the third task four classes are old and two new: prototypes have 4 / 6 of the loss.
     learner = make("hpn", epochs=3, backbone=small(), node_threshold=0.9, class_threshold=0.9)
     stream = learned(learner, small_graph, tasks=2)

@@ -30,7 +30,7 @@ def matrix(learner: Any, graph: Graph, **options: Any) -> AccuracyMatrix:
     ("name", "backbone"),
     [("er-gnn", "gcn"), ("ssm", "pdgnn"), ("sem", "gcn"), ("full-subgraph", "pdgnn")],
 )
-def test_replay_prevents_what_an_empty_memory_forgets(
+def test_replay_prevents_forgetting(
     make: Any, small_graph: Graph, name: str, backbone: str
 ) -> None:
     def learned(budget: int) -> AccuracyMatrix:
@@ -45,7 +45,7 @@ def test_replay_prevents_what_an_empty_memory_forgets(
 
 
 @pytest.mark.parametrize("name", REPLAY)
-def test_the_budget_counts_nodes_replayed_and_usage_what_is_kept(
+def test_budget_counts_replayed_nodes_and_usage_all(
     make: Any, small_graph: Graph, name: str
 ) -> None:
     memory = SubgraphMemory(budget=4, sampler=UniformSampler())
@@ -142,9 +142,7 @@ def test_a_complete_ego_network_gives_the_scores_of_the_whole_graph(
     assert graph.num_nodes == len(met)
 
 
-def test_stored_graphs_lie_beside_the_current_one_and_do_not_mix(
-    make: Any, small_graph: Graph
-) -> None:
+def test_stored_graphs_do_not_mix_with_the_current_one(make: Any, small_graph: Graph) -> None:
     memory = SubgraphMemory(budget=5)
     learner = make("ssm", epochs=3, backbone=GCN(hidden=8), memory=memory)
     stream = GraphStream(small_graph)
@@ -190,7 +188,7 @@ def test_er_gnns_own_sampler_refuses_classes_that_come_back(make: Any, small_gra
         learner.fit_task(stream.open(1))
 
 
-def test_a_large_budget_is_taken_and_said(
+def test_a_large_budget_is_reported(
     make: Any, small_graph: Graph, caplog: pytest.LogCaptureFixture
 ) -> None:
     memory = SubgraphMemory(budget=100_000)

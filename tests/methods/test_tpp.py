@@ -165,9 +165,7 @@ def test_a_head_never_changes_later(make: Any, two_pairs: Graph) -> None:
     torch.testing.assert_close(after[:, :2], before, atol=1e-5, rtol=1e-5)
 
 
-def test_scores_are_the_chosen_heads_and_the_rest_is_finite_and_hopeless(
-    make: Any, two_pairs: Graph
-) -> None:
+def test_scores_are_the_chosen_heads_and_the_rest_is_low(make: Any, two_pairs: Graph) -> None:
     learner, stream = learned(make, two_pairs)
     graph = stream.local_graph(1)
     nodes = torch.arange(graph.num_nodes)
@@ -236,7 +234,7 @@ def test_the_prototype_of_a_pair_by_hand(make: Any) -> None:
 
 
 @given(st.integers(0, 1000), st.integers(0, 3), st.floats(0.0, 1.0))
-def test_likeness_is_the_product_with_what_a_node_is_propagated_to(
+def test_likeness_is_the_product_with_propagated_nodes(
     seed: int, steps: int, anchor: float
 ) -> None:
     generator = seeded(seed, "graph")

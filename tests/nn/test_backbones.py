@@ -310,9 +310,7 @@ def test_edges_are_scored_layer_by_layer_where_gathering_is_trained(name: str) -
         ("pdgnn", {"dropout": -0.1}, "dropout must be a number from 0.0 to 0.99, not -0.1"),
     ],
 )
-def test_hyper_parameters_that_make_no_sense_are_refused(
-    name: str, options: dict[str, object], message: str
-) -> None:
+def test_senseless_options_are_refused(name: str, options: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         backbones.make(name, **options)
 

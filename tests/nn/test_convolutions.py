@@ -152,9 +152,7 @@ def attended(
 
 
 @given(seed=seeds, undirected=st.booleans(), heads=st.sampled_from([1, 2, 4]))
-def test_every_head_attends_by_a_softmax_over_its_own_part(
-    seed: int, undirected: bool, heads: int
-) -> None:
+def test_every_head_attends_over_its_own_part(seed: int, undirected: bool, heads: int) -> None:
     graph = sparse_graph(seed, undirected=undirected)
     matrix = normalised(graph, scheme="none")
     layer = HeadAttention(5, 8, heads=heads, generator=generator(seed))

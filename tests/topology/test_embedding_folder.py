@@ -80,7 +80,7 @@ encoders = half | st.builds(topologies.make, st.sampled_from(HOPS), self_loops=s
 
 
 @given(graphs, encoders, st.sampled_from(["all", "labelled"]))
-def test_a_folder_holds_the_bits_of_the_whole(
+def test_a_folder_holds_the_same_bits(
     graph: Graph, topology: TopologyEncoder, nodes: Nodes
 ) -> None:
     expected = encode_within(topology, graph, resources=MANY)

@@ -91,7 +91,7 @@ def test_steps_have_the_bits_of_torchs_own(decoupled: bool) -> None:
             assert adam.state[mine][name].equal(value), name
 
 
-def test_training_on_a_cpu_imports_no_compiler(
+def test_cpu_training_imports_no_compiler(
     monkeypatch: pytest.MonkeyPatch, small_graph: Graph
 ) -> None:
     # Optimisers of torch.optim import it when they are made, which takes seconds.
@@ -100,7 +100,7 @@ def test_training_on_a_cpu_imports_no_compiler(
 
 
 @pytest.mark.parametrize(("momentum", "steps"), [("carried", 6), ("fresh", 3)])
-def test_moments_are_carried_to_the_next_task_or_not(
+def test_moments_may_be_carried_to_the_next_task(
     momentum: Any, steps: int, small_graph: Graph
 ) -> None:
     trainer = Trainer(epochs=3, momentum=momentum, device="cpu")
@@ -186,9 +186,7 @@ class Astray(Line):
 
 
 @pytest.mark.parametrize("slope", [False, True])
-def test_training_that_goes_astray_is_said_and_keeps_nothing(
-    slope: bool, small_graph: Graph
-) -> None:
+def test_training_that_diverges_keeps_nothing(slope: bool, small_graph: Graph) -> None:
     trainer = Trainer(epochs=2, lr=0.5, device="cpu")
     learner = Astray(strength=float("inf"), slope=slope, trainer=trainer)
     with pytest.raises(DivergedError) as caught:
@@ -232,9 +230,7 @@ def three_threads() -> Iterator[None]:
 
 @pytest.mark.usefixtures("three_threads")
 @pytest.mark.parametrize(("work", "threads"), [(1000, 1), (100_000_000, 2), (10**12, 3), (None, 3)])
-def test_steps_have_the_threads_they_are_worth(
-    work: int | None, threads: int, small_graph: Graph
-) -> None:
+def test_steps_use_few_threads(work: int | None, threads: int, small_graph: Graph) -> None:
     learner = Counting(work)
     learner.fit_task(GraphStream(small_graph).open(0))
     assert learner.asked == [1]  # a batch of 4 would be more examples than there are
@@ -288,9 +284,7 @@ def test_early_stopping_keeps_the_best_weights_and_ends_the_task(small_graph: Gr
 
 
 @pytest.mark.parametrize(("objective", "accuracy"), [("balanced", 0.5), ("plain", 0.75)])
-def test_what_is_better_on_validation_nodes_by_hand(
-    objective: Any, accuracy: float, small_graph: Graph
-) -> None:
+def test_the_better_epoch_by_hand(objective: Any, accuracy: float, small_graph: Graph) -> None:
     stream = GraphStream(small_graph)
     task = stream.open(0)
     # Three nodes of class 0 and one of class 1, and a learner that calls everything 0.

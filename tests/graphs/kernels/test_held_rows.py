@@ -126,7 +126,7 @@ def test_what_float16_cannot_hold_is_refused() -> None:
 
 
 @pytest.mark.parametrize("asked", ["float32", *HALVES])
-def test_rows_are_held_once_for_all_ranges_that_are_streamed(
+def test_rows_are_held_once_for_all_streamed_ranges(
     asked: RowType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = drawn(7, weighted=True)

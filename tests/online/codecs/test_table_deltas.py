@@ -111,7 +111,7 @@ def test_marks_may_be_numbers(tmp_path: Path) -> None:
         read_deltas(path, forget="left")
 
 
-def test_what_is_not_used_is_said_once(
+def test_unused_columns_are_reported(
     tables: tuple[Path, Path], caplog: pytest.LogCaptureFixture
 ) -> None:
     nodes, edges = tables

@@ -79,9 +79,7 @@ def test_the_page_is_well_formed_and_loads_nothing(page: str) -> None:
         assert told in page
 
 
-def test_the_same_runs_give_the_same_bytes(
-    bench: Path, drawn: dict[str, Any], reported: Path
-) -> None:
+def test_same_runs_give_same_bytes(bench: Path, drawn: dict[str, Any], reported: Path) -> None:
     files = [reported / "report.html", *(reported / "report").rglob("*.*")]
     assert len(files) == 1 + 7 * 3 + 20 * 2  # page, tables, figures
     before = {path: path.read_bytes() for path in files}
