@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from auto_learners import only
 from evergraph.closed_form import ClassStatistics
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
@@ -45,15 +45,6 @@ def random_graph(seed: int, nodes: int = 36, classes: int = 4) -> Graph:
 def task_of(seed: int) -> Task:
     """All of a small graph in one task."""
     return GraphStream(random_graph(seed), classes_per_task=4).open(0)
-
-
-def only(task: Task, part: str, keep: Tensor) -> Task:
-    """Return the task with some of its training or validation nodes alone."""
-    taken = {
-        part: getattr(task, part)[keep],
-        f"{part}_labels": getattr(task, f"{part}_labels")[keep],
-    }
-    return replace(task, **taken)
 
 
 def assert_same(

@@ -134,7 +134,7 @@ def test_a_learner_with_a_limit_is_saved_and_loaded(small_graph: Graph, tmp_path
         assert value.equal(loaded.state()[key]), key
 
 
-@pytest.mark.parametrize("options", [{}, {"refresh": "embeddings"}, {"ledger": True}])
+@pytest.mark.parametrize("options", [{"refresh": "embeddings"}, {"ledger": True}])
 def test_a_restored_learner_ends_in_the_same_bits(
     options: dict[str, Any], small_graph: Graph
 ) -> None:

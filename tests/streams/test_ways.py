@@ -181,6 +181,9 @@ def test_too_many_tasks_are_refused() -> None:
         ({"by": "blurred", "classes_per_task": 0}, "classes_per_task must be an integer"),
         ({"by": "time", "setting": "task-il"}, "'task-il' needs tasks with classes of their own"),
         ({"by": "blurred", "setting": "task-il"}, "'task-il' needs tasks with classes of their"),
+        ({"by": "online", "tasks": 3}, "tasks must be left out with by = 'online'"),
+        ({"by": "online", "batch": 0}, "batch must be an integer of at least 1, not 0"),
+        ({"by": "class", "batch": 3}, "batch is for by = 'online'"),
         ({"by": "day"}, "unknown by 'day': .*blurred, class, drifting, online, random, time"),
     ],
 )
