@@ -152,9 +152,7 @@ def test_reports_are_readable_in_80_columns(narrow: Any, tmp_path: Path) -> None
     assert any("AF global" in line for line in lines)
 
 
-def test_without_a_width_a_table_is_as_wide_as_needed(
-    call: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_width_tables_are_wide_enough(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS")
     out, _ = call("list", "datasets")
     (line,) = [line for line in out.splitlines() if line.startswith("│ synthetic ")]

@@ -128,9 +128,7 @@ def test_plugins_of_presets_count_from_their_files_and_add_up(call: Call, files:
         (["run", "--set", "plugins=village.py"], "plugins: input should be a valid tuple"),
     ],
 )
-def test_a_broken_plugin_is_one_sentence(
-    options: list[str], said: str, call: Call, files: Path
-) -> None:
+def test_broken_plugins(options: list[str], said: str, call: Call, files: Path) -> None:
     (files / "wrong.py").write_text("x = 1\ny.z\n")
     (files / "ids").write_text("a\n")
     out, err = call(*options, expect=2)

@@ -33,9 +33,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultySe
 
 
 @pytest.mark.usefixtures("learned_here")
-def test_downloads_are_learned_beside_the_paper(
-    call: Any, server: FaultyServer, tmp_path: Path
-) -> None:
+def test_downloads_are_learned_from(call: Any, server: FaultyServer, tmp_path: Path) -> None:
     server.script[:] = ["cut", "503", "wrong"]
     command = (*COMMAND, "--tables", "table3", "--methods", "tem")
     out, err = call(*command)

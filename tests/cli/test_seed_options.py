@@ -110,9 +110,7 @@ def test_several_methods_are_compared_by_the_papers_number(call: Any) -> None:
     assert err.count("stream.classes_per_task is 3 and not 2") == 2  # one line a method
 
 
-def test_benchmark_under_protocol(
-    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bench_under_protocol(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[Bench] = []
     monkeypatch.setattr(benchmark, "run_bench", lambda bench, **_: (begun.append(bench), [])[1])
     (tmp_path / "mine.toml").write_text(BENCH)

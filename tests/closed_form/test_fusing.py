@@ -140,9 +140,7 @@ def test_without_probes_all_weigh_the_same() -> None:
     assert fused_weights(*nothing).tolist() == [SHARPNESS / 4] * 4
 
 
-def test_a_penalty_chosen_on_some_features_suits_all(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_penalty_chosen_on_some_features_suits_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four equal blocks of features have four times the kernel of one: so must be λ."""
     draw = torch.Generator().manual_seed(0)
     block = torch.randn(3, 8, generator=draw)
@@ -174,9 +172,7 @@ def test_a_penalty_chosen_on_some_features_suits_all(
 
 
 @pytest.mark.parametrize("names", [("0+y", "32", "0"), ("32",)])
-def test_a_far_view_takes_part_where_no_labels_are_shown(
-    names: tuple[str, ...],
-) -> None:
+def test_a_far_view_takes_part_where_no_labels_are_shown(names: tuple[str, ...]) -> None:
     """It alone says the class, yet is left out where labels are shown, unless it stands alone."""
     views = tuple(map(View.parse, names))
     draw = torch.Generator().manual_seed(0)

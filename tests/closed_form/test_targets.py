@@ -150,7 +150,7 @@ def test_it_is_the_ridge_of_scikit_learn(seed: int, centred: bool, gaps: bool) -
 
 
 @given(st.integers(0, 10**6), st.integers(2, 4), st.integers(1, 6), st.booleans())
-def test_one_label_gives_the_head_of_classes(
+def test_one_label_is_the_head_of_classes(
     seed: int, classes: int, each: int, weighed: bool
 ) -> None:
     """Classes of one size: elsewhere the head of classes balances them, and this one does not."""

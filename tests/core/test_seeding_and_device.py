@@ -61,9 +61,7 @@ def test_auto_takes_a_gpu(present: bool, found: str, monkeypatch: pytest.MonkeyP
     assert choose_device("cpu").type == "cpu"
 
 
-def test_cuda_is_refused_where_there_is_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_cuda_is_refused_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert choose_device("cuda").type == "cuda"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -85,9 +83,7 @@ def test_peak_memory_is_in_bytes_and_never_falls() -> None:
     assert after < 1 << 42
 
 
-def test_peak_memory_needs_no_module_that_windows_lacks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_peak_memory_needs_no_module_that_windows_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     class Told:
         peak_wset = 12_345
 

@@ -148,9 +148,7 @@ def test_a_stopped_reader_begins_again(tmp_path: Path, monkeypatch: pytest.Monke
         ),
     ],
 )
-def test_unpublished_facts_are_refused(
-    tmp_path: Path, changed: dict[str, Any], message: str
-) -> None:
+def test_other_facts_are_refused(tmp_path: Path, changed: dict[str, Any], message: str) -> None:
     write_raw(tmp_path, **changed)
     with pytest.raises(DataError, match=message):
         evergraph.load("papers", cache=tmp_path)

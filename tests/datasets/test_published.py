@@ -229,9 +229,7 @@ def test_a_disk_that_is_too_small_is_said_before_anything_is_fetched(
         assert server.requests == []
 
 
-def test_checksums_are_checked_on_first_use(
-    tmp_path: Path, write_gnpz: Any, set_facts: Any
-) -> None:
+def test_checksums_are_checked_at_first(tmp_path: Path, write_gnpz: Any, set_facts: Any) -> None:
     raw = tmp_path / "photo" / Photo.raw_files[0]
     write_gnpz(raw)
     for wrong, said in (

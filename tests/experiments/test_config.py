@@ -130,9 +130,7 @@ def test_unknown_presets_and_broken_files_are_said(tmp_path: Path) -> None:
         read_toml(tmp_path / "absent.toml")
 
 
-def test_an_unknown_method_in_a_preset_is_noted(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_unknown_methods_in_a_preset(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "mine.toml"
     path.write_text("[methods.tme.training]\nepochs = 3\n[methods.joint.training]\nepochs = 2\n")
     assert read_preset(str(path), "joint") == {"training": {"epochs": 2}}

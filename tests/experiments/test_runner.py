@@ -96,9 +96,7 @@ def test_a_stopped_run_resumes_to_the_same_result(method: str, tasks: int, tmp_p
     assert not list((tmp_path / "out").rglob("*.safetensors"))  # the learner is not needed now
 
 
-def test_a_finished_run_is_not_learned_again(
-    finished: tuple[RunResult, Path],
-) -> None:
+def test_a_finished_run_is_not_learned_again(finished: tuple[RunResult, Path]) -> None:
     result, out = finished
     arrays = np.load(out / "seed-0" / "accuracy.npz", allow_pickle=False)
     assert set(arrays) == {"local_balanced", "local_plain", "global_balanced", "global_plain"}
@@ -157,9 +155,7 @@ def test_split_seeds_are_shared_by_repeats_unless_asked() -> None:
         assert a.equal(b) is shared
 
 
-def test_progress_of_version_1_is_still_read(
-    finished: tuple[RunResult, Path], tmp_path: Path
-) -> None:
+def test_progress_of_version_1_is_read(finished: tuple[RunResult, Path], tmp_path: Path) -> None:
     shutil.copytree(finished[1], tmp_path / "out")
     whole = finished[0].to_dict()
     assert whole["memory"]["samples"] == whole["memory"]["floats"] > 0

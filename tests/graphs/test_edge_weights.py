@@ -127,9 +127,7 @@ def test_a_directed_graph_by_hand() -> None:
 
 
 @given(seed=seeds, undirected=st.booleans(), self_loops=st.booleans(), plain=st.booleans())
-def test_kernels_equal_the_matrix(
-    seed: int, undirected: bool, self_loops: bool, plain: bool
-) -> None:
+def test_kernels_equal_matrices(seed: int, undirected: bool, self_loops: bool, plain: bool) -> None:
     graph = weighted_at_random(seed, undirected=undirected)
     graph = replace(graph, weights=None) if plain else graph
     features = torch.randn(12, 7, generator=torch.Generator().manual_seed(seed))
@@ -261,9 +259,7 @@ def test_weights_at_the_bounds_can_be_divided_by(weight: float) -> None:
     torch.testing.assert_close(found, torch.tensor([[0, 1.0, 0], [0.5, 0, 0.5], [0, 1.0, 0]]))
 
 
-def test_pyg_weights_are_edge_weight_or_one_attribute(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_pyg_weights_are_edge_weight_or_one_attribute(caplog: pytest.LogCaptureFixture) -> None:
     graph = weighted_at_random(7)
     assert entries(Graph.from_data(graph.to_data())) == entries(graph)
     assert "edge_weight" not in replace(graph, weights=None).to_data()

@@ -71,9 +71,7 @@ batched = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3)), min_size=1, 
 @pytest.mark.parametrize("budget", [1, 3, 0.3])
 @few_each
 @given(nodes=batched, seed=st.integers(0, 10_000))
-def test_batches_keep_the_best_ranks(
-    budget: float, nodes: list[tuple[int, int]], seed: int
-) -> None:
+def test_batches_keep_best_ranks(budget: float, nodes: list[tuple[int, int]], seed: int) -> None:
     labels = [label for label, _ in nodes]
     candidates, sizes, sampler = candidates_of(labels), sizes_of(labels), Spied()
     memory, draws = EmbeddingMemory(budget=budget, sampler=sampler), generator(seed)

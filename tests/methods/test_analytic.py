@@ -144,9 +144,7 @@ def test_tasks_one_by_one_give_the_head_of_one_pass(weights: Any, small_graph: G
 @every_weights
 @few_each
 @given(seed=seeds, part=st.lists(st.booleans(), min_size=60, max_size=60))
-def test_merged_learners_are_one_that_learned_both(
-    weights: Any, seed: int, part: list[bool]
-) -> None:
+def test_merged_learners_are_one_that_met_both(weights: Any, seed: int, part: list[bool]) -> None:
     task = task_of(seed)
     first = torch.tensor(part[: len(task.train)])
     learners = []
@@ -311,9 +309,7 @@ def test_a_restored_learner_goes_on(options: dict[str, Any], small_graph: Graph)
 # ------------------------------------------------------------------ solved when somebody asks
 
 
-def test_a_head_is_solved_when_asked_for(
-    small_graph: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_heads_are_solved_when_asked(small_graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     solved = []
     solve = analytic.balanced_ridge
     monkeypatch.setattr(

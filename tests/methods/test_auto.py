@@ -69,9 +69,7 @@ def test_the_order_of_tasks_changes_nothing_where_they_are_apart(small_graph: Gr
     close(answers[1], answers[0], 1e-4)
 
 
-def test_tasks_one_by_one_are_one_task_of_everything(
-    small_graph: Graph, stream: GraphStream
-) -> None:
+def test_tasks_in_turn_are_one_task_of_everything(small_graph: Graph, stream: GraphStream) -> None:
     whole = GraphStream(small_graph, edges="all", classes_per_task=6)
     one, other = learned(stream, refresh="embeddings"), learned(whole)
     close(scores_of(one, final_graph(stream)), scores_of(other, final_graph(whole)), 1e-4)
@@ -92,9 +90,7 @@ def test_labels_of_a_graph_as_a_user_has_it_are_not_looked_at(
     assert not scores_of(known, final_graph(stream)).equal(scores_of(known, hidden))
 
 
-def test_only_labels_of_training_nodes_are_learned(
-    small_graph: Graph,
-) -> None:
+def test_only_labels_of_training_nodes_are_learned(small_graph: Graph) -> None:
     task = GraphStream(small_graph, classes_per_task=6).open(0)
     raw = replace(task, lease=Lease(small_graph))
     assert raw.graph.bare is None
@@ -136,9 +132,7 @@ def heterophilous() -> GraphStream:
     return GraphStream(graph, edges="all")
 
 
-def test_own_features_are_needed_where_neighbours_mislead(
-    heterophilous: GraphStream,
-) -> None:
+def test_own_features_are_needed_where_neighbours_mislead(heterophilous: GraphStream) -> None:
     without = accuracy_of(heterophilous, "4", "2", "1")
     assert accuracy_of(heterophilous, "0", "4", "2") > without + 0.1
 

@@ -135,7 +135,7 @@ def test_a_learner_with_a_limit_is_saved_and_loaded(small_graph: Graph, tmp_path
 
 
 @pytest.mark.parametrize("options", [{"refresh": "embeddings"}, {"ledger": True}])
-def test_a_restored_learner_ends_in_the_same_bits(
+def test_restored_learners_end_in_the_same_bits(
     options: dict[str, Any], small_graph: Graph
 ) -> None:
     stream = GraphStream(small_graph, edges="all")

@@ -194,7 +194,7 @@ def test_many_nodes_are_thinned_evenly(mixing: Graph, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(("name", "setting"), [("analytic", "class-il"), ("tem", "task-il")])
-def test_a_restored_learner_corrects_alike(
+def test_restored_learners_correct_alike(
     name: str, setting: Any, mixing: Graph, make: Make
 ) -> None:
     stream = GraphStream(mixing, edges="all", setting=setting)

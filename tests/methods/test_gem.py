@@ -63,9 +63,7 @@ def test_a_margin_gives_every_earlier_task_at_least_that_weight(seed: int, margi
 
 @pytest.mark.parametrize("name", ["gem", "a-gem"])
 @pytest.mark.parametrize("setting", ["class-il", "task-il"])
-def test_steps_do_not_harm_stored_tasks(
-    make: Any, small_graph: Graph, name: str, setting: Any
-) -> None:
+def test_steps_harm_no_stored_task(make: Any, small_graph: Graph, name: str, setting: Any) -> None:
     learner = make(
         name, backbone=GCN(hidden=8), epochs=20, memory=SubgraphMemory(budget=10),
         **({"margin": 0.0} if name == "gem" else {"sample": 1000}),
@@ -118,7 +116,7 @@ def hindsight(make: Any, *, setting: Any, margin: float = 0.0) -> Any:
 
 
 @pytest.mark.parametrize(("setting", "chance"), [("class-il", 1 / 6), ("task-il", 1 / 2)])
-def test_an_old_gradient_is_of_its_own_weighted_mean_loss(
+def test_an_old_gradient_is_of_its_weighted_mean_loss(
     make: Any, setting: Any, chance: float
 ) -> None:
     """Without weights every class is equally likely: ∂l(e_y)/∂W_ky = chance - [k = y].

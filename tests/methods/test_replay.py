@@ -30,9 +30,7 @@ def matrix(learner: Any, graph: Graph, **options: Any) -> AccuracyMatrix:
     ("name", "backbone"),
     [("er-gnn", "gcn"), ("ssm", "pdgnn"), ("sem", "gcn"), ("full-subgraph", "pdgnn")],
 )
-def test_replay_prevents_forgetting(
-    make: Any, small_graph: Graph, name: str, backbone: str
-) -> None:
+def test_replay_stops_forgetting(make: Any, small_graph: Graph, name: str, backbone: str) -> None:
     def learned(budget: int) -> AccuracyMatrix:
         learner = make(
             name, epochs=25, backbone=backbones.make(backbone), memory=SubgraphMemory(budget=budget)
@@ -45,9 +43,7 @@ def test_replay_prevents_forgetting(
 
 
 @pytest.mark.parametrize("name", REPLAY)
-def test_budget_counts_replayed_nodes_and_usage_all(
-    make: Any, small_graph: Graph, name: str
-) -> None:
+def test_budget_counts_nodes_and_usage_everything(make: Any, small_graph: Graph, name: str) -> None:
     memory = SubgraphMemory(budget=4, sampler=UniformSampler())
     learner = make(name, epochs=1, backbone=GCN(hidden=4), memory=memory)
     stream = GraphStream(small_graph)
@@ -188,9 +184,7 @@ def test_er_gnns_own_sampler_refuses_classes_that_come_back(make: Any, small_gra
         learner.fit_task(stream.open(1))
 
 
-def test_a_large_budget_is_reported(
-    make: Any, small_graph: Graph, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_large_budget(make: Any, small_graph: Graph, caplog: pytest.LogCaptureFixture) -> None:
     memory = SubgraphMemory(budget=100_000)
     with caplog.at_level("INFO"):
         make("ssm", epochs=1, memory=memory).fit_task(GraphStream(small_graph).open(0))

@@ -195,9 +195,7 @@ def test_refreshed_embeddings_are_those_of_the_final_graph(by: str, small_graph:
     assert torch.bincount(memory.labels_).tolist() == [8] * 6
 
 
-def test_embeddings_of_other_nodes_are_not_reused(
-    small_graph: Graph,
-) -> None:
+def test_embeddings_of_other_nodes_are_not_reused(small_graph: Graph) -> None:
     """Two streams with as many nodes a task, but other ones: only ids tell them apart."""
     first = GraphStream(small_graph, edges="all")
     other = GraphStream(small_graph, edges="all", order=[2, 3, 4, 5, 0, 1])

@@ -234,9 +234,7 @@ def test_the_prototype_of_a_pair_by_hand(make: Any) -> None:
 
 
 @given(st.integers(0, 1000), st.integers(0, 3), st.floats(0.0, 1.0))
-def test_likeness_is_the_product_with_propagated_nodes(
-    seed: int, steps: int, anchor: float
-) -> None:
+def test_likeness_is_a_product_with_propagated_nodes(seed: int, steps: int, anchor: float) -> None:
     generator = seeded(seed, "graph")
     graph = Graph.from_edges(
         torch.randint(7, (2, 12), generator=generator),

@@ -117,9 +117,7 @@ rows_of_terms = st.lists(st.tuples(positive, st.floats(-5, 5), st.integers(0, 3)
 
 
 @given(rows=rows_of_terms)
-def test_term_weights_give_the_sum_of_weighted_means(
-    rows: list[tuple[float, float, int]],
-) -> None:
+def test_term_weights_give_the_sum_of_weighted_means(rows: list[tuple[float, float, int]]) -> None:
     weights, losses, terms = (torch.tensor(column) for column in zip(*rows, strict=True))
     weights, losses = weights.double(), losses.double()
     expected = sum(

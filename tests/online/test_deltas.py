@@ -170,7 +170,7 @@ def weighed(undirected: bool) -> tuple[OnlineLearner, dict[Any, float]]:
 
 
 @given(PAIRS, PAIRS, st.data(), st.booleans())
-def test_new_edges_are_what_a_loop_finds(
+def test_new_edges_are_those_of_a_loop(
     edges: Any, removed: Any, data: Any, undirected: bool
 ) -> None:
     made, known = weighed(undirected)

@@ -236,9 +236,7 @@ def numbers(start: int, stop: int) -> pd.DataFrame:
     return pd.DataFrame({"age": 20.0 + rows * 7 % 40, "income": 3_000.0 + rows * 31 % 700})
 
 
-def test_arrays_are_taken_by_position_with_one_note(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_arrays_are_taken_by_position_with_one_note(caplog: pytest.LogCaptureFixture) -> None:
     one = model().partial_fit([*range(40)], numbers(0, 40), ["x", "y"] * 20)
     for node in (40, 41):
         one.partial_fit([node], numbers(node, node + 1).to_numpy())

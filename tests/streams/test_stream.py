@@ -93,9 +93,7 @@ def test_tasks_arrive_in_the_order_given() -> None:
     seed=st.integers(0, 1000),
     edges=st.sampled_from(["within", "all"]),
 )
-def test_labels_are_right_in_any_order(
-    order: list[int], per_task: int, seed: int, edges: str
-) -> None:
+def test_labels_fit_in_any_order(order: list[int], per_task: int, seed: int, edges: str) -> None:
     stream = stream_of(order=order, classes_per_task=per_task, seed=seed, edges=edges)
     for task in stream:
         for part in ("train", "validation"):
@@ -208,7 +206,7 @@ def test_a_tasks_own_subgraph_is_kept_by_the_stream_for_local_exams() -> None:
 @pytest.mark.parametrize(
     ("edges", "expected"), [("within", within_tasks(1)), ("all", between(EDGES, seen(1)))]
 )
-def test_the_cumulative_view_has_every_task_so_far(
+def test_the_cumulative_view_has_all_tasks_so_far(
     edges: str, expected: set[tuple[int, int]]
 ) -> None:
     stream = stream_of(edges=edges)

@@ -147,9 +147,7 @@ def test_sparse_features_give_the_embeddings_of_dense_ones(name: str) -> None:
     assert lonely.features.equal(torch.eye(3))
 
 
-def test_caches_with_a_shelf_encode_once_for_each_way(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_caches_with_a_shelf_encode_once_for_each_way(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[tuple[str, int, str]] = []
     encode = EmbeddingCache.encode
 

@@ -91,18 +91,14 @@ def test_steps_have_the_bits_of_torchs_own(decoupled: bool) -> None:
             assert adam.state[mine][name].equal(value), name
 
 
-def test_cpu_training_imports_no_compiler(
-    monkeypatch: pytest.MonkeyPatch, small_graph: Graph
-) -> None:
+def test_a_cpu_needs_no_compiler(monkeypatch: pytest.MonkeyPatch, small_graph: Graph) -> None:
     # Optimisers of torch.optim import it when they are made, which takes seconds.
     monkeypatch.delattr(torch.optim, "Adam")
     Line(trainer=Trainer(epochs=1, device="cpu")).fit_task(GraphStream(small_graph).open(0))
 
 
 @pytest.mark.parametrize(("momentum", "steps"), [("carried", 6), ("fresh", 3)])
-def test_moments_may_be_carried_to_the_next_task(
-    momentum: Any, steps: int, small_graph: Graph
-) -> None:
+def test_moments_may_be_carried_over(momentum: Any, steps: int, small_graph: Graph) -> None:
     trainer = Trainer(epochs=3, momentum=momentum, device="cpu")
     learner, stream = Line(trainer=trainer), GraphStream(small_graph)
     seen: list[float] = []

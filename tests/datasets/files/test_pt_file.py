@@ -96,9 +96,7 @@ def test_bad_content(tmp_path: Path, content: object, message: str) -> None:
     assert str(caught.value).startswith(f"{path}: ")
 
 
-def test_other_contents_are_named(
-    tmp_path: Path, tiny: Graph, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_other_contents(tmp_path: Path, tiny: Graph, caplog: pytest.LogCaptureFixture) -> None:
     data = tiny.to_data()
     read_pt(saved(tmp_path, data))
     assert not caplog.records

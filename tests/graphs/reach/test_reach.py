@@ -85,7 +85,7 @@ def test_a_node_reaches_those_that_flow_into_it() -> None:
 @pytest.mark.parametrize("hops", range(4))
 @few_each
 @given(pairs=pairs, nodes=node_lists)
-def test_reach_is_boolean_matrix_powers(
+def test_reach_is_matrix_powers(
     undirected: bool, hops: int, pairs: Pairs, nodes: list[int]
 ) -> None:
     graph = graph_of(pairs, undirected=undirected)
@@ -153,9 +153,7 @@ def test_spreading_block_by_block_changes_nothing(
 @pytest.mark.parametrize("undirected", [True, False])
 @few_each
 @given(pairs=pairs, nodes=node_lists, hops=st.integers(0, 4))
-def test_searches_equal_products(
-    undirected: bool, pairs: Pairs, nodes: list[int], hops: int
-) -> None:
+def test_searches_are_products(undirected: bool, pairs: Pairs, nodes: list[int], hops: int) -> None:
     graph = graph_of(pairs, undirected=undirected)
     sizes = np.empty(len(nodes), dtype=np.int64)
     indptr, indices = graph.indptr.numpy(), graph.indices.numpy()

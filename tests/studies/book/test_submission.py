@@ -78,7 +78,7 @@ def test_a_row_holds_no_path_of_this_machine(plan: BookPlan, tmp_path: Path) -> 
     assert check_book(tmp_path / "book", plan) == [row]
 
 
-def test_rows_are_not_replaced(
+def test_rows_are_never_replaced(
     row: BookRow, finished: Path, plan: BookPlan, tmp_path: Path
 ) -> None:
     row.write(tmp_path / "book")
