@@ -123,7 +123,7 @@ def test_a_preset_may_say_something_of_one_method(call: Call) -> None:
 def test_a_killed_or_interrupted_run_resumes_to_the_bit_identical_result(
     blow: signal.Signals, call: Call, tmp_path: Path
 ) -> None:
-    options = ["run", *SMALL, "--epochs", "60", "--seeds", "0,1", "--json"]
+    options = ["run", *SMALL, "--epochs", "40", "--seeds", "0,1", "--json"]
     whole = json.loads(call(*options, "--out", "whole")[0])
     process = Forked(*options, "--out", "killed", cwd=tmp_path)
     progress = tmp_path / "killed" / "seed-0" / "progress.json"

@@ -18,7 +18,7 @@ from evergraph.graphs import Graph, estimate_reach_sizes, reach_sizes
 from evergraph.memory import Candidates, EmbeddingMemory, SubgraphMemory, samplers
 from evergraph.memory.samplers import CoverageSampler
 from evergraph.memory.samplers.condensing import CondensingSampler
-from graphs_to_draw import Pairs, generator, graph_of
+from graphs_to_draw import Pairs, few_each, generator, graph_of
 
 EVERY = pytest.mark.parametrize("name", samplers.names())
 
@@ -75,6 +75,7 @@ def test_budgets_of_nothing_and_of_more_than_there_is(name: str) -> None:
 
 
 @EVERY
+@few_each
 @given(seed=st.integers(0, 10_000), budget=st.integers(0, 13))
 def test_the_best_ranks_are_selected_by_the_generator(name: str, seed: int, budget: int) -> None:
     candidates, sampler = candidates_of(seed), samplers.make(name)

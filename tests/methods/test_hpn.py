@@ -117,7 +117,7 @@ def moves(learner: HPN, graph: Graph, **stream: Any) -> bool:
 def test_rehearsed_prototypes_keep_old_classes_in_class_il(make: Any, two_pairs: Graph) -> None:
     kept = []
     for rehearse in (True, False):
-        learner = make("hpn", epochs=60, lr=0.02, backbone=small(), rehearse=rehearse)
+        learner = make("hpn", epochs=40, lr=0.02, backbone=small(), rehearse=rehearse)
         stream = learned(learner, two_pairs)
         kept.append([accuracy(learner, stream, task) for task in (0, 1)])
     assert kept[0] == [1.0, 1.0]
