@@ -49,7 +49,8 @@ metadata.version = cache(metadata.version)
 # are given to one worker.
 COSTLY = {
     "ray_engine": "ray", "chromium": "browser", "seen_as": "browser", "kernel": "numba",
-    "numba": "numba",
+    "numba": "numba", "learned": "bench", "all_figures": "browser", "reported": "browser",
+    "finished": "book",
 }  # fmt: skip
 # So are those that import PyG or scikit-learn, themselves or by what they test.
 IMPORTS = re.compile(r"torch_geometric|sklearn|from pyg |miniatures|fig6|TSNE")

@@ -23,20 +23,20 @@ from evergraph.reports.page.sections import inline_svg
 from evergraph.reports.runs import grouped
 
 
-def test_every_group_and_every_run_is_drawn(drawn: dict[str, Any]) -> None:
-    assert {kind: len(pictures) for kind, pictures in drawn.items()} == {
+def test_every_group_and_every_run_is_drawn(all_figures: dict[str, Any]) -> None:
+    assert {kind: len(pictures) for kind, pictures in all_figures.items()} == {
         "curves": 3, "local-global": 3, "time": 3, "matrices": 5, "ranks": 0,
         "memory-accuracy": 6,  # local and global
     }  # fmt: skip
-    pictures = [picture for kind in drawn.values() for picture in kind]
+    pictures = [picture for kind in all_figures.values() for picture in kind]
     assert len({picture.name for picture in pictures}) == len(pictures)
     for picture in pictures:
         assert picture.png.startswith(b"\x89PNG")
         assert picture.svg.startswith("<?xml")
 
 
-def test_inline_figures_share_no_id_and_fetch_nothing(drawn: dict[str, Any]) -> None:
-    pictures = [picture for kind in drawn.values() for picture in kind]
+def test_inline_figures_share_no_id_and_fetch_nothing(all_figures: dict[str, Any]) -> None:
+    pictures = [picture for kind in all_figures.values() for picture in kind]
     texts = [inline_svg(picture, f"f{i}-") for i, picture in enumerate(pictures)]
     ids = [name for text in texts for name in re.findall(r' id="([^"]+)"', text)]
     assert len(set(ids)) == len(ids)

@@ -113,8 +113,8 @@ def test_every_amount_is_on_the_axis_and_so_is_a_tick(amounts: list[float]) -> N
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_the_frontier_section_needs_related_runs(folder: Path, drawn: dict[str, Any]) -> None:
-    assert "frontier" not in drawn
+def test_the_frontier_section_needs_related_runs(folder: Path, all_figures: dict[str, Any]) -> None:
+    assert "frontier" not in all_figures
     page = write_report(collect(folder), folder).read_text("utf-8")
     assert '<section id="frontier">' in page
     for price in ("bytes", "seconds"):
