@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Generator, Iterator
+from functools import cache
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from _pytest.doctest import DoctestModule
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
-from evergraph.cli.app import main
-from evergraph.cluster.ray_engine import RayEngine
-from evergraph.core import plugins
-from evergraph.datasets import datasets, load
-from evergraph.experiments.bench import benchmark
-from evergraph.experiments.bench.worker import learn
-from evergraph.graphs import Graph
-from evergraph.memory import samplers
-from evergraph.methods import methods
-from evergraph.nn import backbones
-from evergraph.topology import topologies
+# The package is imported by the fixtures that need it: the process that hands tests out to workers
+# reads this file as well, and has no use for torch.
+if TYPE_CHECKING:
+    from evergraph.cluster.ray_engine import RayEngine
+    from evergraph.graphs import Graph
+    from evergraph.streams import GraphStream
 
 # The gate draws the same few examples every time: what passed here passes there. New ones, and many
 # of them, are drawn with HYPOTHESIS_PROFILE=explore, as `make test-slow` does. No example has a
@@ -44,12 +42,18 @@ CHROMIUM = (
     "--hide-scrollbars",
 )
 Call = Callable[..., tuple[str, str]]
+# Every run writes down which versions it had: the record of a package is read once, not a thousand
+# times.
+metadata.version = cache(metadata.version)
 # What takes seconds to start or to compile, in each process that needs it: the files that name it
 # are given to one worker.
 COSTLY = {
     "ray_engine": "ray", "chromium": "browser", "seen_as": "browser", "kernel": "numba",
-    "numba": "numba",
+    "numba": "numba", "learned": "bench", "all_figures": "browser", "reported": "browser",
+    "finished": "book",
 }  # fmt: skip
+# So are those that import PyG or scikit-learn, themselves or by what they test.
+IMPORTS = re.compile(r"torch_geometric|sklearn|from pyg |miniatures|fig6|TSNE")
 
 
 class TogetherWhereCostly(LoadFileScheduling):  # type: ignore[misc]
@@ -60,7 +64,7 @@ class TogetherWhereCostly(LoadFileScheduling):  # type: ignore[misc]
         if file not in _together:
             text = Path(self.config.rootpath, file).read_text("utf-8")
             used = (name for name in COSTLY if f"{name}: " in text or f'"{name}"' in text)
-            _together[file] = COSTLY.get(next(used, ""), file)
+            _together[file] = COSTLY.get(next(used, ""), "pyg" if IMPORTS.search(text) else file)
         return _together[file]
 
 
@@ -104,6 +108,13 @@ def real() -> Callable[[str], Path]:
 @pytest.fixture
 def own_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a test register parts of its own, which are gone when it is over, and import plugins."""
+    from evergraph.core import plugins
+    from evergraph.datasets import datasets
+    from evergraph.memory import samplers
+    from evergraph.methods import methods
+    from evergraph.nn import backbones
+    from evergraph.topology import topologies
+
     for resolver in (datasets, samplers, methods, backbones, topologies):
         monkeypatch.setattr(resolver, "_classes", dict(resolver._classes))
         monkeypatch.setattr(resolver, "_aliases", dict(resolver._aliases))
@@ -115,7 +126,17 @@ def own_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def small_graph() -> Graph:
     """Six classes, three tasks; easy enough to learn in a second."""
+    from evergraph.datasets import load
+
     return load("synthetic", nodes=360, classes=6, features=16, noise=0.4, seed=1)
+
+
+@pytest.fixture(scope="session")
+def stream(small_graph: Graph) -> GraphStream:
+    """Its three tasks, each with all edges to nodes met before."""
+    from evergraph.streams import GraphStream
+
+    return GraphStream(small_graph, edges="all")
 
 
 @pytest.fixture(scope="session")
@@ -123,6 +144,8 @@ def ray_engine() -> Iterator[RayEngine]:
     """Two Ray workers on this machine, started once: that takes seconds."""
     if find_spec("ray") is None:
         pytest.skip("Ray is not installed: pip install 'evergraph[cluster]'")
+    from evergraph.cluster.ray_engine import RayEngine
+
     with RayEngine(workers=2, store=200_000_000) as engine:
         yield engine
 
@@ -132,15 +155,19 @@ def call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Call:
     """Run ``evergraph ...`` in a folder of its own, in this process: importing torch takes long."""
+    from evergraph.cli import app
+
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
+    if not hasattr(app._load, "cache_info"):  # options of a command are put together once
+        app._load = cache(app._load)
 
     def run(*arguments: str, expect: int = 0) -> tuple[str, str]:
         monkeypatch.setattr(sys, "argv", ["evergraph", *arguments])
         capfd.readouterr()
         code: object = 0
         try:
-            main()
+            app.main()
         except SystemExit as stop:
             code = stop.code or 0
         out, err = capfd.readouterr()
@@ -153,6 +180,8 @@ def call(
 @pytest.fixture
 def learned_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let benchmarks learn in this process: starting others takes seconds."""
+    from evergraph.experiments.bench import benchmark
+    from evergraph.experiments.bench.worker import learn
 
     def run_here(work: Any, *, on_event: Callable[..., None], **_: Any) -> None:
         for job, seed in work:

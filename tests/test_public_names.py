@@ -7,12 +7,13 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from importlib import import_module
+from importlib import import_module, metadata
 from operator import attrgetter
 from pathlib import Path
 
 import pytest
 
+import evergraph
 import evergraph as eg
 from evergraph.core import errors, plugins
 from evergraph.core.resolver import Resolver
@@ -27,7 +28,6 @@ SPACES: dict[str, Resolver[object]] = {
     "methods": methods, "samplers": samplers, "topologies": topologies, "backbones": backbones,
     "datasets": datasets, "online.heads": heads,
 }  # fmt: skip
-MOVED = [(name, home) for home, names in eg._MOVED.items() for name in names.split()]
 
 
 @pytest.mark.parametrize("space", SPACES)
@@ -55,20 +55,21 @@ def test_typed_names_are_those_that_are_looked_up() -> None:
     assert sorted(eg.__all__) == sorted(looked_up)
 
 
-@pytest.mark.parametrize("name", eg.__all__)
-def test_every_name_can_be_had_and_is_listed(name: str) -> None:
-    assert getattr(eg, name) is not None
-    assert name in dir(eg)
+def test_every_name_can_be_had_and_is_listed() -> None:
+    for name in eg.__all__:
+        assert getattr(eg, name) is not None
+        assert name in dir(eg)
 
 
-@pytest.mark.parametrize(("name", "home"), MOVED)
-def test_a_name_of_before_is_had_with_a_warning_that_says_where_it_is(name: str, home: str) -> None:
-    with pytest.warns(
-        DeprecationWarning, match=rf"evergraph\.{name} is evergraph\.{home}\.{name} "
-    ):
-        found = getattr(eg, name)
-    assert found is getattr(import_module(f"evergraph.{eg._NAMESPACES.get(home, home)}"), name)
-    assert name not in dir(eg)
+def test_a_former_name_is_had_with_a_warning_that_says_where_it_is_now() -> None:
+    moved = [(name, home) for home, names in eg._MOVED.items() for name in names.split()]
+    listed = set(dir(eg))
+    for name, home in moved:
+        message = rf"evergraph\.{name} is evergraph\.{home}\.{name} "
+        with pytest.warns(DeprecationWarning, match=message):
+            found = getattr(eg, name)
+        assert found is getattr(import_module(f"evergraph.{eg._NAMESPACES.get(home, home)}"), name)
+        assert name not in listed
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
@@ -99,3 +100,16 @@ def test_a_class_has_a_name_of_its_own() -> None:
     names = [name for text in texts for name in re.findall(r"^class ([A-Za-z]\w*)", text, re.M)]
     assert len(names) > 300
     assert [name for name, count in Counter(names).items() if count > 1] == []
+
+
+def test_the_version_is_that_of_the_installed_package() -> None:
+    assert evergraph.__version__ == metadata.version("evergraph")
+    assert "__version__" in dir(evergraph)
+
+
+def test_a_source_tree_that_was_never_installed_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", absent)
+    assert evergraph.__version__ == "0+unknown"

@@ -70,9 +70,7 @@ def distinct(model: StreamedBlockModel, counts: tuple[int, int], nodes: int) -> 
 
 @pytest.mark.parametrize("mean", [10.0, 60.0])
 @pytest.mark.parametrize("homophily", [0.3, 0.8])
-def test_edges_and_homophily_are_met_after_doubles_are_dropped(
-    mean: float, homophily: float
-) -> None:
+def test_edges_and_homophily_are_met_without_doubles(mean: float, homophily: float) -> None:
     nodes = 4000
     labels = rng(1).permutation(nodes) % 8
     degrees = rng(2).permutation(log_normal_sizes(nodes, mean, nodes / 4))

@@ -71,9 +71,7 @@ def test_a_seed_gives_one_graph(tmp_path: Path) -> None:
     assert not torch.equal(other.indices[:1000], first.indices[:1000])
 
 
-def test_a_second_load_reads_what_the_first_wrote(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_load_reads_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = evergraph.load("products-twin", cache=tmp_path, scale=0.001, features=8)
     monkeypatch.setattr(twins, "sketch_twin", None)  # whoever draws, fails
     assert_same(evergraph.load("products-twin", cache=tmp_path, scale=0.001, features=8), first)

@@ -78,17 +78,13 @@ def test_options_reach_the_f_topo(call: Any, graph_file: str) -> None:
         (("--memory-limit", "1KB"), "encoding a single column of the features takes"),
     ],
 )
-def test_a_refusal_is_one_sentence(
-    call: Any, graph_file: str, typed: tuple[str, ...], said: str
-) -> None:
+def test_refusals(call: Any, graph_file: str, typed: tuple[str, ...], said: str) -> None:
     _, err = call("embed", graph_file, "--out", "e", *typed, expect=2)
     assert said in err
     assert "Traceback" not in err
 
 
-def test_interrupted_it_says_how_to_go_on(
-    call: Any, graph_file: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_embedding(call: Any, graph_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: Any, **__: Any) -> Any:
         raise KeyboardInterrupt
 

@@ -103,9 +103,7 @@ def test_info_refuses_what_is_not_whole(call: Any, tables: tuple[str, str]) -> N
     assert "not e.csv" in call("info", "e.csv", "--verify", expect=2)[1]
 
 
-def test_a_graph_of_which_no_task_can_be_made_is_shown_all_the_same(
-    call: Any, tmp_path: Path
-) -> None:
+def test_a_graph_without_tasks_is_shown_all_the_same(call: Any, tmp_path: Path) -> None:
     (tmp_path / "nodes.csv").write_text("id,label,x\na,u,1\nb,u,2\nc,v,3\n")
     (tmp_path / "edges.csv").write_text("source,target\n")
     call("import", "edges.csv", "nodes.csv", "--out", "graph")
@@ -116,9 +114,7 @@ def test_a_graph_of_which_no_task_can_be_made_is_shown_all_the_same(
 @pytest.mark.parametrize(
     "command", [["import", "edges.csv", "nodes.csv", "--out"], ["serve", "--port", "0"]]
 )
-def test_a_place_that_cannot_be_written_is_one_sentence(
-    call: Any, tmp_path: Path, command: list[str]
-) -> None:
+def test_an_unwritable_place_is_one_sentence(call: Any, tmp_path: Path, command: list[str]) -> None:
     (tmp_path / "nodes.csv").write_text("id,label,x\na,u,1\n")
     (tmp_path / "edges.csv").write_text("source,target\n")
     (tmp_path / "file").write_text("")

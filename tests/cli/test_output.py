@@ -52,9 +52,7 @@ def test_other_encodings_keep_what_they_can_write(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_report_on_an_ascii_terminal_in_full(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_report_on_an_ascii_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "runs" / "tem", result_of([0.5]))
     monkeypatch.setattr(sys, "argv", ["evergraph", "report", str(tmp_path / "runs")])
     written = stdout_in("ascii", monkeypatch)
@@ -154,9 +152,7 @@ def test_reports_are_readable_in_80_columns(narrow: Any, tmp_path: Path) -> None
     assert any("AF global" in line for line in lines)
 
 
-def test_without_an_edge_a_table_is_as_wide_as_it_needs_to_be(
-    call: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_width_tables_are_wide_enough(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS")
     out, _ = call("list", "datasets")
     (line,) = [line for line in out.splitlines() if line.startswith("│ synthetic ")]

@@ -26,10 +26,6 @@ Call = Callable[..., tuple[str, str]]
 
 pytestmark = pytest.mark.usefixtures("own_parts")
 FILE = Path(__file__).parents[2] / "examples" / "my_parts.py"
-TINY = [
-    "--dataset", "synthetic", "--set", "dataset.nodes=60", "--set", "dataset.classes=4",
-    "--epochs", "1", "--device", "cpu", "--json",
-]  # fmt: skip
 BENCH = """\
 plugins = ["parts/my_parts.py"]
 datasets = [{ name = "synthetic", nodes = 60, classes = 4 }]
@@ -86,9 +82,7 @@ def test_parts_of_a_plugin_are_listed(call: Call, files: Path) -> None:
     assert json.loads(listed)["datasets"]["village"] == {"title": "A small graph of my own."}
 
 
-def test_a_run_takes_parts_of_several_plugins_and_goes_on_with_them(
-    call: Call, files: Path
-) -> None:
+def test_a_run_takes_parts_of_several_plugins_and_resumes(call: Call, files: Path) -> None:
     options = [
         "run", "--plugin", "parts/my_parts.py", "--plugin", "village.py", "--dataset", "village",
         "--method", "anchored", "--topology", "residual", "--set", "method.strength=0.5",
@@ -134,9 +128,7 @@ def test_plugins_of_presets_count_from_their_files_and_add_up(call: Call, files:
         (["run", "--set", "plugins=village.py"], "plugins: input should be a valid tuple"),
     ],
 )
-def test_what_is_wrong_with_a_plugin_is_one_sentence(
-    options: list[str], said: str, call: Call, files: Path
-) -> None:
+def test_broken_plugins(options: list[str], said: str, call: Call, files: Path) -> None:
     (files / "wrong.py").write_text("x = 1\ny.z\n")
     (files / "ids").write_text("a\n")
     out, err = call(*options, expect=2)
@@ -147,9 +139,7 @@ def test_what_is_wrong_with_a_plugin_is_one_sentence(
 
 
 @pytest.mark.usefixtures("learned_here")
-def test_a_benchmarks_workers_import_its_plugins(
-    call: Call, files: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_import_plugins(call: Call, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = benchmark.run_work
 
     def fresh(*given: Any, **options: Any) -> None:
@@ -204,9 +194,7 @@ def test_a_learner_that_lives_on_takes_parts_too(call: Call, files: Path) -> Non
     assert [line.rsplit(",", 1)[0] for line in told] == ["id,class", "a,x", "d,y"]
 
 
-def test_a_mistyped_parameter_of_a_learner_is_met_with_the_nearest(
-    call: Call, tmp_path: Path
-) -> None:
+def test_a_mistyped_parameter_suggests_the_nearest(call: Call, tmp_path: Path) -> None:
     for setting, near in (("haed.width=8", "'head'"), ("head.widht=8", "'width'")):
         said = call("serve", "learner", "--port", "0", "--set", setting, expect=2)[1]
         assert said.startswith("error: ")

@@ -47,7 +47,7 @@ def test_a_study_that_learns_is_not_run_again(call: Any, graph: str, tmp_path: P
     assert [path.read_bytes() for path in results] == before
 
 
-def test_a_wrong_name_or_dataset_is_one_sentence_before_any_work(
+def test_wrong_names_are_one_sentence_before_any_work(
     call: Any, graph: str, tmp_path: Path
 ) -> None:
     _, err = call("reproduce", "table1", "tabel2", "--out", "out", expect=2)

@@ -33,9 +33,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultySe
 
 
 @pytest.mark.usefixtures("learned_here")
-def test_fetched_checked_learned_and_set_beside_the_paper(
-    call: Any, server: FaultyServer, tmp_path: Path
-) -> None:
+def test_downloads_are_learned_from(call: Any, server: FaultyServer, tmp_path: Path) -> None:
     server.script[:] = ["cut", "503", "wrong"]
     command = (*COMMAND, "--tables", "table3", "--methods", "tem")
     out, err = call(*command)
@@ -118,9 +116,7 @@ def test_files_carried_by_hand(call: Any, server: FaultyServer, tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("server")
-def test_runs_whose_processes_were_killed_are_tried_again_alone(
-    call: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_runs_are_tried_again_alone(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
 
     def kill(work: Any, *, workers: int, on_event: Callable[..., None]) -> None:

@@ -96,9 +96,7 @@ def test_json_has_every_number(call: Call, runs: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_read_is_one_sentence(
-    arguments: list[str], said: str, call: Call, runs: Path
-) -> None:
+def test_unreadable_results(arguments: list[str], said: str, call: Call, runs: Path) -> None:
     _, err = call("compare", *arguments, expect=2)
     assert said in err
     assert err.count("\n") == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from evergraph.core.errors import EvergraphError
 from evergraph.experiments import plan, runner
 from evergraph.experiments.bench import benchmark
+from evergraph.experiments.bench.benchmark import Bench
 from evergraph.studies import theorem
 
 WAYS = [
@@ -62,9 +64,7 @@ def test_each_means_the_same_everywhere(
     assert "now runs only" not in err
 
 
-def test_one_seed_after_seeds_is_that_seed_and_one_line_says_so(
-    call: Any, seen: list[list[int]]
-) -> None:
+def test_one_seed_after_seeds_is_that_seed_with_a_note(call: Any, seen: list[list[int]]) -> None:
     _, err = call(*COMMANDS[0], "--seeds", "5", expect=2)
     assert seen == [[5]]
     line = "note: --seeds 5 now runs only seed 5; --repeats 5 runs seeds 0 to 4"
@@ -78,3 +78,43 @@ def test_options_replace_what_a_file_says(call: Any, seen: list[list[int]], tmp_
     for asked in ((), ("--seed", "7"), ("--set", "seed=8")):
         call("run", "--preset", "mine.toml", *asked, expect=2)
     assert seen == [[0, 1, 2, 3], [7], [8]]
+
+
+TINY = [
+    "--dataset", "synthetic", "--set", "dataset.nodes=90", "--set", "dataset.classes=6",
+    "--epochs", "1", "--device", "cpu",
+]  # fmt: skip
+BENCH = """\
+datasets = [{ name = "synthetic", nodes = 90, classes = 6 }]
+common = { device = "cpu", training = { epochs = 1 }, stream = { edges = "all" } }
+methods = ["finetune"]
+"""
+
+
+def test_the_papers_number_stands_first_and_is_named(call: Any, tmp_path: Path) -> None:
+    out, err = call("run", *TINY, "--method", "finetune", "--protocol", "llm4gcl", "--out", "out")
+    first = next(line for line in out.splitlines() if "local" in line or "global" in line)
+    assert "global, plain: as llm4gcl reports" in first
+    assert err.count("under protocol") == 1  # what no setting could follow, and nothing else
+    told = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert told["protocol"] == told["config"]["protocol"] == "llm4gcl"
+    assert told["dataset"]["task_classes"] == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_several_methods_are_compared_by_the_papers_number(call: Any) -> None:
+    methods = ["--method", "finetune,tpp", "--protocol", "tpp", "--classes-per-task", "3"]
+    out, err = call("run", *TINY, *methods, "--out", "out")
+    assert out.index("as the protocol's paper reports them") < out.index("class-balanced accuracy")
+    assert "tpp-per-test-set" in out
+    assert "protocol tpp" in out, "runs under a protocol say so where they are compared"
+    assert err.count("stream.classes_per_task is 3 and not 2") == 2  # one line a method
+
+
+def test_bench_under_protocol(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[Bench] = []
+    monkeypatch.setattr(benchmark, "run_bench", lambda bench, **_: (begun.append(bench), [])[1])
+    (tmp_path / "mine.toml").write_text(BENCH)
+    call("bench", "mine.toml", "--protocol", "puma", "--json", "--out", "out")
+    (job,) = begun[0].jobs
+    assert (job.config.protocol, job.config.memory.budget) == ("puma", 0.005)
+    assert job.config.stream.edges == "all", "what the file says wins"

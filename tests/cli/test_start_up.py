@@ -1,4 +1,4 @@
-"""What a command imports, which is most of what it costs: no clock is asked."""
+"""What a command imports, which is most of what it costs, and what --help says."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 import pytest
+import typer
 
-from evergraph.cli.app import COMMANDS
+from evergraph.cli.app import COMMANDS, app
 from evergraph.core.resolver import declared_summary, first_line
 from evergraph.datasets import datasets
 from evergraph.datasets.catalogue import catalogue
@@ -131,9 +132,7 @@ def test_a_mistyped_command_is_met_with_the_nearest(call: Call) -> None:
     assert said.count("\n") == 1
 
 
-def test_a_part_registered_by_the_program_is_listed(
-    call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parts_of_the_program_are_listed(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     class Mine(Finetune):
         """A method of my own."""
 
@@ -144,3 +143,29 @@ def test_a_part_registered_by_the_program_is_listed(
     listed = json.loads(call("list", "methods", "--json")[0])["methods"]
     assert listed["mine"] == "A method of my own."
     assert "tem" in listed
+
+
+def test_help_tells_what_is_taken_where_nothing_is_given() -> None:
+    group = typer.main.get_command(app)
+    context = group.make_context("evergraph", ["--version"], resilient_parsing=True)
+    seen = 0
+    for name in COMMANDS:
+        command = group.get_command(context, name)  # type: ignore[attr-defined]
+        inner = type(context)(command, info_name=name, parent=context)
+        for parameter in command.params:
+            if getattr(parameter, "hidden", False):  # a former name
+                continue
+            seen += 1
+            where, text = f"{name} {parameter.name}", parameter.get_help_record(inner)[1]
+            assert parameter.help, where
+            if parameter.required:
+                assert "required]" in text, where
+            elif parameter.name == "settings":
+                assert "such as " in text.lower(), where  # any number, and none to begin with
+            elif getattr(parameter, "is_flag", False):
+                assert parameter.default is False, where  # off unless given goes without saying
+            elif parameter.default in (None, [], ()):
+                assert "(default: " in text, where
+            else:
+                assert f"[default: {parameter.default}" in text, where
+    assert seen > 60

@@ -95,9 +95,7 @@ def test_edges_of_one_way_by_hand() -> None:
 
 
 @given(pairs=any_pairs, labels=labels_of_six, undirected=st.booleans())
-def test_codes_are_what_dense_matrices_give(
-    pairs: Pairs, labels: list[int], undirected: bool
-) -> None:
+def test_codes_are_dense_products(pairs: Pairs, labels: list[int], undirected: bool) -> None:
     graph = labelled(pairs, labels, undirected=undirected)
     found = ClassCodes(width=WIDTH).encode(graph)
     torch.testing.assert_close(found, by_numpy(graph), rtol=1e-5, atol=1e-6)

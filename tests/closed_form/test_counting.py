@@ -71,7 +71,7 @@ def test_every_block_counts_once(rows: int, blocks: int, monkeypatch: pytest.Mon
     rows=st.integers(1, 40), block=st.integers(1, 16), seed=st.integers(0, 9),
     rank=st.sampled_from([None, 5]),
 )  # fmt: skip
-def test_one_process_counts_to_the_bit_what_several_do(
+def test_one_process_counts_like_several(
     rows: int, block: int, seed: int, rank: int | None
 ) -> None:
     draw = torch.Generator().manual_seed(seed)

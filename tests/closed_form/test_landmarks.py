@@ -158,11 +158,6 @@ def learned(stream: GraphStream, **options: Any) -> Auto:
 
 
 @pytest.fixture(scope="module")
-def stream(small_graph: Graph) -> GraphStream:
-    return GraphStream(small_graph, edges="all")
-
-
-@pytest.fixture(scope="module")
 def known(stream: GraphStream) -> Auto:
     """A learner of all tasks, to be asked or copied."""
     learner = learned(stream)

@@ -121,7 +121,7 @@ def test_as_one_kind_and_node_at_a_time(edges: list[tuple[int, int, int]], weigh
 
 
 @given(edges=edge_lists, order=st.permutations(range(6)))
-def test_the_order_of_nodes_is_of_no_account(
+def test_order_of_nodes_does_not_matter(
     edges: list[tuple[int, int, int]], order: list[int]
 ) -> None:
     graph = graph_of(edges, 6, types=[0, 1] * 3)

@@ -150,7 +150,7 @@ def test_it_is_the_ridge_of_scikit_learn(seed: int, centred: bool, gaps: bool) -
 
 
 @given(st.integers(0, 10**6), st.integers(2, 4), st.integers(1, 6), st.booleans())
-def test_one_label_a_node_gives_the_head_of_classes(
+def test_one_label_is_the_head_of_classes(
     seed: int, classes: int, each: int, weighed: bool
 ) -> None:
     """Classes of one size: elsewhere the head of classes balances them, and this one does not."""
@@ -203,6 +203,10 @@ def test_how_sure_a_label_is_by_hand() -> None:
     slope, shift = fitted_sigmoid(counted(features, labels), head)
     assert slope.item() == pytest.approx(3 / 0.8)
     assert shift.item() == pytest.approx(math.log(2 / 3) - 3 / 0.8 * 0.5)
+    # scores that do not differ at all count as 0.001 apart: means 1 and 0, variance 1e-6
+    labels = torch.tensor([[1.0], [0.0]])
+    slope, shift = fitted_sigmoid(counted(torch.tensor([[1.0], [0.0]]), labels), head)
+    assert (slope.item(), shift.item()) == pytest.approx((1e6, -0.5e6))
     # a label that nobody lacks gets the fixed sigmoid
     slope, shift = fitted_sigmoid(counted(torch.ones(3, 1), torch.ones(3, 1)), head)
     assert (slope.item(), shift.item()) == (10.0, -5.0)

@@ -118,9 +118,7 @@ def test_where_no_label_is_shown_other_views_answer_with_weights_of_their_own() 
 
 
 @torch.no_grad()
-def test_views_without_weight_cost_nothing_and_change_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_views_without_weight_are_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     one = model()
     assert one.head is not None
     one.head.weight.data[:, 16:] = 0.0
@@ -143,9 +141,7 @@ def test_labels_that_nobody_chose_to_show_are_not_looked_at() -> None:
     assert model("2", "0|1").prepare(graph()).codes is None  # no view asks for them
 
 
-def test_codes_and_hops_are_computed_once_whatever_is_shown(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_codes_and_hops_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     encoded: list[str] = []
     whole = EmbeddingCache.encode
 

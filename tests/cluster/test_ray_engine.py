@@ -177,9 +177,7 @@ def test_work_of_a_killed_worker_is_done_again(ray_engine: RayEngine, tmp_path: 
     assert flag.exists()
 
 
-def test_work_that_always_kills_is_one_sentence(
-    ray_engine: RayEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_work_that_always_kills(ray_engine: RayEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evergraph.cluster.ray_cluster.RETRIES", 0)
 
     def work(item: int) -> None:

@@ -105,9 +105,7 @@ def test_a_pt_file_needs_pyg_only_if_it_holds_something_of_it(
         load(tmp_path / "data.pt")
 
 
-def test_a_service_without_pyarrow_refuses_arrow(
-    tmp_path: Path, without: Callable[[str], None]
-) -> None:
+def test_without_pyarrow_arrow_is_refused(tmp_path: Path, without: Callable[[str], None]) -> None:
     from evergraph.server.arrow import delta_from_arrow
     from evergraph.server.http import RefusedError
 

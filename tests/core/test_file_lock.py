@@ -81,9 +81,7 @@ def test_waiting_ends_when_the_other_is_done(tmp_path: Path) -> None:
     assert had.is_set()
 
 
-def test_where_nothing_can_be_locked_the_caller_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unlockable_places_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import fcntl
 
     def refuse(*_: object) -> None:

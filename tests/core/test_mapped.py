@@ -29,9 +29,7 @@ from evergraph.core.mapped import (
     ("shape", "dtype"),
     [((5,), torch.float32), ((3, 2), torch.float16), ((0,), torch.int32), ((4, 0), torch.int64)],
 )
-def test_what_is_written_is_there_later(
-    tmp_path: Path, shape: tuple[int, ...], dtype: torch.dtype
-) -> None:
+def test_writes_are_kept(tmp_path: Path, shape: tuple[int, ...], dtype: torch.dtype) -> None:
     array = create_array(tmp_path / "a.npy", shape, dtype)
     assert array.shape == shape
     assert array.dtype == dtype
@@ -74,9 +72,7 @@ def test_other_files_are_refused(tmp_path: Path, contents: bytes) -> None:
         map_array(tmp_path / "b.npy")
 
 
-def test_a_full_disk_is_said_when_the_array_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_reported_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -111,9 +107,7 @@ def test_rows_are_taken_as_from_any_tensor(
     assert torch.equal(array[3:9] + 1, values[3:9] + 1)
 
 
-def test_pages_of_a_small_array_are_not_swept_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_small_arrays_keep_their_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     swept: list[int] = []
     monkeypatch.setattr(mapped, "page_out", lambda part: swept.append(len(part)))
     np.save(tmp_path / "a.npy", np.arange(10_000))
@@ -147,9 +141,7 @@ def test_rows_of_a_file_that_is_written_to_are_read_through_it(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("step", [1, 7])
-def test_many_rows_of_a_large_file(
-    step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_of_a_large_file(step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mapped, "RESIDENT", 64)
     monkeypatch.setattr(mapped, "_AROUND", 16)  # 4 rows at a time; with every 7th, they are far
     array = create_array(tmp_path / "a.npy", (50, 3), torch.float32)

@@ -160,9 +160,7 @@ def test_summaries_and_other_names() -> None:
         ("topology", "topologies", topologies),
     ],
 )
-def test_source_and_resolver_say_the_same(
-    folder: str, name: str, resolver: Resolver[object]
-) -> None:
+def test_source_and_resolver_agree(folder: str, name: str, resolver: Resolver[object]) -> None:
     declared: dict[str, str] = {}
     for each in folder.split():
         declared |= declared_parts(each, name)
@@ -175,9 +173,7 @@ def test_source_and_resolver_say_the_same(
     assert len(ours) >= 3
 
 
-def test_only_what_is_decorated_and_named_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_registered_names_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resolver, "PACKAGE", tmp_path)
     declared_parts.cache_clear()
     (tmp_path / "shapes.py").write_text(

@@ -54,18 +54,14 @@ def test_exponential_variates_are_never_zero(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(("present", "found"), [(True, "cuda"), (False, "cpu")])
-def test_auto_takes_a_gpu_where_there_is_one(
-    present: bool, found: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_auto_takes_a_gpu(present: bool, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: present)
     assert choose_device().type == found
     assert choose_device("auto").type == found
     assert choose_device("cpu").type == "cpu"
 
 
-def test_cuda_is_given_where_it_is_and_refused_where_it_is_not(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_cuda_is_refused_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert choose_device("cuda").type == "cuda"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -87,9 +83,7 @@ def test_peak_memory_is_in_bytes_and_never_falls() -> None:
     assert after < 1 << 42
 
 
-def test_peak_memory_is_told_without_the_module_that_windows_lacks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_peak_memory_needs_no_module_that_windows_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     class Told:
         peak_wset = 12_345
 

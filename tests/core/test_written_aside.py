@@ -36,9 +36,7 @@ def test_the_file_is_on_the_disk_before_it_has_its_name_and_the_name_at_the_end(
     assert calls == ["folder", "file", "rename", "folder"]  # first the one that holds the new one
 
 
-def test_a_failed_write_leaves_what_was_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_write_keeps_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.txt"
     path.write_text("before")
 

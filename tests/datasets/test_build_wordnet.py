@@ -141,9 +141,7 @@ def test_rebuilding_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:
     assert out.read_bytes() == script.build(folder)
 
 
-def test_missing_wordnet_names_the_package(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_wordnet_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out.npz"
     assert script.main(["--wordnet", str(tmp_path / "none"), "--out", str(out)]) == 2
     said = capsys.readouterr()

@@ -145,9 +145,7 @@ def test_facts_hold_for_real_data(shared: Path, name: str, file: str) -> None:
     check_facts(name, read_npz(shared / f"{file}.npz").to_undirected())
 
 
-def test_a_catalogue_of_ones_own_is_laid_over_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_own_catalogue_is_laid_over_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, text in (("absent", None), ("no", "[reddit"), ("wrong", "[reddit]\nurl = 'x'")):
         path = tmp_path / f"{name}.toml"
         if text is not None:

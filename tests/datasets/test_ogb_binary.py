@@ -115,9 +115,7 @@ def test_both_ways_has_its_own_folder_and_the_same_features(
     assert around(Papers().load_outline(tmp_path)) == BOTH_WAYS
 
 
-def test_a_reader_that_was_stopped_begins_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_reader_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_raw(tmp_path)
 
     def stop(*_: object, **__: object) -> None:
@@ -150,9 +148,7 @@ def test_a_reader_that_was_stopped_begins_again(
         ),
     ],
 )
-def test_what_is_not_as_published_is_said(
-    tmp_path: Path, changed: dict[str, Any], message: str
-) -> None:
+def test_other_facts_are_refused(tmp_path: Path, changed: dict[str, Any], message: str) -> None:
     write_raw(tmp_path, **changed)
     with pytest.raises(DataError, match=message):
         evergraph.load("papers", cache=tmp_path)

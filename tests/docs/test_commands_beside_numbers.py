@@ -168,7 +168,7 @@ def of_size(size: str) -> pytest.MarkDecorator:
 
 
 @of_size("small")
-def test_a_small_command_gives_the_numbers_beside_it(
+def test_small_commands_give_their_numbers(
     entry: dict[str, Any], printed: Callable[[str], str]
 ) -> None:
     check(entry, printed)
@@ -176,7 +176,5 @@ def test_a_small_command_gives_the_numbers_beside_it(
 
 @pytest.mark.slow
 @of_size("slow")
-def test_a_command_gives_the_numbers_beside_it(
-    entry: dict[str, Any], printed: Callable[[str], str]
-) -> None:
+def test_commands_give_their_numbers(entry: dict[str, Any], printed: Callable[[str], str]) -> None:
     check(entry, printed)

@@ -13,7 +13,7 @@ from from_file import module_of
 ROOT = Path(__file__).parents[2]
 PROMISES = (  # of tests/memory/test_samplers.py, which runs them on every registered sampler
     "test_budgets_of_nothing_and_of_more_than_there_is",
-    "test_the_best_ranks_are_selected_and_the_generator_decides",
+    "test_the_best_ranks_are_selected_by_the_generator",
     "test_what_is_stored_is_a_row_a_choice_and_the_generator_decides",
 )
 

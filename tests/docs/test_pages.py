@@ -7,14 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from protocols_page import protocols_table, published_numbers, published_table
 from reference_pages import names_page, parts_page
 
 import evergraph as eg
-from evergraph.cli.app import COMMANDS
+from evergraph.cli.app import COMMANDS, _load
 from evergraph.core.resolver import Resolver
+from evergraph.experiments.protocols import protocols, read_protocol
 from evergraph.memory import samplers
 from evergraph.methods import methods
 from evergraph.nn import backbones
+from evergraph.online.folder.learner_folder import LearnerFolder
+from evergraph.online.learner import OnlineLearner
+from evergraph.server.app import create_app
+from evergraph.server.bodies import DeltaBody
+from evergraph.studies.protocols import ORDER
 from evergraph.topology import topologies
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -96,3 +103,101 @@ def test_the_first_example_prints_what_its_comments_say(capsys: pytest.CaptureFi
     said = re.findall(r"^print\(.*\)  # (.*)$", code, re.MULTILINE)
     assert said == ["art", "art music chess"]
     assert capsys.readouterr().out.splitlines() == said
+
+
+ROOT = Path(__file__).parents[2]
+# What follows is about options that are gone.
+RUNNING = (ROOT / "docs" / "operations.md").read_text("utf-8").split("\n## Upgrading")[0]
+CODE = re.findall(r"`([^`\n]+)`", RUNNING) + re.findall(r"^    (\S.*)$", RUNNING, re.MULTILINE)
+
+
+def test_the_operations_page_names_files_commands_and_options_that_exist() -> None:
+    named = {
+        path
+        for code in CODE
+        for path in re.findall(r"\b(?:deploy|tests|benchmarks)/[\w@./-]*\w", code)
+    }
+    assert len(named) > 15
+    assert {path for path in named if not (ROOT / path).exists()} == set()
+    # Commands that it names take what it says.
+    found = [code for code in CODE if re.match(r"evergraph [a-z]+ ", code)]
+    assert len(found) >= 8
+    for code in found:
+        name, *words = code.split("#")[0].split()[1:]
+        assert name in COMMANDS, code
+        known = {option for parameter in _load(name).params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= known, code
+    # Options that it names are those of serve.
+    known = {option for parameter in _load("serve").params for option in parameter.opts}
+    alone = {word for code in CODE if code.startswith("--") for word in code.split()}
+    of_others = {"--now", "--keys", "--names", "--quick"}
+    assert {word for word in alone if word.startswith("--")} <= known | of_others
+
+
+@pytest.mark.parametrize("path", ["deploy/grafana.json", "deploy/prometheus-rules.yaml"])
+def test_metrics_of_the_operations_page_are_watched(path: str) -> None:
+    told = {name for code in CODE for name in re.findall(r"\bevergraph_\w+", code)}
+    watched = set(re.findall(r"\bevergraph_\w+", (ROOT / "deploy/grafana.json").read_text("utf-8")))
+    watched |= {name.removesuffix("_bucket") for name in watched} | {"evergraph_start_time_seconds"}
+    asked = set(re.findall(r"\bevergraph_\w+", (ROOT / path).read_text("utf-8")))
+    assert told <= watched
+    # What an alert is about can be looked up on the page.
+    if path.endswith(".yaml"):
+        plain = {name.removesuffix("_bucket") for name in asked}
+        assert plain - told <= {"evergraph_memory"} | told
+
+
+SERVICE = (DOCS / "service.md").read_text("utf-8")
+OTHERS = "".join(
+    (DOCS / f"{name}.md").read_text("utf-8") for name in ("operations", "live-in-depth")
+)
+
+
+def test_every_route_is_on_the_service_page(tmp_path: Path) -> None:
+    folder = LearnerFolder.open(tmp_path / "learner", make=OnlineLearner)
+    described = create_app(folder).openapi()["paths"]
+    folder.close()
+    routes = {
+        f"{method.upper()} {path.replace('{node}', '{id}')}"
+        for path, methods in described.items()
+        for method in methods
+    }
+    named = {found.split("?")[0] for found in re.findall(r"`((?:GET|POST) /[^`]*)`", SERVICE)}
+    assert len(routes) > 15
+    assert routes <= named
+    assert named - routes == {"GET /", "GET /openapi.json"}
+
+
+def test_fields_and_options_are_on_the_pages() -> None:
+    table = SERVICE.split("### A delta")[1].split("### Arrow")[0]
+    assert {name for name in DeltaBody.model_fields if f"`{name}`" not in table} == set()
+    # Every option of serve is on some page.
+    options = {each for parameter in _load("serve").params for each in parameter.opts}
+    assert {each for each in options if each not in SERVICE + OTHERS} <= {"--help"}
+
+
+PROTOCOLS = (Path(__file__).parents[2] / "docs" / "protocols.md").read_text("utf-8")
+
+
+def test_the_tables_have_a_row_a_protocol_and_a_row_a_published_method() -> None:
+    rows = [row[0] for row in protocols_table().texts]
+    assert sorted(rows) == sorted(protocols())
+    methods = {number.method for number in published_numbers() if number.setting == "class-il"}
+    assert {row[0] for row in published_table("class-il").texts} == methods
+
+
+@pytest.mark.parametrize("name", protocols())
+def test_the_page_has_a_section_a_protocol_with_its_source(name: str) -> None:
+    section = PROTOCOLS.split(f"\n### `{name}`")[1].split("\n#")[0]
+    for source in read_protocol(name).source.split(", "):
+        assert source in section
+
+
+def test_protocols_are_those_of_the_study() -> None:
+    assert sorted(ORDER) == sorted(protocols())
+    # Every published number names a protocol and no cell has two.
+    numbers = published_numbers()
+    assert {number.protocol for number in numbers} <= protocols().keys()
+    places = [(n.method, n.dataset, n.setting, n.protocol, n.source) for n in numbers]
+    assert len(set(places)) == len(places) > 90
+    assert all(0 < number.average_accuracy <= 100 for number in numbers)

@@ -184,9 +184,7 @@ def test_what_diverged_has_no_measures() -> None:
     assert set(found.values()) == {None}
 
 
-def test_one_answer_for_everything_at_the_end_is_said_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_one_answer_for_everything_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     def told(change: Callable[[int], int], index: int, **options: Any) -> list[str]:
         caplog.clear()
         evaluate(Oracle(change), stream_of(**options), index)

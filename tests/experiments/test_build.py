@@ -85,9 +85,7 @@ GRAPH = (
         ),
     ],
 )
-def test_it_is_said(
-    values: dict[str, object], unseen: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_notes(values: dict[str, object], unseen: str, caplog: pytest.LogCaptureFixture) -> None:
     config = resolved(RunConfig.of(values))
     say_unseen(config, GRAPH)
     said = [record.getMessage() for record in caplog.records]

@@ -80,9 +80,7 @@ def quick(graph: Graph, method: str, **settings: Any) -> Any:
     return run(graph, method, epochs=1, device="cpu", progress=False, **settings)
 
 
-def test_test_sets_are_answered_where_the_method_can(
-    graph: Graph, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_test_sets_may_be_answered(graph: Graph, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         pooled = quick(graph, "tpp", protocol="tpp")
     assert pooled.config.method.name == "tpp-per-test-set"

@@ -109,9 +109,7 @@ def test_a_bench_is_the_same_on_ray_though_a_worker_is_killed(
     assert {event.kind for event in again} == {"kept"}
 
 
-def test_a_folder_that_workers_do_not_see_is_a_failed_row(
-    ray_engine: RayEngine, tmp_path: Path
-) -> None:
+def test_a_folder_workers_cannot_see_is_a_failed_row(ray_engine: RayEngine, tmp_path: Path) -> None:
     events: list[Event] = []
     work = [(job_of(RunConfig(), tmp_path / "nowhere"), 0)]
     run_work(work, workers=1, on_event=events.append, engine=ray_engine)
@@ -119,9 +117,7 @@ def test_a_folder_that_workers_do_not_see_is_a_failed_row(
     assert "use a folder that all machines share" in events[-1].failure.error
 
 
-def test_what_is_given_out_is_stopped_when_the_bench_is(
-    ray_engine: RayEngine, tmp_path: Path
-) -> None:
+def test_work_stops_when_the_bench_does(ray_engine: RayEngine, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     folder.mkdir()
     values = {"dataset": SYNTHETIC, "method": "finetune", "device": "cpu"}

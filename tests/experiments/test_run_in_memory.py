@@ -140,7 +140,7 @@ def test_progress_is_shown_where_it_is_asked_for(
         ("finetune", "2MB", "'finetune' has no parameter 'memory'"),
     ],
 )
-def test_what_nobody_can_keep_is_refused(
+def test_unkeepable_parts_are_refused(
     method: str, memory: Any, message: str, small_graph: eg.Graph
 ) -> None:
     with pytest.raises(ConfigurationError, match=message):

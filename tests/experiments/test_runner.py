@@ -85,9 +85,7 @@ SMALLER = {
 
 
 @pytest.mark.parametrize(("method", "tasks"), [("tem", 3), ("tem", 5), ("joint", 4)])
-def test_a_run_stopped_anywhere_resumes_to_the_same_result(
-    method: str, tasks: int, tmp_path: Path
-) -> None:
+def test_a_stopped_run_resumes_to_the_same_result(method: str, tasks: int, tmp_path: Path) -> None:
     config, whole = of_two_seeds(method), uninterrupted(method)
     with pytest.raises(StopError):
         run(config, out=tmp_path / "out", observer=stop_after(tasks))
@@ -98,9 +96,7 @@ def test_a_run_stopped_anywhere_resumes_to_the_same_result(
     assert not list((tmp_path / "out").rglob("*.safetensors"))  # the learner is not needed now
 
 
-def test_a_finished_run_has_its_arrays_and_learns_nothing_again(
-    finished: tuple[RunResult, Path],
-) -> None:
+def test_a_finished_run_is_not_learned_again(finished: tuple[RunResult, Path]) -> None:
     result, out = finished
     arrays = np.load(out / "seed-0" / "accuracy.npz", allow_pickle=False)
     assert set(arrays) == {"local_balanced", "local_plain", "global_balanced", "global_plain"}
@@ -159,9 +155,7 @@ def test_split_seeds_are_shared_by_repeats_unless_asked() -> None:
         assert a.equal(b) is shared
 
 
-def test_progress_of_the_first_version_is_still_read(
-    finished: tuple[RunResult, Path], tmp_path: Path
-) -> None:
+def test_progress_of_version_1_is_read(finished: tuple[RunResult, Path], tmp_path: Path) -> None:
     shutil.copytree(finished[1], tmp_path / "out")
     whole = finished[0].to_dict()
     assert whole["memory"]["samples"] == whole["memory"]["floats"] > 0

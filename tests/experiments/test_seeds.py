@@ -91,9 +91,7 @@ def test_the_warning_points_at_the_caller(small_graph: Any) -> None:
     assert [one.filename for one in warned] == [__file__]
 
 
-def test_a_bare_number_in_a_file_was_a_count(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_bare_number_was_a_count(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "old.toml").write_text("seeds = 3")
     for _ in range(2):
         assert RunConfig.of(read_preset(str(tmp_path / "old.toml"))).seeds == (0, 1, 2)

@@ -169,9 +169,7 @@ def test_a_run_that_failed_lets_go_of_its_folder(tmp_path: Path) -> None:
     run(small(), out=tmp_path / "out", resume=True)
 
 
-def test_of_two_that_claim_a_folder_at_once_the_first_has_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_two_claims_the_first_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second has looked, and found nothing, before the first one writes."""
     out, looked = tmp_path / "out", threading.Barrier(2, timeout=10)
     real = ResultStore._check_free
@@ -226,9 +224,7 @@ def test_progress_that_is_not_ours_is_said(content: str, tmp_path: Path) -> None
         ResultStore(tmp_path).finished()
 
 
-def test_versions_are_told_without_the_record_of_an_installed_package(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_versions_without_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> str:
         raise metadata.PackageNotFoundError(name)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ import torch
 
 from evergraph.closed_form import ViewFeatures
 from evergraph.core.seeding import seeded
+from evergraph.experiments.bench.worker import learn
+from evergraph.experiments.config import RunConfig
 from evergraph.experiments.protocol import learn_stream
 from evergraph.graphs import Graph
 from evergraph.memory import EmbeddingMemory, SubgraphMemory, samplers
@@ -19,6 +21,7 @@ from evergraph.methods import load_learner, methods
 from evergraph.nn import RandomFeatures, backbones
 from evergraph.streams import GraphStream
 from evergraph.training import Learner, Trainer
+from small_runs import job_of
 
 # Methods whose default size would only make the tests slow: a smaller backbone.
 SMALL = {"analytic": partial(RandomFeatures, width=128), "auto": partial(ViewFeatures, width=64)}
@@ -208,9 +211,7 @@ def test_a_growing_graph_is_refreshed_wherever_embeddings_are(
 
 
 @pytest.mark.parametrize("labelled", [None, 0.1], ids=["many labels", "few, and guesses"])
-def test_landmarks_and_guesses_are_those_of_a_cpu(
-    labelled: float | None, small_graph: Graph
-) -> None:
+def test_landmarks_and_guesses_match_a_cpu(labelled: float | None, small_graph: Graph) -> None:
     found = []
     for device in ("cpu", "cuda"):
         stream = GraphStream(small_graph, edges="all", device=device, labelled=labelled)
@@ -222,3 +223,32 @@ def test_landmarks_and_guesses_are_those_of_a_cpu(
         )
         found.append(answers(fitted(learner, stream, range(len(stream))), stream).cpu())
     assert agreement(*found) > 0.9
+
+
+ROOM = 60_000_000  # bytes: the features of the graph alone take 41 MB
+
+
+@pytest.fixture
+def small_gpu() -> Iterator[None]:
+    torch.cuda.empty_cache()
+    torch.cuda.set_per_process_memory_fraction(ROOM / torch.cuda.mem_get_info()[1])
+    yield
+    torch.cuda.set_per_process_memory_fraction(1.0)
+    torch.cuda.empty_cache()
+
+
+@pytest.mark.usefixtures("small_gpu")
+@pytest.mark.parametrize("method", ["tem", "finetune"])
+def test_a_run_that_does_not_fit_goes_on_with_less(tmp_path: Path, method: str) -> None:
+    config = RunConfig.of(
+        {
+            "dataset": {"name": "synthetic", "nodes": 20_000, "classes": 4, "features": 512},
+            "method": method,
+            "training": {"epochs": 2},
+            "device": "cuda",
+        }
+    )
+    ending = learn(job_of(config, tmp_path / "run"), 0)
+    assert ending.failure is None
+    assert any("the GPU has too little memory" in note for note in ending.notes)
+    assert (tmp_path / "run" / "result.json").exists()

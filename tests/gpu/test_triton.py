@@ -118,9 +118,7 @@ def test_row_pointers_of_64_bits() -> None:
 @pytest.mark.parametrize(
     ("held", "digits"), [("float32", 1e-5), ("float16", 2e-3), ("bfloat16", 2e-2)]
 )
-def test_rows_are_held_as_asked_for(
-    held: RowType, digits: float, width: int, weighted: bool
-) -> None:
+def test_rows_are_held_as_asked(held: RowType, digits: float, width: int, weighted: bool) -> None:
     graph = random_graph()
     if weighted:
         graph = replace(graph, weights=torch.rand(graph.num_edges) + 0.1)

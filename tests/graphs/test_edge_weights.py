@@ -13,7 +13,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
-from torch_geometric.data import Data
 
 from evergraph.core.errors import DataError, UnknownNameError
 from evergraph.core.mapped import is_mapped, map_array
@@ -24,6 +23,7 @@ from evergraph.graphs.kernels import row_ranges, scaled_rows
 from evergraph.graphs.kernels.scaled_rows import Kernel, numba_works
 from evergraph.graphs.normalisation import Normalisation, row_sums
 from graphs_to_draw import Pairs, edge_index, path_pairs
+from pyg import pyg_data
 
 KERNELS: list[Kernel] = ["torch", *(["numba"] if numba_works() else [])]  # type: ignore[list-item]
 SCHEMES: list[Normalisation] = ["symmetric", "row", "none"]
@@ -127,9 +127,7 @@ def test_a_directed_graph_by_hand() -> None:
 
 
 @given(seed=seeds, undirected=st.booleans(), self_loops=st.booleans(), plain=st.booleans())
-def test_every_kernel_equals_the_matrix_written_out(
-    seed: int, undirected: bool, self_loops: bool, plain: bool
-) -> None:
+def test_kernels_equal_matrices(seed: int, undirected: bool, self_loops: bool, plain: bool) -> None:
     graph = weighted_at_random(seed, undirected=undirected)
     graph = replace(graph, weights=None) if plain else graph
     features = torch.randn(12, 7, generator=torch.Generator().manual_seed(seed))
@@ -261,13 +259,11 @@ def test_weights_at_the_bounds_can_be_divided_by(weight: float) -> None:
     torch.testing.assert_close(found, torch.tensor([[0, 1.0, 0], [0.5, 0, 0.5], [0, 1.0, 0]]))
 
 
-def test_pyg_weights_are_edge_weight_or_one_column_of_attributes(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_pyg_weights_are_edge_weight_or_one_attribute(caplog: pytest.LogCaptureFixture) -> None:
     graph = weighted_at_random(7)
     assert entries(Graph.from_data(graph.to_data())) == entries(graph)
     assert "edge_weight" not in replace(graph, weights=None).to_data()
-    data = Data(x=torch.eye(2), edge_index=torch.tensor([[0], [1]]), y=torch.tensor([0, 1]))
+    data = pyg_data(x=torch.eye(2), edge_index=torch.tensor([[0], [1]]), y=torch.tensor([0, 1]))
     data.edge_attr = torch.tensor([[5]])
     assert entries(Graph.from_data(data)) == [(0, 1, 5.0)]
     data.edge_attr = torch.ones(1, 2)

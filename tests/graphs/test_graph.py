@@ -85,9 +85,7 @@ def test_to_undirected_equals_building_undirected(pairs: Pairs) -> None:
 @pytest.mark.parametrize("sparse", [False, True])
 @few_each
 @given(pairs=pairs, nodes=node_lists)
-def test_a_subgraph_equals_a_slice_of_the_dense_matrix(
-    sparse: bool, pairs: Pairs, nodes: list[int]
-) -> None:
+def test_a_subgraph_is_a_slice_of_the_matrix(sparse: bool, pairs: Pairs, nodes: list[int]) -> None:
     whole = graph_of(pairs, time=torch.arange(NODES) + 100)
     if sparse:
         whole = Graph(
@@ -119,7 +117,7 @@ def test_a_cut_is_not_known_to_be_undirected() -> None:
     values=st.lists(st.sampled_from([0.0, 0.0, 1.0, -2.5]), min_size=12, max_size=12),
     rows=st.lists(st.integers(0, 3), max_size=7),
 )
-def test_rows_of_a_csr_matrix_equal_rows_of_the_dense_one(
+def test_rows_of_a_csr_matrix_are_those_of_a_dense_one(
     values: list[float], rows: list[int]
 ) -> None:
     dense = torch.tensor(values).reshape(4, 3)

@@ -7,12 +7,12 @@ import re
 import pytest
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
 from evergraph.core.errors import DataError
 from evergraph.graphs import Graph
 from evergraph.graphs.validation import check_features
 from graphs_to_draw import edge_index
+from pyg import pyg_data
 
 EDGE, EYE, LABELS = edge_index([(0, 1)]), torch.eye(2), torch.tensor([0, 1])
 
@@ -88,4 +88,4 @@ def test_kinds_of_numbers_that_are_refused(change: dict[str, Tensor], said: str)
     names = {"features": "x", "labels": "y"}
     held = {"edge_index": edge_index([(0, 1)])} | {names.get(k, k): v for k, v in parts.items()}
     with pytest.raises(DataError, match=said):
-        Graph.from_data(Data(**held | {names.get(k, k): v for k, v in change.items()}))
+        Graph.from_data(pyg_data(**held | {names.get(k, k): v for k, v in change.items()}))

@@ -122,7 +122,7 @@ def test_what_cannot_be_is_said(numbers: list[int], names: tuple[str, ...], sent
     edges=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 2)), max_size=12),
     kept=st.lists(st.integers(0, 5), unique=True, min_size=1),
 )
-def test_a_cut_holds_what_was_among_its_nodes(
+def test_a_subgraph_keeps_relations_among_its_nodes(
     edges: list[tuple[int, int, int]], kept: list[int]
 ) -> None:
     given = torch.tensor(edges, dtype=torch.int64).reshape(-1, 3).t()

@@ -172,9 +172,7 @@ def with_kernel(kernel: str) -> Callable[..., Smoother]:
 
 
 @pytest.mark.parametrize("name", topologies.names())
-def test_every_topology_gives_the_same_on_either_kernel(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_topology_agrees_on_both_kernels(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     needs("numba")
     graph = random_graph(11).with_features(random_features(11, 90, 40))
     found = {}

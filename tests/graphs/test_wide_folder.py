@@ -61,9 +61,7 @@ def test_the_folder_is_one_of_64_bits_and_takes_no_room(wide: Graph, folder: Pat
     assert 512 * (folder / "indices.npy").stat().st_blocks < 1 << 20
 
 
-def test_pointers_that_do_not_end_where_entries_do_are_refused(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_pointers_that_end_before_the_entries_are_refused(folder: Path, tmp_path: Path) -> None:
     short = np.load(folder / "indptr.npy").astype(np.int32)  # the last ones are negative
     np.save(tmp_path / "indptr.npy", short)
     (tmp_path / "indices.npy").symlink_to(folder / "indices.npy")

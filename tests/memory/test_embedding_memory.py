@@ -71,9 +71,7 @@ batched = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3)), min_size=1, 
 @pytest.mark.parametrize("budget", [1, 3, 0.3])
 @few_each
 @given(nodes=batched, seed=st.integers(0, 10_000))
-def test_batches_keep_exactly_the_best_ranks_of_all(
-    budget: float, nodes: list[tuple[int, int]], seed: int
-) -> None:
+def test_batches_keep_best_ranks(budget: float, nodes: list[tuple[int, int]], seed: int) -> None:
     labels = [label for label, _ in nodes]
     candidates, sizes, sampler = candidates_of(labels), sizes_of(labels), Spied()
     memory, draws = EmbeddingMemory(budget=budget, sampler=sampler), generator(seed)
@@ -313,9 +311,7 @@ def test_budgets_of_classes_by_hand(
     fraction=st.floats(0.001, 0.999),
     sizes=st.dictionaries(st.integers(0, 5), st.integers(1, 1000), min_size=1),
 )
-def test_fractions_come_to_within_half_a_node_of_what_was_asked(
-    fraction: float, sizes: dict[int, int]
-) -> None:
+def test_fractions_are_within_half_a_node(fraction: float, sizes: dict[int, int]) -> None:
     for label, kept in class_budgets(fraction, sizes, sizes).items():
         assert 1 <= kept <= sizes[label]
         assert kept == 1 or abs(kept - fraction * sizes[label]) <= 0.5

@@ -223,9 +223,7 @@ def test_isolated_nodes_keep_edges_among_themselves() -> None:
 
 
 @given(seed=st.integers(0, 1000), hops=st.integers(0, 3), undirected=st.booleans())
-def test_complete_ego_networks_hold_what_is_within_reach(
-    seed: int, hops: int, undirected: bool
-) -> None:
+def test_complete_ego_networks_hold_the_reach(seed: int, hops: int, undirected: bool) -> None:
     draw = torch.Generator().manual_seed(seed)
     pairs = torch.randint(12, (20, 2), generator=draw).tolist()
     graph = graph_of(pairs, 12, undirected=undirected)
@@ -237,9 +235,7 @@ def test_complete_ego_networks_hold_what_is_within_reach(
 
 
 @given(seed=st.integers(0, 1000), hops=st.integers(1, 3), neighbours=st.integers(1, 4))
-def test_sparsified_ones_choose_edges_of_the_graph_within_the_budget(
-    seed: int, hops: int, neighbours: int
-) -> None:
+def test_sparsified_ones_stay_within_the_budget(seed: int, hops: int, neighbours: int) -> None:
     draw = torch.Generator().manual_seed(seed)
     graph = graph_of(torch.randint(30, (120, 2), generator=draw).tolist(), 30)
     centres = torch.randperm(30, generator=draw)[:2]

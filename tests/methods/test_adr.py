@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 
 from evergraph.closed_form import ClassStatistics
 from evergraph.closed_form.ridge import balanced_ridge
-from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph
 from evergraph.methods import ADR
 from evergraph.methods.adr import LayerSums
 from evergraph.methods.analytic import SHARPNESS
-from evergraph.nn import GCN, GIN
+from evergraph.nn import GCN
 from evergraph.streams import GraphStream
 
 
@@ -165,11 +164,6 @@ def test_what_is_kept_is_counted_and_is_no_node(make: Any, two_pairs: Graph) -> 
         kept.append(learner.usage.statistics)
     of_layer = 5 * 6 // 2 + 5 + 5 * 3  # G's triangle, a sum, C
     assert kept == [of_layer + 4 * 5 // 2 + 4 * classes for classes in (2, 4)]
-
-
-def test_other_backbones_are_refused(make: Any) -> None:
-    with pytest.raises(ConfigurationError, match="use backbone 'gcn', not 'gin'"):
-        make("adr", backbone=GIN())
 
 
 def test_how_unsure_it_is(make: Any, two_pairs: Graph) -> None:

@@ -149,12 +149,13 @@ def test_a_saved_learner_answers_the_same_and_goes_on(kind: str, tmp_path: Path)
     assert again.usage.statistics == made.usage.statistics
 
 
-@pytest.mark.parametrize("name", [n for n in methods.names() if n != "analytic"])
-def test_every_other_method_refuses_in_one_sentence(name: str) -> None:
+def test_every_other_method_refuses_in_one_sentence() -> None:
     task = GraphStream(graph_of("labels"), by="random", tasks=2).open(0)
-    made = methods.make(name, generator=torch.Generator())
-    with pytest.raises(ConfigurationError, match=f"method '{name}' learns one class per node"):
-        made.fit_task(task)
+    for name in methods.names():
+        if name != "analytic":
+            made = methods.make(name, generator=torch.Generator())
+            with pytest.raises(ConfigurationError, match=f"'{name}' learns one class per node"):
+                made.fit_task(task)
 
 
 def test_numbers_have_no_probabilities_and_no_novelty() -> None:

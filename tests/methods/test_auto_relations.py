@@ -50,9 +50,7 @@ def known(related: GraphStream) -> Auto:
     return learned(related, *VIEWS, width=96)
 
 
-def test_classes_that_only_relations_or_types_tell_are_learned(
-    related: GraphStream, known: Auto
-) -> None:
+def test_classes_that_only_relations_tell_are_learned(related: GraphStream, known: Auto) -> None:
     assert accuracy(known, related, "local") > 0.9
     plain, typed = stream_of(related=False), stream_of(typed=True)
     assert accuracy(learned(plain, *VIEWS, width=96), plain, "local") < 0.7
@@ -68,9 +66,7 @@ def test_without_relations_r_is_nothing() -> None:
         learned(stream, "r")
 
 
-def test_a_saved_learner_still_sees_relations(
-    related: GraphStream, known: Auto, tmp_path: Path
-) -> None:
+def test_a_saved_learner_keeps_relations(related: GraphStream, known: Auto, tmp_path: Path) -> None:
     known.save(tmp_path / "model.eg")
     loaded = load_learner(tmp_path / "model.eg")
     assert isinstance(loaded, Auto)

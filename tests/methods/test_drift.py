@@ -130,9 +130,7 @@ def test_compressed_statistics_are_compressed_anew_when_moved() -> None:
 @pytest.mark.parametrize(
     ("name", "setting"), [("analytic", "class-il"), ("tem", "class-il"), ("tem", "task-il")]
 )
-def test_old_classes_are_found_in_the_grown_graph(
-    name: str, setting: Any, mixing: Graph, make: Make
-) -> None:
+def test_old_classes_are_found_later(name: str, setting: Any, mixing: Graph, make: Make) -> None:
     stream = GraphStream(mixing, edges="all", setting=setting)
     rows = {
         refresh: evaluate(learned(make, name, stream, refresh=refresh), stream, 1).rows["global"]
@@ -196,7 +194,7 @@ def test_many_nodes_are_thinned_evenly(mixing: Graph, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(("name", "setting"), [("analytic", "class-il"), ("tem", "task-il")])
-def test_a_restored_learner_corrects_to_the_same_bits(
+def test_restored_learners_correct_alike(
     name: str, setting: Any, mixing: Graph, make: Make
 ) -> None:
     stream = GraphStream(mixing, edges="all", setting=setting)

@@ -145,9 +145,7 @@ def test_one_merged_anchor_pulls_as_one_anchor_a_task_does(make: Any, two_pairs:
         torch.testing.assert_close(merged[name], expected, atol=1e-7, rtol=1e-3)
 
 
-def test_online_keeps_the_latest_anchor_and_fades_the_old_fisher(
-    make: Any, two_pairs: Graph
-) -> None:
+def test_online_keeps_the_latest_anchor_and_fades_the_fisher(make: Any, two_pairs: Graph) -> None:
     learner, stream = learned_first(make, two_pairs, anchors="online", decay=0.5)
     first = {name: value.clone() for name, value in learner.importance_.items()}
     seen: list[Values] = []

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph
 from evergraph.memory import EmbeddingMemory
 from evergraph.memory.samplers import UniformSampler
-from evergraph.nn import PDGNN, FeatureGraph
+from evergraph.nn import FeatureGraph
 from evergraph.streams import GraphStream
 
 
@@ -39,11 +38,6 @@ def test_a_node_is_kept_as_what_makes_its_feature_graph(make: Any, two_pairs: Gr
     assert (memory.budget, memory.sampler.name) == (100, "uniform")
     inputs = learner.backbone.prepare(two_pairs)  # no edges between tasks: the same graph
     torch.testing.assert_close(memory.embeddings_, inputs[memory.nodes_])
-
-
-def test_other_backbones_are_refused(make: Any) -> None:
-    with pytest.raises(ConfigurationError, match="use 'feature-graph', not 'pdgnn'"):
-        make("fgn", backbone=PDGNN())
 
 
 def test_features_that_are_not_told_apart_are_said_once(

@@ -32,9 +32,7 @@ def test_projection_by_hand() -> None:
 
 
 @given(seed=st.integers(0, 10_000), tasks=st.integers(1, 6), size=st.integers(1, 30))
-def test_the_projection_meets_every_constraint_and_is_the_nearest_that_does(
-    seed: int, tasks: int, size: int
-) -> None:
+def test_the_projection_is_the_nearest_feasible_point(seed: int, tasks: int, size: int) -> None:
     """Karush, Kuhn and Tucker: g̃ = g + Gᵀv, v ≥ 0, G g̃ ≥ 0, v · G g̃ = 0."""
     generator = torch.Generator().manual_seed(seed)
     gradient = torch.randn(size, generator=generator)
@@ -65,9 +63,7 @@ def test_a_margin_gives_every_earlier_task_at_least_that_weight(seed: int, margi
 
 @pytest.mark.parametrize("name", ["gem", "a-gem"])
 @pytest.mark.parametrize("setting", ["class-il", "task-il"])
-def test_a_step_never_points_against_what_is_stored(
-    make: Any, small_graph: Graph, name: str, setting: Any
-) -> None:
+def test_steps_harm_no_stored_task(make: Any, small_graph: Graph, name: str, setting: Any) -> None:
     learner = make(
         name, backbone=GCN(hidden=8), epochs=20, memory=SubgraphMemory(budget=10),
         **({"margin": 0.0} if name == "gem" else {"sample": 1000}),
@@ -120,7 +116,7 @@ def hindsight(make: Any, *, setting: Any, margin: float = 0.0) -> Any:
 
 
 @pytest.mark.parametrize(("setting", "chance"), [("class-il", 1 / 6), ("task-il", 1 / 2)])
-def test_an_old_tasks_gradient_is_that_of_its_own_weighted_mean_loss(
+def test_an_old_gradient_is_of_its_weighted_mean_loss(
     make: Any, setting: Any, chance: float
 ) -> None:
     """Without weights every class is equally likely: ∂l(e_y)/∂W_ky = chance - [k = y].

@@ -115,7 +115,7 @@ def test_a_learner_of_a_gpu_is_loaded_where_there_is_none(
         assert eg.load_learner(tmp_path / "gpu").device.type == "cpu"
 
 
-def test_what_cannot_be_saved_is_refused(
+def test_unsavable_learners_are_refused(
     tmp_path: Path, learner: eg.TEM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     untaught = eg.Finetune(generator=torch.Generator())

@@ -91,9 +91,7 @@ def test_lwf_distils_the_old_models_answers(make: Any, small_graph: Graph, setti
     assert learner.loss(EVERYTHING).item() == pytest.approx(bare + 2 * distilled, rel=1e-5)
 
 
-def test_twps_importance_is_the_weighted_sum_of_both_squared_gradients(
-    make: Any, two_pairs: Graph
-) -> None:
+def test_twps_importance_weighs_both_squared_gradients(make: Any, two_pairs: Graph) -> None:
     learner = make(
         "twp", backbone=GCN(hidden=3), loss_strength=2.0, topology_strength=5.0, beta=0.0
     )
@@ -148,9 +146,7 @@ def test_twps_beta_term_is_the_size_of_the_loss_gradient(make: Any, two_pairs: G
 
 
 @pytest.mark.parametrize("name", ["gcn", "gat", "gin", "sage"])
-def test_twp_learns_on_every_backbone_that_scores_edges(
-    make: Any, two_pairs: Graph, name: str
-) -> None:
+def test_twp_learns_where_edges_are_scored(make: Any, two_pairs: Graph, name: str) -> None:
     learner = make("twp", backbone=backbones.make(name, hidden=8))
     stream = halves(two_pairs)
     for task in stream:
@@ -159,9 +155,7 @@ def test_twp_learns_on_every_backbone_that_scores_edges(
 
 
 @pytest.mark.parametrize("name", ["pdgnn", "sgc"])
-def test_twp_without_anything_to_attend_with_is_refused_in_one_sentence(
-    make: Any, name: str
-) -> None:
+def test_twp_without_attention_is_refused_in_one_sentence(make: Any, name: str) -> None:
     with pytest.raises(ConfigurationError, match=r"topology_strength must be 0 with backbone"):
         make("twp", backbone=backbones.make(name))
     make("twp", backbone=PDGNN(), topology_strength=0.0)

@@ -82,9 +82,7 @@ def results(*knobs: Any) -> dict[str, float]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("homophily", "noise", "classes", "nodes"), GRAPHS)
-def test_auto_is_at_most_a_point_behind_its_best_head(
-    homophily: float, noise: float, classes: int, nodes: int
-) -> None:
+def test_auto_is_near_the_best(homophily: float, noise: float, classes: int, nodes: int) -> None:
     found = results(homophily, noise, classes, nodes)
     mixed = found.pop("auto")
     best = max(found, key=lambda view: found[view])

@@ -30,9 +30,7 @@ def matrix(learner: Any, graph: Graph, **options: Any) -> AccuracyMatrix:
     ("name", "backbone"),
     [("er-gnn", "gcn"), ("ssm", "pdgnn"), ("sem", "gcn"), ("full-subgraph", "pdgnn")],
 )
-def test_replay_prevents_what_an_empty_memory_forgets(
-    make: Any, small_graph: Graph, name: str, backbone: str
-) -> None:
+def test_replay_stops_forgetting(make: Any, small_graph: Graph, name: str, backbone: str) -> None:
     def learned(budget: int) -> AccuracyMatrix:
         learner = make(
             name, epochs=25, backbone=backbones.make(backbone), memory=SubgraphMemory(budget=budget)
@@ -45,9 +43,7 @@ def test_replay_prevents_what_an_empty_memory_forgets(
 
 
 @pytest.mark.parametrize("name", REPLAY)
-def test_the_budget_counts_nodes_replayed_and_usage_what_is_kept(
-    make: Any, small_graph: Graph, name: str
-) -> None:
+def test_budget_counts_nodes_and_usage_everything(make: Any, small_graph: Graph, name: str) -> None:
     memory = SubgraphMemory(budget=4, sampler=UniformSampler())
     learner = make(name, epochs=1, backbone=GCN(hidden=4), memory=memory)
     stream = GraphStream(small_graph)
@@ -142,9 +138,7 @@ def test_a_complete_ego_network_gives_the_scores_of_the_whole_graph(
     assert graph.num_nodes == len(met)
 
 
-def test_stored_graphs_lie_beside_the_current_one_and_do_not_mix(
-    make: Any, small_graph: Graph
-) -> None:
+def test_stored_graphs_do_not_mix_with_the_current_one(make: Any, small_graph: Graph) -> None:
     memory = SubgraphMemory(budget=5)
     learner = make("ssm", epochs=3, backbone=GCN(hidden=8), memory=memory)
     stream = GraphStream(small_graph)
@@ -194,11 +188,6 @@ def test_a_large_budget_keeps_every_training_node(make: Any, small_graph: Graph)
     memory = SubgraphMemory(budget=100_000)
     make("ssm", epochs=1, memory=memory).fit_task(GraphStream(small_graph).open(0))
     assert len(memory) == len(GraphStream(small_graph).splits[0].train)
-
-
-def test_tem_on_a_backbone_whose_embeddings_would_go_stale_is_refused(make: Any) -> None:
-    with pytest.raises(ConfigurationError, match="use 'pdgnn' or 'sgc', not 'gcn'"):
-        make("tem", backbone=GCN())
 
 
 Make = Any

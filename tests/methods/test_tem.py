@@ -101,9 +101,7 @@ def test_the_adjusted_loss_adds_the_log_of_each_classs_share(setting: Any) -> No
 
 
 @pytest.mark.parametrize("store", ["after", "before"])
-def test_memory_keeps_the_budget_and_its_coverage_is_the_ratio_of_its_nodes(
-    store: Any, small_graph: Graph
-) -> None:
+def test_memory_keeps_the_budget_and_its_coverage(store: Any, small_graph: Graph) -> None:
     memory = EmbeddingMemory(budget=3, sampler=UniformSampler())
     learner = make(memory=memory, store=store)
     stream = GraphStream(small_graph)
@@ -197,9 +195,7 @@ def test_refreshed_embeddings_are_those_of_the_final_graph(by: str, small_graph:
     assert torch.bincount(memory.labels_).tolist() == [8] * 6
 
 
-def test_embeddings_of_other_nodes_are_not_taken_for_those_of_the_old_ones(
-    small_graph: Graph,
-) -> None:
+def test_embeddings_of_other_nodes_are_not_reused(small_graph: Graph) -> None:
     """Two streams with as many nodes a task, but other ones: only ids tell them apart."""
     first = GraphStream(small_graph, edges="all")
     other = GraphStream(small_graph, edges="all", order=[2, 3, 4, 5, 0, 1])
@@ -248,9 +244,7 @@ def in_memory_only(**options: Any) -> TEM:
 
 
 @pytest.mark.parametrize("setting", ["class-il", "task-il"])
-def test_sure_nodes_join_what_is_condensed_with_the_class_they_are_given(
-    setting: Any, small_graph: Graph
-) -> None:
+def test_sure_nodes_are_condensed_with_their_given_class(setting: Any, small_graph: Graph) -> None:
     stream = GraphStream(small_graph, setting=setting)
     learner = in_memory_only(pseudo_labels=0.6)
     learner.fit_task(stream.open(0))

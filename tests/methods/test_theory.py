@@ -53,9 +53,7 @@ def test_an_ego_subnetwork_gives_the_embedding_that_stands_for_it(seed: int, hop
     torch.testing.assert_close(stored, rebuilt, atol=1e-5, rtol=1e-4)
 
 
-def test_training_from_stored_embeddings_equals_training_from_ego_subnetworks(
-    small_graph: Graph,
-) -> None:
+def test_embeddings_train_as_ego_subnetworks_do(small_graph: Graph) -> None:
     """Definition 1, gradient for gradient, over a whole second task of ``tem``."""
     stream = GraphStream(small_graph)
     learners = [

@@ -45,9 +45,7 @@ def test_signs_outlast_the_root() -> None:
     seed=st.integers(0, 999),
     node=st.integers(0, 4),
 )
-def test_one_product_is_the_sum_over_neighbours(
-    edges: list[tuple[int, int]], seed: int, node: int
-) -> None:
+def test_a_product_sums_neighbours(edges: list[tuple[int, int]], seed: int, node: int) -> None:
     graph = graph_of(edges, features=torch.randn(5, 3, generator=generator(seed)))
     near = normalised(graph).to_dense() @ graph.features
     found = feature_adjacency(graph.features, near)
@@ -89,9 +87,7 @@ def accuracy(graph: Graph) -> float:
     return float((model.eval()(inputs).argmax(1) == graph.labels).float().mean())
 
 
-def test_what_only_neighbours_tell_is_learned_through_the_feature_adjacency(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_only_neighbours_tell_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
     assert accuracy(partners()) == 1.0
     alone = torch.eye(2)[None]  # features that interact with themselves alone, whoever is near
     monkeypatch.setattr(

@@ -91,9 +91,7 @@ def test_weights_of_classes_and_terms_by_hand() -> None:
 
 
 @given(seed=seeds, rows=st.integers(1, 12))
-def test_in_class_il_the_loss_is_torchs_with_weights_one_over_class_size(
-    seed: int, rows: int
-) -> None:
+def test_the_class_il_loss_is_torchs_weighted_by_class_size(seed: int, rows: int) -> None:
     logits, targets = examples(seed, rows)
     expected = cross_entropy(logits, targets, weight=class_weights(targets))
     torch.testing.assert_close(loss_of("class-il", logits, targets), expected, rtol=1e-6, atol=1e-8)
@@ -119,9 +117,7 @@ rows_of_terms = st.lists(st.tuples(positive, st.floats(-5, 5), st.integers(0, 3)
 
 
 @given(rows=rows_of_terms)
-def test_the_mean_with_term_weights_is_the_sum_of_weighted_means(
-    rows: list[tuple[float, float, int]],
-) -> None:
+def test_term_weights_give_the_sum_of_weighted_means(rows: list[tuple[float, float, int]]) -> None:
     weights, losses, terms = (torch.tensor(column) for column in zip(*rows, strict=True))
     weights, losses = weights.double(), losses.double()
     expected = sum(

@@ -44,9 +44,7 @@ def test_there_are_no_more_than_there_may_be_and_zeros_are_none() -> None:
 
 
 @given(st.integers(0, 9999), st.floats(-0.5, 0.95), st.integers(0, 5))
-def test_prototypes_lie_apart_and_leave_nothing_unmatched(
-    seed: int, threshold: float, known: int
-) -> None:
+def test_prototypes_lie_apart_and_match_everything(seed: int, threshold: float, known: int) -> None:
     vectors = unit(torch.randn(40, 3, generator=generator(seed)))
     first = vectors[unmatched(vectors[:known], torch.empty(0, 3), threshold, most=99)]
     new = vectors[unmatched(vectors, first, threshold, most=99)]

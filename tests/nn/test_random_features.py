@@ -149,9 +149,7 @@ def test_rows_asked_for_again_are_expanded_once(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("activation", ["relu", "fourier"])
 @pytest.mark.parametrize("centred", [False, True])
-def test_the_first_features_alone_are_what_they_are_among_all(
-    activation: str, centred: bool
-) -> None:
+def test_the_first_features_are_the_same_alone(activation: str, centred: bool) -> None:
     model = model_of(12, activation=activation, centred=centred)
     model.settle(POINTS + 3)
     whole = model.expansion()

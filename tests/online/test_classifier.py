@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 import torch
 from scipy.sparse import csr_matrix
-from torch_geometric.data import Data, HeteroData
 
 from evergraph.core.errors import (
     ConfigurationError,
@@ -24,6 +23,7 @@ from evergraph.online.conversion import as_edges, as_features, as_ids
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.labels import as_labels
 from evergraph.topology import S2GC, SGC
+from pyg import pyg_data, pyg_hetero
 
 X = np.eye(4, dtype=np.float32)
 
@@ -78,7 +78,7 @@ def test_torch_in_torch_out():
 
 
 def test_a_data_object_holds_everything():
-    data = Data(
+    data = pyg_data(
         x=torch.eye(4), edge_index=torch.tensor([[0, 2], [1, 3]]), y=torch.tensor([0, 0, 5, -1])
     )
     plain = small().partial_fit(data)
@@ -239,7 +239,7 @@ def test_what_is_not_used_is_said(caplog):
     edges = pd.DataFrame({"source": ["a"], "target": ["b"], "kind": [0.5]})
     model = small().partial_fit(["a", "b"], torch.eye(2), ["x", "y"], edges)
     assert model.status().edges == 2
-    data = Data(
+    data = pyg_data(
         x=torch.eye(2), edge_index=torch.tensor([[0], [1]]), y=torch.tensor([0, 1]),
         edge_weight=torch.ones(1), time=torch.tensor([1, 2]),
     )  # fmt: skip
@@ -257,7 +257,7 @@ def test_weights_come_in_many_ways():
     pairs, weights = [(0, 1), (1, 2)], [0.5, 4.0]
     frame = pd.DataFrame({"source": [0, 1], "target": [1, 2], "weight": weights})
     index = torch.tensor(pairs).t()
-    data = Data(x=torch.eye(3), edge_index=index, edge_attr=torch.tensor(weights)[:, None])
+    data = pyg_data(x=torch.eye(3), edge_index=index, edge_attr=torch.tensor(weights)[:, None])
     models = [
         small().partial_fit(**given, edges=pairs, edge_weights=weights),
         small().partial_fit(**given, edges=pairs, edge_weights=np.array(weights, np.float32)),
@@ -301,7 +301,7 @@ def test_a_folder_takes_some_parameters_and_keeps_the_rest(tmp_path: Path) -> No
 
 
 def test_an_id_that_is_not_there_names_the_one_that_was_meant():
-    hetero = HeteroData()
+    hetero = pyg_hetero()
     hetero["customer"].x, hetero["customer"].y = torch.eye(2), torch.tensor([0, 1])
     hetero["shop"].num_nodes = 1
     hetero["customer", "visits", "shop"].edge_index = torch.tensor([[0, 1], [0, 0]])
@@ -370,7 +370,7 @@ def test_answers_have_the_type_of_the_question() -> None:
 def test_a_data_object_has_them_in_y() -> None:
     rows = torch.tensor([[0, 2], [1, 3]])
     y = torch.tensor([[1.0, 0], [1, 0], [0, 1], [torch.nan, torch.nan]])
-    data = Data(x=torch.eye(4), edge_index=rows, y=y)
+    data = pyg_data(x=torch.eye(4), edge_index=rows, y=y)
     assert model("labels").partial_fit(data).predict([0, 2, 3]) == [["t0"], ["t1"], ["t1"]]
     data.y = torch.tensor([1.0, 1.0, 5.0, torch.nan])
     found = model("numbers").partial_fit(data, ids=IDS)
@@ -424,4 +424,4 @@ def test_what_does_not_apply_is_said() -> None:
         model("number").partial_fit(IDS, ROWS, NUMBERS)
     labels = torch.tensor([0, 1, 0, 1])
     with pytest.raises(DataError):
-        model("labels").partial_fit(Data(x=torch.eye(4), y=labels, edge_index=None))
+        model("labels").partial_fit(pyg_data(x=torch.eye(4), y=labels, edge_index=None))

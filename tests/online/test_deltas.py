@@ -170,7 +170,7 @@ def weighed(undirected: bool) -> tuple[OnlineLearner, dict[Any, float]]:
 
 
 @given(PAIRS, PAIRS, st.data(), st.booleans())
-def test_what_is_new_of_edges_is_what_a_loop_finds(
+def test_new_edges_are_those_of_a_loop(
     edges: Any, removed: Any, data: Any, undirected: bool
 ) -> None:
     made, known = weighed(undirected)
@@ -229,9 +229,7 @@ def test_what_is_new_of_edges_is_what_a_loop_finds(
         (Delta(late=(("a", ["x"]),)), DataError),  # type: ignore[arg-type]
     ],
 )
-def test_what_is_wrong_is_refused_all_the_same(
-    tmp_path: Path, delta: Delta, error: type[Exception]
-) -> None:
+def test_upserts_refuse_wrong_deltas(tmp_path: Path, delta: Delta, error: type[Exception]) -> None:
     with LearnerFolder.open(tmp_path / "l", make=small) as folder:
         folder.upsert(FIRST)
         with pytest.raises(error):

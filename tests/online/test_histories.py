@@ -54,7 +54,7 @@ def drawn(learner, data) -> History:
 fixed = [HealthCheck.function_scoped_fixture]
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=fixed)
+@settings(max_examples=4, deadline=None, suppress_health_check=fixed)
 @given(data=st.data())
 def test_the_same_deltas_give_the_same_bits(learner, data):
     """Whatever was asked, saved, restored and shared in between."""
@@ -71,7 +71,7 @@ def test_the_same_deltas_give_the_same_bits(learner, data):
     assert (one.history(), one.status()) == (twin.history(), twin.status())
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=fixed)
+@settings(max_examples=4, deadline=None, suppress_health_check=fixed)
 @given(data=st.data())
 def test_what_is_left_decides(learner, data):
     """After any history all is as in a learner given the end of it at once."""
@@ -105,7 +105,7 @@ def test_what_is_left_decides(learner, data):
 )
 def test_a_count_of_everything_agrees_and_changes_nothing(head, made, drawn):
     one = OnlineLearner(head=head, **made)
-    for delta in growth(1, 8, kind=head.kind, **drawn):
+    for delta in growth(1, 5, kind=head.kind, **drawn):
         one.apply(delta)
     kept = bits(one)
     assert list(recount(one)) == list(recount(OnlineLearner())) == []
@@ -155,7 +155,7 @@ def assert_same(learner, fresh, ids):
     seed=st.integers(0, 99),
     comes_back=st.booleans(),
 )
-@settings(max_examples=10)
+@settings(max_examples=8)
 def test_an_outlier_that_goes_leaves_what_a_fresh_learner_knows(name, power, seed, comes_back):
     learner, fresh, begin = made(name), made(name), crowd(name, seed)
     far = torch.tensor([[1.0, -2.0, 3.0], [2.0, 1.0, -1.0]]) * 10.0**power

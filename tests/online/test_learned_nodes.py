@@ -126,9 +126,7 @@ def test_nothing_of_a_forgotten_node_is_left_in_what_others_are_counted_as(cut_f
     assert learner.embed(["h"]).equal(torch.tensor([[1.0, 0.0]]))
 
 
-def test_what_a_forgotten_node_was_before_is_not_left_either(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_nothing_is_left_of_what_a_forgotten_node_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """h keeps a hair of what u was, and does not move when u goes: u has become nothing."""
     learner = star(0.2)
     learner.apply(Delta(updated=("u",), updated_features=torch.zeros(1, 2)))

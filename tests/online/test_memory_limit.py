@@ -118,7 +118,7 @@ def delta(first: int, count: int) -> Delta:
 
 
 @given(seed=st.integers(0, 99), related=st.booleans(), shared=st.booleans())
-@settings(max_examples=4)
+@settings(max_examples=3)
 def test_a_limit_changes_no_bit(seed, related, shared):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(array_storage, "WORK_SHARE", 1.0)

@@ -71,9 +71,7 @@ def test_from_csv_to_predictions_in_two_commands(call: Any, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("door", ["files", "frames"])
-def test_rows_that_come_later_have_the_embeddings_of_one_graph(
-    call: Any, tmp_path: Path, door: str
-) -> None:
+def test_later_rows_have_the_embeddings_of_one_graph(call: Any, tmp_path: Path, door: str) -> None:
     if door == "files":
         LearnerFolder.open(
             "learner", {"topology": {"name": "sgc"}, "head": {"name": "analytic", "width": 32}}
@@ -238,9 +236,7 @@ def numbers(start: int, stop: int) -> pd.DataFrame:
     return pd.DataFrame({"age": 20.0 + rows * 7 % 40, "income": 3_000.0 + rows * 31 % 700})
 
 
-def test_arrays_are_taken_by_position_and_that_is_said_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_arrays_are_taken_by_position_with_one_note(caplog: pytest.LogCaptureFixture) -> None:
     one = model().partial_fit([*range(40)], numbers(0, 40), ["x", "y"] * 20)
     for node in (40, 41):
         one.partial_fit([node], numbers(node, node + 1).to_numpy())

@@ -72,9 +72,7 @@ def test_the_least_is_taken_and_less_is_refused(
     ("option", "least", "less"),
     [("snapshot_every", 1, 0), ("snapshot_bytes", 1, 0), ("retry", 0, -0.01)],
 )
-def test_a_folder_is_not_made_with_less(
-    option: str, least: float, less: float, tmp_path: Path
-) -> None:
+def test_a_folder_needs_as_much(option: str, least: float, less: float, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=f"{option} must be .* of at least {least}, not"):
         LearnerFolder.open(tmp_path / "folder", make=OnlineLearner, **{option: less})
     assert not (tmp_path / "folder").exists()

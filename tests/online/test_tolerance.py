@@ -91,9 +91,7 @@ HEADS: dict[str, Callable[[], OnlineHead]] = {
 @given(
     seed=st.integers(0, 50), steps=st.integers(2, 6), tolerance=st.sampled_from([0.0, 0.05, 0.3])
 )
-def test_sums_and_scores_stay_within_the_bound(
-    name: str, seed: int, steps: int, tolerance: float
-) -> None:
+def test_sums_and_scores_stay_in_bounds(name: str, seed: int, steps: int, tolerance: float) -> None:
     near, exact = (OnlineLearner(head=HEADS[name](), tolerance=t) for t in (tolerance, 0.0))
     for delta in deltas(seed, steps):
         near.apply(delta)

@@ -63,18 +63,20 @@ def _coarse() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def drawn(bench: Path) -> dict[str, Any]:
+def all_figures(bench: Path) -> dict[str, Any]:
     """All figures of those runs, drawn once: that takes seconds."""
     return gallery(grouped(collect(bench), bench))
 
 
 @pytest.fixture(scope="session")
-def reported(bench: Path, drawn: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def reported(
+    bench: Path, all_figures: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """Those runs with their report, in a folder whose name must be escaped."""
     folder = tmp_path_factory.mktemp("reported") / "a <b> & c"
     shutil.copytree(bench, folder)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("evergraph.reports.report.gallery", lambda groups: drawn)
+        patch.setattr("evergraph.reports.report.gallery", lambda groups: all_figures)
         write_report(collect(folder), folder)
     return folder
 

@@ -78,9 +78,7 @@ def test_a_final_version_is_not_called_beta(tmp_path: Path) -> None:
     assert "Production/Stable" in fault
 
 
-def test_an_archive_that_is_too_large_is_a_fault(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_archive_too_large_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check_dist, "LARGEST", 10)
     assert len(built(tmp_path)) == 2
 

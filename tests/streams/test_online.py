@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph
 from evergraph.graphs.reach.reach import covered_nodes, nodes_around
 from evergraph.streams import GraphStream
@@ -135,16 +133,3 @@ def test_nodes_around_are_those_covered_in_the_subgraph(seed: int, hops: int, fe
 def test_sizes_met_by_hand() -> None:
     met = MetSizes(torch.tensor([0, 2, 2, -1, 0]), torch.tensor([1, 1, 0, 0, -1]), steps=3)
     assert [met.upto(step) for step in range(3)] == [{1: 1}, {1: 1}, {0: 1, 1: 2}]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"tasks": 3}, "tasks must be left out with by = 'online'"),
-        ({"batch": 0}, "batch must be an integer of at least 1, not 0"),
-        ({"by": "class", "batch": 3}, "batch is for by = 'online'"),
-    ],
-)
-def test_parameters_that_mean_nothing_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message):
-        online(**options)

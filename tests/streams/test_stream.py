@@ -93,9 +93,7 @@ def test_tasks_arrive_in_the_order_given() -> None:
     seed=st.integers(0, 1000),
     edges=st.sampled_from(["within", "all"]),
 )
-def test_labels_are_right_whatever_the_order(
-    order: list[int], per_task: int, seed: int, edges: str
-) -> None:
+def test_labels_fit_in_any_order(order: list[int], per_task: int, seed: int, edges: str) -> None:
     stream = stream_of(order=order, classes_per_task=per_task, seed=seed, edges=edges)
     for task in stream:
         for part in ("train", "validation"):
@@ -140,9 +138,7 @@ def test_a_tasks_graph_shows_the_labels_of_training_nodes_alone(edges: str) -> N
 
 @BOTH_EDGES
 @pytest.mark.parametrize("known", ["nowhere", "global", "everywhere"])
-def test_what_is_tested_on_shows_labels_of_training_nodes_where_asked(
-    edges: str, known: str
-) -> None:
+def test_exams_show_labels_of_training_nodes_where_asked(edges: str, known: str) -> None:
     stream = stream_of(edges=edges, known_labels=known)
     for index in range(3):
         for task, exam in enumerate(stream.exams(index, "local")):
@@ -210,7 +206,7 @@ def test_a_tasks_own_subgraph_is_kept_by_the_stream_for_local_exams() -> None:
 @pytest.mark.parametrize(
     ("edges", "expected"), [("within", within_tasks(1)), ("all", between(EDGES, seen(1)))]
 )
-def test_the_cumulative_view_trains_on_every_task_so_far(
+def test_the_cumulative_view_has_all_tasks_so_far(
     edges: str, expected: set[tuple[int, int]]
 ) -> None:
     stream = stream_of(edges=edges)
@@ -361,9 +357,7 @@ def test_what_comes_next_is_shown() -> None:
 @pytest.mark.parametrize("known", ["nowhere", "global", "everywhere"])
 @pytest.mark.parametrize("edges", ["within", "all"])
 @pytest.mark.parametrize("testing", ["local", "global"])
-def test_no_label_of_what_comes_is_shown_wherever_labels_are_known(
-    testing: Any, edges: Any, known: Any
-) -> None:
+def test_previews_show_no_label_of_what_comes(testing: Any, edges: Any, known: Any) -> None:
     stream = ring_stream(edges=edges, known_labels=known)
     for index in (0, 1):
         (exam,) = stream.preview(index, testing)

@@ -154,9 +154,7 @@ def test_graphs_and_exams_follow_the_owner(way: dict[str, Any], edges: str) -> N
 
 
 @given(per_task=st.integers(1, 3), seed=st.integers(0, 50))
-def test_blurred_streams_have_as_many_tasks_as_by_class_unless_told(
-    per_task: int, seed: int
-) -> None:
+def test_blurred_streams_have_as_many_tasks_as_by_class(per_task: int, seed: int) -> None:
     counts = [
         len(stream_of(by=by, classes_per_task=per_task, seed=seed)) for by in ("class", "blurred")
     ]
@@ -183,6 +181,9 @@ def test_too_many_tasks_are_refused() -> None:
         ({"by": "blurred", "classes_per_task": 0}, "classes_per_task must be an integer"),
         ({"by": "time", "setting": "task-il"}, "'task-il' needs tasks with classes of their own"),
         ({"by": "blurred", "setting": "task-il"}, "'task-il' needs tasks with classes of their"),
+        ({"by": "online", "tasks": 3}, "tasks must be left out with by = 'online'"),
+        ({"by": "online", "batch": 0}, "batch must be an integer of at least 1, not 0"),
+        ({"by": "class", "batch": 3}, "batch is for by = 'online'"),
         ({"by": "day"}, "unknown by 'day': .*blurred, class, drifting, online, random, time"),
     ],
 )
@@ -199,7 +200,7 @@ def test_a_graph_without_times_or_large_classes_is_refused() -> None:
 
 
 @pytest.mark.parametrize("way", [{"by": "class"}, {"by": "time"}, {"by": "blurred", "tasks": 3}])
-def test_a_class_too_small_to_split_is_dropped_and_said(
+def test_a_class_too_small_to_split_is_dropped(
     way: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level("INFO", "evergraph"):
@@ -304,9 +305,7 @@ def test_a_drift_puts_classes_together_by_hand() -> None:
 
 
 @given(seed=st.integers(0, 100), blur=st.floats(0, 3), together=st.integers(1, 4))
-def test_on_a_circle_times_are_the_same_but_for_whole_rounds(
-    seed: int, blur: float, together: int
-) -> None:
+def test_times_on_a_circle_differ_by_whole_rounds(seed: int, blur: float, together: int) -> None:
     options: Any = {"classes": [3, 0, 1, 2], "blur": blur, "together": together, "seed": seed}
     plain = arrival_times(LABELS, **options)
     round_ = arrival_times(LABELS, comes_back=True, **options)
@@ -348,15 +347,11 @@ def test_times_make_tasks_by_hand() -> None:
         ([4, 2], 1, [0, 0]),
     ],
 )
-def test_groups_are_of_nearly_equal_size(
-    counts: list[int], tasks: int, expected: list[int]
-) -> None:
+def test_groups_are_nearly_equal(counts: list[int], tasks: int, expected: list[int]) -> None:
     assert group_times(counts, tasks).tolist() == expected
 
 
 @given(counts=st.lists(st.integers(1, 50), min_size=1, max_size=30), tasks=st.integers(1, 12))
-def test_groups_are_consecutive_and_as_many_as_asked_where_there_are_times(
-    counts: list[int], tasks: int
-) -> None:
+def test_groups_are_consecutive_and_as_many_as_asked(counts: list[int], tasks: int) -> None:
     groups = group_times(counts, tasks)
     assert groups.unique_consecutive().tolist() == list(range(min(tasks, len(counts))))

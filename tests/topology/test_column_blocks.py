@@ -38,9 +38,7 @@ def test_sparse_features_and_parts_go_where_they_belong(small_graph: Graph) -> N
     torch.testing.assert_close(found, topology.encode(graph), rtol=0, atol=1e-6)
 
 
-def test_each_worker_has_a_block_of_columns(
-    small_graph: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_worker_has_a_block(small_graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[int, int]] = []
 
     def watched(columns: ColumnSlice, **shared: Any) -> Any:

@@ -80,9 +80,7 @@ encoders = half | st.builds(topologies.make, st.sampled_from(HOPS), self_loops=s
 
 
 @given(graphs, encoders, st.sampled_from(["all", "labelled"]))
-def test_a_folder_holds_the_bits_of_the_whole(
-    graph: Graph, topology: TopologyEncoder, nodes: Nodes
-) -> None:
+def test_folders_hold_the_same_bits(graph: Graph, topology: TopologyEncoder, nodes: Nodes) -> None:
     expected = encode_within(topology, graph, resources=MANY)
     found = embedded(graph, topology, nodes=nodes, resources=THREE)
     known = graph.labels >= 0 if nodes == "labelled" else torch.ones(graph.num_nodes).bool()

@@ -91,9 +91,7 @@ def test_some_nodes_are_encoded_from_what_lies_around_them(
 
 
 @pytest.mark.parametrize("scaling", ["unit", "none"])
-def test_a_cache_grows_and_keeps_what_it_computed(
-    scaling: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_grows_and_keeps_its_work(scaling: str, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = EmbeddingCache(topologies.make("sgc"), scaling=scaling)  # type: ignore[arg-type]
     old = torch.arange(8)
     growth = cache.grow(PATH, known=cache.encode(PATH.subgraph(old)), old=old)

@@ -61,9 +61,7 @@ def reservoir_bound(topology: Reservoir, graph: Graph, rows: RowType) -> Tensor:
 @pytest.mark.parametrize("name", SUMMING)
 @few_each
 @given(seed=st.integers(0, 10_000), hops=st.integers(0, 3))
-def test_embeddings_change_by_their_last_digits(
-    name: str, rows: RowType, seed: int, hops: int
-) -> None:
+def test_embeddings_change_in_last_digits(name: str, rows: RowType, seed: int, hops: int) -> None:
     graph = random_graph(seed, nodes=30, edges=80, dims=7)
     topology = topologies.make(name, hops=hops)
     found = topologies.make(name, hops=hops, dtype=rows).encode(graph)

@@ -12,8 +12,11 @@ from torch import Tensor, nn
 
 from evergraph.core.errors import DivergedError
 from evergraph.core.seeding import seeded
+from evergraph.datasets import load
 from evergraph.graphs import Graph
-from evergraph.methods import methods
+from evergraph.methods import EWC, TEM, Finetune, methods
+from evergraph.methods.backbone_learner import BackboneLearner
+from evergraph.nn import GCN, PDGNN
 from evergraph.streams import GraphStream, Task
 from evergraph.training import Batch, Learner, Trainer, batches
 from evergraph.training.adam import Adam
@@ -88,18 +91,14 @@ def test_steps_have_the_bits_of_torchs_own(decoupled: bool) -> None:
             assert adam.state[mine][name].equal(value), name
 
 
-def test_training_on_a_cpu_imports_no_compiler(
-    monkeypatch: pytest.MonkeyPatch, small_graph: Graph
-) -> None:
+def test_a_cpu_needs_no_compiler(monkeypatch: pytest.MonkeyPatch, small_graph: Graph) -> None:
     # Optimisers of torch.optim import it when they are made, which takes seconds.
     monkeypatch.delattr(torch.optim, "Adam")
     Line(trainer=Trainer(epochs=1, device="cpu")).fit_task(GraphStream(small_graph).open(0))
 
 
 @pytest.mark.parametrize(("momentum", "steps"), [("carried", 6), ("fresh", 3)])
-def test_moments_are_carried_to_the_next_task_or_not(
-    momentum: Any, steps: int, small_graph: Graph
-) -> None:
+def test_moments_may_be_carried_over(momentum: Any, steps: int, small_graph: Graph) -> None:
     trainer = Trainer(epochs=3, momentum=momentum, device="cpu")
     learner, stream = Line(trainer=trainer), GraphStream(small_graph)
     seen: list[float] = []
@@ -183,9 +182,7 @@ class Astray(Line):
 
 
 @pytest.mark.parametrize("slope", [False, True])
-def test_training_that_goes_astray_is_said_and_keeps_nothing(
-    slope: bool, small_graph: Graph
-) -> None:
+def test_training_that_diverges_keeps_nothing(slope: bool, small_graph: Graph) -> None:
     trainer = Trainer(epochs=2, lr=0.5, device="cpu")
     learner = Astray(strength=float("inf"), slope=slope, trainer=trainer)
     with pytest.raises(DivergedError) as caught:
@@ -229,9 +226,7 @@ def three_threads() -> Iterator[None]:
 
 @pytest.mark.usefixtures("three_threads")
 @pytest.mark.parametrize(("work", "threads"), [(1000, 1), (100_000_000, 2), (10**12, 3), (None, 3)])
-def test_steps_have_the_threads_they_are_worth(
-    work: int | None, threads: int, small_graph: Graph
-) -> None:
+def test_steps_use_few_threads(work: int | None, threads: int, small_graph: Graph) -> None:
     learner = Counting(work)
     learner.fit_task(GraphStream(small_graph).open(0))
     assert learner.asked == [1]  # a batch of 4 would be more examples than there are
@@ -285,9 +280,7 @@ def test_early_stopping_keeps_the_best_weights_and_ends_the_task(small_graph: Gr
 
 
 @pytest.mark.parametrize(("objective", "accuracy"), [("balanced", 0.5), ("plain", 0.75)])
-def test_what_is_better_on_validation_nodes_by_hand(
-    objective: Any, accuracy: float, small_graph: Graph
-) -> None:
+def test_the_better_epoch_by_hand(objective: Any, accuracy: float, small_graph: Graph) -> None:
     stream = GraphStream(small_graph)
     task = stream.open(0)
     # Three nodes of class 0 and one of class 1, and a learner that calls everything 0.
@@ -318,3 +311,47 @@ def test_decoupled_decay_shrinks_weights_beside_the_step(small_graph: Graph) -> 
         weights.append(learner.weights.w.item())
     # Nothing to shrink at the first step; at the second, 0.1 times (1 - lr · decay).
     assert weights[1] == pytest.approx(weights[0] - 0.1 * 0.1 * 0.5, abs=1e-4)
+
+
+def two_tasks() -> GraphStream:
+    return GraphStream(load("synthetic", nodes=400, classes=4, features=16))
+
+
+def learner_of(
+    kind: type[BackboneLearner], backbone: object, device: str = "cpu"
+) -> BackboneLearner:
+    trainer = Trainer(epochs=8, batch_size=50, device=device, schedule="cosine")
+    return kind(backbone=backbone, trainer=trainer, generator=seeded(0, "test"))  # type: ignore[arg-type]
+
+
+def test_only_the_plain_loss_on_embeddings_can_be_recorded() -> None:
+    task = two_tasks().open(0)
+    for kind, backbone, recorded in (
+        (TEM, PDGNN(), True),
+        (Finetune, PDGNN(), True),
+        (EWC, PDGNN(), False),  # its loss has another term
+        (Finetune, GCN(), False),
+    ):
+        learner = learner_of(kind, backbone)
+        assert learner.draws_from is None  # nothing to train on yet
+        learner.begin_task(task)
+        assert (learner.draws_from is not None) == recorded, (kind, backbone)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_recorded_steps_give_what_ordinary_ones_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    def trained() -> dict[str, torch.Tensor]:
+        learner = learner_of(TEM, PDGNN(dropout=0.5), "cuda")
+        for task in two_tasks():
+            learner.fit_task(task)
+        return learner.state()
+
+    recorded = trained()
+    again = trained()
+    monkeypatch.setattr(BackboneLearner, "draws_from", None)
+    ordinary = trained()
+    for name, value in recorded.items():
+        # cuBLAS promises no bits where several streams are at work (another process is enough).
+        torch.testing.assert_close(value.double(), again[name].double(), rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(value.double(), ordinary[name].double(), rtol=1e-3, atol=1e-4)

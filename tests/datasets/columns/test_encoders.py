@@ -164,9 +164,7 @@ def test_what_looks_like_an_id_or_a_label_is_said(caplog: pytest.LogCaptureFixtu
         fit_scheme(table, ["ticket"], Columns(kinds={"tiket": "number"}))
 
 
-def test_numbers_that_are_suspicious_are_said(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_suspicious_numbers_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     rows = [f"n{n},{'xyz'[n % 3]},{n * 7},{n % 3},0.5" for n in range(30)]
     (tmp_path / "nodes.csv").write_text("\n".join(["id,label,user_id,code,f", *rows]) + "\n")
     (tmp_path / "edges.csv").write_text("source,target\n")
@@ -289,9 +287,7 @@ def test_one_row_a_column(scheme: Scheme) -> None:
         ({"venue": None}, "has no column 'venue': expected title, venue, "),
     ],
 )
-def test_what_does_not_fit_is_one_sentence(
-    scheme: Scheme, changes: dict[str, object], said: str
-) -> None:
+def test_misfits_are_one_sentence(scheme: Scheme, changes: dict[str, object], said: str) -> None:
     row = mixed_rows(3, 4)[0] | changes
     table = pa.Table.from_pylist([{k: v for k, v in row.items() if v is not None or k == "score"}])
     with pytest.raises(DataError) as caught:

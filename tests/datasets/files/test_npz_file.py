@@ -96,9 +96,7 @@ def test_features_may_be_missing_or_sparse_and_other_arrays_are_named(
         ({"x": np.ones((3, 1)) * 1j}, "array 'x' holds complex128: expected numbers"),
     ],
 )
-def test_bad_arrays_are_named_with_their_file(
-    tmp_path: Path, change: dict[str, Any], message: str
-) -> None:
+def test_bad_arrays_are_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     path = saved(tmp_path, **{**PLAIN, **change})
     with pytest.raises(DataError, match=message) as caught:
         read_npz(path)

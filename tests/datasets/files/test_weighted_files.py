@@ -32,7 +32,7 @@ def heavy(tiny: Graph) -> Graph:
     return replace(tiny, weights=torch.tensor([0.5, 2.0, 3.25]))
 
 
-def test_npz_there_and_back(
+def test_npz_round_trip(
     tmp_path: Path, heavy: Graph, tiny: Graph, assert_same: Same, call: Any
 ) -> None:
     path, ends = tmp_path / "g.npz", np.array([[0, 1], [1, 0]])

@@ -7,9 +7,9 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from evergraph.core.errors import ConfigurationError
 from evergraph.evaluation.statistics import nemenyi
@@ -39,7 +39,7 @@ def test_demsars_example() -> None:
     assert ranks.critical_difference == pytest.approx(1.25, abs=5e-3)
     assert nemenyi(DEMSAR, confidence=0.9).critical_difference == pytest.approx(1.12, abs=5e-3)
     # F = 3.69 with 3 and 39 degrees of freedom there, ties not corrected; exact it is close by
-    assert ranks.friedman_p == pytest.approx(stats.f.sf(3.69, 3, 39), abs=0.01)
+    assert ranks.friedman_p == pytest.approx(scipy.stats.f.sf(3.69, 3, 39), abs=0.01)
     assert ranks.cliques == ((3, 1, 2, 0),)  # no two are told apart at 0.05
     at_ten = nemenyi(DEMSAR, confidence=0.9)  # where the last, and it alone, is worse than two
     assert at_ten.cliques == ((3, 1, 2), (2, 0))
@@ -93,7 +93,7 @@ def test_nemenyi_does_not_speak_where_friedman_does_not() -> None:
 def test_every_order_is_counted(methods: int, data: st.DataObject) -> None:
     row = st.lists(st.integers(0, 2), min_size=methods, max_size=methods)
     scores = data.draw(st.lists(row, min_size=3, max_size=3))
-    table = np.array([stats.rankdata(r) for r in scores])
+    table = np.array([scipy.stats.rankdata(r) for r in scores])
     unlike = [
         (np.sum(each, axis=0) ** 2).sum() for each in product(*(permutations(r) for r in table))
     ]
@@ -104,9 +104,9 @@ def test_every_order_is_counted(methods: int, data: st.DataObject) -> None:
 
 @given(st.lists(st.permutations([0, 0, 1, 2, 2, 2, 3, 4]), min_size=12, max_size=12))
 def test_beyond_what_can_be_counted_ties_are_corrected(scores: list[list[int]]) -> None:
-    chi = stats.friedmanchisquare(*np.array(scores).T).statistic
+    chi = scipy.stats.friedmanchisquare(*np.array(scores).T).statistic
     f = 11 * chi / max(12 * 7 - chi, 1e-12)
-    assert nemenyi(scores).friedman_p == pytest.approx(stats.f.sf(f, 7, 77))
+    assert nemenyi(scores).friedman_p == pytest.approx(scipy.stats.f.sf(f, 7, 77))
 
 
 @given(tables)

@@ -7,9 +7,9 @@ from itertools import product
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from scipy import stats
 
 from evergraph.core.errors import ConfigurationError
 from evergraph.evaluation.statistics import (
@@ -35,7 +35,7 @@ def test_students_and_welchs_t_by_hand() -> None:
     found = unpaired_difference([10, 12], [3, 7])
     freedom = 25 / 17
     assert found.mean == 6
-    assert found.high - 6 == pytest.approx(stats.t.ppf(0.975, freedom) * math.sqrt(5))
+    assert found.high - 6 == pytest.approx(scipy.stats.t.ppf(0.975, freedom) * math.sqrt(5))
     assert (found.pairs, found.paired) == (0, False)
 
 
@@ -57,11 +57,11 @@ def test_it_agrees_with_scipy(drawn: list[tuple[float, float]]) -> None:
     assume(np.ptp(a - b) > 1e-6)
     assume(np.ptp(a) > 1e-6)
     assume(np.ptp(b) > 1e-6)
-    theirs = stats.ttest_rel(a, b)
+    theirs = scipy.stats.ttest_rel(a, b)
     ours = paired_difference(a, b)
     assert ours.p_value == pytest.approx(theirs.pvalue)
     assert (ours.low, ours.high) == pytest.approx(tuple(theirs.confidence_interval()))
-    welch = stats.ttest_ind(a, b, equal_var=False)
+    welch = scipy.stats.ttest_ind(a, b, equal_var=False)
     assert unpaired_difference(a, b).p_value == pytest.approx(welch.pvalue)
 
 
@@ -127,7 +127,7 @@ def test_ties_zeros_and_few_pairs() -> None:
 
 @given(st.lists(st.integers(-40, 40), min_size=1, max_size=7))
 def test_every_outcome_is_counted(change: list[int]) -> None:
-    ranks = stats.rankdata(np.abs([d for d in change if d]))
+    ranks = scipy.stats.rankdata(np.abs([d for d in change if d]))
     signs = list(product((0, 1), repeat=len(ranks)))
     sums = [min(np.dot(s, ranks), ranks.sum() - np.dot(s, ranks)) for s in signs]
     found = wilcoxon(change, np.zeros(len(change)))
@@ -139,7 +139,7 @@ def test_signed_ranks_agree_with_scipy(change: list[int]) -> None:
     change = [d for d in change if d]
     ours = wilcoxon(change, np.zeros(len(change)))
     method = "exact" if len(change) <= 50 else "asymptotic"
-    theirs = stats.wilcoxon(change, method=method)
+    theirs = scipy.stats.wilcoxon(change, method=method)
     assert ours.statistic == theirs.statistic
     assert ours.p_value == pytest.approx(theirs.pvalue)
 

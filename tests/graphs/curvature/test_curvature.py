@@ -115,9 +115,7 @@ def test_homophily_of_a_square_by_hand() -> None:
     labels=st.lists(st.integers(-1, 2), min_size=6, max_size=6),
     rows=st.sampled_from([1, 4, 1 << 20]),
 )
-def test_homophily_equals_counting_edge_by_edge(
-    pairs: list[tuple[int, int]], labels: list[int], rows: int
-) -> None:
+def test_homophily_counts_edges(pairs: list[tuple[int, int]], labels: list[int], rows: int) -> None:
     counted = [
         labels[s] == labels[t]
         for s, t in {pair for pair in pairs if pair[0] != pair[1]}

@@ -18,7 +18,6 @@ from evergraph.graphs.kernels.scaled_rows import ROW_TYPES, Kernel, RowType, hel
 from graphs_to_draw import few_each, graph_of, path_pairs, random_graph
 
 HALVES: list[RowType] = ["float16", "bfloat16"]
-KERNELS: list[Kernel] = ["torch", "numba"]
 # Compiling the whole kernel for either kind of half rows takes nine seconds: the gate does it for
 # one, and reads the other's bits by themselves.
 PAIRS = [
@@ -127,7 +126,7 @@ def test_what_float16_cannot_hold_is_refused() -> None:
 
 
 @pytest.mark.parametrize("asked", ["float32", *HALVES])
-def test_rows_are_held_once_for_all_ranges_that_are_streamed(
+def test_rows_are_held_once_for_all_streamed_ranges(
     asked: RowType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = drawn(7, weighted=True)

@@ -42,9 +42,7 @@ def test_large_graphs_are_numbas() -> None:
     assert choose_kernel(entries=NUMBA_PAYS_FROM, device="cuda") != "numba"
 
 
-def test_torch_steps_in_without_numba(
-    without_numba: None, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_torch_is_used_without_numba(without_numba: None, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, logger="evergraph"):
         assert choose_kernel(entries=NUMBA_PAYS_FROM) == "torch"
     assert "numba cannot be used (no numba here)" in caplog.text

@@ -150,7 +150,7 @@ def test_counters_hold_exactly_who_is_within_reach(kernel: str, both: bool, hops
     check()
 
 
-@pytest.mark.parametrize(("limit", "wide"), [(1, 32), (300, 8)])
+@pytest.mark.parametrize(("limit", "wide"), [(7, 32), (300, 8)])
 def test_how_the_work_is_cut_changes_no_bit(
     kernel: str, limit: int, wide: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -85,7 +85,7 @@ def test_a_node_reaches_those_that_flow_into_it() -> None:
 @pytest.mark.parametrize("hops", range(4))
 @few_each
 @given(pairs=pairs, nodes=node_lists)
-def test_reach_equals_boolean_matrix_powers(
+def test_reach_is_matrix_powers(
     undirected: bool, hops: int, pairs: Pairs, nodes: list[int]
 ) -> None:
     graph = graph_of(pairs, undirected=undirected)
@@ -104,9 +104,7 @@ def test_reach_equals_boolean_matrix_powers(
 @pytest.mark.parametrize("undirected", [True, False])
 @few_each
 @given(pairs=pairs, hops=st.integers(0, 3), limit=st.integers(1, 60))
-def test_blocks_are_cut_by_cost_and_change_nothing(
-    undirected: bool, pairs: Pairs, hops: int, limit: int
-) -> None:
+def test_blocks_are_cut_by_cost(undirected: bool, pairs: Pairs, hops: int, limit: int) -> None:
     graph, nodes = graph_of(pairs, undirected=undirected), torch.tensor([5, 0, 3, 3, 1, 2, 4])
     counts = walks(pairs, hops, undirected=undirected)[nodes]
     blocks = list(reach_blocks(graph, nodes, hops=hops, block_walks=limit))
@@ -155,9 +153,7 @@ def test_spreading_block_by_block_changes_nothing(
 @pytest.mark.parametrize("undirected", [True, False])
 @few_each
 @given(pairs=pairs, nodes=node_lists, hops=st.integers(0, 4))
-def test_a_search_finds_what_products_do(
-    undirected: bool, pairs: Pairs, nodes: list[int], hops: int
-) -> None:
+def test_searches_are_products(undirected: bool, pairs: Pairs, nodes: list[int], hops: int) -> None:
     graph = graph_of(pairs, undirected=undirected)
     sizes = np.empty(len(nodes), dtype=np.int64)
     indptr, indices = graph.indptr.numpy(), graph.indices.numpy()

@@ -111,9 +111,7 @@ def test_marks_may_be_numbers(tmp_path: Path) -> None:
         read_deltas(path, forget="left")
 
 
-def test_what_is_not_used_is_said_once(
-    tables: tuple[Path, Path], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_unused_columns(tables: tuple[Path, Path], caplog: pytest.LogCaptureFixture) -> None:
     nodes, edges = tables
     edges.write_text("source,target,kind\na,b,2\n")
     nodes.write_text("id,label,time,f,g\na,None,2020-01-01,1,5000\nb,x,2020-01-02,2,4\n")

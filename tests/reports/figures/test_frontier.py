@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.figure import Figure
 
 from evergraph.reports import collect, write_report
 from evergraph.reports.figures.frontier import (
@@ -50,6 +49,8 @@ def panels(monkeypatch: pytest.MonkeyPatch, make: Callable[..., Any], *given: An
     seen: list[Any] = []
 
     def keep(name: str, title: str, frame: Any, draw: Any, *, rows: int = 1) -> None:
+        from matplotlib.figure import Figure
+
         figure = Figure()
         axes = figure.subplots(rows, 1)
         draw(figure, axes)
@@ -65,9 +66,7 @@ def lines(axes: Any, style: str) -> list[list[tuple[float, float]]]:
     return [[(float(x), round(float(y), 6)) for x, y in line.get_xydata()] for line in drawn]
 
 
-def test_a_line_is_the_best_so_far_and_beaten_runs_are_hollow(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_line_is_the_best_so_far(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = panels(monkeypatch, frontier, group_of(folder), looks_of(NAMES), BYTES)
     assert [axes.get_title() for axes in seen] == [
         "rings, class-il, local",
@@ -114,10 +113,8 @@ def test_every_amount_is_on_the_axis_and_so_is_a_tick(amounts: list[float]) -> N
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_only_kin_are_drawn_and_only_then_is_there_a_section(
-    folder: Path, drawn: dict[str, Any]
-) -> None:
-    assert "frontier" not in drawn
+def test_the_frontier_section_needs_related_runs(folder: Path, all_figures: dict[str, Any]) -> None:
+    assert "frontier" not in all_figures
     page = write_report(collect(folder), folder).read_text("utf-8")
     assert '<section id="frontier">' in page
     for price in ("bytes", "seconds"):

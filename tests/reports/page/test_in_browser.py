@@ -78,9 +78,7 @@ def test_on_a_desktop(chromium: Any, show: Callable[..., Any], reported: Path) -
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_nothing_is_cut_or_wider_than_the_window(
-    width: int, show: Callable[..., Any], wait: Any
-) -> None:
+def test_nothing_is_wider_than_the_window(width: int, show: Callable[..., Any], wait: Any) -> None:
     browser = show(width)
     assert browser.execute_script("return document.documentElement.scrollWidth") == width
     sizes = browser.execute_script(

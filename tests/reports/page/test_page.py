@@ -79,18 +79,18 @@ def test_the_page_is_well_formed_and_loads_nothing(page: str) -> None:
         assert told in page
 
 
-def test_the_same_runs_give_the_same_bytes(
-    bench: Path, drawn: dict[str, Any], reported: Path
+def test_same_runs_give_same_bytes(
+    bench: Path, all_figures: dict[str, Any], reported: Path
 ) -> None:
     files = [reported / "report.html", *(reported / "report").rglob("*.*")]
     assert len(files) == 1 + 7 * 3 + 20 * 2  # page, tables, figures
     before = {path: path.read_bytes() for path in files}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("evergraph.reports.report.gallery", lambda groups: drawn)
+        patch.setattr("evergraph.reports.report.gallery", lambda groups: all_figures)
         write_report(collect(reported)[::-1], reported)
     assert {path: path.read_bytes() for path in files} == before
     group = grouped(collect(bench), bench)[1]  # one figure stands for all, which one function draws
-    assert time_phases(group) == drawn["time"][1]
+    assert time_phases(group) == all_figures["time"][1]
 
 
 @pytest.mark.usefixtures("undrawn")

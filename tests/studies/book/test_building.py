@@ -33,9 +33,7 @@ def opened(plan: BookPlan, tmp_path: Path) -> Any:
 
 
 @pytest.mark.usefixtures("in_process")
-def test_rows_are_written_as_they_come_and_kept(
-    opened: Any, plan: BookPlan, tmp_path: Path
-) -> None:
+def test_rows_are_written_as_they_come(opened: Any, plan: BookPlan, tmp_path: Path) -> None:
     book = tmp_path / "book"
     known: list[int] = []
 
@@ -159,9 +157,7 @@ def test_a_row_from_before_a_parameter_came_is_kept(opened: Any, tmp_path: Path)
 
 
 @pytest.mark.usefixtures("in_process")
-def test_a_row_is_kept_where_only_the_training_differs_that_it_does_not_do(
-    opened: Any, tmp_path: Path
-) -> None:
+def test_a_row_is_kept_where_only_unused_training_differs(opened: Any, tmp_path: Path) -> None:
     opened().run(workers=1)
     for label in ("slda", "short"):
         row = read_row(tmp_path / f"book/small/class-il/{label}.json")

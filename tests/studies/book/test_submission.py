@@ -51,9 +51,7 @@ def test_a_row_says_what_the_run_found(row: BookRow, finished: Path, tmp_path: P
     assert "homophily" in row.facts
 
 
-def test_a_written_row_is_read_back_and_is_sound(
-    row: BookRow, plan: BookPlan, tmp_path: Path
-) -> None:
+def test_a_written_row_is_read_back(row: BookRow, plan: BookPlan, tmp_path: Path) -> None:
     path = row.write(tmp_path / "book")
     assert path == tmp_path / "book/small/class-il/slda.json"
     assert rows_in(tmp_path / "book") == [row]
@@ -80,7 +78,7 @@ def test_a_row_holds_no_path_of_this_machine(plan: BookPlan, tmp_path: Path) -> 
     assert check_book(tmp_path / "book", plan) == [row]
 
 
-def test_a_row_that_is_there_is_not_replaced(
+def test_rows_are_never_replaced(
     row: BookRow, finished: Path, plan: BookPlan, tmp_path: Path
 ) -> None:
     row.write(tmp_path / "book")
