@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 import orjson
+from fastapi import APIRouter, Depends
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -148,6 +149,11 @@ def without_paths(error: Exception | str, folder: Path | None = None) -> str:
     if isinstance(error, str | errors.StoppedError | errors.ResourceError):
         text = _ABSOLUTE.sub(r"\1", text)
     return text
+
+
+def router(*dependencies: Any, **options: Any) -> APIRouter:
+    """Return a router whose routes reject unknown parameters before anything else."""
+    return APIRouter(dependencies=[Depends(only_known), *dependencies], **options)
 
 
 async def only_known(request: Request) -> None:
