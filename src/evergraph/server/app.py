@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import anyio
 from fastapi import FastAPI
+from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 
 from evergraph.core.extras import own_version
 from evergraph.server.auth import Guard
 from evergraph.server.changes import change_routes, upkeep_routes
-from evergraph.server.http import answer_failures
 from evergraph.server.limits import Limits
 from evergraph.server.observability import Metrics, Observed, ServiceCollector
 from evergraph.server.routes import page_routes, reading_routes
@@ -79,10 +79,12 @@ def create_app(
     ):
         # Not ``include_router``, which keeps routers nested and matches every request twice.
         app.router.routes += router.routes
-    answer_failures(app, folder.path)
-    inner = app.build_middleware_stack
-    # Outside of everything, so that even unexpected failures are counted and have an id.
+    # In place of FastAPI's layers, which would answer failures in three places. Its routes need the
+    # exit stack.
     app.build_middleware_stack = lambda: Observed(  # type: ignore[method-assign]
-        inner(), metrics=metrics, access_log=access_log
+        AsyncExitStackMiddleware(app.router),
+        metrics=metrics,
+        access_log=access_log,
+        folder=folder.path,
     )
     return app

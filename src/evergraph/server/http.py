@@ -23,7 +23,7 @@ from starlette.responses import Response
 from evergraph.core import errors
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
+    from starlette.types import Scope
 
 JSON = "application/json"
 ARROW = "application/vnd.apache.arrow.stream"
@@ -87,24 +87,17 @@ def status_of(error: errors.EvergraphError) -> int:
     return next((status for kind, status in STATUSES if isinstance(error, kind)), 422)
 
 
-def answer_failures(app: FastAPI, folder: Path | None = None) -> None:
-    """Answer every exception of an application with ``{"error": "one sentence"}``.
-
-    folder: of the learner; its path appears in the log only.
-    """
-    app.state.folder = folder
-    ours = (errors.EvergraphError, RequestValidationError, HTTPException, ClientDisconnect)
-    for kind in (*ours, Exception):
-        app.add_exception_handler(kind, _failure)
-
-
 def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Return a value as a JSON response."""
     return Response(orjson.dumps(value), status, headers, JSON)
 
 
-async def _failure(request: Request, error: Any) -> Response:
-    method, path = request.method, request.scope["path"]
+def failure(error: Exception, scope: Scope, folder: Path | None = None) -> Response:
+    """Return the answer to a request that failed: ``{"error": "one sentence"}``.
+
+    folder: of the learner; its path appears in the log only.
+    """
+    method, path = scope["method"], scope["path"]
     status, sentence = 500, ""
     headers: Mapping[str, str] | None = None
     if isinstance(error, ClientDisconnect):
@@ -118,7 +111,7 @@ async def _failure(request: Request, error: Any) -> Response:
         status, headers = error.status_code, error.headers
         sentence = own.get(status, str(error.detail))
     elif isinstance(error, errors.EvergraphError):
-        status, sentence = status_of(error), without_paths(error, request.app.state.folder)
+        status, sentence = status_of(error), without_paths(error, folder)
         headers = error.headers if isinstance(error, RefusedError) else None
         if isinstance(error, errors.StoppedError):  # the process is about to be restarted
             headers = {"Retry-After": "5"}

@@ -215,8 +215,9 @@ def _protocol(limits: Limits) -> type[asyncio.Protocol]:
     waiting: dict[asyncio.Protocol, asyncio.Transport] = {}  # without a whole head, oldest first
 
     class PatientProtocol(HttpToolsProtocol):
-        _late: asyncio.TimerHandle | None = None
+        _late: asyncio.TimerHandle | None = None  # while the rest of a head is waited for
         _unread: asyncio.TimerHandle | None = None
+        _within_head = False
         _head = 0  # bytes of the head so far
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -227,9 +228,10 @@ def _protocol(limits: Limits) -> type[asyncio.Protocol]:
 
         def on_message_begin(self) -> None:
             super().on_message_begin()
-            self._expect_head()
+            self._within_head = True
 
         def on_headers_complete(self) -> None:
+            self._within_head = False
             self._stop_waiting()
             super().on_headers_complete()
 
@@ -250,14 +252,18 @@ def _protocol(limits: Limits) -> type[asyncio.Protocol]:
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
-            if self in waiting:
+            # Bytes after an answer, an empty line or the rest of a refused body, end uvicorn's own
+            # wait. Most heads come whole, and need no timer.
+            answered = self.cycle is not None and self.cycle.response_complete
+            if self._late is None and (self._within_head or answered):
+                self._expect_head()
+            if self._within_head:
                 self._head += len(data)
                 if self._head > HEAD:
                     self.transport.write(TOO_LONG)
                     self.transport.close()
 
         def _expect_head(self) -> None:
-            self._stop_waiting()
             waiting[self], self._head = self.transport, 0
             loop = asyncio.get_running_loop()
             self._late = loop.call_later(limits.header_seconds, self.transport.abort)
@@ -273,9 +279,10 @@ def _protocol(limits: Limits) -> type[asyncio.Protocol]:
             self._unread = loop.call_later(limits.seconds, self._expect_reading, left)
 
         def _stop_waiting(self) -> None:
-            waiting.pop(self, None)
             if self._late is not None:
+                del waiting[self]
                 self._late.cancel()
+                self._late = None
 
     return PatientProtocol
 
