@@ -18,6 +18,7 @@ import anyio
 from evergraph.core.errors import EvergraphError, UnknownNodeError
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in
 from evergraph.online.identifiers import LARGEST
+from evergraph.online.view import FEW
 from evergraph.server import schema
 from evergraph.server.bodies import Bodies
 from evergraph.server.deltas import DeltaReader
@@ -173,16 +174,16 @@ class Service:
                 f"classes: request at most {max(most // classes, 1)} nodes at a time",
             )
         numbers = len(ids) * (classes if every_class else 4)
-        if len(ids) <= self._together.most and numbers <= LITTLE:
+        few = len(ids) <= FEW and numbers <= LITTLE
+        if few and len(ids) <= self._together.most:
             return schema.predictions_json(await self._together.ask(ids, every_class))
-        return await self.pools["predictions"].run(
-            lambda: in_blocks(self._predict(ids, every_class))
-        )
+        pool = self.pools["small predictions" if few else "predictions"]
+        return await pool.run(lambda: in_blocks(self._predict(ids, every_class)))
 
     def _predict(self, ids: Sequence[NodeId], every_class: bool) -> Answer:
-        began = time.perf_counter()
+        began = time.thread_time()
         found = self.view.answer(ids, every_class=every_class)
-        self._together.answered(len(ids), time.perf_counter() - began)
+        self._together.answered(len(ids), time.thread_time() - began)
         return found
 
     async def prediction(self, text: str, *, integer: bool, every_class: bool) -> bytes:

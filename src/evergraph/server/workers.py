@@ -156,6 +156,7 @@ class Pool:
 KINDS = {
     "bodies": (2, 64),
     "predictions": (2, 256),
+    "small predictions": (1, 256),  # of a slow head; others are made on the event loop
     "look-ups": (1, 64),
     "suggestions": (1, 8),
     "requests for facts": (2, 64),
@@ -196,9 +197,10 @@ class Together:
         self._waiting: deque[_Question] = deque()
 
     def answered(self, nodes: int, seconds: float) -> None:
-        """Note how long an answer took, anywhere: as many as fit into ``HOLD`` are a batch.
+        """Note how long an answer took on any thread: as many as fit into ``HOLD`` are a batch.
 
-        Of the last few the quickest counts, since any of them may have waited for other threads.
+        seconds: of the CPU, since under load every call waits for other threads. Of the last few
+        the quickest counts.
         """
         if 0 < nodes <= FEW:
             self._paces.append(seconds / nodes)
