@@ -29,7 +29,7 @@ from evergraph.server.bodies import (
     media_type,
     parse,
 )
-from evergraph.server.http import ARROW, JSON, RefusedError, answer
+from evergraph.server.http import ARROW, JSON, LeanRoute, RefusedError, answer, check_parameters
 from evergraph.server.observability import audit, audit_change
 
 if TYPE_CHECKING:
@@ -74,9 +74,12 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
         prefix="/v1",
         tags=["learn"],
         responses=schema.answers(schema.AppliedReply, *REFUSED),
+        route_class=LeanRoute,
     )
 
     async def learn(request: Request, model: str, *kinds: str) -> Response:
+        check_parameters(request.scope["query_string"], ())
+        guard.admit(request, "write")
         began, kind = time.monotonic(), media_type(request, JSON, *kinds)
         async with service.bodies.of(request, kind) as body:
             read = partial(service.reader.read, body, model=model, kind=kind)

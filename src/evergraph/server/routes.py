@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 from fastapi import Depends, Query, Request
-from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field
 from starlette.responses import PlainTextResponse, Response
 
 from evergraph.online.identifiers import LARGEST
 from evergraph.server import http, schema
 from evergraph.server.bodies import PredictionsBody, media_type, read_question
-from evergraph.server.http import JSON, RefusedError, answer, check_parameters
+from evergraph.server.http import JSON, LeanRoute, RefusedError, answer, check_parameters
 from evergraph.server.observability import KIND
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
-    from starlette.types import Receive, Scope, Send
 
     from evergraph.server.auth import Guard
     from evergraph.server.observability import Metrics
@@ -34,23 +32,6 @@ FACTS = "requests for facts"
 SMALL = 1 << 14  # bytes of a question that is parsed on the event loop
 REFUSED = (401, 403, 429, 503)  # statuses that any reading route may answer with
 AFTER: int = Query(0, ge=0, le=LARGEST, description="Wait for the delta with this `seq`.")
-
-
-class LeanRoute(APIRoute):
-    """A route whose endpoint receives the bare request.
-
-    Most requests are for one node, and FastAPI's validation, dependencies and exit stacks would
-    cost more than the prediction. Parameters declared on such a route only serve the OpenAPI
-    document; errors are answered by the application, as those of all routes.
-    """
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.app = self._answer
-
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        response = await self.endpoint(Request(scope, receive))
-        await response(scope, receive, send)
 
 
 def after_in(query: bytes) -> int:

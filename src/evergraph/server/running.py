@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evergraph.core.errors import ConfigurationError, EvergraphError
 from evergraph.server.auth import Tokens, read_tokens
@@ -217,6 +217,7 @@ def _protocol(limits: Limits) -> type[asyncio.Protocol]:
     class PatientProtocol(HttpToolsProtocol):
         _late: asyncio.TimerHandle | None = None  # while the rest of a head is waited for
         _unread: asyncio.TimerHandle | None = None
+        _answering: Any = None  # the request that is; ``cycle`` is the last that was read
         _within_head = False
         _head = 0  # bytes of the head so far
 
@@ -234,6 +235,12 @@ def _protocol(limits: Limits) -> type[asyncio.Protocol]:
             self._within_head = False
             self._stop_waiting()
             super().on_headers_complete()
+            if not self.pipeline:
+                self._answering = self.cycle
+
+        def on_response_complete(self) -> None:
+            self._answering = self.pipeline[-1][0] if self.pipeline else None
+            super().on_response_complete()
 
         def pause_writing(self) -> None:
             super().pause_writing()  # until the client has read most of what is written
@@ -248,6 +255,9 @@ def _protocol(limits: Limits) -> type[asyncio.Protocol]:
             self._stop_waiting()
             if self._unread is not None:
                 self._unread.cancel()
+            self.pipeline.clear()  # nobody waits for what was sent ahead, nor for this answer:
+            if self._answering is not None:
+                self._answering.disconnected = True
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:
@@ -272,7 +282,6 @@ def _protocol(limits: Limits) -> type[asyncio.Protocol]:
             """Give a client up that has read nothing since there were ``before`` bytes left."""
             left = self.transport.get_write_buffer_size()
             if before is not None and left >= before:
-                self.pipeline.clear()  # uvicorn would go on with what the client has sent ahead
                 self.transport.abort()
                 return
             loop = asyncio.get_running_loop()
