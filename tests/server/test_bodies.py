@@ -31,6 +31,7 @@ from evergraph.online.heads import FusedHead
 from evergraph.online.learner import OnlineLearner
 from evergraph.server.arrow import arrow_from_delta, check_decoded, delta_from_arrow
 from evergraph.server.bodies import (
+    BLOCK,
     LONGEST_ID,
     SMALL,
     Bodies,
@@ -156,7 +157,7 @@ def test_a_large_body_is_read_in_blocks_as_one_is_read_at_once(
 
     monkeypatch.setattr(TypeAdapter, "validate_python", noting)
     parse(PredictionsBody, json.dumps({"ids": list(range(20_500))}).encode())
-    assert sizes == [2_000] * 9 + [500]  # and the first 2,000 with the rest of the body
+    assert sizes == [BLOCK] * (20_500 // BLOCK - 1) + [100]  # the first with the rest of the body
 
 
 def test_of_many_mistakes_one_is_found() -> None:

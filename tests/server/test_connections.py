@@ -107,28 +107,43 @@ def test_where_too_many_come_the_oldest_without_a_request_gives_way(serve: Serve
     assert all(line.recv(100).startswith(b"HTTP/1.1 200") for line in app.opened[:3])
 
 
-def test_a_head_that_is_never_finished_is_given_up(serve: Serve) -> None:
+UPLOAD = b"POST /v1/deltas HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("asked", "begun_next", "more"),
+    [(ASK, ASK[:9], b"a"), (ASK, b"\r\n", b"\r\n"), (UPLOAD, b"{", b" ")],
+    ids=["a second head", "empty lines", "a body that was answered already"],
+)
+def test_a_head_that_is_never_finished_is_given_up(
+    serve: Serve, asked: bytes, begun_next: bytes, more: bytes
+) -> None:
     app = serve(header_seconds=0.3, idle_seconds=20)
     line, told, begun = app.connect(), b"", time.monotonic()
-    line.sendall(ASK)  # what begins another request is no better than the first
+    line.sendall(asked)  # what begins another request is no better than the first
     assert line.recv(65_536).startswith(b"HTTP/1.1 200")
-    line.sendall(ASK[:9])
+    line.sendall(begun_next)
     line.settimeout(0.05)
     with suppress(ConnectionError):
         while time.monotonic() - begun < 10:  # a byte now and then does not help
-            line.sendall(b"a")
+            line.sendall(more)
             with suppress(TimeoutError):
                 if not (part := line.recv(65_536)):
                     break
                 told += part
     assert time.monotonic() - begun < 8
     assert b"200" not in told
-    line = (app := serve(idle_seconds=0.2)).connect()  # nor is who asks nothing more waited for
+
+
+def test_who_asks_nothing_more_is_given_up(serve: Serve) -> None:
+    line = serve(idle_seconds=0.2).connect()
     line.sendall(ASK)
     assert ended(line).startswith(b"HTTP/1.1 200")
 
 
-def test_an_answer_that_nobody_reads_is_given_up(serve: Serve) -> None:
+def test_an_answer_that_nobody_reads_is_given_up(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
     app = serve(seconds=0.5)
     unread, slow = app.connect(), app.connect()
     for line in (unread, slow):
@@ -139,6 +154,7 @@ def test_an_answer_that_nobody_reads_is_given_up(serve: Serve) -> None:
             time.sleep(0.05)
     until(lambda: len(app.server.server_state.connections) <= 1)
     assert len(ended(unread)) < 1 << 24
+    assert "Exception in ASGI application" not in caplog.text  # nor is this a fault of ours
 
 
 def test_a_head_has_a_length(serve: Serve) -> None:

@@ -21,7 +21,7 @@ from evergraph.server.http import RefusedError
 from evergraph.server.routes import after_in
 from evergraph.server.schema import to_json
 from evergraph.server.service import in_blocks
-from evergraph.server.workers import Pool, Together, Writer
+from evergraph.server.workers import PACES, Pool, Together, Writer
 from stand_in import delta, opened
 
 
@@ -215,20 +215,34 @@ def test_many_are_written_in_blocks_as_they_are_at_once(lasting: TestClient, eve
         assert in_blocks(answer) == orjson.dumps(to_json(answer))
 
 
-@pytest.mark.parametrize("count", [1, FEW + 1])
 def test_what_takes_long_is_answered_in_a_thread(
-    lasting: TestClient, monkeypatch: pytest.MonkeyPatch, count: int
+    client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    threads: list[str] = []
-    answer = LearnerView.answer
+    seconds, answer = 0.0, LearnerView.answer
+    aside: list[bool] = []
 
     def noting(view: LearnerView, ids: Any, *, every_class: bool = False) -> Answer:
-        threads.append(threading.current_thread().name)
+        aside.append("predictions" in threading.current_thread().name)
+        began = time.thread_time()
+        while time.thread_time() - began < seconds:
+            pass
         return answer(view, ids, every_class=every_class)
 
     monkeypatch.setattr(LearnerView, "answer", noting)
-    assert lasting.post("/v1/predictions", json={"ids": ["a"] * count}).status_code == 200
-    assert threads[0].startswith("evergraph-predictions") == (count > FEW)
+
+    def asked(*counts: int) -> list[bool]:
+        """Ask for so many nodes, and return which of them were answered in a thread."""
+        aside.clear()
+        for count in counts:
+            assert client.post("/v1/predictions", json={"ids": ["a"] * count}).status_code == 200
+        return aside
+
+    assert asked(1, 1, FEW + 1, 1) == [True, False, True, False]  # the first shows how long it is
+    seconds = 0.03  # as a user's own head may take
+    assert asked(*[1] * PACES) == [False] * PACES  # once is chance
+    assert asked(1, 2, 1) == [True] * 3
+    seconds = 0.0
+    assert asked(1, 1) == [True, False]
 
 
 def test_one_node_by_its_address(lasting: TestClient) -> None:

@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import anyio
-from fastapi import Depends, FastAPI
+from fastapi import FastAPI
+from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 
 from evergraph.core.extras import own_version
 from evergraph.server.auth import Guard
 from evergraph.server.changes import change_routes, upkeep_routes
-from evergraph.server.http import answer_failures, only_known
 from evergraph.server.limits import Limits
 from evergraph.server.observability import Metrics, Observed, ServiceCollector
 from evergraph.server.routes import page_routes, reading_routes
@@ -61,23 +61,30 @@ def create_app(
 
     app = FastAPI(
         title="evergraph",
+        # FastAPI would read the environment at every request, and metrics are made here.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
         version=own_version(),
         description=ABOUT,
         docs_url=None,  # FastAPI's pages load scripts from other hosts
         redoc_url=None,
         redirect_slashes=False,  # redirects would go to whatever the Host header names
-        dependencies=[Depends(only_known)],
         lifespan=lifespan,
     )
     app.state.failed, app.state.stopping = service.failed, service.stopping
-    app.include_router(reading_routes(service, guard, metrics))
-    app.include_router(change_routes(service, guard))
-    app.include_router(upkeep_routes(service, guard))
-    app.include_router(page_routes())
-    answer_failures(app, folder.path)
-    inner = app.build_middleware_stack
-    # Outside of everything, so that even unexpected failures are counted and have an id.
+    for router in (
+        reading_routes(service, guard, metrics),
+        change_routes(service, guard),
+        upkeep_routes(service, guard),
+        page_routes(),
+    ):
+        # Not ``include_router``, which keeps routers nested and matches every request twice.
+        app.router.routes += router.routes
+    # In place of FastAPI's layers, which would answer failures in three places. Its routes need the
+    # exit stack.
     app.build_middleware_stack = lambda: Observed(  # type: ignore[method-assign]
-        inner(), metrics=metrics, access_log=access_log
+        AsyncExitStackMiddleware(app.router),
+        metrics=metrics,
+        access_log=access_log,
+        folder=folder.path,
     )
     return app

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 from pydantic import Field, StrictBool
 from starlette.background import BackgroundTask
 from starlette.responses import FileResponse, Response
@@ -19,7 +19,7 @@ from starlette.responses import FileResponse, Response
 from evergraph.online.folder.backup import BackedUp, backup
 from evergraph.online.folder.status import Purged
 from evergraph.online.upsert import Upserted
-from evergraph.server import schema
+from evergraph.server import http, schema
 from evergraph.server.bodies import (
     DeltaBody,
     ForgetBody,
@@ -29,10 +29,12 @@ from evergraph.server.bodies import (
     media_type,
     parse,
 )
-from evergraph.server.http import ARROW, JSON, RefusedError, answer
+from evergraph.server.http import ARROW, JSON, LeanRoute, RefusedError, answer, check_parameters
 from evergraph.server.observability import audit, audit_change
 
 if TYPE_CHECKING:
+    from fastapi import APIRouter
+
     from evergraph.online.delta import Delta
     from evergraph.server.auth import Guard
     from evergraph.server.service import Service
@@ -67,14 +69,17 @@ class CompactBody(Payload):
 
 def change_routes(service: Service, guard: Guard) -> APIRouter:
     """Return the routes for callers with write access."""
-    router = APIRouter(
+    router = http.router(
+        Depends(guard.needs("write")),
         prefix="/v1",
         tags=["learn"],
-        dependencies=[Depends(guard.needs("write"))],
         responses=schema.answers(schema.AppliedReply, *REFUSED),
+        route_class=LeanRoute,
     )
 
     async def learn(request: Request, model: str, *kinds: str) -> Response:
+        check_parameters(request.scope["query_string"], ())
+        guard.admit(request, "write")
         began, kind = time.monotonic(), media_type(request, JSON, *kinds)
         async with service.bodies.of(request, kind) as body:
             read = partial(service.reader.read, body, model=model, kind=kind)
@@ -147,7 +152,7 @@ def _keyed(request: Request, delta: Delta) -> Delta:
 
 def upkeep_routes(service: Service, guard: Guard) -> APIRouter:
     """Return the operator's routes: compaction needs write access, a backup ``follow``."""
-    router = APIRouter(prefix="/v1", tags=["upkeep"])
+    router = http.router(prefix="/v1", tags=["upkeep"])
 
     @router.post(
         "/compact",

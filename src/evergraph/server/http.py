@@ -9,12 +9,15 @@ import secrets
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 import orjson
+from fastapi import APIRouter, Depends
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -22,7 +25,7 @@ from starlette.responses import Response
 from evergraph.core import errors
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
+    from starlette.types import Receive, Scope, Send
 
 JSON = "application/json"
 ARROW = "application/vnd.apache.arrow.stream"
@@ -86,24 +89,17 @@ def status_of(error: errors.EvergraphError) -> int:
     return next((status for kind, status in STATUSES if isinstance(error, kind)), 422)
 
 
-def answer_failures(app: FastAPI, folder: Path | None = None) -> None:
-    """Answer every exception of an application with ``{"error": "one sentence"}``.
-
-    folder: of the learner; its path appears in the log only.
-    """
-    app.state.folder = folder
-    ours = (errors.EvergraphError, RequestValidationError, HTTPException, ClientDisconnect)
-    for kind in (*ours, Exception):
-        app.add_exception_handler(kind, _failure)
-
-
 def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Return a value as a JSON response."""
     return Response(orjson.dumps(value), status, headers, JSON)
 
 
-async def _failure(request: Request, error: Any) -> Response:
-    method, path = request.method, request.scope["path"]
+def failure(error: Exception, scope: Scope, folder: Path | None = None) -> Response:
+    """Return the answer to a request that failed: ``{"error": "one sentence"}``.
+
+    folder: of the learner; its path appears in the log only.
+    """
+    method, path = scope["method"], scope["path"]
     status, sentence = 500, ""
     headers: Mapping[str, str] | None = None
     if isinstance(error, ClientDisconnect):
@@ -117,7 +113,7 @@ async def _failure(request: Request, error: Any) -> Response:
         status, headers = error.status_code, error.headers
         sentence = own.get(status, str(error.detail))
     elif isinstance(error, errors.EvergraphError):
-        status, sentence = status_of(error), without_paths(error, request.app.state.folder)
+        status, sentence = status_of(error), without_paths(error, folder)
         headers = error.headers if isinstance(error, RefusedError) else None
         if isinstance(error, errors.StoppedError):  # the process is about to be restarted
             headers = {"Retry-After": "5"}
@@ -141,13 +137,39 @@ def without_paths(error: Exception | str, folder: Path | None = None) -> str:
     can look like paths.
     """
     text = str(error)
-    if folder is not None:
-        for base in {folder, folder.absolute(), folder.resolve()}:
-            if base.is_absolute():
-                text = text.replace(f"{base}/", "").replace(str(base), base.name)
+    for base in () if folder is None else _spellings(folder):
+        text = text.replace(f"{base}/", "").replace(str(base), base.name)
     if isinstance(error, str | errors.StoppedError | errors.ResourceError):
         text = _ABSOLUTE.sub(r"\1", text)
     return text
+
+
+class LeanRoute(APIRoute):
+    """A route whose endpoint receives the bare request, and checks the caller and the query itself.
+
+    Most requests are for one node or a few, and FastAPI's validation, dependencies and exit stacks
+    would cost more than they do. Dependencies and parameters that are declared on such a route only
+    serve the OpenAPI document. Errors are answered by the application, as those of all routes.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.app = self._answer
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        response = await self.endpoint(Request(scope, receive))
+        await response(scope, receive, send)
+
+
+def router(*dependencies: Any, **options: Any) -> APIRouter:
+    """Return a router whose routes reject unknown parameters before anything else."""
+    return APIRouter(dependencies=[Depends(only_known), *dependencies], **options)
+
+
+@cache
+def _spellings(folder: Path) -> tuple[Path, ...]:  # cached, since links are looked up on the disk
+    found = {folder, folder.absolute(), folder.resolve()}
+    return tuple(base for base in found if base.is_absolute())
 
 
 async def only_known(request: Request) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import (
@@ -26,7 +27,7 @@ from prometheus_client.registry import Collector
 
 from evergraph.core.extras import own_version
 from evergraph.online.delta import PARTS
-from evergraph.server.http import HEADERS, REQUEST_ID
+from evergraph.server.http import HEADERS, REQUEST_ID, failure
 
 if TYPE_CHECKING:
     from fastapi import Request
@@ -217,19 +218,31 @@ def _metric(name: str, meaning: str, value: float, **labels: str) -> Metric:
 
 
 class Observed:
-    """ASGI middleware that gives requests an id, and counts, times, logs and secures answers."""
+    """ASGI middleware that gives requests an id, and counts, times, logs and secures answers.
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics, access_log: bool = False) -> None:
+    Exceptions are answered here, too, so that all failures are counted and have an id. folder: of
+    the learner, see ``failure``.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        metrics: Metrics,
+        access_log: bool = False,
+        folder: Path | None = None,
+    ) -> None:
         self.app = app
         self._metrics = metrics
         self._access_log = access_log
+        self._folder = folder
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        began, status, name = time.perf_counter(), 500, request_id_of(scope)
+        began, status, name = time.perf_counter(), 0, request_id_of(scope)
         REQUEST_ID.set(name)  # no reset needed: the task ends with the request
 
         async def sending(message: Message) -> None:
@@ -242,7 +255,12 @@ class Observed:
 
         try:
             await self.app(scope, receive, sending)
+        except Exception as error:
+            if status:  # the answer has begun: uvicorn hangs up
+                raise
+            await failure(error, scope, self._folder)(scope, receive, sending)
         finally:
+            status = status or 500
             # The route's pattern, not the path: there are as many paths as nodes.
             route = getattr(scope.get("route"), "path", "other")
             seconds = time.perf_counter() - began

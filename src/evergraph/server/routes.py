@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
-from fastapi import APIRouter, Depends, Query, Request
-from fastapi.routing import APIRoute
+from fastapi import Depends, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import PlainTextResponse, Response
 
 from evergraph.online.identifiers import LARGEST
-from evergraph.server import schema
+from evergraph.server import http, schema
 from evergraph.server.bodies import PredictionsBody, media_type, read_question
-from evergraph.server.http import JSON, RefusedError, answer, check_parameters
+from evergraph.server.http import JSON, LeanRoute, RefusedError, answer, check_parameters
 from evergraph.server.observability import KIND
 
 if TYPE_CHECKING:
+    from fastapi import APIRouter
+
     from evergraph.server.auth import Guard
     from evergraph.server.observability import Metrics
     from evergraph.server.service import Service
@@ -31,18 +32,6 @@ FACTS = "requests for facts"
 SMALL = 1 << 14  # bytes of a question that is parsed on the event loop
 REFUSED = (401, 403, 429, 503)  # statuses that any reading route may answer with
 AFTER: int = Query(0, ge=0, le=LARGEST, description="Wait for the delta with this `seq`.")
-
-
-class LeanRoute(APIRoute):
-    """A route whose endpoint receives the bare request.
-
-    Most requests are for one node, and FastAPI's validation and dependencies would cost more than
-    the prediction. Parameters declared on such a route only serve the OpenAPI document.
-    """
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the endpoint itself."""
-        return self.endpoint
 
 
 def after_in(query: bytes) -> int:
@@ -79,7 +68,7 @@ READINESS: dict[int | str, dict[str, Any]] = {
 
 def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRouter:
     """Return the routes for callers with read access, and those open to everyone."""
-    router = APIRouter(tags=["ask"])
+    router = http.router(tags=["ask"])
     may_read: dict[str, Any] = {"dependencies": [Depends(guard.needs("read"))]}
 
     async def reply(kind: str, call: Callable[[], Any]) -> Response:
@@ -257,7 +246,7 @@ FILES = {
 
 def page_routes() -> APIRouter:
     """Return the routes of the page, open to everyone: the files hold no data."""
-    router = APIRouter(include_in_schema=False)
+    router = http.router(include_in_schema=False)
 
     def serving(text: bytes, kind: str) -> Callable[[], Awaitable[Response]]:
         async def serve() -> Response:

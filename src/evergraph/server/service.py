@@ -14,7 +14,6 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
-import orjson
 
 from evergraph.core.errors import EvergraphError, UnknownNodeError
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, acknowledged_in
@@ -59,7 +58,7 @@ class Service:
         self.pools = pools(limits.seconds)
         self.bodies = Bodies(limits)
         self.reader = DeltaReader(folder, most=limits.nodes)
-        self._together = Together(self._predict)
+        self._together = Together(self._predict, most=0)  # until a thread has timed the head
         self.stopping = Event()  # set: requests no longer wait for further deltas
         self._closing = Event()
         self._follower = Thread(target=self._follow, name="evergraph-follower", daemon=True)
@@ -164,7 +163,8 @@ class Service:
     async def predictions(self, ids: Sequence[NodeId], *, every_class: bool) -> bytes:
         """Return predictions as JSON, from the last whole delta.
 
-        A few are made on the event loop, which is cheaper than a thread; many on a thread.
+        A few are made on the event loop, which is cheaper than a thread; many, or with a slow head
+        any, on a thread.
         """
         classes, most = len(self.view.classes), self.limits.answers
         if every_class and len(ids) * classes > most:
@@ -174,14 +174,17 @@ class Service:
                 f"classes: request at most {max(most // classes, 1)} nodes at a time",
             )
         numbers = len(ids) * (classes if every_class else 4)
-        if len(ids) <= FEW and numbers <= LITTLE:
-            return orjson.dumps(schema.to_json(await self._together.ask(ids, every_class)))
-        return await self.pools["predictions"].run(
-            lambda: in_blocks(self._predict(ids, every_class))
-        )
+        few = len(ids) <= FEW and numbers <= LITTLE
+        if few and len(ids) <= self._together.most:
+            return schema.predictions_json(await self._together.ask(ids, every_class))
+        pool = self.pools["small predictions" if few else "predictions"]
+        return await pool.run(lambda: in_blocks(self._predict(ids, every_class)))
 
     def _predict(self, ids: Sequence[NodeId], every_class: bool) -> Answer:
-        return self.view.answer(ids, every_class=every_class)
+        began = time.thread_time()
+        found = self.view.answer(ids, every_class=every_class)
+        self._together.answered(len(ids), time.thread_time() - began)
+        return found
 
     async def prediction(self, text: str, *, integer: bool, every_class: bool) -> bytes:
         """Return the prediction for one node as JSON; its id as in ``node``."""
@@ -255,9 +258,9 @@ def in_blocks(answer: Answer) -> bytes:
     """
     rows = answer.predictions
     blocks = [rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK)]
-    listed = b",".join(orjson.dumps(schema.to_json(block))[1:-1] for block in blocks)
+    listed = b",".join(schema.predictions_json(block)[1:-1] for block in blocks)
     # No name of a class can look like this: quotation marks are escaped.
-    whole = orjson.dumps(schema.to_json(replace(answer, predictions=())))
+    whole = schema.predictions_json(replace(answer, predictions=()))
     return whole.replace(b'"predictions":[]', b'"predictions":[%s]' % listed, 1)
 
 

@@ -13,8 +13,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-import anyio
-
 from evergraph.online.delta import NodeId
 from evergraph.online.view import FEW, Answer
 from evergraph.server.http import RefusedError
@@ -24,6 +22,8 @@ if TYPE_CHECKING:
     from evergraph.online.folder.learner_folder import LearnerFolder
 
 T = TypeVar("T")
+HOLD = 0.01  # seconds that a batch of predictions may hold up the event loop
+PACES = 4  # batches whose duration is remembered
 
 
 class Writer:
@@ -133,14 +133,13 @@ class Pool:
             raise RefusedError(503, "the service is stopping", retry_after=5) from None
         self._running += 1
         future.add_done_callback(self._ended)
-        try:
-            with anyio.fail_after(self.seconds):
-                return await asyncio.shield(future)
-        except TimeoutError:
+        done, _ = await asyncio.wait([future], timeout=self.seconds)  # goes on if this is cancelled
+        if not done:
             future.cancel()  # if it has not begun
             raise RefusedError(
                 503, f"the answer took longer than {self.seconds:g} s", retry_after=1
-            ) from None
+            )
+        return future.result()
 
     def _ended(self, future: asyncio.Future[T]) -> None:
         self._running -= 1
@@ -157,6 +156,7 @@ class Pool:
 KINDS = {
     "bodies": (2, 64),
     "predictions": (2, 256),
+    "small predictions": (1, 256),  # of a slow head; others are made on the event loop
     "look-ups": (1, 64),
     "suggestions": (1, 8),
     "requests for facts": (2, 64),
@@ -184,7 +184,8 @@ class Together:
     No question is delayed to wait for others: a batch is what has arrived when the loop gets to it.
 
     answer: returns the answer for ids, with ``True`` including all probabilities; most: nodes in
-    one batch.
+    one batch. A head may be slow, in which case they are fewer (``answered``): those that ask for
+    more than ``most`` nodes are to use a thread.
     """
 
     def __init__(
@@ -192,7 +193,18 @@ class Together:
     ) -> None:
         self._answer = answer
         self.most = most
+        self._paces: deque[float] = deque(maxlen=PACES)  # seconds a node
         self._waiting: deque[_Question] = deque()
+
+    def answered(self, nodes: int, seconds: float) -> None:
+        """Note how long an answer took on any thread: as many as fit into ``HOLD`` are a batch.
+
+        seconds: of the CPU, since under load every call waits for other threads. Of the last few
+        the quickest counts.
+        """
+        if 0 < nodes <= FEW:
+            self._paces.append(seconds / nodes)
+            self.most = min(FEW, int(HOLD / max(min(self._paces), 1e-9)))
 
     def ask(self, ids: Sequence[NodeId], every_class: bool) -> asyncio.Future[Answer]:
         """Return a future for the answer, or for the error."""

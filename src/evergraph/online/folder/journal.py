@@ -26,6 +26,7 @@ from evergraph.online.folder.sqlite_file import sound
 
 JOURNAL_FILE = "journal.sqlite"
 STEP = 1 << 22  # bytes of deltas dropped in one transaction, while others wait
+PAGES = STEP >> 12  # of the file that are released at a time
 AT_A_TIME = 1000  # keys dropped in one transaction
 NOTHING = delta_to_bytes(Delta())  # the empty delta, which replaces a skipped one
 _NEXT = """SELECT d.seq, coalesce(d.batch, d.seq), k.key, d.bytes FROM deltas AS d
@@ -224,14 +225,20 @@ class Journal:
             )
 
     def drop(self, until: int) -> bool:
-        """Drop a few of the deltas up to a number; return whether there are more to drop."""
+        """Drop a few of the deltas up to a number, or release the space of a few that were dropped.
+
+        Returns whether there is more to do. Deltas go first, and the space afterwards: releasing
+        that of a large one takes longer than others should wait.
+        """
         (enough,) = self.one(_UP_TO_A_STEP, until, STEP)
         last = until if enough is None else int(enough)
         with self.change() as connection:
-            connection.execute("DELETE FROM deltas WHERE seq <= ?", (last,))
+            if connection.execute("DELETE FROM deltas WHERE seq <= ?", (last,)).rowcount:
+                return True
+        free = self.number("PRAGMA freelist_count")
         with sound(self.path):  # executescript, since execute would free a single page only
-            self.connection.executescript("PRAGMA incremental_vacuum")
-        return last < until
+            self.connection.executescript(f"PRAGMA incremental_vacuum({PAGES})")
+        return 0 < self.number("PRAGMA freelist_count") < free
 
     def tidy(self) -> None:
         """Empty the WAL, which still holds dropped deltas; deferred while another process reads."""
