@@ -111,11 +111,14 @@ class HopStates(KeptArrays):
             array.extend(graph.num_nodes - len(array))
             array.write(change.removed, 0)
         new = change.new
-        moved = ChangedRows(new, torch.zeros(len(new), self._state(0).shape[1]))
-        if former is not None:
-            older = renewed < (int(new[0]) if len(new) else graph.num_nodes)
-            before = torch.cat([former[older], moved.before])  # new nodes were 0
-            moved = ChangedRows(torch.cat([renewed[older], new]), before)
+        if former is not None and not len(new):
+            moved = ChangedRows(renewed, former)
+        else:  # new nodes were 0
+            moved = ChangedRows(new, torch.zeros(len(new), self._state(0).shape[1]))
+            if former is not None:
+                older = renewed < int(new[0])
+                before = torch.cat([former[older], moved.before])
+                moved = ChangedRows(torch.cat([renewed[older], new]), before)
         if not len(moved.nodes) + len(change.touched):
             return change.new
         direct = None

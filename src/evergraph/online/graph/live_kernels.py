@@ -220,6 +220,8 @@ def subtract(nodes, places, new, old, width, values, out, sizes, start, stop):  
     for i in range(start, stop):
         row, place = nodes[i] * width, places[i]
         _fetch(values, nodes, i + AHEAD, stop, width)
+        if old[i] == 0:  # whatever it holds
+            _copy(values, row, out, place * width, width)
         sizes[place] = _subtract(new[i], values, row, old[i], out, place * width, width)
 
 

@@ -79,8 +79,8 @@ class LiveSmoother(KeptArrays):
         if self.scheme != "symmetric":
             self._right.array[nodes.numpy()] = 1
         nodes = nodes.sort().values
-        self._refreshed = nodes.numpy(), self._left.array[nodes.numpy()]
-        self._left.write(nodes, self._factors(graph, nodes.numpy()))
+        former = self._left.write(nodes, self._factors(graph, nodes.numpy()))
+        self._refreshed = nodes.numpy(), former.numpy()
 
     def _factors(self, graph: GrowingGraph, nodes: Array) -> Tensor:
         """Return L of some nodes.  int64 [n] -> float32 [n]"""
@@ -266,8 +266,6 @@ def differences(
     new[same], old[same] = new[same] - old[same], 0
     for part in states.blocks(len(both), max(len(both), 1)):
         moved = np.flatnonzero(~same[part]) + part.start
-        if len(moved) < part.stop - part.start:
-            rows[part] = 0
         rows[moved] = taken(before, torch.from_numpy(where[moved])).numpy()
         places = np.arange(part.start, part.stop)
         given = (both[part], places, new[part], old[part])
@@ -279,7 +277,10 @@ def _subtract(
     nodes: Array, places: Array, new: Array, old: Array, values: Array, rows: Array, sizes: Array,
     *, compiled: bool,
 ) -> None:  # fmt: skip
-    """Replace some rows by new · now - old · what they hold, and note the peak of each."""
+    """Replace some rows by new · now - old · what they hold, and note the peak of each.
+
+    Where ``old`` is 0, rows may hold anything.
+    """
     if compiled:
         from evergraph.online.graph.live_kernels import subtract
 
@@ -292,6 +293,7 @@ def _subtract(
         )
         return
     now, were = values[nodes].astype(np.float64), rows[places].astype(np.float64)
+    were[old == 0] = 0
     found = (new[:, None] * now - old[:, None] * were).astype(np.float32)
     rows[places], sizes[places] = found, np.abs(found).max(1, initial=0)
 
@@ -316,7 +318,6 @@ def correct(
     out = states.room(len(rows) + len(columns) if onward is not None else 0).numpy()
     peaks = np.empty(len(out), np.float32)
     if len(columns):  # before they are corrected
-        out[len(rows) :] = 0
         last = np.arange(len(rows), len(out))
         gave = smoother.right(columns)[1]
         _subtract(columns, last, gave, 0 * gave, states.array, out, peaks, compiled=graph.compiled)
