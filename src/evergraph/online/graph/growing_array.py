@@ -368,5 +368,6 @@ class StoredPart(NamedTuple):
 
     rows: Array  # float32 [positions, width]
     unit: bool = False  # whether a vector has it scaled to unit length
+    given: bool = False  # whether it is the features themselves, which change only if updated
     own: Array = np.empty(0, np.float32)  # [positions]
     shown: Array = np.empty((0, 0), np.float32)  # [positions, width]

@@ -427,7 +427,8 @@ class LiveEmbeddings(KeptArrays):
         apart = len(rows or ()) == 1 or (isinstance(self.topology, MixHop) and self.topology.unit)
         if rows is None or not (apart or self.scaling == "none"):
             return None
-        return [StoredPart(part, unit=self.scaling == "unit") for part in rows]
+        hops, unit = self.topology.assembled, self.scaling == "unit"  # type: ignore[union-attr]
+        return [StoredPart(part, unit, given=not hop) for part, hop in zip(rows, hops, strict=True)]
 
     def attach(self, graph: GrowingGraph) -> None:
         """Attach the graph, once both were restored and before it changes."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit
+from numba import float32, njit
 from numba.core.cgutils import get_or_insert_function
 from numba.extending import intrinsic
 
@@ -236,71 +236,128 @@ def find_different(rows, others, found):  # type: ignore[no-untyped-def]
                 break
 
 
-@njit(fastmath={"reassoc", "contract"})  # sums in any order
-def _apart(row, own, shown, unit, was, x):  # type: ignore[no-untyped-def]
+@intrinsic  # type: ignore[untyped-decorator]
+def _plus_squares(typing: Any, total: Any, lanes: Any) -> Any:
+    """Return total + lanes², number by number."""
+
+    def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        kind = ir.FunctionType(lanes.vector, [lanes.vector] * 3)
+        name = f"llvm.fmuladd.v{lanes.count}f32"
+        function = get_or_insert_function(builder.module, kind, name)
+        return builder.call(function, [given[1], given[1], given[0]])
+
+    return lanes(total, lanes), code
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _sum(typing: Any, lanes: Any) -> Any:
+    """Return the sum of all numbers, added in any order."""
+
+    def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        kind = ir.FunctionType(ir.FloatType(), [ir.FloatType(), lanes.vector])
+        name = f"llvm.vector.reduce.fadd.v{lanes.count}f32"
+        function = get_or_insert_function(builder.module, kind, name)
+        zero = ir.Constant(ir.FloatType(), 0.0)
+        return builder.call(function, [zero, given[0]], fastmath=("reassoc",))
+
+    return float32(lanes), code
+
+
+@njit
+def _apart(row, place, own, shown, unit, was, at, x):  # type: ignore[no-untyped-def]
     """Return ‖x - was‖² for x = row - own · shown, scaled to unit length if ``unit``; x: scratch.
 
-    0 only if they are equal; NaN if squares lose digits, or hardly anything is left of x.
+    row, shown: flat, from ``place`` on; was: flat, from ``at`` on. 0 only if they are equal; NaN if
+    squares lose digits, or hardly anything is left of x.
     """
-    total = taken = gap = np.float32(0)
-    if own == 0:
-        for c in range(len(x)):
-            x[c] = row[c]
-            total += row[c] * row[c]
-    else:
-        for c in range(len(x)):
-            code = own * shown[c]
-            x[c] = row[c] - code
-            total += x[c] * x[c]
-            taken += code * code
+    width = len(x)
+    whole = width - width % 16
+    squares = codes = gaps = tops = zeros(16)
+    for c in range(0, whole, 16):
+        values = load(row, place + c, 16)
+        if own != 0:
+            code = times(own, load(shown, place + c, 16))
+            values = minus(values, code)
+            codes = _plus_squares(codes, code)
+        store(x, c, values)
+        squares = _plus_squares(squares, values)
+    total, taken = _sum(squares), _sum(codes)
+    for c in range(whole, width):
+        x[c] = row[place + c]
+        if own != 0:
+            value = own * shown[place + c]
+            x[c] -= value
+            taken += value * value
+        total += x[c] * x[c]
     factor = np.float32(1)
-    if unit and x.any():
-        if not TINY < total < 1 / TINY or total <= BARELY * len(x) * taken:
+    if unit and (total > 0 or x.any()):
+        if not TINY < total < 1 / TINY or total <= BARELY * width * taken:
             return np.float32(np.nan)
         factor = np.float32(1) / np.sqrt(total)
-    for c in range(len(x)):
-        difference = factor * x[c] - was[c]
-        gap += difference * difference
-    if gap < TINY:
-        for c in range(len(x)):
-            if factor * x[c] != was[c]:
-                return np.float32(np.nan)
-    return gap
+    for c in range(0, whole, 16):
+        values = minus(times(factor, load(x, c, 16)), load(was, at + c, 16))
+        gaps, tops = _plus_squares(gaps, values), _larger(tops, values)
+    gap, top = _sum(gaps), peak(tops)
+    for c in range(whole, width):
+        value = factor * x[c] - was[at + c]
+        gap, top = gap + value * value, max(top, abs(value))
+    return np.float32(np.nan) if gap < TINY and top > 0 else gap
 
 
 @compiled
 def add_gaps(  # type: ignore[no-untyped-def]
-    nodes, slots, rows, own, shown, unit, counted, first, gaps, start, stop
+    nodes, slots, rows, width, own, shown, unit, counted, stride, first, gaps, start, stop
 ):
     """Add to ``gaps`` how far a part of vectors is from the counted one, see ``_apart``.
 
-    rows, own, shown, unit: see ``StoredPart``; counted: by slot, its part begins at ``first``
+    rows, own, shown, unit: see ``StoredPart``, flat; counted: by slot, flat, every ``stride``
+    values; its part begins at ``first``
     """
-    x = np.empty(rows.shape[1], np.float32)
+    x = np.empty(width, np.float32)
     for i in range(start, stop):
-        node = nodes[i]
-        was = counted[slots[i], first : first + len(x)]
-        if len(own):
-            gaps[i] += _apart(rows[node], own[node], shown[node], unit, was, x)
-        else:
-            gaps[i] += _apart(rows[node], np.float32(0), rows[node], unit, was, x)
+        if i + AHEAD < stop:
+            soon, later = nodes[i + AHEAD] * width, slots[i + AHEAD] * stride + first
+            for c in range(0, width, 16):
+                prefetch(rows, soon + c, 16)
+                prefetch(counted, later + c, 16)
+                if len(own):
+                    prefetch(shown, soon + c, 16)
+        node, at = nodes[i], slots[i] * stride + first
+        share = own[node] if len(own) else np.float32(0)
+        gaps[i] += _apart(rows, node * width, share, shown, unit, counted, at, x)
+
+
+@njit
+def _tops(far, own, shown, place, width):  # type: ignore[no-untyped-def]
+    """Return the peaks of a row without its own code, of this code, and of what is shown."""
+    tops = codes = labels = zeros(16)
+    whole = width - width % 16
+    for c in range(0, whole, 16):
+        label = load(shown, place + c, 16)
+        code = times(own, label)
+        tops = _larger(tops, minus(load(far, place + c, 16), code))
+        codes, labels = _larger(codes, code), _larger(labels, label)
+    top, code_top, label_top = peak(tops), peak(codes), peak(labels)
+    for c in range(place + whole, place + width):
+        value = own * shown[c]
+        top, code_top = max(top, abs(far[c] - value)), max(code_top, abs(value))
+        label_top = max(label_top, abs(shown[c]))
+    return top, code_top, label_top
 
 
 @compiled
 def find_swamped(nodes, far, own, shown, drift, most, barely, due):  # type: ignore[no-untyped-def]
     """Mark labelled nodes whose rounding error shows once their own code is subtracted."""
+    width, rows, labels = far.shape[1], far.reshape(-1), shown.reshape(-1)
     for i in range(len(nodes)):
         node = nodes[i]
-        if drift[node] == 0:
-            continue
-        labelled, top, own_top = False, np.float32(0), np.float32(0)
-        for c in range(far.shape[1]):
-            code = own[node] * shown[node, c]
-            labelled |= shown[node, c] != 0
-            top, own_top = max(top, abs(far[node, c] - code)), max(own_top, abs(code))
-        if not top > barely * own_top:
-            top = np.float32(0)
-        due[i] = labelled and drift[node] > most * top
+        _fetch(labels, nodes, i + AHEAD, len(nodes), width)
+        _fetch(rows, nodes, i + AHEAD, len(nodes), width)
+        if drift[node] != 0:
+            top, own_top, label_top = _tops(rows, own[node], labels, node * width, width)
+            if not top > barely * own_top:
+                top = np.float32(0)
+            due[i] = label_top > 0 and drift[node] > most * top
 
 
 def _tile(half: int) -> Code:
