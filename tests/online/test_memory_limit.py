@@ -66,6 +66,19 @@ def test_what_is_computed_in_a_file_is_let_go_as_well(monkeypatch):
     assert (float(computed[4999, 0]), float(earlier[4999, 0])) == (1, 2)
 
 
+def test_freed_memory_is_given_back_where_files_do_not_suffice(monkeypatch):
+    """Of 160: up to 120 nothing, then once, until more than 10 above what is in use are held."""
+    given_back: list[int] = []
+    there = [100]
+    monkeypatch.setattr(array_storage, "held", lambda: there[-1])
+    monkeypatch.setattr(array_storage, "give_memory_back", lambda: given_back.append(there[-1]))
+    place = ArrayStorage(limit=160)
+    for size in (120, 121, 131, 132):
+        there.append(size)
+        place.tidy()
+    assert given_back == [121, 132]
+
+
 @given(
     rows=st.lists(st.integers(0, 2999), max_size=60),
     mask=st.booleans(),

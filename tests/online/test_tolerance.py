@@ -20,7 +20,9 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -37,8 +39,10 @@ from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.markers import FORMAT_FILE, with_check
 from evergraph.online.graph import neighbour_lists
+from evergraph.online.graph.growing_array import StoredPart
 from evergraph.online.heads import AnalyticHead, FusedHead, OnlineHead, heads
 from evergraph.online.knowledge import Knowledge
+from evergraph.online.learned_nodes import Counted
 from evergraph.online.learner import TOLERANCE, OnlineLearner
 from growth import bits, restored
 
@@ -151,6 +155,32 @@ def test_what_has_certainly_not_moved_is_skipped_without_any_effect(
         skipped += int(known.counted.surely_near(nodes, known._stored()).sum())
     assert skipped > 50
     assert bits(skipping) == bits(comparing)
+
+
+@pytest.mark.skipif(not numba_works(), reason="numba is not at hand")
+def test_features_are_compared_only_where_some_were_updated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counted = Counted((2, 2), tolerance=0.1)
+    counted.put(torch.tensor([0]), torch.tensor([[1.0, 0.0, 1.0, 0.0]]))
+    features = StoredPart(np.array([[0.0, 1.0]], np.float32), given=True)
+    parts = [features, StoredPart(np.array([[1.0, 0.0]], np.float32))]
+    for updated in (True, False):
+        near = counted.surely_near(torch.tensor([0]), parts, updated=updated)
+        assert near.tolist() == [not updated]
+    monkeypatch.setattr(neighbour_lists, "is_compiled", lambda _: True)
+    told: list[bool] = []
+    ask = Counted.surely_near
+
+    def asked(self: Counted, *given: Any, updated: bool) -> Any:
+        told.append(updated)
+        return ask(self, *given, updated=updated)
+
+    monkeypatch.setattr(Counted, "surely_near", asked)
+    learner = OnlineLearner(head=HEADS["auto"](), tolerance=0.2)
+    for delta in late(0):
+        learner.apply(delta)
+    assert told == [False, True, False]
 
 
 def late(first: int) -> list[Delta]:

@@ -56,6 +56,7 @@ class ArrayStorage:
     def __init__(self, *, limit: int, folder: Path | None = None) -> None:
         self.limit, self.folder = limit, folder
         self._lock = threading.Lock()
+        self._in_use = 0  # bytes, after freed memory was last given back
         self._maps: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()  # as long as an array is in it
         if folder is not None and not folder.is_dir():
             raise ResourceError(f"scratch must be an existing folder, not {folder}")
@@ -71,9 +72,18 @@ class ArrayStorage:
             self._maps.add(mapped)
 
     def tidy(self) -> None:
-        """Release the pages of all files if little of the limit is left."""
-        if held() > (1 - WORK_SHARE) * self.limit:
-            self.let_go()
+        """Release the pages of all files, and freed memory, if little of the limit is left."""
+        most = (1 - WORK_SHARE) * self.limit
+        if held() <= most:
+            return
+        self.let_go()
+        # The allocator keeps what is freed: after a delta that is felt everywhere, a sixth of the
+        # limit. It is asked only if there may be something new: what is in use may stay above.
+        there = held()
+        self._in_use = min(self._in_use, there)
+        if there > max(most, self._in_use + ARRAY_SHARE * self.limit):
+            give_memory_back()
+            self._in_use = held()
 
     def let_go(self) -> None:
         """Release the pages of all files from memory; nothing is lost."""

@@ -98,7 +98,7 @@ class Knowledge:
         self._touched: list[Tensor] = []
         self._relabelled: list[tuple[Tensor, Tensor]] = []  # nodes, and their classes before
         self._recomputed = 0
-        self._cut = self._forgotten = self._urgent = False
+        self._cut = self._forgotten = self._urgent = self._updated = False
 
     @property
     def nbytes(self) -> int:
@@ -180,6 +180,7 @@ class Knowledge:
         # An edge of weight 0 is removed.
         self._cut |= cut is not None or (weights is not None and bool((weights == 0).any()))
         if renewed is not None:
+            self._updated = True
             change = change.then(self.graph.renew(*renewed))
         if self.relations is not None:
             self.relations.extend(rows, types)
@@ -315,7 +316,7 @@ class Knowledge:
         if self._cut and not self._forgotten:
             self.counted.mark(nodes[stay])
         if self.counted.tolerance and not self._forgotten and (stored := self._stored()):
-            near = self.counted.surely_near(nodes[stay], stored)
+            near = self.counted.surely_near(nodes[stay], stored, updated=self._updated)
             stay[stay.clone()] = ~torch.from_numpy(near)
         if not every:  # readers have no copy of the vectors of others
             some = stay | (old != new)

@@ -208,26 +208,34 @@ class Counted(KeptArrays):
             found += len(some)
         return Moved(torch.from_numpy(places[:found]), before[:found], after[:found])
 
-    def surely_near(self, nodes: Tensor, parts: Sequence[StoredPart]) -> NDArray[np.bool_]:
+    def surely_near(
+        self, nodes: Tensor, parts: Sequence[StoredPart], *, updated: bool = True
+    ) -> NDArray[np.bool_]:
         """Return which counted nodes have certainly not moved, without reading whole vectors.
 
         Distances are rounded differently than in ``moved``, which decides close to the limit.
 
-        nodes: int64 [n]; parts: of all vectors, side by side -> bool [n]
+        nodes: int64 [n]; parts: of all vectors, side by side; updated: whether features of any were
+        updated since this was last asked -> bool [n]
         """
         from evergraph.online.graph.live_kernels import add_gaps  # compiled by numba
 
         slots = self._slots.array[nodes.numpy()] - 1
         near, gaps, part, first = np.ones(len(nodes), np.bool_), np.zeros(len(nodes)), 0, 0
         ends = list(accumulate(self._parts))
-        for rows, unit, own, shown in parts:
-            given = (nodes.numpy(), slots, rows, own, shown, unit, self._rows.array, first, gaps)
+        counted = (self._rows.array.reshape(-1), self._rows.array.shape[1])
+        for rows, unit, features, own, shown in parts:
+            width = rows.shape[1]
+            if features and not updated and width == self._parts[part]:  # as when last asked
+                first, part = first + width, part + 1
+                continue
+            given = (nodes.numpy(), slots, rows.reshape(-1), width, own, shown.reshape(-1), unit)
 
-            def add(some: slice, given: tuple[Any, ...] = given) -> None:
+            def add(some: slice, given: tuple[Any, ...] = (*given, *counted, first, gaps)) -> None:
                 add_gaps(*given, some.start, some.stop)
 
-            in_parts(add, np.ones(len(nodes), np.int64), each=3 * rows.shape[1])
-            first += rows.shape[1]
+            in_parts(add, np.ones(len(nodes), np.int64), each=3 * width)
+            first += width
             if first == ends[part]:  # a part may lie in several arrays
                 near &= (gaps < NEARER * self._reaches.array[slots, part]) | (gaps == 0)
                 gaps, part = np.zeros(len(nodes)), part + 1
@@ -318,6 +326,11 @@ class HeldBack(KeptArrays):
         return self._in_turn([members[:most] for members in self._members], most)
 
     def _in_turn(self, members: list[Members], most: int, balanced: bool = True) -> Tensor:
+        if balanced:  # so many rounds that the last of them has too many
+            sizes, rounds = np.array([len(some) for some in members], np.int64), most
+            while rounds > 1 and np.minimum(sizes, rounds // 2).sum() >= most:
+                rounds //= 2
+            members = [some[:rounds] for some in members]
         nodes = torch.tensor([p for some in members for _, p in some], dtype=torch.int64)
         if len(nodes) <= most:
             return nodes

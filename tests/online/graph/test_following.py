@@ -16,16 +16,18 @@ from evergraph.closed_form.codes import class_codes, others_alone
 from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import UNLABELLED, smoother
 from evergraph.graphs.kernels.scaled_rows import numba_works
-from evergraph.online.graph import live_codes, live_embeddings, live_smoother
+from evergraph.online.graph import live_codes, live_embeddings
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_codes import LiveCodes
 from evergraph.online.graph.live_embeddings import HopStates, LiveEmbeddings
 from evergraph.online.graph.live_smoother import (
     DRIFT,
     ChangedRows,
+    Direct,
     LiveSmoother,
     Pushed,
     differences,
+    push,
 )
 from evergraph.online.view.explanation import contributions, powers_of
 from evergraph.topology import SGC, EmbeddingCache, MixHop, topologies
@@ -116,10 +118,13 @@ def test_a_push_on_a_path_of_four_by_hand() -> None:
     change = graph.renew(torch.tensor([0]), torch.tensor([[3.0]]))
     live.smoother.refresh(graph, change.touched)  # of nobody
     sent = ChangedRows(change.renewed, torch.tensor([[1.0]]))
-    given = (graph, live.smoother, sent, graph.features, change.touched, change.entries)
-    found = differences(*given, live._source._states[0])
+    assert change.entries is not None
+    given = (live.smoother, sent, change.renewed.numpy(), graph.features, Direct.of(change.entries))
+    found = differences(*given, live._source._states[0], compiled=graph.compiled)  # type: ignore[union-attr]
     assert found.rows.flatten().tolist() == pytest.approx([2 / 2**0.5])  # d_0 = (3 - 1) / √2
-    assert found.pushed.rows.tolist() == [0, 1]
+    direct, nobody = change.entries, change.touched.numpy()
+    pushed = push(graph, found.nodes, direct=direct, others=nobody, loops=True)
+    assert pushed.rows.tolist() == [0, 1]
     before = [1 / 2 + 2 / 6**0.5, 1 / 6**0.5 + 2 / 3 + 4 / 3]
     assert all_of(live, 2) == pytest.approx(before)
     assert live.update(graph, change).tolist() == [0, 1]
@@ -194,7 +199,7 @@ def test_only_who_feels_a_change_is_computed(name: str, hops: int, expected: lis
 
 def test_what_is_read_does_not_grow_with_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
-    product, push = LiveSmoother.product, live_smoother.push
+    product = LiveSmoother.product
 
     def counted(
         self: LiveSmoother, graph: GrowingGraph, nodes: Tensor, *given: Tensor | None
@@ -208,7 +213,7 @@ def test_what_is_read_does_not_grow_with_the_graph(monkeypatch: pytest.MonkeyPat
         return found
 
     monkeypatch.setattr(LiveSmoother, "product", counted)
-    monkeypatch.setattr(live_smoother, "push", pushed)
+    monkeypatch.setattr(live_embeddings, "push", pushed)
     costs = []
     for nodes in (200, 2000):
         graph = path(*range(nodes))

@@ -139,13 +139,17 @@ class GrowingArray:
         self._allocate(len(self._room))
         return former
 
-    def write(self, positions: Tensor, rows: Any) -> None:
-        """Overwrite rows, which readers of ``frozen`` still see.  positions: int64 [n]"""
+    def write(self, positions: Tensor, rows: Any) -> Tensor:
+        """Overwrite rows, which readers of ``frozen`` still see; return what they were.
+
+        positions: int64 [n]
+        """
+        former = taken(self.tensor, positions)
         if len(positions):
-            former = self.tensor[positions].numpy()
-            self._last = self._last.then(positions.numpy(), former)
+            self._last = self._last.then(positions.numpy(), former.numpy())
             self.changing(positions.numpy())
             self.tensor[positions] = rows
+        return former
 
     def frozen(self) -> FrozenRows:
         """Return the current rows, readable while rows are added and written."""
@@ -364,5 +368,6 @@ class StoredPart(NamedTuple):
 
     rows: Array  # float32 [positions, width]
     unit: bool = False  # whether a vector has it scaled to unit length
+    given: bool = False  # whether it is the features themselves, which change only if updated
     own: Array = np.empty(0, np.float32)  # [positions]
     shown: Array = np.empty((0, 0), np.float32)  # [positions, width]

@@ -20,6 +20,7 @@ from evergraph.online.graph.neighbour_lists import (
     Entries,
     FrozenLists,
     NeighbourLists,
+    distinct,
     no_entries,
     transposed,
 )
@@ -50,19 +51,26 @@ class GraphChange:
         assert not len(later.new) + len(self.removed) + len(later.removed)
         assert self.entries is not None
         assert later.entries is not None
-        first = int(self.new[0]) if len(self.new) else np.iinfo(np.int64).max
-        touched = torch.cat([self.touched, later.touched]).unique()
-        # Nodes renewed by either, with their features before both: the first of each counts.
-        renewed = torch.cat([self.renewed, later.renewed]).numpy()
-        nodes, places = np.unique(renewed, return_index=True)
-        old = nodes < first
-        former = [change.former for change in (self, later) if change.former is not None]
+        touched = distinct(np.concatenate([self.touched, later.touched]))
+        entries, renewed, former = later.entries, later.renewed, later.former
+        if self.former is not None:
+            # Nodes renewed by either, with their features before both: the first of each counts.
+            both = torch.cat([self.renewed, later.renewed]).numpy()
+            nodes, places = np.unique(both, return_index=True)
+            parts = [part for part in (self.former, later.former) if part is not None]
+            renewed = torch.from_numpy(nodes)
+            former = torch.cat(parts)[torch.from_numpy(places)]
+        if len(self.new):
+            first = int(self.new[0])
+            touched, entries = touched[touched < first], entries.below(first)
+            old = renewed < first
+            renewed, former = renewed[old], None if former is None else former[old]
         return GraphChange(
             self.new,
-            touched[touched < first],
-            renewed=torch.from_numpy(nodes[old]),
-            entries=self.entries.and_(later.entries.below(first)),
-            former=torch.cat(former)[torch.from_numpy(places[old])] if former else None,
+            torch.from_numpy(touched),
+            renewed=renewed,
+            entries=self.entries.and_(entries),
+            former=former,
         )
 
 
@@ -157,9 +165,9 @@ class GrowingGraph(KeptArrays):
             array.extend(len(features))
         self.features[old:] = features
         self._alive.array[old:] = True
-        distinct = edges[0] != edges[1]
-        sources, targets = pairs = self._both_ways(edges[:, distinct])
-        weighed = None if weights is None else weights[distinct].numpy()
+        proper = edges[0] != edges[1]
+        sources, targets = pairs = self._both_ways(edges[:, proper])
+        weighed = None if weights is None else weights[proper].numpy()
         if weighed is not None and self.undirected:
             # Each edge next to its reverse, so that the last weight of both counts.
             sources, targets = pairs.reshape(2, 2, -1).swapaxes(1, 2).reshape(2, -1)
@@ -186,11 +194,14 @@ class GrowingGraph(KeptArrays):
 
     def renew(self, nodes: Tensor, features: Tensor) -> GraphChange:
         """Replace the features of nodes.  int64 [n], each once; [n, d]"""
-        nodes, order = nodes.sort()
-        former, features = self.features[nodes], features[order]
-        other = (former != features).any(1)
-        self._features.write(nodes, features)
-        return GraphChange(renewed=nodes[other], former=former[other])
+        if bool((nodes[1:] < nodes[:-1]).any()):
+            nodes, order = nodes.sort()
+            features = features[order]
+        former = self._features.write(nodes, features)
+        other = torch.from_numpy((former.numpy() != features.numpy()).any(1))
+        if not bool(other.all()):
+            nodes, former = nodes[other], former[other]
+        return GraphChange(renewed=nodes, former=former)
 
     def remove(self, nodes: Tensor) -> GraphChange:
         """Remove nodes with all their edges, and erase their features."""

@@ -18,15 +18,17 @@ from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_smoother import (
     DRIFT,
     ChangedRows,
+    Direct,
     LiveSmoother,
     correct,
     differ,
     differences,
+    push,
 )
-from evergraph.online.graph.neighbour_lists import Entries
 from evergraph.topology import MixHop, Stepwise, TopologyEncoder
 from evergraph.topology.cached import Scaling
 
+Array = npt.NDArray[Any]
 ROWS = 1 << 15  # computed at a time
 # From this share of the work on, all rows are recomputed. Adding an entry costs 1, and so does
 # pushing a difference; a row costs ROW in addition, corrected or recomputed, as it is read, kept,
@@ -109,17 +111,22 @@ class HopStates(KeptArrays):
             array.extend(graph.num_nodes - len(array))
             array.write(change.removed, 0)
         new = change.new
-        moved = ChangedRows(new, torch.zeros(len(new), self._state(0).shape[1]))
-        if former is not None:
-            older = renewed < (int(new[0]) if len(new) else graph.num_nodes)
-            before = torch.cat([former[older], moved.before])  # new nodes were 0
-            moved = ChangedRows(torch.cat([renewed[older], new]), before)
+        if former is not None and not len(new):
+            moved = ChangedRows(renewed, former)
+        else:  # new nodes were 0
+            moved = ChangedRows(new, torch.zeros(len(new), self._state(0).shape[1]))
+            if former is not None:
+                older = renewed < int(new[0])
+                before = torch.cat([former[older], moved.before])
+                moved = ChangedRows(torch.cat([renewed[older], new]), before)
         if not len(moved.nodes) + len(change.touched):
             return change.new
-        entries = change.entries if self._corrects else None
+        direct = None
+        if self._corrects and change.entries is not None:
+            direct = Direct.of(change.entries)
         hops = [moved.nodes]  # not what rows were: that may be as large as the state
         for hop in range(self.topology.hops):
-            moved = self._step(change, self._send(moved, hop), entries, hop)
+            moved = self._step(change, self._send(moved, hop), direct, hop)
             hops.append(moved.nodes)
         used = [hops[hop] for hop in self.topology.assembled]
         if len(used) == 1:
@@ -138,38 +145,48 @@ class HopStates(KeptArrays):
         return ChangedRows(moved.nodes, before)
 
     def _step(
-        self, change: GraphChange, sent: ChangedRows, entries: Entries | None, hop: int
+        self, change: GraphChange, sent: ChangedRows, direct: Direct | None, hop: int
     ) -> ChangedRows:
-        """Update hop + 1 wherever it may have changed, and return old and new rows."""
+        """Update hop + 1 wherever it may have changed, and return the rows that did."""
         graph = self._graph
-        seeds = torch.from_numpy(graph.distinct(torch.cat([sent.nodes, change.touched]).numpy()))
+        seeds = sent.nodes.numpy()
+        if sent.differences is None:  # else touched nodes are among them
+            seeds = graph.distinct(np.concatenate([seeds, change.touched.numpy()]))
         # Pairs of a difference and a row, which is not known yet.
-        pairs = int(graph.out_of.lengths(seeds.numpy()).sum())
+        pairs = int(graph.out_of.lengths(seeds).sum())
         rows = min(pairs, graph.num_nodes)
-        if entries is None:
+        if direct is None:
             most = pairs > WHOLE * graph.num_nodes
         else:
             most = pairs + ROW * rows > WHOLE * (graph.num_edges + ROW * graph.num_nodes)
         if most:
             return self._sum_all(change.new, hop)
-        if entries is None:
-            nodes = graph.gatherers(seeds)
+        if direct is None:
+            nodes = graph.gatherers(torch.from_numpy(seeds))
             self._sum_anew(nodes, hop)
             return ChangedRows(nodes, self._states[hop].room(0))  # nobody corrects what comes after
-        return self._correct(change, sent, entries, hop)
+        return self._correct(change, sent, seeds, direct, hop)
 
     def _correct(
-        self, change: GraphChange, sent: ChangedRows, entries: Entries, hop: int
+        self, change: GraphChange, sent: ChangedRows, seeds: Array, direct: Direct, hop: int
     ) -> ChangedRows:
         """Correct hop + 1 by differences, and recompute rows for which that does not pay."""
-        known, values = (self._graph, self.smoother), self._source(hop)
-        states, drift = self._states[hop], self._drifts[hop]
-        found = differences(*known, sent, values, change.touched, entries, states)
-        keep = hop + 1 < self.topology.hops
-        moved, due, tops = correct(*known, found, change.new, states, drift.array, keep=keep)
-        due |= drift.tensor[moved.nodes] > self._most * tops
-        self._sum_anew(moved.nodes[due], hop)
-        return moved
+        graph, smoother, states = self._graph, self.smoother, self._states[hop]
+        found = sent.differences
+        if found is None:
+            # With symmetric normalisation the factor of a touched node is part of its message.
+            nodes = seeds if smoother.scheme == "symmetric" else sent.nodes.numpy()
+            given = (smoother, sent, nodes, self._source(hop), direct, states)
+            found = differences(*given, compiled=graph.compiled)
+        reach = direct.entries._replace(columns=len(found.nodes) + direct.entries.columns)
+        loops, touched = smoother.self_loops, change.touched.numpy()
+        pushed = push(graph, found.nodes, direct=reach, others=touched, loops=loops)
+        last = hop + 1 == self.topology.hops or self._messages[hop + 1] is not None
+        return correct(
+            graph, smoother, found, pushed, states, self._drifts[hop].array,
+            new=change.new, most=self._most, onward=None if last else direct,
+            recompute=lambda nodes: self._sum_anew(nodes, hop),
+        )  # fmt: skip
 
     def _sum_anew(self, nodes: Tensor, hop: int) -> None:
         """Recompute hop + 1 of some nodes from all their in-neighbours."""
@@ -188,7 +205,7 @@ class HopStates(KeptArrays):
         self._sum_anew(due, len(self._states) - 1)
 
     @property
-    def last(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    def last(self) -> tuple[Array, Array]:
         """H_L, and the bound on the rounding error of each row.  [n, width], [n]"""
         return self._states[-1].array, self._drifts[-1].array
 
@@ -242,7 +259,7 @@ class HopStates(KeptArrays):
         return self.topology.assemble(states)
 
     @property
-    def stored(self) -> list[npt.NDArray[Any]] | None:
+    def stored(self) -> list[Array] | None:
         """The arrays that ``of`` puts side by side; None if it computes something else."""
         if type(self.topology).assemble not in PUT_SIDE_BY_SIDE:
             return None
@@ -410,7 +427,8 @@ class LiveEmbeddings(KeptArrays):
         apart = len(rows or ()) == 1 or (isinstance(self.topology, MixHop) and self.topology.unit)
         if rows is None or not (apart or self.scaling == "none"):
             return None
-        return [StoredPart(part, unit=self.scaling == "unit") for part in rows]
+        hops, unit = self.topology.assembled, self.scaling == "unit"  # type: ignore[union-attr]
+        return [StoredPart(part, unit, given=not hop) for part, hop in zip(rows, hops, strict=True)]
 
     def attach(self, graph: GrowingGraph) -> None:
         """Attach the graph, once both were restored and before it changes."""

@@ -9,7 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit
+from llvmlite import ir
+from numba import float32, njit
+from numba.core.cgutils import get_or_insert_function
+from numba.extending import intrinsic
 
 from evergraph.graphs.kernels.lanes import (
     load,
@@ -61,6 +64,15 @@ def count_pushed(nodes, starts, counts, pool, direct, others, loops, tally, rows
 
 
 @compiled
+def list_met(tally, rows):  # type: ignore[no-untyped-def]
+    """Fill in the positions whose tally is not 0, in order."""
+    found = 0
+    for row in range(len(tally)):
+        rows[np.uintp(found)] = row  # overwritten unless it counts: a branch would be a guess
+        found += tally[row] != 0
+
+
+@compiled
 def fill_pushed(  # type: ignore[no-untyped-def]
     nodes, starts, counts, pool, weights, direct_rows, direct_places, direct_weights,
     loops, rows, tally, indptr, places, given,
@@ -75,23 +87,24 @@ def fill_pushed(  # type: ignore[no-untyped-def]
         end += tally[rows[i]] - 1
         tally[rows[i]] = indptr[i]
     indptr[len(rows)] = end
+    given[:] = 1
     for i in range(len(nodes)):
         node = nodes[i]
         for entry in range(starts[node], starts[node] + counts[node]):
-            near = pool[entry]
-            place = tally[near]
+            near = np.uintp(pool[np.uintp(entry)])
+            place = np.uintp(tally[near])
             places[place] = i
-            given[place] = weights[entry] if len(weights) else np.float32(1)
-            tally[near] = place + 1
+            if len(weights):
+                given[place] = weights[np.uintp(entry)]
+            tally[near] += 1
     if loops:
         for i in range(len(nodes)):
-            place = tally[nodes[i]]
-            places[place], given[place] = i, 1
-            tally[nodes[i]] = place + 1
+            places[tally[nodes[i]]] = i
+            tally[nodes[i]] += 1
     for i in range(len(direct_rows)):
         place = tally[direct_rows[i]]
         places[place], given[place] = direct_places[i], direct_weights[i]
-        tally[direct_rows[i]] = place + 1
+        tally[direct_rows[i]] += 1
     for row in rows:
         tally[row] = 0
 
@@ -129,34 +142,87 @@ def there_and_back(  # type: ignore[no-untyped-def]
         sums[i] = np.float64(scalings[node]) ** 2 * total
 
 
-@njit(fastmath={"nnan", "nsz"})  # which allows several values at a time
-def _largest(row):  # type: ignore[no-untyped-def]
-    top = np.float32(0)
-    for value in row:
+@intrinsic  # type: ignore[untyped-decorator]
+def _gap(typing: Any, one: Any, lanes: Any, other: Any, less: Any) -> Any:
+    """Return one · lanes - other · less, computed in float64 and rounded once."""
+
+    def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        wide = ir.VectorType(ir.DoubleType(), lanes.count)
+        nothing, first = ir.Constant(wide, ir.Undefined), ir.IntType(32)(0)
+        everywhere = ir.Constant(ir.VectorType(ir.IntType(32), lanes.count), None)
+        parts = []
+        for factor, floats in (given[:2], given[2:]):
+            single = builder.insert_element(nothing, factor, first)
+            factors = builder.shuffle_vector(single, nothing, everywhere)
+            parts.append(builder.fmul(factors, builder.fpext(floats, wide)))
+        return builder.fptrunc(builder.fsub(*parts), lanes.vector)
+
+    return lanes(one, lanes, other, less), code
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _larger(typing: Any, lanes: Any, more: Any) -> Any:
+    """Return the larger of every number and the size of another; none may be NaN."""
+
+    def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        found = []
+        for name, count in (("fabs", 1), ("maxnum", 2)):
+            kind = ir.FunctionType(lanes.vector, [lanes.vector] * count)
+            name = f"llvm.{name}.v{lanes.count}f32"
+            found.append(get_or_insert_function(builder.module, kind, name))
+        sizes = builder.call(found[0], given[1:])
+        return builder.call(found[1], [given[0], sizes], fastmath=("nnan",))
+
+    return lanes(lanes, more), code
+
+
+@njit
+def _copy(values, place, out, begin, width):  # type: ignore[no-untyped-def]
+    """Copy a row between flat arrays."""
+    whole = width - width % 16
+    for c in range(0, whole, 16):
+        store(out, begin + c, load(values, place + c, 16))
+    for c in range(whole, width):
+        out[np.uintp(begin + c)] = values[np.uintp(place + c)]
+
+
+@njit
+def _subtract(one, values, place, other, out, begin, width):  # type: ignore[no-untyped-def]
+    """Replace a row of ``out`` by one · the row of values - other · itself; return its peak."""
+    tops, whole = zeros(16), width - width % 16
+    for c in range(0, whole, 16):
+        gap = _gap(one, load(values, place + c, 16), other, load(out, begin + c, 16))
+        store(out, begin + c, gap)
+        tops = _larger(tops, gap)
+    top = peak(tops)
+    for c in range(whole, width):
+        now, was = values[np.uintp(place + c)], out[np.uintp(begin + c)]
+        value = np.float32(one * now - other * was)
+        out[np.uintp(begin + c)] = value
         top = max(top, abs(value))
     return top
 
 
-@compiled
-def subtract(  # type: ignore[no-untyped-def]
-    nodes, places, now, before, new, old, differences, sizes, start, stop
-):
-    """Fill in new · now - old · before of some nodes, and the largest value of each row.
+@njit
+def _fetch(values, rows, i, stop, width):  # type: ignore[no-untyped-def]
+    """Prefetch the row of a flat array that comes i-th, if there is one."""
+    if i < stop:
+        for c in range(0, width, 16):
+            prefetch(values, rows[i] * width + c, 16)
 
-    places: row of a node in ``before``, negative if its value is the one in ``now``.
+
+@compiled
+def subtract(nodes, places, new, old, width, values, out, sizes, start, stop):  # type: ignore[no-untyped-def]
+    """Replace rows of ``out`` by new · now - old · what they hold, and note the peak of each.
+
+    nodes, new, old: of some rows; places: where these lie in ``out``; values, out: flat
     """
-    width = now.shape[1]
     for i in range(start, stop):
-        place, row = places[i], now[nodes[i]]
-        if place < 0:
-            factor = new[i] - old[i]
-            for c in range(width):
-                differences[i, c] = np.float32(factor * row[c])
-        else:
-            was, one, other = before[place], new[i], old[i]
-            for c in range(width):
-                differences[i, c] = np.float32(one * row[c] - other * was[c])
-        sizes[i] = _largest(differences[i])
+        row, place = nodes[i] * width, places[i]
+        _fetch(values, nodes, i + AHEAD, stop, width)
+        if old[i] == 0:  # whatever it holds
+            _copy(values, row, out, place * width, width)
+        sizes[place] = _subtract(new[i], values, row, old[i], out, place * width, width)
 
 
 @compiled
@@ -170,71 +236,128 @@ def find_different(rows, others, found):  # type: ignore[no-untyped-def]
                 break
 
 
-@njit(fastmath={"reassoc", "contract"})  # sums in any order
-def _apart(row, own, shown, unit, was, x):  # type: ignore[no-untyped-def]
+@intrinsic  # type: ignore[untyped-decorator]
+def _plus_squares(typing: Any, total: Any, lanes: Any) -> Any:
+    """Return total + lanes², number by number."""
+
+    def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        kind = ir.FunctionType(lanes.vector, [lanes.vector] * 3)
+        name = f"llvm.fmuladd.v{lanes.count}f32"
+        function = get_or_insert_function(builder.module, kind, name)
+        return builder.call(function, [given[1], given[1], given[0]])
+
+    return lanes(total, lanes), code
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _sum(typing: Any, lanes: Any) -> Any:
+    """Return the sum of all numbers, added in any order."""
+
+    def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        kind = ir.FunctionType(ir.FloatType(), [ir.FloatType(), lanes.vector])
+        name = f"llvm.vector.reduce.fadd.v{lanes.count}f32"
+        function = get_or_insert_function(builder.module, kind, name)
+        zero = ir.Constant(ir.FloatType(), 0.0)
+        return builder.call(function, [zero, given[0]], fastmath=("reassoc",))
+
+    return float32(lanes), code
+
+
+@njit
+def _apart(row, place, own, shown, unit, was, at, x):  # type: ignore[no-untyped-def]
     """Return ‖x - was‖² for x = row - own · shown, scaled to unit length if ``unit``; x: scratch.
 
-    0 only if they are equal; NaN if squares lose digits, or hardly anything is left of x.
+    row, shown: flat, from ``place`` on; was: flat, from ``at`` on. 0 only if they are equal; NaN if
+    squares lose digits, or hardly anything is left of x.
     """
-    total = taken = gap = np.float32(0)
-    if own == 0:
-        for c in range(len(x)):
-            x[c] = row[c]
-            total += row[c] * row[c]
-    else:
-        for c in range(len(x)):
-            code = own * shown[c]
-            x[c] = row[c] - code
-            total += x[c] * x[c]
-            taken += code * code
+    width = len(x)
+    whole = width - width % 16
+    squares = codes = gaps = tops = zeros(16)
+    for c in range(0, whole, 16):
+        values = load(row, place + c, 16)
+        if own != 0:
+            code = times(own, load(shown, place + c, 16))
+            values = minus(values, code)
+            codes = _plus_squares(codes, code)
+        store(x, c, values)
+        squares = _plus_squares(squares, values)
+    total, taken = _sum(squares), _sum(codes)
+    for c in range(whole, width):
+        x[c] = row[place + c]
+        if own != 0:
+            value = own * shown[place + c]
+            x[c] -= value
+            taken += value * value
+        total += x[c] * x[c]
     factor = np.float32(1)
-    if unit and x.any():
-        if not TINY < total < 1 / TINY or total <= BARELY * len(x) * taken:
+    if unit and (total > 0 or x.any()):
+        if not TINY < total < 1 / TINY or total <= BARELY * width * taken:
             return np.float32(np.nan)
         factor = np.float32(1) / np.sqrt(total)
-    for c in range(len(x)):
-        difference = factor * x[c] - was[c]
-        gap += difference * difference
-    if gap < TINY:
-        for c in range(len(x)):
-            if factor * x[c] != was[c]:
-                return np.float32(np.nan)
-    return gap
+    for c in range(0, whole, 16):
+        values = minus(times(factor, load(x, c, 16)), load(was, at + c, 16))
+        gaps, tops = _plus_squares(gaps, values), _larger(tops, values)
+    gap, top = _sum(gaps), peak(tops)
+    for c in range(whole, width):
+        value = factor * x[c] - was[at + c]
+        gap, top = gap + value * value, max(top, abs(value))
+    return np.float32(np.nan) if gap < TINY and top > 0 else gap
 
 
 @compiled
 def add_gaps(  # type: ignore[no-untyped-def]
-    nodes, slots, rows, own, shown, unit, counted, first, gaps, start, stop
+    nodes, slots, rows, width, own, shown, unit, counted, stride, first, gaps, start, stop
 ):
     """Add to ``gaps`` how far a part of vectors is from the counted one, see ``_apart``.
 
-    rows, own, shown, unit: see ``StoredPart``; counted: by slot, its part begins at ``first``
+    rows, own, shown, unit: see ``StoredPart``, flat; counted: by slot, flat, every ``stride``
+    values; its part begins at ``first``
     """
-    x = np.empty(rows.shape[1], np.float32)
+    x = np.empty(width, np.float32)
     for i in range(start, stop):
-        node = nodes[i]
-        was = counted[slots[i], first : first + len(x)]
-        if len(own):
-            gaps[i] += _apart(rows[node], own[node], shown[node], unit, was, x)
-        else:
-            gaps[i] += _apart(rows[node], np.float32(0), rows[node], unit, was, x)
+        if i + AHEAD < stop:
+            soon, later = nodes[i + AHEAD] * width, slots[i + AHEAD] * stride + first
+            for c in range(0, width, 16):
+                prefetch(rows, soon + c, 16)
+                prefetch(counted, later + c, 16)
+                if len(own):
+                    prefetch(shown, soon + c, 16)
+        node, at = nodes[i], slots[i] * stride + first
+        share = own[node] if len(own) else np.float32(0)
+        gaps[i] += _apart(rows, node * width, share, shown, unit, counted, at, x)
+
+
+@njit
+def _tops(far, own, shown, place, width):  # type: ignore[no-untyped-def]
+    """Return the peaks of a row without its own code, of this code, and of what is shown."""
+    tops = codes = labels = zeros(16)
+    whole = width - width % 16
+    for c in range(0, whole, 16):
+        label = load(shown, place + c, 16)
+        code = times(own, label)
+        tops = _larger(tops, minus(load(far, place + c, 16), code))
+        codes, labels = _larger(codes, code), _larger(labels, label)
+    top, code_top, label_top = peak(tops), peak(codes), peak(labels)
+    for c in range(place + whole, place + width):
+        value = own * shown[c]
+        top, code_top = max(top, abs(far[c] - value)), max(code_top, abs(value))
+        label_top = max(label_top, abs(shown[c]))
+    return top, code_top, label_top
 
 
 @compiled
 def find_swamped(nodes, far, own, shown, drift, most, barely, due):  # type: ignore[no-untyped-def]
     """Mark labelled nodes whose rounding error shows once their own code is subtracted."""
+    width, rows, labels = far.shape[1], far.reshape(-1), shown.reshape(-1)
     for i in range(len(nodes)):
         node = nodes[i]
-        if drift[node] == 0:
-            continue
-        labelled, top, own_top = False, np.float32(0), np.float32(0)
-        for c in range(far.shape[1]):
-            code = own[node] * shown[node, c]
-            labelled |= shown[node, c] != 0
-            top, own_top = max(top, abs(far[node, c] - code)), max(own_top, abs(code))
-        if not top > barely * own_top:
-            top = np.float32(0)
-        due[i] = labelled and drift[node] > most * top
+        _fetch(labels, nodes, i + AHEAD, len(nodes), width)
+        _fetch(rows, nodes, i + AHEAD, len(nodes), width)
+        if drift[node] != 0:
+            top, own_top, label_top = _tops(rows, own[node], labels, node * width, width)
+            if not top > barely * own_top:
+                top = np.float32(0)
+            due[i] = label_top > 0 and drift[node] > most * top
 
 
 def _tile(half: int) -> Code:
@@ -266,7 +389,7 @@ def _tile(half: int) -> Code:
         b = times_plus(ratio, load(values.values, values.stride + high, half), times(left, b))
         store(values.values, values.stride + low, a)
         store(values.values, values.stride + high, b)
-        return max(peak(a), peak(b))
+        return peak(_larger(_larger(zeros(half), a), b))
 
     code: Code = njit(tile)
     return code
@@ -305,35 +428,44 @@ def _columns(  # type: ignore[no-untyped-def]
 
 @compiled
 def correct(  # type: ignore[no-untyped-def]
-    rows, indptr, places, weights, differences, sizes, ratios, left, anew, rounding, width,
-    values, drift, before, tops, start, stop,
+    rows, indptr, places, weights, differences, sizes, left, known, were, degrees, loops, first,
+    symmetric, most, rounding, width, values, drift, due, out, peaks, start, stop,
 ):  # fmt: skip
-    """Correct rows of ``values`` except those to be recomputed (``anew``).
+    """Correct rows of ``values``, and mark those that are to be recomputed.
 
-    differences: ``Flat``; values: flat; before: what all rows were, flat, or empty; tops: the
-    largest value of each row.
+    differences: ``Flat``; left: the diagonal of L; known, were: nodes for which it changed, and
+    what it was; values: flat; out: flat, or empty: differences of the rows, with the peak of each,
+    or the rows themselves as they were if they are to be recomputed
     """
+    change = np.searchsorted(known, rows[start]) if start < stop else 0
     for i in range(start, stop):
-        row, begin = rows[i] * width, i * width
-        if i + AHEAD < stop:
-            soon = rows[i + AHEAD] * width
-            for c in range(0, width, 16):
-                prefetch(values, soon + c, 16)
-        if len(before):
-            for c in range(width):
-                before[begin + c] = values[row + c]
-        if anew[i]:
+        node, begin = rows[i], i * width
+        row = node * width
+        _fetch(values, rows, i + AHEAD, stop, width)
+        if len(out):
+            _copy(values, row, out, begin, width)
+        while change < len(known) and known[change] < node:
+            change += 1
+        other = change < len(known) and known[change] == node
+        now = np.float64(left[node])
+        was = np.float64(were[change]) if other else now
+        count = indptr[i + 1] - indptr[i]
+        if count >= degrees[node] + loops or was == 0 or node >= first:
+            due[i] = True
             continue
         reached = 0.0
         for pair in range(indptr[i], indptr[i + 1]):
-            reached += abs(weights[pair]) * sizes[places[pair]]
-        ratio, factor = np.float32(ratios[i]), np.float32(left[i])
+            reached += abs(weights[np.uintp(pair)]) * sizes[np.uintp(places[np.uintp(pair)])]
+        ratio, factor = np.float32(now / was), np.float32(now)
         there = Flat(values, row)
-        first, last = indptr[i], indptr[i + 1]
-        top = _columns(places, weights, differences, ratio, factor, there, width, first, last)
-        tops[i] = top
+        begins, ends = indptr[i], indptr[i + 1]
+        top = _columns(places, weights, differences, ratio, factor, there, width, begins, ends)
         rounded = top if ratio == 1 else 2 * top
-        drift[rows[i]] = ratio * drift[rows[i]] + rounding * (rounded + 6 * factor * reached)
+        drift[node] = ratio * drift[node] + rounding * (rounded + 6 * factor * reached)
+        due[i] = drift[node] > most * top
+        if len(out) and not due[i]:
+            one, less = (now, was) if symmetric else (1.0, 1.0)
+            peaks[i] = _subtract(one, values, row, less, out, begin, width)
 
 
 @compiled

@@ -29,7 +29,7 @@ from evergraph.graphs.kernels.row_ranges import in_parts
 from evergraph.graphs.kernels.scaled_rows import room
 from evergraph.graphs.normalisation import Normalisation
 from evergraph.graphs.propagation import ordered_product
-from evergraph.online.graph.growing_array import FrozenRows, GrowingArray, KeptArrays
+from evergraph.online.graph.growing_array import FrozenRows, GrowingArray, KeptArrays, taken
 from evergraph.online.graph.growing_graph import FrozenGraph, GrowingGraph
 from evergraph.online.graph.neighbour_lists import Entries
 
@@ -79,8 +79,8 @@ class LiveSmoother(KeptArrays):
         if self.scheme != "symmetric":
             self._right.array[nodes.numpy()] = 1
         nodes = nodes.sort().values
-        self._refreshed = nodes.numpy(), self._left.array[nodes.numpy()]
-        self._left.write(nodes, self._factors(graph, nodes.numpy()))
+        former = self._left.write(nodes, self._factors(graph, nodes.numpy()))
+        self._refreshed = nodes.numpy(), former.numpy()
 
     def _factors(self, graph: GrowingGraph, nodes: Array) -> Tensor:
         """Return L of some nodes.  int64 [n] -> float32 [n]"""
@@ -99,6 +99,11 @@ class LiveSmoother(KeptArrays):
     def scalings(self) -> Array:
         """The diagonal of L.  float32 [positions], a view until there are more"""
         return self._left.array
+
+    @property
+    def changed(self) -> tuple[Array, Array, Array]:
+        """The diagonal of L, the nodes of the last refresh, ascending, and what theirs was."""
+        return self._left.array, *self._refreshed
 
     def left(self, nodes: Array) -> tuple[Array, Array]:
         """Return the factors of rows now and before the last refresh.
@@ -194,17 +199,33 @@ def _index_in(known: Array, nodes: Array) -> Array:
     return where
 
 
+class Differences(NamedTuple):
+    """Differences of messages, one row each."""
+
+    nodes: Array  # whose messages changed, ascending, each once.  int64 [n]
+    # d_u of these, then r_u m_u, as they were, of the columns whose entries changed.
+    rows: Array  # float32 [n + columns, width]
+    sizes: Array  # the largest absolute value of each.  float32 [n + columns]
+
+
 class ChangedRows:
     """Rows that changed.
 
     Args:
         nodes: positions, ascending.  int64 [n]
-        before: old rows, float32 [n, width], [0, width] if they are not needed; or returns them,
-            which is rarely called and valid until the next change.
+        before: old rows, float32 [n, width]; or returns them, which is rarely called and valid
+            until the next change.
+        differences: of these rows as messages; then old rows are not needed.
     """
 
-    def __init__(self, nodes: Tensor, before: Tensor | Callable[[], Tensor]) -> None:
+    def __init__(
+        self,
+        nodes: Tensor,
+        before: Tensor | Callable[[], Tensor],
+        differences: Differences | None = None,
+    ) -> None:
         self.nodes = nodes
+        self.differences = differences
         self._before = before
 
     @cached_property
@@ -213,142 +234,157 @@ class ChangedRows:
         return self._before if isinstance(self._before, Tensor) else self._before()
 
 
-class Differences(NamedTuple):
-    """Differences, one row each, and the rows they affect."""
+class Direct(NamedTuple):
+    """Changed entries, each of which carries the old message of its column to its row."""
 
-    # d_u of all nodes whose message changed, then r_u m_u of the columns whose entries changed.
-    rows: Array  # float32 [differences, width]
-    sizes: Array  # the largest absolute value of each.  float32 [differences]
-    pushed: Pushed  # which of them reach which nodes
+    entries: Entries  # their columns are numbered by their place among:
+    columns: Array  # positions, ascending, each once.  int64 [columns]
+
+    @classmethod
+    def of(cls, entries: Entries) -> Direct:
+        """Number the columns of entries."""
+        columns, places = np.unique(entries.columns, return_inverse=True)
+        return cls(entries._replace(columns=places.reshape(-1)), columns)
 
 
 def differences(
-    graph: GrowingGraph,
-    smoother: LiveSmoother,
-    sent: ChangedRows,
-    values: Tensor,
-    touched: Tensor,
-    entries: Entries,
-    states: GrowingArray,
-) -> Differences:
-    """Return the differences of the sums of affected rows.
+    smoother: LiveSmoother, sent: ChangedRows, nodes: Array, values: Tensor, direct: Direct,
+    states: GrowingArray, *, compiled: bool,
+) -> Differences:  # fmt: skip
+    """Return what messages differ by.
 
-    sent: nodes whose message changed; values: all current messages, [positions, width]; touched:
-    nodes whose in-neighbours changed, int64 [n]; entries: of these; states: the rows to correct
+    sent: messages that changed; nodes: of these, and those whose factor r did, ascending, int64
+    [n]; values: all current messages, [positions, width]; states: what they will correct
     """
-    nodes, others = sent.nodes.numpy(), touched.numpy()
-    if smoother.scheme == "symmetric":  # the factor of a touched node is part of its message
-        nodes = graph.distinct(np.concatenate([nodes, others]))
-    columns, places = np.unique(entries.columns, return_inverse=True)
-    direct = Entries(entries.rows, len(nodes) + places.reshape(-1), entries.differences)
-    pushed = push(graph, nodes, direct=direct, others=others, loops=smoother.self_loops)
-    (now, was), (_, gave) = smoother.right(nodes), smoother.right(columns)
-    # 0 · now + r_u · before: the old messages of the columns
-    new, old = np.concatenate([now, np.zeros(len(columns))]), np.concatenate([was, -gave])
-    both = np.concatenate([nodes, columns])
+    both = np.concatenate([nodes, direct.columns])
     rows, sizes = states.room(len(both)).numpy(), np.empty(len(both), np.float32)
-    where, before = _index_in(sent.nodes.numpy(), both), sent.before.numpy()
+    where, before = _index_in(sent.nodes.numpy(), both), sent.before
+    (now, was), (_, gave) = smoother.right(nodes), smoother.right(direct.columns)
+    # 0 · now + r_u · before: the old messages of the columns
+    new, old = np.concatenate([now, np.zeros(len(gave))]), np.concatenate([was, -gave])
+    same = where < 0  # the message did not change, only its factor
+    new[same], old[same] = new[same] - old[same], 0
     for part in states.blocks(len(both), max(len(both), 1)):
-        given = (both[part], where[part], values.numpy(), before, new[part], old[part])
-        _subtract(*given, rows[part], sizes[part], compiled=graph.compiled)
-    return Differences(rows, sizes, pushed)
+        moved = np.flatnonzero(~same[part]) + part.start
+        rows[moved] = taken(before, torch.from_numpy(where[moved])).numpy()
+        places = np.arange(part.start, part.stop)
+        given = (both[part], places, new[part], old[part])
+        _subtract(*given, values.numpy(), rows, sizes, compiled=compiled)
+    return Differences(nodes, rows, sizes)
 
 
 def _subtract(
-    nodes: Array, places: Array, values: Array, before: Array, new: Array, old: Array,
-    rows: Array, sizes: Array, *, compiled: bool,
+    nodes: Array, places: Array, new: Array, old: Array, values: Array, rows: Array, sizes: Array,
+    *, compiled: bool,
 ) -> None:  # fmt: skip
-    """Fill in new · now - old · before of some nodes, and the largest value of each row."""
+    """Replace some rows by new · now - old · what they hold, and note the peak of each.
+
+    Where ``old`` is 0, rows may hold anything.
+    """
     if compiled:
         from evergraph.online.graph.live_kernels import subtract
 
-        given = (nodes, places, values, before, new, old, rows, sizes)
+        width = values.shape[1]
+        given = (nodes, places, new, old, width, values.reshape(-1), rows.reshape(-1), sizes)
         in_parts(
             lambda part: subtract(*given, part.start, part.stop),
             np.ones(len(nodes), np.int64),
-            each=2 * values.shape[1],
+            each=2 * width,
         )
         return
-    now = values[nodes].astype(np.float64)
-    were = now.copy()
-    were[places >= 0] = before[places[places >= 0]]
-    rows[:] = new[:, None] * now - old[:, None] * were
-    sizes[:] = np.abs(rows).max(1, initial=0)
+    now, were = values[nodes].astype(np.float64), rows[places].astype(np.float64)
+    were[old == 0] = 0
+    found = (new[:, None] * now - old[:, None] * were).astype(np.float32)
+    rows[places], sizes[places] = found, np.abs(found).max(1, initial=0)
 
 
 def correct(
-    graph: GrowingGraph,
-    smoother: LiveSmoother,
-    found: Differences,
-    new: Tensor,
-    states: GrowingArray,
-    drift: Array,
-    *,
-    keep: bool,
-) -> tuple[ChangedRows, Tensor, Tensor]:
-    """Correct rows of ``states`` in place; return them, which are due, and their largest values.
+    graph: GrowingGraph, smoother: LiveSmoother, found: Differences, pushed: Pushed,
+    states: GrowingArray, drift: Array, *, new: Tensor, most: float, onward: Direct | None,
+    recompute: Callable[[Tensor], None],
+) -> ChangedRows:  # fmt: skip
+    """Correct rows of ``states`` in place, and return them.
 
-    Due rows are left to be recomputed, because correcting them would cost as much or because they
-    are new.
+    Rows are recomputed instead where correcting them would cost as much, where they are new, and
+    where rounding errors might show.
 
-    new: added nodes, int64 [new]; drift: the bound on the rounding error of each row, float32
-    [positions]; keep: whether old rows are needed -> rows, bool [rows], float32 [rows]
+    found, pushed: differences, and which of them reach which rows; drift: the bound on the rounding
+    error of each row, float32 [positions]; new: added nodes, int64 [new]; most: the largest bound,
+    relative to a row's largest value; onward: changed entries, if these rows are the messages of a
+    further hop; recompute: recomputes rows of some nodes, and clears their drift
     """
-    rows = found.pushed.rows
-    left, were = smoother.left(rows)
-    lengths = np.diff(found.pushed.indptr)
-    degrees = graph.into.lengths(rows) + int(smoother.self_loops)
+    rows, due = pushed.rows, np.zeros(len(pushed.rows), np.bool_)
+    columns = np.empty(0, np.int64) if onward is None else onward.columns
+    out = states.room(len(rows) + len(columns) if onward is not None else 0).numpy()
+    peaks = np.empty(len(out), np.float32)
+    if len(columns):  # before they are corrected
+        last = np.arange(len(rows), len(out))
+        gave = smoother.right(columns)[1]
+        _subtract(columns, last, gave, 0 * gave, states.array, out, peaks, compiled=graph.compiled)
     first = int(new[0]) if len(new) else graph.num_nodes
-    anew = (lengths >= degrees) | (were == 0) | (rows >= first)
-    ratios = left / np.where(were == 0, 1, were)
-    make = _correct_compiled if graph.compiled else _correct
-    before, tops = states.room(len(rows) if keep else 0), np.empty(len(rows), np.float32)
+    given = (graph, smoother, found, pushed, first, most, states.array, drift, due, out, peaks)
     states.changing(rows)
     for part in states.blocks(len(rows), max(len(rows), 1)):
-        make(found, part, ratios, left, anew, states.array, drift, before.numpy(), tops)
-    moved = ChangedRows(torch.from_numpy(rows), before)
-    return moved, torch.from_numpy(anew), torch.from_numpy(tops)
+        (_correct_compiled if graph.compiled else _correct)(*given, part)
+    again = np.flatnonzero(due)
+    nodes = torch.from_numpy(rows)
+    recompute(nodes[torch.from_numpy(again)])
+    if onward is None:
+        return ChangedRows(nodes, states.room(0))
+    factors = smoother.right(rows[again])
+    for part in states.blocks(len(again), max(len(again), 1)):
+        some = (again[part], *(factor[part] for factor in factors))
+        _subtract(rows[some[0]], *some, states.array, out, peaks, compiled=graph.compiled)
+    return ChangedRows(nodes, states.room(0), Differences(rows, out, peaks))
 
 
 def _correct(
-    found: Differences, part: slice, ratios: Array, left: Array, anew: Array,
-    values: Array, drift: Array, before: Array, tops: Array,
+    graph: GrowingGraph, smoother: LiveSmoother, found: Differences, pushed: Pushed, first: int,
+    most: float, values: Array, drift: Array, due: Array, out: Array, peaks: Array, part: slice,
 ) -> None:  # fmt: skip
-    """Correct some of the rows found; ``before``, unless empty, and ``tops`` are of all of them."""
-    nodes, indptr, places, weights = found.pushed
-    nodes, starts = nodes[part], indptr[part.start : part.stop + 1]
+    """Correct some rows; see the compiled form."""
+    nodes, starts = pushed.rows[part], pushed.indptr[part.start : part.stop + 1]
     pairs = slice(starts[0], starts[-1])
-    used, columns = np.unique(places[pairs], return_inverse=True)
-    given = (weights[pairs].astype(np.float64), columns.reshape(-1), starts - starts[0])
+    used, columns = np.unique(pushed.places[pairs], return_inverse=True)
+    given = (pushed.weights[pairs].astype(np.float64), columns.reshape(-1), starts - starts[0])
     matrix = scipy.sparse.csr_matrix(given, shape=(len(nodes), len(used)))
     rows = values[nodes]
-    if len(before):
-        before[part] = rows
-    sums = left[part, None] * (matrix @ found.rows[used].astype(np.float64))
-    after = (ratios[part, None] * rows + sums).astype(np.float32)
-    reached = left[part] * (abs(matrix) @ found.sizes[used].astype(np.float64))
-    tops[part] = np.abs(after).max(1, initial=0)
-    rounded = np.where(ratios[part] == 1, tops[part], 2 * tops[part]) + 6 * reached
-    bounds = ratios[part] * drift[nodes] + ROUNDING * rounded
-    kept = ~anew[part]
-    values[nodes[kept]], drift[nodes[kept]] = after[kept], bounds[kept]
+    left, were = smoother.left(nodes)
+    degrees = graph.into.lengths(nodes) + int(smoother.self_loops)
+    anew = (np.diff(starts) >= degrees) | (were == 0) | (nodes >= first)
+    ratios = left / np.where(were == 0, 1, were)
+    sums = left[:, None] * (matrix @ found.rows[used].astype(np.float64))
+    after = (ratios[:, None] * rows + sums).astype(np.float32)
+    reached = left * (abs(matrix) @ found.sizes[used].astype(np.float64))
+    tops = np.abs(after).max(1, initial=0)
+    rounded = np.where(ratios == 1, tops, 2 * tops) + 6 * reached
+    bounds = ratios * drift[nodes] + ROUNDING * rounded
+    values[nodes[~anew]], drift[nodes[~anew]] = after[~anew], bounds[~anew]
+    due[part] = anew | (drift[nodes] > np.float32(most) * tops)
+    if len(out):
+        out[part] = rows
+        kept = np.flatnonzero(~due[part])
+        factors = (factor[kept] for factor in smoother.right(nodes))
+        _subtract(nodes[kept], part.start + kept, *factors, values, out, peaks, compiled=False)
 
 
 def _correct_compiled(
-    found: Differences, part: slice, ratios: Array, left: Array, anew: Array,
-    values: Array, drift: Array, before: Array, tops: Array,
+    graph: GrowingGraph, smoother: LiveSmoother, found: Differences, pushed: Pushed, first: int,
+    most: float, values: Array, drift: Array, due: Array, out: Array, peaks: Array, part: slice,
 ) -> None:  # fmt: skip
     from evergraph.graphs.kernels.numba_sum import Flat
     from evergraph.online.graph import live_kernels
 
-    width, first = values.shape[1], part.start
-    given = (*found.pushed, Flat(found.rows.reshape(-1), width), found.sizes, ratios, left, anew)
-    flat = (values.reshape(-1), drift, before.reshape(-1), tops)
+    width = values.shape[1]
+    flat = (values.reshape(-1), drift, due, out.reshape(-1), peaks)
+    given = (
+        *pushed, Flat(found.rows.reshape(-1), width), found.sizes, *smoother.changed,
+        graph.into.lying().counts, int(smoother.self_loops), first, smoother.scheme == "symmetric",
+        np.float32(most), ROUNDING, width, *flat,
+    )  # fmt: skip
     in_parts(
-        lambda rows: live_kernels.correct(
-            *given, ROUNDING, width, *flat, first + rows.start, first + rows.stop
-        ),
-        np.diff(found.pushed.indptr[first : part.stop + 1]) + 3,
+        lambda some: live_kernels.correct(*given, part.start + some.start, part.start + some.stop),
+        np.diff(pushed.indptr[part.start : part.stop + 1]) + 3,
         each=width,
     )
 
@@ -410,14 +446,18 @@ def push(
         order = np.argsort(where, kind="stable")
         indptr = np.concatenate([[0], np.cumsum(np.bincount(where, minlength=len(rows)))])
         return Pushed(rows, indptr, places[order], given[order].astype(np.float32))
-    from evergraph.online.graph.live_kernels import count_pushed, fill_pushed
+    from evergraph.online.graph.live_kernels import count_pushed, fill_pushed, list_met
 
     starts, counts, pool, weights = graph.out_of.lying()
     pairs = int(counts[nodes].sum()) + loops * len(nodes) + len(direct.rows)
     rows = np.empty(pairs + len(nodes) + len(others) + 1, np.int64)  # one is written in vain
     tally = graph.tally
     found = count_pushed(nodes, starts, counts, pool, direct.rows, others, loops, tally, rows)
-    rows = np.sort(rows[:found]) if found * SORTED < len(tally) else np.flatnonzero(tally)
+    if found * SORTED < len(tally):
+        rows[:found].sort()
+    else:
+        list_met(tally, rows)
+    rows = rows[:found]
     indptr, places = np.empty(found + 1, np.int64), np.empty(pairs, np.int32)
     given = np.empty(pairs, np.float32)
     weighed = np.empty(0, np.float32) if weights is None else weights

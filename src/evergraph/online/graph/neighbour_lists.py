@@ -208,11 +208,13 @@ class NeighbourLists(KeptArrays):
 
         places, there = self._located(wanted)
         fresh, places = wanted[~there], places[~there]
-        owners, more = np.unique(fresh >> _ROW, return_counts=True)
-        self._make_room(owners, self.lengths(owners) + more)
-        merge(*self.lying()[:3], fresh >> _ROW, fresh & _COLUMN, places)
+        entries = _entries(fresh, np.ones(len(fresh), np.float32))
+        owners = entries.owners
+        ends = np.searchsorted(entries.rows, owners, side="right")
+        self._make_room(owners, self.lengths(owners) + np.diff(ends, prepend=0))
+        merge(*self.lying()[:3], entries.rows, entries.columns, places)
         self.num_entries += len(fresh)
-        return _entries(fresh, np.ones(len(fresh), np.float32))
+        return entries
 
     @property
     def _compiled(self) -> bool:
@@ -252,11 +254,12 @@ class NeighbourLists(KeptArrays):
 
             places, there = self._located(gone)
             gone = gone[there]
-            owners = distinct(gone >> _ROW)
+            entries = _entries(gone, np.full(len(gone), -1, np.float32))
+            owners = entries.owners
             self._make_room(owners, self.lengths(owners))
-            drop(*self.lying()[:3], gone >> _ROW, places[there])
+            drop(*self.lying()[:3], entries.rows, places[there])
             self.num_entries -= len(gone)
-            return _entries(gone, np.full(len(gone), -1, np.float32))
+            return entries
         owners = distinct(rows)
         known = self._listed(owners)
         kept = ~_among(known, gone, np.searchsorted(gone, known))
@@ -296,6 +299,8 @@ class NeighbourLists(KeptArrays):
             return found | (counts > self._rooms.array[rows])
 
         tight, rooms = lacking(), _roomy(counts)
+        if not tight.any():
+            return
         if self._end + int(rooms[tight].sum()) > len(self._pool):
             self._repack(int(rooms.sum()))
             tight = lacking()  # packing takes spare capacity from shrunk lists
