@@ -26,7 +26,7 @@ EXTRAS = {"torch_geometric", "matplotlib", "pyarrow", "pandas", "ogb", "ray", "f
 HEAVY = EXTRAS | {"torch", "numpy", "scipy", "numba", "psutil", "safetensors"}
 TINY = [
     "run", "--dataset", "synthetic", "--set", "dataset.nodes=60", "--set", "dataset.classes=4",
-    "--epochs", "1", "--device", "cpu", "--out", "out",
+    "--memory", "500KB", "--device", "cpu", "--out", "out",
 ]  # fmt: skip
 
 
