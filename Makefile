@@ -48,7 +48,7 @@ test: $(STAMP)  ## the checks, the whole suite but for slow claims, and the whee
 	@mkdir -p build
 	@{ $(MAKE) --no-print-directory check && PYTHON=$(BIN)/python scripts/check_wheel.sh; \
 	} >build/check.log 2>&1 & checking=$$!; \
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -n 2 --dist loadfile; tested=$$?; \
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile; tested=$$?; \
 	wait $$checking || { cat build/check.log; echo "make check, or the wheel, failed" >&2; exit 1; }; \
 	echo "make check passed, the wheel works"; [ $$tested = 0 ] || exit $$tested; \
 	if git diff --quiet HEAD 2>/dev/null; then git rev-parse HEAD >build/tested; fi

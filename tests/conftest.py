@@ -159,8 +159,6 @@ def call(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
-    if not hasattr(app._load, "cache_info"):  # options of a command are put together once
-        app._load = cache(app._load)
 
     def run(*arguments: str, expect: int = 0) -> tuple[str, str]:
         monkeypatch.setattr(sys, "argv", ["evergraph", *arguments])

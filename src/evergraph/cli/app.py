@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -154,6 +155,7 @@ class Command(TyperCommand):
         return left
 
 
+@cache  # typer asks for a command twice
 def _load(name: str) -> Any:
     function = getattr(import_module(f"evergraph.cli.{COMMANDS[name]}"), f"{name}_command")
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
