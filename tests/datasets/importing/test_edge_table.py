@@ -125,10 +125,11 @@ def test_any_integers_do(tmp_path: Path) -> None:
 
 
 def named(tmp_path: Path, known: pa.Array, asked: pa.Array, before: int = 0) -> list[int]:
-    table = EdgeTable(tmp_path / "edges", nodes=len(known), undirected=False, memory=MEMORY)
+    options = {"nodes": len(known), "undirected": False, "memory": MEMORY, "columns": ["weight"]}
+    table = EdgeTable(tmp_path / "edges", **options)
     try:
         table.know(known)
-        table.add_named(before, EdgeRows((asked, asked), None, None))
+        table.add_named(before, EdgeRows((asked, asked), torch.ones(len(asked)), None))
         return [place for (place,) in table._ask("SELECT source FROM edges ORDER BY row")]
     finally:
         table.discard()

@@ -105,10 +105,10 @@ def test_a_full_disk_is_said_and_later_it_goes_on(
     names = [f"{'n' * 400 * (file == 'ids.arrow')}{node}" for node in range(nodes)]
     header = "id,label" + "".join(f",f{place}" for place in range(width)) + "\n"
     rows = "".join(f"{name},0{',1' * width}\n" for name in names)
-    pairs = generator.integers(nodes, size=(60_000 if file == "edges" else 10, 2))
+    pairs = generator.integers(nodes, size=(100_000 if file == "edges" else 10, 2))
     edges = "source,target\n" + "".join(f"{names[a]},{names[b]}\n" for a, b in pairs)
     paths = tables(tmp_path / "tables", header + rows, edges)
-    room = {"features.npy": 700, "ids.arrow": 300, "edges": 700}
+    room = {"features.npy": 700, "ids.arrow": 300, "edges": 400}
     disk = tiny_disk(room[file] * 1024)
     with pytest.raises(ResourceError, match=r": the disk is full \(.*No space left") as caught:
         import_graph(*paths, disk / "g")

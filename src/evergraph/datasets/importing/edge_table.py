@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,10 +37,10 @@ _A_THREAD = 128_000_000  # bytes that DuckDB needs per sorting thread
 # Every edge is selected as listed and, in undirected graphs, in reverse. A key is
 # target * 2^32 + source, so that the order of keys is that of compressed rows.
 _LISTED = """
-    SELECT target::BIGINT << 32 | source AS key, 1 AS listed, row, weight FROM edges
+    SELECT target::BIGINT << 32 | source AS key {listed} FROM edges
     WHERE source <> target AND target >= {first} AND target < {stop}"""
 _REVERSED = """
-    UNION ALL SELECT source::BIGINT << 32 | target AS key, 0 AS listed, row, weight FROM edges
+    UNION ALL SELECT source::BIGINT << 32 | target AS key {reversed} FROM edges
     WHERE source <> target AND source >= {first} AND source < {stop}"""
 # The last weight of an edge listed twice counts, and a listed edge takes its own weight rather than
 # that of its reverse, as in Graph.to_undirected. An edge of weight 0 is dropped.
@@ -50,6 +50,11 @@ _WEIGHED = """
     )
     SELECT key, arg_max(weight, listed) AS weight FROM lasting
     WHERE weight > 0 GROUP BY key ORDER BY key"""
+# Only what is asked for later is stored: columns of nulls would take longer than all others.
+_TYPES = {
+    "row": "BIGINT", "source": "INTEGER", "target": "INTEGER", "weight": "FLOAT",
+    "relation": "VARCHAR",
+}  # fmt: skip
 _PLAIN = "SELECT key FROM ({ways})"  # duplicates are dropped while writing
 _BYTES_A_PAIR = 40  # while pairs are sorted in memory: keys, a copy without duplicates, a mask
 
@@ -93,6 +98,7 @@ class EdgeTable:
         undirected: whether to add the reverse of every edge.
         memory: bytes to use.
         fresh: whether to start empty, or with the edges of an earlier process.
+        columns: of ``weight`` and ``relation``, those that edges have.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as place:
@@ -105,7 +111,14 @@ class EdgeTable:
     """
 
     def __init__(
-        self, folder: Path, *, nodes: int, undirected: bool, memory: int, fresh: bool = True
+        self,
+        folder: Path,
+        *,
+        nodes: int,
+        undirected: bool,
+        memory: int,
+        fresh: bool = True,
+        columns: Sequence[str] = (),
     ) -> None:
         require("duckdb", extra="tables", why="sorting edges on disk")
         import duckdb
@@ -128,10 +141,9 @@ class EdgeTable:
         }
         with self._told():
             self._database = duckdb.connect(str(folder / "edges.duckdb"), config=config)
-            self._database.execute(
-                "CREATE TABLE IF NOT EXISTS edges (row BIGINT, source INTEGER, target INTEGER, "
-                "weight FLOAT, relation VARCHAR)"
-            )
+            self._kept = ["row", *ENDS, *columns] if columns else [*ENDS]  # rows order the others
+            listed = ", ".join(f"{name} {_TYPES[name]}" for name in self._kept)
+            self._database.execute(f"CREATE TABLE IF NOT EXISTS edges ({listed})")
 
     def add(self, sources: Ends, targets: Ends) -> None:
         """Add edges between nodes by number.  integer [edges], integer [edges]"""
@@ -139,8 +151,7 @@ class EdgeTable:
             if len(ends) and not 0 <= int(ends.min()) <= int(ends.max()) < self.nodes:
                 wrong = int(ends.min()) if int(ends.min()) < 0 else int(ends.max())
                 raise DataError(f"an edge ends at node {wrong}: expected 0 to {self.nodes - 1}")
-        piece = pa.table({"source": pa.array(sources), "target": pa.array(targets)})
-        self._insert(piece, "SELECT NULL, source, target, NULL, NULL FROM piece")
+        self._insert(pa.table({"source": pa.array(sources), "target": pa.array(targets)}))
 
     def know(self, ids: pa.Array) -> None:
         """Set the ids of nodes, by which later edges are named."""
@@ -187,9 +198,7 @@ class EdgeTable:
         rows = np.arange(before, before + len(ends["source"]))
         weights = None if listed.weights is None else listed.weights.numpy()
         more = {"weight": weights, "relation": listed.relations}
-        found = {name: values for name, values in more.items() if values is not None}
-        piece = pa.table({"row": rows} | ends | found)
-        chosen = ", ".join(name if name in found else "NULL" for name in more)
+        piece = pa.table({"row": rows} | ends | {k: v for k, v in more.items() if v is not None})
         sides = [self._looked_up(side) for side in listed.ends]
         if sides[0] is not None and sides[1] is not None:
             lost = (sides[0] < 0) | (sides[1] < 0)
@@ -200,29 +209,27 @@ class EdgeTable:
             for name, places in zip(ENDS, sides, strict=True):
                 at = piece.column_names.index(name)
                 piece = piece.set_column(at, name, pa.array(places))
-            piece = piece.filter(pa.array(~lost)) if lost.any() else piece
-            # Without weights or relations nobody asks for the row of an edge.
-            row = "row" if found else "NULL"
-            self._insert(piece, f"SELECT {row}, source, target, {chosen} FROM piece")
+            self._insert(piece.filter(pa.array(~lost)) if lost.any() else piece)
             return
         # If one file has numbers and the other texts, ids are compared as text.
         same = ends["source"].type == self._kind == ends["target"].type
         as_one = "{}" if same else "{}::VARCHAR"
         known, source, target = map(as_one.format, ("id", "piece.source", "piece.target"))
         join = "JOIN" if skip else "LEFT JOIN"
-        self._insert(
-            piece,
-            f"""SELECT row, s.place, t.place, {chosen} FROM piece
+        self._database.register("piece", piece)
+        with self._told():
+            answer = self._database.sql(
+                f"""SELECT piece.* REPLACE (s.place AS source, t.place AS target) FROM piece
                 {join} (SELECT {known} AS id, place FROM ids) s ON {source} = s.id
-                {join} (SELECT {known} AS id, place FROM ids) t ON {target} = t.id""",
-        )
-        unknown = self._ask(
-            "SELECT row, CASE WHEN source IS NULL THEN 'source' ELSE 'target' END FROM edges "
-            "WHERE row >= $before AND (source IS NULL OR target IS NULL) ORDER BY row LIMIT 1",
-            before=before,
-        )
-        for row, end in unknown:
-            raise _unknown(row, end, ends[end][row - before])
+                {join} (SELECT {known} AS id, place FROM ids) t ON {target} = t.id"""
+            )
+            joined = arrow_reader(answer, _BATCH).read_all()
+        lost = pc.or_(pc.is_null(joined["source"]), pc.is_null(joined["target"]))
+        if pc.any(lost).as_py():
+            first = joined.filter(lost).sort_by("row").slice(0, 1).to_pylist()[0]
+            end = ENDS[first["source"] is not None]
+            raise _unknown(first["row"], end, ends[end][first["row"] - before])
+        self._insert(joined)
 
     def _looked_up(self, values: pa.Array) -> NDArray[np.int32] | None:
         """Return the nodes of numeric ids, -1 if unknown; None unless all are numeric."""
@@ -245,15 +252,16 @@ class EdgeTable:
         rows = self._ask("SELECT relation FROM edges GROUP BY relation ORDER BY min(row)")
         return [name for (name,) in rows]
 
-    def listed(self) -> dict[str, NDArray[Any]]:
-        """Return ``source``, ``target``, ``kind`` and ``weight`` of all edges, in order.
+    def listed(self, *, weighted: bool) -> dict[str, NDArray[Any]]:
+        """Return ``source``, ``target``, ``kind`` and perhaps ``weight`` of all edges, in order.
 
         kind: index of the edge's relation in ``relations``.
         """
+        weight = ", weight" if weighted else ""
         with self._told():
             found: dict[str, NDArray[Any]] = self._database.execute(
                 "WITH names AS (SELECT relation, row_number() OVER (ORDER BY min(row)) - 1 AS kind "
-                "FROM edges GROUP BY relation) SELECT source, target, kind, weight "
+                f"FROM edges GROUP BY relation) SELECT source, target, kind {weight} "
                 "FROM edges JOIN names USING (relation) ORDER BY row"
             ).fetchnumpy()
             return found
@@ -301,7 +309,9 @@ class EdgeTable:
     ) -> Iterator[list[NDArray[Any]]]:
         """Yield the keys of some rows in order without duplicates, with weights if wanted."""
         ways = _LISTED + (_REVERSED if self.undirected else "")
-        query = (_WEIGHED if weighted else _PLAIN).format(ways=ways.format(first=first, stop=stop))
+        more = ", {} AS listed, row, weight" if weighted else ""
+        ways = ways.format(first=first, stop=stop, listed=more.format(1), reversed=more.format(0))
+        query = (_WEIGHED if weighted else _PLAIN).format(ways=ways)
         with self._told():
             if in_memory:
                 keys = self._database.execute(query).fetchnumpy()["key"]
@@ -327,9 +337,10 @@ class EdgeTable:
         self._database.close()
         shutil.rmtree(self.folder)
 
-    def _insert(self, piece: pa.Table, query: str) -> None:
-        self._database.register("piece", piece)
-        self._ask(f"INSERT INTO edges {query}")
+    def _insert(self, piece: pa.Table) -> None:
+        """Store the kept columns of edges between nodes by number."""
+        self._database.register("piece", piece.select(self._kept))
+        self._ask("INSERT INTO edges SELECT * FROM piece")
         self._database.unregister("piece")
 
     def _ask(self, query: str, **values: Any) -> list[tuple[Any, ...]]:

@@ -6,7 +6,7 @@ import json
 import logging
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -225,13 +225,14 @@ class _Stages:
         """Put the edges into a database by node number; raise unless ids are unique."""
         if self.progress.edges is not None:
             return self.progress.edges
-        with closing(self._table(found, fresh=True)) as table:
+        with naming(path):
+            named = columns_of(path)
+        more = tuple(name for name in (WEIGHT, RELATION) if name in named)
+        with closing(self._table(found, fresh=True, columns=more)) as table:
             with naming(nodes), pa.memory_map(str(self._ids)) as file:
                 table.know(pa.ipc.open_file(file).read_all().column("id"))
                 table.check_distinct()
             with naming(path):
-                named = columns_of(path)
-                more = tuple(name for name in (WEIGHT, RELATION) if name in named)
                 size = _piece(self.resources.left // 2)
                 skip, rows = self.progress.inputs.unknown_edges == "skip", 0
                 for piece in read_chunks(path, (*ENDS, *more), size=size, only_needed=True):
@@ -271,13 +272,14 @@ class _Stages:
     def _relate(self, table: EdgeTable, edges: EdgesRead, found: NodesRead) -> None:
         count = edges.rows - edges.unknown
         self.resources.check(_BYTES_A_RELATED_EDGE * count, f"sorting {count:,} edges by relation")
-        listed = {name: torch.from_numpy(values) for name, values in table.listed().items()}
+        columns = table.listed(weighted=edges.weighted)
+        listed = {name: torch.from_numpy(values) for name, values in columns.items()}
         made = Relations.of(
             torch.stack([listed["source"], listed["target"]]),
             listed["kind"],
             edges.relations or (),
             nodes=found.nodes,
-            weights=listed["weight"] if edges.weighted else None,
+            weights=listed.get("weight"),
         )
         arrays = (made.indptr, made.indices, made.kinds, made.weights)
         for name, values in zip(RELATION_ARRAYS, arrays, strict=True):
@@ -316,13 +318,14 @@ class _Stages:
         self.on_progress("checksum", 1, 1)
         return _report(out, new=True)
 
-    def _table(self, found: NodesRead, *, fresh: bool) -> EdgeTable:
+    def _table(self, found: NodesRead, *, fresh: bool, columns: Sequence[str] = ()) -> EdgeTable:
         return EdgeTable(
             self.folder / "edges",
             nodes=found.nodes,
             undirected=self.progress.inputs.undirected,
             memory=max(self.resources.left // 2, LEAST),
             fresh=fresh,
+            columns=columns,
         )
 
     def _save(self, **done: NodesRead | EdgesRead) -> None:

@@ -83,7 +83,7 @@ def lock_folder(folder: Path) -> FileLock:
         lock.close()
         raise ResourceError(
             f"{folder} cannot be locked: writing needs fcntl.flock, which this system or file "
-            "system lacks: open it with readonly=True"
+            "system lacks: the folder can only be read here (readonly=True, or --read-only)"
         )
     return lock
 
