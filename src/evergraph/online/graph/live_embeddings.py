@@ -434,11 +434,12 @@ class LiveEmbeddings(KeptArrays):
 
     def stored(self) -> list[StoredPart] | None:
         """Return the parts of all embeddings without copying, None if they are computed."""
-        rows = self._source.stored if isinstance(self._source, HopStates) else None
-        apart = len(rows or ()) == 1 or (isinstance(self.topology, MixHop) and self.topology.unit)
-        if rows is None or not (apart or self.scaling == "none"):
+        if not isinstance(self._source, HopStates) or (rows := self._source.stored) is None:
             return None
-        hops, unit = self.topology.assembled, self.scaling == "unit"  # type: ignore[union-attr]
+        apart = len(rows) == 1 or (isinstance(self.topology, MixHop) and self.topology.unit)
+        if not (apart or self.scaling == "none"):
+            return None
+        hops, unit = self._source.topology.assembled, self.scaling == "unit"
         return [StoredPart(part, unit, given=not hop) for part, hop in zip(rows, hops, strict=True)]
 
     def attach(self, graph: GrowingGraph) -> None:
