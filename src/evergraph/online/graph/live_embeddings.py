@@ -20,6 +20,7 @@ from evergraph.online.graph.live_smoother import (
     ChangedRows,
     Direct,
     LiveSmoother,
+    Pushed,
     correct,
     differ,
     differences,
@@ -35,6 +36,7 @@ ROWS = 1 << 15  # computed at a time
 # compared and written (measured at 32 and 128 columns). If rows are not corrected, WHOLE is a share
 # of the positions instead: then most rows are affected.
 WHOLE, ROW = 0.3, 4
+COUNTED = 2  # hops after which affected rows are counted before this is decided
 PUT_SIDE_BY_SIDE = (Stepwise.assemble, MixHop.assemble)
 
 
@@ -156,31 +158,40 @@ class HopStates(KeptArrays):
         pairs = int(graph.out_of.lengths(seeds).sum())
         rows = min(pairs, graph.num_nodes)
         if direct is None:
-            most = pairs > WHOLE * graph.num_nodes
-        else:
-            most = pairs + ROW * rows > WHOLE * (graph.num_edges + ROW * graph.num_nodes)
-        if most:
-            return self._sum_all(change.new, hop)
-        if direct is None:
+            if pairs > WHOLE * graph.num_nodes:
+                return self._sum_all(change.new, hop)
             nodes = graph.gatherers(torch.from_numpy(seeds))
             self._sum_anew(nodes, hop)
             return ChangedRows(nodes, self._states[hop].room(0))  # nobody corrects what comes after
-        return self._correct(change, sent, seeds, direct, hop)
+        most = WHOLE * (graph.num_edges + ROW * graph.num_nodes)
+        # Rows are fewer than pairs, by far where hubs gather: from COUNTED on they are counted. At
+        # earlier hops this bound stays, or the bits of learners would differ from what they were.
+        if pairs + ROW * rows > most and (hop < COUNTED or pairs > most):
+            return self._sum_all(change.new, hop)
+        if self.smoother.scheme != "symmetric":  # else a node's factor is part of its message
+            seeds = sent.nodes.numpy()
+        reach = direct.entries._replace(columns=len(seeds) + direct.entries.columns)
+        others, loops = change.touched.numpy(), self.smoother.self_loops
+        pushed = push(graph, seeds, direct=reach, others=others, loops=loops)
+        if pairs + ROW * min(rows, len(pushed.rows)) > most:
+            return self._sum_all(change.new, hop)
+        return self._correct(change, sent, seeds, pushed, direct, hop)
 
     def _correct(
-        self, change: GraphChange, sent: ChangedRows, seeds: Array, direct: Direct, hop: int
+        self,
+        change: GraphChange,
+        sent: ChangedRows,
+        nodes: Array,
+        pushed: Pushed,
+        direct: Direct,
+        hop: int,
     ) -> ChangedRows:
-        """Correct hop + 1 by differences, and recompute rows for which that does not pay."""
+        """Correct hop + 1 by differences of nodes, and recompute rows where that does not pay."""
         graph, smoother, states = self._graph, self.smoother, self._states[hop]
         found = sent.differences
         if found is None:
-            # With symmetric normalisation the factor of a touched node is part of its message.
-            nodes = seeds if smoother.scheme == "symmetric" else sent.nodes.numpy()
             given = (smoother, sent, nodes, self._source(hop), direct, states)
             found = differences(*given, compiled=graph.compiled)
-        reach = direct.entries._replace(columns=len(found.nodes) + direct.entries.columns)
-        loops, touched = smoother.self_loops, change.touched.numpy()
-        pushed = push(graph, found.nodes, direct=reach, others=touched, loops=loops)
         last = hop + 1 == self.topology.hops or self._messages[hop + 1] is not None
         return correct(
             graph, smoother, found, pushed, states, self._drifts[hop].array,
@@ -423,11 +434,12 @@ class LiveEmbeddings(KeptArrays):
 
     def stored(self) -> list[StoredPart] | None:
         """Return the parts of all embeddings without copying, None if they are computed."""
-        rows = self._source.stored if isinstance(self._source, HopStates) else None
-        apart = len(rows or ()) == 1 or (isinstance(self.topology, MixHop) and self.topology.unit)
-        if rows is None or not (apart or self.scaling == "none"):
+        if not isinstance(self._source, HopStates) or (rows := self._source.stored) is None:
             return None
-        hops, unit = self.topology.assembled, self.scaling == "unit"  # type: ignore[union-attr]
+        apart = len(rows) == 1 or (isinstance(self.topology, MixHop) and self.topology.unit)
+        if not (apart or self.scaling == "none"):
+            return None
+        hops, unit = self._source.topology.assembled, self.scaling == "unit"
         return [StoredPart(part, unit, given=not hop) for part, hop in zip(rows, hops, strict=True)]
 
     def attach(self, graph: GrowingGraph) -> None:

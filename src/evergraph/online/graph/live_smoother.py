@@ -331,10 +331,10 @@ def correct(
     recompute(nodes[torch.from_numpy(again)])
     if onward is None:
         return ChangedRows(nodes, states.room(0))
-    factors = smoother.right(rows[again])
     for part in states.blocks(len(again), max(len(again), 1)):
-        some = (again[part], *(factor[part] for factor in factors))
-        _subtract(rows[some[0]], *some, states.array, out, peaks, compiled=graph.compiled)
+        some = again[part]
+        now, was = smoother.right(rows[some])
+        _subtract(rows[some], some, now, was, states.array, out, peaks, compiled=graph.compiled)
     return ChangedRows(nodes, states.room(0), Differences(rows, out, peaks))
 
 
@@ -364,8 +364,9 @@ def _correct(
     if len(out):
         out[part] = rows
         kept = np.flatnonzero(~due[part])
-        factors = (factor[kept] for factor in smoother.right(nodes))
-        _subtract(nodes[kept], part.start + kept, *factors, values, out, peaks, compiled=False)
+        now, was = smoother.right(nodes[kept])
+        places = part.start + kept
+        _subtract(nodes[kept], places, now, was, values, out, peaks, compiled=False)
 
 
 def _correct_compiled(
