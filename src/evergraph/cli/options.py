@@ -57,11 +57,11 @@ Engine = Annotated[str, typer.Option(help="Where to compute: local (this machine
 LearnerTarget = Annotated[str, typer.Argument(help="A learner's folder, or the URL of a service.")]
 MemoryLimit = Annotated[
     str | None,
-    typer.Option(help="Most memory to use, such as 4GB (default: most of the free memory)."),
+    typer.Option(help="Maximum memory to use, such as 4GB (default: most of the free memory)."),
 ]
 LearnerMemory = Annotated[
     str | None,
-    typer.Option("--memory-limit", help="Most memory to use, such as 2GB (default: no limit)."),
+    typer.Option("--memory-limit", help="Maximum memory to use, such as 2GB (default: no limit)."),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing graph.")]
 Plugins = Annotated[

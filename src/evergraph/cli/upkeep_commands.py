@@ -123,7 +123,7 @@ def _print_copied(done: BackedUp, to: Path, as_json: bool) -> None:
 
 def restore_command(
     source: Path = argument("What evergraph backup wrote: a folder, or a .tar."),
-    to: Path = argument("The folder to create; it must not exist or be empty."),
+    to: Path = argument("The folder to create; it must be new or empty."),
     plugins: options.Plugins = [],
     as_json: options.AsJson = False,
 ) -> None:
