@@ -187,11 +187,15 @@ def say_unused(configs: Sequence[RunConfig], given: Mapping[str, Any]) -> None:
     from evergraph.core.notices import say_ignored
     from evergraph.experiments.build import parts_used
 
+    without: dict[tuple[str, ...], list[str]] = {}  # options, and the methods that ignore them
     for config in configs:
         used = parts_used(config)
         idle = [name for part, names in asked.items() if part not in used for name in names]
-        flags = [f"--{'topology' if n == 'name' else n.replace('_', '-')}" for n in idle]
-        say_ignored(config.method.name, "option", flags, "the method does not use it")
+        flags = tuple(f"--{'topology' if n == 'name' else n.replace('_', '-')}" for n in idle)
+        without.setdefault(flags, []).append(config.method.name)
+    for flags, methods in without.items():
+        why = "the method does not use it" if len(methods) == 1 else "these methods do not use it"
+        say_ignored(", ".join(methods), "option", flags, why)
 
 
 def bench_of(

@@ -117,9 +117,7 @@ def serve_command(
     delta_memory: str | None = option(
         "Maximum memory to learn one change, such as 2GB (default: half of the free memory)."
     ),
-    key_age: float = option(
-        "Minimum days that a delta's key is remembered.", default=7.0, min=0
-    ),
+    key_age: float = option("Minimum days that a delta's key is remembered.", default=7.0, min=0),
     replay_seconds: float = option(
         "Seconds of learning between snapshots; a restart repeats no more than that.",
         default=10.0,
