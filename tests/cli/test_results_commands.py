@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from evergraph.reports import collect, comparison
 from evergraph.studies.book_rows import BookRow
 from written_runs import result_of, write
 
@@ -131,3 +132,10 @@ def test_a_run_is_submitted_once(call: Any) -> None:
     assert out == "book: 1 rows are valid, 0 of them record a failure\n"
     _, err = call("submit", "mine", expect=2)
     assert "exists: choose another --label" in err
+
+
+def test_runs_of_one_method_in_a_table_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+    for place, dataset in (("a", "rings"), ("b", "rings"), ("c", "trees")):
+        write(tmp_path / place, result(SCORES["tem"], dataset))
+    rows = [row[0] for row in comparison(collect(tmp_path)).texts]
+    assert sorted(rows) == ["tem", f"tem ({tmp_path}/a)", f"tem ({tmp_path}/b)"]

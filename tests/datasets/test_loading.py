@@ -52,14 +52,21 @@ def test_every_format_gives_the_same_graph(
     assert_same(load(str(tmp_path / name), **raw), timeless.to_undirected())
 
 
-def test_a_registered_name_wins_over_a_file(
-    tmp_path: Path, timeless: Graph, monkeypatch: pytest.MonkeyPatch
+def test_a_registered_name_wins_over_a_file_and_says_so(
+    tmp_path: Path,
+    timeless: Graph,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     as_folder(timeless, tmp_path / "synthetic")
     as_folder(timeless, tmp_path / "mine")
     assert load("synthetic", nodes=50, mean_degree=4.0, classes=2).num_nodes == 50
+    said = "synthetic: the dataset of this name is loaded; for what is in this folder, write ./syn"
+    assert [line[: len(said)] for line in caplog.messages] == [said]
+    caplog.clear()
     assert load("mine").num_nodes == 4
+    assert caplog.messages == []
     assert load(Path("synthetic")).num_nodes == 4
 
 

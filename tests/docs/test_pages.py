@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from protocols_page import protocols_table, published_numbers, published_table
 from reference_pages import names_page, parts_page
 
 import evergraph as eg
-from evergraph.cli.app import COMMANDS, _load
+from evergraph.cli.app import COMMANDS, _load, app
 from evergraph.core.resolver import Resolver
 from evergraph.experiments.protocols import protocols, read_protocol
 from evergraph.memory import samplers
@@ -86,6 +87,22 @@ def test_the_generated_pages_have_every_part_name_command_and_route() -> None:
     for command in COMMANDS:
         assert f"### `evergraph {command}`" in names
     assert "| `POST /v1/predictions` |" in names
+
+
+def test_every_command_in_the_pages_takes_the_options_it_is_given() -> None:
+    group: Any = typer.main.get_command(app)
+    taken = {
+        name: {option for each in group.get_command(None, name).params for option in each.opts}
+        for name in COMMANDS
+    }
+    written = re.compile(rf"evergraph ({'|'.join(COMMANDS)})\b([^\n`|;&#]*)")
+    found = 0
+    for page in (DOCS.parent / "README.md", *DOCS.rglob("*.md"), *DOCS.parent.glob("deploy/*")):
+        for command, rest in written.findall(page.read_text("utf-8").replace("\\\n", " ")):
+            found += 1
+            given = set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", rest)) - {"--help"}
+            assert given <= taken[command], (page.name, command, rest)
+    assert found > 100
 
 
 def test_the_page_of_methods_has_a_row_for_each() -> None:

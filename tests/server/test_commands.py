@@ -173,7 +173,7 @@ def test_integer_ids(call: Call, tmp_path: Path) -> None:
         (("ingest", "l", "--nodes", "nodes.csv", "--token-file", "t"), "l is a folder"),
         (("ingest", "http://127.0.0.1:9", "--nodes", "nodes.csv"), "no service answers"),
         (("predict", "nowhere", "nodes.csv"), "nowhere holds no learner yet"),
-        (("predict", "nowhere", "nothing"), "nothing: cannot be read as a list of ids"),
+        (("predict", "nowhere", "nothing"), "nothing: no such file"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(call: Call, arguments: tuple[str, ...], said: str) -> None:

@@ -30,7 +30,9 @@ from evergraph.core.errors import (
 from evergraph.core.resolver import declared_parts, declared_summary
 
 LESSON = """\
-[bold]evergraph[/bold] classifies the nodes of a graph that grows, task after task.
+[bold]evergraph[/bold] classifies the nodes of a graph that keeps growing.
+
+Compare methods on a graph that arrives in tasks:
 
   [cyan]evergraph run[/cyan]                     WordNet in 22 tasks, recommended method
   [cyan]evergraph run --method finetune[/cyan]   a network without a memory, which forgets
@@ -45,8 +47,13 @@ LESSON = """\
   [cyan]evergraph reproduce table1[/cyan]        reproduce a table of the paper
   [cyan]evergraph report runs[/cyan]             compare finished runs, with figures
   [cyan]evergraph compare A B[/cyan]             test whether one run beats another
-  [cyan]evergraph serve papers[/cyan]            serve a live learner over HTTP
-  [cyan]evergraph backup papers day.tar[/cyan]   copy a learner while it is in use
+
+Keep a learner up to date with tables or events (L is its folder):
+
+  [cyan]evergraph ingest L --nodes N.csv[/cyan]  learn tables, again when they have grown
+  [cyan]evergraph predict L --all[/cyan]         predict every node of a learner
+  [cyan]evergraph serve L[/cyan]                 serve a live learner over HTTP
+  [cyan]evergraph backup L day.tar[/cyan]        copy a learner while it is in use
 
 Every command takes [cyan]--help[/cyan]. Continue a stopped run with [cyan]--resume[/cyan].
 """

@@ -202,7 +202,7 @@ COLUMNS = ("id", "gain", "reach", "uncertainty", "first", "second")
 
 def suggest_command(
     target: options.LearnerTarget,
-    count: int = option("Most nodes to list.", "-n", "--count", default=20, min=1),
+    count: int = option("Maximum number of nodes to list.", "-n", "--count", default=20, min=1),
     out: Path | None = option("The .csv to write (default: a table on stdout)."),
     token_file: options.TokenFile = None,
     ca: options.CA = None,

@@ -46,7 +46,7 @@ def import_command(
     plugins: options.Plugins = [],
     as_json: options.AsJson = False,
 ) -> None:
-    """Convert tables into a graph folder; both may exceed memory.
+    """Convert tables of any size into a graph folder.
 
     Parquet files may be in object storage, with a URL such as s3://BUCKET/edges.parquet. The
     result is used like any other graph. A stopped import continues when the same command is run

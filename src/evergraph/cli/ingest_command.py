@@ -73,7 +73,7 @@ def ingest_command(
     decimal: inputs.Decimal = ".",
     columns: inputs.ColumnKinds = [],
     gaps: inputs.Gaps = "flag",
-    strict: bool = flag("--strict", "Reject categories that appear later."),
+    strict: bool = flag("--strict", "Reject categories that the first table did not have."),
     memory_limit: options.LearnerMemory = None,
     scratch: options.Scratch = None,
     plugins: options.Plugins = [],

@@ -103,6 +103,8 @@ def read_ids(source: str, *, integers: bool) -> list[str | int]:
         else:
             with Path(source).open(newline="", encoding="utf-8") as file:
                 lines = list(csv.reader(file))
+    except FileNotFoundError:
+        raise DataError(f"{source}: no such file") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{source}: cannot be read as a list of ids ({error})") from None
     named = "id" in lines[0] if lines else False

@@ -57,7 +57,7 @@ def opened(
     from evergraph.online.folder.markers import stored_parameters
 
     if not new and stored_parameters(Path(target)) is None:
-        raise DataError(f"{target} holds no learner")
+        raise DataError(f"{target} holds no learner: evergraph ingest creates one")
 
     with advising("if it is a service, give its URL"):
         folder = LearnerFolder.open(

@@ -57,11 +57,11 @@ Engine = Annotated[str, typer.Option(help="Where to compute: local (this machine
 LearnerTarget = Annotated[str, typer.Argument(help="A learner's folder, or the URL of a service.")]
 MemoryLimit = Annotated[
     str | None,
-    typer.Option(help="Most memory to use, such as 4GB (default: most of the free memory)."),
+    typer.Option(help="Maximum memory to use, such as 4GB (default: most of the free memory)."),
 ]
 LearnerMemory = Annotated[
     str | None,
-    typer.Option("--memory-limit", help="Most memory to use, such as 2GB (default: no limit)."),
+    typer.Option("--memory-limit", help="Maximum memory to use, such as 2GB (default: no limit)."),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing graph.")]
 Plugins = Annotated[
@@ -187,11 +187,15 @@ def say_unused(configs: Sequence[RunConfig], given: Mapping[str, Any]) -> None:
     from evergraph.core.notices import say_ignored
     from evergraph.experiments.build import parts_used
 
+    without: dict[tuple[str, ...], list[str]] = {}  # options, and the methods that ignore them
     for config in configs:
         used = parts_used(config)
         idle = [name for part, names in asked.items() if part not in used for name in names]
-        flags = [f"--{'topology' if n == 'name' else n.replace('_', '-')}" for n in idle]
-        say_ignored(config.method.name, "option", flags, "the method does not use it")
+        flags = tuple(f"--{'topology' if n == 'name' else n.replace('_', '-')}" for n in idle)
+        without.setdefault(flags, []).append(config.method.name)
+    for flags, methods in without.items():
+        why = "the method does not use it" if len(methods) == 1 else "these methods do not use it"
+        say_ignored(", ".join(methods), "option", flags, why)
 
 
 def bench_of(

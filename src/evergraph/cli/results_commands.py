@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 def report_command(
-    folder: Path = argument("A results folder, or one that holds some.", default=Path("runs")),
-    against: str | None = option("The method to which others are compared (default: the best)."),
+    folder: Path = argument("A results folder, or a folder of them.", default=Path("runs")),
+    against: str | None = option("The method to compare the others with (default: the best)."),
 ) -> None:
     """Compare the finished runs in a folder, in tables and a page.
 
-    DIR/report.html contains everything and opens offline; its tables (CSV, Markdown, LaTeX) and
-    figures (PNG, SVG) are also in DIR/report.
+    FOLDER/report.html contains everything and opens offline; its tables (CSV, Markdown, LaTeX) and
+    figures (PNG, SVG) are also in FOLDER/report.
     """
     require("matplotlib", extra="report", why="evergraph report")
     from evergraph.reports import collect, comparison, memory_comparison, write_report
@@ -52,7 +52,7 @@ def submit_command(
     ),
     check: bool = flag("--check", "Print problems, and write nothing."),
 ) -> None:
-    """Check a finished run against the book and write its row.
+    """Check a finished run and add it to the results book.
 
     Its dataset, stream and seeds must be the book's, and its numbers must follow from its accuracy
     matrices. With --check and a book, all rows of the book are checked.

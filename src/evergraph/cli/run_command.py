@@ -34,13 +34,14 @@ def run_command(
     test_every: int | None = option(
         "Tasks or steps between tests (default: every task; online, 20 tests in all)."
     ),
-    edges: str | None = option("Edges between tasks: within (none) or all (default: within)."),
+    edges: str | None = option("Edges to use: within (inside each task) or all (default: within)."),
     backbone: str | None = option("The model (default: the method's own)."),
     topology: str | None = option("f_topo of pdgnn (default: sgc)."),
-    hops: int | None = option("L, hops that an embedding covers (default: 2)."),
-    sampler: str | None = option("Choice of memory nodes (default: the method's)."),
+    hops: int | None = option("L, the hops that an embedding covers (default: 2)."),
+    sampler: str | None = option("How memory nodes are chosen (default: the method's own)."),
     budget: str | None = option(
-        "Nodes in memory: 400 per class, 0.01 or 1% of all (default: the method's own)."
+        "Nodes in memory: a number per class, or a share of all such as 1% (default: the "
+        "method's own)."
     ),
     memory: str | None = option(
         "Bytes that auto may keep, such as 50MB; sets its views and width (default: the "

@@ -111,22 +111,20 @@ def serve_command(
     json_limit: str = option(
         "Largest JSON body; parsing one delays all other requests.", default="1MB"
     ),
-    rate: float = option("Most requests per second, per token or address.", default=10_000.0),
-    timeout: float = option("Most seconds per request.", default=30.0),
-    delta_classes: int = option("Most new classes in one change.", default=1_000, min=1),
+    rate: float = option("Maximum requests per second, per token or address.", default=10_000.0),
+    timeout: float = option("Maximum seconds per request.", default=30.0),
+    delta_classes: int = option("Maximum new classes in one change.", default=1_000, min=1),
     delta_memory: str | None = option(
-        "Most memory to learn one change, such as 2GB (default: half of the free memory)."
+        "Maximum memory to learn one change, such as 2GB (default: half of the free memory)."
     ),
-    key_age: float = option(
-        "Fewest days that the key of a delta is remembered.", default=7.0, min=0
-    ),
+    key_age: float = option("Minimum days that a delta's key is remembered.", default=7.0, min=0),
     replay_seconds: float = option(
-        "Seconds of learning between snapshots; a restart repeats at most these.",
+        "Seconds of learning between snapshots; a restart repeats no more than that.",
         default=10.0,
         min=0,
     ),
     threads: int = option("Threads for learning; other cores serve requests.", default=1, min=1),
-    memory_limit: str | None = option("Most memory to use, such as 2GB (default: no limit)."),
+    memory_limit: str | None = option("Maximum memory to use, such as 2GB (default: no limit)."),
     scratch: Path | None = option(
         "Folder for data beyond memory (default: the system's temporary folder)."
     ),
@@ -156,10 +154,10 @@ def serve_command(
         default=[],
         metavar="ADDRESS",
     ),
-    connections: int = option("Most open connections.", default=1_000, min=1),
-    header_timeout: float = option("Most seconds to receive a request's headers.", default=10.0),
+    connections: int = option("Maximum open connections.", default=1_000, min=1),
+    header_timeout: float = option("Maximum seconds to receive a request's headers.", default=10.0),
     idle_timeout: float = option("Seconds before an idle connection is closed.", default=15.0),
-    held_limit: str = option("Most memory for all request bodies together.", default="256MB"),
+    held_limit: str = option("Maximum memory for all request bodies together.", default="256MB"),
 ) -> None:
     """Serve a learner over HTTP until SIGTERM or Ctrl-C.
 

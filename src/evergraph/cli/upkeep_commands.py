@@ -16,6 +16,7 @@ from evergraph.cli.output import print_json, print_table, say
 from evergraph.cli.progress import StageProgress, spinner
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.plugins import load_plugins
+from evergraph.core.sizes import shown
 
 if TYPE_CHECKING:
     from evergraph.online.folder.backup import BackedUp
@@ -118,12 +119,12 @@ def _print_copied(done: BackedUp, to: Path, as_json: bool) -> None:
     if as_json:
         print_json(asdict(done))
     else:
-        say(f"{to}: as of delta {done.seq:,}, {done.bytes / 1e6:,.1f} MB")
+        say(f"{to}: as of delta {done.seq:,}, {shown(done.bytes)}")
 
 
 def restore_command(
     source: Path = argument("What evergraph backup wrote: a folder, or a .tar."),
-    to: Path = argument("The folder to create; it must not exist or be empty."),
+    to: Path = argument("The folder to create; it must be new or empty."),
     plugins: options.Plugins = [],
     as_json: options.AsJson = False,
 ) -> None:
@@ -168,6 +169,6 @@ def compact_command(
     if as_json:
         print_json(done)
         return
-    before, after = (f"{done[name] / 1e6:,.1f} MB" for name in ("bytes_before", "bytes_after"))
+    before, after = (shown(done[name]) for name in ("bytes_before", "bytes_after"))
     gone = f", {done['places']:,} positions of forgotten nodes removed" if done["places"] else ""
     say(f"snapshot {done['seq']}: {before} before, {after} now{gone}")

@@ -27,9 +27,11 @@ def parse_size(text: str | int) -> int:
 def shown(size: float) -> str:
     """Format a number of bytes in a readable unit.
 
-    >>> shown(2_450_000_000), shown(12_000_000)
-    ('2.5 GB', '12 MB')
+    >>> shown(2_450_000_000), shown(12_000_000), shown(42_099)
+    ('2.5 GB', '12 MB', '42 kB')
     """
+    if 0 < size < 1e6:
+        return f"{size / 1e3:.0f} kB"
     return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
 
 

@@ -65,6 +65,7 @@ def load(
         graph = as_graph(source, **chosen, **parameters)
         return _fitting(graph, undirected=undirected, directions=directions)
     if isinstance(source, str) and is_registered(source):
+        say_hidden(source)
         check_no_columns(source, columns, unknown_edges)
         return load_named(
             source, undirected=undirected, directions=directions, cache=cache, **parameters
@@ -97,6 +98,7 @@ def load_outline(source: str | Path) -> Graph:
     Graph(nodes=117659, edges=367578, features=256, classes=45)
     """
     if isinstance(source, str) and is_registered(source):
+        say_hidden(source)
         dataset = datasets.make(source)
         graph = dataset.load_outline(default_cache())
         check_facts(dataset.name, graph)
@@ -166,6 +168,12 @@ def is_registered(name: str) -> bool:
     except UnknownNameError:
         return False
     return True
+
+
+def say_hidden(name: str) -> None:
+    """Warn if a dataset is loaded while a file or folder here has its name."""
+    if Path(name).exists():
+        say(name, f"the dataset of this name is loaded; for what is in this folder, write ./{name}")
 
 
 def looks_like_path(text: str) -> bool:

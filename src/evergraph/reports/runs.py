@@ -235,9 +235,18 @@ def runs_of(groups: Sequence[Group]) -> list[Finished]:
     return [entry.run for group in groups for entry in group.entries]
 
 
-def alone(runs: Iterable[Finished]) -> list[Group]:
-    """Return each run as a group of its own under its own name, for tables outside a report."""
-    return [Group(run.dataset, run.setting, "", (Entry(run.method, "", run),)) for run in runs]
+def alone(runs: Sequence[Finished]) -> list[Group]:
+    """Return each run as a group of its own, for tables outside a report.
+
+    Runs of one method on one dataset and setting are distinguished by their folders.
+    """
+    times = Counter((run.method, run.dataset, run.setting) for run in runs)
+    groups = []
+    for run in runs:
+        several = times[run.method, run.dataset, run.setting] > 1
+        name = f"{run.method} ({run.folder.as_posix()})" if several else run.method
+        groups.append(Group(run.dataset, run.setting, "", (Entry(name, "", run),)))
+    return groups
 
 
 def grouped(runs: Sequence[Finished], folder: Path) -> tuple[Group, ...]:

@@ -230,7 +230,7 @@ class Client:
                 # Nothing listens, or the URL or certificate is invalid: trying again cannot help.
                 cause = getattr(error, "reason", error)
                 if again == TRIES - 1 or isinstance(cause, PERMANENT):
-                    raise ResourceError(f"{self.url}: no service answers ({error})") from error
+                    raise ResourceError(f"{self.url}: no service answers ({cause})") from error
             time.sleep(wait)
         raise AssertionError("the last try returns or raises")
 

@@ -72,7 +72,8 @@ def bind(host: str, port: int) -> socket.socket:
         bound.bind(found[4])
     except (OSError, OverflowError) as error:
         raise ConfigurationError(
-            f"host and port must be free to listen on: {host}:{port} is not ({error})"
+            f"host and port must be free to listen on: {host}:{port} is not ({error}); stop the "
+            "other process, or choose another --port"
         ) from error
     return bound
 

@@ -52,7 +52,9 @@ def open_journal(
     # format file first: earlier versions would not replay batches together.
     found = markers.read_format(path)
     if found is None and readonly:
-        raise DataError(f"{path} holds no learner yet: there is no {FORMAT_FILE}")
+        raise DataError(
+            f"{path} holds no learner yet: there is no {FORMAT_FILE}; evergraph ingest creates one"
+        )
     if found is None:
         made = Journal(path / JOURNAL_FILE)
         if made.last():
