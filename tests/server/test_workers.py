@@ -229,6 +229,7 @@ def test_what_takes_long_is_answered_in_a_thread(
         return answer(view, ids, every_class=every_class)
 
     monkeypatch.setattr(LearnerView, "answer", noting)
+    monkeypatch.setattr("evergraph.server.service.EVERY", 1)  # every batch is timed
 
     def asked(*counts: int) -> list[bool]:
         """Ask for so many nodes, and return which of them were answered in a thread."""
