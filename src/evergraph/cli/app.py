@@ -33,7 +33,6 @@ LESSON = """\
 [bold]evergraph[/bold] classifies the nodes of a graph that keeps growing.
 
 Compare methods on a graph that arrives in tasks:
-
   [cyan]evergraph run[/cyan]                     WordNet in 22 tasks, recommended method
   [cyan]evergraph run --method finetune[/cyan]   a network without a memory, which forgets
   [cyan]evergraph run --preset paper[/cyan]      the recipe of the KDD 2024 paper
@@ -49,7 +48,6 @@ Compare methods on a graph that arrives in tasks:
   [cyan]evergraph compare A B[/cyan]             test whether one run beats another
 
 Keep a learner up to date with tables or events (L is its folder):
-
   [cyan]evergraph ingest L --nodes N.csv[/cyan]  learn tables, again when they have grown
   [cyan]evergraph predict L --all[/cyan]         predict every node of a learner
   [cyan]evergraph serve L[/cyan]                 serve a live learner over HTTP

@@ -241,12 +241,12 @@ def alone(runs: Sequence[Finished]) -> list[Group]:
     Runs of one method on one dataset and setting are distinguished by their folders.
     """
     times = Counter((run.method, run.dataset, run.setting) for run in runs)
-    groups = []
-    for run in runs:
+
+    def name(run: Finished) -> str:
         several = times[run.method, run.dataset, run.setting] > 1
-        name = f"{run.method} ({run.folder.as_posix()})" if several else run.method
-        groups.append(Group(run.dataset, run.setting, "", (Entry(name, "", run),)))
-    return groups
+        return f"{run.method} ({run.folder.as_posix()})" if several else run.method
+
+    return [Group(run.dataset, run.setting, "", (Entry(name(run), "", run),)) for run in runs]
 
 
 def grouped(runs: Sequence[Finished], folder: Path) -> tuple[Group, ...]:

@@ -208,11 +208,8 @@ class Guard:
             raise RefusedError(429, "too many invalid tokens from this address", retry_after=wait)
         if given:
             raise RefusedError(401, "the token is not valid for this service")
-        raise RefusedError(
-            401,
-            "a token is needed: send the header 'Authorization: Bearer TOKEN', or give a command "
-            "--token-file",
-        )
+        said = "a token is needed: give --token-file, or the header 'Authorization: Bearer TOKEN'"
+        raise RefusedError(401, said)
 
     def _log_refusal(self, address: str, reason: str) -> None:
         """Log a rejected token, never the token itself, and the count of this minute.
