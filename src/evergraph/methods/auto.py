@@ -164,8 +164,6 @@ class Auto(WholeTaskLearner):
     def fit_task(self, task: Task) -> None:
         """Add the task's training nodes to the statistics, and keep some validation nodes."""
         self.label_space_ = task.label_space
-        if self.device.type == "cuda":  # blocks of smaller graphs would stay reserved, unused
-            torch.cuda.empty_cache()
         graph = task.graph
         if graph.bare is None and self.backbone.coded:  # training labels are shown to class codes
             own = LedgerEntries(task.ids[task.train], task.train_labels, torch.empty(0))

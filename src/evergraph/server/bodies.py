@@ -65,9 +65,9 @@ class Bodies:
         self.limits = limits
         self.held = 0
 
-    def of(self, request: Request, kind: str = JSON) -> Held:
+    def of(self, request: Request, kind: str = JSON) -> HeldBody:
         """Return an ``async with`` that reads a body, which counts as held until it ends."""
-        return Held(self, request, kind)
+        return HeldBody(self, request, kind)
 
     def make_room(self, more: int) -> None:
         """Reject a body for which there is no room."""
@@ -87,7 +87,7 @@ def _too_long(most: int, kind: str, found: str = "") -> RefusedError:
     return RefusedError(413, f"the body must have at most {most} bytes{found}")
 
 
-class Held:
+class HeldBody:
     """The body of one request, read on entering, and no longer held after leaving.
 
     Reading stops as soon as the body is too large, too slow, or too much to hold.

@@ -150,6 +150,8 @@ class EmbeddingCache:
         if graph in self._kept:
             return self._kept[graph]
         start = time.perf_counter()
+        if self.device.type == "cuda":  # blocks of smaller graphs would stay reserved, unused
+            torch.cuda.empty_cache()
         embeddings = self._encoded(graph) if keep else self.encode(graph)
         if keep:
             self._kept[graph] = embeddings

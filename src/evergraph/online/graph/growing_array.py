@@ -245,7 +245,7 @@ class Loan:
     >>> ages = GrowingArray(dtype=np.int64)
     >>> ages.extend(2)
     >>> lent = ages.lend()
-    >>> ages.write(torch.tensor([1]), 7)
+    >>> former = ages.write(torch.tensor([1]), 7)
     >>> lent.whole(), ages.tensor
     (tensor([0, 0]), tensor([0, 7]))
     """
@@ -342,7 +342,7 @@ class FrozenRows(NamedTuple):
     >>> ages = GrowingArray(dtype=np.int64)
     >>> ages.extend(2)
     >>> frozen = ages.frozen()
-    >>> ages.write(torch.tensor([1]), 7)
+    >>> former = ages.write(torch.tensor([1]), 7)
     >>> frozen.of(np.array([1, 0])), frozen.every()
     (array([0, 0]), array([0, 0]))
     """
