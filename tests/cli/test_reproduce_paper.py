@@ -100,9 +100,9 @@ def test_what_is_wrong_is_one_sentence_before_any_work(
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 250_000}))
     _, err = call(*COMMAND, expect=2)
     assert err == (
-        f"error: {tmp_path}/cache: fetching corafull, arxiv, reddit, products takes about 400 kB of "
-        "disk, but only 250 kB are free, 150 kB too few: free some space, or set EVERGRAPH_CACHE "
-        "folder on another disk\n"
+        f"error: {tmp_path}/cache: fetching corafull, arxiv, reddit, products takes about 400 kB "
+        "of disk, but only 250 kB are free, 150 kB too few: free some space, or set "
+        "EVERGRAPH_CACHE to a folder on another disk\n"
     )
     assert server.requests == []
 
