@@ -220,7 +220,7 @@ def fit_scheme(
     >>> import pyarrow as pa
     >>> table = pa.table({"age": [30, None, 50], "born": ["1990-05-01", "1985-01-31", None]})
     >>> for row in fit_scheme(table, ["age", "born"]).table(): print(row)
-    ('age', 'number', '(x - 40) / 10, cut at 5, and a flag for gaps', '2', '1')
+    ('age', 'number', '(x - 40) / 10, clipped at 5, and a flag for gaps', '2', '1')
     ('born', 'date', 'time around 1987-09-16 in 958 days, year and week, a flag for gaps', '6', '1')
     """
     chosen = choices or Columns()

@@ -130,7 +130,7 @@ class NumberEncoder(_ScaledEncoder):
 
     def __str__(self) -> str:
         flag = ", and a flag for gaps" if self.flag else ""
-        return f"(x - {self.median:g}) / {self.scale:g}, cut at {CLIP:g}{flag}"
+        return f"(x - {self.median:g}) / {self.scale:g}, clipped at {CLIP:g}{flag}"
 
 
 class DateEncoder(_ScaledEncoder):
