@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import signal
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from evergraph.cli.progress import BenchLine, BenchProgress
-from evergraph.experiments.bench import benchmark, pool
+from evergraph.experiments.bench import benchmark
 from evergraph.experiments.bench.benchmark import Bench
 from evergraph.experiments.bench.config import BenchConfig, SearchConfig
 from evergraph.experiments.bench.jobs import expand, trials
@@ -28,15 +27,14 @@ datasets = [{ name = "synthetic", nodes = 120, classes = 4, features = 16, noise
 settings = ["task-il"]
 seeds = [0, 1]
 methods = ["finetune", { name = "joint", run = { backbone = "pdgnn" } }]
-common = { training = { epochs = 30 } }
+common = { training = { epochs = 60 } }
 """
 ON_CPU = ["--device", "cpu", "--workers", "1"]
 
 
 def in_other_processes() -> None:
-    """Let a forked benchmark learn in forks of its own: undo ``learned_here``."""
+    """Let a forked benchmark learn in processes of its own: undo ``learned_here``."""
     benchmark.run_work = run_work
-    pool.get_context = lambda _: get_context("fork")  # type: ignore[assignment]
 
 
 @pytest.mark.usefixtures("learned_here", "undrawn")

@@ -41,11 +41,10 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def run_here(config: BenchConfig, folder: Path) -> list[Row]:
-    """Run a benchmark in this process, once, for one epoch: what is there is read."""
+    """Run a benchmark in this process, once: what is there is read."""
     rows = []
     for job in expand(config, out=folder):
         values = job.config.to_dict() | {"device": "cpu"}
-        values["training"]["epochs"] = 1
         result = run(type(job.config).of(values), out=job.folder, resume=True).to_dict()
         rows.append(Row(job, result, None))
     return rows
