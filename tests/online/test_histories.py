@@ -23,8 +23,8 @@ from histories import History, histories
 
 HEADS: dict[str, Callable[..., OnlineHead]] = {
     "analytic": AnalyticHead,
-    "auto": FusedHead,
-    "landmarks": partial(FusedHead, basis="landmarks"),
+    "random": partial(FusedHead, basis="random"),
+    "landmarks": FusedHead,
 }
 
 
@@ -43,7 +43,7 @@ def learner(request, monkeypatch) -> Callable[..., OnlineLearner]:
             patience=patience,
         )
 
-    make.related = request.param == "auto"
+    make.related = request.param == "random"
     return make
 
 

@@ -44,7 +44,7 @@ LEAST: list[tuple[Callable[..., Any], str, float, float]] = [
 ]
 DEFAULTS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (AnalyticHead, {"width": 1024, "regularisation": 0.01, "activation": "relu"}),
-    (FusedHead, {"views": None, "width": 512, "regularisation": 0.01, "codes": 64}),
+    (FusedHead, {"views": None, "width": 768, "regularisation": 0.001, "codes": 64}),
     (OnlineLearner, {"scaling": "unit", "undirected": True, "seed": 0}),
     (Prequential, {"points": 512, "latest": 2048}),
     (ReplayHead, {"width": 256, "budget": 200, "epochs": 4, "lr": 0.005}),

@@ -86,7 +86,7 @@ def deltas(seed: int, steps: int) -> list[Delta]:
 
 HEADS: dict[str, Callable[[], OnlineHead]] = {
     "analytic": lambda: AnalyticHead(width=16),
-    "auto": lambda: FusedHead(width=16, codes=4),
+    "auto": lambda: FusedHead(width=16, codes=4, basis="random", regularisation=0.01),
 }
 
 

@@ -16,12 +16,13 @@ from evergraph.online.view.explanation import Explanation
 
 DIMS = 3
 CODES = 4
+RANDOM = {"basis": "random", "regularisation": 0.01}
 VIEWS = [(1,), (0, 1), (0, 1, 2)]  # 2, 0|2 and 0|2+y, by the places of their parts
 
 
 def begun(**given: object) -> FusedHead:
     """Return a head that knows how wide embeddings are."""
-    head = FusedHead(**{"codes": CODES} | given)  # type: ignore[arg-type]
+    head = FusedHead(**{"codes": CODES} | RANDOM | given)  # type: ignore[arg-type]
     topology = head.default_topology()
     head.begin(2 * DIMS, topology=topology, generator=seeded(0, "head"))
     return head
@@ -34,7 +35,7 @@ def vectors(count: int, seed: int = 0) -> Tensor:
 
 def live(**given: object) -> OnlineLearner:
     """Return a learner that follows every move."""
-    return OnlineLearner(head=FusedHead(**given), tolerance=0.0)  # type: ignore[arg-type]
+    return OnlineLearner(head=FusedHead(**RANDOM | given), tolerance=0.0)  # type: ignore[arg-type]
 
 
 def ring(nodes: int, *, told: float = 0.0) -> Delta:

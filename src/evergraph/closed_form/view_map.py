@@ -89,7 +89,7 @@ class ViewMap(ABC):
         """
         return None
 
-    def by_numpy(self, weights: Sequence[Tensor]) -> FewRows | None:
+    def by_numpy(self, weights: Sequence[Tensor]) -> Callable[[Matrix], Matrix] | None:
         """Return a faster way to compute Σ_v W_vᵀφ_v for a few nodes, or None."""
         return None
 

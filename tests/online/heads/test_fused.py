@@ -189,14 +189,14 @@ def test_how_ids_are_written_decides_nothing() -> None:
     """Of so few nodes all are asked about."""
     found = []
     for spelled in SPELLINGS:
-        learner, plain = OnlineLearner(head=FusedHead(width=32)), ring(120)
+        learner, plain = OnlineLearner(head=FusedHead(width=128)), ring(120)
         names = {f"n{i}": spelled(i) for i in range(120)}
         edges = [(names[a], names[b]) for a, b in plain.edges]  # type: ignore[index]
         nodes = [*names.values()]
         learner.apply(dataclasses.replace(plain, nodes=nodes, edges=edges))
         found.append(learner.predict_proba(nodes)[1])
     for other in found[1:]:
-        torch.testing.assert_close(other, found[0], atol=1e-5, rtol=0)
+        torch.testing.assert_close(other, found[0], atol=1e-3, rtol=0)
 
 
 def test_a_learner_that_left_some_nodes_out_learns_them_when_it_is_opened() -> None:

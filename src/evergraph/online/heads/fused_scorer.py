@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from evergraph.closed_form.view_map import FewRows, Matrix, ViewMap
+from evergraph.closed_form.view_map import Matrix, ViewMap
 from evergraph.online.heads.base import Scorer
 
 
@@ -43,7 +44,7 @@ class FusedScorer(Scorer):
         return super().few(ids, vectors) if self._few is None else self._few(vectors)
 
     @cached_property
-    def _few(self) -> FewRows | None:
+    def _few(self) -> Callable[[Matrix], Matrix] | None:
         return self.map.by_numpy(self.weights)
 
     def slopes(self, vector: Tensor) -> Tensor | None:
