@@ -46,7 +46,7 @@ OTHERS = [
     eg.SimpleConvolution(hidden=0),
     eg.SimpleConvolution(hidden=8, hops=3),
     eg.PDGNN(topology=eg.PPR(alpha=0.2), hidden=()),
-    eg.GCN(fanout=[3, -1]),
+    eg.GCN(layers=3),
     eg.MixHop(hops=4, kept_hops=(2, 4), unit=True),
     eg.RandomFeatures(width=32, topology=eg.Reservoir(dims=4)),
     eg.RunConfig.of({"method": "ewc", "topology": {"name": "ppr", "alpha": 0.2}, "seeds": [1, 2]}),
