@@ -9,9 +9,10 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from book_rows import BookPlan, BookRow
+
 from evergraph.evaluation.yardstick import spread
 from evergraph.reports.units import ALL, percent, size
-from evergraph.studies.book_rows import BookPlan, BookRow
 
 AVERAGE = "balanced"  # the one that the page shows; rows have the plain one too
 HEADINGS = (

@@ -1,7 +1,7 @@
 """Build what is missing of the results book: every method on every dataset, the quickest first.
 
 A row is written as soon as it is known: a book that was stopped, or killed, is of use, and the same
-command goes on with it. Where rows lie and what they hold: ``evergraph.studies.book_rows``::
+command goes on with it. Where rows lie and what they hold: ``book_rows``::
 
     python scripts/build_book.py --data FOLDER      # build what is missing
     python scripts/build_book.py --only tem,noise-2 # methods, datasets and settings by name
@@ -21,6 +21,8 @@ from pathlib import Path
 from time import monotonic
 
 from book_page import book_page
+from book_rows import BookPlan, BookRow, differences, read_plan, read_row, rows_in
+from submission import command_of, commit_here, in_words, placeless, row_of, told
 
 from evergraph.cli.output import print_table, say
 from evergraph.cli.progress import BenchProgress
@@ -41,8 +43,6 @@ from evergraph.experiments.build import parts_used, resolved
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.result import machine, versions
 from evergraph.experiments.store import ResultStore, locked, write_whole
-from evergraph.studies.book_rows import BookPlan, BookRow, differences, read_plan, read_row, rows_in
-from evergraph.studies.submission import command_of, commit_here, in_words, placeless, row_of, told
 
 
 @dataclass(frozen=True)

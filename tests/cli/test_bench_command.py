@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import signal
 from pathlib import Path
@@ -10,9 +9,8 @@ from typing import Any
 
 import psutil
 import pytest
-from rich.console import Console
 
-from evergraph.cli.progress import BenchLine, BenchProgress
+from evergraph.cli.progress import BenchProgress
 from evergraph.experiments.bench import benchmark
 from evergraph.experiments.bench.benchmark import Bench
 from evergraph.experiments.bench.config import BenchConfig, SearchConfig
@@ -121,49 +119,32 @@ def test_failures_and_searches_are_told_and_the_exit_code_is_1(tmp_path: Path, c
     assert (tmp_path / "runs" / "bench-mine-2" / "bench.toml").exists()
 
 
-def opened(methods: list[Any], **values: Any) -> Bench:
-    config = BenchConfig.of({"datasets": ["synthetic"], "methods": methods, **values})
-    return Bench(expand(config), {}, SearchConfig())
-
-
-def render(progress: BenchProgress) -> str:
-    console = Console(file=io.StringIO(), width=100)
-    console.print(progress._table())
-    text = console.file.getvalue()  # type: ignore[attr-defined]
-    return str(text)
-
-
-def test_the_live_table_follows(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = opened(["tem", "joint"], seeds=[0, 1])
-    progress, job = BenchProgress(bench), bench.jobs[0]
-    half = SeedProgress(2, 4, False, accuracy=0.5, forgetting=-0.25, seconds=90.0)
-    progress.on_event(Event("started", job, 0))
-    progress.on_event(Event("task", job, 0, half))
-    shown = render(progress)
-    for text in ("running task 3 of 4", "50.0", "-25.0", "2 min", "waiting", "left"):
-        assert text in shown
-    whole = SeedProgress(4, 4, True, accuracy=0.7, forgetting=-0.1, seconds=120.0)
-    progress.on_event(Event("done", job, 0, whole))
-    assert "1/2" in render(progress)
-    progress.on_event(Event("failed", job, 1, failure=Failure("out of luck", "LuckError")))
-    assert "failed" in render(progress)
-    # A long table shows what is going on.
-    bench = opened([{"name": "tem", "label": f"tem-{number:02d}"} for number in range(40)])
+def test_progress_counts_what_is_learned_and_what_never_will_be(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    methods = ["tem", {"name": "joint", "grid": {"memory.budget": [1, 2]}}]
+    config = BenchConfig.of({"datasets": ["synthetic"], "methods": methods, "seeds": [0, 1]})
+    plain, searched = expand(config)
+    first, second = trials(searched, SearchConfig())
+    bench = Bench([plain, searched], {searched.folder: [first, second]}, SearchConfig())
     progress = BenchProgress(bench)
-    progress.on_event(Event("started", bench.jobs[33], 0))
-    monkeypatch.setattr(progress._console, "size", (100, 17))
-    shown = render(progress)
-    assert "tem-33" in shown
-    assert "... and 30 more" in shown
-
-
-def test_a_search_is_followed_too() -> None:
-    [job] = opened([{"name": "tem", "grid": {"memory.budget": [1, 2]}}]).jobs
-    first, second = trials(job, SearchConfig())
-    line = BenchLine(seeds=1, trials=2)
-    assert line.state == "waiting"
-    line.follow(Event("done", first, 0))
-    assert line.state == "searching 1 of 2"
-    line.follow(Event("done", second, 0))
-    line.follow(Event("started", job, 0))
-    assert line.state == "running task 1"
+    half = SeedProgress(2, 4, False, accuracy=0.5, forgetting=-0.25, seconds=90.0)
+    whole = SeedProgress(4, 4, True, accuracy=0.7, forgetting=-0.1, seconds=120.0)
+    progress.on_event(Event("kept", plain, 0, whole))
+    progress.on_event(Event("started", plain, 1))
+    progress.on_event(Event("task", plain, 1, half))
+    assert capsys.readouterr().err == ""
+    assert sum(progress._shares.values()) == 1.5
+    progress.on_event(Event("done", plain, 1, whole, notes=("note",)))
+    assert capsys.readouterr().err.startswith(
+        "tem on synthetic, class-il, seed 1: AA 70.0, AF -10.0 local, 2 min; 2 of 6 done, about "
+    )
+    lucky = Failure("out of luck", "LuckError")
+    for trial in (first, second):
+        progress.on_event(Event("started", trial, 0))
+        progress.on_event(Event("failed", trial, 0, failure=lucky))
+    progress.on_event(Event("failed", searched, 0, failure=lucky))  # so seed 1 never begins
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("joint on synthetic, class-il, budget=1, validation failed: out of")
+    assert lines[-1].endswith("seed 0 failed: out of luck; 5 of 5 done")
+    assert list(progress.notes) == ["note"]

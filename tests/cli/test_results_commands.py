@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import submission
+from book_rows import BookRow
 
 from evergraph.reports import collect, comparison
-from evergraph.studies.book_rows import BookRow
 from written_runs import result_of, write
 
 Call = Callable[..., tuple[str, str]]
@@ -117,7 +118,10 @@ def test_rows_of_a_book_are_compared(call: Call, tmp_path: Path) -> None:
     assert "unknown averaging 'plain'" in err
 
 
-def test_a_run_is_submitted_once(call: Any) -> None:
+def test_a_run_is_submitted_once(call: Any, tmp_path: Path) -> None:
+    _, err = call("submit", "mine", expect=2)
+    assert "there is no scripts/submission.py here" in err
+    (tmp_path / "scripts").symlink_to(Path(submission.__file__).parent)  # a clone has it
     run = ["run", "--dataset", "synthetic", "--set", "dataset.homophily=0.7", "--method", "slda"]
     run += ["--set", "stream.split_seed=run", "--repeats", "3", "--device", "cpu", "--out", "mine"]
     _, err = call("submit", "mine", expect=2)

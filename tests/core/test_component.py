@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 import torch
 
 import evergraph as eg
 from evergraph.core.component import Part, alike
-from evergraph.core.display import line_chart
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.resolver import Resolver
 from evergraph.core.seeding import seeded
@@ -46,7 +43,7 @@ OTHERS = [
     eg.SimpleConvolution(hidden=0),
     eg.SimpleConvolution(hidden=8, hops=3),
     eg.PDGNN(topology=eg.PPR(alpha=0.2), hidden=()),
-    eg.GCN(fanout=[3, -1]),
+    eg.GCN(layers=3),
     eg.MixHop(hops=4, kept_hops=(2, 4), unit=True),
     eg.RandomFeatures(width=32, topology=eg.Reservoir(dims=4)),
     eg.RunConfig.of({"method": "ewc", "topology": {"name": "ppr", "alpha": 0.2}, "seeds": [1, 2]}),
@@ -126,18 +123,3 @@ def test_graphs_streams_and_tasks_say_their_sizes(small_graph: eg.Graph) -> None
     assert repr(task) == f"Task(index=1, {sizes}, classes=[2, 3])"
     assert "<th>nodes</th><td>360</td>" in small_graph._repr_html_()
     assert repr(small_graph).startswith("Graph(nodes=360, edges=")
-
-
-def test_charts_are_drawn_by_hand() -> None:
-    # The frame: x from 44 to 292, y from 10 (100 %) to 120 (0 %).
-    chart = line_chart({"local": [(1, 1.0), (2, 0.5), (3, 0.0)]}, x="tasks", y="accuracy")
-    assert 'points="44.0,10.0 168.0,65.0 292.0,120.0"' in chart
-    ElementTree.fromstring(chart)  # well-formed
-    # Values beyond the frame lie on its border.
-    chart = line_chart({"r2": [(1, -3.0), (2, 1.5)]}, x="tasks", y="R²")
-    assert 'points="44.0,120.0 292.0,10.0"' in chart
-    # Names are escaped and text has the colour of the page.
-    chart = line_chart({"<script>": [(1, 1.0)]}, x="a & b", y='"quoted"')
-    assert "<script>" not in chart
-    ElementTree.fromstring(chart)
-    assert set(re.findall(r'<text [^>]*fill="([^"]*)"', chart)) == {"currentColor"}

@@ -126,8 +126,6 @@ def test_domains_bring_their_own_classes(domains: list[Graph]) -> None:
     assert joined.time is not None
     assert joined.time.unique(return_counts=True)[1].tolist() == [60, 60]
     assert eg.GraphStream(joined, by="time").tasks == [(0, 1, 2, 3), (4, 5, 6, 7)]
-    several = join_domains(domains, width=12, tasks_per_domain=2)
-    assert eg.GraphStream(several, by="time").tasks == [(0, 1), (2, 3), (4, 5), (6, 7)]
     shared = join_domains(domains, width=12, classes="shared")
     assert eg.GraphStream(shared, by="time").tasks == [(0, 1, 2, 3), ()]
     assert join_domains(domains, width=12).features.equal(joined.features)

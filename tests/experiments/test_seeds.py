@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from book_rows import rows_in
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +17,6 @@ from evergraph.experiments.presets import read_bench, read_preset
 from evergraph.experiments.seeds import with_seeds
 from evergraph.experiments.settings import configured
 from evergraph.experiments.store import ResultStore
-from evergraph.studies.book_rows import rows_in
 
 RunConfig = eg.RunConfig
 BENCH = {"datasets": ["synthetic"], "methods": ["tem"]}

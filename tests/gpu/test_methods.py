@@ -142,16 +142,6 @@ def test_every_backbone(name: str, backbone: str, small_graph: Graph, on_gpu: Gr
     assert agreement(*found) > 0.85
 
 
-@pytest.mark.parametrize("backbone", ["gcn", "gat", "sage"])
-def test_neighbours_are_drawn_on_the_device(backbone: str, on_gpu: Graph) -> None:
-    stream = GraphStream(on_gpu)
-    model = backbones.make(backbone, fanout=(5, 5))
-    trainer = Trainer(epochs=8, batch_size=32, device="cuda")
-    learner = methods.make("finetune", backbone=model, trainer=trainer, generator=seeded(0))
-    reports = list(learn_stream(learner, stream))
-    assert reports[0].rows["local"]["balanced"][0] > 0.8
-
-
 @pytest.mark.parametrize("name", samplers.names())
 def test_every_sampler_of_embeddings_stores_what_it_stores_on_a_cpu(
     name: str, small_graph: Graph, on_gpu: Graph

@@ -118,8 +118,6 @@ def test_what_makes_no_sense_is_refused() -> None:
         Residual(kind="gin")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="hidden must be a multiple of the 3 heads"):
         Residual(kind="gat", heads=3)
-    with pytest.raises(ConfigurationError, match="use backbone 'residual'"):
-        Tuned(fanout=(5, 5)).candidates()
     with pytest.raises(
         ConfigurationError, match="finetune does not support: use backbone 'residual'"
     ):

@@ -15,9 +15,9 @@ from evergraph.cli.output import print_json, print_table
 from evergraph.cli.progress import spinner
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError
+from evergraph.core.extras import tomllib
 from evergraph.core.plugins import installed_plugins, load_plugins
 from evergraph.core.resolver import declared_parts
-from evergraph.core.toml import tomllib
 
 if TYPE_CHECKING:
     from evergraph.core.resolver import Resolver

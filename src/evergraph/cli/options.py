@@ -14,8 +14,8 @@ import typer
 from evergraph.cli.output import say
 from evergraph.core.engine import check_engine
 from evergraph.core.errors import ConfigurationError
+from evergraph.core.extras import tomllib
 from evergraph.core.sizes import parse_size
-from evergraph.core.toml import tomllib
 
 # Modules that need pydantic are imported where they are used, to keep ``--help`` quick.
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Progress display: a spinner, bars of stages, and the table of a benchmark."""
+"""Progress display: a spinner, bars of stages, and the lines of a benchmark."""
 
 from __future__ import annotations
 
@@ -6,20 +6,16 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from threading import Lock
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.box import SIMPLE
 from rich.console import Console
-from rich.live import Live
-from rich.table import Table
 
 from evergraph.experiments.progress import progress_bar
 
 if TYPE_CHECKING:
     from evergraph.experiments.bench.benchmark import Bench
-    from evergraph.experiments.bench.worker import Event, SeedProgress
+    from evergraph.experiments.bench.worker import Event
 
 
 @contextmanager
@@ -84,88 +80,57 @@ class StageProgress:
             sys.stderr.flush()
 
 
-# AA and AF are local.
-COLUMNS = ("method", "dataset", "setting", "seeds", "state", "AA", "AF", "time")
-_FRAME = 7  # lines of a table that are not rows
-
-STATES = ("running", "searching", "failed", "waiting", "done")
-
-
 class BenchProgress:
-    """Shows the progress of a benchmark on stderr.
+    """Shows the progress of a benchmark on stderr: a line for every finished seed.
 
-    On a terminal a table is updated as seeds and tasks finish; in a log a line is written for every
-    finished seed. ``notes`` collects the log messages of the runs, without duplicates.
+    On a terminal there is a bar below. ``notes`` collects the log messages of the runs, without
+    duplicates.
     """
 
     def __init__(self, bench: Bench) -> None:
         self.notes: dict[str, None] = {}
-        self._lines = {
-            job.names: BenchLine(len(job.config.seeds), len(bench.trials.get(job.folder, ())))
-            for job in bench.jobs
-        }
         self._total, self._ended, self._kept = bench.size, 0, 0
+        self._shares: dict[tuple[Path, int], float] = {}  # learned of every seed that has begun
         self._started = time.monotonic()
-        self._lock = Lock()  # the table is drawn by another thread
         self._console = Console(stderr=True)
-        self._live = Live(
-            get_renderable=self._table, console=self._console, transient=True, refresh_per_second=2
-        )
+        self._bar = progress_bar(self._console, "{task.fields[account]}")
+        self._row = self._bar.add_task("learning", total=self._total, account=self._account())
 
     def __enter__(self) -> BenchProgress:
-        if self._console.is_terminal:
-            self._live.start()
+        self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._live.stop()
+        self._bar.stop()
 
     def on_event(self, event: Event) -> None:
         """Update the display with an event."""
-        line = self._lines[event.job.names]
-        with self._lock:
-            if (
-                event.kind == "failed"
-                and event.job.trial is None
-                and event.seed not in line.running
-            ):
-                self._total -= line.seeds - 1  # its search failed: none of its seeds will run
-            line.follow(event)
-            self._ended += event.kind in ("done", "failed", "kept")
-            self._kept += event.kind == "kept"
-            self.notes |= dict.fromkeys(event.notes)
-        if event.kind == "failed" and self._console.is_terminal:
-            self._console.print(_sentence(event), markup=False)  # stays above the table
-        elif event.kind in ("done", "failed") and not self._console.is_terminal:
+        folder, far = event.job.folder, event.progress
+        if event.kind == "failed" and folder not in {begun for begun, _ in self._shares}:
+            self._total -= len(event.job.config.seeds) - 1  # its search failed: none of them runs
+        ended = event.kind in ("done", "failed", "kept")
+        share = 1.0 if ended else 0.0 if far is None else far.done / far.tasks
+        self._shares[folder, event.seed] = share
+        self._ended += ended
+        self._kept += event.kind == "kept"
+        self.notes |= dict.fromkeys(event.notes)
+        done = sum(self._shares.values())
+        self._bar.update(self._row, completed=done, total=self._total, account=self._account())
+        if event.kind in ("done", "failed") and self._console.is_terminal:
+            self._bar.console.print(_sentence(event), markup=False)  # stays above the bar
+        elif event.kind in ("done", "failed"):
             sys.stderr.write(f"{_sentence(event)}; {self._account()}\n")
             sys.stderr.flush()
 
     def _account(self) -> str:
         """Return how much is done, and the estimated time left."""
         text = f"{self._ended} of {self._total} done"
-        under_way = [far for line in self._lines.values() for far in line.under_way]
-        done = self._ended + sum(far.done / far.tasks for far in under_way)
+        done = sum(self._shares.values())
         worked, rest = done - self._kept, self._total - done
         if worked <= 0 or rest <= 0:
             return text
         left = (time.monotonic() - self._started) * rest / worked
         return f"{text}, about {span(left)} left"
-
-    def _table(self) -> Table:
-        with self._lock:
-            lines = [(key, line.state, line.cells()) for key, line in self._lines.items()]
-            account = self._account()
-        table = Table(caption=account, caption_justify="left", box=SIMPLE, pad_edge=False)
-        for column in COLUMNS:
-            table.add_column(column, no_wrap=True)
-        room = max(1, self._console.height - _FRAME)
-        if len(lines) > room:  # running rows come first
-            lines.sort(key=lambda line: STATES.index(line[1].split()[0]))
-        for key, _, cells in lines[:room]:
-            table.add_row(*key, *cells)
-        if len(lines) > room:
-            table.add_row(f"... and {len(lines) - room} more")
-        return table
 
 
 def _sentence(event: Event) -> str:
@@ -179,64 +144,6 @@ def _sentence(event: Event) -> str:
         f"{name}: AA {100 * found.accuracy:.1f}, AF {100 * found.forgetting:.1f} local, "
         f"{span(found.seconds)}"
     )
-
-
-@dataclass
-class BenchLine:
-    """State of one row of the benchmark."""
-
-    seeds: int  # number of seeds
-    trials: int  # number of combinations to try first
-    tried: int = 0  # number of combinations tried
-    running: set[int] = field(default_factory=set)  # seeds being learned
-    done: set[int] = field(default_factory=set)  # finished seeds
-    progress: dict[int, SeedProgress] = field(default_factory=dict)  # progress of each seed
-    failed: bool = False  # whether any part of the row failed
-
-    @property
-    def state(self) -> str:
-        """Progress of the row; the first word is one of ``STATES``."""
-        if self.failed:
-            return "failed"
-        if len(self.done) == self.seeds:
-            return "done"
-        if not self.running:
-            begun = 0 < self.tried < self.trials
-            return f"searching {self.tried} of {self.trials}" if begun else "waiting"
-        last = min(self.under_way, key=lambda progress: progress.done, default=None)
-        if last is None:
-            return "running task 1"
-        return f"running task {min(last.done + 1, last.tasks)} of {last.tasks}"
-
-    @property
-    def under_way(self) -> list[SeedProgress]:
-        """Progress of the running seeds, as far as it is known."""
-        return [self.progress[seed] for seed in self.running if seed in self.progress]
-
-    def cells(self) -> tuple[str, ...]:
-        """Return the cells of the row, from its seeds on."""
-        known, means = list(self.progress.values()), ["-", "-"]
-        if known:
-            measures = ((p.accuracy for p in known), (p.forgetting for p in known))
-            means = [f"{100 * sum(values) / len(known):.1f}" for values in measures]
-        spent = span(sum(p.seconds for p in known)) if known else "-"
-        return (f"{len(self.done)}/{self.seeds}", self.state, *means, spent)
-
-    def follow(self, event: Event) -> None:
-        """Update the row with an event of a seed or trial."""
-        ended = event.kind in ("done", "failed", "kept")
-        self.failed |= event.kind == "failed"
-        if event.job.trial is not None:
-            self.tried += ended
-            return
-        if event.progress is not None:
-            self.progress[event.seed] = event.progress
-        if event.kind == "started":
-            self.running.add(event.seed)
-        if ended:
-            self.running.discard(event.seed)
-        if ended and event.kind != "failed":
-            self.done.add(event.seed)
 
 
 def span(seconds: float) -> str:

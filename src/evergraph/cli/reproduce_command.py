@@ -154,7 +154,7 @@ RESULT_BYTES = 1_000_000_000  # disk space per parallel run: two copies of its l
 
 
 class StudyRuns:
-    """Runs benchmarks with a live table, resuming from the results in their folders.
+    """Runs benchmarks, resuming from the results in their folders.
 
     ``count`` and ``failed`` are numbers of runs; ``notes`` are their log messages, without
     duplicates.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +13,13 @@ from evergraph.cli.options import argument, flag, option
 from evergraph.cli.output import print_json, print_table, say
 from evergraph.cli.progress import spinner
 from evergraph.core.checks import check_choice
-from evergraph.core.errors import ResultsError, UnknownNameError
+from evergraph.core.errors import ConfigurationError, ResultsError, UnknownNameError
 from evergraph.core.extras import require
+from evergraph.core.plugins import load_plugin
 from evergraph.core.written_aside import check_writable
 
 if TYPE_CHECKING:
     from evergraph.reports.trials import Trials
-    from evergraph.studies.book_rows import BookRow
 
 
 def report_command(
@@ -54,24 +55,19 @@ def submit_command(
 ) -> None:
     """Check a finished run and add it to the results book.
 
-    Its dataset, stream and seeds must be the book's, and its numbers must follow from its accuracy
-    matrices. With --check and a book, all rows of the book are checked.
+    For a clone of the repository, which holds the book and its rules. Dataset, stream and seeds
+    must be the book's, and numbers must follow from the accuracy matrices. With --check and a
+    book, all rows of the book are checked.
     """
+    rules = Path("scripts", "submission.py")
+    if not rules.is_file():
+        raise ConfigurationError(
+            f"there is no {rules} here: the results book and its rules are in evergraph's "
+            "repository, run this command in a clone of it"
+        )
     with spinner("loading torch and the plan of the book"):
-        from evergraph.experiments.store import CONFIG
-        from evergraph.studies.book_rows import check_book
-        from evergraph.studies.submission import commit_here, submitted
-
-    if check and not (run / CONFIG).exists():
-        rows = check_book(run)
-        failed = sum(row.failure is not None for row in rows)
-        say(f"{run}: {len(rows)} rows are valid, {failed} of them record a failure")
-        return
-    row = submitted(run, book=book, commit=commit_here(commit), label=label)
-    if check:
-        say(f"{run}: valid; its row would be {book / row.place}")
-    else:
-        say(f"{run}: written to {row.write(book)}")
+        module = load_plugin(rules)
+    say(module.submit(run, book=book, label=label, commit=commit, check=check))
 
 
 Place = tuple[str, str]
@@ -132,17 +128,17 @@ def found_trials(
     from evergraph.reports import collect
     from evergraph.reports.runs import RESULT, way_of
     from evergraph.reports.trials import trials_of
-    from evergraph.studies.book_rows import rows_in
 
     where = Path(typed) if folder is None else folder
     if folder is None and not where.exists():
         raise ResultsError(
             f"{typed} must be a results folder, or a method with --in: there is no such folder"
         )
-    rows = []  # of a results book, if it is one
+    rows: list[Path] = []  # of a results book, if it is one
     if where.is_dir() and next(where.rglob(RESULT), None) is None:
-        rows = [row for row in rows_in(where) if row.failure is None]
-    every = [(where / row.place, _trials_of_row(row, testing, averaging)) for row in rows] or [
+        rows = sorted(where.glob("*/*/*.json"))
+    found = ((path, _trials_of_row(path, testing, averaging)) for path in rows)
+    every = [(path, trials) for path, trials in found if trials is not None] or [
         (run.folder, trials_of(run, way_of(run.result, testing, averaging)))
         for run in collect(where)
     ]
@@ -165,23 +161,32 @@ def found_trials(
     return {place: trials for place, (_, trials) in sorted(places.items())}
 
 
-def _trials_of_row(row: BookRow, testing: str | None, averaging: str | None) -> Trials:
+def _trials_of_row(path: Path, testing: str | None, averaging: str | None) -> Trials | None:
+    """Return the repeats of a row of the book; None if it records a failure."""
     from evergraph.evaluation import YARDSTICKS
     from evergraph.reports.trials import Trials
 
-    yardstick = YARDSTICKS[row.facts.get("targets", {}).get("kind", "class")]
+    try:
+        row = json.loads(path.read_text("utf-8"))
+        if row.get("failure") is not None:
+            return None
+        seeds, values, facts = row["seeds"], row["values"], row.get("facts", {})
+        known = {name: row[name] for name in ("dataset", "setting", "config")}
+        label = row["label"]
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        said = f"{path} is not a row of the book: {type(error).__name__}: {error}"
+        raise ResultsError(said) from None
+    yardstick = YARDSTICKS[facts.get("targets", {}).get("kind", "class")]
     way = testing or "local", averaging or yardstick.main
-    check_choice("testing", way[0], row.values)
-    check_choice("averaging", way[1], row.values[way[0]])
-    kept = row.tasks.get(way[0], {}).get(way[1]) or []
+    check_choice("testing", way[0], values)
+    check_choice("averaging", way[1], values[way[0]])
+    kept = row.get("tasks", {}).get(way[0], {}).get(way[1]) or []
     return Trials(
-        name=row.label,
-        dataset=row.dataset,
-        setting=row.setting,
+        name=label,
+        **known,
         metric=yardstick.name,
         way=way,
-        config=row.config,
-        scores=dict(zip(row.seeds, row.values[way[0]][way[1]]["average_accuracy"], strict=True)),
-        tasks={seed: each["final"] for seed, each in zip(row.seeds, kept, strict=False)},
-        facts=row.facts,
+        scores=dict(zip(seeds, values[way[0]][way[1]]["average_accuracy"], strict=True)),
+        tasks={seed: each["final"] for seed, each in zip(seeds, kept, strict=False)},
+        facts=facts,
     )

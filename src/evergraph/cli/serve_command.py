@@ -17,10 +17,9 @@ from evergraph.cli.output import say
 from evergraph.cli.progress import spinner
 from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError, UnknownNameError
-from evergraph.core.extras import require
+from evergraph.core.extras import require, tomllib
 from evergraph.core.plugins import load_plugins
 from evergraph.core.sizes import parse_size
-from evergraph.core.toml import tomllib
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

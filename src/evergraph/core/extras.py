@@ -1,4 +1,4 @@
-"""Optional packages, how to install them, and versions of installed packages."""
+"""Optional packages, how to install them, versions of installed packages, and TOML."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ from importlib import metadata
 from importlib.util import find_spec
 
 from evergraph.core.errors import ConfigurationError
+
+if sys.version_info >= (3, 11):  # part of Python since then, a package before
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["installed", "installed_version", "own_version", "require", "tomllib"]
 
 
 def require(package: str, *, extra: str, why: str) -> None:

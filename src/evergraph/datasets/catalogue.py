@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -12,14 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from evergraph.core.errors import DataError
+from evergraph.core.extras import tomllib
 from evergraph.graphs import Graph
 from evergraph.graphs.graph_folder import read_facts
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 
 OVERLAY = "EVERGRAPH_CATALOGUE"
 

@@ -144,12 +144,11 @@ def join_domains(
     width: int = 128,
     align: Align = "svd",
     classes: Classes = "own",
-    tasks_per_domain: int = 1,
     seed: int = 0,
 ) -> Graph:
     """Return graphs of different feature spaces side by side, their features aligned to one width.
 
-    A stream ``by="time"`` then visits one domain after the other, in one or several tasks.
+    A stream ``by="time"`` then visits one domain after the other.
 
     Args:
         graphs: the domains, in order of arrival.
@@ -158,16 +157,15 @@ def join_domains(
             random projection; see ``aligned``.
         classes: ``own``: every domain has its own classes, numbered after the earlier ones;
             ``shared``: class k means the same in all of them.
-        tasks_per_domain: number of tasks per domain; a class is not split between tasks.
         seed: seed of the projection.
 
     >>> from evergraph.datasets.synthetic import Synthetic
     >>> papers, shops = (Synthetic(nodes=60, classes=4, features=f).load(Path()) for f in (8, 20))
-    >>> both = join_domains([papers, shops], width=10, tasks_per_domain=2)
+    >>> both = join_domains([papers, shops], width=10)
     >>> both, both.time.unique().tolist()
-    (Graph(nodes=120, edges=1200, features=10, classes=8), [0, 1, 2, 3])
+    (Graph(nodes=120, edges=1200, features=10, classes=8), [0, 1])
     """
-    _check(classes, tasks_per_domain)
+    check_choice("classes", classes, CLASSES)
     found, before = [], 0
     for graph in graphs:
         features = aligned(graph.features, width=width, align=align, seed=seed)
@@ -175,28 +173,7 @@ def join_domains(
         labels = graph.labels.where(graph.labels == UNLABELLED, graph.labels + shift)
         found.append(graph.with_features(features).with_labels(labels))
         before += graph.num_classes
-    joined = join(found)
-    assert joined.time is not None
-    parts = torch.cat([_parts(graph.labels, tasks_per_domain) for graph in graphs])
-    return replace(joined, time=joined.time * tasks_per_domain + parts)
-
-
-def _check(classes: str, tasks_per_domain: int) -> None:
-    check_choice("classes", classes, CLASSES)
-    check_integer("tasks_per_domain", tasks_per_domain, least=1)
-
-
-def _parts(labels: Tensor, count: int) -> Tensor:
-    """Return the task of each node within its domain: classes split into nearly equal groups.
-
-    Nodes without a class belong to no task and get 0.
-
-    >>> _parts(torch.tensor([0, 1, 2, 5, -1]), 2)
-    tensor([0, 0, 1, 1, 0])
-    """
-    present = labels[labels != UNLABELLED].unique()
-    place = torch.searchsorted(present, labels.clamp_min(int(present[0]) if len(present) else 0))
-    return place * count // max(len(present), 1)
+    return join(found)
 
 
 @datasets.register
@@ -210,7 +187,6 @@ class Joined(Dataset):
         width: width of the aligned features; 0 leaves them unchanged.
         align: ``svd`` or ``projection``.
         classes: ``own`` classes in every part, or ``shared`` ones.
-        tasks_per_domain: number of tasks per part; only with aligned features.
         seed: seed of the projection.
     """
 
@@ -223,7 +199,6 @@ class Joined(Dataset):
         width: int = 0,
         align: Align = "svd",
         classes: Classes = "shared",
-        tasks_per_domain: int = 1,
         seed: int = 0,
     ) -> None:
         if isinstance(parts, str) or not parts or not all(isinstance(p, str) for p in parts):
@@ -232,15 +207,12 @@ class Joined(Dataset):
             )
         check_integer("width", width, least=0)
         check_choice("align", align, ALIGNS)
-        _check(classes, tasks_per_domain)
-        if not width and (classes, tasks_per_domain) != ("shared", 1):
-            raise ConfigurationError(
-                "classes and tasks_per_domain need a width: set width, for example to 128"
-            )
+        check_choice("classes", classes, CLASSES)
+        if not width and classes != "shared":
+            raise ConfigurationError("classes need a width: set width, for example to 128")
         self.parts, self.width, self.seed = parts, width, seed
         self.align: Align = align
         self.classes: Classes = classes
-        self.tasks_per_domain = tasks_per_domain
 
     def load(self, cache: Path) -> Graph:
         """Load every part, edges as listed, and join them."""
@@ -248,10 +220,5 @@ class Joined(Dataset):
         if not self.width:
             return join(graphs)
         return join_domains(
-            graphs,
-            width=self.width,
-            align=self.align,
-            classes=self.classes,
-            tasks_per_domain=self.tasks_per_domain,
-            seed=self.seed,
+            graphs, width=self.width, align=self.align, classes=self.classes, seed=self.seed
         )

@@ -23,8 +23,8 @@ from pydantic import (
 from evergraph.core.checks import check_once
 from evergraph.core.component import Part
 from evergraph.core.errors import ConfigurationError, DataError, nearest
+from evergraph.core.extras import tomllib
 from evergraph.core.plugins import located
-from evergraph.core.toml import tomllib
 from evergraph.experiments.seeds import with_seeds
 
 

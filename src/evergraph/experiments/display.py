@@ -1,9 +1,8 @@
-"""Display of a result: curve and matrix in a notebook, and a learning curve in matplotlib's axes.
+"""Display of a result: its matrix in a notebook, and a learning curve in matplotlib's axes.
 
-Functions take matrices and names, not results. The notebook's chart and table need no matplotlib;
-cells are tinted and text keeps the page's colour, so that both can be read on a dark page.
-``reports.figures`` draws files that compare many runs; the curve here is one line in the caller's
-style.
+Functions take matrices and names, not results. Cells of the matrix are tinted and text keeps the
+page's colour, so that it can be read on a dark page. ``reports.figures`` draws files that compare
+many runs; the curve here is one line in the caller's style.
 """
 
 from __future__ import annotations
@@ -14,29 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from evergraph.core.display import line_chart
 from evergraph.evaluation import AccuracyMatrix, average_accuracy_curve
 
 LINES = {"local": "-", "global": "--"}
-TINT = "11, 143, 130"  # the colour of the chart's lines
+TINT = "11, 143, 130"
 STRONGEST = 0.6  # tint on which both black and white text can be read
 WIDEST = 25  # tasks; a larger matrix is not shown
-
-
-def pictures(means: Mapping[str, AccuracyMatrix], *, average: str, name: str) -> str:
-    """Return curves and the first matrix as HTML.
-
-    means: over seeds, by kind of testing. average, name: of the measure.
-    """
-    curves = {}
-    for testing, matrix in means.items():
-        measured = np.flatnonzero(~np.isnan(matrix).all(axis=1))  # tests
-        values = average_accuracy_curve(matrix[measured])
-        curves[testing] = list(zip((measured + 1).tolist(), values.tolist(), strict=True))
-    chart = line_chart(curves, x="tasks learned", y=f"average {name}")
-    testing = next(iter(means))
-    caption = f"<b>{name}</b>, {testing}, {average}, in percent: a row after each task"
-    return f"{chart}{matrix_table(means[testing], caption)}"
 
 
 def matrix_table(matrix: AccuracyMatrix, caption: str) -> str:

@@ -34,7 +34,7 @@ from evergraph.evaluation.accuracy_matrix import matrix_of
 from evergraph.evaluation.evaluator import AccuracyRows, Measures
 from evergraph.evaluation.yardstick import spread
 from evergraph.experiments.config import RunConfig
-from evergraph.experiments.display import pictures, plot_curves
+from evergraph.experiments.display import matrix_table, plot_curves
 from evergraph.experiments.protocols import read_protocol
 from evergraph.graphs import Graph, homophily
 from evergraph.streams import GraphStream
@@ -230,10 +230,10 @@ class RunResult(Shown):
         return facts | found | {"seconds": round(self.total_seconds, 1)}
 
     def _repr_pictures(self) -> str:
-        average = self.yardstick.main
-        seeds = {t: [seed.matrix(t, average) for seed in self.seeds] for t in TESTINGS}
-        means = {testing: np.mean(each, axis=0) for testing, each in seeds.items()}
-        return pictures(means, average=average, name=self.yardstick.name)
+        average, name = self.yardstick.main, self.yardstick.name
+        mean = np.mean([seed.matrix("local", average) for seed in self.seeds], axis=0)
+        caption = f"<b>{name}</b>, local, {average}, in percent: a row after each task"
+        return matrix_table(mean, caption)
 
     def average_accuracy(self, testing: str | None = None, average: str | None = None) -> float:
         """Return AA after the last task, the mean over seeds.  0..1

@@ -90,7 +90,10 @@ def _made(description: Mapping[str, Any], device: str | None) -> BackboneLearner
 def _part(key: str, value: Any) -> Any:
     if key not in MAKERS or not isinstance(value, Mapping):
         return value
-    return MAKERS[key](**_inner(value))
+    known = _inner(value)
+    if key == "backbone":
+        known.pop("fanout", None)  # how an earlier version sampled neighbours in training
+    return MAKERS[key](**known)
 
 
 def _inner(description: Mapping[str, Any]) -> dict[str, Any]:

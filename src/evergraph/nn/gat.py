@@ -30,7 +30,7 @@ class GAT(GNN):
 
     Args:
         heads: number of heads; each is ``hidden / heads`` wide, 8 heads of 32 by default.
-        layers, hidden, dropout, fanout: see ``GNN``.
+        layers, hidden, dropout: see ``GNN``.
     """
 
     name = "gat"
@@ -73,7 +73,7 @@ class HeadAttention(Convolution):
         self.key = nn.Parameter(_vectors(heads, width, generator=generator))
 
     def forward(self, adjacency: SparseOperator, state: Features) -> Tensor:
-        """Return the next layer's states.  [in, d] -> [out, heads · width]"""
+        """Return the next layer's states.  [nodes, d] -> [nodes, heads · width]"""
         mapped = times(state, self.linear.weight)
         scores = self._scores(adjacency, mapped)
         parts = mapped.chunk(self.heads, dim=1)
@@ -81,7 +81,7 @@ class HeadAttention(Convolution):
         return self.linear.plus_bias(torch.cat(attended, dim=1))
 
     def _scores(self, adjacency: SparseOperator, mapped: Tensor) -> list[Tensor]:
-        """Return the attention of every edge, head by head.  [in, d] -> heads x [entries]"""
+        """Return the attention of every edge, head by head.  [nodes, d] -> heads x [entries]"""
         vectors = torch.block_diag(*torch.stack([self.query, self.key], dim=2))  # [d, 2 · heads]
         pairs = (mapped @ vectors).t().contiguous().view(self.heads, 2, -1)
         return [_edge_scores(adjacency, queries, keys) for queries, keys in pairs]
@@ -101,7 +101,7 @@ class OutputAttention(Convolution):
         self.key = nn.Parameter(_vectors(1, inputs, generator=generator))
 
     def forward(self, adjacency: SparseOperator, state: Features) -> Tensor:
-        """Return class scores.  [in, d] -> [out, classes]"""
+        """Return class scores.  [nodes, d] -> [nodes, classes]"""
         maps = torch.cat([self.query, self.key, self.linear.weight])  # one product for all three
         queries, keys, values = times(state, maps).tensor_split((1, 2), dim=1)
         scores = _edge_scores(adjacency, queries[:, 0], keys[:, 0])
@@ -119,16 +119,17 @@ def _vectors(heads: int, width: int, *, generator: torch.Generator) -> Tensor:
 
 
 def _edge_scores(adjacency: SparseOperator, queries: Tensor, keys: Tensor) -> Tensor:
-    """Return leaky(query_i + key_j) at every entry (i, j).  [in], [in] -> [entries]"""
-    own = queries[: adjacency.shape[0]]  # rows are the first columns
-    return leaky_relu(adjacency.added(own, keys), SLOPE)
+    """Return leaky(query_i + key_j) at every entry (i, j).  [nodes], [nodes] -> [entries]"""
+    return leaky_relu(adjacency.added(queries, keys), SLOPE)
 
 
 def _attend(adjacency: SparseOperator, scores: Tensor, values: Tensor) -> Tensor:
-    """Return the softmax-weighted mean of values over each row.  [entries], [in, d] -> [out, d]
+    """Return the softmax-weighted mean of values over each row.
 
     The denominators come from the same product, as one more column of ones; the largest score of
     each row is subtracted first, which keeps exponentials in range without changing the result.
+
+    [entries], [nodes, d] -> [nodes, d]
     """
     rows = adjacency.rows()
     largest = scores.detach().new_full((adjacency.shape[0],), -torch.inf)

@@ -29,7 +29,7 @@ class GCN(GNN):
         aggregation: ``normalised``, or ``sum`` for CGLB's A + I. Sums grow with the degree: on
             graphs with hubs, hidden units die and even the current task is lost.
         bias: whether layers have a bias.
-        layers, hidden, dropout, fanout: see ``GNN``.
+        layers, hidden, dropout: see ``GNN``.
     """
 
     name = "gcn"
@@ -56,7 +56,7 @@ class GraphConvolution(Convolution):
         self.linear = Linear(inputs, outputs, bias=bias, generator=generator)
 
     def forward(self, adjacency: SparseOperator, state: Features) -> Tensor:
-        """Return the next layer's states.  [in, d] -> [out, width]"""
+        """Return the next layer's states.  [nodes, d] -> [nodes, width]"""
         return self.linear.plus_bias(gather(adjacency, state, self.linear.weight))
 
 
@@ -67,7 +67,7 @@ class GIN(GNN):
     Sums grow with the degree: on graphs with hubs prefer ``gcn`` or ``sage``.
 
     Args:
-        layers, hidden, dropout, fanout: see ``GNN``.
+        layers, hidden, dropout: see ``GNN``.
     """
 
     name = "gin"
@@ -94,7 +94,7 @@ class IsomorphismConvolution(Convolution):
         self.second = Linear(width, outputs, generator=generator)
 
     def forward(self, adjacency: SparseOperator, state: Features) -> Tensor:
-        """Return the next layer's states.  [in, d] -> [out, width]"""
+        """Return the next layer's states.  [nodes, d] -> [nodes, width]"""
         summed = self.first.plus_bias(gather(adjacency, state, self.first.weight))
         scores: Tensor = self.second(torch.relu_(summed))
         return scores
@@ -105,7 +105,7 @@ class GraphSAGE(GNN):
     """GraphSAGE with mean aggregation, H ← H W_own + D^-1 A H W_near (Hamilton 2017).
 
     Args:
-        layers, hidden, dropout, fanout: see ``GNN``.
+        layers, hidden, dropout: see ``GNN``.
     """
 
     name = "sage"
@@ -130,9 +130,6 @@ class MeanConvolution(Convolution):
         self.near = Linear(inputs, outputs, bias=False, generator=generator)
 
     def forward(self, adjacency: SparseOperator, state: Features) -> Tensor:
-        """Return the next layer's states.  [in, d] -> [out, width]"""
-        rows = adjacency.shape[0]  # the first columns
-        mine = state if isinstance(state, SparseOperator) else state[:rows]
-        own = times(mine, self.own.weight)[:rows]
+        """Return the next layer's states.  [nodes, d] -> [nodes, width]"""
         near = gather(adjacency, state, self.near.weight)
-        return self.own.plus_bias(own + near)
+        return self.own.plus_bias(times(state, self.own.weight) + near)

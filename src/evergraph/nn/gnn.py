@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from numbers import Integral
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -14,18 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from evergraph.core.component import integer, number
-from evergraph.core.errors import ConfigurationError
 from evergraph.core.resources import Resources
-from evergraph.core.seeding import exponential
 from evergraph.graphs import Graph
-from evergraph.graphs.csr import (
-    csr_tensor,
-    densify,
-    first_of_each_row,
-    row_entries,
-    row_pointers,
-    take_rows,
-)
+from evergraph.graphs.csr import densify
 from evergraph.graphs.operator import SparseOperator
 from evergraph.graphs.propagation import stays_sparse
 from evergraph.nn.backbone import Backbone, Recipe
@@ -37,9 +27,6 @@ Features = Tensor | SparseOperator
 
 Between = Callable[[Tensor], Tensor]
 """What happens to states between two layers."""
-
-ALL = -1
-"""A fan-out that includes all neighbours."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +61,7 @@ class Convolution(nn.Module):
 
     @abstractmethod
     def forward(self, adjacency: SparseOperator, state: Features) -> Tensor:
-        """Return the next layer's states.  [in, d] -> [out, width]"""
+        """Return the next layer's states.  [nodes, d] -> [nodes, width]"""
 
     def grow(self, outputs: int, *, generator: torch.Generator) -> None:
         """Add outputs; the others stay unchanged. Hidden layers keep their width."""
@@ -98,9 +85,6 @@ class GNN(Backbone):
         layers: number of layers, and so of hops that a score depends on.
         hidden: width between layers.
         dropout: share of hidden units dropped in training.
-        fanout: maximum number of neighbours per node in each layer of a training step, the layer
-            next to the features first (-1: all); None computes the whole graph. Useful with a
-            ``batch_size``, on graphs whose states do not fit in memory.
     """
 
     scores_edges = True
@@ -118,19 +102,10 @@ class GNN(Backbone):
     layers: int = integer(2, least=1)
     hidden: int = integer(256, least=1)
     dropout: float = number(0.0, least=0.0, most=0.99)
-    fanout: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         super().__init__(hops=self.layers)
-        if self.fanout is not None:
-            few = isinstance(self.fanout, Sequence) and len(self.fanout) == self.layers
-            if not few or not all(_is_fanout(each) for each in self.fanout):
-                raise ConfigurationError(
-                    f"fanout must be {self.layers} integers, one per layer, each at least 1 or -1 "
-                    f"for all, not {self.fanout!r}"
-                )
-            self.fanout = tuple(self.fanout)
         self.convolutions: nn.ModuleList | None = None
         self._prepared: WeakKeyDictionary[Graph, GraphInputs] = WeakKeyDictionary()
 
@@ -186,34 +161,19 @@ class GNN(Backbone):
         self, inputs: Any, rows: Tensor | None = None, *, generator: torch.Generator | None = None
     ) -> Tensor:
         """Return class scores.  -> [rows, classes]"""
-        if self.training and self.fanout is not None and rows is not None:
-            assert generator is not None, "sampling neighbours needs a generator"
-            nodes, operators = sample_neighbourhood(
-                inputs.adjacency.matrix, rows, fanouts=self.fanout, generator=generator
-            )
-            features = multipliable(take_rows(inputs.raw, nodes))
-            return self._scores(operators, features, partial(self._between, generator=generator))
-        scores = self._scores(
-            [inputs.adjacency] * self.layers,
-            inputs.features,
-            partial(self._between, generator=generator),
-        )
+        scores = self._scores(inputs, partial(self._between, generator=generator))
         return scores if rows is None else scores[rows]
 
-    def _scores(
-        self, adjacencies: Sequence[SparseOperator], features: Features, between: Between
-    ) -> Tensor:
-        states = self._states(adjacencies, features, between)
-        scores: Tensor = self._layers()[-1](adjacencies[-1], states[-1])
+    def _scores(self, inputs: GraphInputs, between: Between) -> Tensor:
+        state = self._states(inputs, between)[-1]
+        scores: Tensor = self._layers()[-1](inputs.adjacency, state)
         return scores
 
-    def _states(
-        self, adjacencies: Sequence[SparseOperator], features: Features, between: Between
-    ) -> list[Any]:
+    def _states(self, inputs: GraphInputs, between: Between) -> list[Any]:
         """Return what enters each layer: the features, then the states after each layer."""
-        states: list[Features] = [features]
-        for layer, adjacency in zip(self._layers()[:-1], adjacencies, strict=False):
-            states.append(between(layer(adjacency, states[-1])))
+        states: list[Features] = [inputs.features]
+        for layer in self._layers()[:-1]:
+            states.append(between(layer(inputs.adjacency, states[-1])))
         return states
 
     def _between(self, state: Tensor, generator: torch.Generator | None) -> Tensor:
@@ -226,7 +186,7 @@ class GNN(Backbone):
 
     def hidden_states(self, inputs: Any, rows: Tensor | None = None) -> Tensor:
         """Return the inputs of the last layer; with one layer, the features.  -> [rows, width]"""
-        state = self._states([inputs.adjacency] * self.layers, inputs.features, torch.relu)[-1]
+        state = self._states(inputs, torch.relu)[-1]
         dense = densify(inputs.raw) if isinstance(state, SparseOperator) else state
         return dense if rows is None else dense[rows]
 
@@ -234,8 +194,7 @@ class GNN(Backbone):
         """Return the score of each edge, layer by layer; None without edges."""
         if not self.scores_edges:
             return None
-        states = self._states([inputs.adjacency] * self.layers, inputs.features, torch.relu)
-        pairs = zip(self._layers(), states, strict=False)
+        pairs = zip(self._layers(), self._states(inputs, torch.relu), strict=False)
         return [layer.edge_scores(inputs.adjacency, state) for layer, state in pairs]
 
     def _layers(self) -> list[Any]:
@@ -251,7 +210,7 @@ def times(features: Features, weight: Tensor) -> Tensor:
 
 
 def gather(adjacency: SparseOperator, state: Features, weight: Tensor) -> Tensor:
-    """Return A H Wᵀ, multiplying the narrower matrix by A.  -> [out, width]"""
+    """Return A H Wᵀ, multiplying the narrower matrix by A.  -> [nodes, width]"""
     outputs, inputs = weight.shape
     if isinstance(state, SparseOperator) or outputs <= inputs:
         return adjacency @ times(state, weight)
@@ -261,51 +220,3 @@ def gather(adjacency: SparseOperator, state: Features, weight: Tensor) -> Tensor
 def multipliable(raw: Tensor) -> Features:
     """Return features, dense or CSR, in the form that ``times`` accepts."""
     return raw if raw.layout == torch.strided else SparseOperator.of(raw)
-
-
-def _is_fanout(value: object) -> bool:
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
-    return whole and (value == ALL or value >= 1)  # type: ignore[operator]
-
-
-def sample_neighbourhood(
-    adjacency: Tensor, rows: Tensor, *, fanouts: Sequence[int], generator: torch.Generator
-) -> tuple[Tensor, list[SparseOperator]]:
-    """Draw at most ``fanouts[l]`` neighbours per node for layer l, counted from the features.
-
-    Weights of a row are scaled by its degree over the number drawn, so that a sampled sum
-    estimates the whole one without bias (GraphSAGE's sampling, Hamilton et al. 2017).
-
-    Return the nodes whose features are needed, and one matrix [out, in] per layer, the outermost
-    first: its rows are the nodes of the next layer, which are its first columns as well.
-
-    adjacency: CSR [all nodes, all nodes]; rows: the target nodes, each once.
-    """
-    nodes, operators = rows, []
-    for fanout in reversed(fanouts):
-        block, nodes = _block(adjacency, nodes, fanout, generator)
-        operators.append(SparseOperator.of(block))
-    return nodes, operators[::-1]
-
-
-def _block(
-    adjacency: Tensor, targets: Tensor, fanout: int, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
-    """Return one layer's matrix and the nodes of its columns, the targets first."""
-    owners, entries = row_entries(adjacency.crow_indices(), targets)
-    values = adjacency.values()[entries]
-    if fanout != ALL:
-        keys = exponential(len(entries), generator=generator).to(targets.device)
-        drawn = first_of_each_row(owners, keys, fanout)
-        degrees = torch.bincount(owners, minlength=len(targets))
-        scale = degrees / degrees.clamp(1, fanout)
-        owners, entries = owners[drawn], entries[drawn]
-        values = values[drawn] * scale[owners].to(values.dtype)
-    columns = adjacency.col_indices()[entries].long()
-    place = torch.full((adjacency.shape[0],), -1, device=targets.device)
-    place[targets] = torch.arange(len(targets), device=targets.device)
-    new = columns[place[columns] < 0].unique()
-    place[new] = torch.arange(len(targets), len(targets) + len(new), device=targets.device)
-    nodes = torch.cat([targets, new])
-    indptr = row_pointers(owners, len(targets))
-    return csr_tensor(indptr, place[columns].int(), values, (len(targets), len(nodes))), nodes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
@@ -11,7 +10,6 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
 from evergraph.core.component import choice, integer, number
-from evergraph.core.errors import ConfigurationError
 from evergraph.graphs import Graph, normalised
 from evergraph.graphs.csr import csr_tensor, take_rows
 from evergraph.graphs.operator import SparseOperator
@@ -40,7 +38,7 @@ class Residual(GNN):
             independent.
         heads: number of attention heads.
         layers: number of such layers, and so of hops that a score depends on.
-        hidden, dropout, fanout: see ``GNN``.
+        hidden, dropout: see ``GNN``.
     """
 
     name = "residual"
@@ -114,21 +112,17 @@ class Residual(GNN):
         nothing = SparseOperator.of(_nothing(len(rows), like=raw))
         return GraphInputs(nothing, raw, multipliable(raw)), None
 
-    def _scores(
-        self, adjacencies: Sequence[SparseOperator], features: Features, between: Between
-    ) -> Tensor:
+    def _scores(self, inputs: GraphInputs, between: Between) -> Tensor:
         assert self.out is not None, "call begin first"
-        scores: Tensor = self.out(self._states(adjacencies, features, between)[-1])
+        scores: Tensor = self.out(self._states(inputs, between)[-1])
         return scores
 
-    def _states(
-        self, adjacencies: Sequence[SparseOperator], features: Features, between: Between
-    ) -> list[Any]:
+    def _states(self, inputs: GraphInputs, between: Between) -> list[Any]:
         """Return the outputs of the input layer and of each layer after it."""
         assert self.entry is not None, "call begin first"
-        states = [between(self.entry.plus_bias(times(features, self.entry.weight)))]
-        for layer, adjacency in zip(self._layers(), adjacencies, strict=True):
-            states.append(between(layer(adjacency, states[-1])))
+        states = [between(self.entry.plus_bias(times(inputs.features, self.entry.weight)))]
+        for layer in self._layers():
+            states.append(between(layer(inputs.adjacency, states[-1])))
         return states
 
 
@@ -155,11 +149,6 @@ class Tuned(Residual):
 
     def candidates(self) -> list[Tuned]:
         """Return the networks to choose among, without weights."""
-        if self.fanout is not None:
-            raise ConfigurationError(
-                "fanout must be left out with backbone 'tuned', whose candidates have two or three "
-                "layers: use backbone 'residual' with it"
-            )
         return [Tuned(heads=self.heads, hidden=self.hidden, **each) for each in self.CANDIDATES]
 
 
@@ -176,9 +165,9 @@ class ResidualLayer(Convolution):
         self.shift = nn.Parameter(torch.zeros(outputs))
 
     def forward(self, adjacency: SparseOperator, state: Features) -> Tensor:
-        """Return the next layer's states, before ReLU.  [in, d] -> [out, width]"""
+        """Return the next layer's states, before ReLU.  [nodes, d] -> [nodes, width]"""
         assert isinstance(state, Tensor), "states are dense after the input layer"
-        total: Tensor = self.own(state[: adjacency.shape[0]])  # rows are the first columns
+        total: Tensor = self.own(state)
         if self.near is not None:
             total = total + self.near(adjacency, state)
         # The norm's own scale and shift would be summed per thread, which changes bits.

@@ -14,22 +14,15 @@ from pathlib import Path
 from evergraph.core.errors import UnknownNameError
 from evergraph.core.extras import require
 from evergraph.core.written_aside import results_written, written_aside
-from evergraph.reports.figures.bars import local_global, time_phases
-from evergraph.reports.figures.frontier import BYTES, SECONDS, frontier, memory_accuracy
+from evergraph.reports.figures.frontier import BYTES, SECONDS, frontier
 from evergraph.reports.figures.learning import accuracy_matrix, learning_curves
 from evergraph.reports.figures.picture import Picture, looks_of
 from evergraph.reports.page.sections import page, sections_of
 from evergraph.reports.runs import Finished, Group, grouped, names_of
 from evergraph.reports.tables.accuracy import beyond_table, headline_table, summary_table
-from evergraph.reports.tables.costs import (
-    budgets_table,
-    machine_table,
-    memory_table,
-    time_table,
-    versions_table,
-)
+from evergraph.reports.tables.costs import machine_table, memory_table, time_table, versions_table
 from evergraph.reports.tables.record import Table, csv_text, latex, markdown
-from evergraph.reports.units import families, family_of, has_family
+from evergraph.reports.units import family_of
 
 PAGE, FOLDER = "report.html", "report"
 FORMATS = {"csv": csv_text, "md": markdown, "tex": latex}
@@ -77,19 +70,16 @@ def tables_of(groups: Sequence[Group], against: str | None = None) -> dict[str, 
         from evergraph.reports.tables.differences import differences_table, ranks_table
 
         made += [differences_table(groups, against), ranks_table(groups)]
-    costs = (beyond_table, budgets_table, memory_table, time_table, versions_table, machine_table)
+    costs = (beyond_table, memory_table, time_table, versions_table, machine_table)
     made += [make(groups) for make in costs]
     return {table.name: table for table in made if table is not None}
-
-
-MOST_NAMES = 20  # that are readable in one scatter plot
 
 
 def gallery(groups: Sequence[Group]) -> dict[str, list[Picture]]:
     """Draw all figures, by section of the page; a method has the same look in all of them.
 
-    The frontier is drawn for groups with families of runs, memory for those without too many names,
-    ranks for each setting with several datasets and each way of testing.
+    The frontier is drawn for groups of several runs, ranks for each setting with several datasets
+    and each way of testing.
     """
     names = names_of(groups)
     kin = sorted({family_of(name) for name in names})
@@ -97,13 +87,8 @@ def gallery(groups: Sequence[Group]) -> dict[str, list[Picture]]:
     drawn: dict[str, list[Picture]] = defaultdict(list)
     for group in groups:
         drawn["curves"].append(learning_curves(group, looks))
-        drawn["local-global"].append(local_global(group))
-        if has_family(group):
+        if len(group.entries) > 1:
             drawn["frontier"] += [frontier(group, looks, price) for price in (BYTES, SECONDS)]
-        if len(families(group)) <= MOST_NAMES:
-            ways = ("local", "global")
-            drawn["memory-accuracy"] += [memory_accuracy(group, looks, way) for way in ways]
-        drawn["time"].append(time_phases(group))
         drawn["matrices"] += [accuracy_matrix(group, entry) for entry in group.entries]
     if any(len(group.entries) > 1 for group in groups):  # else there is nothing to compare
         from evergraph.reports.comparing import standings

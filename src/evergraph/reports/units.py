@@ -1,4 +1,4 @@
-"""Formatted numbers of runs, and the best value within a cost."""
+"""Formatted numbers of runs, their costs and families."""
 
 from __future__ import annotations
 
@@ -75,11 +75,6 @@ def envelope(points: Points) -> list[tuple[float, float]]:
     return rising
 
 
-def best_within(points: Points, budget: float) -> float | None:
-    """Return the highest value within a budget, or None if there is none."""
-    return max((value for cost, value in points if cost <= budget), default=None)
-
-
 def family_of(name: str) -> str:
     """Return a run's name up to the first ``@``, which its family shares.
 
@@ -95,11 +90,6 @@ def families(group: Group) -> dict[str, Sequence[Entry]]:
     for entry in group.entries:
         found.setdefault(family_of(entry.name), []).append(entry)
     return dict(found)
-
-
-def has_family(group: Group) -> bool:
-    """Return whether any runs of a group share a family."""
-    return any(len(runs) > 1 for runs in families(group).values())
 
 
 def bytes_kept(entry: Entry) -> float:

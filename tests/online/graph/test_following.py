@@ -164,7 +164,7 @@ def test_where_a_change_reaches_everything_all_is_summed_and_what_stays_is_not_t
     kernel: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live_embeddings, "WHOLE", 0.0)
-    monkeypatch.setattr(HopStates, "_correct", None)
+    monkeypatch.setattr(live_embeddings, "correct", None)
     graph = path(*range(9), undirected=False)
     live = followed(graph, SGC(hops=2))
     moved = live.update(graph, graph.renew(torch.tensor([4]), torch.tensor([[7.0]])))

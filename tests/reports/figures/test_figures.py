@@ -18,15 +18,15 @@ from evergraph.reports import collect
 from evergraph.reports.comparing import Standing
 from evergraph.reports.figures.critical_difference import critical_difference
 from evergraph.reports.figures.learning import mean_matrix
-from evergraph.reports.figures.picture import Box, Picture, looks_of, place_labels, spread_apart
+from evergraph.reports.figures.picture import Picture, looks_of, spread_apart
 from evergraph.reports.page.sections import inline_svg
 from evergraph.reports.runs import grouped
 
 
 def test_every_group_and_every_run_is_drawn(all_figures: dict[str, Any]) -> None:
     assert {kind: len(pictures) for kind, pictures in all_figures.items()} == {
-        "curves": 3, "local-global": 3, "time": 3, "matrices": 5, "ranks": 0,
-        "memory-accuracy": 6,  # local and global
+        "curves": 3, "matrices": 5, "ranks": 0,
+        "frontier": 2,  # bytes and seconds of the one group of several runs
     }  # fmt: skip
     pictures = [picture for kind in all_figures.values() for picture in kind]
     assert len({picture.name for picture in pictures}) == len(pictures)
@@ -62,12 +62,6 @@ def test_labels_keep_their_distance_and_their_order(wanted: list[float]) -> None
     for (a, b), (x, y) in zip(combinations(places, 2), combinations(wanted, 2), strict=True):
         assert abs(a - b) >= 3.0 - 1e-6
         assert x == y or (a < b) == (x < y)
-
-
-def test_labels_of_near_points_do_not_overlap() -> None:
-    points = [(100.0 + i, 100.0) for i in range(6)]
-    boxes = place_labels(points, ["a-method"] * 6, Box(150, 100, 300, 200), 8)
-    assert all(a.overlap(b) == 0 for a, b in combinations(boxes, 2))
 
 
 METHODS = ("one", "two", "three", "four", "five")

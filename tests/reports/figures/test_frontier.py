@@ -11,16 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.reports import collect, write_report
-from evergraph.reports.figures.frontier import (
-    BYTES,
-    SECONDS,
-    frontier,
-    log_span,
-    log_ticks,
-    memory_accuracy,
-)
+from evergraph.reports.figures.frontier import BYTES, SECONDS, frontier, log_span, log_ticks
 from evergraph.reports.figures.picture import looks_of
-from evergraph.reports.report import gallery
 from evergraph.reports.runs import Group, grouped
 
 NAMES = ["finetune", "joint", "ssm", "tem"]
@@ -112,27 +104,24 @@ def test_every_amount_is_on_the_axis_and_so_is_a_tick(amounts: list[float]) -> N
     assert all(low <= tick <= high for tick in ticks)
 
 
-@pytest.mark.usefixtures("undrawn")
-def test_the_frontier_section_needs_related_runs(folder: Path, all_figures: dict[str, Any]) -> None:
-    assert "frontier" not in all_figures
-    page = write_report(collect(folder), folder).read_text("utf-8")
-    assert '<section id="frontier">' in page
-    for price in ("bytes", "seconds"):
-        assert (folder / f"report/figures/frontier-{price}-rings-class-il.png").exists()
-
-
-def test_the_scatter_names_each_family_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = panels(monkeypatch, memory_accuracy, group_of(folder), looks_of(NAMES), "local")
-    names = {text.get_text(): text.xy[1] for text in seen[0].texts}
-    assert names == {"tem": 75.0, "ssm": 56.25, "joint": 87.5, "finetune": 12.5}
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_a_scatter_of_too_many_names_is_left_out(
+def test_single_runs_alone_fill_the_panel(
     tmp_path: Path, write_run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(gallery.__globals__, "MOST_NAMES", 2)
-    write_run(tmp_path, "first", [0.5])
-    for name, figures in (("second", 2), ("third", 0)):  # local and global
-        write_run(tmp_path, name, [0.5])
-        assert len(gallery(grouped(collect(tmp_path), tmp_path))["memory-accuracy"]) == figures
+    for name, accuracy in (("ssm", 0.5625), ("finetune", 0.125)):
+        write_run(tmp_path, name, [accuracy], kept=1_500_000)
+    for axes in panels(monkeypatch, frontier, group_of(tmp_path), looks_of(NAMES), BYTES):
+        low, high = axes.get_ylim()
+        assert low < 12.5 < 56.25 < high
+        assert len(axes.texts) == 0
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_the_frontier_section_needs_several_runs(
+    tmp_path: Path, write_run: Callable[..., Path]
+) -> None:
+    write_run(tmp_path, "ssm", [0.5])
+    assert 'id="frontier"' not in write_report(collect(tmp_path), tmp_path).read_text("utf-8")
+    write_run(tmp_path, "tem", [0.5])
+    assert '<section id="frontier">' in write_report(collect(tmp_path), tmp_path).read_text("utf-8")
+    for price in ("bytes", "seconds"):
+        assert (tmp_path / f"report/figures/frontier-{price}-rings-class-il.png").exists()

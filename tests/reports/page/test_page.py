@@ -14,7 +14,7 @@ import pytest
 
 from evergraph.core.errors import ResultsError
 from evergraph.reports import collect, write_report
-from evergraph.reports.figures.bars import time_phases
+from evergraph.reports.figures.learning import accuracy_matrix
 from evergraph.reports.runs import grouped
 from evergraph.reports.units import percent
 
@@ -83,14 +83,14 @@ def test_same_runs_give_same_bytes(
     bench: Path, all_figures: dict[str, Any], reported: Path
 ) -> None:
     files = [reported / "report.html", *(reported / "report").rglob("*.*")]
-    assert len(files) == 1 + 7 * 3 + 20 * 2  # page, tables, figures
+    assert len(files) == 1 + 7 * 3 + 10 * 2  # page, tables, figures
     before = {path: path.read_bytes() for path in files}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("evergraph.reports.report.gallery", lambda groups: all_figures)
         write_report(collect(reported)[::-1], reported)
     assert {path: path.read_bytes() for path in files} == before
     group = grouped(collect(bench), bench)[1]  # one figure stands for all, which one function draws
-    assert time_phases(group) == all_figures["time"][1]
+    assert accuracy_matrix(group, group.entries[0]) == all_figures["matrices"][1]
 
 
 @pytest.mark.usefixtures("undrawn")

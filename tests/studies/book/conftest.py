@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from book_rows import BookPlan
 
 from evergraph.experiments.bench.worker import learn
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.runner import run
-from evergraph.studies.book_rows import BookPlan
 
 GRAPH = {"name": "synthetic", "nodes": 60, "classes": 4, "features": 4, "mean_degree": 4.0}
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import build_book
 import pytest
+from book_rows import BookPlan, check_book, read_plan, read_row, rows_in
 from build_book import Building, located, main, only, open_book
 
 from evergraph.core.errors import UnknownNameError
@@ -15,7 +16,6 @@ from evergraph.datasets import load
 from evergraph.experiments.build import load_graph
 from evergraph.graphs import homophily
 from evergraph.methods import methods
-from evergraph.studies.book_rows import BookPlan, check_book, read_plan, read_row, rows_in
 
 ROOT = Path(__file__).parents[3]
 
@@ -75,7 +75,7 @@ def test_a_failure_is_a_row_that_is_tried_again_when_asked(
 def test_a_row_of_another_configuration_is_built_again(
     opened: Any, plan: BookPlan, finished: Path, tmp_path: Path
 ) -> None:
-    from evergraph.studies.submission import submitted
+    from submission import submitted
 
     book = tmp_path / "book"
     row = submitted(finished, book=book, commit="abc", plan=plan)

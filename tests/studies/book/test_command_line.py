@@ -6,14 +6,14 @@ import shlex
 from typing import Any
 
 import pytest
+from book_rows import read_plan
 from hypothesis import given
 from hypothesis import strategies as st
+from submission import command_of
 
 from evergraph.cli.options import parse_settings, seeds_of, several
 from evergraph.experiments.build import resolved
 from evergraph.experiments.config import RunConfig, merged
-from evergraph.studies.book_rows import read_plan
-from evergraph.studies.submission import command_of
 
 OPTIONS = {
     "--dataset": "dataset", "--backbone": "backbone", "--setting": "stream.setting",

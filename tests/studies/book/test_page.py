@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 from book_page import book_page, book_section, summary
-
-from evergraph.studies.book_rows import BookPlan, BookRow
-from evergraph.studies.submission import submitted
+from book_rows import BookPlan, BookRow
+from submission import submitted
 
 
 @pytest.fixture

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import book_rows
 import pytest
+import submission
+from book_rows import BookPlan, BookRow, check_book, check_file, checksum, rows_in
+from submission import submitted
 
 from evergraph.core.errors import EvergraphError
 from evergraph.evaluation import area_under_curve, average_accuracy, average_forgetting
 from evergraph.evaluation.accuracy_matrix import matrix_of
 from evergraph.experiments.config import RunConfig, read_toml
 from evergraph.experiments.runner import run
-from evergraph.studies.book_rows import BookPlan, BookRow, check_book, check_file, checksum, rows_in
-from evergraph.studies.submission import submitted
 
 Result = dict[str, Any]
 
@@ -181,6 +184,10 @@ def test_a_run_with_fewer_seeds_is_refused(mine: Path, plan: BookPlan, tmp_path:
     edited(lambda result: result["accuracy_matrix"].pop())(mine)
     with pytest.raises(EvergraphError, match=r"seeds must be \[0, 1\]|average_accuracy"):
         submitted(mine, book=tmp_path / "book", commit="abc", plan=plan)
+
+
+def test_examples_of_the_rules_hold() -> None:
+    assert all(doctest.testmod(module).failed == 0 for module in (book_rows, submission))
 
 
 # Rows that lie in the book

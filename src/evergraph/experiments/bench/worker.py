@@ -172,7 +172,7 @@ def _from_shelf(config: RunConfig) -> Graph:
 
 @contextmanager
 def _noted() -> Iterator[list[str]]:
-    """Collect evergraph's log messages, instead of writing them into the table on the terminal."""
+    """Collect evergraph's log messages, instead of writing them between lines of progress."""
     notes: list[str] = []
     logger = logging.getLogger("evergraph")
     handler = logging.Handler(logging.INFO)

@@ -45,10 +45,11 @@ def _address(context: Any, builder: Any, array: Any, value: Any, place: Any, kin
     return builder.bitcast(builder.gep(data, [place]), kind)
 
 
-def _called(builder: Any, name: str, result: Any, given: Any) -> Any:
+def _called(builder: Any, name: str, result: Any, given: Any, *fastmath: str) -> Any:
     """Call one of LLVM's functions on values, which have the types of its parameters."""
     kind = ir.FunctionType(result, [value.type for value in given])
-    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), given)
+    function = cgutils.get_or_insert_function(builder.module, kind, name)
+    return builder.call(function, given, fastmath=fastmath)
 
 
 def _splat(builder: Any, number: Any, lanes: Lanes) -> Any:
@@ -167,3 +168,37 @@ def prefetch(typing: Any, array: Any, place: Any, count: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, place, count), code
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def larger(typing: Any, lanes: Any, more: Any) -> Any:
+    """Return the larger of every number and the size of another; none may be NaN."""
+
+    def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        kind = f"v{lanes.count}f32"
+        sizes = _called(builder, f"llvm.fabs.{kind}", lanes.vector, given[1:])
+        return _called(builder, f"llvm.maxnum.{kind}", lanes.vector, [given[0], sizes], "nnan")
+
+    return lanes(lanes, more), code
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def plus_squares(typing: Any, total: Any, lanes: Any) -> Any:
+    """Return total + lanes², number by number."""
+
+    def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        factors = [given[1], given[1], given[0]]
+        return _called(builder, f"llvm.fmuladd.v{lanes.count}f32", lanes.vector, factors)
+
+    return lanes(total, lanes), code
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def summed(typing: Any, lanes: Any) -> Any:
+    """Return the sum of all numbers, added in any order."""
+
+    def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        name, zero = f"llvm.vector.reduce.fadd.v{lanes.count}f32", ir.Constant(ir.FloatType(), 0.0)
+        return _called(builder, name, ir.FloatType(), [zero, *given], "reassoc")
+
+    return types.float32(lanes), code

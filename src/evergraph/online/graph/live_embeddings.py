@@ -20,9 +20,7 @@ from evergraph.online.graph.live_smoother import (
     ChangedRows,
     Direct,
     LiveSmoother,
-    Pushed,
     correct,
-    differ,
     differences,
     push,
 )
@@ -175,26 +173,13 @@ class HopStates(KeptArrays):
         pushed = push(graph, seeds, direct=reach, others=others, loops=loops)
         if pairs + ROW * min(rows, len(pushed.rows)) > most:
             return self._sum_all(change.new, hop)
-        return self._correct(change, sent, seeds, pushed, direct, hop)
-
-    def _correct(
-        self,
-        change: GraphChange,
-        sent: ChangedRows,
-        nodes: Array,
-        pushed: Pushed,
-        direct: Direct,
-        hop: int,
-    ) -> ChangedRows:
-        """Correct hop + 1 by differences of nodes, and recompute rows where that does not pay."""
-        graph, smoother, states = self._graph, self.smoother, self._states[hop]
-        found = sent.differences
+        states, found = self._states[hop], sent.differences
         if found is None:
-            given = (smoother, sent, nodes, self._source(hop), direct, states)
+            given = (self.smoother, sent, seeds, self._source(hop), direct, states)
             found = differences(*given, compiled=graph.compiled)
         last = hop + 1 == self.topology.hops or self._messages[hop + 1] is not None
-        return correct(
-            graph, smoother, found, pushed, states, self._drifts[hop].array,
+        return correct(  # rows where that does not pay are recomputed
+            graph, self.smoother, found, pushed, states, self._drifts[hop].array,
             new=change.new, most=self._most, onward=None if last else direct,
             recompute=lambda nodes: self._sum_anew(nodes, hop),
         )  # fmt: skip
@@ -237,7 +222,13 @@ class HopStates(KeptArrays):
             else:
                 now, were = self._next(part, hop), earlier[part]
                 state[part] = now
-            differ(now.numpy(), were.numpy(), other[rows], compiled=self._graph.compiled)
+            bits = now.numpy().view(np.uint32), were.numpy().view(np.uint32)
+            if self._graph.compiled:
+                from evergraph.online.graph.live_kernels import find_different
+
+                find_different(*bits, other[rows])
+            else:
+                other[rows] = (bits[0] != bits[1]).any(1)
         other[len(other) - len(new) :] = True  # the last ones
         self._drifts[hop].array[:] = 0
         nodes = living[torch.from_numpy(np.flatnonzero(other))]

@@ -10,17 +10,19 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import float32, njit
-from numba.core.cgutils import get_or_insert_function
+from numba import njit
 from numba.extending import intrinsic
 
 from evergraph.graphs.kernels.lanes import (
+    larger,
     load,
     minus,
     peak,
     plus,
+    plus_squares,
     prefetch,
     store,
+    summed,
     times,
     times_plus,
     zeros,
@@ -160,22 +162,6 @@ def _gap(typing: Any, one: Any, lanes: Any, other: Any, less: Any) -> Any:
     return lanes(one, lanes, other, less), code
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _larger(typing: Any, lanes: Any, more: Any) -> Any:
-    """Return the larger of every number and the size of another; none may be NaN."""
-
-    def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        found = []
-        for name, count in (("fabs", 1), ("maxnum", 2)):
-            kind = ir.FunctionType(lanes.vector, [lanes.vector] * count)
-            name = f"llvm.{name}.v{lanes.count}f32"
-            found.append(get_or_insert_function(builder.module, kind, name))
-        sizes = builder.call(found[0], given[1:])
-        return builder.call(found[1], [given[0], sizes], fastmath=("nnan",))
-
-    return lanes(lanes, more), code
-
-
 @njit
 def _copy(values, place, out, begin, width):  # type: ignore[no-untyped-def]
     """Copy a row between flat arrays."""
@@ -193,7 +179,7 @@ def _subtract(one, values, place, other, out, begin, width):  # type: ignore[no-
     for c in range(0, whole, 16):
         gap = _gap(one, load(values, place + c, 16), other, load(out, begin + c, 16))
         store(out, begin + c, gap)
-        tops = _larger(tops, gap)
+        tops = larger(tops, gap)
     top = peak(tops)
     for c in range(whole, width):
         now, was = values[np.uintp(place + c)], out[np.uintp(begin + c)]
@@ -236,33 +222,6 @@ def find_different(rows, others, found):  # type: ignore[no-untyped-def]
                 break
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _plus_squares(typing: Any, total: Any, lanes: Any) -> Any:
-    """Return total + lanes², number by number."""
-
-    def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        kind = ir.FunctionType(lanes.vector, [lanes.vector] * 3)
-        name = f"llvm.fmuladd.v{lanes.count}f32"
-        function = get_or_insert_function(builder.module, kind, name)
-        return builder.call(function, [given[1], given[1], given[0]])
-
-    return lanes(total, lanes), code
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _sum(typing: Any, lanes: Any) -> Any:
-    """Return the sum of all numbers, added in any order."""
-
-    def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        kind = ir.FunctionType(ir.FloatType(), [ir.FloatType(), lanes.vector])
-        name = f"llvm.vector.reduce.fadd.v{lanes.count}f32"
-        function = get_or_insert_function(builder.module, kind, name)
-        zero = ir.Constant(ir.FloatType(), 0.0)
-        return builder.call(function, [zero, given[0]], fastmath=("reassoc",))
-
-    return float32(lanes), code
-
-
 @njit
 def _apart(row, place, own, shown, unit, was, at, x):  # type: ignore[no-untyped-def]
     """Return ‖x - was‖² for x = row - own · shown, scaled to unit length if ``unit``; x: scratch.
@@ -278,10 +237,10 @@ def _apart(row, place, own, shown, unit, was, at, x):  # type: ignore[no-untyped
         if own != 0:
             code = times(own, load(shown, place + c, 16))
             values = minus(values, code)
-            codes = _plus_squares(codes, code)
+            codes = plus_squares(codes, code)
         store(x, c, values)
-        squares = _plus_squares(squares, values)
-    total, taken = _sum(squares), _sum(codes)
+        squares = plus_squares(squares, values)
+    total, taken = summed(squares), summed(codes)
     for c in range(whole, width):
         x[c] = row[place + c]
         if own != 0:
@@ -296,8 +255,8 @@ def _apart(row, place, own, shown, unit, was, at, x):  # type: ignore[no-untyped
         factor = np.float32(1) / np.sqrt(total)
     for c in range(0, whole, 16):
         values = minus(times(factor, load(x, c, 16)), load(was, at + c, 16))
-        gaps, tops = _plus_squares(gaps, values), _larger(tops, values)
-    gap, top = _sum(gaps), peak(tops)
+        gaps, tops = plus_squares(gaps, values), larger(tops, values)
+    gap, top = summed(gaps), peak(tops)
     for c in range(whole, width):
         value = factor * x[c] - was[at + c]
         gap, top = gap + value * value, max(top, abs(value))
@@ -335,8 +294,8 @@ def _tops(far, own, shown, place, width):  # type: ignore[no-untyped-def]
     for c in range(0, whole, 16):
         label = load(shown, place + c, 16)
         code = times(own, label)
-        tops = _larger(tops, minus(load(far, place + c, 16), code))
-        codes, labels = _larger(codes, code), _larger(labels, label)
+        tops = larger(tops, minus(load(far, place + c, 16), code))
+        codes, labels = larger(codes, code), larger(labels, label)
     top, code_top, label_top = peak(tops), peak(codes), peak(labels)
     for c in range(place + whole, place + width):
         value = own * shown[c]
@@ -389,7 +348,7 @@ def _tile(half: int) -> Code:
         b = times_plus(ratio, load(values.values, values.stride + high, half), times(left, b))
         store(values.values, values.stride + low, a)
         store(values.values, values.stride + high, b)
-        return peak(_larger(_larger(zeros(half), a), b))
+        return peak(larger(larger(zeros(half), a), b))
 
     code: Code = njit(tile)
     return code

@@ -106,10 +106,7 @@ class LiveSmoother(KeptArrays):
         return self._left.array, *self._refreshed
 
     def left(self, nodes: Array) -> tuple[Array, Array]:
-        """Return the factors of rows now and before the last refresh.
-
-        int64 [n], ascending -> 2 x float64 [n]
-        """
+        """Return the factors of ascending rows now and before the last refresh.  2 x float64 [n]"""
         now = self._left.array[nodes].astype(np.float64)
         before = now.copy()
         known, were = self._refreshed  # few
@@ -286,11 +283,8 @@ def _subtract(
 
         width = values.shape[1]
         given = (nodes, places, new, old, width, values.reshape(-1), rows.reshape(-1), sizes)
-        in_parts(
-            lambda part: subtract(*given, part.start, part.stop),
-            np.ones(len(nodes), np.int64),
-            each=2 * width,
-        )
+        costs = np.ones(len(nodes), np.int64)
+        in_parts(lambda part: subtract(*given, part.start, part.stop), costs, each=2 * width)
         return
     now, were = values[nodes].astype(np.float64), rows[places].astype(np.float64)
     were[old == 0] = 0
@@ -390,17 +384,6 @@ def _correct_compiled(
     )
 
 
-def differ(rows: Array, others: Array, found: Array, *, compiled: bool) -> None:
-    """Find out which rows differ in any bit.  2 x float32 [n, width], bool [n]"""
-    one, other = rows.view(np.uint32), others.view(np.uint32)
-    if not compiled:
-        found[:] = (one != other).any(1)
-        return
-    from evergraph.online.graph.live_kernels import find_different
-
-    find_different(one, other, found)
-
-
 SORTED = 64  # positions that can be scanned in the time that sorting one more takes
 
 
@@ -424,7 +407,6 @@ def push(
     reach a single row each, with their numbers as columns; others: rows to include in the result,
     int64 [m]; loops: whether nodes have self-loops
 
-    >>> import torch
     >>> path = GrowingGraph(num_features=1)
     >>> _ = path.add(torch.zeros(3, 1), torch.tensor([[0, 1], [1, 2]]))
     >>> nobody = Entries(*(np.empty(0, np.int64) for _ in range(3)))

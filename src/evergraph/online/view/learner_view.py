@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_integer
-from evergraph.core.display import Shown, line_chart
+from evergraph.core.display import Shown
 from evergraph.core.label_space import Kind
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.identifiers import IdTable, check_id
-from evergraph.online.monitor import METRICS, Alarm, Point, PredictionRecord
+from evergraph.online.monitor import Alarm, PredictionRecord
 from evergraph.online.view.explanation import Explanation, explain
 from evergraph.online.view.page import FEW, NEWEST, Answer, History, Page, Pinned, Status
 from evergraph.online.view.suggestions import Suggestion, suggest
@@ -240,14 +240,6 @@ class LearnerView(Shown):
         before = {f"{status.metric} before labels came": f"{found} of {status.predicted}"}
         return self._repr_facts() | before | {"bytes": status.memory}
 
-    def _repr_pictures(self) -> str:
-        status, curve = self.status(), self.history()["curve"]
-        # The chart spans 0 to 1, and the errors of numbers can have any size.
-        if not curve or status.metric == METRICS["numbers"]:
-            return ""
-        name = f"{status.metric} of predictions before their labels came"
-        return line_chart({status.metric: joined(curve)}, x="deltas", y=name)
-
 
 @dataclass(frozen=True)
 class Neighbourhood:
@@ -285,27 +277,3 @@ def neighbourhood(pinned: Pinned, *, hops: int | None, limit: int) -> Neighbourh
         whole=near.whole,
         weights=None if near.weights is None else tuple(near.weights.tolist()),
     )
-
-
-# Least predictions in a point of the chart, and most points: single deltas bring few labels each.
-LEAST, MOST = 20, 40
-
-
-def joined(curve: Sequence[Point]) -> list[tuple[int, float]]:
-    """Return points of the chart: delta and share of correct predictions since the last point.
-
-    A remainder too small for a point is dropped, unless it is all there is.
-
-    >>> few = Point(seq=1, nodes=9, classes=2, asked=12, right=9)
-    >>> joined([few, few | {"seq": 2}, few | {"seq": 3}]), joined([few])
-    ([(2, 0.75)], [(1, 0.75)])
-    """
-    least = max(LEAST, sum(point["asked"] for point in curve) / MOST)
-    points: list[tuple[int, float]] = []
-    asked = right = 0.0
-    for point in curve:
-        asked, right = asked + point["asked"], right + point["right"]
-        if asked >= least:
-            points.append((point["seq"], right / asked))
-            asked = right = 0.0
-    return points or [(curve[-1]["seq"], right / asked)]

@@ -9,90 +9,12 @@ from typing import Any, Literal
 
 from evergraph.reports import units
 from evergraph.reports.figures import picture
-from evergraph.reports.figures.picture import Box, Frame, Look, Picture
+from evergraph.reports.figures.picture import Frame, Look, Picture
 from evergraph.reports.runs import Entry, Group
-
-FONT = 7.5
-
-
-def memory_accuracy(group: Group, looks: Mapping[str, Look], testing: str) -> Picture:
-    """Draw AA over the bytes kept between tasks, on a log scale.
-
-    Runs that keep nothing are at the left, those that keep all data at the right. Runs of a family
-    share a look, and the best of them is labelled.
-    """
-    kept = [units.bytes_kept(entry) for entry in group.entries]
-    accuracies = [entry.accuracy(testing) for entry in group.entries]
-    nothing, places = _decades(kept)
-    best = {
-        max(runs, key=lambda run: run.accuracy(testing)).name: name
-        for name, runs in units.families(group).items()
-    }
-    names = [picture.shortened(best.get(entry.name, "")) for entry in group.entries]
-
-    def draw(figure: Any, axes: Any) -> None:
-        axes.set_title(f"{group.title}, {testing}")
-        axes.set(xlabel="kept between tasks", ylabel=f"average {group.metric} (%)")
-        axes.set_ylim(picture.percent_limits(accuracies))
-        last, everything = max(places), math.inf in kept
-        span = last - nothing + 0.5
-        low = math.floor(nothing + 0.17 * span) + 1  # keeps its distance from "nothing"
-        high = math.floor(last - 0.17 * span) if everything else max(math.ceil(last), low)
-        ticks: dict[float, str] = {nothing: "nothing"}
-        ticks |= {d: units.size(10**d).replace(".0", "") for d in range(low, high + 1)}
-        axes.axvline(nothing + 0.25, color="#9ca3af", linewidth=0.7, linestyle=":")
-        if everything:
-            ticks[last] = units.ALL
-            axes.axvline(last - 0.25, color="#9ca3af", linewidth=0.7, linestyle=":")
-        axes.set_xticks(list(ticks), list(ticks.values()))
-        axes.set_xlim(nothing - 0.13 * span, last + 0.25 * span)
-        for entry, x, y in zip(group.entries, places, accuracies, strict=True):
-            look = looks[units.family_of(entry.name)]
-            axes.plot([x], [y], look.marker, color=look.colour, markersize=6.5, clip_on=False)
-        _name_points(axes, names, places, accuracies)
-
-    name = f"memory_accuracy-{testing}-{group.slug}"
-    return picture.drawn(name, f"{group.title}, {testing}", Frame(4.6, 3.5), draw)
 
 
 def _has_place(cost: float) -> bool:  # on a log scale
     return 0 < cost < math.inf
-
-
-def _decades(kept: Sequence[float]) -> tuple[float, list[float]]:
-    """Return the position of "nothing" and of each run, in powers of ten.
-
-    >>> _decades([0, 1000, 100_000, math.inf])
-    (2.0, [2.0, 3.0, 5.0, 6.5])
-    """
-    counted = [math.log10(count) for count in kept if 0 < count < math.inf]
-    lowest = min(counted, default=1.0)
-    nothing = math.floor(lowest) - (1.0 if lowest == math.floor(lowest) else 0.5)
-    everything = math.ceil(max(counted, default=nothing)) + 1.5
-    ends = {0: nothing, math.inf: everything}
-    return nothing, [ends[n] if n in ends else math.log10(n) for n in kept]
-
-
-def _name_points(axes: Any, names: Sequence[str], xs: Sequence[float], ys: Sequence[float]) -> None:
-    """Write each name beside its point, with a leader line if it is far away."""
-    scale = 72 / axes.figure.dpi
-    at = list(zip(xs, ys, strict=True))
-    points = [tuple(scale * axes.transData.transform(p)) for p in at]
-    area = axes.get_window_extent()
-    centre = (area.x0 + area.x1) / 2, (area.y0 + area.y1) / 2
-    room = Box(*(scale * v for v in (*centre, area.width, area.height)))
-    boxes = picture.place_labels(points, names, room, FONT)
-    lead = {"arrowstyle": "-", "color": "#9ca3af", "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3}
-    for place, point, name, box in zip(at, points, names, boxes, strict=True):
-        if not name:
-            continue
-        offset = (box.x - point[0], box.y - point[1])
-        nearest = min(points, key=box.distance)
-        far = box.distance(point) > 10 or box.distance(nearest) < box.distance(point)
-        axes.annotate(
-            name, place, offset, textcoords="offset points", ha="center", va="center",
-            fontsize=FONT, color=picture.INK, arrowprops=lead if far else None,
-        )  # fmt: skip
 
 
 PANEL, KEY = 2.5, 0.16  # height in inches of a panel and of a legend line
@@ -129,8 +51,8 @@ def frontier(group: Group, looks: Mapping[str, Look], price: Price) -> Picture:
     """Draw AA over its cost on a log scale: a point per run, a line for a family's best so far.
 
     A point is hollow if a cheaper run of its family is as good. Runs that cost nothing or keep all
-    data have no position on a log scale and are dotted horizontal lines. Single runs far below all
-    families are listed at the bottom instead.
+    data have no position on a log scale and are dotted horizontal lines. If there are families,
+    single runs far below them are listed at the bottom instead.
     """
     named = units.families(group)
     lines: dict[str, Line] = {}
@@ -142,7 +64,7 @@ def frontier(group: Group, looks: Mapping[str, Look], price: Price) -> Picture:
             lines[name] = "--" if looks[name].colour in met else "-"
     foot = 0.5 + KEY * math.ceil(len(named) / 2)
     frame = Frame(4.6, 2 * PANEL + foot, bottom=foot)
-    several = [run for runs in named.values() if len(runs) > 1 for run in runs]
+    several = [run for runs in named.values() if len(runs) > 1 for run in runs] or group.entries
     singles = [runs[0] for runs in named.values() if len(runs) == 1]
     low, high = log_span([c for e in group.entries if _has_place(c := price.of(e))], price.shown)
     ticks = log_ticks(low, high)

@@ -11,7 +11,6 @@ import numpy as np
 from evergraph.evaluation.accuracy_matrix import AccuracyMatrix, matrix_of
 from evergraph.evaluation.yardstick import main_key
 from evergraph.reports.figures import picture
-from evergraph.reports.figures.bars import key_above
 from evergraph.reports.figures.picture import Frame, Look, Picture
 from evergraph.reports.runs import Entry, Group
 
@@ -47,7 +46,7 @@ def learning_curves(group: Group, looks: Mapping[str, Look]) -> Picture:
         inches = height - frame.top - frame.bottom
         _name_ends(axes, group, looks, gap=(high - low) * LABEL / inches)
         lines = [axes.plot([], [], linestyle=line, color=picture.INK)[0] for line in LINES.values()]
-        key_above(axes, lines, list(LINES))
+        picture.key_above(axes, lines, list(LINES))
 
     return picture.drawn(f"learning_curves-{group.slug}", group.title, frame, draw)
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import io
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 from evergraph.core.extras import require
@@ -152,10 +150,6 @@ def _png(figure: Any) -> bytes:
     return content.getvalue()
 
 
-Point = tuple[float, float]
-LETTER, LINE = 0.56, 1.25  # width and height of a letter, in font sizes
-
-
 def spread_apart(wanted: Sequence[float], *, gap: float, low: float, high: float) -> list[float]:
     """Return positions as close to the wanted ones as a gap between any two allows.
 
@@ -177,61 +171,9 @@ def spread_apart(wanted: Sequence[float], *, gap: float, low: float, high: float
     return [places[i] for i in range(len(wanted))]
 
 
-@dataclass(frozen=True)
-class Box:
-    """A rectangle around a centre."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-
-    def overlap(self, other: Box) -> float:
-        """Return the area shared by two rectangles."""
-        across = (self.width + other.width) / 2 - abs(self.x - other.x)
-        along = (self.height + other.height) / 2 - abs(self.y - other.y)
-        return max(0.0, across) * max(0.0, along)
-
-    def distance(self, point: Point) -> float:
-        """Return the distance of a point to the nearest edge, plus a little off the centre."""
-        across, along = abs(self.x - point[0]), abs(self.y - point[1])
-        gap = math.hypot(max(0.0, across - self.width / 2), max(0.0, along - self.height / 2))
-        return gap + 0.1 * math.hypot(across, along)
-
-    def outside(self, room: Box) -> float:
-        """Return how far the rectangle extends beyond another."""
-        across = abs(self.x - room.x) - (room.width - self.width) / 2
-        along = abs(self.y - room.y) - (room.height - self.height) / 2
-        return max(0.0, across) + max(0.0, along)
-
-
-def place_labels(
-    points: Sequence[Point], texts: Sequence[str], room: Box, size: float
-) -> list[Box]:
-    """Return a rectangle for each label near its point, away from other points and labels.
-
-    All in points. Greedy, in the given order: each label takes the cheapest position.
-    """
-    dots = [Box(x, y, 1.2 * size, 1.2 * size) for x, y in points]
-    turns = [math.pi * eighth / 8 for eighth in range(16)]
-    placed: list[Box] = []
-    for (x, y), text in zip(points, texts, strict=True):
-        width, height = LETTER * size * len(text), LINE * size
-        around = [  # near ones first: of equal costs the first is taken
-            Box(
-                x + math.cos(turn) * (distance + width / 2),
-                y + math.sin(turn) * (distance + height / 2),
-                width,
-                height,
-            )
-            for distance, turn in product((7, 10, 14, 20, 28, 38, 50, 65, 80), turns)
-        ]
-        costs = [
-            2 * sum(map(box.overlap, dots))
-            + 3 * sum(map(box.overlap, placed))
-            + 50 * box.outside(room)
-            + 0.3 * math.hypot(box.x - x - math.copysign(width / 2, box.x - x), box.y - y)
-            for box in around
-        ]
-        placed.append(around[costs.index(min(costs))])
-    return placed
+def key_above(axes: Any, handles: Sequence[Any], names: Sequence[str]) -> None:
+    """Put the legend between title and axes."""
+    axes.legend(
+        handles, names, loc="lower left", bbox_to_anchor=(0, 1), ncols=len(names), frameon=False,
+        borderaxespad=0.1, borderpad=0.2, handletextpad=0.4, columnspacing=1.2, fontsize=8,
+    )  # fmt: skip

@@ -201,26 +201,16 @@ LEADS = {
         "Average {metric} over the tasks learned so far: local as solid lines, global as dashed "
         "lines, with the final local value beside each name.",
     ),
-    "local-global": (
-        "Local against global",
-        "The cost of testing in the whole graph instead of inside each task's own subgraph. Thin "
-        "lines are standard deviations over seeds, if there are several.",
-    ),
     "frontier": (
         "Accuracy against cost",
-        "One line per family of runs: the best accuracy so far, over the bytes kept and over the "
-        "seconds of learning, on log scales; up and to the left is better. A hollow point is no "
+        "Accuracy over the bytes kept and over the seconds of learning, on log scales; up and to "
+        "the left is better. A family of runs has a line, the best so far; a hollow point is no "
         "better than a cheaper one of its family. Dotted lines cost nothing, or keep all data.",
-    ),
-    "memory-accuracy": (
-        "Memory against accuracy",
-        "Accuracy over the bytes kept between tasks, on a log scale: up and to the left is better.",
     ),
     "beyond": (
         "Beyond accuracy",
         "Anytime accuracy, calibration, detection of new classes, and forward transfer.",
     ),
-    "budgets": ("At equal cost", "The best of each method's runs within the same budget."),
     "memory": ("Memory", "The contents of the memory."),
     "time": ("Time", "Seconds by phase. Runs that shared a machine slowed each other down."),
     "matrices": (
@@ -253,16 +243,15 @@ def sections_of(
         pictures = list(islice(rest, len(group.entries)))
         figures = figures_html(pictures, f"a{place}-", small=True)
         matrices.append(f"<h3>{escape(group.title)}</h3>\n{figures}")
-    prefixes = {"curves": "c", "local-global": "l", "frontier": "f", "memory-accuracy": "m"}
     drawn = {
-        name: figures_html(gallery.get(name, ()), prefix)
-        for name, prefix in (prefixes | {"time": "t", "ranks": "r"}).items()
+        name: figures_html(gallery.get(name, ()), name[0])
+        for name in ("curves", "frontier", "ranks")
     }
     content = shown | {
         "glance": '<div class="tiles">\n{}\n</div>'.format("\n".join(tiles)),
         "differences": _differences(groups, shown, drawn["ranks"]),
-        **{name: drawn[name] for name in prefixes},
-        "time": f"{drawn['time']}\n{shown['time']}",
+        "curves": drawn["curves"],
+        "frontier": drawn["frontier"],
         "matrices": "\n".join(matrices),
     }
     called = {"metric": metric, "Metric": f"{metric[0].upper()}{metric[1:]}"}

@@ -1,4 +1,4 @@
-"""Tables of costs: memory, time and machine, and the best accuracy within a budget."""
+"""Tables of costs: memory, time and machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from evergraph.reports import units
-from evergraph.reports.runs import Finished, Group, alone, metric_of, runs_of
+from evergraph.reports.runs import Finished, Group, alone, runs_of
 from evergraph.reports.tables.record import NAMED, Cell, Table, TableColumn, numbers, rows_of
 
 COUNTED = ("samples", "gradients", "importance", "floats", "edges")
@@ -43,16 +43,13 @@ def kept_cell(run: Finished) -> Cell:
     return Cell(units.size(kept), (kept,))
 
 
-PHASES = ("embed", "train", "evaluate")
-
-
 def time_table(groups: Sequence[Group]) -> Table:
     """Return a row per run: seconds by phase and in total, the mean over seeds."""
     caption = (
         "Seconds per seed, the mean over seeds, for embedding, training and evaluation; total is "
         "from start to end, including loading if one process did it all."
     )
-    parts = (*PHASES, "total")
+    parts = ("embed", "train", "evaluate", "total")
 
     def cells(run: Finished) -> list[Cell]:
         spent = [units.seconds_a_seed(run, part) for part in parts]
@@ -106,39 +103,3 @@ def versions_table(groups: Sequence[Group]) -> Table:
     columns = (*map(TableColumn, names), *numbers(("runs",)))
     caption = "Versions of the software that made the runs."
     return Table("versions", caption, columns, (rows,) if rows else ())
-
-
-SIZES = {"1 MB": 1e6, "10 MB": 1e7, "100 MB": 1e8}
-TIMES = {"fastest": 1.0, "10 x fastest": 10.0}
-
-
-def budgets_table(groups: Sequence[Group]) -> Table | None:
-    """Return a row per family; None if every family is a single run."""
-    if not any(map(units.has_family, groups)):
-        return None
-    metric = metric_of(runs_of(groups))
-    measured = "accuracy, class-balanced and" if metric == "accuracy" else f"{metric},"
-    caption = (
-        f"The best average {measured} in percent, of a family of runs within a limit of "
-        "bytes kept, and within the learning time (embed and train, one seed) of the group's "
-        "fastest run and ten times that; - if no run is within the limit. Methods that receive "
-        "earlier data again keep all of it, more than any limit here."
-    )
-    ways = ("local", "global")
-    blocks = []
-    for group in groups:
-        fastest = min(units.learning_seconds(entry) for entry in group.entries)
-        rows = []
-        for name, runs in units.families(group).items():
-            cells = [Cell(name), Cell(group.dataset), Cell(group.setting)]
-            for testing in ways:
-                accuracies = [run.accuracy(testing) / 100 for run in runs]
-                by_size = list(zip(map(units.bytes_kept, runs), accuracies, strict=True))
-                by_time = list(zip(map(units.learning_seconds, runs), accuracies, strict=True))
-                found = [units.best_within(by_size, limit) for limit in SIZES.values()]
-                found += [units.best_within(by_time, times * fastest) for times in TIMES.values()]
-                cells += [Cell("-") if b is None else Cell(f"{100 * b:.1f}", (b,)) for b in found]
-            rows.append(tuple(cells))
-        blocks.append(tuple(rows))
-    limits = numbers([f"{limit} {testing}" for testing in ways for limit in (*SIZES, *TIMES)])
-    return Table("budgets", caption, (*NAMED, *limits), tuple(blocks))

@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache, cached_property
-from importlib import resources
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -151,7 +150,7 @@ _NUMBERS = re.compile(r"\[([-+\d.,e\s]*)\]")
 _COUNTED = re.compile(r"--seeds (\d+)(?![\d,])")
 
 
-PLAN = Path(str(resources.files("evergraph.studies"))) / "book.toml"
+PLAN = Path(__file__).with_name("book.toml")
 
 
 class Chapter(Section):
@@ -217,7 +216,7 @@ class BookPlan(Section):
 
 @cache
 def read_plan(path: Path = PLAN) -> BookPlan:
-    """Return the plan in a TOML file, by default the shipped one."""
+    """Return the plan in a TOML file, by default that of the repository."""
     try:
         return BookPlan.model_validate(read_toml(path))
     except ValidationError as error:
@@ -233,7 +232,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def check_book(folder: Path, plan: BookPlan | None = None) -> list[BookRow]:
-    """Return the rows of a book; raise for the first invalid one.  plan: the shipped one"""
+    """Return the rows of a book; raise for the first invalid one.  plan: that of the repository"""
     return [check_file(path, folder, plan) for path in _row_files(folder)]
 
 

@@ -1,4 +1,4 @@
-"""Submission of a finished run as a row of the results book, after checks."""
+"""Submission of a finished run as a row of the results book, after checks: ``evergraph submit``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import book_rows
 import numpy as np
+from book_rows import BookPlan, BookRow
 
 from evergraph.core.errors import EvergraphError, ResultsError
 from evergraph.core.plugins import is_file_plugin, load_plugins
@@ -24,8 +26,6 @@ from evergraph.experiments.build import resolved
 from evergraph.experiments.config import RunConfig, flat, nested, read_toml
 from evergraph.experiments.store import ARRAYS, CONFIG, RESULT, ResultStore
 from evergraph.streams.stream import TESTINGS
-from evergraph.studies import book_rows
-from evergraph.studies.book_rows import BookPlan, BookRow
 
 # Options on which the defaults of others depend; they are given first.
 _CHOICES = (
@@ -193,6 +193,18 @@ def _kept(rows: Sequence[Sequence[float]]) -> dict[str, list[float]]:
     return {name: np.round(values, book_rows.DIGITS).tolist() for name, values in kept.items()}
 
 
+def submit(run: Path, *, book: Path, label: str | None, commit: str | None, check: bool) -> str:
+    """Do what ``evergraph submit`` is asked to, and return what to print."""
+    if check and not (run / CONFIG).exists():
+        rows = book_rows.check_book(run)
+        failed = sum(row.failure is not None for row in rows)
+        return f"{run}: {len(rows)} rows are valid, {failed} of them record a failure"
+    row = submitted(run, book=book, commit=commit_here(commit), label=label)
+    if check:
+        return f"{run}: valid; its row would be {book / row.place}"
+    return f"{run}: written to {row.write(book)}"
+
+
 EXACT = 1e-9
 SUMMARIES = {"average_accuracy": average_accuracy, "average_forgetting": average_forgetting}
 
@@ -203,8 +215,8 @@ def submitted(
     """Return the row of a finished run; raise if it breaks a rule.
 
     run: its results folder. book: an existing row in it is not replaced. commit: of the code that
-    ran it. label: name of the method in the book, by default its own. plan: by default the shipped
-    one.
+    ran it. label: name of the method in the book, by default its own. plan: by default that of
+    the repository.
     """
     plan = book_rows.read_plan() if plan is None else plan
     if not (run / CONFIG).exists():
