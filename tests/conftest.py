@@ -48,12 +48,13 @@ metadata.version = cache(metadata.version)
 # What takes seconds to start or to compile, in each process that needs it: the files that name it
 # are given to one worker.
 COSTLY = {
-    "ray_engine": "ray", "chromium": "browser", "seen_as": "browser", "kernel": "numba",
-    "numba": "numba", "learned": "bench", "all_figures": "browser", "reported": "browser",
-    "finished": "book",
+    "ray_engine": "ray", "chromium": "browser", "seen_as": "browser", "kernel": "slow to import",
+    "numba": "slow to import", "is_compiled": "slow to import", "learned": "bench",
+    "all_figures": "browser", "reported": "browser", "finished": "book",
 }  # fmt: skip
-# So are those that import PyG or scikit-learn, themselves or by what they test.
+# PyG and scikit-learn, imported by a test or by what it tests, go with numba: some files need both.
 IMPORTS = re.compile(r"torch_geometric|sklearn|from pyg |miniatures|fig6|TSNE")
+ARGUMENTS = re.compile(r"def \w+\(([^)]*)")
 
 
 class TogetherWhereCostly(LoadFileScheduling):  # type: ignore[misc]
@@ -63,8 +64,10 @@ class TogetherWhereCostly(LoadFileScheduling):  # type: ignore[misc]
         file = nodeid.split("::", 1)[0]
         if file not in _together:
             text = Path(self.config.rootpath, file).read_text("utf-8")
-            used = (name for name in COSTLY if f"{name}: " in text or f'"{name}"' in text)
-            _together[file] = COSTLY.get(next(used, ""), "pyg" if IMPORTS.search(text) else file)
+            named = " ".join(ARGUMENTS.findall(text))
+            used = (one for one in COSTLY if re.search(rf"\b{one}\b", named) or f'"{one}"' in text)
+            together = COSTLY.get(next(used, ""), file)
+            _together[file] = "slow to import" if IMPORTS.search(text) else together
         return _together[file]
 
 

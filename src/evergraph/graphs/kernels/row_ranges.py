@@ -150,10 +150,11 @@ def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
     """
     from numba import njit
 
+    options = {"nogil": True, "no_cfunc_wrapper": True}  # Python calls it, and C does not
     try:
-        fast: Callable[..., Any] = njit(nogil=True, cache=True)(loop)
+        fast: Callable[..., Any] = njit(cache=True, **options)(loop)
     except RuntimeError:  # no writable folder
-        fast = njit(nogil=True)(loop)
+        fast = njit(**options)(loop)
     return fast
 
 

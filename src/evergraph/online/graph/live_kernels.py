@@ -34,9 +34,11 @@ TINY = np.float32(1e-25)  # squares below it, or above its inverse, may lose dig
 # Squares of what is left of a code, as a share, from which ``others_alone`` takes it seriously:
 # it compares the largest values, by 1e-5.
 BARELY = np.float32(1e-9)
+# For what compiled code alone calls: wrappers for Python would be compiled in vain.
+_inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
-@njit
+@_inner
 def _met(row, times, tally, rows, found):  # type: ignore[no-untyped-def]
     """Note a row, which counts the first time only: a branch would be taken at random."""
     rows[np.uintp(found)] = row
@@ -176,7 +178,7 @@ def _larger(typing: Any, lanes: Any, more: Any) -> Any:
     return lanes(lanes, more), code
 
 
-@njit
+@_inner
 def _copy(values, place, out, begin, width):  # type: ignore[no-untyped-def]
     """Copy a row between flat arrays."""
     whole = width - width % 16
@@ -186,7 +188,7 @@ def _copy(values, place, out, begin, width):  # type: ignore[no-untyped-def]
         out[np.uintp(begin + c)] = values[np.uintp(place + c)]
 
 
-@njit
+@_inner
 def _subtract(one, values, place, other, out, begin, width):  # type: ignore[no-untyped-def]
     """Replace a row of ``out`` by one · the row of values - other · itself; return its peak."""
     tops, whole = zeros(16), width - width % 16
@@ -203,7 +205,7 @@ def _subtract(one, values, place, other, out, begin, width):  # type: ignore[no-
     return top
 
 
-@njit
+@_inner
 def _fetch(values, rows, i, stop, width):  # type: ignore[no-untyped-def]
     """Prefetch the row of a flat array that comes i-th, if there is one."""
     if i < stop:
@@ -263,7 +265,7 @@ def _sum(typing: Any, lanes: Any) -> Any:
     return float32(lanes), code
 
 
-@njit
+@_inner
 def _apart(row, place, own, shown, unit, was, at, x):  # type: ignore[no-untyped-def]
     """Return ‖x - was‖² for x = row - own · shown, scaled to unit length if ``unit``; x: scratch.
 
@@ -327,7 +329,7 @@ def add_gaps(  # type: ignore[no-untyped-def]
         gaps[i] += _apart(rows, node * width, share, shown, unit, counted, at, x)
 
 
-@njit
+@_inner
 def _tops(far, own, shown, place, width):  # type: ignore[no-untyped-def]
     """Return the peaks of a row without its own code, of this code, and of what is shown."""
     tops = codes = labels = zeros(16)
@@ -391,7 +393,7 @@ def _tile(half: int) -> Code:
         store(values.values, values.stride + high, b)
         return peak(_larger(_larger(zeros(half), a), b))
 
-    code: Code = njit(tile)
+    code: Code = _inner(tile)
     return code
 
 
@@ -400,7 +402,7 @@ def _tile(half: int) -> Code:
 _64, _16, _8, _4, _2, _1 = (_tile(half) for half in (64, 16, 8, 4, 2, 1))
 
 
-@njit
+@_inner
 def _columns(  # type: ignore[no-untyped-def]
     places, weights, differences, ratio, left, values, width, start, stop
 ):
