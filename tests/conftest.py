@@ -90,9 +90,10 @@ def pytest_collect_file(file_path: Path) -> Generator[None, list[Any], list[Any]
 
 
 def pytest_collection_finish() -> None:
-    """Leave modules and tests out of what the garbage collector looks through again and again."""
+    """Leave modules and tests out of what the garbage collector looks through, and call it less."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000, 10, 20)
 
 
 @pytest.fixture(scope="session")
@@ -194,10 +195,11 @@ def learned_here(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def narrow_heads() -> Iterator[None]:
     """Let learners that commands make have narrow heads, unless told: wide ones take seconds."""
-    from evergraph.online.heads import FusedHead
+    from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(FusedHead.__init__.__kwdefaults__, "width", 32)
+        for head in (AnalyticHead, FusedHead, TargetHead):
+            patch.setitem(head.__init__.__kwdefaults__, "width", 32)
         yield
 
 

@@ -148,20 +148,6 @@ def test_info_of_a_users_file(call: Call, tmp_path: Path) -> None:
     assert "homophily" in call("info", str(path))[0]
 
 
-def test_small_and_empty_classes_are_learned_around(call: Call, tmp_path: Path) -> None:
-    labels = np.array([0] * 20 + [2] * 19 + [3] * 20 + [4], dtype=np.int16)  # no 1, a single 4
-    path = write_graph(tmp_path / "odd.npz", y=labels, edge_index=np.zeros((2, 0), np.int32))
-    out, err = call("run", "--dataset", str(path), "--method", "slda", "--json")
-    assert "class 4 is left out: fewer than 3 nodes (min_class_size)" in err
-    assert json.loads(out)["dataset"]["task_classes"] == [[0, 2]]
-    path = write_graph(tmp_path / "tiny.npz", y=np.array([0] * 58 + [1] * 2, dtype=np.int16))
-    _, err = call("run", "--dataset", str(path), "--out", "out", expect=2)
-    assert err.splitlines()[-1].startswith(
-        "error: no task can be made: 1 class has at least 3 nodes"
-    )
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
