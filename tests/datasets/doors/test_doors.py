@@ -197,3 +197,17 @@ def test_a_stream_and_a_run_of_a_networkx_graph() -> None:
 def test_mistakes_are_one_sentence(source: Any, options: Any, error: Any, said: str) -> None:
     with pytest.raises(error, match=said):
         as_graph(source, **options)
+
+
+def test_a_polars_frame_is_asked_for_its_arrow_table(plain: Graph, assert_same: Any) -> None:
+    """Polars is not needed to test how it is asked: a stand-in with its module and name."""
+
+    def held(table: pa.Table) -> Any:
+        kind = type(
+            "DataFrame", (), {"to_arrow": lambda self: table, "__module__": "polars.dataframe"}
+        )
+        return kind()
+
+    nodes, edges = _arrow()
+    views = nodes.set_column(0, "id", nodes["id"].cast(pa.string_view()))
+    assert_same(as_graph((held(views), held(edges)), columns={"*": "raw"}), plain)
