@@ -150,11 +150,10 @@ def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
     """
     from numba import njit
 
-    options = {"nogil": True, "no_cfunc_wrapper": True}  # Python calls it, and C does not
-    try:
-        fast: Callable[..., Any] = njit(cache=True, **options)(loop)
+    try:  # Python calls it, and C does not
+        fast: Callable[..., Any] = njit(nogil=True, no_cfunc_wrapper=True, cache=True)(loop)
     except RuntimeError:  # no writable folder
-        fast = njit(**options)(loop)
+        fast = njit(nogil=True, no_cfunc_wrapper=True)(loop)
     return fast
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import float32, njit
+from numba import float32
 from numba.core.cgutils import get_or_insert_function
 from numba.extending import intrinsic
 
@@ -25,7 +25,7 @@ from evergraph.graphs.kernels.lanes import (
     times_plus,
     zeros,
 )
-from evergraph.graphs.kernels.numba_sum import WIDEST, Flat
+from evergraph.graphs.kernels.numba_sum import WIDEST, Flat, inner
 from evergraph.graphs.kernels.row_ranges import compiled
 
 Code = Callable[..., Any]
@@ -34,11 +34,9 @@ TINY = np.float32(1e-25)  # squares below it, or above its inverse, may lose dig
 # Squares of what is left of a code, as a share, from which ``others_alone`` takes it seriously:
 # it compares the largest values, by 1e-5.
 BARELY = np.float32(1e-9)
-# For what compiled code alone calls: wrappers for Python would be compiled in vain.
-_inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
-@_inner
+@inner
 def _met(row, times, tally, rows, found):  # type: ignore[no-untyped-def]
     """Note a row, which counts the first time only: a branch would be taken at random."""
     rows[np.uintp(found)] = row
@@ -178,7 +176,7 @@ def _larger(typing: Any, lanes: Any, more: Any) -> Any:
     return lanes(lanes, more), code
 
 
-@_inner
+@inner
 def _copy(values, place, out, begin, width):  # type: ignore[no-untyped-def]
     """Copy a row between flat arrays."""
     whole = width - width % 16
@@ -188,7 +186,7 @@ def _copy(values, place, out, begin, width):  # type: ignore[no-untyped-def]
         out[np.uintp(begin + c)] = values[np.uintp(place + c)]
 
 
-@_inner
+@inner
 def _subtract(one, values, place, other, out, begin, width):  # type: ignore[no-untyped-def]
     """Replace a row of ``out`` by one · the row of values - other · itself; return its peak."""
     tops, whole = zeros(16), width - width % 16
@@ -205,7 +203,7 @@ def _subtract(one, values, place, other, out, begin, width):  # type: ignore[no-
     return top
 
 
-@_inner
+@inner
 def _fetch(values, rows, i, stop, width):  # type: ignore[no-untyped-def]
     """Prefetch the row of a flat array that comes i-th, if there is one."""
     if i < stop:
@@ -265,7 +263,7 @@ def _sum(typing: Any, lanes: Any) -> Any:
     return float32(lanes), code
 
 
-@_inner
+@inner
 def _apart(row, place, own, shown, unit, was, at, x):  # type: ignore[no-untyped-def]
     """Return ‖x - was‖² for x = row - own · shown, scaled to unit length if ``unit``; x: scratch.
 
@@ -329,7 +327,7 @@ def add_gaps(  # type: ignore[no-untyped-def]
         gaps[i] += _apart(rows, node * width, share, shown, unit, counted, at, x)
 
 
-@_inner
+@inner
 def _tops(far, own, shown, place, width):  # type: ignore[no-untyped-def]
     """Return the peaks of a row without its own code, of this code, and of what is shown."""
     tops = codes = labels = zeros(16)
@@ -393,8 +391,7 @@ def _tile(half: int) -> Code:
         store(values.values, values.stride + high, b)
         return peak(_larger(_larger(zeros(half), a), b))
 
-    code: Code = _inner(tile)
-    return code
+    return inner(tile)
 
 
 # A wide tile reads whole rows of differences one after the other. It needs twice the registers of a
@@ -402,7 +399,7 @@ def _tile(half: int) -> Code:
 _64, _16, _8, _4, _2, _1 = (_tile(half) for half in (64, 16, 8, 4, 2, 1))
 
 
-@_inner
+@inner
 def _columns(  # type: ignore[no-untyped-def]
     places, weights, differences, ratio, left, values, width, start, stop
 ):
