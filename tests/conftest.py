@@ -48,12 +48,13 @@ metadata.version = cache(metadata.version)
 # What takes seconds to start or to compile, in each process that needs it: the files that name it
 # are given to one worker.
 COSTLY = {
-    "ray_engine": "ray", "chromium": "browser", "seen_as": "browser", "kernel": "numba",
-    "numba": "numba", "learned": "bench", "all_figures": "browser", "reported": "browser",
-    "finished": "book",
+    "ray_engine": "ray", "chromium": "browser", "seen_as": "browser", "kernel": "slow to import",
+    "numba": "slow to import", "is_compiled": "slow to import", "learned": "bench",
+    "all_figures": "browser", "reported": "browser", "finished": "book",
 }  # fmt: skip
-# So are those that import PyG or scikit-learn, themselves or by what they test.
+# PyG and scikit-learn, imported by a test or by what it tests, go with numba: some files need both.
 IMPORTS = re.compile(r"torch_geometric|sklearn|from pyg |miniatures|fig6|TSNE")
+ARGUMENTS = re.compile(r"def \w+\(([^)]*)")
 
 
 class TogetherWhereCostly(LoadFileScheduling):  # type: ignore[misc]
@@ -63,8 +64,10 @@ class TogetherWhereCostly(LoadFileScheduling):  # type: ignore[misc]
         file = nodeid.split("::", 1)[0]
         if file not in _together:
             text = Path(self.config.rootpath, file).read_text("utf-8")
-            used = (name for name in COSTLY if f"{name}: " in text or f'"{name}"' in text)
-            _together[file] = COSTLY.get(next(used, ""), "pyg" if IMPORTS.search(text) else file)
+            named = " ".join(ARGUMENTS.findall(text))
+            used = (one for one in COSTLY if re.search(rf"\b{one}\b", named) or f'"{one}"' in text)
+            together = COSTLY.get(next(used, ""), file)
+            _together[file] = "slow to import" if IMPORTS.search(text) else together
         return _together[file]
 
 
@@ -87,9 +90,10 @@ def pytest_collect_file(file_path: Path) -> Generator[None, list[Any], list[Any]
 
 
 def pytest_collection_finish() -> None:
-    """Leave modules and tests out of what the garbage collector looks through again and again."""
+    """Leave modules and tests out of what the garbage collector looks through, and call it less."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000, 10, 20)
 
 
 @pytest.fixture(scope="session")
@@ -191,10 +195,11 @@ def learned_here(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def narrow_heads() -> Iterator[None]:
     """Let learners that commands make have narrow heads, unless told: wide ones take seconds."""
-    from evergraph.online.heads import FusedHead
+    from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(FusedHead.__init__.__kwdefaults__, "width", 32)
+        for head in (AnalyticHead, FusedHead, TargetHead):
+            patch.setitem(head.__init__.__kwdefaults__, "width", 32)
         yield
 
 

@@ -28,17 +28,6 @@ TINY = [
 WITHOUT_CUDA = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
 
 
-def write_graph(path: Path, **changes: np.ndarray) -> Path:
-    generator = np.random.default_rng(0)
-    arrays = {
-        "edge_index": generator.integers(60, size=(2, 150)).astype(np.int32),
-        "y": (np.arange(60) % 4).astype(np.int16),
-        "x": generator.normal(size=(60, 5)).astype(np.float32),
-    }
-    np.savez(path, **(arrays | changes))
-    return path
-
-
 def test_no_argument_teaches(call: Call) -> None:
     text, _ = call()
     for command in ("run", "info", "list", "bench", "report", "--resume"):
@@ -141,25 +130,12 @@ def test_a_killed_or_interrupted_run_resumes_to_the_bit_identical_result(
 
 
 def test_info_of_a_users_file(call: Call, tmp_path: Path) -> None:
-    path = write_graph(tmp_path / "mine.npz", y=np.array([0] * 30 + [1] * 30, dtype=np.int16))
+    path, labels = tmp_path / "mine.npz", np.array([0] * 30 + [1] * 30, dtype=np.int16)
+    np.savez(path, edge_index=np.zeros((2, 1), np.int32), y=labels, x=np.ones((60, 5), np.float32))
     facts = json.loads(call("info", str(path), "--json")[0])
     assert (facts["nodes"], facts["classes"], facts["tasks"], facts["features"]) == (60, 2, 1, 5)
     assert facts["class_sizes"] == {"0": 30, "1": 30}
     assert "homophily" in call("info", str(path))[0]
-
-
-def test_small_and_empty_classes_are_learned_around(call: Call, tmp_path: Path) -> None:
-    labels = np.array([0] * 20 + [2] * 19 + [3] * 20 + [4], dtype=np.int16)  # no 1, a single 4
-    path = write_graph(tmp_path / "odd.npz", y=labels, edge_index=np.zeros((2, 0), np.int32))
-    out, err = call("run", "--dataset", str(path), "--method", "slda", "--json")
-    assert "class 4 is left out: fewer than 3 nodes (min_class_size)" in err
-    assert json.loads(out)["dataset"]["task_classes"] == [[0, 2]]
-    path = write_graph(tmp_path / "tiny.npz", y=np.array([0] * 58 + [1] * 2, dtype=np.int16))
-    _, err = call("run", "--dataset", str(path), "--out", "out", expect=2)
-    assert err.splitlines()[-1].startswith(
-        "error: no task can be made: 1 class has at least 3 nodes"
-    )
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -170,13 +146,8 @@ def test_small_and_empty_classes_are_learned_around(call: Call, tmp_path: Path) 
         (["--method", "ewc,mas", "--save", "m.eg"], "--save needs a single method, and 2 are "),
         (["--save", "."], "--save must be a file, and . is a folder"),
         (["--dataset", "cora"], "corafull"),
-        (["--setting", "class"], "unknown setting 'class'"),
-        (["--by", "time"], "by = 'time' needs the time of every node"),
-        (["--device", "tpu"], "unknown device 'tpu'"),
         pytest.param(["--device", "cuda"], "no CUDA device", marks=WITHOUT_CUDA),
         (["--dataset", "absent.npz"], "no such file or folder: absent.npz"),
-        (["--dataset", "cut.npz"], "cut.npz"),
-        (["--dataset", "nan.npz"], "features hold NaN or infinity"),
         (["--budget", "lots"], "budget must be"),
         (["--seeds", "a"], "--seeds must be comma-separated integers, such as 0,1,2, not 'a'"),
         (["--batch-size", "half"], "batch_size"),
@@ -188,17 +159,12 @@ def test_small_and_empty_classes_are_learned_around(call: Call, tmp_path: Path) 
         (["mine.py"], "did you mean --plugin mine.py? "),
         (["--metod", "tem"], "no such option '--metod': did you mean '--method'? evergraph run "),
         (["--hops", "two"], "invalid value for '--hops': "),
-        (["--set", "method.refresh=embeddings"], "edges must be 'all', not 'within'"),
         (["--protocol", "clgb"], "unknown protocol 'clgb': did you mean 'cglb'?"),
     ],
 )
 def test_bad_options_are_one_sentence_and_exit_code_2(
     options: list[str], message: str, call: Call, tmp_path: Path
 ) -> None:
-    if "--dataset" in options:
-        whole = write_graph(tmp_path / "whole.npz").read_bytes()
-        (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])
-        write_graph(tmp_path / "nan.npz", x=np.full((60, 5), np.nan, dtype=np.float32))
     base = SMALL if "--dataset" not in options else SMALL[6:]
     out, err = call("run", *base, *options, "--out", "out", expect=2)
     assert (out, err[:7], err.count("\n")) == ("", "error: ", 1)

@@ -24,7 +24,7 @@ from evergraph.topology import topologies
 
 Call = Callable[..., tuple[str, str]]
 
-pytestmark = pytest.mark.usefixtures("own_parts")
+pytestmark = pytest.mark.usefixtures("own_parts", "narrow_heads")
 FILE = Path(__file__).parents[2] / "examples" / "my_parts.py"
 BENCH = """\
 plugins = ["parts/my_parts.py"]

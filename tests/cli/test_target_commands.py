@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from evergraph.cli.app import app
 from evergraph.online.folder.learner_folder import LearnerFolder
 
+pytestmark = pytest.mark.usefixtures("narrow_heads")
 TABLES = {
     "labels": "id,p,q,labels\na,1,0,x;y\nb,0.9,0.1,x;y\nc,0,1,;\nd,0.1,0.9,;\ne,1,0.05,\n",
     "numbers": "id,p,q,target\na,1,0,5\nb,0.9,0.1,5.5\nc,0,1,-3\nd,0.1,0.9,-2.5\ne,1,0.05,\n",

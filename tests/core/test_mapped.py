@@ -121,11 +121,15 @@ def test_small_arrays_keep_their_pages(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux what is held")
 def test_memory_that_mapped_arrays_hold_is_given_back(tmp_path: Path) -> None:
     array = create_array(tmp_path / "large.npy", (1 << 24,), torch.float32)  # 64 MB
-    array += 1.0
-    before: int = psutil.Process().memory_info().rss
-    give_memory_back()
-    after: int = psutil.Process().memory_info().rss
-    assert before - after > 50_000_000
+
+    def given_back() -> int:
+        array.fill_(1.0)
+        before: int = psutil.Process().memory_info().rss
+        give_memory_back()
+        return before - int(psutil.Process().memory_info().rss)
+
+    # A system that lacks memory may have taken the pages before, but not each time.
+    assert any(given_back() > 50_000_000 for _ in range(5))
     assert float(array.sum()) == 1 << 24
 
 

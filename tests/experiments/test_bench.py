@@ -93,7 +93,7 @@ def test_broken_data_and_a_killed_worker_are_rows_and_the_rest_goes_on(
     broken = tmp_path / "broken.npz"
     broken.write_bytes(b"PK")
     synthetic = {"name": "synthetic", "nodes": 300, "classes": 6, "features": 8}
-    long = {"name": "finetune", "label": "victim", "run": {"training": {"epochs": 600}}}
+    long = {"name": "finetune", "label": "victim", "run": {"training": {"epochs": 200}}}
     values = {
         "datasets": [str(broken), synthetic],
         "common": {"device": "cpu", "training": {"epochs": 2}},

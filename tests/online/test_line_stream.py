@@ -26,6 +26,7 @@ from evergraph.online.line_stream import LineStream
 from mixed_tables import mixed_edges, mixed_rows, write_mixed
 from small_learner import learner
 
+pytestmark = pytest.mark.usefixtures("narrow_heads")
 START: list[dict[str, Any]] = [
     {"node": "a", "features": [1, 0], "label": "x"},
     {"node": "b", "features": [0, 1], "label": "y"},

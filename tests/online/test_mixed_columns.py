@@ -25,6 +25,7 @@ from evergraph.tables.scheme import Column
 from evergraph.topology import SGC
 from mixed_tables import COLUMNS, mixed_edges, mixed_rows, write_mixed
 
+pytestmark = pytest.mark.usefixtures("narrow_heads")
 NODES, MORE = 40, 60
 IDS = [f"n{node}" for node in range(MORE)]
 

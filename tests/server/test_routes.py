@@ -187,16 +187,6 @@ def test_predictions_answer_while_a_delta_is_being_learned(
     assert client.post("/v1/predictions", json={"ids": ["new"]}).json()["seq"] == 2
 
 
-def test_what_was_acknowledged_is_there_after_a_stop(
-    serve: Any, first: Any, fingerprint: Any
-) -> None:
-    service = serve()
-    service.post("/v1/deltas", json=first)
-    before = fingerprint(service)
-    service.stop()
-    assert fingerprint(serve()) == before
-
-
 def test_every_answer_has_safe_headers(lasting: TestClient) -> None:
     for path in ("/", "/v1/status", "/nothing"):
         headers = lasting.get(path).headers

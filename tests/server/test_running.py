@@ -200,7 +200,7 @@ def test_a_broken_disk_is_said_and_ends_the_process(
     monkeypatch.setattr("os.kill", lambda process, number: ended.append(number))
 
     def broken(self: Journal, entries: object) -> None:
-        raise sqlite3.OperationalError("disk I/O error")
+        raise sqlite3.OperationalError(f"{self.path}: disk I/O error")
 
     with monkeypatch.context() as patch:
         patch.setattr(Journal, "write", broken)
@@ -212,5 +212,12 @@ def test_a_broken_disk_is_said_and_ends_the_process(
     assert "disk I/O error" in told["stopped"]
     assert client.post("/v1/deltas", json=MORE).status_code == 503
     assert client.get("/v1/nodes/a").status_code == 200  # what is known is answered
-    assert client.get("/readyz").json()["status"] == "stopped"
+    ready = client.get("/readyz")
+    assert (ready.status_code, ready.headers["retry-after"]) == (503, "2")
+    assert ready.json() == {"status": "stopped", "why": told["stopped"]}
+    assert {"evergraph_stopped 1.0", "evergraph_ready 0.0"} <= {
+        *client.get("/metrics").text.splitlines()
+    }
+    assert client.get("/healthz").status_code == 200
+    assert str(client.folder.path.parent) not in answer.text + told["stopped"]  # files by name
     assert ended == [signal.SIGTERM]

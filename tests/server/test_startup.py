@@ -7,7 +7,6 @@ import json
 import re
 import signal
 import time
-from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -102,26 +101,6 @@ def test_a_recovery_is_left_at_once(asks: bool) -> None:
     assert starting.abandoned is not asks
     assert starting.failed is None
     over.set()
-
-
-def test_a_learner_that_takes_no_changes_is_not_ready(
-    lasting: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert lasting.get("/readyz").json() == {"status": "ready"}
-    path = lasting.folder.path
-    why = f"{path}/journal.sqlite: the disk failed ({path})"
-    stopped = replace(lasting.folder.status(), stopped=why)
-    monkeypatch.setattr(lasting.folder, "status", lambda: stopped)
-    answer = lasting.get("/readyz")
-    assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
-    told = {"status": "stopped", "why": f"journal.sqlite: the disk failed ({path.name})"}
-    assert answer.json() == told
-    assert {"evergraph_stopped 1.0", "evergraph_ready 0.0"} <= {
-        *lasting.get("/metrics").text.splitlines()
-    }
-    assert lasting.get("/healthz").status_code == 200
-    monkeypatch.undo()
-    assert lasting.get("/readyz").status_code == 200
 
 
 def test_a_process_answers_while_it_recovers_and_stops_at_once(

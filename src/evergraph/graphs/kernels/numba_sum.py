@@ -19,6 +19,8 @@ from evergraph.graphs.kernels.lanes import load, prefetch, store, times, times_p
 from evergraph.graphs.kernels.row_ranges import compiled
 
 Code = Callable[..., Any]
+# For what compiled code alone calls: wrappers for Python would be compiled in vain.
+inner: Callable[[Code], Code] = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 _FEATURES = llvmlite.binding.get_host_cpu_features()
 
@@ -117,9 +119,7 @@ def _tile(half: int) -> Code:
             store(out.values, row * out.stride + low, a)
             store(out.values, row * out.stride + high, b)
 
-    # Called by compiled code alone: wrappers for Python would be compiled in vain.
-    code: Code = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)(tile)
-    return code
+    return inner(tile)
 
 
 _64, _32, _16, _8, _4, _2, _1 = (_tile(half) for half in (64, 32, 16, 8, 4, 2, 1))

@@ -150,10 +150,10 @@ def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
     """
     from numba import njit
 
-    try:
-        fast: Callable[..., Any] = njit(nogil=True, cache=True)(loop)
+    try:  # Python calls it, and C does not
+        fast: Callable[..., Any] = njit(nogil=True, no_cfunc_wrapper=True, cache=True)(loop)
     except RuntimeError:  # no writable folder
-        fast = njit(nogil=True)(loop)
+        fast = njit(nogil=True, no_cfunc_wrapper=True)(loop)
     return fast
 
 

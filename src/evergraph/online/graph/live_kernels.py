@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit
 from numba.extending import intrinsic
 
 from evergraph.graphs.kernels.lanes import (
@@ -27,7 +26,7 @@ from evergraph.graphs.kernels.lanes import (
     times_plus,
     zeros,
 )
-from evergraph.graphs.kernels.numba_sum import WIDEST, Flat
+from evergraph.graphs.kernels.numba_sum import WIDEST, Flat, inner
 from evergraph.graphs.kernels.row_ranges import compiled
 
 Code = Callable[..., Any]
@@ -38,7 +37,7 @@ TINY = np.float32(1e-25)  # squares below it, or above its inverse, may lose dig
 BARELY = np.float32(1e-9)
 
 
-@njit
+@inner
 def _met(row, times, tally, rows, found):  # type: ignore[no-untyped-def]
     """Note a row, which counts the first time only: a branch would be taken at random."""
     rows[np.uintp(found)] = row
@@ -162,7 +161,7 @@ def _gap(typing: Any, one: Any, lanes: Any, other: Any, less: Any) -> Any:
     return lanes(one, lanes, other, less), code
 
 
-@njit
+@inner
 def _copy(values, place, out, begin, width):  # type: ignore[no-untyped-def]
     """Copy a row between flat arrays."""
     whole = width - width % 16
@@ -172,7 +171,7 @@ def _copy(values, place, out, begin, width):  # type: ignore[no-untyped-def]
         out[np.uintp(begin + c)] = values[np.uintp(place + c)]
 
 
-@njit
+@inner
 def _subtract(one, values, place, other, out, begin, width):  # type: ignore[no-untyped-def]
     """Replace a row of ``out`` by one · the row of values - other · itself; return its peak."""
     tops, whole = zeros(16), width - width % 16
@@ -189,7 +188,7 @@ def _subtract(one, values, place, other, out, begin, width):  # type: ignore[no-
     return top
 
 
-@njit
+@inner
 def _fetch(values, rows, i, stop, width):  # type: ignore[no-untyped-def]
     """Prefetch the row of a flat array that comes i-th, if there is one."""
     if i < stop:
@@ -222,7 +221,7 @@ def find_different(rows, others, found):  # type: ignore[no-untyped-def]
                 break
 
 
-@njit
+@inner
 def _apart(row, place, own, shown, unit, was, at, x):  # type: ignore[no-untyped-def]
     """Return ‖x - was‖² for x = row - own · shown, scaled to unit length if ``unit``; x: scratch.
 
@@ -286,7 +285,7 @@ def add_gaps(  # type: ignore[no-untyped-def]
         gaps[i] += _apart(rows, node * width, share, shown, unit, counted, at, x)
 
 
-@njit
+@inner
 def _tops(far, own, shown, place, width):  # type: ignore[no-untyped-def]
     """Return the peaks of a row without its own code, of this code, and of what is shown."""
     tops = codes = labels = zeros(16)
@@ -350,8 +349,7 @@ def _tile(half: int) -> Code:
         store(values.values, values.stride + high, b)
         return peak(larger(larger(zeros(half), a), b))
 
-    code: Code = njit(tile)
-    return code
+    return inner(tile)
 
 
 # A wide tile reads whole rows of differences one after the other. It needs twice the registers of a
@@ -359,7 +357,7 @@ def _tile(half: int) -> Code:
 _64, _16, _8, _4, _2, _1 = (_tile(half) for half in (64, 16, 8, 4, 2, 1))
 
 
-@njit
+@inner
 def _columns(  # type: ignore[no-untyped-def]
     places, weights, differences, ratio, left, values, width, start, stop
 ):
