@@ -1,6 +1,7 @@
 """Threads of the service: one that changes the learner, and a pool for each kind of slow work.
 
 Small predictions run on the event loop itself, those that wait at the same moment in one call.
+Requests begin there a few at a time, so that many of one client do not hold up the others.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 HOLD = 0.01  # seconds that a batch of predictions may hold up the event loop
 PACES = 4  # batches whose duration is remembered
+TURN = 0.004  # seconds for requests that begin in one turn of the event loop
+MORE = 8  # requests that begin in a turn if there are more than that
 
 
 class Writer:
@@ -152,14 +155,14 @@ class Pool:
 
 
 # Threads and queue length for each kind of work, so that slow work of one kind delays no other.
-# Look-ups run one at a time, to leave the interpreter lock to the writer.
+# Most run one at a time, to leave the interpreter lock to the event loop and to the writer.
 KINDS = {
-    "bodies": (2, 64),
-    "predictions": (2, 256),
+    "bodies": (1, 64),
+    "predictions": (1, 256),
     "small predictions": (1, 256),  # of a slow head; others are made on the event loop
     "look-ups": (1, 64),
     "suggestions": (1, 8),
-    "requests for facts": (2, 64),
+    "requests for facts": (1, 64),
     "compactions": (1, 2),
 }
 
@@ -170,6 +173,46 @@ def pools(seconds: float) -> dict[str, Pool]:
         what: Pool(what, threads=threads, places=places, seconds=seconds)
         for what, (threads, places) in KINDS.items()
     } | {"backups": Pool("backups", threads=1, places=2, seconds=3600.0)}
+
+
+class Turns:
+    """Spreads requests that come at the same moment over several turns of the event loop.
+
+    A request is handled without a pause until it waits for a thread. Of two hundred at once each
+    step would take a tenth of a second, and others wait for several such steps: here those of
+    different clients begin in turn.
+    """
+
+    def __init__(self) -> None:
+        self._began = 0.0  # when the first request of this turn began; 0: none has
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # by client, the next one first
+
+    def take(self, client: str) -> asyncio.Future[None] | None:
+        """Return a future for when a request may begin, None if it may at once."""
+        loop, now = asyncio.get_running_loop(), time.perf_counter()
+        if not self._began:
+            self._began = now
+            loop.call_soon(self._turn, loop)
+        if not self._waiting and now - self._began < TURN:
+            return None
+        future = loop.create_future()
+        self._waiting.setdefault(client, deque()).append(future)
+        return future
+
+    def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._began = 0.0
+        for _ in range(MORE):
+            if not self._waiting:
+                return
+            client = next(iter(self._waiting))
+            queue = self._waiting.pop(client)
+            future = queue.popleft()
+            if queue:
+                self._waiting[client] = queue  # behind the others
+            if not future.done():
+                future.set_result(None)
+        self._began = time.perf_counter()
+        loop.call_soon(self._turn, loop)
 
 
 class _Question(NamedTuple):
