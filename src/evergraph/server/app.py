@@ -58,6 +58,7 @@ def create_app(
         for name in NEEDED_LATER:
             with suppress(ImportError):  # an extra that is not installed
                 import_module(name)
+        import_module("numba.core.registry").cpu_target.target_context.refresh()
     metrics.registry.register(ServiceCollector(service))
 
     @asynccontextmanager

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 HOLD = 0.01  # seconds that a batch of predictions may hold up the event loop
 PACES = 4  # batches whose duration is remembered
-TURN = 0.004  # seconds for requests that begin in one turn of the event loop
-MORE = 8  # requests that begin in a turn if there are more than that
+TURN = 0.002  # seconds for the requests that begin in one turn of the event loop
+MORE = 32  # requests that begin in one turn, at most, while others wait
 
 
 class Writer:
@@ -185,6 +185,7 @@ class Turns:
 
     def __init__(self) -> None:
         self._began = 0.0  # when the first request of this turn began; 0: none has
+        self._more = 1  # that may begin in the next turn, if some wait
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # by client, the next one first
 
     def take(self, client: str) -> asyncio.Future[None] | None:
@@ -200,8 +201,9 @@ class Turns:
         return future
 
     def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._began = 0.0
-        for _ in range(MORE):
+        now, began, self._began = time.perf_counter(), self._began, 0.0
+        self._more = max(self._more // 2, 1) if now - began > TURN else min(2 * self._more, MORE)
+        for _ in range(self._more):
             if not self._waiting:
                 return
             client = next(iter(self._waiting))
@@ -211,7 +213,7 @@ class Turns:
                 self._waiting[client] = queue  # behind the others
             if not future.done():
                 future.set_result(None)
-        self._began = time.perf_counter()
+        self._began = now
         loop.call_soon(self._turn, loop)
 
 
