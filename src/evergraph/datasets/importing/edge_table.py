@@ -342,8 +342,12 @@ class EdgeTable:
         parts = []
         for ends in self._few or ():
             for source, target in (ends, ends[::-1])[: 2 if self.undirected else 1]:
-                mine = (source != target) & (target >= first) & (target < stop)
-                parts.append(target[mine].astype(np.int64) << 32 | source[mine])
+                mine = source != target
+                if stop - first < self.nodes:
+                    mine &= (target >= first) & (target < stop)
+                key = np.left_shift(target, 32, dtype=np.int64)
+                key |= source
+                parts.append(key[mine])
         keys = np.concatenate([np.zeros(0, np.int64), *parts])
         keys.sort()
         new = np.ones(len(keys), np.bool_)
