@@ -76,7 +76,7 @@ def test_where_too_many_wait_the_next_is_refused() -> None:
     gate = Event()
 
     async def main() -> Any:
-        pool = Pool("sums", threads=1, places=2, seconds=0.5)
+        pool = Pool("sums", places=2, seconds=0.5)
         waiting = [asyncio.ensure_future(pool.run(lambda: gate.wait(5))) for _ in range(3)]
         await asyncio.sleep(0.01)
         with pytest.raises(RefusedError, match="2 sums are waiting already") as refused:

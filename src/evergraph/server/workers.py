@@ -108,26 +108,22 @@ class Writer:
 
 
 class Pool:
-    """Threads for one kind of work, with a bounded queue.
+    """A thread for one kind of work, with a bounded queue.
 
-    A call that takes too long is answered with 503. Its thread runs on and is not replaced
-    meanwhile, so the number of threads stays bounded.
+    A call that takes too long is answered with 503. The thread runs on and is not replaced.
 
     what: the work in the plural, for error messages; places: calls that may wait; seconds: time for
     a call, waiting included.
     """
 
-    def __init__(self, what: str, *, threads: int, places: int, seconds: float) -> None:
-        self.what = what
-        self.threads = threads
-        self.places = places
-        self.seconds = seconds
+    def __init__(self, what: str, *, places: int, seconds: float) -> None:
+        self.what, self.places, self.seconds = what, places, seconds
         self._running = 0  # or waiting
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=f"evergraph-{what}")
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix=f"evergraph-{what}")
 
     async def run(self, call: Callable[[], T]) -> T:
         """Run ``call`` on a thread and return its result; reject it if the queue is full."""
-        if self._running >= self.threads + self.places:
+        if self._running > self.places:
             sentence = f"{self.places} {self.what} are waiting already: try again later"
             raise RefusedError(503, sentence, retry_after=1, hang_up=True)
         try:
@@ -154,25 +150,23 @@ class Pool:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
 
-# Threads and queue length for each kind of work, so that slow work of one kind delays no other.
-# Most run one at a time, to leave the interpreter lock to the event loop and to the writer.
+# Queue length for each kind of work, so that slow work of one kind delays no other. Each has one
+# thread, to leave the interpreter lock to the event loop and to the writer.
 KINDS = {
-    "bodies": (1, 64),
-    "predictions": (1, 256),
-    "small predictions": (1, 256),  # of a slow head; others are made on the event loop
-    "look-ups": (1, 64),
-    "suggestions": (1, 8),
-    "requests for facts": (1, 64),
-    "compactions": (1, 2),
+    "bodies": 64,
+    "predictions": 256,
+    "small predictions": 256,  # of a slow head; others are made on the event loop
+    "look-ups": 64,
+    "suggestions": 8,
+    "requests for facts": 64,
+    "compactions": 2,
 }
 
 
 def pools(seconds: float) -> dict[str, Pool]:
     """Return a pool for each kind of work, with this time limit; a backup may take an hour."""
-    return {
-        what: Pool(what, threads=threads, places=places, seconds=seconds)
-        for what, (threads, places) in KINDS.items()
-    } | {"backups": Pool("backups", threads=1, places=2, seconds=3600.0)}
+    found = {what: Pool(what, places=places, seconds=seconds) for what, places in KINDS.items()}
+    return found | {"backups": Pool("backups", places=2, seconds=3600.0)}
 
 
 class Turns:
