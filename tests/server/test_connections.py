@@ -16,7 +16,7 @@ import pytest
 import uvicorn
 
 from evergraph.server.limits import Limits
-from evergraph.server.running import _allow_files
+from evergraph.server.running import AHEAD, _allow_files
 from forked import in_a_child
 from served import served
 from waiting import until
@@ -155,6 +155,16 @@ def test_an_answer_that_nobody_reads_is_given_up(
     until(lambda: len(app.server.server_state.connections) <= 1)
     assert len(ended(unread)) < 1 << 24
     assert "Exception in ASGI application" not in caplog.text  # nor is this a fault of ours
+
+
+def test_what_is_sent_far_ahead_is_not_read(serve: Serve) -> None:
+    app = serve()
+    line = app.connect()
+    line.sendall(HOLD + ASK * 50)
+    until(lambda: app.held == 1)
+    app.gate.set()
+    assert ended(line).count(b"HTTP/1.1 200") == 1 + AHEAD
+    assert app.ask().startswith(b"HTTP/1.1 200")
 
 
 def test_a_head_has_a_length(serve: Serve) -> None:

@@ -21,7 +21,7 @@ from evergraph.server.http import RefusedError
 from evergraph.server.routes import after_in
 from evergraph.server.schema import to_json
 from evergraph.server.service import in_blocks
-from evergraph.server.workers import PACES, Pool, Together, Writer
+from evergraph.server.workers import PACES, Pool, Together, Turns, Writer
 from stand_in import delta, opened
 
 
@@ -51,11 +51,32 @@ def test_look_ups_that_take_long_hold_up_nobody(
     assert told == [200] * len(paths)
 
 
+def test_a_client_that_asks_much_at_once_does_not_hold_up_another() -> None:
+    begun: list[str] = []
+
+    async def ask(turns: Turns, client: str) -> None:
+        if (turn := turns.take(client)) is not None:
+            await turn
+        begun.append(client)
+        time.sleep(0.005)  # longer than a turn: what comes after it waits
+
+    async def main() -> None:
+        turns = Turns()
+        clients = ["one"] * 24 + ["other"]
+        await asyncio.gather(*(ask(turns, client) for client in clients))
+        await asyncio.sleep(0)
+        assert turns.take("one") is None  # all is quiet again
+
+    asyncio.run(main())
+    assert len(begun) == 25
+    assert begun.index("other") <= 2
+
+
 def test_where_too_many_wait_the_next_is_refused() -> None:
     gate = Event()
 
     async def main() -> Any:
-        pool = Pool("sums", threads=1, places=2, seconds=0.5)
+        pool = Pool("sums", places=2, seconds=0.5)
         waiting = [asyncio.ensure_future(pool.run(lambda: gate.wait(5))) for _ in range(3)]
         await asyncio.sleep(0.01)
         with pytest.raises(RefusedError, match="2 sums are waiting already") as refused:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import anyio
@@ -11,6 +12,7 @@ from fastapi import FastAPI
 from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 
 from evergraph.core.extras import own_version
+from evergraph.online.graph.neighbour_lists import is_compiled
 from evergraph.server.auth import Guard
 from evergraph.server.changes import change_routes, upkeep_routes
 from evergraph.server.limits import Limits
@@ -22,6 +24,12 @@ if TYPE_CHECKING:
     from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.server.auth import Tokens
 
+# Modules that the first deltas of a large graph and the first table would load. Nobody is answered
+# while an extension module is loaded, which for all of these takes up to a second.
+NEEDED_LATER = (
+    "scipy.special", "pyarrow.compute", "pandas", "pyarrow.pandas_compat",
+    "evergraph.online.graph.live_kernels",
+)  # fmt: skip
 ABOUT = """A classifier for the nodes of a growing graph.
 
 A rejected request changes nothing; its answer is `{"error": "one sentence"}`."""
@@ -49,6 +57,11 @@ def create_app(
     limits = Limits() if limits is None else limits
     metrics, guard = Metrics(), Guard(tokens, limits)
     service = Service(folder, limits)
+    if is_compiled(service.view.status().edges):
+        for name in NEEDED_LATER:
+            with suppress(ImportError):  # an extra that is not installed
+                import_module(name)
+        import_module("numba.core.registry").cpu_target.target_context.refresh()
     metrics.registry.register(ServiceCollector(service))
 
     @asynccontextmanager

@@ -28,6 +28,7 @@ from prometheus_client.registry import Collector
 from evergraph.core.extras import own_version
 from evergraph.online.delta import PARTS
 from evergraph.server.http import HEADERS, REQUEST_ID, failure
+from evergraph.server.workers import Turns
 
 if TYPE_CHECKING:
     from fastapi import Request
@@ -236,6 +237,7 @@ class Observed:
         self._metrics = metrics
         self._access_log = access_log
         self._folder = folder
+        self._turns = Turns()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
@@ -244,6 +246,9 @@ class Observed:
             return
         began, status, name = time.perf_counter(), 0, request_id_of(scope)
         REQUEST_ID.set(name)  # no reset needed: the task ends with the request
+        address = (scope.get("client") or "?")[0]
+        if (turn := self._turns.take(address)) is not None:
+            await turn
 
         async def sending(message: Message) -> None:
             nonlocal status
@@ -268,6 +273,6 @@ class Observed:
             if self._access_log:
                 facts = {name: scope[name] for name in ("method", "path")}
                 facts |= {"status": status, "seconds": round(seconds, 6)}
-                facts["address"] = (scope.get("client") or "?")[0]
+                facts["address"] = address
                 line = "{method} {path!r} {status} {0:.4f} s {address}".format(seconds, **facts)
                 access.info("%s", line, extra={"event": "request", "facts": facts})

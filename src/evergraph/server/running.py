@@ -29,13 +29,14 @@ if TYPE_CHECKING:
     from evergraph.server.startup import Starting
 
 GRACE = 30  # seconds for open requests to finish on shutdown
-# Seconds between switches of Python threads, a tenth of the default: the event loop waits this long
-# for the thread that learns.
-SWITCH = 0.0005
+# Seconds between switches of Python threads, a fiftieth of the default: for every step of a request
+# the event loop waits this long for each thread that computes.
+SWITCH = 0.0001
 # When Python's collector looks for reference cycles: after so many new objects, then among those
 # left of so many such looks, then among all. A body of 1 MB holds 300,000 lists and tuples; by
 # default they were looked at over and over, for 0.4 s at a time, in which nobody was answered.
 COLLECTING = (10_000, 1_000, 10)
+AHEAD = 2  # requests that a client may send before the answer to an earlier one
 UNSENT = 1 << 17  # bytes of answers that the kernel holds for a connection
 HEAD = 1 << 16  # bytes of a request's head
 _SENTENCE = b'{"error":"the head of a request must have at most 65536 bytes"}'
@@ -228,6 +229,7 @@ def _protocol(limits: Limits) -> type[asyncio.Protocol]:
         _answering: Any = None  # the request that is; ``cycle`` is the last that was read
         _within_head = False
         _head = 0  # bytes of the head so far
+        _too_many = False  # whether more were sent ahead than are taken
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -236,8 +238,16 @@ def _protocol(limits: Limits) -> type[asyncio.Protocol]:
             self._expect_head()
 
         def on_message_begin(self) -> None:
+            if len(self.pipeline) >= AHEAD:  # parsing thousands would hold up everybody
+                self._too_many = True
+                self.pipeline[0][0].keep_alive = False  # the last that is answered
+                raise OverflowError
             super().on_message_begin()
             self._within_head = True
+
+        def send_400_response(self, msg: str) -> None:
+            if not self._too_many:  # else earlier requests are answered first
+                super().send_400_response(msg)
 
         def on_headers_complete(self) -> None:
             self._within_head = False

@@ -1,6 +1,7 @@
 """Threads of the service: one that changes the learner, and a pool for each kind of slow work.
 
 Small predictions run on the event loop itself, those that wait at the same moment in one call.
+Requests begin there a few at a time, so that many of one client do not hold up the others.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 HOLD = 0.01  # seconds that a batch of predictions may hold up the event loop
 PACES = 4  # batches whose duration is remembered
+TURN = 0.002  # seconds for the requests that begin in one turn of the event loop
+MORE = 32  # requests that begin in one turn, at most, while others wait
 
 
 class Writer:
@@ -105,26 +108,22 @@ class Writer:
 
 
 class Pool:
-    """Threads for one kind of work, with a bounded queue.
+    """A thread for one kind of work, with a bounded queue.
 
-    A call that takes too long is answered with 503. Its thread runs on and is not replaced
-    meanwhile, so the number of threads stays bounded.
+    A call that takes too long is answered with 503. The thread runs on and is not replaced.
 
     what: the work in the plural, for error messages; places: calls that may wait; seconds: time for
     a call, waiting included.
     """
 
-    def __init__(self, what: str, *, threads: int, places: int, seconds: float) -> None:
-        self.what = what
-        self.threads = threads
-        self.places = places
-        self.seconds = seconds
+    def __init__(self, what: str, *, places: int, seconds: float) -> None:
+        self.what, self.places, self.seconds = what, places, seconds
         self._running = 0  # or waiting
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=f"evergraph-{what}")
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix=f"evergraph-{what}")
 
     async def run(self, call: Callable[[], T]) -> T:
         """Run ``call`` on a thread and return its result; reject it if the queue is full."""
-        if self._running >= self.threads + self.places:
+        if self._running > self.places:
             sentence = f"{self.places} {self.what} are waiting already: try again later"
             raise RefusedError(503, sentence, retry_after=1, hang_up=True)
         try:
@@ -151,25 +150,65 @@ class Pool:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
 
-# Threads and queue length for each kind of work, so that slow work of one kind delays no other.
-# Look-ups run one at a time, to leave the interpreter lock to the writer.
+# Queue length for each kind of work, so that slow work of one kind delays no other. Each has one
+# thread, to leave the interpreter lock to the event loop and to the writer.
 KINDS = {
-    "bodies": (2, 64),
-    "predictions": (2, 256),
-    "small predictions": (1, 256),  # of a slow head; others are made on the event loop
-    "look-ups": (1, 64),
-    "suggestions": (1, 8),
-    "requests for facts": (2, 64),
-    "compactions": (1, 2),
+    "bodies": 64,
+    "predictions": 256,
+    "small predictions": 256,  # of a slow head; others are made on the event loop
+    "look-ups": 64,
+    "suggestions": 8,
+    "requests for facts": 64,
+    "compactions": 2,
 }
 
 
 def pools(seconds: float) -> dict[str, Pool]:
     """Return a pool for each kind of work, with this time limit; a backup may take an hour."""
-    return {
-        what: Pool(what, threads=threads, places=places, seconds=seconds)
-        for what, (threads, places) in KINDS.items()
-    } | {"backups": Pool("backups", threads=1, places=2, seconds=3600.0)}
+    found = {what: Pool(what, places=places, seconds=seconds) for what, places in KINDS.items()}
+    return found | {"backups": Pool("backups", places=2, seconds=3600.0)}
+
+
+class Turns:
+    """Spreads requests that come at the same moment over several turns of the event loop.
+
+    A request is handled without a pause until it waits for a thread. Of two hundred at once each
+    step would take a tenth of a second, and others wait for several such steps: here those of
+    different clients begin in turn.
+    """
+
+    def __init__(self) -> None:
+        self._began = 0.0  # when the first request of this turn began; 0: none has
+        self._more = 1  # that may begin in the next turn, if some wait
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # by client, the next one first
+
+    def take(self, client: str) -> asyncio.Future[None] | None:
+        """Return a future for when a request may begin, None if it may at once."""
+        loop, now = asyncio.get_running_loop(), time.perf_counter()
+        if not self._began:
+            self._began = now
+            loop.call_soon(self._turn, loop)
+        if not self._waiting and now - self._began < TURN:
+            return None
+        future = loop.create_future()
+        self._waiting.setdefault(client, deque()).append(future)
+        return future
+
+    def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        now, began, self._began = time.perf_counter(), self._began, 0.0
+        self._more = max(self._more // 2, 1) if now - began > TURN else min(2 * self._more, MORE)
+        for _ in range(self._more):
+            if not self._waiting:
+                return
+            client = next(iter(self._waiting))
+            queue = self._waiting.pop(client)
+            future = queue.popleft()
+            if queue:
+                self._waiting[client] = queue  # behind the others
+            if not future.done():
+                future.set_result(None)
+        self._began = now
+        loop.call_soon(self._turn, loop)
 
 
 class _Question(NamedTuple):

@@ -183,16 +183,16 @@ def leaked_share(values: pa.Array, labels: pa.Array) -> float:
     if pa.types.is_nested(values.type):
         return 0.0
     both = pc.and_(values.is_valid(), labels.is_valid())
-    table = pa.table({"value": values.filter(both), "label": labels.filter(both)})
-    rows = table.num_rows
-    if rows < ENOUGH:
+    coded, known = (each.filter(both).dictionary_encode() for each in (values, labels))
+    rows, kinds = len(coded), len(known.dictionary)
+    if rows < ENOUGH or 5 * len(coded.dictionary) > rows:
         return 0.0
-    pairs = table.group_by(["value", "label"]).aggregate([([], "count_all")])
-    best = pairs.group_by("value").aggregate([("count_all", "max")]).column("count_all_max")
-    usual = table.group_by("label").aggregate([([], "count_all")]).column("count_all")
-    if 5 * len(best) > rows or 10 * pc.max(usual).as_py() > 9 * rows:
+    value, label = (each.indices.to_numpy().astype(np.int64) for each in (coded, known))
+    if 10 * np.bincount(label).max() > 9 * rows:
         return 0.0
-    return float(pc.sum(best).as_py() / rows)
+    pairs, counts = np.unique(value * kinds + label, return_counts=True)
+    first = np.unique(pairs // kinds, return_index=True)[1]  # of the pairs with each value
+    return float(np.maximum.reduceat(counts, first).sum() / rows)
 
 
 def fit_scheme(

@@ -1,10 +1,11 @@
-"""Edges in a database on disk, which joins them to nodes and sorts them."""
+"""Edges in memory while they are few, else in a database on disk, joined to nodes and sorted."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ _TYPES = {
     "row": "BIGINT", "source": "INTEGER", "target": "INTEGER", "weight": "FLOAT",
     "relation": "VARCHAR",
 }  # fmt: skip
-_PLAIN = "SELECT key FROM ({ways})"  # duplicates are dropped while writing
+_PLAIN = "SELECT key FROM ({ways}) ORDER BY key"  # duplicates are dropped while writing
 _BYTES_A_PAIR = 40  # while pairs are sorted in memory: keys, a copy without duplicates, a mask
 
 
@@ -90,7 +91,9 @@ def _unknown(row: int, end: str, name: pa.Scalar) -> DataError:
 class EdgeTable:
     """Collects edges in any order and writes the compressed rows of a graph in bounded memory.
 
-    DuckDB stores them in a file, finds nodes by id, sorts, and spills to disk what does not fit.
+    Edges without weights and relations are kept and sorted in memory while they are few, which is
+    faster. DuckDB stores others in a file, sorts, and spills to disk what does not fit; it also
+    finds nodes by id, unless these are numbers.
 
     Args:
         folder: folder for the database and its spilled data only.
@@ -121,29 +124,38 @@ class EdgeTable:
         columns: Sequence[str] = (),
     ) -> None:
         require("duckdb", extra="tables", why="sorting edges on disk")
-        import duckdb
-
         check_count(nodes)
         self.folder = folder
         self.nodes = nodes
         self.undirected = undirected
         self._memory = memory
+        self._kept = ["row", *ENDS, *columns] if columns else [*ENDS]  # rows order the others
         if fresh:
             shutil.rmtree(folder, ignore_errors=True)
         with disk_is_enough(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        threads = min(torch.get_num_threads(), max(memory // _A_THREAD, 1))
+        self._few_file = folder / "edges.npy"
+        self._few: list[NDArray[np.int32]] | None = None  # int32 [2, edges] each; None: in DuckDB
+        if self._few_file.exists():
+            self._few = [np.load(self._few_file).reshape(2, -1)]
+        elif fresh and not columns:
+            self._few = []
+
+    @cached_property
+    def _database(self) -> Any:  # opened when it is needed: loading DuckDB takes its time
+        import duckdb
+
         config: dict[str, Any] = {
-            "memory_limit": f"{memory // 1000}KB",
-            "temp_directory": str(folder / "spilled"),
-            "threads": threads,
+            "memory_limit": f"{self._memory // 1000}KB",
+            "temp_directory": str(self.folder / "spilled"),
+            "threads": min(torch.get_num_threads(), max(self._memory // _A_THREAD, 1)),
             "preserve_insertion_order": False,
         }
         with self._told():
-            self._database = duckdb.connect(str(folder / "edges.duckdb"), config=config)
-            self._kept = ["row", *ENDS, *columns] if columns else [*ENDS]  # rows order the others
+            database = duckdb.connect(str(self.folder / "edges.duckdb"), config=config)
             listed = ", ".join(f"{name} {_TYPES[name]}" for name in self._kept)
-            self._database.execute(f"CREATE TABLE IF NOT EXISTS edges ({listed})")
+            database.execute(f"CREATE TABLE IF NOT EXISTS edges ({listed})")
+            return database
 
     def add(self, sources: Ends, targets: Ends) -> None:
         """Add edges between nodes by number.  integer [edges], integer [edges]"""
@@ -156,7 +168,7 @@ class EdgeTable:
     def know(self, ids: pa.Array) -> None:
         """Set the ids of nodes, by which later edges are named."""
         places = pa.array(np.arange(len(ids), dtype=np.int32))
-        self._database.register("ids", pa.table({"id": ids, "place": places}))
+        self._known = pa.table({"id": ids, "place": places})
         self._kind = ids.type
         self._places = self._lookup(ids)
 
@@ -178,6 +190,7 @@ class EdgeTable:
         """Raise unless ids are unique."""
         if self._places is not None:
             return
+        self._database.register("ids", self._known)
         twice = self._ask(
             "SELECT id, min(place), min(place, 2)[2] AS again FROM ids WHERE id IN "
             "(SELECT id FROM ids GROUP BY id HAVING count(*) > 1) "
@@ -216,6 +229,7 @@ class EdgeTable:
         as_one = "{}" if same else "{}::VARCHAR"
         known, source, target = map(as_one.format, ("id", "piece.source", "piece.target"))
         join = "JOIN" if skip else "LEFT JOIN"
+        self._database.register("ids", self._known)
         self._database.register("piece", piece)
         with self._told():
             answer = self._database.sql(
@@ -242,6 +256,9 @@ class EdgeTable:
 
     def counts(self) -> tuple[int, int]:
         """Return the number of edges, and the number of self-loops among them."""
+        if self._few is not None:
+            loops = sum(np.count_nonzero(source == target) for source, target in self._few)
+            return sum(ends.shape[1] for ends in self._few), int(loops)
         ((edges, loops),) = self._ask(
             "SELECT count(*), count(*) FILTER (WHERE source = target) FROM edges"
         )
@@ -279,7 +296,6 @@ class EdgeTable:
         """
         edges, loops = self.counts()
         total = (edges - loops) * (2 if self.undirected else 1)
-        few = not weighted and _BYTES_A_PAIR * total < self._memory
         indptr = writer.create("indptr", (self.nodes + 1,), pointer_type(total))
         parts = max(-(-self.nodes // _PART_NODES), -(-total // _PART_PAIRS), 1)
         step = max(-(-self.nodes // parts), 1)
@@ -293,7 +309,7 @@ class EdgeTable:
             for first in range(0, self.nodes, step):
                 before, stop = arrays[0].length, min(first + step, self.nodes)
                 degrees = np.zeros(stop - first, np.int64)
-                found = self._sorted(first, stop, weighted=weighted, in_memory=few)
+                found = self._sorted(first, stop, weighted=weighted)
                 for keys, *weights in found:
                     degrees += np.bincount((keys >> 32) - first, minlength=stop - first)
                     columns = keys.astype(np.int32)  # the lower half of a key
@@ -304,22 +320,17 @@ class EdgeTable:
                     on_part(stop, self.nodes)
         return arrays[0].length
 
-    def _sorted(
-        self, first: int, stop: int, *, weighted: bool, in_memory: bool = False
-    ) -> Iterator[list[NDArray[Any]]]:
+    def _sorted(self, first: int, stop: int, *, weighted: bool) -> Iterator[list[NDArray[Any]]]:
         """Yield the keys of some rows in order without duplicates, with weights if wanted."""
+        if self._few is not None:
+            yield [self._few_sorted(first, stop)]
+            return
         ways = _LISTED + (_REVERSED if self.undirected else "")
         more = ", {} AS listed, row, weight" if weighted else ""
         ways = ways.format(first=first, stop=stop, listed=more.format(1), reversed=more.format(0))
-        query = (_WEIGHED if weighted else _PLAIN).format(ways=ways)
         with self._told():
-            if in_memory:
-                keys = self._database.execute(query).fetchnumpy()["key"]
-                keys.sort()
-                yield [keys[np.diff(keys, prepend=-1) != 0]]
-                return
-            query = query if weighted else f"{query} ORDER BY key"
-            answer: Any = self._database.sql(query)  # execute() would hold all rows at once
+            # execute() would hold all rows at once
+            answer: Any = self._database.sql((_WEIGHED if weighted else _PLAIN).format(ways=ways))
             last = -1
             for batch in arrow_reader(answer, _BATCH):
                 columns = [values.to_numpy(zero_copy_only=False) for values in batch.columns]
@@ -327,21 +338,54 @@ class EdgeTable:
                 last = columns[0][-1]
                 yield columns if new.all() else [values[new] for values in columns]
 
+    def _few_sorted(self, first: int, stop: int) -> NDArray[np.int64]:
+        parts = []
+        for ends in self._few or ():
+            for source, target in (ends, ends[::-1])[: 2 if self.undirected else 1]:
+                mine = source != target
+                if stop - first < self.nodes:
+                    mine &= (target >= first) & (target < stop)
+                key = np.left_shift(target, 32, dtype=np.int64)
+                key |= source
+                parts.append(key[mine])
+        keys = np.concatenate([np.zeros(0, np.int64), *parts])
+        keys.sort()
+        new = np.ones(len(keys), np.bool_)
+        np.not_equal(keys[1:], keys[:-1], out=new[1:])
+        return keys[new]
+
     def close(self) -> None:
         """Close the database once all edges are on disk; another process can continue."""
-        with self._told():
-            self._database.close()
+        if self._few is not None:
+            with disk_is_enough(self.folder), AppendedArray(self._few_file, np.int32) as file:
+                file.append(self._joined(self._few).reshape(-1))
+        if "_database" in vars(self):
+            with self._told():
+                self._database.close()
 
     def discard(self) -> None:
         """Close and remove all files."""
-        self._database.close()
+        if "_database" in vars(self):
+            self._database.close()
         shutil.rmtree(self.folder)
 
     def _insert(self, piece: pa.Table) -> None:
         """Store the kept columns of edges between nodes by number."""
+        if self._few is not None:
+            ends = [np.asarray(piece[name]).astype(np.int32) for name in ENDS]
+            self._few.append(np.stack(ends))
+            pairs = sum(ends.shape[1] for ends in self._few) * (2 if self.undirected else 1)
+            if _BYTES_A_PAIR * pairs < self._memory:
+                return
+            piece, self._few = pa.table(dict(zip(ENDS, self._joined(self._few), strict=True))), None
+            self._few_file.unlink(missing_ok=True)
         self._database.register("piece", piece.select(self._kept))
         self._ask("INSERT INTO edges SELECT * FROM piece")
         self._database.unregister("piece")
+
+    @staticmethod
+    def _joined(parts: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
+        return np.concatenate([np.zeros((2, 0), np.int32), *parts], axis=1)
 
     def _ask(self, query: str, **values: Any) -> list[tuple[Any, ...]]:
         with self._told():
