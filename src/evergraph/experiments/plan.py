@@ -10,9 +10,10 @@ task i, and N_i in all tasks up to it. Task i costs::
 a: closed-form solutions. b: passes over the whole graph. c: learning. d: tests on everything so
 far, or learning all of it again. e: a number of old nodes of every class. f, g: loading kernels,
 cutting the stream. No coefficient is negative; they are fitted by least squares to the tasks of the
-two largest copies, and give the costs of all tasks of the whole graph, s = 1. Costs that stop
-growing at a size no copy has are overestimated; a product that no longer fits into a cache is
-underestimated. Larger copies give better estimates.
+two largest copies, and give the costs of all tasks of the whole graph, s = 1. Peaks of memory are
+a + d N_i + h log i: the last for what any task may need, such as the first ones, after which the
+memory freed by others is reused. Costs that stop growing at a size no copy has are overestimated; a
+product that no longer fits into a cache is underestimated. Larger copies give better estimates.
 """
 
 from __future__ import annotations
@@ -43,13 +44,12 @@ from evergraph.graphs import Graph
 from evergraph.graphs.csr import row_entries, take_rows
 from evergraph.graphs.relations import Relations
 
-logger = logging.getLogger(__name__)
-
 FIRST_NODES = 2_000  # nodes of the first copy
 GROWTH = 4  # of the next one
 LARGEST_SHARE = 0.5
 FEWEST_TASKS = 4  # learned of each copy, even if they take longer than they should
 CLASS_NODES = 12  # fewest nodes of each class, so that it can be split
+SECONDS, BYTES = [0, 1, 2, 3, 4, 5, 6], [0, 3, 7]  # the terms of each, see ``LearnedCopy.terms``
 
 
 @dataclass(frozen=True)
@@ -84,11 +84,12 @@ class LearnedCopy:
         return Cost(self.share, len(self.costs), *_whole(np.array(self.costs)))
 
     def terms(self, share: float) -> NDArray[np.float64]:
-        """Return what a to g are multiplied by for each task of a copy.  -> [tasks, 7]"""
+        """Return what a to h are multiplied by for each task of a copy.  -> [tasks, 8]"""
         own = np.array(self.sizes) / sum(self.sizes) * share
         one, number = np.ones(len(own)), np.arange(1.0, len(own) + 1)
         first = number == 1
-        terms = one, one * share, own, own.cumsum(), number, first, first * share
+        so_far = own.cumsum()
+        terms = one, one * share, own, so_far, number, first, first * share, np.log(number)
         return np.stack(terms, axis=1)
 
 
@@ -103,7 +104,8 @@ def extrapolated(copies: Sequence[LearnedCopy]) -> Cost:
     terms = np.concatenate([copy.terms(copy.share)[: len(copy.costs)] for copy in last])
     costs = np.concatenate([copy.costs for copy in last])
     every = last[-1].terms(1.0)
-    found = np.stack([every @ nnls(terms, column)[0] for column in costs.T], axis=1)
+    fitted = zip((SECONDS, SECONDS, BYTES, BYTES), costs.T, strict=True)
+    found = np.stack([every[:, of] @ nnls(terms[:, of], taken)[0] for of, taken in fitted], axis=1)
     return Cost(1.0, len(every), *map(max, _whole(found), _whole(np.array(last[-1].costs))))
 
 
@@ -241,6 +243,6 @@ def _learned(config: RunConfig, graph: Graph, share: float, seconds: float) -> L
             break
     stream = opened.stream
     every = steps_apart(len(stream), len(stream.tasks), opened.config.test_every)
-    sizes = [sum(map(len, (s.train, s.validation, s.test))) for s in stream.splits]
+    sizes = stream.step_sizes
     between = tuple(sum(sizes[at : at + every]) for at in range(0, len(sizes), every))
     return LearnedCopy(share, between, tuple(costs))
