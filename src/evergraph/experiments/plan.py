@@ -45,7 +45,7 @@ from evergraph.graphs.csr import row_entries, take_rows
 from evergraph.graphs.relations import Relations
 
 FIRST_NODES = 2_000  # nodes of the first copy
-GROWTH = 4  # of the next one
+LEAST_GROWTH, MOST_GROWTH = 4, 16  # of the next one
 LARGEST_SHARE = 0.5
 FEWEST_TASKS = 4  # learned of each copy, even if they take longer than they should
 CLASS_NODES = 12  # fewest nodes of each class, so that it can be split
@@ -132,14 +132,14 @@ def plan_run(
 ) -> Plan:
     """Learn larger and larger copies of the configured graph, each in a separate process.
 
-    seconds: an eighth is for the tasks of each copy, and copies grow fourfold until half is spent
-    or half the graph is learned; there are at least two. load: loads the graph. on_copy: called
-    with the number of nodes of each copy.
+    seconds: an eighth is for the tasks of each copy; copies grow until half is spent or half the
+    graph is learned, each so much that its tasks fit into ``seconds`` if all costs grow with it.
+    There are at least two. load: loads the graph. on_copy: called with the nodes of each copy.
     """
     check_number("seconds", seconds, least=0)
     check(resolved(config))
     graph = load(config)
-    share = min(max(FIRST_NODES / max(graph.num_nodes, 1), 1e-6), LARGEST_SHARE / GROWTH)
+    share = min(max(FIRST_NODES / max(graph.num_nodes, 1), 1e-6), LARGEST_SHARE / LEAST_GROWTH)
     copies: list[LearnedCopy] = []
     began = time.monotonic()
     while len(copies) < 2 or (share and time.monotonic() - began < seconds / 2):
@@ -147,7 +147,8 @@ def plan_run(
         on_copy(small.num_nodes)
         here = small.num_nodes / graph.num_nodes
         copies.append(learned_copy(config, small, share=here, seconds=seconds / 8))
-        share = min(GROWTH * share, LARGEST_SHARE) if share < LARGEST_SHARE else 0.0
+        growth = min(max(seconds / copies[-1].cost.processor, LEAST_GROWTH), MOST_GROWTH)
+        share = min(growth * share, LARGEST_SHARE) if share < LARGEST_SHARE else 0.0
     costs = tuple(copy.cost for copy in copies)
     whole = extrapolated(copies)
     return Plan(graph.num_nodes, graph.num_edges, costs, whole, len(config.seeds))
