@@ -78,8 +78,8 @@ def test_relations_types_and_targets_come_along() -> None:
 
 
 def test_costs_of_tasks_and_sizes_that_no_copy_has_are_found() -> None:
-    # a task: 1 s, 2 s for each arriving share, 10 s for each share so far, 0.5 s a task before;
-    # the first 3 s more. Memory: 100, and 50 for each share so far.
+    # A task: 1 s, 2 s for each arriving share, 10 s for each share so far; the first 3 s more.
+    # Memory: 100, and 50 for each share so far.
     sizes = (3, 1, 2, 4)
 
     def copy(share: float, learned: int) -> LearnedCopy:
@@ -87,7 +87,7 @@ def test_costs_of_tasks_and_sizes_that_no_copy_has_are_found() -> None:
         for number, size in enumerate(sizes[:learned], 1):
             new = share * size / 10
             arrived += new
-            seconds = 1 + 2 * new + 10 * arrived + 0.5 * number + 3 * (number == 1)
+            seconds = 1 + 2 * new + 10 * arrived + 3 * (number == 1)
             costs.append((seconds, 1.0, 100 + 50 * arrived, 0.0))
         return LearnedCopy(share, tuple(int(1000 * share * size) for size in sizes), tuple(costs))
 

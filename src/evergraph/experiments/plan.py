@@ -5,15 +5,16 @@ copy is redirected to a node of the same class and type inside it. So nodes and 
 degrees, homophily and classes are preserved. Let n_i be the share of all nodes that a copy has in
 task i, and N_i in all tasks up to it. Task i costs::
 
-    a + b s + c n_i + d N_i + e i, the first one f + g s more
+    a + b s + c n_i + d N_i, the first one e + f s more
 
 a: closed-form solutions. b: passes over the whole graph. c: learning. d: tests on everything so
-far, or learning all of it again. e: a number of old nodes of every class. f, g: loading kernels,
-cutting the stream. No coefficient is negative; they are fitted by least squares to the tasks of the
-two largest copies, and give the costs of all tasks of the whole graph, s = 1. Peaks of memory are
-a + d N_i + h log i: the last for what any task may need, such as the first ones, after which the
-memory freed by others is reused. Costs that stop growing at a size no copy has are overestimated; a
-product that no longer fits into a cache is underestimated. Larger copies give better estimates.
+far, a memory that grows. e, f: loading kernels, cutting the stream. No coefficient is negative;
+they are fitted by least squares to the tasks of the two largest copies, and give the costs of all
+tasks of the whole graph, s = 1. Peaks of memory are a + d N_i + g log i: the last for what any task
+may need, such as the first ones, after which the memory freed by others is reused. Seconds have no
+term that grows with i alone: four tasks in which others use the processor would be drawn out to
+twenty. Costs that stop growing at a size no copy has are overestimated; a product that no longer
+fits into a cache is underestimated. Larger copies give better estimates.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ LEAST_GROWTH, MOST_GROWTH = 4, 16  # of the next one
 LARGEST_SHARE = 0.5
 FEWEST_TASKS = 4  # learned of each copy, even if they take longer than they should
 CLASS_NODES = 12  # fewest nodes of each class, so that it can be split
-SECONDS, BYTES = [0, 1, 2, 3, 4, 5, 6], [0, 3, 7]  # the terms of each, see ``LearnedCopy.terms``
+SECONDS, BYTES = [0, 1, 2, 3, 4, 5], [0, 3, 6]  # the terms of each, see ``LearnedCopy.terms``
 
 
 @dataclass(frozen=True)
@@ -84,12 +85,11 @@ class LearnedCopy:
         return Cost(self.share, len(self.costs), *_whole(np.array(self.costs)))
 
     def terms(self, share: float) -> NDArray[np.float64]:
-        """Return what a to h are multiplied by for each task of a copy.  -> [tasks, 8]"""
+        """Return what a to g are multiplied by for each task of a copy.  -> [tasks, 7]"""
         own = np.array(self.sizes) / sum(self.sizes) * share
         one, number = np.ones(len(own)), np.arange(1.0, len(own) + 1)
         first = number == 1
-        so_far = own.cumsum()
-        terms = one, one * share, own, so_far, number, first, first * share, np.log(number)
+        terms = one, one * share, own, own.cumsum(), first, first * share, np.log(number)
         return np.stack(terms, axis=1)
 
 
