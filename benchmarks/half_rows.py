@@ -32,8 +32,8 @@ HOPS = 2
 SEEDS: tuple[int, ...] = (0, 1)
 # How each method is told what rows to take.
 METHODS: dict[str, Callable[[str], dict[str, Any]]] = {
-    "auto": lambda rows: {"backbone": {"name": "view-features", "rows": rows}},
-    "tem": lambda rows: {"method": "tem", "topology": {"name": "sgc", "rows": rows}},
+    "auto": lambda rows: {"backbone": {"name": "view-features", "dtype": rows}},
+    "tem": lambda rows: {"method": "tem", "topology": {"name": "sgc", "dtype": rows}},
 }
 
 

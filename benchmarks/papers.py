@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 
 import torch
 
@@ -31,7 +32,8 @@ from evergraph.core.mapped import put
 from evergraph.core.resources import Resources
 from evergraph.core.sizes import parse_size
 from evergraph.datasets import default_cache
-from evergraph.experiments.runner import run
+from evergraph.experiments.protocol import TaskReport
+from evergraph.experiments.runner import Observer, run
 from evergraph.graphs.graph_folder import GraphFolderWriter, is_graph_folder, open_graph_folder
 from evergraph.topology import SGC, EmbeddingCache
 
@@ -126,11 +128,17 @@ def embed(case: Case) -> int:
 
 def learn(case: Case) -> int:
     """Learn the stream of tasks by ``auto`` from the embeddings that were kept."""
-    graph = open_graph_folder(case.embedded)
+    log = logging.getLogger("evergraph.papers")
+
+    def told(_: int, report: TaskReport) -> None:
+        accuracy = {way: mean(rows["balanced"]) for way, rows in report.rows.items()}
+        log.info("%d tasks in %.0f CPU s: %s", report.index + 1, time.process_time(), accuracy)
+
     run(
-        graph,
+        open_graph_folder(case.embedded),
         "auto",
         resources=Resources(memory_limit=case.limit),
+        observer=Observer(on_task=told),
         progress=False,
         keep_learner=False,
     )

@@ -251,9 +251,9 @@ def test_papers(load, here, tmp_path, monkeypatch):
 
 def test_plans_are_told_as_ratios_to_what_was_taken(load, monkeypatch):
     planned = load("planned")
-    forecast, taken = Cost(1.0, 10.0, 9.0, 2e8, 0), Cost(1.0, 20.0, 9.0, 1e8, 0)
+    forecast, taken = Cost(1.0, 3, 10.0, 9.0, 2e8, 0), Cost(1.0, 3, 20.0, 9.0, 1e8, 0)
     monkeypatch.setattr(planned, "plan_run", lambda *_, **__: SimpleNamespace(seed=forecast))
-    monkeypatch.setattr(planned, "cost_of", lambda *_: taken)
+    monkeypatch.setattr(planned, "learned_copy", lambda *_: SimpleNamespace(cost=taken))
     [row] = planned.compared([("synthetic", "tem")], 1.0).rows
     assert (row[4], row[7]) == ("0.50x", "2.00x")
 

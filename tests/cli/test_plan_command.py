@@ -23,20 +23,23 @@ GRAPH = ("synthetic", *SIZES, "--method", "slda", "--device", "cpu")
 @pytest.fixture
 def costs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let copies cost what they are said to: a process each takes seconds (``test_plan``)."""
-    monkeypatch.setattr(
-        plan, "cost_of", lambda _, graph, share: plan.Cost(share, share, share, 1e6, 0)
-    )
+
+    def learned(*_: object, share: float, seconds: float) -> plan.LearnedCopy:
+        return plan.LearnedCopy(share, (100, 100), ((share, share, 1e6, 0),) * 2)
+
+    monkeypatch.setattr(plan, "learned_copy", learned)
 
 
 @pytest.mark.usefixtures("costs")
 def test_a_plan_is_a_table_for_people_and_one_object_for_programs(call: Any) -> None:
     out, err = call("plan", *GRAPH, "--seconds", "0", "--repeats", "3")
-    assert "learning a copy of 100 nodes" in err
+    assert "learning a copy of 48 nodes" in err
     assert "400 (estimated)" in out
     assert "3 seeds, one after another" in out
     told = json.loads(call("plan", *GRAPH, "--seconds", "0", "--json")[0])
     assert (told["nodes"], len(told["copies"])) == (400, 2)
-    assert told["seed"]["memory"] == 1e6
+    assert told["seed"]["memory"] == pytest.approx(1e6)
+    assert told["seed"]["processor"] == pytest.approx(2.0)  # twice the share a task
 
 
 def test_wrong_options_are_one_sentence(call: Any) -> None:
@@ -61,7 +64,7 @@ def test_an_interrupted_plan_is_one_sentence_and_leaves_no_process(
         until(lambda: (tmp_path / "held").exists(), seconds=60)
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(plan, "_cost", held)
+    monkeypatch.setattr(plan, "_learned", held)
     monkeypatch.setattr(plan, "get_context", lambda _: get_context("fork"))
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may ignore it
     Thread(target=interrupt).start()

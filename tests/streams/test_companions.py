@@ -39,6 +39,11 @@ def test_they_come_with_the_first_task_that_needs_them() -> None:
 def test_a_stream_of_typed_nodes_keeps_them() -> None:
     graph = authors()
     left, along = GraphStream(graph), GraphStream(graph, unlabelled="along")
+    for stream in (left, along):
+        assert stream.step_sizes == [
+            stream.open(step).graph.num_nodes for step in range(len(stream))
+        ]
+    assert sum(along.step_sizes) == sum(left.step_sizes) + 2
     assert left.open(0).graph.num_nodes == 12
     task = along.open(0)
     assert task.ids.tolist() == [*range(12), 24, 25]

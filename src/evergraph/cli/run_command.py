@@ -235,7 +235,7 @@ def plan_command(
     seconds: float = option("Time to spend; more time gives a better estimate.", default=60.0),
     as_json: options.AsJson = False,
 ) -> None:
-    """Estimate a run's time and memory on small copies of its graph.
+    """Estimate a run's time and memory from the first tasks of small copies of its graph.
 
     For example: evergraph plan my_graph --method tem. The copies keep the graph's degrees and
     classes. Each is learned in a separate process, on this machine and the device that the run
@@ -260,13 +260,14 @@ def plan_command(
     if as_json:
         print_json(asdict(plan))
         return
-    columns = ("nodes", "processor", "clock", "memory", "GPU memory")
+    columns = ("nodes", "tasks", "processor", "clock", "memory", "GPU memory")
     costs = [(f"{cost.share * plan.nodes:,.0f}", cost) for cost in plan.copies]
     rows = [
-        (nodes, _time(c.processor), _time(c.clock), shown(c.memory), shown(c.device_memory))
+        (nodes, str(c.tasks), _time(c.processor), _time(c.clock), shown(c.memory),
+         shown(c.device_memory))
         for nodes, c in (*costs, (f"{plan.nodes:,} (estimated)", plan.seed))
-    ]
-    used = 5 if plan.seed.device_memory else 4
+    ]  # fmt: skip
+    used = 6 if plan.seed.device_memory else 5
     title = f"{config.method.name} on {dataset}, one seed"
     print_table(columns[:used], [row[:used] for row in rows], title)
     if plan.seeds > 1:

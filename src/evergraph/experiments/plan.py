@@ -1,15 +1,20 @@
-"""Estimate of a run's cost: run it on small copies of its graph, and extrapolate.
+"""Estimate of a run's cost: learn the first tasks of small copies of its graph, and extrapolate.
 
-A copy keeps a share of the nodes of every class, with all their edges: an edge that leaves the copy
-is redirected to a node of the same class and type inside it. So nodes and edges shrink alike,
-degrees, homophily and classes are preserved, and a method's cost is linear in the share, up to a
-constant (imports, compiled kernels, closed-form solutions)::
+A copy keeps a share s of the nodes of every class, with all their edges: an edge that leaves the
+copy is redirected to a node of the same class and type inside it. So nodes and edges shrink alike;
+degrees, homophily and classes are preserved. Let n_i be the share of all nodes that a copy has in
+task i, and N_i in all tasks up to it. Task i costs::
 
-    cost(share) = a + b * share
+    a + b s + c n_i + d N_i, the first one e + f s more
 
-The last two copies give a and b, and the run itself has a share of 1. Costs that stop growing at
-some size, such as a memory of 400 nodes per class, are overestimated; a product that no longer fits
-into a cache is underestimated. Larger copies give better estimates.
+a: closed-form solutions. b: passes over the whole graph. c: learning. d: tests on everything so
+far, a memory that grows. e, f: loading kernels, cutting the stream. No coefficient is negative;
+they are fitted by least squares to the tasks of the two largest copies, and give the costs of all
+tasks of the whole graph, s = 1. Peaks of memory are a + d N_i + g log i: the last for what any task
+may need, such as the first ones, after which the memory freed by others is reused. Seconds have no
+term that grows with i alone: four tasks in which others use the processor would be drawn out to
+twenty. Costs that stop growing at a size no copy has are overestimated; a product that no longer
+fits into a cache is underestimated. Larger copies give better estimates.
 """
 
 from __future__ import annotations
@@ -17,36 +22,43 @@ from __future__ import annotations
 import logging
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from math import inf
 from multiprocessing import active_children, get_context
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.optimize import nnls
 
 from evergraph.core.checks import check_number
 from evergraph.core.device import choose_device, peak_rss_bytes
 from evergraph.core.errors import ResourceError
 from evergraph.experiments.build import check, load_graph, resolved
 from evergraph.experiments.config import RunConfig
-from evergraph.experiments.runner import complete, open_run
+from evergraph.experiments.protocol import steps_apart
+from evergraph.experiments.runner import learn_seed_by_task, open_run
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import row_entries, take_rows
 from evergraph.graphs.relations import Relations
 
-logger = logging.getLogger(__name__)
-
 FIRST_NODES = 2_000  # nodes of the first copy
+LEAST_GROWTH, MOST_GROWTH = 4, 16  # of the next one
 LARGEST_SHARE = 0.5
+FEWEST_TASKS = 4  # learned of each copy, even if they take longer than they should
 CLASS_NODES = 12  # fewest nodes of each class, so that it can be split
+SECONDS, BYTES = [0, 1, 2, 3, 4, 5], [0, 3, 6]  # the terms of each, see ``LearnedCopy.terms``
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost of learning one seed on a share of the graph's nodes."""
+    """Cost of learning the first tasks of one seed on a share of the graph's nodes."""
 
     share: float
+    tasks: int
     # processor, clock: CPU seconds of all threads, and elapsed seconds
     processor: float
     clock: float
@@ -54,17 +66,47 @@ class Cost:
     memory: float
     device_memory: float
 
-    @classmethod
-    def extrapolated(cls, one: Cost, other: Cost, share: float = 1.0) -> Cost:
-        """Return the cost of a share, on the line through two others; it never decreases.
 
-        >>> Cost.extrapolated(Cost(0.1, 3, 2, 500, 0), Cost(0.2, 4, 2, 600, 0))
-        Cost(share=1.0, processor=12.0, clock=2.0, memory=1400.0, device_memory=0.0)
-        """
-        step = (share - other.share) / (other.share - one.share)
-        a, b = asdict(one), asdict(other)
-        costs = {name: b[name] + step * max(b[name] - a[name], 0.0) for name in a}
-        return cls(**costs | {"share": share})
+@dataclass(frozen=True)
+class LearnedCopy:
+    """Tasks of a copy, and the costs of those that were learned.
+
+    sizes: nodes of every task, or between two tests. costs: CPU seconds and seconds of each task,
+    and peak bytes on CPU and GPU by its end.  [tasks], [tasks learned][4]
+    """
+
+    share: float
+    sizes: tuple[int, ...]
+    costs: tuple[tuple[float, float, float, float], ...]
+
+    @property
+    def cost(self) -> Cost:
+        """The cost of what was learned."""
+        return Cost(self.share, len(self.costs), *_whole(np.array(self.costs)))
+
+    def terms(self, share: float) -> NDArray[np.float64]:
+        """Return what a to g are multiplied by for each task of a copy.  -> [tasks, 7]"""
+        own = np.array(self.sizes) / sum(self.sizes) * share
+        one, number = np.ones(len(own)), np.arange(1.0, len(own) + 1)
+        first = number == 1
+        terms = one, one * share, own, own.cumsum(), first, first * share, np.log(number)
+        return np.stack(terms, axis=1)
+
+
+def _whole(costs: NDArray[np.float64]) -> list[float]:
+    """Return the costs of all tasks: seconds add up, of bytes the most counts.  [tasks, 4] -> 4"""
+    return [*costs[:, :2].sum(axis=0).tolist(), *costs[:, 2:].max(axis=0).tolist()]
+
+
+def extrapolated(copies: Sequence[LearnedCopy]) -> Cost:
+    """Return the cost of all tasks of the whole graph, given two copies or more."""
+    last = copies[-2:]
+    terms = np.concatenate([copy.terms(copy.share)[: len(copy.costs)] for copy in last])
+    costs = np.concatenate([copy.costs for copy in last])
+    every = last[-1].terms(1.0)
+    fitted = zip((SECONDS, SECONDS, BYTES, BYTES), costs.T, strict=True)
+    found = np.stack([every[:, of] @ nnls(terms[:, of], taken)[0] for of, taken in fitted], axis=1)
+    return Cost(1.0, len(every), *map(max, _whole(found), _whole(np.array(last[-1].costs))))
 
 
 @dataclass(frozen=True)
@@ -90,22 +132,26 @@ def plan_run(
 ) -> Plan:
     """Learn larger and larger copies of the configured graph, each in a separate process.
 
-    seconds: copies are doubled until this time is spent or half the graph is learned; there are at
-    least two. load: loads the graph. on_copy: called with the number of nodes of each copy.
+    seconds: an eighth is for the tasks of each copy; copies grow until half is spent or half the
+    graph is learned, each so much that its tasks fit into ``seconds`` if all costs grow with it.
+    There are at least two. load: loads the graph. on_copy: called with the nodes of each copy.
     """
     check_number("seconds", seconds, least=0)
     check(resolved(config))
     graph = load(config)
-    share = min(max(FIRST_NODES / max(graph.num_nodes, 1), 1e-6), LARGEST_SHARE / 2)
-    copies: list[Cost] = []
+    share = min(max(FIRST_NODES / max(graph.num_nodes, 1), 1e-6), LARGEST_SHARE / LEAST_GROWTH)
+    copies: list[LearnedCopy] = []
     began = time.monotonic()
-    while len(copies) < 2 or (share <= LARGEST_SHARE and time.monotonic() - began < seconds / 2):
+    while len(copies) < 2 or (share and time.monotonic() - began < seconds / 2):
         small = shrunk(graph, share, generator=torch.Generator().manual_seed(0))
         on_copy(small.num_nodes)
-        copies.append(cost_of(config, small, share=small.num_nodes / graph.num_nodes))
-        share *= 2
-    whole = Cost.extrapolated(copies[-2], copies[-1])
-    return Plan(graph.num_nodes, graph.num_edges, tuple(copies), whole, len(config.seeds))
+        here = small.num_nodes / graph.num_nodes
+        copies.append(learned_copy(config, small, share=here, seconds=seconds / 8))
+        growth = min(max(seconds / copies[-1].cost.processor, LEAST_GROWTH), MOST_GROWTH)
+        share = min(growth * share, LARGEST_SHARE) if share < LARGEST_SHARE else 0.0
+    costs = tuple(copy.cost for copy in copies)
+    whole = extrapolated(copies)
+    return Plan(graph.num_nodes, graph.num_edges, costs, whole, len(config.seeds))
 
 
 def shrunk(graph: Graph, share: float, *, generator: torch.Generator) -> Graph:
@@ -125,11 +171,15 @@ def shrunk(graph: Graph, share: float, *, generator: torch.Generator) -> Graph:
     # Node v is replaced by its own copy, or by one of its group, chosen by its number.
     copy = first[group] + torch.arange(graph.num_nodes) % count[group]
     copy[nodes] = torch.arange(len(nodes))
+    kept = torch.zeros(len(copy), dtype=torch.bool)
+    kept[nodes] = True
     rows, entries = row_entries(graph.indptr, nodes)
-    if graph.undirected:  # each edge is stored twice, and is doubled again below
-        rows, entries = rows[::2], entries[::2]
+    ends = graph.indices[entries].long()
+    if graph.undirected:  # each edge is doubled below: one inside is stored twice already
+        once = torch.where(kept[ends], rows < copy[ends], torch.arange(len(rows)) % 2 == 0)
+        rows, entries, ends = rows[once], entries[once], ends[once]
     small = Graph.from_edges(
-        torch.stack([copy[graph.indices[entries].long()], rows]),
+        torch.stack([copy[ends], rows]),
         features=take_rows(graph.features, nodes),
         labels=graph.labels[nodes] if graph.targets is None else None,
         time=None if graph.time is None else graph.time[nodes],
@@ -140,8 +190,6 @@ def shrunk(graph: Graph, share: float, *, generator: torch.Generator) -> Graph:
     types = None if graph.types is None else graph.types.each(lambda numbers: numbers[nodes])
     related = None
     if graph.relations is not None:
-        kept = torch.zeros(len(copy), dtype=torch.bool)
-        kept[nodes] = True
         ends, kinds = graph.relations.edges()
         mine, weights = kept[ends[1]], graph.relations.edge_weights()
         related = Relations.of(
@@ -154,14 +202,19 @@ def shrunk(graph: Graph, share: float, *, generator: torch.Generator) -> Graph:
     return small.with_relations(related).with_types(types)
 
 
-def cost_of(config: RunConfig, graph: Graph, *, share: float = 1.0) -> Cost:
-    """Learn one seed on a graph in a new process, so that its memory can be measured."""
+def learned_copy(
+    config: RunConfig, graph: Graph, *, share: float = 1.0, seconds: float = inf
+) -> LearnedCopy:
+    """Learn one seed on a graph in a new process, so that its memory can be measured.
+
+    seconds: after these it ends with the task that it is at, but no earlier than with the fourth.
+    """
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         try:
             # The process ignores Ctrl-C, which this one handles.
             mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             try:
-                learned = pool.submit(_cost, config, graph, share)
+                learned = pool.submit(_learned, config, graph, share, seconds)
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             return learned.result()
@@ -176,16 +229,21 @@ def cost_of(config: RunConfig, graph: Graph, *, share: float = 1.0) -> Cost:
             ) from None
 
 
-def _cost(config: RunConfig, graph: Graph, share: float) -> Cost:
+def _learned(config: RunConfig, graph: Graph, share: float, seconds: float) -> LearnedCopy:
     logging.disable(logging.WARNING)  # the run itself will log warnings about the graph
-    processor, clock = time.process_time(), time.perf_counter()
-    one = config.model_copy(update={"seeds": config.seeds[:1]})
-    complete(open_run(one, load=lambda _: graph))
+    began = before = time.process_time(), time.perf_counter()
+    opened = open_run(config, load=lambda _: graph)
     cuda = choose_device(config.device).type == "cuda"
-    return Cost(
-        share,
-        time.process_time() - processor,
-        time.perf_counter() - clock,
-        peak_rss_bytes(),
-        torch.cuda.max_memory_reserved() if cuda else 0,
-    )
+    costs = []
+    for _ in learn_seed_by_task(opened, config.seeds[0]):
+        now = time.process_time(), time.perf_counter()
+        bytes_ = peak_rss_bytes(), torch.cuda.max_memory_reserved() if cuda else 0
+        costs.append((now[0] - before[0], now[1] - before[1], *bytes_))
+        before = now
+        if now[1] - began[1] > seconds and len(costs) >= FEWEST_TASKS:
+            break
+    stream = opened.stream
+    every = steps_apart(len(stream), len(stream.tasks), opened.config.test_every)
+    sizes = stream.step_sizes
+    between = tuple(sum(sizes[at : at + every]) for at in range(0, len(sizes), every))
+    return LearnedCopy(share, between, tuple(costs))

@@ -246,6 +246,12 @@ class GraphStream(Shown):
         return [label for classes in self.tasks for label in classes]
 
     @property
+    def step_sizes(self) -> list[int]:
+        """Number of nodes that arrive with each step, including nodes without a class."""
+        counts: list[int] = torch.bincount(self._owner[self._owner >= 0]).tolist()
+        return counts
+
+    @property
     def setting(self) -> Setting:
         """class-il or task-il."""
         return self._label_space.setting
