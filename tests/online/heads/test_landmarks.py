@@ -13,6 +13,7 @@ from evergraph.online.delta import Delta
 from evergraph.online.heads import FusedHead, fused
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.recount import recount
+from growth import restored
 from live_auto import (
     CODES,
     DIMS,
@@ -222,3 +223,23 @@ def test_an_explanation_adds_up() -> None:
     one = learner()
     one.apply(RING)
     explained(one, "n10", 1e-3)
+
+
+def test_a_view_goes_when_many_nodes_are_labelled_and_a_learner_opens_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fused, "MANY", 40)
+    monkeypatch.setattr(fused, "FEW", 4)
+    learner = OnlineLearner(head=FusedHead(width=16, codes=CODES), tolerance=0.0)
+    views = []
+    for part in in_parts(ring(120, told=1.0), seed=0):
+        learner.apply(part)
+        views.append([str(view) for view in learner.head.parsed])  # type: ignore[attr-defined]
+    assert (views[0], views[-1]) == (["0", "2", "0|2+y"], ["0", "0|2+y"])
+    assert [*recount(learner)] == []
+    asked = ring(120, told=1.0)
+    assert chances(restored(learner), asked).equal(chances(learner, asked))
+    right = [label for label in asked.labels if label is not None]
+    named = [n for n, label in zip(asked.nodes, asked.labels, strict=True) if label is not None]
+    found = learner.predict(named)
+    assert sum(a == b for a, b in zip(found, right, strict=True)) > 0.8 * len(right)

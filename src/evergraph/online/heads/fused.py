@@ -43,6 +43,8 @@ VIEWS = 3  # by default
 # Up to FEW labelled nodes are all landmarks, chosen anew with every change. Landmarks are also
 # chosen anew when less than LEFT of the chosen ones are left.
 FEW, LEFT = 1 << 8, 0.75
+# Landmarks chosen among more labelled nodes than this have one view less, see ``default_views``.
+MANY = 1 << 11
 # On landmarks, λ is (1 + SPARSE / n) times as large for n labelled nodes: few of them fit closely
 # what does not hold for others. See docs/decisions/0093.
 SPARSE = 1 << 12
@@ -205,6 +207,12 @@ class FusedHead(OnlineHead):
         """Use nodes as landmarks, with the vectors they are counted as; empties the sums."""
         known = self.num_classes
         self._landmarks, self._chosen = nodes, (labelled, classes, len(nodes))
+        if self.views is None:
+            few = labelled <= MANY
+            views = default_views(self._hops, self.basis, related=self._related, few=few)
+            if views != self.parsed:
+                self.parsed, self.mixture_ = views, self.mixture_[:0]
+                self._weights = [torch.zeros(self.width, 0) for _ in views]
         parts = {part: vectors[:, slice(*ends)] for part, ends in self._map.places.items()}
         self._map = KernelMap.of(self.parsed, parts)
         self.statistics_ = [ClassStatistics(len(nodes), precise=True) for _ in self.parsed]
@@ -403,12 +411,13 @@ class FusedHead(OnlineHead):
 
     def restore(self, state: dict[str, Tensor]) -> None:
         """Restore what ``state`` returned."""
-        self.seed, self.mixture_ = state["seed"], state["mixture"]
+        self.seed = state["seed"]
         self._draw()
         if "landmarks" in state:
             labelled, classes, _ = state["chosen"].tolist()
             kept = state["landmark_nodes"], state["landmarks"]
             self.stand_on(*kept, labelled=labelled, classes=classes)
+        self.mixture_ = state["mixture"]
         for place, statistics in enumerate(self.statistics_):
             part = part_of(state, f"view_{place}.")
             self._weights[place] = part.pop("weights")
@@ -426,20 +435,26 @@ def hops_in(topology: TopologyEncoder) -> tuple[int, ...]:
     return tuple(topology.kept) if isinstance(topology, MixHop) else (topology.hops,)
 
 
-def default_views(hops: Sequence[int], basis: Basis, *, related: bool = False) -> tuple[View, ...]:
+def default_views(
+    hops: Sequence[int], basis: Basis, *, related: bool = False, few: bool = True
+) -> tuple[View, ...]:
     """Return single hops, and all hops side by side with class codes.
 
-    On landmarks the nearest and the furthest hop are views of their own; random features, which
-    represent a wide hop poorly, have the furthest, and all of them without codes too.
+    On landmarks the nearest hop is a view of its own, and so is the furthest while few nodes are
+    labelled: class codes then say little. Random features, which represent a wide hop poorly, have
+    the furthest, and all of them without codes too.
 
-    related: whether views of all hops include features along relations.
+    related: whether views of all hops include features along relations; few: whether few nodes are
+    labelled.
 
     >>> [str(view) for view in default_views((0, 2), "landmarks")]
     ['0', '2', '0|2+y']
+    >>> [str(view) for view in default_views((0, 2), "landmarks", few=False)]
+    ['0', '0|2+y']
     >>> [str(view) for view in default_views((0, 2), "random")]
     ['2', '0|2', '0|2+y']
     """
     near, far = View((min(hops),)), View((max(hops),))
     whole = View(tuple(hops), related=related)
-    first = (near, far) if basis == "landmarks" else (far, whole)
-    return tuple(dict.fromkeys((*first, replace(whole, codes=True))))
+    alone = {"landmarks": (near, far) if few else (near,), "random": (far, whole)}[basis]
+    return tuple(dict.fromkeys((*alone, replace(whole, codes=True))))
