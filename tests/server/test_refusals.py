@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 
 from evergraph.online.intake import Bounds
 from evergraph.server.auth import Tokens
-from evergraph.server.http import ARROW
+from evergraph.server.http import ARROW, failure
 from waiting import until
 
 NEW = {"nodes": ["n"], "features": [[1.0, 0.0]]}
@@ -288,3 +288,9 @@ def test_more_new_classes_than_a_change_may_bring_are_413_and_a_colon_is_no_key(
     assert client.post("/v1/deltas", json=odd).status_code == 200
     asked = client.post("/v1/predictions", json={"ids": ['a":"a', "b\\"]})
     assert asked.status_code == 200
+
+
+def test_a_request_for_which_no_memory_is_left_may_come_again() -> None:
+    told = failure(MemoryError(), {"method": "POST", "path": "/v1/deltas"})
+    assert (told.status_code, told.headers["retry-after"]) == (503, "5")
+    assert b"no memory left" in told.body

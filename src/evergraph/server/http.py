@@ -119,6 +119,10 @@ def failure(error: Exception, scope: Scope, folder: Path | None = None) -> Respo
             headers = {"Retry-After": "5"}
         if status >= 500 or sentence != str(error):
             log.warning("%s %s answered %d: %s", method, path, status, error)
+    elif isinstance(error, MemoryError):  # others hold it now: nothing was taken in
+        status, headers = 503, {"Retry-After": "5"}
+        sentence = "the service has no memory left for this request: try again, or send less"
+        log.warning("%s %s answered %d: %s", method, path, status, sentence)
     else:  # a bug
         reference = REQUEST_ID.get() or secrets.token_hex(4)
         log.error("%s %s failed [%s]", method, path, reference, exc_info=error)
