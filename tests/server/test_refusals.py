@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
+import weakref
 from collections.abc import Iterator
 from threading import Event, Thread
 from typing import Any
@@ -13,7 +15,8 @@ from fastapi.testclient import TestClient
 
 from evergraph.online.intake import Bounds
 from evergraph.server.auth import Tokens
-from evergraph.server.http import ARROW, failure
+from evergraph.server.deltas import DeltaReader
+from evergraph.server.http import ARROW, RefusedError, failure
 from waiting import until
 
 NEW = {"nodes": ["n"], "features": [[1.0, 0.0]]}
@@ -294,3 +297,29 @@ def test_a_request_for_which_no_memory_is_left_may_come_again() -> None:
     told = failure(MemoryError(), {"method": "POST", "path": "/v1/deltas"})
     assert (told.status_code, told.headers["retry-after"]) == (503, "5")
     assert b"no memory left" in told.body
+
+
+@pytest.mark.parametrize("refused_by", ["reader", "learner", "upsert"])
+def test_nothing_of_a_refused_body_is_held_until_the_garbage_collector_looks(
+    client, monkeypatch, refused_by
+):
+    held, read = [], DeltaReader.read
+
+    def watched(self, *args, **given):
+        delta, scheme = read(self, *args, **given)
+        held.append(weakref.ref(delta.features))
+        if refused_by == "reader":
+            raise RefusedError(422, "no")
+        return delta, scheme
+
+    monkeypatch.setattr(DeltaReader, "read", watched)
+    path = "/v1/upsert" if refused_by == "upsert" else "/v1/deltas"
+    client.get("/healthz")
+    gc.collect()
+    gc.disable()
+    try:
+        wrong = {"nodes": ["n"], "features": [[1.0, 0.0, 1.0]]}
+        assert client.post(path, json=wrong).status_code == 422
+        assert [each() for each in held] == [None]
+    finally:
+        gc.enable()

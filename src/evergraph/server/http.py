@@ -6,6 +6,7 @@ import logging
 import math
 import re
 import secrets
+import traceback
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from difflib import get_close_matches
@@ -128,6 +129,18 @@ def failure(error: Exception, scope: Scope, folder: Path | None = None) -> Respo
         log.error("%s %s failed [%s]", method, path, reference, exc_info=error)
         sentence = f"internal error: the log has details under reference {reference}"
     return answer({"error": sentence}, status, headers)
+
+
+def let_go(error: BaseException | None) -> None:
+    """Clear the frames that an error and its causes passed through; they keep their lines.
+
+    The frames hold bodies and what was parsed of them. A future and the error in it refer to each
+    other through them, so that only the garbage collector would free them, and in a service it
+    rarely looks: twenty rejected bodies of 1 MB held 1 GB.
+    """
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
 
 
 # The lookbehind excludes "and/or" and "1/2".

@@ -27,7 +27,7 @@ from prometheus_client.registry import Collector
 
 from evergraph.core.extras import own_version
 from evergraph.online.delta import PARTS
-from evergraph.server.http import HEADERS, REQUEST_ID, failure
+from evergraph.server.http import HEADERS, REQUEST_ID, failure, let_go
 from evergraph.server.workers import Turns
 
 if TYPE_CHECKING:
@@ -263,7 +263,9 @@ class Observed:
         except Exception as error:
             if status:  # the answer has begun: uvicorn hangs up
                 raise
-            await failure(error, scope, self._folder)(scope, receive, sending)
+            answer = failure(error, scope, self._folder)
+            let_go(error)
+            await answer(scope, receive, sending)
         finally:
             status = status or 500
             # The route's pattern, not the path: there are as many paths as nodes.

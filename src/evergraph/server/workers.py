@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from evergraph.online.delta import NodeId
 from evergraph.online.view import FEW, Answer
-from evergraph.server.http import RefusedError
+from evergraph.server.http import RefusedError, let_go
 
 if TYPE_CHECKING:
     from evergraph.online.delta import Delta, DeltaResult
@@ -127,7 +127,8 @@ class Pool:
             sentence = f"{self.places} {self.what} are waiting already: try again later"
             raise RefusedError(503, sentence, retry_after=1, hang_up=True)
         try:
-            future = asyncio.get_running_loop().run_in_executor(self._executor, call)
+            loop = asyncio.get_running_loop()
+            future = loop.run_in_executor(self._executor, self._work, call)
         except RuntimeError:  # it was closed
             raise RefusedError(503, "the service is stopping", retry_after=5) from None
         self._running += 1
@@ -139,6 +140,13 @@ class Pool:
                 503, f"the answer took longer than {self.seconds:g} s", retry_after=1
             )
         return future.result()
+
+    def _work(self, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except BaseException as error:
+            let_go(error)  # here, since on the event loop others would wait for it
+            raise
 
     def _ended(self, future: asyncio.Future[T]) -> None:
         self._running -= 1

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from evergraph.core.errors import DataError, ResourceError, StoppedError
+from evergraph.core.errors import DataError, EvergraphError, ResourceError, StoppedError
 from evergraph.online.codecs.delta_bytes import delta_to_bytes, digest_of, is_same
 from evergraph.online.delta import Delta, DeltaResult, in_columns
 from evergraph.online.folder.journal import Journal, JournalEntry, key_reused
@@ -34,13 +34,19 @@ class Waiting:
             self.delta = in_columns(self.delta)  # once, for the bytes and for the check
             self.data = delta_to_bytes(self.delta)
         except Exception as error:
-            self.future.set_exception(error)
+            self.refuse(error)
 
     def refuse(self, error: Exception) -> None:
-        """Answer with an error, a copy where several deltas share it: raising adds a traceback."""
+        """Answer with an error, a copy where several deltas share it: raising adds a traceback.
+
+        An error of ours goes without the traceback so far: through its frames the error in this
+        future would hold the whole batch, this future included, until the garbage collector looks.
+        """
         if isinstance(error, ResourceError | StoppedError):
             cause, error = error.__cause__, type(error)(str(error))
             error.__cause__ = cause
+        elif isinstance(error, EvergraphError):
+            error = error.with_traceback(None)
         self.future.set_exception(error)
 
     def begin(self) -> bool:
