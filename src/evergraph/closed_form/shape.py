@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from evergraph.graphs import Graph
-from evergraph.graphs.csr import ROWS_AT_A_TIME, repeat
+from evergraph.graphs.csr import ROWS_AT_A_TIME, repeat, take_rows
 
 # Two numbers half a doubling apart are similar; an eighth of a doubling apart still differ.
 REACHES = (0.5, 0.125)
@@ -17,8 +17,10 @@ FREQUENCIES = 8
 SHAPE_WIDTH = 2 * 2 * len(REACHES) * FREQUENCIES
 
 
-def shape_of(graph: Graph) -> Tensor:
+def shape_of(graph: Graph, nodes: Tensor | None = None) -> Tensor:
     """Return an encoding of each node's degree and feature length.  -> float32 [nodes, SHAPE_WIDTH]
+
+    nodes: those asked for; None for all.
 
     Unit vectors lose both. They help on graphs whose neighbours differ: on actor the length, so the
     number of words, adds four points. Both are on a logarithmic scale.
@@ -28,8 +30,12 @@ def shape_of(graph: Graph) -> Tensor:
     >>> shape_of(pair).square().sum(1)
     tensor([1., 1.])
     """
-    degrees, lengths = graph.degrees.float().cpu() + 1, _lengths(graph.features) + 1e-6
-    return torch.cat([_waves(degrees), _waves(lengths)], dim=1) / math.sqrt(2)
+    degrees, features = graph.degrees.float(), graph.features
+    if nodes is not None:
+        nodes = nodes.to(graph.device)
+        degrees, features = degrees[nodes], take_rows(features, nodes)
+    waves = [_waves(degrees.cpu() + 1), _waves(_lengths(features) + 1e-6)]
+    return torch.cat(waves, dim=1) / math.sqrt(2)
 
 
 def _waves(values: Tensor) -> Tensor:

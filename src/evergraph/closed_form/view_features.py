@@ -49,7 +49,7 @@ Relations are used if the graph has them."""
 # this width take less time than eight of wide features.
 FAR_WIDTH = 128
 # Values of all hops of a graph from which on rows that are not needed again are not kept.
-LARGE = 1 << 24
+LARGE = 1 << 22
 # Below this width, another view is worth less than the width that the others lose.
 LEAST_WIDTH = 512
 NARROWEST, WIDEST, STEP = 64, 8192, 64
@@ -198,14 +198,14 @@ class ViewFeatures(Backbone):
         dims = min(graph.num_features, self.widest or graph.num_features) * len(self.near)
         found = self._asked.pop(graph, None)
         if found is None and graph.num_nodes * dims >= LARGE:
-            found = nodes, self._rows(graph, far=far, keep=False).kept(nodes)
+            found = nodes, self._rows(graph, far=far, nodes=nodes)
         if found and torch.equal(found[0], nodes) and (found[1].far is not None or not far):
             self._asked[graph] = found
             return found[1], None
         rows = self._prepared[graph] = self._rows(graph, far=far)
         return rows, nodes.to(self.device)
 
-    def _rows(self, graph: Graph, *, far: bool = True, keep: bool = True) -> ViewRows:
+    def _rows(self, graph: Graph, *, far: bool = True, nodes: Tensor | None = None) -> ViewRows:
         if self._met_relations is None:  # the first graph decides
             self._met_relations = graph.relations is not None or graph.types is not None
             alone = any(v.related and not v.hops and not v.codes for v in self.parsed)
@@ -215,12 +215,16 @@ class ViewFeatures(Backbone):
         codes = code_cache(graph) if self.shows_codes(graph) else None
         if codes is not None and self.sees_relations:
             codes = torch.cat([codes, along_codes(graph)], dim=1)
+
+        def asked(rows: Tensor) -> Tensor:
+            return rows if nodes is None else rows.index_select(0, nodes.to(rows.device))
+
         return ViewRows(
-            near(graph, keep=keep),
-            codes,
-            relations=along(graph) if self._sees_along else None,
-            shape=shape_of(graph).to(self.device) if self.shaped else None,
-            far=beyond(graph) if self.far and far else None,
+            near(graph, nodes),
+            None if codes is None else asked(codes),
+            relations=asked(along(graph)) if self._sees_along else None,
+            shape=shape_of(graph, nodes).to(self.device) if self.shaped else None,
+            far=asked(beyond(graph)) if self.far and far else None,
         )
 
     def shows_codes(self, graph: Graph) -> bool:

@@ -149,10 +149,6 @@ class ViewRows:
         """Return a selection of nodes."""
         return replace(self, nodes=nodes)
 
-    def kept(self, nodes: Tensor) -> ViewRows:
-        """Return the rows of some nodes alone, in memory of their own, as they are stored."""
-        return self._each(lambda rows: rows.index_select(0, nodes.to(rows.device)))
-
     @property
     def dims(self) -> int:
         """Number of values per node, without codes."""

@@ -141,20 +141,22 @@ class EmbeddingCache:
         self._kept: WeakKeyDictionary[Graph, Tensor] = WeakKeyDictionary()
         self._grown: WeakKeyDictionary[Graph, Growth] = WeakKeyDictionary()
 
-    def __call__(self, graph: Graph, *, keep: bool = True) -> Tensor:
+    def __call__(self, graph: Graph, rows: Tensor | None = None) -> Tensor:
         """Return the embeddings of all nodes.  -> float32 [nodes, dims]
 
-        keep: whether they will be needed again.
+        rows: the nodes whose embeddings are returned, and not kept; None for all.  int64 [rows]
         """
         graph = self._seen(graph)
         if graph in self._kept:
-            return self._kept[graph]
+            known = self._kept[graph]
+            return known if rows is None else known.index_select(0, rows.to(known.device))
         start = time.perf_counter()
         if self.device.type == "cuda":  # blocks of smaller graphs would stay reserved, unused
             torch.cuda.empty_cache()
-        embeddings = self._encoded(graph) if keep else self.encode(graph)
-        if keep:
-            self._kept[graph] = embeddings
+        if rows is None:
+            embeddings = self._kept[graph] = self._encoded(graph)
+        else:
+            embeddings = self.encode(graph, rows)
         if self.device.type == "cuda":
             torch.cuda.synchronize()
         self.seconds += time.perf_counter() - start
@@ -192,45 +194,47 @@ class EmbeddingCache:
         """Radius of an embedding."""
         return self.topology.hops
 
-    def encode(self, graph: Graph) -> Tensor:
-        """Return scaled embeddings of all nodes without keeping them.  -> [nodes, dims]"""
+    def encode(self, graph: Graph, rows: Tensor | None = None) -> Tensor:
+        """Return scaled embeddings without keeping them.  -> [nodes, dims], or [rows, dims]"""
         topology, alone = self.topology, self.resources.engine.workers == 1
         if alone and isinstance(topology, MixHop) and topology.unit and self.scaling == "unit":
-            return self._hop_by_hop(topology, graph)
-        return self._whole(graph)
+            return self._hop_by_hop(topology, graph, rows)
+        return self._whole(graph, rows)
 
-    def _hop_by_hop(self, topology: MixHop, graph: Graph) -> Tensor:
-        """Return scaled hops without holding all of them unscaled.
+    def _hop_by_hop(self, topology: MixHop, graph: Graph, asked: Tensor | None) -> Tensor:
+        """Return scaled hops, of some nodes alone if they are given, not all held unscaled.
 
         Hops kept in float16 are computed on a CPU in blocks of columns: for 7,600 nodes with 12,000
         features, whole ones in float32 would take 1.1 GB. A block is scaled to unit length by
         itself and, once the other blocks are known, to its share of the whole length.
         """
-        inputs, nodes = topology.inputs(graph), graph.num_nodes
+        inputs, count = topology.inputs(graph), graph.num_nodes if asked is None else len(asked)
+        nodes, asked = graph.num_nodes, None if asked is None else asked.to(self.device)
         dims, parts, stored = inputs.num_features, topology.parts, STORAGES[self.storage]
         in_blocks = self.storage == "float16" and self.device.type == "cpu"
         step = max(HALVED_AT_A_TIME // max(nodes, 1), 64) if in_blocks else max(dims, 1)
-        size = nodes * parts * dims * stored.itemsize
+        size = count * parts * dims * stored.itemsize
         fits = size + 12 * nodes * min(step, dims) <= self.resources.left_on(self.device)
         if not fits or (self.device.type == "cpu" and not self.resources.fits(size)):
-            return self._whole(graph)
-        kept = torch.empty(nodes, parts * dims, dtype=stored, device=self.device)
+            return self._whole(graph, asked)
+        kept = torch.empty(count, parts * dims, dtype=stored, device=self.device)
         starts = range(0, dims, step)
-        lengths = torch.ones(nodes, parts, len(starts), dtype=torch.float64, device=self.device)
+        lengths = torch.ones(count, parts, len(starts), dtype=torch.float64, device=self.device)
         for block, start in enumerate(starts):
             some = inputs
             if len(starts) > 1:
                 some = inputs.with_features(columns_of(inputs.features, start, start + step))
             for place, hop in enumerate(topology.hop_by_hop(some.to(self.device))):
-                for first in range(0, nodes, ROWS_AT_A_TIME):
+                for first in range(0, count, ROWS_AT_A_TIME):
                     rows = slice(first, first + ROWS_AT_A_TIME)
+                    values = hop[rows] if asked is None else hop.index_select(0, asked[rows])
                     into = kept[rows, place * dims + start :][:, : hop.shape[1]]
                     if stored == hop.dtype:
-                        unit_rows(hop[rows], together=True, out=into)
+                        unit_rows(values, together=True, out=into)
                     else:
-                        into.copy_(unit_rows(hop[rows], together=True))
+                        into.copy_(unit_rows(values, together=True))
                     if len(starts) > 1:
-                        lengths[rows, place, block] = hop[rows].double().norm(dim=1)
+                        lengths[rows, place, block] = values.double().norm(dim=1)
         if len(starts) > 1:
             lengths /= lengths.norm(dim=2, keepdim=True).clamp_min(torch.finfo(lengths.dtype).tiny)
             for hop, shares in zip(kept.split(dims, dim=1), lengths.unbind(1), strict=True):
@@ -238,10 +242,12 @@ class EmbeddingCache:
                     columns.copy_(columns * share[:, None])
         return kept
 
-    def _whole(self, graph: Graph) -> Tensor:
+    def _whole(self, graph: Graph, asked: Tensor | None) -> Tensor:
         embeddings = encode_within(
             self.topology, graph, resources=self.resources, device=self.device
         )
+        if asked is not None:
+            embeddings = embeddings.index_select(0, asked.to(embeddings.device))
         stored = STORAGES[self.storage]
         if self.scaling == "none" and stored == embeddings.dtype:
             return embeddings
