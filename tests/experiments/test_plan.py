@@ -78,18 +78,20 @@ def test_relations_types_and_targets_come_along() -> None:
 
 
 def test_costs_of_tasks_and_sizes_that_no_copy_has_are_found() -> None:
-    # A task: 1 s, 2 s for each arriving share, 10 s for each share so far; the first 3 s more.
-    # Memory: 100, and 50 for each share so far.
+    # A task: 1 s, 2 s for each share that arrives or that a memory has kept, at most 0.15 a task,
+    # 10 s for each share so far; the first 3 s more. Bytes: 100, and 50 for each share so far.
     sizes = (3, 1, 2, 4)
 
     def copy(share: float, learned: int) -> LearnedCopy:
-        arrived, costs = 0.0, []
+        arrived, kept, costs = 0.0, 0.0, []
         for number, size in enumerate(sizes[:learned], 1):
             new = share * size / 10
             arrived += new
-            seconds = 1 + 2 * new + 10 * arrived + 3 * (number == 1)
+            seconds = 1 + 2 * (new + kept) + 10 * arrived + 3 * (number == 1)
+            kept += min(new, 0.15 * share)
             costs.append((seconds, 1.0, 100 + 50 * arrived, 0.0))
-        return LearnedCopy(share, tuple(int(1000 * share * size) for size in sizes), tuple(costs))
+        nodes = tuple(int(1000 * share * size) for size in sizes)
+        return LearnedCopy(share, nodes, tuple(costs), 0.15 * sum(nodes))
 
     whole, truth = extrapolated([copy(0.1, 4), copy(0.4, 3)]), copy(1.0, 4).cost
     assert (whole.share, whole.tasks) == (1.0, 4)

@@ -3,18 +3,20 @@
 A copy keeps a share s of the nodes of every class, with all their edges: an edge that leaves the
 copy is redirected to a node of the same class and type inside it. So nodes and edges shrink alike;
 degrees, homophily and classes are preserved. Let n_i be the share of all nodes that a copy has in
-task i, and N_i in all tasks up to it. Task i costs::
+task i, N_i in all tasks up to it, and M_i what a memory of so many nodes per class keeps of the
+tasks before it; in a copy, a class has the share s of its budget. Task i costs::
 
-    a + b s + c n_i + d N_i, the first one e + f s more
+    a + b s + c (n_i + M_i) + d N_i, the first one e + f s more
 
-a: closed-form solutions. b: passes over the whole graph. c: learning. d: tests on everything so
-far, a memory that grows. e, f: loading kernels, cutting the stream. No coefficient is negative;
-they are fitted by least squares to the tasks of the two largest copies, and give the costs of all
-tasks of the whole graph, s = 1. Peaks of memory are a + d N_i + g log i: the last for what any task
-may need, such as the first ones, after which the memory freed by others is reused. Seconds have no
-term that grows with i alone: four tasks in which others use the processor would be drawn out to
-twenty. Costs that stop growing at a size no copy has are overestimated; a product that no longer
-fits into a cache is underestimated. Larger copies give better estimates.
+a: closed-form solutions. b: passes over the whole graph. c: learning, and replaying. d: tests on
+everything so far, a memory that grows with it. e, f: loading kernels, cutting the stream. No
+coefficient is negative; they are fitted by least squares to the tasks of the two largest copies,
+and give the costs of all tasks of the whole graph, s = 1. Peaks of memory are a + d N_i + g log i:
+the last for what any task may need, such as the first ones, after which the memory freed by others
+is reused. Seconds have no term that grows with i alone: four tasks in which others use the
+processor would be drawn out to twenty. Costs that stop growing at a size no copy has are
+overestimated; a product that no longer fits into a cache is underestimated. Larger copies give
+better estimates.
 """
 
 from __future__ import annotations
@@ -73,11 +75,13 @@ class LearnedCopy:
 
     sizes: nodes of every task, or between two tests. costs: CPU seconds and seconds of each task,
     and peak bytes on CPU and GPU by its end.  [tasks], [tasks learned][4]
+    kept: nodes of a task whose labelled ones fill its part of a memory; 0 without a memory.
     """
 
     share: float
     sizes: tuple[int, ...]
     costs: tuple[tuple[float, float, float, float], ...]
+    kept: float = 0.0
 
     @property
     def cost(self) -> Cost:
@@ -86,10 +90,12 @@ class LearnedCopy:
 
     def terms(self, share: float) -> NDArray[np.float64]:
         """Return what a to g are multiplied by for each task of a copy.  -> [tasks, 7]"""
-        own = np.array(self.sizes) / sum(self.sizes) * share
+        own, most = (np.array(n) / sum(self.sizes) * share for n in (self.sizes, self.kept))
+        stored = np.minimum(own, most)
+        learned = own + stored.cumsum() - stored
         one, number = np.ones(len(own)), np.arange(1.0, len(own) + 1)
         first = number == 1
-        terms = one, one * share, own, own.cumsum(), first, first * share, np.log(number)
+        terms = one, one * share, learned, own.cumsum(), first, first * share, np.log(number)
         return np.stack(terms, axis=1)
 
 
@@ -232,6 +238,11 @@ def learned_copy(
 def _learned(config: RunConfig, graph: Graph, share: float, seconds: float) -> LearnedCopy:
     logging.disable(logging.WARNING)  # the run itself will log warnings about the graph
     began = before = time.process_time(), time.perf_counter()
+    budget = resolved(config).memory.budget
+    per_class = max(round(budget * share), 1) if isinstance(budget, int) else 0
+    if per_class:  # else the budget is a share already, or there is none
+        memory = config.memory.model_copy(update={"budget": per_class})
+        config = config.model_copy(update={"memory": memory})
     opened = open_run(config, load=lambda _: graph)
     cuda = choose_device(config.device).type == "cuda"
     costs = []
@@ -246,4 +257,8 @@ def _learned(config: RunConfig, graph: Graph, share: float, seconds: float) -> L
     every = steps_apart(len(stream), len(stream.tasks), opened.config.test_every)
     sizes = stream.step_sizes
     between = tuple(sum(sizes[at : at + every]) for at in range(0, len(sizes), every))
-    return LearnedCopy(share, between, tuple(costs))
+    labelled = config.stream.labelled or config.stream.split[0]
+    if isinstance(labelled, int):  # nodes per class
+        labelled *= len(stream.classes) / graph.num_nodes
+    kept = per_class / labelled * len(stream.classes) / len(between)
+    return LearnedCopy(share, between, tuple(costs), kept)
