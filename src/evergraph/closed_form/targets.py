@@ -232,12 +232,10 @@ class TargetStatistics:
     @property
     def usage(self) -> MemoryUsage:
         """Number of values in all sums, and their bytes."""
-        parts = [each.usage for each in self.patterns_.values()]
-        cross = [*self.cross_.values()]
-        return MemoryUsage(
-            statistics=sum(p.statistics for p in parts) + sum(each.numel() for each in cross),
-            bytes=sum(p.bytes for p in parts) + sum(each.nbytes for each in cross),
+        crosses = (
+            MemoryUsage(statistics=each.numel(), bytes=each.nbytes) for each in self.cross_.values()
         )
+        return sum((each.usage for each in self.patterns_.values()), sum(crosses, MemoryUsage()))
 
     def state(self) -> dict[str, Tensor]:
         """Return everything kept, by name."""

@@ -5,12 +5,10 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from evergraph.core.errors import ConfigurationError
 from evergraph.memory import EmbeddingMemory
 from evergraph.memory.samplers import UniformSampler
 from evergraph.methods.base import methods
 from evergraph.methods.tem import TEM
-from evergraph.nn import Backbone
 from evergraph.nn.feature_graph import FeatureGraph
 from evergraph.streams import Task
 
@@ -47,15 +45,8 @@ class FGN(TEM):
 
     name = "fgn"
     default_backbone = "feature-graph"
+    needs = FeatureGraph, "learns from feature graphs: use 'feature-graph'"
     backbone: FeatureGraph
-
-    @classmethod
-    def check_backbone(cls, backbone: Backbone) -> None:
-        """Raise unless the backbone builds feature graphs."""
-        if not isinstance(backbone, FeatureGraph):
-            raise ConfigurationError(
-                f"fgn learns from feature graphs: use 'feature-graph', not {backbone.name!r}"
-            )
 
     def begin_task(self, task: Task) -> int:
         """Log once if features are projected to fewer dimensions."""

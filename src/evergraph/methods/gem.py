@@ -126,16 +126,10 @@ class GEM(GradientMemoryLearner):
     @property
     def usage(self) -> MemoryUsage:
         """Size of the memory, and of one gradient per task with stored nodes."""
-        stored = self.memory.usage
-        values = sum(parameter.numel() for parameter in self._parameters())
         space = self.label_space_
         tasks = 0 if space is None else len(space.task_of(self.memory.labels_).unique())
-        return MemoryUsage(
-            samples=stored.samples,
-            gradients=tasks * values,
-            edges=stored.edges,
-            bytes=stored.bytes + 4 * tasks * values,
-        )
+        values = tasks * sum(parameter.numel() for parameter in self._parameters())
+        return self.memory.usage + MemoryUsage(gradients=values, bytes=4 * values)
 
 
 @methods.register

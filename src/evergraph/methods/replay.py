@@ -50,23 +50,18 @@ class RememberingLearner(BackboneLearner):
     def keep(self, graph: Graph, centres: Tensor) -> EgoNetworks:
         """Return the part of the graph to store around the chosen nodes."""
 
-    def end_task(self, task: Task) -> None:
-        """Store some of the task's training nodes."""
-        super().end_task(task)
-        self.memory.store(
-            self._candidates(task), task.met_sizes, keep=self.keep, generator=self.generator
-        )
-
     @torch.no_grad()
-    def _candidates(self, task: Task) -> Candidates:
-        """Return the training nodes with the trained model's hidden states and residuals."""
+    def end_task(self, task: Task) -> None:
+        """Store some training nodes, chosen by the trained model's hidden states and residuals."""
+        super().end_task(task)
         inputs, rows = self.backbone.prepare(task.graph), task.train.to(self.device)
         self.backbone.eval()
         hidden = self.backbone.hidden_states(inputs, rows)
         self.backbone.train()
         residuals = self.residuals(inputs, task.train_labels.to(self.device), rows)
-        hops = self.backbone.hops
-        return Candidates(task.graph, task.train, task.train_labels, hidden, hops, residuals)
+        nodes = task.graph, task.train, task.train_labels
+        candidates = Candidates(*nodes, hidden, self.backbone.hops, residuals)
+        self.memory.store(candidates, task.met_sizes, keep=self.keep, generator=self.generator)
 
     @property
     def usage(self) -> MemoryUsage:

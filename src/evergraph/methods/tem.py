@@ -20,7 +20,7 @@ from evergraph.methods.base import methods
 from evergraph.methods.drift import drifted, seen_drift
 from evergraph.methods.examples import WEIGHTINGS, Examples, Weighting, make_examples
 from evergraph.methods.refresh import REFRESHES, GrowingEmbeddings, Refresh
-from evergraph.nn import PDGNN, Backbone
+from evergraph.nn import PDGNN
 from evergraph.streams import Task
 from evergraph.topology.rowwise import unit_rows
 from evergraph.training.learner import part_of
@@ -64,6 +64,13 @@ class TEM(BackboneLearner):
 
     name = "tem"
     default_backbone = "pdgnn"
+    needs = (
+        PDGNN,
+        (
+            "stores embeddings, which stay valid only if the aggregation has no trained parameters: "
+            "use 'pdgnn' or 'sgc'"
+        ),
+    )
 
     backbone: Made[PDGNN] = Made()
     memory: Made[EmbeddingMemory] = Made()
@@ -93,15 +100,6 @@ class TEM(BackboneLearner):
             )
         self.growing_ = GrowingEmbeddings()
         self._guessed = _NOBODY
-
-    @classmethod
-    def check_backbone(cls, backbone: Backbone) -> None:
-        """Raise unless embeddings stay valid while the model is trained."""
-        if not isinstance(backbone, PDGNN):
-            raise ConfigurationError(
-                "tem stores embeddings, which stay valid only if the aggregation has no trained "
-                f"parameters: use 'pdgnn' or 'sgc', not {backbone.name!r}"
-            )
 
     @classmethod
     def make_memory(cls, **options: Any) -> EmbeddingMemory:
