@@ -34,8 +34,7 @@ from evergraph.core.sizes import shown
 from evergraph.graphs import Graph
 from evergraph.graphs.kernels.scaled_rows import RowType
 from evergraph.nn.backbone import Backbone, Recipe, backbones
-from evergraph.nn.dropout import dropout_mask
-from evergraph.nn.linear import Linear
+from evergraph.nn.linear import Linear, dropout_mask
 from evergraph.topology import EmbeddingCache
 from evergraph.topology.cached import Storage
 from evergraph.topology.mixhop import WIDEST as WIDEST_HOP

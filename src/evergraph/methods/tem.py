@@ -66,10 +66,8 @@ class TEM(BackboneLearner):
     default_backbone = "pdgnn"
     needs = (
         PDGNN,
-        (
-            "stores embeddings, which stay valid only if the aggregation has no trained parameters: "
-            "use 'pdgnn' or 'sgc'"
-        ),
+        "stores embeddings, which stay valid only if the aggregation has no trained "
+        "parameters: use 'pdgnn' or 'sgc'",
     )
 
     backbone: Made[PDGNN] = Made()

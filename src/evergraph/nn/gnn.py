@@ -19,8 +19,7 @@ from evergraph.graphs.csr import densify
 from evergraph.graphs.operator import SparseOperator
 from evergraph.graphs.propagation import stays_sparse
 from evergraph.nn.backbone import Backbone, Recipe
-from evergraph.nn.dropout import dropout_mask
-from evergraph.nn.linear import tiled_linear
+from evergraph.nn.linear import dropout_mask, tiled_linear
 
 Features = Tensor | SparseOperator
 """Dense features, or sparse ones that can be multiplied with weights."""

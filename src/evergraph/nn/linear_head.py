@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from evergraph.nn.backbone import backbones
-from evergraph.nn.dropout import dropout_mask
+from evergraph.nn.linear import dropout_mask
 from evergraph.nn.pdgnn import PDGNN
 from evergraph.topology import Reservoir
 from evergraph.topology.cached import Scaling

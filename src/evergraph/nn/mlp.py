@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from evergraph.core.checks import check_integer, check_number
-from evergraph.nn.dropout import dropout_mask
-from evergraph.nn.linear import Linear
+from evergraph.nn.linear import Linear, dropout_mask
 
 
 class GrowingHead(nn.Module):

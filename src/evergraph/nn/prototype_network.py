@@ -13,8 +13,7 @@ from torch.nn.functional import normalize
 from evergraph.core.checks import check_integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.nn.backbone import backbones
-from evergraph.nn.dropout import dropout_mask
-from evergraph.nn.linear import Linear
+from evergraph.nn.linear import Linear, dropout_mask
 from evergraph.nn.mlp import check_head
 from evergraph.nn.pdgnn import PDGNN
 from evergraph.topology import MixHop

@@ -15,8 +15,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from evergraph.core.component import choice, integer
 from evergraph.graphs.kernels.row_ranges import tiled_product
 from evergraph.nn.backbone import backbones
-from evergraph.nn.dropout import dropout_mask
-from evergraph.nn.linear import Linear
+from evergraph.nn.linear import Linear, dropout_mask
 from evergraph.nn.pdgnn import PDGNN
 from evergraph.topology.rowwise import unit_rows
 

@@ -19,10 +19,10 @@ from evergraph.core.notices import say
 from evergraph.datasets.doors import holds_graph, named_graph
 from evergraph.graphs.pyg import is_hetero
 from evergraph.online import conversion
+from evergraph.online.conversion import is_numbered, read_frame
 from evergraph.online.delta import Delta, NodeId, NodeTarget
 from evergraph.online.folder.in_memory import InMemoryLearner
 from evergraph.online.folder.markers import check_chosen
-from evergraph.online.frames import is_numbered, read_frame
 from evergraph.online.heads import heads
 from evergraph.online.labels import as_targets, target_score
 from evergraph.online.learner import PATIENCE, TOLERANCE, OnlineLearner

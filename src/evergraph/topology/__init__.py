@@ -8,16 +8,6 @@ from evergraph.topology.reservoir import Reservoir
 from evergraph.topology.sgc import APPNP, PPR, S2GC, SGC, Identity
 
 __all__ = [
-    "APPNP",
-    "H2GCN",
-    "PPR",
-    "S2GC",
-    "SGC",
-    "EmbeddingCache",
-    "Identity",
-    "MixHop",
-    "Reservoir",
-    "Stepwise",
-    "TopologyEncoder",
-    "topologies",
-]
+    "APPNP", "H2GCN", "PPR", "S2GC", "SGC", "EmbeddingCache", "Identity", "MixHop", "Reservoir",
+    "Stepwise", "TopologyEncoder", "topologies",
+]  # fmt: skip

@@ -15,18 +15,8 @@ from evergraph.memory.samplers.stepwise import HerdingSampler, KCentreSampler
 from evergraph.memory.samplers.weighted import CoverageSampler, DegreeSampler, UniformSampler
 
 __all__ = [
-    "Candidates",
-    "CoverageSampler",
-    "DegreeSampler",
-    "DistributionMatchingSampler",
-    "EmbeddingCoverageSampler",
-    "GradientMatchingSampler",
-    "GreedyCoverageSampler",
-    "HerdingSampler",
-    "InfluenceSampler",
-    "KCentreSampler",
-    "MeanFeatureSampler",
-    "Sampler",
-    "UniformSampler",
-    "samplers",
-]
+    "Candidates", "CoverageSampler", "DegreeSampler", "DistributionMatchingSampler",
+    "EmbeddingCoverageSampler", "GradientMatchingSampler", "GreedyCoverageSampler",
+    "HerdingSampler", "InfluenceSampler", "KCentreSampler", "MeanFeatureSampler", "Sampler",
+    "UniformSampler", "samplers",
+]  # fmt: skip
