@@ -18,7 +18,7 @@ from evergraph.methods.base import methods
 from evergraph.nn import backbones
 from evergraph.topology import topologies
 from evergraph.training import Trainer
-from evergraph.training.saving import FORMAT, KEY
+from evergraph.training.learner import FORMAT, KEY
 
 MAKERS: dict[str, Callable[..., Any]] = {
     "backbone": backbones.make,

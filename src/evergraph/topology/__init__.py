@@ -2,8 +2,7 @@
 
 from evergraph.topology.base import Stepwise, TopologyEncoder, topologies
 from evergraph.topology.cached import EmbeddingCache
-from evergraph.topology.h2gcn import H2GCN
-from evergraph.topology.mixhop import MixHop
+from evergraph.topology.mixhop import H2GCN, MixHop
 from evergraph.topology.reservoir import Reservoir
 from evergraph.topology.sgc import APPNP, PPR, S2GC, SGC, Identity
 
