@@ -293,19 +293,12 @@ FUSINGS = ("fitted", "shares", "equal")
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """Heads of all views and their weights: s = Σ_v a_v V_vᵀφ_v.
+    """Heads of all views and their weights: s = Σ_v a_v V_vᵀφ_v."""
 
-    Attributes:
-        heads: V of every view.  float32 [m, classes] each
-        weights: a of every view.  float64 [views]
-        bare: a of the views without class codes, used if no label is shown.  float64
-        error: loss of the whole mixture on the probes; infinite without probes.
-    """
-
-    heads: list[Tensor]
-    weights: Tensor
-    bare: Tensor
-    error: float
+    heads: list[Tensor]  # V of every view.  float32 [m, classes] each
+    weights: Tensor  # a of every view.  float64 [views]
+    bare: Tensor  # a of the views without class codes, used if no label is shown.  float64
+    error: float  # loss of the whole mixture on the probes; infinite without probes
 
 
 def side_by_side(heads: Sequence[Tensor], weights: Tensor, width: int) -> Tensor:
@@ -317,21 +310,13 @@ def side_by_side(heads: Sequence[Tensor], weights: Tensor, width: int) -> Tensor
 
 @dataclass(frozen=True, eq=False)
 class Mixing:
-    """Solves and mixes heads; a function of sums and probes alone.
+    """Solves and mixes heads; a function of sums and probes alone."""
 
-    Attributes:
-        expand: φ of every view.
-        space: the classes allowed for a node.
-        balanced: whether all classes have equal weight, or all nodes.
-        fusing: one of ``FUSINGS``, see ``Auto``.
-        resources: the workers that count.
-    """
-
-    expand: ViewMap
-    space: LabelSpace
-    balanced: bool
-    fusing: str
-    resources: Resources
+    expand: ViewMap  # φ of every view
+    space: LabelSpace  # the classes allowed for a node
+    balanced: bool  # whether all classes have equal weight, or all nodes
+    fusing: str  # one of ``FUSINGS``, see ``Auto``
+    resources: Resources  # the workers that count
 
     def __call__(
         self, statistics: Sequence[ClassStatistics], probes: Probes, rows: ViewRows

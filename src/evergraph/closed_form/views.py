@@ -110,24 +110,17 @@ STORED = ("hops", "codes", "relations", "shape", "far")
 
 @dataclass(frozen=True, eq=False)
 class ViewRows:
-    """Rows of some nodes for all views, looked up a few at a time.
+    """Rows of some nodes for all views, looked up a few at a time."""
 
-    Attributes:
-        hops: all nodes' near hops of Â that any view needs, concatenated.  [nodes, hops x d]
-        codes: all nodes' class codes; None if no label is shown.  [nodes, code dims] | None
-        nodes: the selected nodes; None for all, in order.  int64 [n] | None
-        relations: all nodes' features along relations; None if the graph has none.
-            [nodes, relation dims] | None
-        shape: all nodes' degree and length; None if no view uses them.  [nodes, 64] | None
-        far: all nodes' far hops, concatenated; None if no view has one.
-            [nodes, hops x 128 or less] | None
-    """
-
-    hops: Tensor
+    hops: Tensor  # all nodes' near hops of Â that any view needs, concatenated.  [nodes, hops x d]
+    # all nodes' class codes; None if no label is shown.  [nodes, code dims] | None
     codes: Tensor | None
-    nodes: Tensor | None = None
+    nodes: Tensor | None = None  # the selected nodes; None for all, in order.  int64 [n] | None
+    # all nodes' features along relations; None if the graph has none. [nodes, relation dims] | None
     relations: Tensor | None = None
+    # all nodes' degree and length; None if no view uses them.  [nodes, 64] | None
     shape: Tensor | None = None
+    # all nodes' far hops, concatenated; None if no view has one. [nodes, hops x 128 or less] | None
     far: Tensor | None = None
 
     def __len__(self) -> int:

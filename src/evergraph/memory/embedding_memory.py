@@ -132,17 +132,12 @@ class CoverageRecord:
     by a class as long as the best-ranked stored node of that class that covers it is stored, and
     only that one has to be recorded. Nodes covered by the same ones are counted together: ids of
     nodes that are not stored are not kept, and there are never more groups than covered nodes.
-
-    Attributes:
-        met: number of nodes seen.
-        sizes: nodes of each group.  int64 [groups]
-        groups: the group of every entry.  int64 [entries]
-        coverers: the covering node of every entry, one per covering class.  int64 [entries]
     """
 
-    met: int = 0
-    sizes: Tensor = field(default_factory=_nothing)
-    groups: Tensor = field(default_factory=_nothing)
+    met: int = 0  # number of nodes seen
+    sizes: Tensor = field(default_factory=_nothing)  # nodes of each group.  int64 [groups]
+    groups: Tensor = field(default_factory=_nothing)  # the group of every entry.  int64 [entries]
+    # the covering node of every entry, one per covering class.  int64 [entries]
     coverers: Tensor = field(default_factory=_nothing)
 
     def covered(self, stored: Tensor) -> int:

@@ -23,14 +23,11 @@ BLOCK_VALUES = 1 << 22
 class AsIs:
     """The identity map φ(e) = e, in place of an expansion; see ``FeatureMap``.
 
-    Attributes:
-        width: width of the embeddings, or number of first columns used.
-
     >>> AsIs(1)(torch.tensor([[3.]]))
     tensor([[3.]])
     """
 
-    width: int
+    width: int  # width of the embeddings, or number of first columns used
 
     def __call__(self, embeddings: Tensor) -> Tensor:
         """Return the embeddings, or their first columns.  [n, dims] -> [n, width]"""

@@ -81,15 +81,10 @@ def stand_in(vectors: Tensor, prototypes: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """Embeddings and prototypes of nodes on one level.
+    """Embeddings and prototypes of nodes on one level."""
 
-    Attributes:
-        extracted: embeddings of length 1, or 0 if there is nothing.  [n, d]
-        standing: the prototypes that replace them.  [n, d]
-    """
-
-    extracted: Tensor
-    standing: Tensor
+    extracted: Tensor  # embeddings of length 1, or 0 if there is nothing.  [n, d]
+    standing: Tensor  # the prototypes that replace them.  [n, d]
 
     @classmethod
     def of(cls, extracted: Tensor, prototypes: Tensor) -> Level:

@@ -47,21 +47,15 @@ class FeatureMap(Protocol):
 class Expansion:
     """The map φ(e) of ``RandomFeatures``, with everything that a worker needs to compute it.
 
-    Attributes:
-        matrix: R.  float32 [dims, width]
-        phases: b.  float32 [width]
-        activation: ``relu`` or ``fourier``.
-        centre: subtracted from every embedding first, if given.  float32 [dims]
-        drawn: m, the number of features drawn, of which these may be the first; all by default.
-
     >>> Expansion(torch.tensor([[1., -1.]]), torch.zeros(2), "relu")(torch.tensor([[3.]]))
     tensor([[3., 0.]])
     """
 
-    matrix: Tensor
-    phases: Tensor
-    activation: Activation
-    centre: Tensor | None = None
+    matrix: Tensor  # R.  float32 [dims, width]
+    phases: Tensor  # b.  float32 [width]
+    activation: Activation  # ``relu`` or ``fourier``
+    centre: Tensor | None = None  # subtracted from every embedding first, if given.  float32 [dims]
+    # m, the number of features drawn, of which these may be the first; all by default
     drawn: int | None = None
 
     @property

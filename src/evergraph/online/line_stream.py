@@ -285,35 +285,21 @@ class _Learner(Protocol):
 
 @dataclass
 class LineStream:
-    """Ingests lines.
+    """Ingests lines."""
 
-    Args:
-        learner: a ``LearnerFolder``, or a client of a service, that receives the deltas.
-        batch: lines per delta at most.
-        every: longest time in seconds to wait before a batch of lines is sent.
-        prefix: of the keys; by default derived from the first line.
-        skip_known: whether to skip what is known, without keys, as for tables.
-        clock: returns seconds.
-        columns: how columns of lines are read: the scheme of the first table, choices for one that
-            is fitted on the first batch, or None for plain numbers.
-        classes: whether labels are classes, some spellings of which mean a missing label.
-
-    Attributes:
-        lines: how many lines there were, including empty ones.
-        known: how many of them had been ingested before.
-        deltas, new_nodes, predicted, right: totals of what was applied.
-    """
-
-    learner: _Learner
-    batch: int = 100
-    every: float = 2.0
-    prefix: str | None = None
-    skip_known: bool = False
-    clock: Callable[[], float] = monotonic
+    learner: _Learner  # a ``LearnerFolder``, or a client of a service, that receives the deltas
+    batch: int = 100  # lines per delta at most
+    every: float = 2.0  # longest time in seconds to wait before a batch of lines is sent
+    prefix: str | None = None  # of the keys; by default derived from the first line
+    skip_known: bool = False  # whether to skip what is known, without keys, as for tables
+    clock: Callable[[], float] = monotonic  # returns seconds
+    # how columns of lines are read: the scheme of the first table, choices for one that is fitted
+    # on the first batch, or None for plain numbers
     columns: Columns | Scheme | None = None
-    classes: bool = True
-    lines: int = 0
-    known: int = 0
+    classes: bool = True  # whether labels are classes, some spellings of which mean a missing label
+    lines: int = 0  # how many lines there were, including empty ones
+    known: int = 0  # how many of them had been ingested before
+    # deltas, new_nodes, predicted, right: totals of what was applied
     deltas: int = 0
     new_nodes: int = 0
     predicted: int = 0
