@@ -120,18 +120,12 @@ class PrototypeHead(nn.Module):
         extractors: number of extractors of each of the two kinds.
         widths: d_A, d_N, d_C, the widths of an embedding on each level.
         dropout: share of the last layer's inputs dropped in training.
-
-    Attributes:
-        atoms: atomic prototypes.  float32 [a, d_A]
-        nodes: node-level prototypes, as indices of their atomic ones.  int64 [p, atoms]
-        classes: class-level prototypes, as indices of their node-level ones.  int64 [c]
-        counts: number of training nodes of each class with each node-level prototype.
-            float32 [classes, p]
     """
 
-    atoms: Tensor
-    nodes: Tensor
-    classes: Tensor
+    atoms: Tensor  # atomic prototypes.  float32 [a, d_A]
+    nodes: Tensor  # node-level prototypes, as indices of their atomic ones.  int64 [p, atoms]
+    classes: Tensor  # class-level prototypes, as indices of their node-level ones.  int64 [c]
+    # training nodes of each class with each node-level prototype.  float32 [classes, p]
     counts: Tensor
 
     def __init__(
@@ -194,10 +188,7 @@ class PrototypeHead(nn.Module):
         return [lowest, middle, Level.of(unit(self.to_class(middle.standing)), classes)]
 
     def divergence(self) -> Tensor:
-        """Return the mean squared cosine of two extractors of a kind, summed over both kinds.  []
-
-        0 if all are orthogonal, 1 if all are equal.
-        """
+        """Return ``alike`` of the extractors of a kind, summed over both kinds.  []"""
         weights = (linear.weight.unflatten(0, (-1, self.atomic)) for linear in self.extractors)
         own, structure = map(alike, weights)
         return own + structure
@@ -274,6 +265,8 @@ class PrototypeHead(nn.Module):
 
 def alike(extractors: Tensor) -> Tensor:
     """Return the mean squared cosine of any two extractors, 0 for a single one.  [e, d, D] -> []
+
+    0 if all are orthogonal, 1 if all are equal.
 
     >>> alike(torch.tensor([[[1., 0.]], [[1., 1.]]]))  # cos 45°, squared
     tensor(0.5000)

@@ -166,7 +166,15 @@ def columns_of_nodes(table: Any, kind: Kind = "class") -> tuple[Any, Any, Any, A
         raise DataError(f"nodes have no column 'id': they have {', '.join(map(str, names))}")
     timed = [name for name in names if name == "time"]
     say_ignored("nodes", "column", timed, "a learner takes nodes in the order of their rows")
-    targets = _target_columns(names, kind)
+    texts = [name for name in names if isinstance(name, str)]
+    targets = ["label"] if "label" in texts else target_names(texts)
+    if len(targets) > 1:
+        raise DataError(f"nodes have columns {', '.join(targets)}: expected one number to predict")
+    for name in targets:
+        if {"label": "class", LABELS: "labels"}.get(name, "numbers") != kind:
+            raise DataError(
+                f"nodes have a column {name!r}, but the model was made with targets={kind!r}"
+            )
     types = []
     if TYPE in names:  # a column of numbers is a feature
         values = [value for value in as_types(table[TYPE]) if value is not None]
@@ -178,21 +186,6 @@ def columns_of_nodes(table: Any, kind: Kind = "class") -> tuple[Any, Any, Any, A
         rest = table.drop_columns(other) if arrow else table.drop(other)
     found = _target_values(table, targets[0]) if targets else None
     return table["id"], rest, found, table[TYPE] if types else None
-
-
-def _target_columns(names: Sequence[Any], kind: Kind) -> list[str]:
-    """Return the column of targets, if there is one; raise unless it is of the given kind."""
-    kinds: dict[str, Kind] = {"label": "class", LABELS: "labels"}
-    texts = [name for name in names if isinstance(name, str)]
-    found = ["label"] if "label" in texts else target_names(texts)
-    if len(found) > 1:
-        raise DataError(f"nodes have columns {', '.join(found)}: expected one number to predict")
-    for name in found:
-        if kinds.get(name, "numbers") != kind:
-            raise DataError(
-                f"nodes have a column {name!r}, but the model was made with targets={kind!r}"
-            )
-    return found
 
 
 def _target_values(table: Any, name: str) -> Any:
@@ -222,6 +215,14 @@ def delta_of_named(named: NamedGraph, ids: Any, key: str | None, kind: Kind = "c
     graph = named.graph
     own = range(graph.num_nodes) if named.ids is None else named.ids
     nodes = _renamed(own, ids, "nodes")
+    labels = as_labels(graph.labels, graph.num_nodes) if graph.targets is None else []
+    if kind != "class" and any(label is not None for label in labels):
+        raise DataError(f"nodes have classes, but the model was made with targets={kind!r}")
+    targets: list[NodeTarget | None] = list(labels)
+    if graph.targets is not None:
+        targets = graph_targets(kind, graph.targets)
+    elif (called := named.classes) is not None:
+        targets = [None if label is None else called[int(label)] for label in labels]
     names: list[str] = []
     sides: Any
     if graph.relations is None:
@@ -233,7 +234,7 @@ def delta_of_named(named: NamedGraph, ids: Any, key: str | None, kind: Kind = "c
     return Delta(
         nodes=nodes,
         features=densify(graph.features),
-        labels=_targets_of(named, kind),
+        labels=targets,
         edges=_between(nodes, sides),
         weights=[] if weights is None else weights.tolist(),
         relations=names,
@@ -252,18 +253,6 @@ def _renamed(own: Sequence[Any], ids: Any, what: str) -> list[NodeId]:
 def _between(nodes: list[NodeId], sides: Any) -> EdgeColumns:
     """Return edges between nodes by index.  sides: int64 [2, edges]"""
     return EdgeColumns(*([nodes[place] for place in side.tolist()] for side in sides))
-
-
-def _targets_of(named: NamedGraph, kind: Kind) -> list[NodeTarget | None]:
-    graph, names = named.graph, named.classes
-    if graph.targets is not None:
-        return graph_targets(kind, graph.targets)
-    labels = as_labels(graph.labels, graph.num_nodes)
-    if kind != "class" and any(label is not None for label in labels):
-        raise DataError(f"nodes have classes, but the model was made with targets={kind!r}")
-    if names is None:
-        return list(labels)
-    return [None if label is None else names[int(label)] for label in labels]
 
 
 def delta_of_data(data: Any, ids: Any, key: str | None, kind: Kind = "class") -> Delta:

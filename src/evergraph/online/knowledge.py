@@ -51,18 +51,8 @@ class Knowledge:
     skipped (see ``Counted``), unless something is forgotten: then all around it are updated. Scores
     are solved at once or a little later (see ``Solving``).
 
-    Args:
-        graph: the graph.
-        embeddings: of its nodes.
-        head: learns from the vectors; it was begun.
-        seed: of class codes.
-        related: whether vectors have relations of edges and types of nodes.
-        tolerance: of moves, see ``Counted``.
-        patience: number of changes after which scores are solved at the latest.
-
-    Attributes:
-        labels: classes of nodes.
-        storage: of arrays that lie in files, see ``map_to``; None if all are in memory.
+    related: whether vectors have relations of edges and types of nodes; tolerance, patience: see
+    ``Counted`` and ``Solving``.
     """
 
     def __init__(
@@ -84,7 +74,7 @@ class Knowledge:
         parts = (embeddings, self.relations, self.codes)
         self._vectors = [part for part in parts if part is not None]  # those of a node's vector
         self.dims = sum(part.dims for part in self._vectors)
-        self.storage: ArrayStorage | None = None
+        self.storage: ArrayStorage | None = None  # of arrays that lie in files, see ``map_to``
         self.classes = IdTable()
         self.labels = NodeLabels()
         self.held = HeldBack() if head.holds_back else None
