@@ -127,16 +127,12 @@ def meets_others(graph: Graph) -> Tensor:
     coded = (coded & (graph.degrees > 0)).float()
     neighbours = smoother(replace(graph, weights=None), self_loops=False, scheme="none")
     walks = neighbours.product(neighbours.product(coded[:, None]))[:, 0]
-    found: Tensor = walks > _walks_home(graph) * coded
+    home = graph.degrees.float()  # walks from a node back to itself
+    if not graph.undirected:
+        plain = replace(graph, weights=None).to("cpu")
+        home = _there_and_back(smoother(plain, self_loops=False, scheme="none").matrix, graph)
+    found: Tensor = walks > home * coded
     return found
-
-
-def _walks_home(graph: Graph) -> Tensor:
-    """Return the number of two-step walks from a node back to itself.  float32 [nodes]"""
-    if graph.undirected:
-        return graph.degrees.float()
-    plain = replace(graph, weights=None).to("cpu")
-    return _there_and_back(smoother(plain, self_loops=False, scheme="none").matrix, graph)
 
 
 def others_alone(far: Tensor, shares: Tensor, codes: Tensor) -> Tensor:

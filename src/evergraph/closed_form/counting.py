@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 from torch import Tensor
@@ -42,7 +42,9 @@ def with_counted(
     """
     plain = isinstance(statistics, ClassStatistics) and not statistics.precise
     if not plain or embeddings.device.type != "cpu" or len(labels) <= BLOCK_ROWS:
-        statistics.add(_features(embeddings, expand, statistics.width), labels, weights)
+        width = statistics.width  # a block at a time, since all may not fit in memory
+        features = (expand(rows)[:, :width] for rows in expand.blocks(embeddings))
+        statistics.add(features, labels, weights)
         return statistics
     assert isinstance(statistics, ClassStatistics)
     given = {
@@ -82,7 +84,8 @@ def count_block(
     """Return the state of the statistics of some nodes, alone in a list; a pure function."""
     part = slice(*rows)
     counted = ClassStatistics(width)
-    counted.add(_features(embeddings[part], expand, width), labels[part], weights[part])
+    features = (expand(some)[:, :width] for some in expand.blocks(embeddings[part]))
+    counted.add(features, labels[part], weights[part])
     return [counted.state()]
 
 
@@ -140,8 +143,3 @@ def _count_views(
         for each, features in zip(statistics, expand(block), strict=True):
             each.count(features, labels[part], weights[part], sign)
         start = part.stop
-
-
-def _features(embeddings: Tensor, expand: FeatureMap, width: int) -> Iterator[Tensor]:
-    """Yield features one block of embeddings at a time, since all may not fit in memory."""
-    return (expand(rows)[:, :width] for rows in expand.blocks(embeddings))

@@ -381,7 +381,10 @@ class Mixing:
 
         scores: [probes, classes, views]; met: whether a class has a node.  bool [classes]
         """
-        few = _few(probes, scores.shape[1] * scores.shape[2])
+        most = max(MOST_SCORES // max(scores.shape[1] * scores.shape[2], 1), 1)
+        few = torch.arange(len(probes))
+        if len(probes) > most:  # equally many per class, that fit into one step
+            few = probes.first(max(most // int(probes.labels_.unique().numel()), 1))
         chosen, labels = scores[few], probes.labels_[few]
         allowed = self.space.allowed(self.space.task_of(labels))
         if not bool(met.all()):
@@ -398,11 +401,3 @@ class Mixing:
         return weights, mixture_loss(
             chosen, labels, weights, allowed=allowed, balanced=self.balanced
         )
-
-
-def _few(probes: Probes, values: int) -> Tensor:
-    """Return the probes, equally many per class, that fit into one step.  values: of each"""
-    most = max(MOST_SCORES // max(values, 1), 1)
-    if len(probes) <= most:
-        return torch.arange(len(probes))
-    return probes.first(max(most // int(probes.labels_.unique().numel()), 1))

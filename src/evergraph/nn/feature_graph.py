@@ -152,7 +152,11 @@ class FeatureGraph(PDGNN):
         dropout: float = 0.5,
     ) -> None:
         check_integer("hops", hops, least=1)
-        check_width(width)
+        check_integer("width", width, least=1)
+        if width > WIDEST:
+            raise ConfigurationError(
+                f"width must be at most {WIDEST}, since a node costs width² numbers, not {width}"
+            )
         check_integer("number of channels", len(channels), least=1)
         check_head(tuple(channels), dropout)
         topology = ViewHops(kept_hops=range(hops + 1), widest=width)
@@ -180,18 +184,3 @@ class FeatureGraph(PDGNN):
             return None
         wide = self.head.dims**2 * self.hops * (1 + sum(self.channels))
         return rows * (wide + self.head.out.weight.numel())
-
-
-def check_width(width: int) -> None:
-    """Raise unless feature graphs of this width are supported.
-
-    >>> check_width(767)
-    Traceback (most recent call last):
-    evergraph.core.errors.ConfigurationError: width must be at most 256, since a node costs width² \
-numbers, not 767
-    """
-    check_integer("width", width, least=1)
-    if width > WIDEST:
-        raise ConfigurationError(
-            f"width must be at most {WIDEST}, since a node costs width² numbers, not {width}"
-        )

@@ -10,7 +10,6 @@ from torch.nn.functional import leaky_relu
 
 from evergraph.core.component import integer
 from evergraph.core.errors import ConfigurationError
-from evergraph.graphs import Graph, normalised
 from evergraph.graphs.operator import SparseOperator
 from evergraph.nn.backbone import backbones
 from evergraph.nn.gnn import GNN, Convolution, Features, times
@@ -41,9 +40,6 @@ class GAT(GNN):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_heads(self.hidden, self.heads)
-
-    def _adjacency(self, graph: Graph) -> Tensor:
-        return normalised(graph, scheme="none")
 
     def _convolution(
         self, inputs: int, outputs: int, *, last: bool, generator: torch.Generator

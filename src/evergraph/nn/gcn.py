@@ -72,9 +72,6 @@ class GIN(GNN):
 
     name = "gin"
 
-    def _adjacency(self, graph: Graph) -> Tensor:
-        return normalised(graph, scheme="none")
-
     def _convolution(
         self, inputs: int, outputs: int, *, last: bool, generator: torch.Generator
     ) -> Convolution:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from evergraph.core.component import integer, number
 from evergraph.core.resources import Resources
-from evergraph.graphs import Graph
+from evergraph.graphs import Graph, normalised
 from evergraph.graphs.csr import densify
 from evergraph.graphs.operator import SparseOperator
 from evergraph.graphs.propagation import stays_sparse
@@ -114,9 +114,9 @@ class GNN(Backbone):
     ) -> Convolution:
         """Create one layer."""
 
-    @abstractmethod
     def _adjacency(self, graph: Graph) -> Tensor:
-        """Return the CSR matrix by which layers aggregate."""
+        """Return the CSR matrix by which layers aggregate; A + I by default."""
+        return normalised(graph, scheme="none")
 
     def begin(self, dims: int, *, generator: torch.Generator) -> None:
         """Create the layers."""

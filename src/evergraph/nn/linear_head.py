@@ -99,14 +99,6 @@ class LinearHead(PDGNN):
         """Return φ as a map of its own."""
         return AsIs(self._dims)
 
-    def expand(self, embeddings: Tensor) -> Tensor:
-        """Return φ(e) = e."""
-        return embeddings
-
-    def blocks(self, embeddings: Tensor) -> tuple[Tensor, ...]:
-        """Return embeddings in blocks."""
-        return self.expansion().blocks(embeddings)
-
     def expands_like(self, other: LinearHead) -> bool:
         """Return whether another backbone computes the same features of the same graph."""
         mine, theirs = ((b._dims, b.scaling, b.topology.name) for b in (self, other))

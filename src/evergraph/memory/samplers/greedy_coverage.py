@@ -53,11 +53,11 @@ class GreedyCoverageSampler(Sampler):
             if not left.get(labels[row], 0):
                 continue
             ego = search.ego(nodes[row])
-            gain = search.uncovered(ego)
+            gain = int(np.count_nonzero(ego > search.covered))
             if heap and gain < -heap[0][0]:
                 heapq.heappush(heap, (-gain, row))
                 continue
-            search.cover(ego)
+            search.covered |= ego
             ranks[row] = step
             left[labels[row]] -= 1
             step += 1
@@ -71,30 +71,20 @@ class _Search:
         self._indptr = graph.indptr.cpu().numpy()
         self._indices = graph.indices.cpu().numpy()
         self._hops = hops
-        self._covered = np.zeros(graph.num_nodes, dtype=bool)
+        self.covered = np.zeros(graph.num_nodes, dtype=bool)
 
     def ego(self, node: int) -> npt.NDArray[np.bool_]:
         """Return a mask of the nodes within reach of ``node``.  [all nodes]"""
-        met = np.zeros(len(self._covered), dtype=bool)
+        met = np.zeros(len(self.covered), dtype=bool)
         met[node] = True
         layer = np.array([node])
         for hop in range(self._hops):
             before = met.copy() if hop + 1 < self._hops else met
-            met[self._neighbours(layer)] = True
+            starts = self._indptr[layer].astype(np.int64)
+            lengths = self._indptr[layer + 1] - starts
+            ends = lengths.cumsum()
+            total = int(ends[-1]) if len(ends) else 0
+            entries = np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+            met[self._indices[entries]] = True
             layer = np.flatnonzero(met & ~before)
         return met
-
-    def _neighbours(self, nodes: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
-        starts = self._indptr[nodes].astype(np.int64)
-        lengths = self._indptr[nodes + 1] - starts
-        ends = lengths.cumsum()
-        total = int(ends[-1]) if len(ends) else 0
-        places = np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
-        found: npt.NDArray[np.int32] = self._indices[places]
-        return found
-
-    def uncovered(self, ego: npt.NDArray[np.bool_]) -> int:
-        return int(np.count_nonzero(ego > self._covered))
-
-    def cover(self, ego: npt.NDArray[np.bool_]) -> None:
-        self._covered |= ego

@@ -177,11 +177,7 @@ class Journal:
             for table in ("deltas", "start", "set_aside", *(["keys"] if keys else [])):
                 connection.execute(f"DELETE FROM {table}")
             connection.execute("INSERT INTO start VALUES (?)", (seq,))
-        return self._rewrite()
-
-    def _rewrite(self) -> bool:
-        """Rewrite the file with its rows only; return whether the WAL is empty, too."""
-        with sound(self.path):
+        with sound(self.path):  # rewrites the file with its rows only
             self.connection.execute("VACUUM")
             return sqlite_file.emptied_wal(self.connection)
 
