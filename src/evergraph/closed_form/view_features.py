@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from statistics import NormalDist
 from typing import ClassVar
 from weakref import WeakKeyDictionary
 
@@ -13,7 +15,6 @@ from torch import Tensor
 from evergraph.closed_form.codes import ClassCodes
 from evergraph.closed_form.relations import RelationCodes, RelationHops
 from evergraph.closed_form.relations import related as relations_of
-from evergraph.closed_form.shape import SHAPE_WIDTH, shape_of
 from evergraph.closed_form.view_map import RandomMap, ViewMap
 from evergraph.closed_form.views import (
     CODES,
@@ -31,6 +32,7 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.resources import Resources
 from evergraph.core.sizes import shown
 from evergraph.graphs import Graph
+from evergraph.graphs.csr import ROWS_AT_A_TIME, repeat
 from evergraph.graphs.kernels.scaled_rows import RowType
 from evergraph.nn.backbone import Backbone, Recipe, backbones
 from evergraph.nn.linear import Linear, dropout_mask
@@ -358,3 +360,42 @@ def probes_within(
     """
     statistics = views * (2 * width * (width + 1) + classes * (8 * width + 16))
     return max(((memory - statistics) // (2 * dims + 16) - landmarks) // classes, 1)
+
+
+# Two numbers half a doubling apart are similar; an eighth of a doubling apart still differ.
+REACHES = (0.5, 0.125)
+FREQUENCIES = 8
+SHAPE_WIDTH = 2 * 2 * len(REACHES) * FREQUENCIES
+
+
+def shape_of(graph: Graph) -> Tensor:
+    """Return an encoding of each node's degree and feature length.  -> float32 [nodes, SHAPE_WIDTH]
+
+    Unit vectors lose both. They help on graphs whose neighbours differ: on actor the length, so the
+    number of words, adds four points. Both are on a logarithmic scale.
+
+    >>> pair = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.tensor([[3.], [3.]]),
+    ...                         labels=torch.tensor([0, 1]), undirected=True)
+    >>> shape_of(pair).square().sum(1)
+    tensor([1., 1.])
+    """
+    degrees, lengths = graph.degrees.float().cpu() + 1, _lengths(graph.features) + 1e-6
+    return torch.cat([_waves(degrees), _waves(lengths)], dim=1) / math.sqrt(2)
+
+
+def _waves(values: Tensor) -> Tensor:
+    """Return cos and sin of logarithms, whose inner products are Gaussian kernels.  -> [n, 32]"""
+    spread = [NormalDist().inv_cdf(0.5 + (i + 0.5) / (2 * FREQUENCIES)) for i in range(FREQUENCIES)]
+    rates = torch.tensor([rate / reach for reach in REACHES for rate in spread]).double()
+    turned = values.double().log2()[:, None] * rates
+    return (torch.cat([turned.cos(), turned.sin()], dim=1) / math.sqrt(len(rates))).float()
+
+
+def _lengths(features: Tensor) -> Tensor:
+    """Return the length of every row, dense, sparse or memory-mapped.  -> float64 [nodes]"""
+    if features.layout != torch.strided:
+        values, pointers = features.values().cpu().double(), features.crow_indices().cpu()
+        owners = repeat(torch.arange(len(pointers) - 1), pointers.diff())
+        total = torch.zeros(len(pointers) - 1, dtype=torch.float64)
+        return total.index_add_(0, owners, values.square()).sqrt()
+    return torch.cat([rows.double().norm(dim=1).cpu() for rows in features.split(ROWS_AT_A_TIME)])

@@ -27,8 +27,14 @@ from evergraph.graphs import Graph
 from evergraph.memory import MemoryUsage
 from evergraph.methods.backbone_learner import WholeTaskLearner
 from evergraph.methods.base import methods
-from evergraph.methods.drift import Drift, drift_map, seen_drift
-from evergraph.methods.refresh import REFRESHES, GrowingEmbeddings, Refresh
+from evergraph.methods.refresh import (
+    REFRESHES,
+    Drift,
+    GrowingEmbeddings,
+    Refresh,
+    drift_map,
+    seen_drift,
+)
 from evergraph.nn import Backbone, RandomFeatures
 from evergraph.nn.random_features import FeatureMap
 from evergraph.streams import Task

@@ -13,9 +13,15 @@ from torch import Tensor
 from evergraph.closed_form import ClassStatistics, LandmarkFeatures, ViewFeatures
 from evergraph.closed_form.counting import count_views
 from evergraph.closed_form.fusing import FUSINGS, Mixing, Probes, side_by_side
-from evergraph.closed_form.guesses import PLENTY, guessed
 from evergraph.closed_form.landmarks import Landmarks, column_weights
-from evergraph.closed_form.ledger import PARTS, LearnedNodes, LedgerEntries, check_held
+from evergraph.closed_form.ledger import (
+    PARTS,
+    PLENTY,
+    LearnedNodes,
+    LedgerEntries,
+    check_held,
+    guessed,
+)
 from evergraph.closed_form.view_features import fit_into, probes_within
 from evergraph.closed_form.views import ViewRows
 from evergraph.core.component import Made, choice, formerly, integer

@@ -18,9 +18,8 @@ from evergraph.memory.samplers import UniformSampler
 from evergraph.memory.samplers.condensing import CondensingSampler
 from evergraph.methods.backbone_learner import BackboneLearner
 from evergraph.methods.base import methods
-from evergraph.methods.drift import drifted, seen_drift
 from evergraph.methods.examples import WEIGHTINGS, Examples, Weighting, make_examples
-from evergraph.methods.refresh import REFRESHES, GrowingEmbeddings, Refresh
+from evergraph.methods.refresh import REFRESHES, GrowingEmbeddings, Refresh, drifted, seen_drift
 from evergraph.nn import PDGNN
 from evergraph.nn.feature_graph import FeatureGraph
 from evergraph.streams import Task

@@ -3,8 +3,7 @@
 from evergraph.topology.base import Stepwise, TopologyEncoder, topologies
 from evergraph.topology.cached import EmbeddingCache
 from evergraph.topology.mixhop import H2GCN, MixHop
-from evergraph.topology.reservoir import Reservoir
-from evergraph.topology.sgc import APPNP, PPR, S2GC, SGC, Identity
+from evergraph.topology.sgc import APPNP, PPR, S2GC, SGC, Identity, Reservoir
 
 __all__ = [
     "APPNP", "H2GCN", "PPR", "S2GC", "SGC", "EmbeddingCache", "Identity", "MixHop", "Reservoir",

@@ -10,8 +10,7 @@ from evergraph.memory.samplers.er_gnn import (
     InfluenceSampler,
     MeanFeatureSampler,
 )
-from evergraph.memory.samplers.greedy_coverage import GreedyCoverageSampler
-from evergraph.memory.samplers.stepwise import HerdingSampler, KCentreSampler
+from evergraph.memory.samplers.stepwise import GreedyCoverageSampler, HerdingSampler, KCentreSampler
 from evergraph.memory.samplers.weighted import CoverageSampler, DegreeSampler, UniformSampler
 
 __all__ = [
