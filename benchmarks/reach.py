@@ -224,7 +224,7 @@ def lazy_order(candidates: Candidates, budgets: dict[int, int]) -> list[int]:
 def lazy_evaluations(candidates: Candidates, budgets: dict[int, int]) -> int:
     """Return how many gains the library measures, the first look at every candidate included."""
     search = stepwise._Search
-    with mock.patch.object(search, "uncovered", autospec=True, side_effect=search.uncovered) as spy:
+    with mock.patch.object(search, "ego", autospec=True, side_effect=search.ego) as spy:
         lazy_order(candidates, budgets)
     return len(candidates) + spy.call_count
 

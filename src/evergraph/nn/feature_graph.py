@@ -97,18 +97,16 @@ class FeatureGraphHead(GrowingHead):
     ) -> Tensor:
         """Return all channels of all features.  [n, (relations + 1) F] -> [n, F channels]"""
         at_once = len(embeddings) if self.training else max(BLOCK_VALUES // self.dims**2, 1)
-        parts = embeddings.split(max(at_once, 1))
-        states = torch.cat([self._convolved(part) for part in parts])
-        return self._dropped(states, generator)
-
-    def _convolved(self, embeddings: Tensor) -> Tensor:
-        own, *near = embeddings.split(self.dims, dim=1)
-        adjacencies = [feature_adjacency(own, other) for other in near]
-        # Rows have length 1: this scales their values to about 1.
-        state: Tensor = (own * self.dims**0.5)[:, :, None]
-        for convolution in self.convolutions:
-            state = torch.relu_(convolution(adjacencies, state))
-        return state.flatten(1)
+        states = []
+        for part in embeddings.split(max(at_once, 1)):
+            own, *near = part.split(self.dims, dim=1)
+            adjacencies = [feature_adjacency(own, other) for other in near]
+            # Rows have length 1: this scales their values to about 1.
+            state: Tensor = (own * self.dims**0.5)[:, :, None]
+            for convolution in self.convolutions:
+                state = torch.relu_(convolution(adjacencies, state))
+            states.append(state.flatten(1))
+        return self._dropped(torch.cat(states), generator)
 
 
 @backbones.register

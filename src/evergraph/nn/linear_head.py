@@ -69,17 +69,12 @@ class LinearHead(PDGNN):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._dims = 0
-
-    @property
-    def width(self) -> int:
-        """Number of inputs of f_out: the width of an embedding, 0 before the first one."""
-        return self._dims
+        self.width = 0  # number of inputs of f_out: of an embedding, 0 before the first one
 
     def begin(self, dims: int, *, generator: torch.Generator) -> None:
         """Create V and b."""
         super().begin(dims, generator=generator)
-        self._dims = dims
+        self.width = dims
 
     def forward(
         self, inputs: Any, rows: Tensor | None = None, *, generator: torch.Generator | None = None
@@ -97,11 +92,11 @@ class LinearHead(PDGNN):
 
     def expansion(self) -> AsIs:
         """Return φ as a map of its own."""
-        return AsIs(self._dims)
+        return AsIs(self.width)
 
     def expands_like(self, other: LinearHead) -> bool:
         """Return whether another backbone computes the same features of the same graph."""
-        mine, theirs = ((b._dims, b.scaling, b.topology.name) for b in (self, other))
+        mine, theirs = ((b.width, b.scaling, b.topology.name) for b in (self, other))
         return mine == theirs and vars(self.topology) == vars(other.topology)
 
     def set_head(self, weights: Tensor, offsets: Tensor) -> None:

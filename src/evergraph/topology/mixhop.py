@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from itertools import chain, pairwise
 
 import numpy as np
-import scipy
 import torch
 from torch import Tensor
 
@@ -180,18 +179,12 @@ class H2GCN(TopologyEncoder):
         rings = [torch.empty_like(features) for _ in range(self.hops)]
         for rows, balls in ball_blocks(graph, torch.arange(graph.num_nodes), hops=self.hops):
             for ring, (inner, outer) in zip(rings, pairwise(balls), strict=True):
-                ring[rows] = propagate(_averaging(inner, outer).to(features.device), features)
+                # The mean over the nodes in the outer ball and not in the inner one.
+                shell = outer.astype(np.int8) - inner.astype(np.int8)
+                shell.eliminate_zeros()
+                sizes = np.diff(shell.indptr)
+                shares = np.repeat(1 / np.maximum(sizes, 1), sizes).astype(np.float32)
+                arrays = map(torch.from_numpy, (shell.indptr, shell.indices, shares))
+                mean = csr_tensor(*arrays, shell.shape).to(features.device)
+                ring[rows] = propagate(mean, features)
         return torch.cat([features, *rings], dim=1)
-
-
-def _averaging(inner: scipy.sparse.csr_matrix, outer: scipy.sparse.csr_matrix) -> Tensor:
-    """Return the mean over the nodes in ``outer`` and not in ``inner``.  [rows, nodes]"""
-    ring = outer.astype(np.int8) - inner.astype(np.int8)
-    ring.eliminate_zeros()
-    sizes = np.diff(ring.indptr)
-    return csr_tensor(
-        torch.from_numpy(ring.indptr),
-        torch.from_numpy(ring.indices),
-        torch.from_numpy(np.repeat(1 / np.maximum(sizes, 1), sizes).astype(np.float32)),
-        ring.shape,
-    )

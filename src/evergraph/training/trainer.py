@@ -232,18 +232,14 @@ class CapturedSteps:
 
     A small model's step is a hundred kernel launches, each slower than its kernel. A recorded step
     is one launch. It reads its rows from one buffer, to which every batch is copied; batches of
-    another size need another recording, and an epoch has two sizes at most.
-
-    Args:
-        step: does one step, without reading values on the CPU.
-        generators: the generators that it draws from.
+    another size need another recording, and an epoch has two sizes at most. step: does one step,
+    without reading values on the CPU; generators: those that it draws from.
     """
 
     def __init__(
         self, step: Callable[[Batch], None], *, generators: Sequence[torch.Generator] = ()
     ) -> None:
-        self._step = step
-        self._generators = generators
+        self._step, self._generators = step, generators
         self._done: dict[int, int] = {}
         self._recorded: dict[int, tuple[torch.cuda.CUDAGraph, Batch]] = {}
         self._stream = torch.cuda.Stream()
@@ -253,30 +249,24 @@ class CapturedSteps:
         size = len(batch) if isinstance(batch, Tensor) else -1
         self._done[size] = self._done.get(size, 0) + 1
         if self._done[size] <= ORDINARY:
-            self._ordinary(batch)
+            # On the recording's stream, so that its allocations can be reused.
+            self._stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self._stream):
+                self._step(batch)
+            torch.cuda.current_stream().wait_stream(self._stream)
             return
         if size not in self._recorded:
-            self._recorded[size] = self._record(batch)
+            graph = torch.cuda.CUDAGraph()
+            for generator in self._generators:
+                graph.register_generator_state(generator)
+            rows = batch.clone() if isinstance(batch, Tensor) else batch
+            with torch.cuda.graph(graph, stream=self._stream):
+                self._step(rows)
+            self._recorded[size] = graph, rows
         graph, rows = self._recorded[size]
         if isinstance(rows, Tensor) and isinstance(batch, Tensor):
             rows.copy_(batch)
         graph.replay()
-
-    def _ordinary(self, batch: Batch) -> None:
-        """Do a step on the recording's stream, so that its allocations can be reused."""
-        self._stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._stream):
-            self._step(batch)
-        torch.cuda.current_stream().wait_stream(self._stream)
-
-    def _record(self, batch: Batch) -> tuple[torch.cuda.CUDAGraph, Batch]:
-        graph = torch.cuda.CUDAGraph()
-        for generator in self._generators:
-            graph.register_generator_state(generator)
-        rows = batch.clone() if isinstance(batch, Tensor) else batch
-        with torch.cuda.graph(graph, stream=self._stream):
-            self._step(rows)
-        return graph, rows
 
 
 class Adam:
@@ -295,9 +285,7 @@ class Adam:
     def __init__(
         self, parameters: Iterable[nn.Parameter], *, lr: float, weight_decay: float, decoupled: bool
     ) -> None:
-        self.parameters = list(parameters)
-        self.lr = lr
-        self.weight_decay = weight_decay
+        self.parameters, self.lr, self.weight_decay = list(parameters), lr, weight_decay
         self.state: dict[Tensor, dict[str, Tensor]] = {}
         self._kernel = torch._fused_adamw_ if decoupled else torch._fused_adam_
 
@@ -309,13 +297,8 @@ class Adam:
     @torch.no_grad()
     def step(self) -> None:
         """Follow the gradients by one step."""
-        moved: list[Tensor] = []
-        slopes: list[Tensor] = []
-        for parameter in self.parameters:
-            if parameter.grad is None:
-                continue
-            moved.append(parameter)
-            slopes.append(parameter.grad)
+        moved = [parameter for parameter in self.parameters if parameter.grad is not None]
+        for parameter in moved:
             if parameter not in self.state:
                 self.state[parameter] = {
                     "step": torch.zeros(()),
@@ -325,18 +308,9 @@ class Adam:
         states = [self.state[parameter] for parameter in moved]
         steps = [state["step"] for state in states]
         torch._foreach_add_(steps, 1)
+        moments = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq"))
         self._kernel(
-            moved,
-            slopes,
-            [state["exp_avg"] for state in states],
-            [state["exp_avg_sq"] for state in states],
-            [],
-            steps,
-            lr=self.lr,
-            beta1=0.9,
-            beta2=0.999,
-            weight_decay=self.weight_decay,
-            eps=1e-8,
-            amsgrad=False,
-            maximize=False,
-        )
+            moved, [parameter.grad for parameter in moved], *moments, [], steps,
+            lr=self.lr, beta1=0.9, beta2=0.999, weight_decay=self.weight_decay, eps=1e-8,
+            amsgrad=False, maximize=False,
+        )  # fmt: skip

@@ -287,7 +287,6 @@ class FolderWriter:
         return self.seq, arrays, json.dumps(content | {"threads": threads} | more).encode()
 
     def _publish(self, seq: int, arrays: Mapping[str, Tensor | Pieces], about: bytes) -> None:
-        """Write a snapshot, a piece at a time, so that the state is not held twice."""
         self._shelf.publish(snapshot.write_aside(self.path, seq, arrays), seq, about)
 
     def _drop(self) -> None:
@@ -295,21 +294,20 @@ class FolderWriter:
         # Both snapshots are on disk by now, so a power cut cannot bring back an older state that
         # would need these deltas.
 
-        def locked(step: Callable[[], bool | None]) -> bool:
-            with self.lock:
-                self._check_taking()
-                return bool(step())
-
-        def tidy() -> None:
+        old = time.time() - self.key_age
+        for drop in (
+            lambda: self._journal.drop(self._shelf.safe_to_drop),
+            lambda: self._journal.keys.drop(old, keep=self.keys_kept),
+        ):
+            more = True
+            while more:
+                with self.lock:
+                    self._check_taking()
+                    more = drop()
+        with self.lock:
+            self._check_taking()
             self._keys = self._journal.keys.count()
             self._journal.tidy()
-
-        while locked(lambda: self._journal.drop(self._shelf.safe_to_drop)):
-            continue
-        old = time.time() - self.key_age
-        while locked(lambda: self._journal.keys.drop(old, keep=self.keys_kept)):
-            continue
-        locked(tidy)
 
     def purge(self, *, keys: bool, names: bool) -> Purged:
         """Keep one snapshot of the current state, and nothing older; see ``LearnerFolder``.

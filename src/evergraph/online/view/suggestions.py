@@ -61,8 +61,7 @@ def uncertainty(shares: Tensor, kind: Kind) -> Tensor:
     tensor([0.5000])
     """
     if kind == "labels" and shares.shape[1]:
-        doubts: Tensor = (1 - (2 * shares - 1).abs()).amax(1)
-        return doubts
+        return torch.amax(1 - (2 * shares - 1).abs(), 1)
     if kind != "class" or shares.shape[1] < 2:
         return torch.ones(len(shares))
     best = shares.topk(2, dim=1).values
