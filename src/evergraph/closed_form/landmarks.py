@@ -294,7 +294,6 @@ class LandmarkFeatures(ViewFeatures):
         views: see ``ViewFeatures``; ``s`` is a node's number of neighbours and the length of its
             features.
         width: maximum number of landmarks, see ``Landmarks``.
-        code_width, dropout, storage, dtype: see ``ViewFeatures``.
     """
 
     name = "landmark-features"

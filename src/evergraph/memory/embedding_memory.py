@@ -33,7 +33,6 @@ class EmbeddingMemory(Memory):
 
     Attributes:
         embeddings_: float32 [kept, dims].
-        labels_, ranks_: see ``Memory``.
         nodes_: their ids in the dataset, or the ids of the starting nodes if the sampler makes
             synthetic vectors.  int64 [kept]
     """

@@ -98,7 +98,6 @@ class SubgraphMemory(Memory):
             stays in main memory, whatever the device of the tasks' graphs: a replaying method
             moves it once per task, and a restored memory is on the same device as the original.
         centres_: positions in ``graph_`` of the chosen nodes.  int64 [chosen]
-        labels_, ranks_: see ``Memory``.
     """
 
     def __post_init__(self) -> None:

@@ -53,7 +53,6 @@ class ADR(BackboneLearner):
         merging: λ as a share of the mean diagonal of Σ_s X_sᵀ X_s.
         regularisation: of the head, see ``balanced_ridge``.
         backbone: ``GCN``.
-        trainer, generator: see ``BackboneLearner``.
 
     Attributes:
         layers_: the sums of every hidden layer.

@@ -29,7 +29,6 @@ class BackboneLearner(Learner):
     Args:
         backbone: the model; the method's own default unless given.
         trainer: runs the epochs; by default with the settings recommended by the backbone.
-        generator: see ``Learner``.
     """
 
     default_backbone: ClassVar[str] = "gcn"

@@ -36,7 +36,6 @@ class ConsolidatingLearner(BackboneLearner):
 
     Args:
         strength: λ.
-        backbone, trainer, generator: see ``BackboneLearner``.
 
     Attributes:
         importance_: Ω, by parameter.
@@ -147,7 +146,6 @@ class EWC(ConsolidatingLearner):
         fisher: ``samples`` for the mean of squared gradients; ``batch`` for CGLB's square of the
             mean gradient, which vanishes if the task is learned well.
         probes: backward passes of the ``samples`` Fisher.
-        backbone, trainer, generator: see ``BackboneLearner``.
     """
 
     name = "ewc"
@@ -216,7 +214,6 @@ class MAS(ConsolidatingLearner):
 
     Args:
         strength: λ.
-        backbone, trainer, generator: see ``BackboneLearner``.
     """
 
     name = "mas"
@@ -249,7 +246,6 @@ class TWP(ConsolidatingLearner):
         topology_strength: λ_t; 0 omits the topology, for backbones whose aggregation has no
             trained parameters.
         beta: β; 0.01 in published runs, where gradients are of another scale.
-        backbone, trainer, generator: see ``BackboneLearner``.
     """
 
     name = "twp"
@@ -310,7 +306,6 @@ class LwF(BackboneLearner):
     Args:
         strength: λ.
         temperature: T.
-        backbone, trainer, generator: see ``BackboneLearner``.
     """
 
     name = "lwf"

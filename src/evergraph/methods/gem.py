@@ -98,7 +98,6 @@ class GEM(GradientMemoryLearner):
     Args:
         margin: least weight of every earlier task's gradient; above 0 it favours old tasks.
         memory: the sampler and the budget; 100 nodes per class drawn uniformly by default.
-        backbone, trainer, generator: see ``BackboneLearner``.
     """
 
     name = "gem"
@@ -143,7 +142,6 @@ class AGEM(GradientMemoryLearner):
     Args:
         sample: number of stored nodes drawn at each step.
         memory: which nodes are kept, and how many; 100 per class drawn uniformly by default.
-        backbone, trainer, generator: see ``BackboneLearner``.
     """
 
     name = "a-gem"

@@ -55,7 +55,6 @@ class HPN(BackboneLearner):
             only, so that rehearsed prototypes keep their meaning. By default, ``always`` in task-IL
             (the paper's) and ``first`` in class-IL.
         rehearse: whether prototypes are rehearsed in class-IL.
-        backbone, trainer, generator: see ``BackboneLearner``.
 
     >>> from evergraph import load
     >>> from evergraph.streams import GraphStream

@@ -36,7 +36,6 @@ class RememberingLearner(BackboneLearner):
 
     Args:
         memory: the sampler and the budget.
-        backbone, trainer, generator: see ``BackboneLearner``.
     """
 
     memory: Made[SubgraphMemory] = Made()
@@ -109,7 +108,6 @@ class ERGNN(ReplayingLearner):
 
     Args:
         memory: the sampler and the budget; 100 nodes per class by default.
-        backbone, trainer, generator: see ``BackboneLearner``.
     """
 
     name = "er-gnn"
@@ -135,7 +133,6 @@ class SSM(ReplayingLearner):
         neighbours: k, at least 1; 0 would be ``er-gnn``.
         choice: ``random``, or ``degree`` for neighbours drawn in proportion to their degree.
         memory: the sampler and the budget; 100 nodes per class drawn uniformly by default.
-        backbone, trainer, generator: see ``BackboneLearner``.
     """
 
     name = "ssm"
@@ -168,7 +165,6 @@ class SEM(ReplayingLearner):
     Args:
         neighbours: number of neighbours kept per node and hop, at least 1.
         memory: the sampler and the budget; 100 nodes per class drawn uniformly by default.
-        backbone, trainer, generator: see ``BackboneLearner``.
     """
 
     name = "sem"
@@ -196,7 +192,6 @@ class FullSubgraph(ReplayingLearner):
 
     Args:
         memory: the sampler and the budget; 100 nodes per class drawn uniformly by default.
-        backbone, trainer, generator: see ``BackboneLearner``.
     """
 
     name = "full-subgraph"

@@ -97,7 +97,6 @@ class OCGL(SLDA):
     width m; the first prediction after it costs m³ / 3 more, however many batches came before.
 
     Args:
-        shrinkage, ledger: see ``SLDA``.
         weights: ``equal``, as classes do not arrive whole in small batches; see ``Analytic``.
         backbone: ``UntrainedGCN``.
         trainer, generator: see ``BackboneLearner``; nothing is trained or drawn.

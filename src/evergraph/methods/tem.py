@@ -260,8 +260,6 @@ class FGN(TEM):
 
     Args:
         memory: the sampler and the budget; 100 nodes per class drawn uniformly by default.
-        weighting, replay_weight, store, arrivals, refresh: see ``TEM``.
-        backbone, trainer, generator: see ``BackboneLearner``.
 
     >>> import torch
     >>> from evergraph import load

@@ -102,7 +102,6 @@ class TPP(BackboneLearner):
         steps: s, the number of smoothing steps for a profile.
         distance: ``angle``, or ``euclidean`` (the paper's), which for a single node depends more on
             its degree than on its task.
-        backbone, trainer, generator: see ``BackboneLearner``.
 
     Attributes:
         profiles_: float32 [tasks, features]
@@ -251,9 +250,6 @@ class TPPPerTestSet(TPP):
     """``tpp`` with one task predicted per test set, as in the paper (Niu et al. 2024).
 
     Not comparable in class-IL, see ``pooled``.
-
-    Args:
-        steps, distance, backbone, trainer, generator: see ``TPP``.
     """
 
     name = "tpp-per-test-set"
@@ -280,11 +276,9 @@ class TAAM(TPP):
         anchor: α, the share of a node's own features at every step.
         distance: ``angle`` or ``euclidean``, see ``TPP``.
         backbone: ``Modulated``.
-        trainer, generator: see ``BackboneLearner``.
 
     Attributes:
         profiles_: the prototypes.  float32 [tasks, features]
-        classes_, heads_: see ``TPP``.
 
     >>> from evergraph.datasets import load
     >>> from evergraph.streams import GraphStream
@@ -327,9 +321,6 @@ class TAAMPerTestSet(TAAM):
     """``taam`` with one task predicted per test set, as in the paper (Liu and Zhang 2026).
 
     Not comparable in class-IL, see ``TPP.pooled``.
-
-    Args:
-        steps, anchor, distance, backbone, trainer, generator: see ``TAAM``.
     """
 
     name = "taam-per-test-set"

@@ -29,7 +29,6 @@ class GAT(GNN):
 
     Args:
         heads: number of heads; each is ``hidden / heads`` wide, 8 heads of 32 by default.
-        layers, hidden, dropout: see ``GNN``.
     """
 
     name = "gat"

@@ -29,7 +29,6 @@ class GCN(GNN):
         aggregation: ``normalised``, or ``sum`` for CGLB's A + I. Sums grow with the degree: on
             graphs with hubs, hidden units die and even the current task is lost.
         bias: whether layers have a bias.
-        layers, hidden, dropout: see ``GNN``.
     """
 
     name = "gcn"
@@ -65,9 +64,6 @@ class GIN(GNN):
     """A graph isomorphism network, H ← MLP((A + I) H), with ε = 0 (Xu et al. 2019).
 
     Sums grow with the degree: on graphs with hubs prefer ``gcn`` or ``sage``.
-
-    Args:
-        layers, hidden, dropout: see ``GNN``.
     """
 
     name = "gin"
@@ -99,11 +95,7 @@ class IsomorphismConvolution(Convolution):
 
 @backbones.register
 class GraphSAGE(GNN):
-    """GraphSAGE with mean aggregation, H ← H W_own + D^-1 A H W_near (Hamilton 2017).
-
-    Args:
-        layers, hidden, dropout: see ``GNN``.
-    """
+    """GraphSAGE with mean aggregation, H ← H W_own + D^-1 A H W_near (Hamilton 2017)."""
 
     name = "sage"
 

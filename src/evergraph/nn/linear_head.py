@@ -52,7 +52,6 @@ class LinearHead(PDGNN):
     methods such as ``slda`` compute V and b from such sums. As wide as the embeddings.
 
     Args:
-        topology, scaling, storage: see ``PDGNN``.
         dropout: share of an embedding's values dropped while V is trained by gradients.
 
     >>> model = LinearHead()
@@ -119,7 +118,6 @@ class UntrainedGCN(LinearHead):
         hops: L, the number of layers.
         dims: width of a layer; embeddings are L times as wide.
         seed: seed of the weights.
-        dropout, scaling: see ``LinearHead``.
 
     >>> model = UntrainedGCN(hops=2, dims=4)
     >>> model.topology.hops, model.topology.own_weights

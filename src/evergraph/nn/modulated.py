@@ -96,7 +96,6 @@ class Modulated(PDGNN):
     """Frozen embeddings with a ``ModulatedHead``, as in TAAM's frozen SGC (Liu and Zhang 2026).
 
     Args:
-        topology, hidden, bias, dropout, scaling, storage: see ``PDGNN``.
         pairs: H, the number of scales and shifts that a node chooses from.
         rank: r, the rank of all of them together.
         task_dims: length of the task embedding.

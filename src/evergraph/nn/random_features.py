@@ -110,7 +110,6 @@ class RandomFeatures(PDGNN):
     ``analytic``. R is generated from a seed of eight bytes whenever it is needed.
 
     Args:
-        topology, scaling, storage: see ``PDGNN``.
         width: m, the number of features.
         activation: ``relu`` or ``fourier``.
         centred: whether to subtract the mean embedding of the first graph from every embedding,

@@ -38,7 +38,6 @@ class Residual(GNN):
             independent.
         heads: number of attention heads.
         layers: number of such layers, and so of hops that a score depends on.
-        hidden, dropout: see ``GNN``.
     """
 
     name = "residual"

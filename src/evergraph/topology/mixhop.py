@@ -30,7 +30,6 @@ class MixHop(Stepwise, TopologyEncoder):
     E = [X, Â X, ..., Â^L X]; dims = features x number of hops kept.
 
     Args:
-        hops, self_loops, dtype: see ``TopologyEncoder``.
         kept_hops: which of the hops 0 .. L to keep; all by default.
         unit: whether scaling to unit length applies to each hop by itself, so that none
             outweighs another, instead of to the whole embedding.
@@ -115,7 +114,6 @@ class ViewHops(MixHop):
     Args:
         kept_hops: the hops to keep.
         widest: maximum width of a hop; None for the width of the features.
-        dtype: see ``TopologyEncoder``.
 
     >>> graph = Graph.from_edges(torch.empty(2, 0, dtype=torch.long), features=torch.eye(3),
     ...                          labels=torch.zeros(3, dtype=torch.long))

@@ -113,7 +113,6 @@ class DistributionMatchingSampler(CondensingSampler):
 
     Args:
         features: width of the random layer.
-        start, steps, lr: see ``CondensingSampler``.
     """
 
     name = "distribution-matching"
@@ -164,7 +163,6 @@ class GradientMatchingSampler(CondensingSampler):
     Args:
         heads: number of random heads.
         sharpness: the standard deviation of a head's scores; at 0 only class means count.
-        start, steps, lr: see ``CondensingSampler``.
     """
 
     name = "gradient-matching"
