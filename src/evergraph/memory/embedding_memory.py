@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from evergraph.graphs import Graph, covered_nodes
 from evergraph.graphs.csr import repeat
@@ -48,9 +48,7 @@ class EmbeddingMemory(Memory):
     def _parameter_default(self, name: str) -> Any:
         return CoverageSampler() if name == "sampler" else super()._parameter_default(name)
 
-    def store(
-        self, candidates: Candidates, sizes: dict[int, int], *, generator: torch.Generator
-    ) -> None:
+    def store(self, candidates: Candidates, sizes: dict[int, int], *, generator: Generator) -> None:
         """Keep the best of some candidates; a class may arrive in several batches.
 
         sizes: number of nodes of each class in the whole task, for fractional budgets.

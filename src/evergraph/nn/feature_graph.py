@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from evergraph.core.checks import check_integer
 from evergraph.core.errors import ConfigurationError
@@ -44,9 +44,7 @@ def feature_adjacency(own: Tensor, near: Tensor) -> Tensor:
 class FeatureConvolution(nn.Module):
     """Convolution on every node's feature graph: H ← H W_0ᵀ + Σ_k A_k H W_kᵀ + b; k: relations."""
 
-    def __init__(
-        self, inputs: int, outputs: int, *, relations: int, generator: torch.Generator
-    ) -> None:
+    def __init__(self, inputs: int, outputs: int, *, relations: int, generator: Generator) -> None:
         super().__init__()
         self.own = Linear(inputs, outputs, generator=generator)
         self.near = nn.ModuleList(
@@ -81,7 +79,7 @@ class FeatureGraphHead(GrowingHead):
         relations: int,
         channels: Sequence[int],
         dropout: float,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         self.dims = dims
@@ -92,9 +90,7 @@ class FeatureGraphHead(GrowingHead):
         )
         self.out = Linear(dims * channels[-1], 0, generator=generator)
 
-    def hidden_states(
-        self, embeddings: Tensor, *, generator: torch.Generator | None = None
-    ) -> Tensor:
+    def hidden_states(self, embeddings: Tensor, *, generator: Generator | None = None) -> Tensor:
         """Return all channels of all features.  [n, (relations + 1) F] -> [n, F channels]"""
         at_once = len(embeddings) if self.training else max(BLOCK_VALUES // self.dims**2, 1)
         states = []
@@ -162,7 +158,7 @@ class FeatureGraph(PDGNN):
         self.width = width
         self.channels = tuple(channels)
 
-    def begin(self, dims: int, *, generator: torch.Generator) -> None:
+    def begin(self, dims: int, *, generator: Generator) -> None:
         """Create the convolutions."""
         self.head = FeatureGraphHead(
             dims,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.nn.functional import leaky_relu
 
 from evergraph.core.component import integer
@@ -41,7 +41,7 @@ class GAT(GNN):
         check_heads(self.hidden, self.heads)
 
     def _convolution(
-        self, inputs: int, outputs: int, *, last: bool, generator: torch.Generator
+        self, inputs: int, outputs: int, *, last: bool, generator: Generator
     ) -> Convolution:
         if last:
             return OutputAttention(inputs, outputs, generator=generator)
@@ -57,9 +57,7 @@ def check_heads(hidden: int, heads: int) -> None:
 class HeadAttention(Convolution):
     """Several concatenated heads, each attending over its own part of W h."""
 
-    def __init__(
-        self, inputs: int, outputs: int, *, heads: int, generator: torch.Generator
-    ) -> None:
+    def __init__(self, inputs: int, outputs: int, *, heads: int, generator: Generator) -> None:
         super().__init__()
         self.heads = heads
         self.linear = Linear(inputs, outputs, generator=generator)
@@ -89,7 +87,7 @@ class HeadAttention(Convolution):
 class OutputAttention(Convolution):
     """One head over class scores, with attention computed from the hidden states."""
 
-    def __init__(self, inputs: int, outputs: int, *, generator: torch.Generator) -> None:
+    def __init__(self, inputs: int, outputs: int, *, generator: Generator) -> None:
         super().__init__()
         self.linear = Linear(inputs, outputs, generator=generator)
         self.query = nn.Parameter(_vectors(1, inputs, generator=generator))
@@ -108,7 +106,7 @@ class OutputAttention(Convolution):
         return _edge_scores(adjacency, queries, keys).unsqueeze(1)
 
 
-def _vectors(heads: int, width: int, *, generator: torch.Generator) -> Tensor:
+def _vectors(heads: int, width: int, *, generator: Generator) -> Tensor:
     bound = width**-0.5
     return torch.empty(heads, width).uniform_(-bound, bound, generator=generator)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from evergraph.core.component import choice
 from evergraph.graphs import Graph, normalised
@@ -40,7 +40,7 @@ class GCN(GNN):
         return normalised(graph, scheme=AGGREGATIONS[self.aggregation])  # type: ignore[arg-type]
 
     def _convolution(
-        self, inputs: int, outputs: int, *, last: bool, generator: torch.Generator
+        self, inputs: int, outputs: int, *, last: bool, generator: Generator
     ) -> Convolution:
         return GraphConvolution(inputs, outputs, bias=self.bias, generator=generator)
 
@@ -48,9 +48,7 @@ class GCN(GNN):
 class GraphConvolution(Convolution):
     """A graph convolution, A H Wᵀ + b."""
 
-    def __init__(
-        self, inputs: int, outputs: int, *, bias: bool, generator: torch.Generator
-    ) -> None:
+    def __init__(self, inputs: int, outputs: int, *, bias: bool, generator: Generator) -> None:
         super().__init__()
         self.linear = Linear(inputs, outputs, bias=bias, generator=generator)
 
@@ -69,7 +67,7 @@ class GIN(GNN):
     name = "gin"
 
     def _convolution(
-        self, inputs: int, outputs: int, *, last: bool, generator: torch.Generator
+        self, inputs: int, outputs: int, *, last: bool, generator: Generator
     ) -> Convolution:
         return IsomorphismConvolution(inputs, self.hidden, outputs, generator=generator)
 
@@ -79,9 +77,7 @@ class IsomorphismConvolution(Convolution):
 
     growing, scoring = ("second",), "first"
 
-    def __init__(
-        self, inputs: int, width: int, outputs: int, *, generator: torch.Generator
-    ) -> None:
+    def __init__(self, inputs: int, width: int, outputs: int, *, generator: Generator) -> None:
         super().__init__()
         self.first = Linear(inputs, width, generator=generator)
         self.second = Linear(width, outputs, generator=generator)
@@ -103,7 +99,7 @@ class GraphSAGE(GNN):
         return normalised(graph, self_loops=False, scheme="row")
 
     def _convolution(
-        self, inputs: int, outputs: int, *, last: bool, generator: torch.Generator
+        self, inputs: int, outputs: int, *, last: bool, generator: Generator
     ) -> Convolution:
         return MeanConvolution(inputs, outputs, generator=generator)
 
@@ -113,7 +109,7 @@ class MeanConvolution(Convolution):
 
     growing, scoring = ("own", "near"), "near"
 
-    def __init__(self, inputs: int, outputs: int, *, generator: torch.Generator) -> None:
+    def __init__(self, inputs: int, outputs: int, *, generator: Generator) -> None:
         super().__init__()
         self.own = Linear(inputs, outputs, generator=generator)
         self.near = Linear(inputs, outputs, bias=False, generator=generator)

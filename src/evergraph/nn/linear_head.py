@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from evergraph.nn.backbone import backbones
 from evergraph.nn.linear import dropout_mask
@@ -70,13 +69,13 @@ class LinearHead(PDGNN):
         super().__post_init__()
         self.width = 0  # number of inputs of f_out: of an embedding, 0 before the first one
 
-    def begin(self, dims: int, *, generator: torch.Generator) -> None:
+    def begin(self, dims: int, *, generator: Generator) -> None:
         """Create V and b."""
         super().begin(dims, generator=generator)
         self.width = dims
 
     def forward(
-        self, inputs: Any, rows: Tensor | None = None, *, generator: torch.Generator | None = None
+        self, inputs: Any, rows: Tensor | None = None, *, generator: Generator | None = None
     ) -> Tensor:
         """Return V e + b of some embeddings.  -> [rows, classes]"""
         if not (self.training and self.dropout):

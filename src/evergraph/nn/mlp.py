@@ -6,7 +6,7 @@ from abc import abstractmethod
 from itertools import pairwise
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from evergraph.core.checks import check_integer, check_number
 from evergraph.nn.linear import Linear, dropout_mask
@@ -21,11 +21,11 @@ class GrowingHead(nn.Module):
     dropout: float
     out: Linear
 
-    def grow(self, classes: int, *, generator: torch.Generator) -> None:
+    def grow(self, classes: int, *, generator: Generator) -> None:
         """Widen the output to ``classes``; existing classes keep their weights."""
         self.out.grow(classes, generator=generator)
 
-    def forward(self, embeddings: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+    def forward(self, embeddings: Tensor, *, generator: Generator | None = None) -> Tensor:
         """Return class scores.  [n, dims] -> [n, classes]"""
         if self.training and self.dropout:
             assert generator is not None, "dropout needs a generator"
@@ -33,15 +33,13 @@ class GrowingHead(nn.Module):
         return scores
 
     @abstractmethod
-    def hidden_states(
-        self, embeddings: Tensor, *, generator: torch.Generator | None = None
-    ) -> Tensor:
+    def hidden_states(self, embeddings: Tensor, *, generator: Generator | None = None) -> Tensor:
         """Return the inputs of the last layer; without a generator nothing is dropped.
 
         [n, dims] -> [n, width]
         """
 
-    def _dropped(self, states: Tensor, generator: torch.Generator | None) -> Tensor:
+    def _dropped(self, states: Tensor, generator: Generator | None) -> Tensor:
         if not (self.training and self.dropout and generator is not None):
             return states
         return states * dropout_mask(states.shape, self.dropout, generator=generator)
@@ -69,7 +67,7 @@ class MLP(GrowingHead):
         hidden: tuple[int, ...] = (256,),
         bias: bool = True,
         dropout: float = 0.0,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         check_head(hidden, dropout)
@@ -80,9 +78,7 @@ class MLP(GrowingHead):
         )
         self.out = Linear(widths[-1], 0, bias=bias, generator=generator)
 
-    def hidden_states(
-        self, embeddings: Tensor, *, generator: torch.Generator | None = None
-    ) -> Tensor:
+    def hidden_states(self, embeddings: Tensor, *, generator: Generator | None = None) -> Tensor:
         """Return the last hidden layer."""
         state = embeddings
         for layer in self.hidden:

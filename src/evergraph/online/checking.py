@@ -128,9 +128,15 @@ def check_weights(weights: Sequence[float], edges: int) -> None:
         if ((values == 0) | ((values >= LEAST_WEIGHT) & (values <= MOST_WEIGHT))).all():
             return
     for number, weight in enumerate(weights):
-        kind = isinstance(weight, int | float) and not isinstance(weight, bool)
-        if not kind or not (weight == 0 or LEAST_WEIGHT <= weight <= MOST_WEIGHT):
+        if not is_weight(weight):
             raise DataError(f"edge {number} has weight {weight!r}: expected {WEIGHT_RULE}")
+
+
+def is_weight(value: object) -> bool:
+    """Whether a value may be the weight of an edge."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return value == 0 or LEAST_WEIGHT <= value <= MOST_WEIGHT
 
 
 def weight_values(weights: Sequence[float]) -> NDArray[np.float32]:

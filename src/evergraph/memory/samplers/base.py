@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from evergraph.core.component import Part
 from evergraph.core.errors import ConfigurationError
@@ -16,6 +16,9 @@ from evergraph.core.resolver import Resolver
 from evergraph.core.resources import Resources
 from evergraph.core.seeding import exponential
 from evergraph.graphs import Graph
+
+Budgets = Mapping[int, int]
+"""Number of nodes to keep of each class."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,14 +79,10 @@ class Sampler(Part, ABC):
     mergeable: ClassVar[bool] = False
 
     @abstractmethod
-    def rank(
-        self, candidates: Candidates, budgets: Mapping[int, int], *, generator: torch.Generator
-    ) -> Tensor:
+    def rank(self, candidates: Candidates, budgets: Budgets, *, generator: Generator) -> Tensor:
         """Return a rank for every candidate, smaller is better.  -> float64 [n]"""
 
-    def select(
-        self, candidates: Candidates, budgets: Mapping[int, int], *, generator: torch.Generator
-    ) -> Tensor:
+    def select(self, candidates: Candidates, budgets: Budgets, *, generator: Generator) -> Tensor:
         """Return the candidates to keep, ``budgets[c]`` of each class c.  -> int64 [kept]"""
         ranks = self.rank(candidates, budgets, generator=generator)
         return best_per_class(ranks, candidates.labels.cpu(), budgets)
@@ -99,9 +98,7 @@ class Sampler(Part, ABC):
                 "in a second batch: use 'uniform', 'coverage' or 'degree'"
             )
 
-    def vectors(
-        self, candidates: Candidates, chosen: Tensor, *, generator: torch.Generator
-    ) -> Tensor:
+    def vectors(self, candidates: Candidates, chosen: Tensor, *, generator: Generator) -> Tensor:
         """Return the vectors to store for the chosen candidates: here, their own.
 
         chosen: int64 [kept] -> [kept, dims]
@@ -124,14 +121,12 @@ class WeightedSampler(Sampler):
     def weigh(self, candidates: Candidates) -> Tensor:
         """Return positive weights.  -> float64 [n]"""
 
-    def rank(
-        self, candidates: Candidates, budgets: Mapping[int, int], *, generator: torch.Generator
-    ) -> Tensor:
+    def rank(self, candidates: Candidates, budgets: Budgets, *, generator: Generator) -> Tensor:
         """Return each candidate's finishing time: Exp(1) / weight."""
         return exponential(len(candidates), generator=generator) / self.weigh(candidates)
 
 
-def best_per_class(ranks: Tensor, labels: Tensor, budgets: Mapping[int, int]) -> Tensor:
+def best_per_class(ranks: Tensor, labels: Tensor, budgets: Budgets) -> Tensor:
     """Return the rows with the smallest ranks, ``budgets[c]`` of each class c, ascending."""
     kept = []
     for label, budget in budgets.items():
@@ -151,9 +146,7 @@ class StepwiseSampler(Sampler):
     def order(self, embeddings: Tensor, count: int) -> Tensor:
         """Return the rows of one class to take, first to last.  [n, dims] -> int64 [count]"""
 
-    def rank(
-        self, candidates: Candidates, budgets: Mapping[int, int], *, generator: torch.Generator
-    ) -> Tensor:
+    def rank(self, candidates: Candidates, budgets: Budgets, *, generator: Generator) -> Tensor:
         """Return the step at which each candidate is taken, infinity if it is not."""
         ranks = torch.full((len(candidates),), torch.inf, dtype=torch.float64)
         labels = candidates.labels.cpu()

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from evergraph.core.resources import Resources
 from evergraph.graphs import Graph, reach_sizes
-from evergraph.memory.samplers.base import Candidates, Sampler, StepwiseSampler, samplers
+from evergraph.memory.samplers.base import Budgets, Candidates, Sampler, StepwiseSampler, samplers
 
 
 @samplers.register
@@ -91,9 +90,7 @@ class GreedyCoverageSampler(Sampler):
 
     name = "greedy-coverage"
 
-    def rank(
-        self, candidates: Candidates, budgets: Mapping[int, int], *, generator: torch.Generator
-    ) -> Tensor:
+    def rank(self, candidates: Candidates, budgets: Budgets, *, generator: Generator) -> Tensor:
         """Return the step at which each candidate is taken, infinity if it is not."""
         ranks = np.full(len(candidates), np.inf)
         nodes, labels = candidates.nodes.tolist(), candidates.labels.tolist()

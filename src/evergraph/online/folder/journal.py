@@ -177,7 +177,11 @@ class Journal:
             for table in ("deltas", "start", "set_aside", *(["keys"] if keys else [])):
                 connection.execute(f"DELETE FROM {table}")
             connection.execute("INSERT INTO start VALUES (?)", (seq,))
-        with sound(self.path):  # rewrites the file with its rows only
+        return self._rewrite()
+
+    def _rewrite(self) -> bool:
+        """Rewrite the file with its rows only; return whether the WAL is empty, too."""
+        with sound(self.path):
             self.connection.execute("VACUUM")
             return sqlite_file.emptied_wal(self.connection)
 
