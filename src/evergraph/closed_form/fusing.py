@@ -163,11 +163,7 @@ MIX = (-7046029254386353131, -4658895280553007687, -7723592293110705685)  # cons
 
 
 def draw_order(ids: Tensor) -> Tensor:
-    """Return a pseudo-random number for each id that depends on the id alone.  int64 [n]
-
-    >>> draw_order(torch.tensor([3, 4])).equal(draw_order(torch.tensor([4, 3])).flip(0))
-    True
-    """
+    """Return a pseudo-random number for each id that depends on the id alone.  int64 [n]"""
     mixed = ids * MIX[0]
     for factor, shift in zip(MIX[1:], (30, 27), strict=True):
         mixed = (mixed ^ ((mixed >> shift) & ((1 << (64 - shift)) - 1))) * factor

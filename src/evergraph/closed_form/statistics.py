@@ -311,12 +311,7 @@ def packed(matrix: Tensor) -> Tensor:
 
 
 def unpacked(triangle: Tensor, width: int) -> Tensor:
-    """Return the matrix of a lower triangle, zeros above it, on the CPU.  -> [m, m]
-
-    >>> unpacked(torch.tensor([1., 2., 3.]), 2)
-    tensor([[1., 0.],
-            [2., 3.]])
-    """
+    """Return the matrix of a lower triangle, zeros above it, on the CPU.  -> [m, m]"""
     matrix = torch.zeros(width, width, dtype=triangle.dtype)
     values, start = triangle.cpu().numpy(), 0
     for place, row in enumerate(matrix.numpy()):

@@ -112,7 +112,9 @@ class ADR(BackboneLearner):
         state: Features = inputs.features
         values = inputs.raw
         for layer, linear in zip(self.backbone.convolutions or (), self._maps, strict=True):
-            yield linear.with_one(densify(propagate(near, values)))
+            rows = densify(propagate(near, values))
+            one = torch.ones_like(rows[:, :1])  # for the bias
+            yield rows if linear.bias is None else torch.cat([rows, one], 1)
             state = values = torch.relu_(layer(inputs.adjacency, state))
 
     @property

@@ -238,8 +238,7 @@ class Analytic(WholeTaskLearner):
         return self.statistics_ if part == "train" else self.validation_
 
     def _blocks(self, embeddings: Tensor, part: str) -> Iterator[Tensor]:
-        """Yield features one block of embeddings at a time, since all may not fit in memory."""
-        expand = self._expansion(part)
+        expand = self._expansion(part)  # a block at a time, since all may not fit in memory
         return map(expand, expand.blocks(embeddings))
 
     def _expansion(self, part: str) -> FeatureMap:

@@ -241,8 +241,7 @@ class TPP(BackboneLearner):
         super()._make_room(dims, len(self.classes_[-1]))
 
     def _keep_head(self) -> None:
-        assert self.backbone.head is not None
-        self.heads_.append(self.backbone.head.eval())
+        self.heads_.append(self.backbone.head.eval())  # type: ignore[union-attr]
 
 
 @methods.register
@@ -299,7 +298,7 @@ class TAAM(TPP):
 
     def profile(self, graph: Graph, nodes: Tensor) -> Tensor:
         """Return the mean of z over some nodes.  int64 [n] -> float32 [features]"""
-        return self._anchored.encode(graph)[nodes].mean(0)
+        return APPNP(hops=self.steps, alpha=self.anchor).encode(graph)[nodes].mean(0)
 
     def likeness(self, graph: Graph, nodes: Tensor) -> Tensor:
         """Return ⟨z of each node, prototype of each task⟩.  -> [nodes, tasks]
@@ -309,11 +308,8 @@ class TAAM(TPP):
         graph = graph.to(self.device)
         columns = propagate(graph.features, self.profiles_.to(self.device).t().contiguous())
         along = replace(graph.structure, features=columns)
-        return self._anchored.encode(along)[nodes.to(self.device)]
-
-    @property
-    def _anchored(self) -> APPNP:
-        return APPNP(hops=self.steps, alpha=self.anchor)
+        anchored = APPNP(hops=self.steps, alpha=self.anchor)
+        return anchored.encode(along)[nodes.to(self.device)]
 
 
 @methods.register

@@ -62,18 +62,6 @@ class Linear(nn.Module):
             joined = joined[:-1]
         self.weight = nn.Parameter(joined.t().contiguous())
 
-    def with_one(self, inputs: Tensor) -> Tensor:
-        """Return inputs with a column of ones if there is a bias, to multiply by ``joined``.
-
-        >>> layer = Linear(2, 1, generator=torch.Generator())
-        >>> layer.set_joined(torch.tensor([[2.], [3.], [4.]]))
-        >>> layer.with_one(torch.tensor([[1., 10.]])) @ layer.joined()  # 2 + 30 + 4
-        tensor([[36.]])
-        """
-        return (
-            inputs if self.bias is None else torch.cat([inputs, torch.ones_like(inputs[:, :1])], 1)
-        )
-
     def plus_bias(self, images: Tensor) -> Tensor:
         """Add the bias, if there is one, to outputs computed in another way.  [n, outputs]"""
         return images if self.bias is None else images + self.bias
@@ -122,11 +110,7 @@ def _uniform(*shape: int, inputs: int, generator: torch.Generator) -> Tensor:
 
 
 def padded(values: Tensor, like: Tensor) -> Tensor:
-    """Return values on the device and in the size of ``like``, padded with zeros.
-
-    >>> padded(torch.tensor([1.]), torch.empty(2))
-    tensor([1., 0.])
-    """
+    """Return values on the device and in the size of ``like``, padded with zeros."""
     result = torch.zeros_like(like, requires_grad=False)
     result[tuple(slice(size) for size in values.shape)] = values.to(like.device)
     return result

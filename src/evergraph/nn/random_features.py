@@ -73,12 +73,7 @@ class Expansion:
         return tiled_product(embeddings, self.matrix, self.phases).cos_().mul_(scale)
 
     def narrowed(self, width: int) -> Expansion:
-        """Return the map to the first features alone, with unchanged values.
-
-        >>> whole = Expansion(torch.tensor([[1., -1.]]), torch.zeros(2), "relu")
-        >>> whole.narrowed(1)(torch.tensor([[3.]]))
-        tensor([[3.]])
-        """
+        """Return the map to the first features alone, with unchanged values."""
         if width >= self.width:
             return self
         first = self.matrix[:, :width].contiguous()

@@ -179,12 +179,7 @@ FIXED = ("dtype",)
 
 
 def described(resolver: Resolver[Any], component: Any) -> dict[str, Any]:
-    """Return a component's name and its parameters, as JSON can hold them.
-
-    >>> from evergraph.topology import SGC, topologies
-    >>> described(topologies, SGC(hops=3))
-    {'name': 'sgc', 'hops': 3, 'self_loops': True}
-    """
+    """Return a component's name and its parameters, as JSON can hold them."""
     names = [name for name in resolver.parameters(component.name) if name not in FIXED]
     values = {"name": component.name} | {name: getattr(component, name) for name in names}
     kept: dict[str, Any] = json.loads(json.dumps(values))

@@ -375,12 +375,7 @@ def part_of(state: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 
 def description(part: Part) -> dict[str, Any]:
-    """Return a part as JSON: its name, if it has one, and its parameters.
-
-    >>> from evergraph.memory import EmbeddingMemory
-    >>> description(EmbeddingMemory(budget=3))
-    {'budget': 3, 'sampler': {'name': 'coverage', 'reach': 'auto'}}
-    """
+    """Return a part as JSON: its name, if it has one, and its parameters."""
     named = {"name": part.name} if hasattr(part, "name") else {}
     inner = {k: v for k, v in part.get_params().items() if k not in SURROUNDINGS}
     for key, value in inner.items():

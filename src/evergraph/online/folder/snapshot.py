@@ -307,12 +307,6 @@ def read_arrays(path: Path) -> dict[str, Tensor]:
 
     Writing to a mapped array does not change the file. A removed file stays readable as long as its
     arrays are in use.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_arrays(Path(folder, "a"), {"ones": torch.ones(2)})
-    ...     read_arrays(Path(folder, "a"))
-    {'ones': tensor([1., 1.])}
     """
     from safetensors import SafetensorError, safe_open
 
