@@ -6,9 +6,8 @@ from evergraph.nn.gat import GAT
 from evergraph.nn.gcn import GCN, GIN, GraphSAGE
 from evergraph.nn.linear_head import LinearHead, UntrainedGCN
 from evergraph.nn.losses import masked_cross_entropy, term_weights
-from evergraph.nn.mlp import MLP, check_head
 from evergraph.nn.modulated import Modulated
-from evergraph.nn.pdgnn import PDGNN, SimpleConvolution
+from evergraph.nn.pdgnn import MLP, PDGNN, SimpleConvolution, check_head
 from evergraph.nn.prototype_network import PrototypeNetwork
 from evergraph.nn.random_features import RandomFeatures
 from evergraph.nn.residual import Residual, Tuned

@@ -12,8 +12,7 @@ from evergraph.core.checks import check_integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.nn.backbone import backbones
 from evergraph.nn.linear import Linear
-from evergraph.nn.mlp import GrowingHead, check_head
-from evergraph.nn.pdgnn import PDGNN
+from evergraph.nn.pdgnn import PDGNN, GrowingHead, check_head
 from evergraph.topology.mixhop import ViewHops
 
 # A feature graph has width² entries per relation. At 256 a step on 512 nodes holds 134 MB of them,

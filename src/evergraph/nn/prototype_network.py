@@ -14,8 +14,7 @@ from evergraph.core.checks import check_integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.nn.backbone import backbones
 from evergraph.nn.linear import Linear, dropout_mask
-from evergraph.nn.mlp import check_head
-from evergraph.nn.pdgnn import PDGNN
+from evergraph.nn.pdgnn import PDGNN, check_head
 from evergraph.topology import MixHop
 
 
