@@ -12,9 +12,11 @@ from evergraph.closed_form.targets import TargetStatistics
 from evergraph.closed_form.view_map import ViewMap
 from evergraph.closed_form.views import ViewRows
 from evergraph.core.resources import Resources
-from evergraph.nn.random_features import FeatureMap
+from evergraph.nn.linear_head import AsIs
+from evergraph.nn.random_features import Expansion
 
 Statistics = ClassStatistics | TargetStatistics
+FeatureMap = Expansion | AsIs  # φ from embeddings to features, without trained parameters
 Counted = TypeVar("Counted", bound=Statistics)
 # Nodes counted per block. The size does not depend on the number of workers, so the sums do not
 # either. At a width of 4,096 a block is seconds of work for 34 MB of statistics.

@@ -188,7 +188,7 @@ class ClassStatistics:
     @torch.no_grad()
     def _multiply_panel(self, scaled: Tensor, sign: int, panel: slice) -> None:
         """Add to some columns of G: the part below a corner, then the corner."""
-        parts: list[tuple[slice, slice]] = [(slice(panel.stop, None), panel)]
+        parts = [(slice(panel.stop, None), panel)]
         for start in range(panel.start, panel.stop, CORNER):
             parts.append((slice(start, panel.stop), slice(start, min(start + CORNER, panel.stop))))
         for rows, columns in parts:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from evergraph.closed_form import ClassStatistics
-from evergraph.closed_form.counting import Statistics, with_counted
+from evergraph.closed_form.counting import FeatureMap, Statistics, with_counted
 from evergraph.closed_form.ledger import LearnedNodes, check_held
 from evergraph.closed_form.ridge import balanced_ridge, choose_regularisation
 from evergraph.closed_form.targets import (
@@ -36,7 +36,6 @@ from evergraph.methods.refresh import (
     seen_drift,
 )
 from evergraph.nn import Backbone, RandomFeatures
-from evergraph.nn.random_features import FeatureMap
 from evergraph.streams import Task
 from evergraph.training.learner import part_of
 

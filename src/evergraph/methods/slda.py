@@ -17,7 +17,7 @@ from evergraph.methods.analytic import WEIGHTS, Analytic, Weights
 from evergraph.methods.backbone_learner import WholeTaskLearner
 from evergraph.methods.base import methods
 from evergraph.methods.refresh import Refresh
-from evergraph.nn import LinearHead
+from evergraph.nn import Backbone, LinearHead
 from evergraph.nn.linear_head import UntrainedGCN
 
 # The score of a class without nodes: below any other, but finite.
@@ -50,7 +50,10 @@ class SLDA(Analytic):
     name = "slda"
     kinds: ClassVar[tuple[Kind, ...]] = ("class",)
     default_backbone = "linear"
-    needs = LinearHead, "finds the linear head of an embedding: use backbone 'linear'"
+    needs: ClassVar[tuple[type[Backbone], str]] = (
+        LinearHead,
+        "finds the linear head of an embedding: use backbone 'linear'",
+    )
     backbone: Made[LinearHead] = Made()  # type: ignore[assignment]
     shrinkage: float = number(0.1, least=0.0)
     regularisation: Any = field(init=False)

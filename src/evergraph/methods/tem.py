@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from evergraph.methods.backbone_learner import BackboneLearner
 from evergraph.methods.base import methods
 from evergraph.methods.examples import WEIGHTINGS, Examples, Weighting, make_examples
 from evergraph.methods.refresh import REFRESHES, GrowingEmbeddings, Refresh, drifted, seen_drift
-from evergraph.nn import PDGNN
+from evergraph.nn import PDGNN, Backbone
 from evergraph.nn.feature_graph import FeatureGraph
 from evergraph.streams import Task
 from evergraph.topology.rowwise import unit_rows
@@ -65,7 +65,7 @@ class TEM(BackboneLearner):
 
     name = "tem"
     default_backbone = "pdgnn"
-    needs = (
+    needs: ClassVar[tuple[type[Backbone], str]] = (
         PDGNN,
         "stores embeddings, which stay valid only if the aggregation has no trained "
         "parameters: use 'pdgnn' or 'sgc'",

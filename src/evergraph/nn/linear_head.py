@@ -20,7 +20,7 @@ BLOCK_VALUES = 1 << 22
 
 @dataclass(frozen=True)
 class AsIs:
-    """The identity map φ(e) = e, in place of an expansion; see ``FeatureMap``.
+    """The identity map φ(e) = e, in place of an ``Expansion``.
 
     >>> AsIs(1)(torch.tensor([[3.]]))
     tensor([[3.]])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from typing import Literal
 from weakref import ref
 
 import torch
@@ -25,22 +25,6 @@ Activation = Literal["relu", "fourier"]
 # system and cleared each time, which takes longer than the product.
 BLOCK_VALUES = 1 << 22
 GPU_BLOCK_VALUES = 1 << 27  # larger on a GPU, where every block costs a kernel launch
-
-
-class FeatureMap(Protocol):
-    """A map φ from embeddings to features, without trained parameters."""
-
-    def __call__(self, embeddings: Tensor) -> Tensor:
-        """Return φ(e).  [n, dims] -> [n, width]"""
-        ...
-
-    def blocks(self, embeddings: Tensor) -> tuple[Tensor, ...]:
-        """Return embeddings in blocks of an efficient size."""
-        ...
-
-    def narrowed(self, width: int) -> FeatureMap:
-        """Return the map to the first features alone."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

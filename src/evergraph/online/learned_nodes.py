@@ -204,7 +204,7 @@ class Counted(KeptArrays):
                 gaps = here - was
                 gaps *= gaps
                 far = ~(np.add.reduceat(gaps, self._starts, axis=1) <= self._reaches.array[slots])
-            some = far.any(1)  # parts below TINY count as far unless they are equal
+            some = np.flatnonzero(far.any(1))  # parts below TINY count as far unless they are equal
             far[some] &= np.logical_or.reduceat(was[some] != here[some], self._starts, axis=1)
             some = np.flatnonzero(far.any(1))
             into = slice(found, found + len(some))

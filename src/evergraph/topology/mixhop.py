@@ -182,7 +182,9 @@ class H2GCN(TopologyEncoder):
                 shell.eliminate_zeros()
                 sizes = np.diff(shell.indptr)
                 shares = np.repeat(1 / np.maximum(sizes, 1), sizes).astype(np.float32)
-                arrays = map(torch.from_numpy, (shell.indptr, shell.indices, shares))
-                mean = csr_tensor(*arrays, shell.shape).to(features.device)
+                pointers, indices, values = map(
+                    torch.from_numpy, (shell.indptr, shell.indices, shares)
+                )
+                mean = csr_tensor(pointers, indices, values, shell.shape).to(features.device)
                 ring[rows] = propagate(mean, features)
         return torch.cat([features, *rings], dim=1)

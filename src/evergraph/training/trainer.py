@@ -287,7 +287,7 @@ class Adam:
     ) -> None:
         self.parameters, self.lr, self.weight_decay = list(parameters), lr, weight_decay
         self.state: dict[Tensor, dict[str, Tensor]] = {}
-        self._kernel = torch._fused_adamw_ if decoupled else torch._fused_adam_
+        self._kernel: Any = torch._fused_adamw_ if decoupled else torch._fused_adam_
 
     def zero_grad(self, *, set_to_none: bool = True) -> None:
         """Drop the gradients."""

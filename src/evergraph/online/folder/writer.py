@@ -295,10 +295,11 @@ class FolderWriter:
         # would need these deltas.
 
         old = time.time() - self.key_age
-        for drop in (
+        drops: tuple[Callable[[], bool], ...] = (
             lambda: self._journal.drop(self._shelf.safe_to_drop),
             lambda: self._journal.keys.drop(old, keep=self.keys_kept),
-        ):
+        )
+        for drop in drops:
             more = True
             while more:
                 with self.lock:
