@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,8 +14,6 @@ from evergraph.graphs.csr import repeat
 from evergraph.graphs.rows import RowSweep
 from evergraph.memory.budget import Budget, Memory, MemoryUsage
 from evergraph.memory.samplers import Candidates, CoverageSampler
-
-logger = logging.getLogger(__name__)
 
 _KEPT = ("embeddings", "labels", "nodes", "ranks")
 
@@ -106,15 +103,8 @@ class EmbeddingMemory(Memory):
         """Restore what ``state`` returned."""
         for name in _KEPT:
             setattr(self, f"{name}_", state[name])
-        if "coverage.met" in state:
-            parts = (state[f"coverage.{name}"] for name in ("sizes", "groups", "coverers"))
-            self.coverage_ = CoverageRecord(int(state["coverage.met"]), *parts)
-            return
-        # Early states have two numbers only: nodes covered and nodes seen.
-        logger.warning("this state has no record of who covers whom: covered nodes stay counted")
-        covered, met = state["covered"].tolist()
-        groups = torch.zeros_like(self.nodes_)
-        self.coverage_ = CoverageRecord(met, torch.tensor([covered]), groups, self.nodes_)
+        parts = (state[f"coverage.{name}"] for name in ("sizes", "groups", "coverers"))
+        self.coverage_ = CoverageRecord(int(state["coverage.met"]), *parts)
 
 
 def _nothing() -> Tensor:

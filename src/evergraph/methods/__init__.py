@@ -7,10 +7,9 @@ from evergraph.methods.backbone_learner import BackboneLearner
 from evergraph.methods.base import methods
 from evergraph.methods.bounds import Finetune, Joint
 from evergraph.methods.consolidation import EWC, MAS, TWP, LwF
-from evergraph.methods.gem import AGEM, GEM
 from evergraph.methods.hpn import HPN
 from evergraph.methods.loading import load_learner
-from evergraph.methods.replay import ERGNN, SEM, SSM, FullSubgraph
+from evergraph.methods.replay import AGEM, ERGNN, GEM, SEM, SSM, FullSubgraph
 from evergraph.methods.slda import OCGL, SLDA
 from evergraph.methods.tem import FGN, TEM
 from evergraph.methods.tpp import TAAM, TPP, TAAMPerTestSet, TPPPerTestSet
