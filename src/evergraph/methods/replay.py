@@ -5,7 +5,6 @@ They are replayed beside the current nodes, or keep gradients from raising their
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -42,7 +41,7 @@ class RememberingLearner(BackboneLearner):
     """Stores nodes of every task with part of the graph around them.
 
     Args:
-        memory: the sampler and the budget.
+        memory: the sampler and the budget; by default 100 nodes per class, drawn uniformly.
     """
 
     memory: Made[SubgraphMemory] = Made()
@@ -52,9 +51,9 @@ class RememberingLearner(BackboneLearner):
         """Return a memory of 100 nodes per class, drawn uniformly, by default."""
         return SubgraphMemory(**options)
 
-    @abstractmethod
     def keep(self, graph: Graph, centres: Tensor) -> EgoNetworks:
-        """Return the part of the graph to store around the chosen nodes."""
+        """Return the part of the graph to store around the chosen nodes; here no neighbours."""
+        return isolated(graph, centres)
 
     @torch.no_grad()
     def end_task(self, task: Task) -> None:
@@ -124,10 +123,6 @@ class ERGNN(ReplayingLearner):
         """Return a memory of 100 nodes per class, chosen by coverage in the hidden layer."""
         return SubgraphMemory(**{"sampler": EmbeddingCoverageSampler(), **options})
 
-    def keep(self, graph: Graph, centres: Tensor) -> EgoNetworks:
-        """Return the nodes without neighbours."""
-        return isolated(graph, centres)
-
 
 @methods.register
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -139,7 +134,6 @@ class SSM(ReplayingLearner):
     Args:
         neighbours: k, at least 1; 0 would be ``er-gnn``.
         choice: ``random``, or ``degree`` for neighbours drawn in proportion to their degree.
-        memory: the sampler and the budget; 100 nodes per class drawn uniformly by default.
     """
 
     name = "ssm"
@@ -171,7 +165,6 @@ class SEM(ReplayingLearner):
 
     Args:
         neighbours: number of neighbours kept per node and hop, at least 1.
-        memory: the sampler and the budget; 100 nodes per class drawn uniformly by default.
     """
 
     name = "sem"
@@ -197,8 +190,6 @@ class FullSubgraph(ReplayingLearner):
     training input; the normalised ``gcn`` weighs the outermost nodes by their degrees in the
     stored subgraph.
 
-    Args:
-        memory: the sampler and the budget; 100 nodes per class drawn uniformly by default.
     """
 
     name = "full-subgraph"
@@ -215,10 +206,6 @@ class GradientMemoryLearner(RememberingLearner):
         super().__post_init__()
         self._stored: Examples | None = None
         self._tasks = torch.empty(0, dtype=torch.int64)  # task of every stored node
-
-    def keep(self, graph: Graph, centres: Tensor) -> EgoNetworks:
-        """Return the nodes without neighbours."""
-        return isolated(graph, centres)
 
     def begin_task(self, task: Task) -> int:
         """Prepare the stored nodes of earlier tasks."""
@@ -285,7 +272,6 @@ class GEM(GradientMemoryLearner):
 
     Args:
         margin: least weight of every earlier task's gradient; above 0 it favours old tasks.
-        memory: the sampler and the budget; 100 nodes per class drawn uniformly by default.
     """
 
     name = "gem"
@@ -329,7 +315,6 @@ class AGEM(GradientMemoryLearner):
 
     Args:
         sample: number of stored nodes drawn at each step.
-        memory: which nodes are kept, and how many; 100 per class drawn uniformly by default.
     """
 
     name = "a-gem"
