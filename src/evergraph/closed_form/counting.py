@@ -12,8 +12,7 @@ from evergraph.closed_form.targets import TargetStatistics
 from evergraph.closed_form.view_map import ViewMap
 from evergraph.closed_form.views import ViewRows
 from evergraph.core.resources import Resources
-from evergraph.nn.linear_head import AsIs
-from evergraph.nn.random_features import Expansion
+from evergraph.nn.random_features import AsIs, Expansion
 
 Statistics = ClassStatistics | TargetStatistics
 FeatureMap = Expansion | AsIs  # φ from embeddings to features, without trained parameters

@@ -18,7 +18,7 @@ from evergraph.methods.backbone_learner import WholeTaskLearner
 from evergraph.methods.base import methods
 from evergraph.methods.refresh import Refresh
 from evergraph.nn import Backbone, LinearHead
-from evergraph.nn.linear_head import UntrainedGCN
+from evergraph.nn.random_features import UntrainedGCN
 
 # The score of a class without nodes: below any other, but finite.
 NEVER = torch.finfo(torch.float32).min

@@ -1,6 +1,13 @@
 """Samplers that choose which embeddings to keep."""
 
-from evergraph.memory.samplers.base import Candidates, Sampler, samplers
+from evergraph.memory.samplers.base import (
+    Candidates,
+    CoverageSampler,
+    DegreeSampler,
+    Sampler,
+    UniformSampler,
+    samplers,
+)
 from evergraph.memory.samplers.condensing import (
     DistributionMatchingSampler,
     GradientMatchingSampler,
@@ -11,7 +18,6 @@ from evergraph.memory.samplers.er_gnn import (
     MeanFeatureSampler,
 )
 from evergraph.memory.samplers.stepwise import GreedyCoverageSampler, HerdingSampler, KCentreSampler
-from evergraph.memory.samplers.weighted import CoverageSampler, DegreeSampler, UniformSampler
 
 __all__ = [
     "Candidates", "CoverageSampler", "DegreeSampler", "DistributionMatchingSampler",

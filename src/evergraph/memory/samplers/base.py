@@ -1,4 +1,7 @@
-"""The base of samplers: a ranking of candidates, of which each class keeps the first."""
+"""The base of samplers: a ranking of candidates, of which each class keeps the first.
+
+``WeightedSampler`` draws by weight: the paper's Algorithm 1, its approximation, and uniformly.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,13 @@ from typing import ClassVar
 import torch
 from torch import Generator, Tensor
 
-from evergraph.core.component import Part
+from evergraph.core.component import Part, choice
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.resolver import Resolver
 from evergraph.core.resources import Resources
 from evergraph.core.seeding import exponential
-from evergraph.graphs import Graph
+from evergraph.graphs import Graph, reach_sizes
+from evergraph.graphs.reach.reach import METHODS
 
 Budgets = Mapping[int, int]
 """Number of nodes to keep of each class."""
@@ -157,3 +161,58 @@ class StepwiseSampler(Sampler):
                 taken = rows[self.order(candidates.embeddings[rows], count).cpu()]
                 ranks[taken] = torch.arange(count, dtype=torch.float64)
         return ranks
+
+
+@samplers.register
+@dataclass(kw_only=True, eq=False, repr=False)
+class CoverageSampler(WeightedSampler):
+    """Draws nodes in proportion to the size of their L-hop ego-subnetwork (Algorithm 1); mergeable.
+
+    p_v ∝ R_c({v}). Replaying an embedding also trains its neighbours (the pseudo-training effect),
+    so nodes that cover more of the graph are preferred. Over batches this is weighted reservoir
+    sampling on stored ego sizes.
+
+    Args:
+        reach: how sizes are computed: "exact", "estimated" from HyperLogLog counters, or "auto":
+            exact if that takes no more than about a minute (``reach_sizes``).
+    """
+
+    name = "coverage"
+    aliases = ("weighted-reservoir",)
+
+    reach: str = choice("auto", METHODS)
+
+    def weigh(self, candidates: Candidates) -> Tensor:
+        """Return the number of nodes in each candidate's ego-subnetwork."""
+        sizes = reach_sizes(
+            candidates.graph,
+            candidates.nodes,
+            hops=candidates.hops,
+            method=self.reach,
+            resources=candidates.resources,
+        )
+        return sizes.double()
+
+
+@samplers.register
+class DegreeSampler(WeightedSampler):
+    """Draws nodes in proportion to 1 + in-degree, the 1-hop ego size, as the released code does."""
+
+    name = "degree"
+
+    def weigh(self, candidates: Candidates) -> Tensor:
+        """Return 1 + the in-degree of each candidate."""
+        degrees = candidates.graph.degrees[candidates.nodes.to(candidates.graph.device)]
+        return degrees.cpu().double() + 1
+
+
+@samplers.register
+class UniformSampler(WeightedSampler):
+    """Draws uniformly without replacement; over batches this is reservoir sampling."""
+
+    name = "uniform"
+    aliases = ("reservoir",)
+
+    def weigh(self, candidates: Candidates) -> Tensor:
+        """Return ones."""
+        return torch.ones(len(candidates), dtype=torch.float64)
