@@ -114,7 +114,6 @@ class _Problem:
         self.prior = PRIOR / len(labels)
 
     def loss(self, weights: Tensor) -> Tensor:
-        """Return the function to minimise."""
         parts = [self._mixed(weights, rows).logsumexp(1) for rows in self.blocks]
         total = torch.cat(parts) - self.right @ weights
         pull = (weights - self.start).square().sum()

@@ -88,13 +88,11 @@ class _Tiled(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Return the output of each row."""
         ctx.save_for_backward(inputs, weight)
         return tiled_product(inputs, weight.t(), bias)
 
     @staticmethod
     def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients of inputs, weight and bias."""
         inputs, weight = ctx.saved_tensors
         needed = ctx.needs_input_grad
         return (

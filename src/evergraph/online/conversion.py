@@ -184,26 +184,19 @@ def columns_of_nodes(table: Any, kind: Kind = "class") -> tuple[Any, Any, Any, A
         rest = table.drop(columns=other)
     else:
         rest = table.drop_columns(other) if arrow else table.drop(other)
-    found = _target_values(table, targets[0]) if targets else None
-    return table["id"], rest, found, table[TYPE] if types else None
-
-
-def _target_values(table: Any, name: str) -> Any:
-    """Return a column of targets, None for values that count as missing in any table.
-
-    Labels in one text, such as ``art;law``, become lists.
-    """
-    if name not in ("label", LABELS):
-        return table[name]
-    values = plain_values(table[name], name)
-    if name == "label":
+    found: Any = table[targets[0]] if targets else None
+    if "label" in targets:  # None for values that count as missing in any table
+        values = plain_values(found, "label")
         spelled = Counter(v.strip() for v in values if isinstance(v, str) and is_missing(v))
         say_missing("nodes", {text: spelled[text] for text in spelled if text})
-        return [one_label(value) for value in values]
-    return [
-        label_parts(row) if isinstance(row, str) else [*row] if hasattr(row, "__iter__") else row
-        for row in values
-    ]
+        found = [one_label(value) for value in values]
+    elif LABELS in targets:  # labels in one text, such as ``art;law``, become lists
+        found = [
+            label_parts(row) if isinstance(row, str)
+            else [*row] if hasattr(row, "__iter__") else row
+            for row in plain_values(found, LABELS)
+        ]  # fmt: skip
+    return table["id"], rest, found, table[TYPE] if types else None
 
 
 def delta_of_named(named: NamedGraph, ids: Any, key: str | None, kind: Kind = "class") -> Delta:

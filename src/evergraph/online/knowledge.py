@@ -361,7 +361,6 @@ class Knowledge:
         return len(every)
 
     def _solve(self, counted: int) -> None:
-        """Solve for the scores, unless that can wait."""
         there, known = self._classes_there(), int(self.labels.counts_.sum())
         urgent = self._urgent or self._forgotten or not there.equal(self._present)
         self._present = there
@@ -392,7 +391,6 @@ class Knowledge:
                 yield from part.arrays()
 
     def _parts(self) -> dict[str, Any]:
-        """Return the components with a state, by name."""
         vectors = ("graph", "embeddings", "relations", "codes")
         names = (*vectors, "held", "counted", "solving", "wear", "head", "labels", "classes")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}

@@ -170,7 +170,7 @@ class OnlineLearner(LearnerState):
                 if self._shared:
                     self._copy_vectors()
             settled, guesses, whose = self._applied(whole, parts)
-            found: list[tuple[int, int]] = []  # predictions, and correct ones
+            results: list[DeltaResult] = []
             first = self._seq + 1
             self._seq += len(parts)
             if not settled.behind:
@@ -182,22 +182,14 @@ class OnlineLearner(LearnerState):
                     self._ids.add(delta.nodes)
                     self._ids.remove(delta.forgotten)
                     about = {"seq": first + place, "nodes": len(self._ids), "classes": known}
-                    found.append(self._record.count(guesses, whose == place, **about))
+                    counts = self._record.count(guesses, whose == place, **about)
+                    # Embeddings computed and nodes counted are those of the whole batch.
+                    sizes = (len(delta.nodes), known, settled.recomputed, *counts, settled.counted)
+                    results.append(DeltaResult(first + place, *sizes))
                 return self._written()
 
             self.turn(write, (settled.nodes, settled.vectors))
-            return [
-                DeltaResult(
-                    seq=first + place,
-                    new_nodes=len(delta.nodes),
-                    classes=self.status().classes,
-                    recomputed=settled.recomputed,
-                    predicted=found[place][0],
-                    right=found[place][1],
-                    counted=settled.counted,
-                )
-                for place, delta in enumerate(parts)
-            ]
+            return results
 
     def _applied(
         self, delta: CheckedDelta, parts: Sequence[CheckedDelta]

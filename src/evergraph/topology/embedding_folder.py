@@ -180,6 +180,5 @@ def _lay_out(graph: Graph, out: Path, topology: TopologyEncoder, kept: Tensor | 
 
 
 def _note(out: Path, made: Mapping[str, Any], columns: int) -> None:
-    """Record the number of finished feature columns."""
     with disk_is_enough(out), written_aside(out / PROGRESS) as file:
         file.write(json.dumps({"made": made, "columns": columns}).encode())

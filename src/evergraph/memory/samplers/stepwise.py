@@ -129,8 +129,7 @@ class _Search:
         self._hops = hops
         self.covered = np.zeros(graph.num_nodes, dtype=bool)
 
-    def ego(self, node: int) -> npt.NDArray[np.bool_]:
-        """Return a mask of the nodes within reach of ``node``.  [all nodes]"""
+    def ego(self, node: int) -> npt.NDArray[np.bool_]:  # which nodes are within reach
         met = np.zeros(len(self.covered), dtype=bool)
         met[node] = True
         layer = np.array([node])

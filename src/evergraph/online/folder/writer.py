@@ -94,7 +94,6 @@ class FolderWriter:
             self._opened = opened.pop_all()
 
     def _adopt(self, found: recovery.Recovered) -> None:
-        """Continue with a recovered learner."""
         self.learner, self.seq = found.learner, found.seq
         if self.seq > self._journal.last():  # killed after renaming classes, before this
             self._journal.begin_anew(self.seq, keys=False)
@@ -125,7 +124,6 @@ class FolderWriter:
         return counted
 
     def _renew_learner(self) -> None:
-        """Recover the learner from the newest snapshot and the journal."""
         # This process knows what it has acknowledged, even if the file could not be written: none
         # of it may be set aside.
         self._adopt(recovery.recover(self.path, self._make, self._journal, known=self.seq))

@@ -170,8 +170,7 @@ def suggest(pinned: Pinned, n: int, *, among: Array | None = None) -> tuple[Sugg
     found = chosen(shares, np.flatnonzero(open_), doubts, n, known=known)
     positions = [node for node, _ in found]
     reaches = (np.diff(shares.indptr)[positions] - 1).tolist()
-    gains = [gain for _, gain in found]
-    plain = zip(pinned.names(positions), gains, reaches, strict=True)
+    plain = zip(pinned.names(positions), (gain for _, gain in found), reaches, strict=True)
     if not predicts or not found:
         return tuple(Suggestion(*each) for each in plain)
     nodes = torch.tensor(positions, dtype=torch.int64)
