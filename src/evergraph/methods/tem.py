@@ -242,9 +242,6 @@ def confident(scores: Tensor, classes: Tensor, *, least: float) -> tuple[Tensor,
     return rows, given[rows]
 
 
-logger = logging.getLogger(__name__)
-
-
 @methods.register
 class FGN(TEM):
     """Turns nodes into feature graphs, and replays some of them (Wang et al., CVPR 2022).

@@ -40,6 +40,7 @@ logger = logging.getLogger(__name__)
 # Chosen on validation nodes of WordNet, see docs/decisions/0041.
 TOLERANCE = 0.05
 PATIENCE = 8
+PLAIN = ("scaling", "undirected", "seed", "tolerance", "patience")  # parameters, as JSON has them
 
 
 class LearnerState(LearnerView):
@@ -130,12 +131,7 @@ class LearnerState(LearnerView):
         return {
             "topology": pieces.described(topologies, self.topology),
             "head": pieces.described(heads, self.head),
-            "scaling": self.scaling,
-            "undirected": self.undirected,
-            "seed": self.seed,
-            "tolerance": self.tolerance,
-            "patience": self.patience,
-        }
+        } | {name: getattr(self, name) for name in PLAIN}
 
     def _begun(self, num_features: int, *, related: bool) -> Knowledge:
         """Create what depends on the width of features, and on whether there are relations."""

@@ -20,6 +20,7 @@ from evergraph.graphs import Graph
 from evergraph.streams.arrival import NOWHERE, Arrival, arrival_of
 from evergraph.streams.splits import LEAST_NODES, Split
 
+logger = logging.getLogger(__name__)
 By = Literal["class", "time", "blurred", "drifting", "random", "online"]
 WAYS: tuple[str, ...] = get_args(By)
 WHOLE = ("class", "online")  # every task has its own classes, whole
@@ -291,8 +292,6 @@ def in_batches(
             task_of.append(task)
     return Arrival(owner, arrival.new_classes, torch.tensor(task_of)), steps
 
-
-logger = logging.getLogger(__name__)
 
 ClassOrder = Literal["label", "size", "shuffled"] | Sequence[int]
 
