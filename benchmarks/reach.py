@@ -34,7 +34,7 @@ from benchmarks.measure import (
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph, reach, reach_sizes
 from evergraph.memory import Candidates
-from evergraph.memory.samplers import GreedyCoverageSampler, greedy_coverage
+from evergraph.memory.samplers import GreedyCoverageSampler, stepwise
 from evergraph.streams import GraphStream
 
 HOPS = 2
@@ -223,8 +223,8 @@ def lazy_order(candidates: Candidates, budgets: dict[int, int]) -> list[int]:
 
 def lazy_evaluations(candidates: Candidates, budgets: dict[int, int]) -> int:
     """Return how many gains the library measures, the first look at every candidate included."""
-    search = greedy_coverage._Search
-    with mock.patch.object(search, "uncovered", autospec=True, side_effect=search.uncovered) as spy:
+    search = stepwise._Search
+    with mock.patch.object(search, "ego", autospec=True, side_effect=search.ego) as spy:
         lazy_order(candidates, budgets)
     return len(candidates) + spy.call_count
 

@@ -48,7 +48,7 @@ from evergraph.streams import GraphStream
 from evergraph.topology import EmbeddingCache
 from evergraph.training import batches
 from evergraph.training import trainer as training
-from evergraph.training.adam import Adam
+from evergraph.training.trainer import Adam
 
 # How many epochs a task are run, by graph and recipe: whole recipes take many minutes. What is
 # done every epoch is scaled up to the recipe's number, and said. The default recipe takes small

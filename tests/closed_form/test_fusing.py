@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evergraph.closed_form import ClassStatistics, mixture
-from evergraph.closed_form.fusing import PRIOR, SHARPNESS, Probes, fused_weights
-from evergraph.closed_form.mixture import LADDER, Mixing
+from evergraph.closed_form import ClassStatistics, fusing
+from evergraph.closed_form.fusing import LADDER, PRIOR, SHARPNESS, Mixing, Probes, fused_weights
 from evergraph.closed_form.ridge import balanced_ridge, choose_regularisation
 from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import CODES, View, ViewRows
@@ -153,7 +152,7 @@ def test_a_penalty_chosen_on_some_features_suits_all(monkeypatch: pytest.MonkeyP
         sums[each.width].add(next(each(ViewRows(rows[:40], None))), labels[:40], torch.ones(40))
     probes = Probes(10)
     probes.keep(ViewRows(rows[40:], None), labels=labels[40:], nodes=torch.arange(20))
-    monkeypatch.setattr(mixture, "CHOICE_WIDTH", 8)
+    monkeypatch.setattr(fusing, "CHOICE_WIDTH", 8)
     mixing = Mixing(whole, LabelSpace("class-il", (2,)), True, "fitted", Resources())
     (strength,) = mixing.strengths([sums[32]], probes, probes.rows())
 

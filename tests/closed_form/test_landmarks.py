@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.closed_form import LandmarkFeatures, landmarks
-from evergraph.closed_form.guesses import certain
 from evergraph.closed_form.landmarks import LandmarkMap, Landmarks, column_weights
+from evergraph.closed_form.ledger import certain
 from evergraph.closed_form.ridge import balanced_ridge
 from evergraph.closed_form.shape import shape_of
 from evergraph.closed_form.statistics import ClassStatistics
@@ -261,7 +261,7 @@ def test_guesses_are_learned_from_where_they_help(monkeypatch: pytest.MonkeyPatc
         places, labels = certain(chances, counts)
         return places, (labels + 1) % 4
 
-    monkeypatch.setattr("evergraph.closed_form.guesses.certain", wrong)
+    monkeypatch.setattr("evergraph.closed_form.ledger.certain", wrong)
     misled = learned(stream)
     assert misled.error_ == pytest.approx(alone.error_)
     assert misled.landmarks_.nodes_.equal(alone.landmarks_.nodes_)

@@ -34,7 +34,7 @@ from evergraph.graphs.reach.hyperloglog import NumbaMax, TorchMax, hashed
 from evergraph.graphs.reach.reach import walk_counts
 from evergraph.graphs.rows import RowSweep
 from evergraph.memory.embedding_memory import first_coverers
-from evergraph.memory.samplers.greedy_coverage import _Search
+from evergraph.memory.samplers.stepwise import _Search
 from evergraph.streams import GraphStream
 from evergraph.topology.column_blocks import encode_within
 from evergraph.topology.sgc import SGC

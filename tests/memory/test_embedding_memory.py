@@ -250,16 +250,6 @@ def test_coverage_is_that_of_what_is_stored_now(
         assert memory.coverage_ratio == pytest.approx(covered / (6 * (index + 1)))
 
 
-def test_a_state_from_before_who_covers_whom_was_kept_is_taken_back() -> None:
-    state = filled().state()
-    ratio = filled().coverage_ratio
-    old = {name: value for name, value in state.items() if not name.startswith("coverage.")}
-    memory = EmbeddingMemory(budget=2, sampler=UniformSampler())
-    memory.restore(old | {"covered": torch.tensor([round(6 * ratio), 6])})
-    assert memory.coverage_ratio == pytest.approx(ratio)
-    assert 0 < ratio < 1
-
-
 def ratio(graph: Graph, nodes: list[int], hops: int) -> float:
     return coverage_ratio(graph, torch.tensor(nodes, dtype=torch.int64), hops=hops)
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from auto_learners import VIEWS, accuracy, auto, close, final_graph, learned, scores_of
-from evergraph.closed_form import mixture as module
+from evergraph.closed_form import fusing as module
 from evergraph.closed_form.fusing import SHARPNESS
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded

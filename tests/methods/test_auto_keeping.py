@@ -11,7 +11,7 @@ from torch import Tensor
 
 from auto_learners import VIEWS, auto, final_graph, learned
 from evergraph.closed_form import ViewFeatures
-from evergraph.closed_form import mixture as module
+from evergraph.closed_form import fusing as module
 from evergraph.core.seeding import seeded
 from evergraph.datasets import load
 from evergraph.graphs import Graph

@@ -15,8 +15,8 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.evaluation.evaluator import evaluate
 from evergraph.graphs import Graph
-from evergraph.methods import drift as module
-from evergraph.methods.drift import RIDGE, Drift, drift_map, drifted, seen_drift
+from evergraph.methods import refresh as module
+from evergraph.methods.refresh import RIDGE, Drift, drift_map, drifted, seen_drift
 from evergraph.nn import PDGNN, RandomFeatures
 from evergraph.streams import GraphStream
 from evergraph.topology import SGC

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from evergraph.graphs import Graph
 from evergraph.memory import SubgraphMemory
-from evergraph.methods.gem import project
+from evergraph.methods.replay import project
 from evergraph.nn import GCN, PDGNN
 from evergraph.streams import GraphStream
 from evergraph.topology import Identity

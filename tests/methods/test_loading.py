@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 import evergraph as eg
 from evergraph.core.errors import ConfigurationError, DataError, UnknownNameError
 from evergraph.core.seeding import seeded
-from evergraph.training.saving import description
+from evergraph.training.learner import description
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,13 @@ from torch import Tensor, nn
 from evergraph.graphs import Graph, normalised
 from evergraph.graphs.operator import SparseOperator
 from evergraph.nn import GAT, GCN, GIN, Backbone, GraphSAGE
-from evergraph.nn.gat import HeadAttention, OutputAttention
-from evergraph.nn.gcn import GraphConvolution, IsomorphismConvolution, MeanConvolution
+from evergraph.nn.gcn import (
+    GraphConvolution,
+    HeadAttention,
+    IsomorphismConvolution,
+    MeanConvolution,
+    OutputAttention,
+)
 from evergraph.nn.linear import Linear
 from graphs_to_draw import generator, graph_of, path_pairs, random_graph
 

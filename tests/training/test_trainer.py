@@ -19,7 +19,7 @@ from evergraph.methods.backbone_learner import BackboneLearner
 from evergraph.nn import GCN, PDGNN
 from evergraph.streams import GraphStream, Task
 from evergraph.training import Batch, Learner, Trainer, batches
-from evergraph.training.adam import Adam
+from evergraph.training.trainer import Adam
 
 CPU = torch.device("cpu")
 

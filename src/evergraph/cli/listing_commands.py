@@ -173,7 +173,7 @@ def _facts(dataset: str, classes_per_task: int) -> dict[str, Any]:
 
     from evergraph.datasets.loading import load_outline
     from evergraph.graphs import homophily
-    from evergraph.streams.class_order import arrange_classes, group_classes
+    from evergraph.streams.ways import arrange_classes, group_classes
 
     graph = load_outline(dataset)
     both_ways, weights = graph.to_undirected(), "none"

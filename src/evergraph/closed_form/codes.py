@@ -90,11 +90,7 @@ class ClassCodes(TopologyEncoder):
 
 
 def class_codes(classes: Iterable[int | str], *, width: int, seed: int = 0) -> Tensor:
-    """Return a random vector of length 1 for each class name.  -> float32 [classes, width]
-
-    >>> class_codes(["a"], width=3).equal(class_codes(["b", "a"], width=3)[1:])
-    True
-    """
+    """Return a random vector of length 1 for each class name.  -> float32 [classes, width]"""
     drawn = [
         torch.randn(width, generator=seeded(seed, "class code", repr(name))) for name in classes
     ]
@@ -127,16 +123,12 @@ def meets_others(graph: Graph) -> Tensor:
     coded = (coded & (graph.degrees > 0)).float()
     neighbours = smoother(replace(graph, weights=None), self_loops=False, scheme="none")
     walks = neighbours.product(neighbours.product(coded[:, None]))[:, 0]
-    found: Tensor = walks > _walks_home(graph) * coded
+    home = graph.degrees.float()  # walks from a node back to itself
+    if not graph.undirected:
+        plain = replace(graph, weights=None).to("cpu")
+        home = _there_and_back(smoother(plain, self_loops=False, scheme="none").matrix, graph)
+    found: Tensor = walks > home * coded
     return found
-
-
-def _walks_home(graph: Graph) -> Tensor:
-    """Return the number of two-step walks from a node back to itself.  float32 [nodes]"""
-    if graph.undirected:
-        return graph.degrees.float()
-    plain = replace(graph, weights=None).to("cpu")
-    return _there_and_back(smoother(plain, self_loops=False, scheme="none").matrix, graph)
 
 
 def others_alone(far: Tensor, shares: Tensor, codes: Tensor) -> Tensor:

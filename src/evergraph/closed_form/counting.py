@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar, cast
 
 from torch import Tensor
@@ -12,9 +12,10 @@ from evergraph.closed_form.targets import TargetStatistics
 from evergraph.closed_form.view_map import ViewMap
 from evergraph.closed_form.views import ViewRows
 from evergraph.core.resources import Resources
-from evergraph.nn.random_features import FeatureMap
+from evergraph.nn.random_features import AsIs, Expansion
 
 Statistics = ClassStatistics | TargetStatistics
+FeatureMap = Expansion | AsIs  # φ from embeddings to features, without trained parameters
 Counted = TypeVar("Counted", bound=Statistics)
 # Nodes counted per block. The size does not depend on the number of workers, so the sums do not
 # either. At a width of 4,096 a block is seconds of work for 34 MB of statistics.
@@ -42,48 +43,63 @@ def with_counted(
     """
     plain = isinstance(statistics, ClassStatistics) and not statistics.precise
     if not plain or embeddings.device.type != "cpu" or len(labels) <= BLOCK_ROWS:
-        statistics.add(_features(embeddings, expand, statistics.width), labels, weights)
+        width = statistics.width  # a block at a time, since all may not fit in memory
+        features = (expand(rows)[:, :width] for rows in expand.blocks(embeddings))
+        statistics.add(features, labels, weights)
         return statistics
     assert isinstance(statistics, ClassStatistics)
-    given = {
-        "embeddings": embeddings, "labels": labels, "weights": weights, "expand": expand,
-        "width": statistics.width,
-    }  # fmt: skip
-    return cast("Counted", _in_blocks([statistics], count_block, given, resources)[0])
+    counted = _in_blocks([statistics], embeddings, labels, weights, expand, resources)
+    return cast("Counted", counted[0])
 
 
 def _in_blocks(
     statistics: Sequence[ClassStatistics],
-    count: Callable[..., list[dict[str, Tensor]]],
-    given: dict[str, Any],
+    rows: Tensor | ViewRows,
+    labels: Tensor,
+    weights: Tensor,
+    expand: FeatureMap | ViewMap,
     resources: Resources,
+    sign: int = 1,
 ) -> list[ClassStatistics]:
     """Return statistics with those of all blocks, merged in the order of the blocks."""
-    rows = range(0, len(given["labels"]), BLOCK_ROWS)
-    blocks = [(start, start + BLOCK_ROWS) for start in rows]
-    totals = [ClassStatistics(each.width) for each in statistics]
-    for states in resources.engine.map(count, blocks, shared=given):
+    widths = [each.width for each in statistics]
+    given: dict[str, Any] = {"rows": rows, "labels": labels, "weights": weights}
+    given |= {"expand": expand, "sign": sign, "widths": widths}
+    blocks = [(start, start + BLOCK_ROWS) for start in range(0, len(labels), BLOCK_ROWS)]
+    totals = [ClassStatistics(width) for width in widths]
+    for states in resources.engine.map(count_block, blocks, shared=given):
         for place, state in enumerate(states):
-            counted = ClassStatistics(totals[place].width)
+            counted = ClassStatistics(widths[place])
             counted.restore(state)
             totals[place] = totals[place].merged(counted)
     return [each.merged(total) for each, total in zip(statistics, totals, strict=True)]
 
 
 def count_block(
-    rows: tuple[int, int],
-    *,
-    embeddings: Tensor,
+    part: tuple[int, int], *, labels: Tensor, weights: Tensor, widths: Sequence[int], **given: Any
+) -> list[dict[str, Tensor]]:
+    """Return the state of the statistics of some nodes, one for each width; a pure function."""
+    some, counted = slice(*part), [ClassStatistics(width) for width in widths]
+    _count(counted, given.pop("rows")[some], labels[some], weights[some], **given)
+    return [each.state() for each in counted]
+
+
+def _count(
+    statistics: Sequence[ClassStatistics],
+    rows: Any,
     labels: Tensor,
     weights: Tensor,
-    expand: FeatureMap,
-    width: int,
-) -> list[dict[str, Tensor]]:
-    """Return the state of the statistics of some nodes, alone in a list; a pure function."""
-    part = slice(*rows)
-    counted = ClassStatistics(width)
-    counted.add(_features(embeddings[part], expand, width), labels[part], weights[part])
-    return [counted.state()]
+    expand: Any,
+    sign: int,
+) -> None:
+    start = 0
+    for block in expand.blocks(rows):
+        part, found = slice(start, start + len(block)), expand(block)
+        # The features of one map are counted as they come, those of views a few rows at a time.
+        features = [[found[:, : statistics[0].width]]] if isinstance(found, Tensor) else found
+        for each, some in zip(statistics, features, strict=True):
+            each.count(some, labels[part], weights[part], sign)
+        start = part.stop
 
 
 def count_views(
@@ -102,46 +118,6 @@ def count_views(
     """
     plain = rows.hops.device.type == "cpu" and not any(each.precise for each in statistics)
     if not plain or len(labels) <= BLOCK_ROWS:
-        _count_views(statistics, rows, labels, weights, expand, sign)
+        _count(statistics, rows, labels, weights, expand, sign)
         return list(statistics)
-    given = {
-        "rows": rows, "labels": labels, "weights": weights, "expand": expand, "sign": sign,
-    }  # fmt: skip
-    return _in_blocks(statistics, count_views_block, given, resources)
-
-
-def count_views_block(
-    part: tuple[int, int],
-    *,
-    rows: ViewRows,
-    labels: Tensor,
-    weights: Tensor,
-    expand: ViewMap,
-    sign: int,
-) -> list[dict[str, Tensor]]:
-    """Return the state of each view's statistics for some nodes; a pure function."""
-    some = slice(*part)
-    counted = [ClassStatistics(expand.width) for _ in expand.views]
-    _count_views(counted, rows[some], labels[some], weights[some], expand, sign)
-    return [each.state() for each in counted]
-
-
-def _count_views(
-    statistics: Sequence[ClassStatistics],
-    rows: ViewRows,
-    labels: Tensor,
-    weights: Tensor,
-    expand: ViewMap,
-    sign: int,
-) -> None:
-    start = 0
-    for block in expand.blocks(rows):
-        part = slice(start, start + len(block))
-        for each, features in zip(statistics, expand(block), strict=True):
-            each.count(features, labels[part], weights[part], sign)
-        start = part.stop
-
-
-def _features(embeddings: Tensor, expand: FeatureMap, width: int) -> Iterator[Tensor]:
-    """Yield features one block of embeddings at a time, since all may not fit in memory."""
-    return (expand(rows)[:, :width] for rows in expand.blocks(embeddings))
+    return _in_blocks(statistics, rows, labels, weights, expand, resources, sign)

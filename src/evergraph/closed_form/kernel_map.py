@@ -113,17 +113,15 @@ class KernelMap(LandmarkMap):
 class FewKernels:
     """Σ_v W_vᵀk_v(x, Z) in some twenty NumPy calls; equal to ``KernelMap`` up to rounding.
 
-    Attributes:
-        parts: each with its position in a vector and Zᵀ.  float32 [part dims, m]
-        views: the parts of each, its number of unit vectors, ‖z‖ [m], and W_v / π [m, classes].
-
     >>> one = KernelMap.of((View((0,)),), {0: torch.eye(2)})
     >>> few = one.by_numpy([torch.tensor([[3.], [5.]])])
     >>> few(np.array([[0., 2.]], np.float32)).round(2)  # 3 x 2/π + 5 x 2
     array([[11.91]], dtype=float32)
     """
 
+    # each with its position in a vector and Zᵀ.  float32 [part dims, m]
     parts: tuple[tuple[int, int, int, Matrix], ...]
+    # the parts of each, its number of unit vectors, ‖z‖ [m], and W_v / π [m, classes]
     views: tuple[tuple[tuple[int, ...], int, Matrix, Matrix], ...]
 
     def __call__(self, vectors: Matrix) -> Matrix:

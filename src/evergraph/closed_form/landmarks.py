@@ -21,10 +21,9 @@ from evergraph.closed_form.view_map import (
     ViewMap,
 )
 from evergraph.closed_form.views import CODE_HOPS, CODES, FAR, RELATIONS, View, ViewRows
-from evergraph.core.component import formerly
+from evergraph.core.component import formerly, integer
 from evergraph.graphs.csr import ROWS_AT_A_TIME
 from evergraph.graphs.kernels.row_ranges import tiled_product
-from evergraph.graphs.kernels.scaled_rows import RowType
 from evergraph.nn.backbone import backbones
 from evergraph.topology.cached import Storage
 
@@ -282,6 +281,8 @@ class Landmarks(Probes):
 
 
 @backbones.register
+@formerly(rows="dtype")
+@dataclass(kw_only=True, eq=False, repr=False)
 class LandmarkFeatures(ViewFeatures):
     """Kernel values to landmark nodes with one linear head per view: s(x) = Σ_v W_v φ_v(x).
 
@@ -293,7 +294,6 @@ class LandmarkFeatures(ViewFeatures):
         views: see ``ViewFeatures``; ``s`` is a node's number of neighbours and the length of its
             features.
         width: maximum number of landmarks, see ``Landmarks``.
-        code_width, dropout, storage, dtype: see ``ViewFeatures``.
     """
 
     name = "landmark-features"
@@ -301,25 +301,12 @@ class LandmarkFeatures(ViewFeatures):
     on_landmarks = True
     statistics_share = 0.4  # landmarks take as much again
 
-    @formerly(rows="dtype")
-    def __init__(
-        self,
-        *,
-        views: Sequence[str] = VIEWS,
-        width: int = 2560,
-        code_width: int = 64,
-        dropout: float = 0.5,
-        storage: Storage = "float16",
-        dtype: RowType = "float32",
-    ) -> None:
-        super().__init__(
-            views=views,
-            width=width,
-            code_width=code_width,
-            dropout=dropout,
-            storage=storage,
-            dtype=dtype,
-        )
+    views: Sequence[str] = VIEWS
+    width: int = integer(2560, least=1)
+    storage: Storage = "float16"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self._map: LandmarkMap | None = None
         self.columns = torch.empty(0)
 

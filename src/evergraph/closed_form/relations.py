@@ -148,9 +148,6 @@ def kind_signs(kinds: Sequence[str], *, hop: int, width: int) -> Tensor:
     """Return the sign of each kind for each column at a hop.  -> float32 [kinds, width]
 
     Signs depend on the kind's name, the hop and the column alone.
-
-    >>> kind_signs(["cites>"], hop=1, width=3).abs()
-    tensor([[1., 1., 1.]])
     """
     drawn = [
         torch.randint(2, (width,), generator=seeded(0, "relation", hop, kind)) for kind in kinds

@@ -359,6 +359,10 @@ def conjugate_gradients(times: Map, nearly_solve: Map, right: Tensor) -> Tensor 
     >>> found.tolist()
     [[0.5], [0.5]]
     """
+
+    def ratio(over: Tensor, under: Tensor) -> Tensor:  # 0 for a column that has converged
+        return torch.where(under == 0, 0.0, over / under)
+
     found = nearly_solve(right)
     residual = right - times(found)
     enough = RESIDUAL * right.norm(dim=0)
@@ -368,15 +372,10 @@ def conjugate_gradients(times: Map, nearly_solve: Map, right: Tensor) -> Tensor 
         if bool((residual.norm(dim=0) <= enough).all()):
             return found
         image = times(direction)
-        step = _ratio(slope, (direction * image).sum(0))
+        step = ratio(slope, (direction * image).sum(0))
         found = found + step * direction
         before, residual = residual, residual - step * image
         guess = nearly_solve(residual)
-        direction = guess + _ratio((guess * (residual - before)).sum(0), slope) * direction
+        direction = guess + ratio((guess * (residual - before)).sum(0), slope) * direction
         slope = (residual * guess).sum(0)
     return None
-
-
-def _ratio(over: Tensor, under: Tensor) -> Tensor:
-    """Return a quotient; 0 for a column that has converged."""
-    return torch.where(under == 0, 0.0, over / under)

@@ -188,7 +188,7 @@ class ClassStatistics:
     @torch.no_grad()
     def _multiply_panel(self, scaled: Tensor, sign: int, panel: slice) -> None:
         """Add to some columns of G: the part below a corner, then the corner."""
-        parts: list[tuple[slice, slice]] = [(slice(panel.stop, None), panel)]
+        parts = [(slice(panel.stop, None), panel)]
         for start in range(panel.start, panel.stop, CORNER):
             parts.append((slice(start, panel.stop), slice(start, min(start + CORNER, panel.stop))))
         for rows, columns in parts:
@@ -311,12 +311,7 @@ def packed(matrix: Tensor) -> Tensor:
 
 
 def unpacked(triangle: Tensor, width: int) -> Tensor:
-    """Return the matrix of a lower triangle, zeros above it, on the CPU.  -> [m, m]
-
-    >>> unpacked(torch.tensor([1., 2., 3.]), 2)
-    tensor([[1., 0.],
-            [2., 3.]])
-    """
+    """Return the matrix of a lower triangle, zeros above it, on the CPU.  -> [m, m]"""
     matrix = torch.zeros(width, width, dtype=triangle.dtype)
     values, start = triangle.cpu().numpy(), 0
     for place, row in enumerate(matrix.numpy()):

@@ -12,6 +12,7 @@ from evergraph.closed_form.ridge import nearly_best, solved
 from evergraph.closed_form.statistics import ClassStatistics, Features, row_blocks
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.memory.budget import MemoryUsage
+from evergraph.training.learner import part_of
 
 MOST_PATTERNS = 64
 
@@ -68,10 +69,7 @@ class TargetStatistics:
         precise: bool = False,
         device: torch.device | str = "cpu",
     ) -> None:
-        self.width = width
-        self.targets = targets
-        self.rank = rank
-        self.precise = precise
+        self.width, self.targets, self.rank, self.precise = width, targets, rank, precise
         self.device = torch.device(device)
         self.patterns_: dict[tuple[bool, ...], ClassStatistics] = {}
         self.cross_: dict[tuple[bool, ...], Tensor] = {}  # float64 [m + 2, targets]
@@ -121,8 +119,7 @@ class TargetStatistics:
         for pattern in [p for p, each in self.patterns_.items() if not int(each.counts_.sum())]:
             del self.patterns_[pattern], self.cross_[pattern]
 
-    def _check_room(self, met: list[tuple[bool, ...]]) -> None:
-        """Raise if there are too many patterns, before anything is counted."""
+    def _check_room(self, met: list[tuple[bool, ...]]) -> None:  # before anything is counted
         patterns = {*self.patterns_, *(pattern for pattern in met if any(pattern))}
         if len(patterns) > MOST_PATTERNS:
             raise DataError(
@@ -232,12 +229,10 @@ class TargetStatistics:
     @property
     def usage(self) -> MemoryUsage:
         """Number of values in all sums, and their bytes."""
-        parts = [each.usage for each in self.patterns_.values()]
-        cross = [*self.cross_.values()]
-        return MemoryUsage(
-            statistics=sum(p.statistics for p in parts) + sum(each.numel() for each in cross),
-            bytes=sum(p.bytes for p in parts) + sum(each.nbytes for each in cross),
+        crosses = (
+            MemoryUsage(statistics=each.numel(), bytes=each.nbytes) for each in self.cross_.values()
         )
+        return sum((each.usage for each in self.patterns_.values()), sum(crosses, MemoryUsage()))
 
     def state(self) -> dict[str, Tensor]:
         """Return everything kept, by name."""
@@ -253,8 +248,7 @@ class TargetStatistics:
         self.targets = state["patterns"].shape[1]
         for place, row in enumerate(state["patterns"].tolist()):
             pattern = tuple(map(bool, row))
-            prefix = f"{place}."
-            own = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
+            own = part_of(state, f"{place}.")
             statistics, _ = self._of(pattern)
             self.cross_[pattern] = own.pop("cross").to(self.device)
             statistics.restore(own)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 from weakref import WeakKeyDictionary
 
@@ -26,16 +26,14 @@ from evergraph.closed_form.views import (
     hops_of,
     parse_views,
 )
-from evergraph.core.checks import check_integer, check_number
-from evergraph.core.component import formerly
+from evergraph.core.component import formerly, integer, number
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.resources import Resources
 from evergraph.core.sizes import shown
 from evergraph.graphs import Graph
 from evergraph.graphs.kernels.scaled_rows import RowType
 from evergraph.nn.backbone import Backbone, Recipe, backbones
-from evergraph.nn.dropout import dropout_mask
-from evergraph.nn.linear import Linear
+from evergraph.nn.linear import Linear, dropout_mask
 from evergraph.topology import EmbeddingCache
 from evergraph.topology.cached import Storage
 from evergraph.topology.mixhop import WIDEST as WIDEST_HOP
@@ -56,6 +54,8 @@ NARROWEST, WIDEST, STEP = 64, 8192, 64
 
 
 @backbones.register
+@formerly(rows="dtype")
+@dataclass(kw_only=True, eq=False, repr=False)
 class ViewFeatures(Backbone):
     """Fixed ReLU features of several views of a node, with one linear head per view.
 
@@ -89,44 +89,32 @@ class ViewFeatures(Backbone):
     widest: ClassVar[int | None] = WIDEST_HOP  # wider features are projected
     on_landmarks: ClassVar[bool] = False  # whether features are kernel values to landmark nodes
     statistics_share: ClassVar[float] = 0.7  # of ``memory``; the rest is for class sums and probes
-    seed: Tensor
-    bare: Tensor
-    related: Tensor
+    views: Sequence[str] = VIEWS
+    width: int = integer(1984, least=1)
+    code_width: int = 64
+    dropout: float = number(0.5, least=0.0, most=0.99)
+    storage: Storage = "float32"
+    dtype: RowType = "float32"
+    seed: Tensor = field(init=False)
+    bare: Tensor = field(init=False)
+    related: Tensor = field(init=False)
 
-    @formerly(rows="dtype")
-    def __init__(
-        self,
-        *,
-        views: Sequence[str] = VIEWS,
-        width: int = 1984,
-        code_width: int = 64,
-        dropout: float = 0.5,
-        storage: Storage = "float32",
-        dtype: RowType = "float32",
-    ) -> None:
-        parsed = parse_views(views)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        parsed = self.parsed = parse_views(self.views)
         kept = hops_of(parsed)
-        codes = 2 if any(view.codes for view in parsed) else 0
-        super().__init__(hops=max(codes, *kept, 0))
-        check_integer("width", width, least=1)
-        check_number("dropout", dropout, least=0.0, most=0.99)
-        self.views = tuple(map(str, parsed))
-        self.width = width
-        self.code_width = code_width
-        self.dropout = dropout
-        self.storage: Storage = storage
-        self.dtype: RowType = dtype
-        self.parsed = parsed
         self.coded = any(view.codes for view in parsed)  # whether any view uses labels nearby
         self.shaped = any(view.shaped for view in parsed)  # and degree and feature length
+        super().__init__(hops=max(2 if self.coded else 0, *kept, 0))
+        self.views = tuple(map(str, parsed))
         self.near = tuple(hop for hop in kept if hop <= FAR) or (0,)
         self.far = tuple(hop for hop in kept if hop > FAR)
         self._topologies = (
-            ViewHops(kept_hops=self.near, widest=self.widest, dtype=dtype),
-            ClassCodes(width=code_width),
+            ViewHops(kept_hops=self.near, widest=self.widest, dtype=self.dtype),
+            ClassCodes(width=self.code_width),
             RelationHops(),
-            RelationCodes(width=code_width),
-            ViewHops(kept_hops=self.far or (0,), widest=FAR_WIDTH, dtype=dtype),
+            RelationCodes(width=self.code_width),
+            ViewHops(kept_hops=self.far or (0,), widest=FAR_WIDTH, dtype=self.dtype),
         )
         self._met_relations: bool | None = None
         self.head: Linear | None = None
@@ -245,11 +233,8 @@ class ViewFeatures(Backbone):
         Subclasses override this to use another map.
         """
         seed = int(self.seed)
-        if self._drawn is None or self._drawn[0] != seed:
-            self._drawn = seed, self._random_map(seed)
-        return self._drawn[1]
-
-    def _random_map(self, seed: int) -> RandomMap:
+        if self._drawn is not None and self._drawn[0] == seed:
+            return self._drawn[1]
         sizes = dict.fromkeys(self.near, self._dims) | {CODES: 2 * self.code_width}
         if self.sees_relations:
             sizes |= {RELATION_CODES: self.code_width, RELATIONS: 3 * self._topologies[2].width}
@@ -257,14 +242,15 @@ class ViewFeatures(Backbone):
             sizes |= {SHAPE: SHAPE_WIDTH}
         sizes |= dict.fromkeys(self.far, min(self._dims, FAR_WIDTH))
         drawn = RandomMap.drawn(self.parsed, sizes, width=self.width, seed=seed, device=self.device)
-        if not self.sees_relations:
-            return drawn
-        # All class codes of a node form one part here, as ``prepare`` concatenates them.
-        matrices = dict(drawn.matrices)
-        matrices[CODES] = torch.cat([matrices[CODES], matrices.pop(RELATION_CODES)])
-        if not self._sees_along:
-            del matrices[RELATIONS]
-        return replace(drawn, matrices=matrices, units={CODES: 3, RELATIONS: 3})
+        if self.sees_relations:
+            # All class codes of a node form one part here, as ``prepare`` concatenates them.
+            matrices = dict(drawn.matrices)
+            matrices[CODES] = torch.cat([matrices[CODES], matrices.pop(RELATION_CODES)])
+            if not self._sees_along:
+                del matrices[RELATIONS]
+            drawn = replace(drawn, matrices=matrices, units={CODES: 3, RELATIONS: 3})
+        self._drawn = seed, drawn
+        return drawn
 
     def forward(
         self,

@@ -261,17 +261,14 @@ class FewRows:
 
     Equal to ``RandomMap`` up to rounding.
 
-    Attributes:
-        parts: each with its position in a vector and R_b.
-        views: the parts of each, and W_v with the scale of φ_v.  [m, classes]
-
     >>> one = RandomMap((View((0,)),), {0: torch.tensor([[1., -1.]])})
     >>> few = one.by_numpy([torch.tensor([[3.], [5.]])])
     >>> few(np.array([[2.]], np.float32))  # √(2/2) max(0, [2, -2]) [3, 5]ᵀ
     array([[6.]], dtype=float32)
     """
 
-    parts: tuple[tuple[int, int, int, Matrix], ...]
+    parts: tuple[tuple[int, int, int, Matrix], ...]  # each with its position in a vector and R_b
+    # the parts of each, and W_v with the scale of φ_v.  [m, classes]
     views: tuple[tuple[tuple[int, ...], Matrix], ...]
 
     def __call__(self, vectors: Matrix) -> Matrix:

@@ -67,11 +67,7 @@ class View:
 
     @property
     def parts(self) -> tuple[int, ...]:
-        """The parts of the view; a graph may not have all of them.
-
-        >>> View.parse("0|2+y").parts == (0, 2, CODES, RELATION_CODES)
-        True
-        """
+        """The parts of the view; a graph may not have all of them."""
         codes = (CODES, RELATION_CODES) if self.codes else ()
         others = ((RELATIONS,) if self.related else ()) + ((SHAPE,) if self.shaped else ())
         return (*self.hops, *others, *codes)
@@ -83,11 +79,7 @@ class View:
 
 
 def parse_views(names: Sequence[str]) -> tuple[View, ...]:
-    """Return the views with these names; at least one, without duplicates.
-
-    >>> [view.codes for view in parse_views(["2", "y"])]
-    [False, True]
-    """
+    """Return the views with these names; at least one, without duplicates."""
     if isinstance(names, str) or not names:
         raise ConfigurationError(f"views must be a list of at least one view, not {names!r}")
     views = tuple(View.parse(name) for name in names)
@@ -96,11 +88,7 @@ def parse_views(names: Sequence[str]) -> tuple[View, ...]:
 
 
 def hops_of(views: Sequence[View]) -> tuple[int, ...]:
-    """Return the hops that some views need, ascending.
-
-    >>> hops_of(parse_views(["0|2", "4+y", "y"]))
-    (0, 2, 4)
-    """
+    """Return the hops that some views need, ascending."""
     return tuple(sorted({hop for view in views for hop in view.hops}))
 
 
@@ -110,24 +98,17 @@ STORED = ("hops", "codes", "relations", "shape", "far")
 
 @dataclass(frozen=True, eq=False)
 class ViewRows:
-    """Rows of some nodes for all views, looked up a few at a time.
+    """Rows of some nodes for all views, looked up a few at a time."""
 
-    Attributes:
-        hops: all nodes' near hops of Â that any view needs, concatenated.  [nodes, hops x d]
-        codes: all nodes' class codes; None if no label is shown.  [nodes, code dims] | None
-        nodes: the selected nodes; None for all, in order.  int64 [n] | None
-        relations: all nodes' features along relations; None if the graph has none.
-            [nodes, relation dims] | None
-        shape: all nodes' degree and length; None if no view uses them.  [nodes, 64] | None
-        far: all nodes' far hops, concatenated; None if no view has one.
-            [nodes, hops x 128 or less] | None
-    """
-
-    hops: Tensor
+    hops: Tensor  # all nodes' near hops of Â that any view needs, concatenated.  [nodes, hops x d]
+    # all nodes' class codes; None if no label is shown.  [nodes, code dims] | None
     codes: Tensor | None
-    nodes: Tensor | None = None
+    nodes: Tensor | None = None  # the selected nodes; None for all, in order.  int64 [n] | None
+    # all nodes' features along relations; None if the graph has none. [nodes, relation dims] | None
     relations: Tensor | None = None
+    # all nodes' degree and length; None if no view uses them.  [nodes, 64] | None
     shape: Tensor | None = None
+    # all nodes' far hops, concatenated; None if no view has one. [nodes, hops x 128 or less] | None
     far: Tensor | None = None
 
     def __len__(self) -> int:

@@ -88,6 +88,10 @@ class MemoryUsage:
     bytes: int = 0
     statistics: int = 0
 
+    def __add__(self, other: MemoryUsage) -> MemoryUsage:
+        names = vars(self)
+        return MemoryUsage(**{name: names[name] + getattr(other, name) for name in names})
+
     @property
     def floats(self) -> int:
         """Number of float32 values kept, as counted in the paper."""

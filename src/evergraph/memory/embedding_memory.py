@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from evergraph.graphs import Graph, covered_nodes
 from evergraph.graphs.csr import repeat
 from evergraph.graphs.rows import RowSweep
 from evergraph.memory.budget import Budget, Memory, MemoryUsage
 from evergraph.memory.samplers import Candidates, CoverageSampler
-
-logger = logging.getLogger(__name__)
 
 _KEPT = ("embeddings", "labels", "nodes", "ranks")
 
@@ -33,7 +30,6 @@ class EmbeddingMemory(Memory):
 
     Attributes:
         embeddings_: float32 [kept, dims].
-        labels_, ranks_: see ``Memory``.
         nodes_: their ids in the dataset, or the ids of the starting nodes if the sampler makes
             synthetic vectors.  int64 [kept]
     """
@@ -49,9 +45,7 @@ class EmbeddingMemory(Memory):
     def _parameter_default(self, name: str) -> Any:
         return CoverageSampler() if name == "sampler" else super()._parameter_default(name)
 
-    def store(
-        self, candidates: Candidates, sizes: dict[int, int], *, generator: torch.Generator
-    ) -> None:
+    def store(self, candidates: Candidates, sizes: dict[int, int], *, generator: Generator) -> None:
         """Keep the best of some candidates; a class may arrive in several batches.
 
         sizes: number of nodes of each class in the whole task, for fractional budgets.
@@ -109,15 +103,8 @@ class EmbeddingMemory(Memory):
         """Restore what ``state`` returned."""
         for name in _KEPT:
             setattr(self, f"{name}_", state[name])
-        if "coverage.met" in state:
-            parts = (state[f"coverage.{name}"] for name in ("sizes", "groups", "coverers"))
-            self.coverage_ = CoverageRecord(int(state["coverage.met"]), *parts)
-            return
-        # Early states have two numbers only: nodes covered and nodes seen.
-        logger.warning("this state has no record of who covers whom: covered nodes stay counted")
-        covered, met = state["covered"].tolist()
-        groups = torch.zeros_like(self.nodes_)
-        self.coverage_ = CoverageRecord(met, torch.tensor([covered]), groups, self.nodes_)
+        parts = (state[f"coverage.{name}"] for name in ("sizes", "groups", "coverers"))
+        self.coverage_ = CoverageRecord(int(state["coverage.met"]), *parts)
 
 
 def _nothing() -> Tensor:
@@ -132,17 +119,12 @@ class CoverageRecord:
     by a class as long as the best-ranked stored node of that class that covers it is stored, and
     only that one has to be recorded. Nodes covered by the same ones are counted together: ids of
     nodes that are not stored are not kept, and there are never more groups than covered nodes.
-
-    Attributes:
-        met: number of nodes seen.
-        sizes: nodes of each group.  int64 [groups]
-        groups: the group of every entry.  int64 [entries]
-        coverers: the covering node of every entry, one per covering class.  int64 [entries]
     """
 
-    met: int = 0
-    sizes: Tensor = field(default_factory=_nothing)
-    groups: Tensor = field(default_factory=_nothing)
+    met: int = 0  # number of nodes seen
+    sizes: Tensor = field(default_factory=_nothing)  # nodes of each group.  int64 [groups]
+    groups: Tensor = field(default_factory=_nothing)  # the group of every entry.  int64 [entries]
+    # the covering node of every entry, one per covering class.  int64 [entries]
     coverers: Tensor = field(default_factory=_nothing)
 
     def covered(self, stored: Tensor) -> int:

@@ -61,8 +61,14 @@ def ego_networks(
         layer = (found & ~met).nonzero().flatten()
         met |= found
     nodes = met.nonzero().flatten()
-    both_ways = kept | kept[_reverse(graph)] if graph.num_edges else kept
-    inside = graph.subgraph(nodes, keep=both_ways)
+    if graph.num_edges:  # the position of (u, v) for every entry (v, u); its own if missing
+        rows, columns = graph.edge_rows(), graph.indices.long()
+        keys = rows * graph.num_nodes + columns  # ascending, since rows and columns are
+        wanted = columns * graph.num_nodes + rows
+        places = torch.searchsorted(keys, wanted).clamp_max(len(keys) - 1)
+        own = torch.arange(len(keys), device=keys.device)
+        kept = kept | kept[torch.where(keys[places] == wanted, places, own)]
+    inside = graph.subgraph(nodes, keep=kept)
     return EgoNetworks(inside, torch.searchsorted(nodes, centres), hops)
 
 
@@ -71,15 +77,6 @@ def isolated(graph: Graph, centres: Tensor) -> EgoNetworks:
     centres = centres.to(graph.device)
     nodes = centres.sort().values
     return EgoNetworks(graph.subgraph(nodes), torch.searchsorted(nodes, centres), 0)
-
-
-def _reverse(graph: Graph) -> Tensor:
-    """Return the position of (u, v) for every entry (v, u); its own if missing.  int64 [edges]"""
-    rows, columns = graph.edge_rows(), graph.indices.long()
-    keys = rows * graph.num_nodes + columns  # ascending, since rows and columns are
-    wanted = columns * graph.num_nodes + rows
-    places = torch.searchsorted(keys, wanted).clamp_max(len(keys) - 1)
-    return torch.where(keys[places] == wanted, places, torch.arange(len(keys), device=keys.device))
 
 
 Keep = Callable[[Graph, Tensor], EgoNetworks]
@@ -101,7 +98,6 @@ class SubgraphMemory(Memory):
             stays in main memory, whatever the device of the tasks' graphs: a replaying method
             moves it once per task, and a restored memory is on the same device as the original.
         centres_: positions in ``graph_`` of the chosen nodes.  int64 [chosen]
-        labels_, ranks_: see ``Memory``.
     """
 
     def __post_init__(self) -> None:

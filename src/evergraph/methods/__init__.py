@@ -6,43 +6,16 @@ from evergraph.methods.auto import Auto
 from evergraph.methods.backbone_learner import BackboneLearner
 from evergraph.methods.base import methods
 from evergraph.methods.bounds import Finetune, Joint
-from evergraph.methods.consolidation import EWC, MAS, TWP
-from evergraph.methods.fgn import FGN
-from evergraph.methods.gem import AGEM, GEM
+from evergraph.methods.consolidation import EWC, MAS, TWP, LwF
 from evergraph.methods.hpn import HPN
 from evergraph.methods.loading import load_learner
-from evergraph.methods.lwf import LwF
-from evergraph.methods.replay import ERGNN, SEM, SSM, FullSubgraph
+from evergraph.methods.replay import AGEM, ERGNN, GEM, SEM, SSM, FullSubgraph
 from evergraph.methods.slda import OCGL, SLDA
-from evergraph.methods.tem import TEM
+from evergraph.methods.tem import FGN, TEM
 from evergraph.methods.tpp import TAAM, TPP, TAAMPerTestSet, TPPPerTestSet
 
 __all__ = [
-    "ADR",
-    "AGEM",
-    "ERGNN",
-    "EWC",
-    "FGN",
-    "GEM",
-    "HPN",
-    "MAS",
-    "OCGL",
-    "SEM",
-    "SLDA",
-    "SSM",
-    "TAAM",
-    "TEM",
-    "TPP",
-    "TWP",
-    "Analytic",
-    "Auto",
-    "BackboneLearner",
-    "Finetune",
-    "FullSubgraph",
-    "Joint",
-    "LwF",
-    "TAAMPerTestSet",
-    "TPPPerTestSet",
-    "load_learner",
-    "methods",
-]
+    "ADR", "AGEM", "ERGNN", "EWC", "FGN", "GEM", "HPN", "MAS", "OCGL", "SEM", "SLDA", "SSM", "TAAM",
+    "TEM", "TPP", "TWP", "Analytic", "Auto", "BackboneLearner", "Finetune", "FullSubgraph", "Joint",
+    "LwF", "TAAMPerTestSet", "TPPPerTestSet", "load_learner", "methods",
+]  # fmt: skip

@@ -12,7 +12,6 @@ from torch import Tensor
 from evergraph.closed_form import ClassStatistics
 from evergraph.closed_form.ridge import balanced_ridge, solved
 from evergraph.core.component import Made, number
-from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import densify, take_rows
@@ -21,7 +20,7 @@ from evergraph.memory import MemoryUsage
 from evergraph.methods.analytic import SHARPNESS
 from evergraph.methods.backbone_learner import BackboneLearner
 from evergraph.methods.base import methods
-from evergraph.nn import GCN, Backbone
+from evergraph.nn import GCN
 from evergraph.nn.gcn import GraphConvolution
 from evergraph.nn.gnn import Features, GraphInputs
 from evergraph.nn.linear import Linear
@@ -54,7 +53,6 @@ class ADR(BackboneLearner):
         merging: λ as a share of the mean diagonal of Σ_s X_sᵀ X_s.
         regularisation: of the head, see ``balanced_ridge``.
         backbone: ``GCN``.
-        trainer, generator: see ``BackboneLearner``.
 
     Attributes:
         layers_: the sums of every hidden layer.
@@ -71,7 +69,7 @@ class ADR(BackboneLearner):
     """
 
     name = "adr"
-    default_backbone = "gcn"
+    needs = GCN, "merges layers that are linear maps: use backbone 'gcn'"
     backbone: Made[GCN] = Made()
     merging: float = number(1e-3, least=0.0)
     regularisation: float = number(1e-2, least=0.0)
@@ -80,14 +78,6 @@ class ADR(BackboneLearner):
         super().__post_init__()
         self.layers_: list[LayerSums] = []
         self.statistics_ = ClassStatistics(0)
-
-    @classmethod
-    def check_backbone(cls, backbone: Backbone) -> None:
-        """Raise unless every layer is a linear map of the aggregated rows."""
-        if not isinstance(backbone, GCN):
-            raise ConfigurationError(
-                f"adr merges layers that are linear maps: use backbone 'gcn', not {backbone.name!r}"
-            )
 
     def begin_task(self, task: Task) -> int:
         """Draw a new head; the solved one is computed again after the task."""
@@ -122,7 +112,9 @@ class ADR(BackboneLearner):
         state: Features = inputs.features
         values = inputs.raw
         for layer, linear in zip(self.backbone.convolutions or (), self._maps, strict=True):
-            yield linear.with_one(densify(propagate(near, values)))
+            rows = densify(propagate(near, values))
+            one = torch.ones_like(rows[:, :1])  # for the bias
+            yield rows if linear.bias is None else torch.cat([rows, one], 1)
             state = values = torch.relu_(layer(inputs.adjacency, state))
 
     @property
@@ -140,11 +132,7 @@ class ADR(BackboneLearner):
     @property
     def usage(self) -> MemoryUsage:
         """Size of the sums."""
-        parts = [self.statistics_.usage, *(sums.usage for sums in self.layers_)]
-        return MemoryUsage(
-            statistics=sum(part.statistics for part in parts),
-            bytes=sum(part.bytes for part in parts),
-        )
+        return sum((sums.usage for sums in self.layers_), self.statistics_.usage)
 
     def state(self) -> dict[str, Tensor]:
         """Return everything that later tasks depend on, as named CPU tensors."""
@@ -211,11 +199,8 @@ class LayerSums:
     @property
     def usage(self) -> MemoryUsage:
         """Number of values in G and C, and their bytes."""
-        of_gram = self.gram_.usage
-        return MemoryUsage(
-            statistics=of_gram.statistics + self.products_.numel(),
-            bytes=of_gram.bytes + self.products_.nbytes,
-        )
+        products = self.products_
+        return self.gram_.usage + MemoryUsage(statistics=products.numel(), bytes=products.nbytes)
 
     def state(self) -> dict[str, Tensor]:
         """Return the sums by name."""

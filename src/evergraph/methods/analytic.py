@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from evergraph.closed_form import ClassStatistics
-from evergraph.closed_form.counting import Statistics, with_counted
+from evergraph.closed_form.counting import FeatureMap, Statistics, with_counted
 from evergraph.closed_form.ledger import LearnedNodes, check_held
 from evergraph.closed_form.ridge import balanced_ridge, choose_regularisation
 from evergraph.closed_form.targets import (
@@ -27,10 +27,15 @@ from evergraph.graphs import Graph
 from evergraph.memory import MemoryUsage
 from evergraph.methods.backbone_learner import WholeTaskLearner
 from evergraph.methods.base import methods
-from evergraph.methods.drift import Drift, drift_map, seen_drift
-from evergraph.methods.refresh import REFRESHES, GrowingEmbeddings, Refresh
+from evergraph.methods.refresh import (
+    REFRESHES,
+    Drift,
+    GrowingEmbeddings,
+    Refresh,
+    drift_map,
+    seen_drift,
+)
 from evergraph.nn import Backbone, RandomFeatures
-from evergraph.nn.random_features import FeatureMap
 from evergraph.streams import Task
 from evergraph.training.learner import part_of
 
@@ -87,6 +92,10 @@ class Analytic(WholeTaskLearner):
     name = "analytic"
     kinds: ClassVar[tuple[Kind, ...]] = ("class", "labels", "numbers")
     default_backbone = "random-features"
+    needs: ClassVar[tuple[type[Backbone], str]] = (
+        RandomFeatures,
+        "solves for a head on fixed random features: use backbone 'random-features'",
+    )
     backbone: Made[RandomFeatures] = Made()
     regularisation: float | Literal["validation"] = "validation"
     weights: Weights = choice("class-sizes", WEIGHTS)
@@ -109,15 +118,6 @@ class Analytic(WholeTaskLearner):
         self._solved = True  # whether the head matches the statistics
         # Calling the model directly also solves the head first.
         self.backbone.register_forward_pre_hook(lambda *_: self.solve())
-
-    @classmethod
-    def check_backbone(cls, backbone: Backbone) -> None:
-        """Raise unless the features are fixed."""
-        if not isinstance(backbone, RandomFeatures):
-            raise ConfigurationError(
-                "analytic solves for a head on fixed random features: use backbone "
-                f"'random-features', not {backbone.name!r}"
-            )
 
     @torch.no_grad()
     def fit_task(self, task: Task) -> None:
@@ -237,8 +237,7 @@ class Analytic(WholeTaskLearner):
         return self.statistics_ if part == "train" else self.validation_
 
     def _blocks(self, embeddings: Tensor, part: str) -> Iterator[Tensor]:
-        """Yield features one block of embeddings at a time, since all may not fit in memory."""
-        expand = self._expansion(part)
+        expand = self._expansion(part)  # a block at a time, since all may not fit in memory
         return map(expand, expand.blocks(embeddings))
 
     def _expansion(self, part: str) -> FeatureMap:
@@ -320,8 +319,9 @@ class Analytic(WholeTaskLearner):
                 "merge() needs two learners of classes or of the same targets, not "
                 f"{label_space.kind} and {theirs.kind}"
             )
-        self.statistics_ = _merged(self.statistics_, other.statistics_, classes)
-        self.validation_ = _merged(self.validation_, other.validation_, classes)
+        # Statistics of the same kind, as the label spaces are.
+        self.statistics_ = self.statistics_.merged(other.statistics_, classes)  # type: ignore[arg-type]
+        self.validation_ = self.validation_.merged(other.validation_, classes)  # type: ignore[arg-type]
         total = self.statistics_.num_classes
         self.label_space_ = label_space.joined(theirs, classes, total=total)
         self._make_room(self._dims, self.label_space_.num_classes)
@@ -355,13 +355,8 @@ class Analytic(WholeTaskLearner):
     @property
     def usage(self) -> MemoryUsage:
         """Size of the statistics and the ledger."""
-        parts = [self.statistics_.usage]
-        if self.regularisation == "validation":
-            parts.append(self.validation_.usage)
-        return MemoryUsage(
-            statistics=sum(part.statistics for part in parts),
-            bytes=sum(part.bytes for part in parts) + self.ledger_.nbytes,
-        )
+        usage = self.statistics_.usage + MemoryUsage(bytes=self.ledger_.nbytes)
+        return usage + self.validation_.usage if self.regularisation == "validation" else usage
 
     def state(self) -> dict[str, Tensor]:
         """Return everything that later tasks depend on, as named CPU tensors."""
@@ -396,11 +391,3 @@ def class_weights(task: Task, *, sized: bool) -> Tensor:
         for label, size in task.met_sizes.items():
             sizes[label] = size
     return sizes.reciprocal()
-
-
-def _merged(ours: Statistics, theirs: Statistics, classes: Tensor | None) -> Statistics:
-    if isinstance(ours, TargetStatistics):
-        assert isinstance(theirs, TargetStatistics)
-        return ours.merged(theirs, classes)
-    assert isinstance(theirs, ClassStatistics)
-    return ours.merged(theirs, classes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,15 +12,19 @@ from torch import Tensor
 
 from evergraph.closed_form import ClassStatistics, LandmarkFeatures, ViewFeatures
 from evergraph.closed_form.counting import count_views
-from evergraph.closed_form.fusing import Probes
-from evergraph.closed_form.guesses import PLENTY, guessed
+from evergraph.closed_form.fusing import FUSINGS, Mixing, Probes, side_by_side
 from evergraph.closed_form.landmarks import Landmarks, column_weights
-from evergraph.closed_form.ledger import PARTS, LearnedNodes, LedgerEntries, check_held
-from evergraph.closed_form.mixture import FUSINGS, Mixing, side_by_side
+from evergraph.closed_form.ledger import (
+    PARTS,
+    PLENTY,
+    LearnedNodes,
+    LedgerEntries,
+    check_held,
+    guessed,
+)
 from evergraph.closed_form.view_features import fit_into, probes_within
 from evergraph.closed_form.views import ViewRows
-from evergraph.core.checks import check_choice, check_integer
-from evergraph.core.component import formerly
+from evergraph.core.component import Made, choice, formerly, integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
 from evergraph.core.sizes import parse_size
@@ -30,21 +34,19 @@ from evergraph.methods.analytic import WEIGHTS, Weights, class_weights
 from evergraph.methods.backbone_learner import WholeTaskLearner
 from evergraph.methods.base import methods
 from evergraph.methods.refresh import NEEDS_ALL_EDGES
-from evergraph.nn import Backbone, backbones
 from evergraph.streams import Task
-from evergraph.training import Trainer
 from evergraph.training.learner import part_of
 
 logger = logging.getLogger(__name__)
 
 LANDMARK_SHARE = 0.4  # of ``memory``
-REFRESHES = ("none", "embeddings")
-OBJECTIVES = ("balanced", "plain")
 
 Seen = tuple[ViewRows, dict[str, tuple[LedgerEntries, Tensor]]]
 
 
 @methods.register
+@formerly(keep="memory")
+@dataclass(kw_only=True, eq=False, repr=False)
 class Auto(WholeTaskLearner):
     """Ridge regression on several views of a node, with fusion weights fitted on validation nodes.
 
@@ -86,50 +88,32 @@ class Auto(WholeTaskLearner):
 
     name = "auto"
     default_backbone = "view-features"
-    backbone: ViewFeatures
+    needs = ViewFeatures, "fuses heads on several views: use backbone 'landmark-features'"
 
-    @formerly(keep="memory")
-    def __init__(
-        self,
-        *,
-        memory: str | int | None = None,
-        probes: int = 100,
-        fusing: str = "fitted",
-        weights: Weights = "class-sizes",
-        objective: str = "balanced",
-        ledger: bool = False,
-        refresh: str = "none",
-        self_training: bool = True,
-        backbone: Backbone | None = None,
-        trainer: Trainer | None = None,
-        generator: torch.Generator,
-    ) -> None:
-        if backbone is None:
-            backbone = backbones.make(self.backbone_by_default(refresh=refresh))
-        if memory is not None and isinstance(backbone, ViewFeatures):
-            backbone = fit_into(parse_size(memory), backbone)
-        super().__init__(backbone=backbone, trainer=trainer, generator=generator)
-        check_integer("probes", probes, least=1)
-        check_choice("weights", weights, WEIGHTS)
-        check_choice("refresh", refresh, REFRESHES)
-        check_choice("fusing", fusing, FUSINGS)
-        check_choice("objective", objective, OBJECTIVES)
-        if self.backbone.on_landmarks and refresh != "embeddings":
+    backbone: Made[ViewFeatures] = Made()
+    memory: str | int | None = None
+    probes: int = integer(100, least=1)
+    fusing: str = choice("fitted", FUSINGS)
+    weights: Weights = choice("class-sizes", WEIGHTS)
+    objective: str = choice("balanced", ("balanced", "plain"))
+    ledger: bool = False
+    refresh: str = choice("none", ("none", "embeddings"))
+    self_training: bool = True
+
+    def __post_init__(self) -> None:
+        backbone = self.backbone or self._parameter_default("backbone")
+        if self.memory is not None and isinstance(backbone, ViewFeatures):
+            self.backbone = fit_into(parse_size(self.memory), backbone)
+        super().__post_init__()
+        if self.backbone.on_landmarks and self.refresh != "embeddings":
             raise ConfigurationError(
                 "landmark-features needs refresh='embeddings', to count old nodes on new "
-                f"landmarks, not {refresh!r}: use view-features without"
+                f"landmarks, not {self.refresh!r}: use view-features without"
             )
-        self.memory = memory
-        self.probes = probes
-        self.fusing = fusing
-        self.weights: Weights = weights
-        self.objective = objective
-        self.refresh = refresh
-        self.self_training = self_training
-        self.ledger = ledger or refresh == "embeddings"
+        self.ledger = self.ledger or self.refresh == "embeddings"
         self.landmarks_ = Landmarks(self.backbone.width)
         self.statistics_ = self._no_statistics()
-        self.probes_ = Probes(probes)
+        self.probes_ = Probes(self.probes)
         self.ledger_ = LearnedNodes()
         self.sharpness_ = torch.zeros(2)  # without and with class codes
         self.error_ = math.inf  # on the probes, see ``mixture_loss``
@@ -145,15 +129,6 @@ class Auto(WholeTaskLearner):
     def suited_to(cls, *, edges: str) -> dict[str, Any]:
         """Refresh if each task comes with the graph of everything so far."""
         return {"refresh": "embeddings"} if edges == "all" else {}
-
-    @classmethod
-    def check_backbone(cls, backbone: Backbone) -> None:
-        """Raise unless the backbone has views."""
-        if not isinstance(backbone, ViewFeatures):
-            raise ConfigurationError(
-                "auto fuses heads on several views: use backbone 'landmark-features', not "
-                f"{backbone.name!r}"
-            )
 
     def _no_statistics(self) -> list[ClassStatistics]:
         """Return empty sums, as wide as there are landmarks if the features use landmarks."""
@@ -411,13 +386,9 @@ class Auto(WholeTaskLearner):
     @property
     def usage(self) -> MemoryUsage:
         """Size of statistics, landmarks, probes and ledger."""
-        parts = [statistics.usage for statistics in self.statistics_]
-        return MemoryUsage(
-            statistics=sum(part.statistics for part in parts),
-            samples=self.probes_.values + self.landmarks_.values,
-            bytes=sum(part.bytes for part in parts)
-            + sum(kept.nbytes for kept in (self.probes_, self.landmarks_, self.ledger_)),
-        )
+        size = sum(kept.nbytes for kept in (self.probes_, self.landmarks_, self.ledger_))
+        kept = MemoryUsage(samples=self.probes_.values + self.landmarks_.values, bytes=size)
+        return sum((statistics.usage for statistics in self.statistics_), kept)
 
     def state(self) -> dict[str, Tensor]:
         """Return everything that later tasks depend on, as named CPU tensors."""

@@ -29,11 +29,12 @@ class BackboneLearner(Learner):
     Args:
         backbone: the model; the method's own default unless given.
         trainer: runs the epochs; by default with the settings recommended by the backbone.
-        generator: see ``Learner``.
     """
 
     default_backbone: ClassVar[str] = "gcn"
     chooses: ClassVar[bool] = False  # whether it chooses among a backbone's candidates
+    # The kind of backbone that it supports, and why no other, in words that follow its name.
+    needs: ClassVar[tuple[type[Backbone], str]] = (Backbone, "")
 
     backbone: Made[Backbone] = Made()
 
@@ -73,7 +74,10 @@ class BackboneLearner(Learner):
 
     @classmethod
     def check_backbone(cls, backbone: Backbone) -> None:
-        """Raise if the method does not support this backbone."""
+        """Raise if the method does not support this backbone, see ``needs``."""
+        kind, why = cls.needs
+        if not isinstance(backbone, kind):
+            raise ConfigurationError(f"{cls.name} {why}, not {backbone.name!r}")
 
     @classmethod
     def make_memory(cls, **options: Any) -> Any:

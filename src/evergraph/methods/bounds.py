@@ -39,7 +39,6 @@ class Joint(BackboneLearner):
         again: choose again once the training nodes have grown by this factor since the last
             choice; 1 chooses at every task. In between, the chosen network continues from its
             weights.
-        backbone, trainer, generator: see ``BackboneLearner``.
 
     Attributes:
         tried_: validation accuracy of every candidate at the last choice.

@@ -1,4 +1,4 @@
-"""Regularisation: important parameters are held near their old values, by EWC, MAS and TWP."""
+"""Regularisation: parameters are held near their old values (EWC, MAS, TWP), or outputs (LwF)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ class ConsolidatingLearner(BackboneLearner):
 
     Args:
         strength: λ.
-        backbone, trainer, generator: see ``BackboneLearner``.
 
     Attributes:
         importance_: Ω, by parameter.
@@ -147,7 +146,6 @@ class EWC(ConsolidatingLearner):
         fisher: ``samples`` for the mean of squared gradients; ``batch`` for CGLB's square of the
             mean gradient, which vanishes if the task is learned well.
         probes: backward passes of the ``samples`` Fisher.
-        backbone, trainer, generator: see ``BackboneLearner``.
     """
 
     name = "ewc"
@@ -216,7 +214,6 @@ class MAS(ConsolidatingLearner):
 
     Args:
         strength: λ.
-        backbone, trainer, generator: see ``BackboneLearner``.
     """
 
     name = "mas"
@@ -249,7 +246,6 @@ class TWP(ConsolidatingLearner):
         topology_strength: λ_t; 0 omits the topology, for backbones whose aggregation has no
             trained parameters.
         beta: β; 0.01 in published runs, where gradients are of another scale.
-        backbone, trainer, generator: see ``BackboneLearner``.
     """
 
     name = "twp"
@@ -296,3 +292,54 @@ class TWP(ConsolidatingLearner):
             sizes = torch.stack([g.abs().sum() for g in found if g is not None])
             parts.append(self.beta * sizes.sum())
         return torch.stack(parts).sum()
+
+
+@methods.register
+@dataclass(kw_only=True, eq=False, repr=False)
+class LwF(BackboneLearner):
+    """Distils the old model's outputs on the new nodes (Li and Hoiem 2017).
+
+    L + λ Σ_groups -Σ_c p_c log q_c, p = softmax(old scores / T), q = softmax(new scores / T), over
+    the classes that competed before this task: all of them in class-IL, each task's in task-IL.
+    The old outputs are computed once, before the task begins, so no old model is kept.
+
+    Args:
+        strength: λ.
+        temperature: T.
+    """
+
+    name = "lwf"
+
+    strength: float = number(1.0, least=0.0)
+    temperature: float = number(2.0, least=1e-3)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._targets: list[tuple[range, Tensor]] = []  # soft targets of each old class group
+
+    def begin_task(self, task: Task) -> int:
+        """Compute the old model's outputs on the new task's nodes."""
+        if self.label_space_ is not None:
+            old = self.logits(task.graph, task.train) / self.temperature
+            groups = self.label_space_.groups()
+            self._targets = [(g, old[:, g.start : g.stop].softmax(1)) for g in groups]
+        return super().begin_task(task)
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Return the loss of the task plus the distillation loss."""
+        scores = self.scores(batch)
+        loss = self.classification_loss(scores, batch)
+        return loss + self.strength * self.distillation(scores, batch) if self._targets else loss
+
+    def distillation(self, scores: Tensor, batch: Batch) -> Tensor:
+        """Return the cross-entropy between old and new outputs.  [batch, classes] -> []"""
+        terms = []
+        for group, targets in self._targets:
+            logs = (scores[:, group.start : group.stop] / self.temperature).log_softmax(1)
+            terms.append(-(targets[batch] * logs).sum(1).mean())
+        return torch.stack(terms).sum()
+
+    def end_task(self, task: Task) -> None:
+        """Release the old outputs."""
+        self._targets = []
+        super().end_task(task)

@@ -9,11 +9,9 @@ import torch
 from torch import Tensor
 
 from evergraph.core.component import Made, choice, integer, number
-from evergraph.core.errors import ConfigurationError
 from evergraph.memory import MemoryUsage
 from evergraph.methods.backbone_learner import BackboneLearner
 from evergraph.methods.base import methods
-from evergraph.nn import Backbone
 from evergraph.nn.prototype_network import PrototypeHead, PrototypeNetwork, states_of
 from evergraph.streams import Task
 from evergraph.training import Batch
@@ -57,7 +55,6 @@ class HPN(BackboneLearner):
             only, so that rehearsed prototypes keep their meaning. By default, ``always`` in task-IL
             (the paper's) and ``first`` in class-IL.
         rehearse: whether prototypes are rehearsed in class-IL.
-        backbone, trainer, generator: see ``BackboneLearner``.
 
     >>> from evergraph import load
     >>> from evergraph.streams import GraphStream
@@ -70,6 +67,7 @@ class HPN(BackboneLearner):
 
     name = "hpn"
     default_backbone = "prototypes"
+    needs = PrototypeNetwork, "learns prototypes on three levels: use 'prototypes'"
     backbone: Made[PrototypeNetwork] = Made()
     atomic_threshold: float = number(0.8, least=-1.0, most=1.0)
     node_threshold: float = number(0.99, least=-1.0, most=1.0)
@@ -84,14 +82,6 @@ class HPN(BackboneLearner):
         super().__post_init__()
         self._before = torch.empty(0, 0)  # the counts at the start of the task
         self._classes_before = 0
-
-    @classmethod
-    def check_backbone(cls, backbone: Backbone) -> None:
-        """Raise unless the backbone has levels of prototypes."""
-        if not isinstance(backbone, PrototypeNetwork):
-            raise ConfigurationError(
-                f"hpn learns prototypes on three levels: use 'prototypes', not {backbone.name!r}"
-            )
 
     @property
     def head(self) -> PrototypeHead:

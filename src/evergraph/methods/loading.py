@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from evergraph.core.errors import DataError
 from evergraph.core.label_space import LabelSpace
@@ -18,7 +17,7 @@ from evergraph.methods.base import methods
 from evergraph.nn import backbones
 from evergraph.topology import topologies
 from evergraph.training import Trainer
-from evergraph.training.saving import FORMAT, KEY
+from evergraph.training.learner import FORMAT, KEY
 
 MAKERS: dict[str, Callable[..., Any]] = {
     "backbone": backbones.make,
@@ -37,7 +36,21 @@ def load_learner(path: Path | str, *, device: str | None = None) -> BackboneLear
         device: ``auto``, ``cpu`` or ``cuda``; by default the learner's own, or the CPU if the
             learner used a GPU and there is none.
     """
-    about, state = _read(Path(path))
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(Path(path), framework="pt") as file:
+            about = json.loads((file.metadata() or {})[KEY])
+            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (SafetensorError, KeyError, ValueError):
+        raise DataError(f"{path} is not a learner saved by evergraph") from None
+    if about.get("format") != FORMAT:
+        raise DataError(
+            f"{path} has format {about.get('format')!r}, written by evergraph "
+            f"{about.get('evergraph')}, but this version reads {FORMAT}"
+        )
     try:
         space = about["label_space"]
         given: dict[str, Any] = {
@@ -50,25 +63,6 @@ def load_learner(path: Path | str, *, device: str | None = None) -> BackboneLear
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise DataError(f"{path} does not hold a whole learner: {error}") from error
     return learner
-
-
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="pt") as file:
-            about = json.loads((file.metadata() or {})[KEY])
-            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
-    except (SafetensorError, KeyError, ValueError):
-        raise DataError(f"{path} is not a learner saved by evergraph") from None
-    if about.get("format") != FORMAT:
-        raise DataError(
-            f"{path} has format {about.get('format')!r}, written by evergraph "
-            f"{about.get('evergraph')}, but this version reads {FORMAT}"
-        )
-    return about, state
 
 
 def _made(description: Mapping[str, Any], device: str | None) -> BackboneLearner:

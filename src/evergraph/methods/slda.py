@@ -11,7 +11,6 @@ from torch import Tensor
 from evergraph.closed_form import ClassStatistics
 from evergraph.closed_form.ridge import solved
 from evergraph.core.component import Made, choice, number
-from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import Kind
 from evergraph.graphs import Graph
 from evergraph.methods.analytic import WEIGHTS, Analytic, Weights
@@ -19,7 +18,7 @@ from evergraph.methods.backbone_learner import WholeTaskLearner
 from evergraph.methods.base import methods
 from evergraph.methods.refresh import Refresh
 from evergraph.nn import Backbone, LinearHead
-from evergraph.nn.linear_head import UntrainedGCN
+from evergraph.nn.random_features import UntrainedGCN
 
 # The score of a class without nodes: below any other, but finite.
 NEVER = torch.finfo(torch.float32).min
@@ -51,6 +50,10 @@ class SLDA(Analytic):
     name = "slda"
     kinds: ClassVar[tuple[Kind, ...]] = ("class",)
     default_backbone = "linear"
+    needs: ClassVar[tuple[type[Backbone], str]] = (
+        LinearHead,
+        "finds the linear head of an embedding: use backbone 'linear'",
+    )
     backbone: Made[LinearHead] = Made()  # type: ignore[assignment]
     shrinkage: float = number(0.1, least=0.0)
     regularisation: Any = field(init=False)
@@ -59,15 +62,6 @@ class SLDA(Analytic):
     def __post_init__(self) -> None:
         self.regularisation = self.shrinkage
         super().__post_init__()
-
-    @classmethod
-    def check_backbone(cls, backbone: Backbone) -> None:
-        """Raise unless scores are linear in the embedding."""
-        if not isinstance(backbone, LinearHead):
-            raise ConfigurationError(
-                "slda finds the linear head of an embedding: use backbone 'linear', not "
-                f"{backbone.name!r}"
-            )
 
     def _make_room(self, dims: int, classes: int) -> None:
         super()._make_room(dims, classes)
@@ -106,7 +100,6 @@ class OCGL(SLDA):
     width m; the first prediction after it costs m³ / 3 more, however many batches came before.
 
     Args:
-        shrinkage, ledger: see ``SLDA``.
         weights: ``equal``, as classes do not arrive whole in small batches; see ``Analytic``.
         backbone: ``UntrainedGCN``.
         trainer, generator: see ``BackboneLearner``; nothing is trained or drawn.
@@ -123,18 +116,10 @@ class OCGL(SLDA):
 
     name = "ocgl"
     default_backbone = "untrained-gcn"
+    needs = UntrainedGCN, "needs an untrained network: use backbone 'untrained-gcn'"
     backbone: Made[UntrainedGCN] = Made()
     weights: Weights = choice("equal", WEIGHTS)
     refresh: Refresh = field(init=False, default="none")
-
-    @classmethod
-    def check_backbone(cls, backbone: Backbone) -> None:
-        """Raise unless the encoder is random and frozen."""
-        if not isinstance(backbone, UntrainedGCN):
-            raise ConfigurationError(
-                "ocgl needs an untrained network: use backbone "
-                f"'untrained-gcn', not {backbone.name!r}"
-            )
 
 
 def within_covariance(statistics: ClassStatistics) -> tuple[Tensor, Tensor]:

@@ -1,10 +1,10 @@
-"""PDGNN with Topology-aware Embedding Memory, the paper's method."""
+"""PDGNN with Topology-aware Embedding Memory, the paper's method; FGN is its form for samples."""
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -14,13 +14,14 @@ from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
 from evergraph.graphs.csr import stacked
 from evergraph.memory import Candidates, EmbeddingMemory, MemoryUsage
+from evergraph.memory.samplers import UniformSampler
 from evergraph.memory.samplers.condensing import CondensingSampler
 from evergraph.methods.backbone_learner import BackboneLearner
 from evergraph.methods.base import methods
-from evergraph.methods.drift import drifted, seen_drift
 from evergraph.methods.examples import WEIGHTINGS, Examples, Weighting, make_examples
-from evergraph.methods.refresh import REFRESHES, GrowingEmbeddings, Refresh
+from evergraph.methods.refresh import REFRESHES, GrowingEmbeddings, Refresh, drifted, seen_drift
 from evergraph.nn import PDGNN, Backbone
+from evergraph.nn.feature_graph import FeatureGraph
 from evergraph.streams import Task
 from evergraph.topology.rowwise import unit_rows
 from evergraph.training.learner import part_of
@@ -64,6 +65,11 @@ class TEM(BackboneLearner):
 
     name = "tem"
     default_backbone = "pdgnn"
+    needs: ClassVar[tuple[type[Backbone], str]] = (
+        PDGNN,
+        "stores embeddings, which stay valid only if the aggregation has no trained "
+        "parameters: use 'pdgnn' or 'sgc'",
+    )
 
     backbone: Made[PDGNN] = Made()
     memory: Made[EmbeddingMemory] = Made()
@@ -93,15 +99,6 @@ class TEM(BackboneLearner):
             )
         self.growing_ = GrowingEmbeddings()
         self._guessed = _NOBODY
-
-    @classmethod
-    def check_backbone(cls, backbone: Backbone) -> None:
-        """Raise unless embeddings stay valid while the model is trained."""
-        if not isinstance(backbone, PDGNN):
-            raise ConfigurationError(
-                "tem stores embeddings, which stay valid only if the aggregation has no trained "
-                f"parameters: use 'pdgnn' or 'sgc', not {backbone.name!r}"
-            )
 
     @classmethod
     def make_memory(cls, **options: Any) -> EmbeddingMemory:
@@ -243,3 +240,49 @@ def confident(scores: Tensor, classes: Tensor, *, least: float) -> tuple[Tensor,
     taken = (surest >= least) & torch.isin(given, classes.to(given.device))
     rows = taken.nonzero().flatten()
     return rows, given[rows]
+
+
+@methods.register
+class FGN(TEM):
+    """Turns nodes into feature graphs, and replays some of them (Wang et al., CVPR 2022).
+
+    L = Σ_{v∈V_τ} l(f(A(v), x_v), y_v) + Σ_{w∈M} l(f(A(w), x_w), y_w), A(v) the feature adjacency,
+    see ``FeatureGraph``. A feature graph needs no other node, so lifelong learning of nodes becomes
+    lifelong learning of samples, and it is enough to replay samples drawn uniformly from all that
+    have arrived. The inputs of a node's feature graph are stored.
+
+    The paper has one reservoir for all classes; here each class has its own, as in all methods.
+    Features are reduced to the backbone's ``width``, since a node takes width² numbers while it is
+    computed.
+
+    Args:
+        memory: the sampler and the budget; 100 nodes per class drawn uniformly by default.
+
+    >>> import torch
+    >>> from evergraph import load
+    >>> from evergraph.streams import GraphStream
+    >>> learner = FGN(generator=torch.Generator().manual_seed(0))
+    >>> for task in GraphStream(load("synthetic", nodes=120, classes=4, features=8)):
+    ...     learner.fit_task(task)
+    >>> learner.usage.samples // len(learner.memory)  # a node's 8 features and its neighbours'
+    16
+    """
+
+    name = "fgn"
+    default_backbone = "feature-graph"
+    needs = FeatureGraph, "learns from feature graphs: use 'feature-graph'"
+    backbone: FeatureGraph
+
+    def begin_task(self, task: Task) -> int:
+        """Log once if features are projected to fewer dimensions."""
+        if not self.backbone.begun and task.graph.num_features > self.backbone.width:
+            logger.info(
+                "fgn: %d features are projected at random to %d: a node costs their square",
+                task.graph.num_features, self.backbone.width,
+            )  # fmt: skip
+        return super().begin_task(task)
+
+    @classmethod
+    def make_memory(cls, **options: Any) -> EmbeddingMemory:
+        """Return a memory of feature-graph inputs, 100 per class drawn uniformly."""
+        return EmbeddingMemory(**{"budget": 100, "sampler": UniformSampler(), **options})

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from evergraph.core.component import Made, choice, integer, number
-from evergraph.core.errors import ConfigurationError
 from evergraph.core.label_space import LabelSpace
 from evergraph.graphs import Graph, normalised, propagate, walk
 from evergraph.graphs.normalisation import row_sums
@@ -18,7 +17,7 @@ from evergraph.memory import MemoryUsage
 from evergraph.methods.backbone_learner import BackboneLearner
 from evergraph.methods.base import methods
 from evergraph.methods.examples import Examples, make_examples
-from evergraph.nn import PDGNN, Backbone, Modulated
+from evergraph.nn import PDGNN, Modulated
 from evergraph.nn.pdgnn import PREDICT_ROWS
 from evergraph.streams import Task
 from evergraph.topology import APPNP, SGC
@@ -103,7 +102,6 @@ class TPP(BackboneLearner):
         steps: s, the number of smoothing steps for a profile.
         distance: ``angle``, or ``euclidean`` (the paper's), which for a single node depends more on
             its degree than on its task.
-        backbone, trainer, generator: see ``BackboneLearner``.
 
     Attributes:
         profiles_: float32 [tasks, features]
@@ -113,6 +111,7 @@ class TPP(BackboneLearner):
 
     name = "tpp"
     default_backbone = "pdgnn"
+    needs = PDGNN, "gives every task a head on embeddings that never change: use 'pdgnn' or 'sgc'"
     # If true, one task is predicted for all test nodes of a task, by the mean of their likenesses.
     # In class-IL this reveals which nodes share a task, so accuracies are not comparable with those
     # of other methods, nor with those of the same method node by node.
@@ -127,15 +126,6 @@ class TPP(BackboneLearner):
         self.profiles_ = torch.empty(0, 0)
         self.classes_: list[Tensor] = []
         self.heads_: list[nn.Module] = []
-
-    @classmethod
-    def check_backbone(cls, backbone: Backbone) -> None:
-        """Raise unless the backbone has replaceable heads on fixed embeddings."""
-        if not isinstance(backbone, PDGNN):
-            raise ConfigurationError(
-                f"{cls.name} gives every task a head on embeddings that never change: use "
-                f"'pdgnn' or 'sgc', not {backbone.name!r}"
-            )
 
     @property
     def sight(self) -> int | None:
@@ -185,7 +175,7 @@ class TPP(BackboneLearner):
         scores = embeddings.new_full((len(nodes), self.label_space_.num_classes), -2 * APART)
         level = embeddings.new_zeros(len(nodes), 1)
         for task, head in enumerate(self.heads_):
-            own = _scores(head, embeddings)
+            own = torch.cat([head(part) for part in embeddings.split(PREDICT_ROWS)])
             level = own.logsumexp(1, keepdim=True).where(chosen == task, level)
             columns = self.classes_[task].to(self.device)
             elsewhere = torch.maximum(scores[:, columns], own.log_softmax(1) - APART)
@@ -251,8 +241,7 @@ class TPP(BackboneLearner):
         super()._make_room(dims, len(self.classes_[-1]))
 
     def _keep_head(self) -> None:
-        assert self.backbone.head is not None
-        self.heads_.append(self.backbone.head.eval())
+        self.heads_.append(self.backbone.head.eval())  # type: ignore[union-attr]
 
 
 @methods.register
@@ -260,9 +249,6 @@ class TPPPerTestSet(TPP):
     """``tpp`` with one task predicted per test set, as in the paper (Niu et al. 2024).
 
     Not comparable in class-IL, see ``pooled``.
-
-    Args:
-        steps, distance, backbone, trainer, generator: see ``TPP``.
     """
 
     name = "tpp-per-test-set"
@@ -289,11 +275,9 @@ class TAAM(TPP):
         anchor: α, the share of a node's own features at every step.
         distance: ``angle`` or ``euclidean``, see ``TPP``.
         backbone: ``Modulated``.
-        trainer, generator: see ``BackboneLearner``.
 
     Attributes:
         profiles_: the prototypes.  float32 [tasks, features]
-        classes_, heads_: see ``TPP``.
 
     >>> from evergraph.datasets import load
     >>> from evergraph.streams import GraphStream
@@ -308,21 +292,13 @@ class TAAM(TPP):
 
     name = "taam"
     default_backbone = "modulated"
+    needs = Modulated, "modulates frozen embeddings: use backbone 'modulated'"
     backbone: Made[Modulated] = Made()
     anchor: float = number(0.1, least=0.0, most=1.0)
 
-    @classmethod
-    def check_backbone(cls, backbone: Backbone) -> None:
-        """Raise unless the backbone has frozen embeddings that a task can modulate."""
-        if not isinstance(backbone, Modulated):
-            raise ConfigurationError(
-                f"{cls.name} modulates frozen embeddings: use backbone 'modulated', not "
-                f"{backbone.name!r}"
-            )
-
     def profile(self, graph: Graph, nodes: Tensor) -> Tensor:
         """Return the mean of z over some nodes.  int64 [n] -> float32 [features]"""
-        return self._anchored.encode(graph)[nodes].mean(0)
+        return APPNP(hops=self.steps, alpha=self.anchor).encode(graph)[nodes].mean(0)
 
     def likeness(self, graph: Graph, nodes: Tensor) -> Tensor:
         """Return ⟨z of each node, prototype of each task⟩.  -> [nodes, tasks]
@@ -332,11 +308,8 @@ class TAAM(TPP):
         graph = graph.to(self.device)
         columns = propagate(graph.features, self.profiles_.to(self.device).t().contiguous())
         along = replace(graph.structure, features=columns)
-        return self._anchored.encode(along)[nodes.to(self.device)]
-
-    @property
-    def _anchored(self) -> APPNP:
-        return APPNP(hops=self.steps, alpha=self.anchor)
+        anchored = APPNP(hops=self.steps, alpha=self.anchor)
+        return anchored.encode(along)[nodes.to(self.device)]
 
 
 @methods.register
@@ -344,15 +317,7 @@ class TAAMPerTestSet(TAAM):
     """``taam`` with one task predicted per test set, as in the paper (Liu and Zhang 2026).
 
     Not comparable in class-IL, see ``TPP.pooled``.
-
-    Args:
-        steps, anchor, distance, backbone, trainer, generator: see ``TAAM``.
     """
 
     name = "taam-per-test-set"
     pooled = True
-
-
-def _scores(head: nn.Module, embeddings: Tensor) -> Tensor:
-    """Return a head's scores, computed in blocks as in PDGNN.  [n, dims] -> [n, classes]"""
-    return torch.cat([head(part) for part in embeddings.split(PREDICT_ROWS)])

@@ -2,37 +2,16 @@
 
 from evergraph.nn.backbone import Backbone, Recipe, backbones
 from evergraph.nn.feature_graph import FeatureGraph
-from evergraph.nn.gat import GAT
-from evergraph.nn.gcn import GCN, GIN, GraphSAGE
-from evergraph.nn.linear_head import LinearHead, UntrainedGCN
+from evergraph.nn.gcn import GAT, GCN, GIN, GraphSAGE
 from evergraph.nn.losses import masked_cross_entropy, term_weights
-from evergraph.nn.mlp import MLP, check_head
 from evergraph.nn.modulated import Modulated
-from evergraph.nn.pdgnn import PDGNN, SimpleConvolution
+from evergraph.nn.pdgnn import MLP, PDGNN, SimpleConvolution, check_head
 from evergraph.nn.prototype_network import PrototypeNetwork
-from evergraph.nn.random_features import RandomFeatures
+from evergraph.nn.random_features import LinearHead, RandomFeatures, UntrainedGCN
 from evergraph.nn.residual import Residual, Tuned
 
 __all__ = [
-    "GAT",
-    "GCN",
-    "GIN",
-    "MLP",
-    "PDGNN",
-    "Backbone",
-    "FeatureGraph",
-    "GraphSAGE",
-    "LinearHead",
-    "Modulated",
-    "PrototypeNetwork",
-    "RandomFeatures",
-    "Recipe",
-    "Residual",
-    "SimpleConvolution",
-    "Tuned",
-    "UntrainedGCN",
-    "backbones",
-    "check_head",
-    "masked_cross_entropy",
-    "term_weights",
-]
+    "GAT", "GCN", "GIN", "MLP", "PDGNN", "Backbone", "FeatureGraph", "GraphSAGE", "LinearHead",
+    "Modulated", "PrototypeNetwork", "RandomFeatures", "Recipe", "Residual", "SimpleConvolution",
+    "Tuned", "UntrainedGCN", "backbones", "check_head", "masked_cross_entropy", "term_weights",
+]  # fmt: skip

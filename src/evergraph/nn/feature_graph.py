@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from evergraph.core.checks import check_integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.nn.backbone import backbones
 from evergraph.nn.linear import Linear
-from evergraph.nn.mlp import GrowingHead, check_head
-from evergraph.nn.pdgnn import PDGNN
+from evergraph.nn.pdgnn import PDGNN, GrowingHead, check_head
 from evergraph.topology.mixhop import ViewHops
 
 # A feature graph has width² entries per relation. At 256 a step on 512 nodes holds 134 MB of them,
@@ -44,9 +43,7 @@ def feature_adjacency(own: Tensor, near: Tensor) -> Tensor:
 class FeatureConvolution(nn.Module):
     """Convolution on every node's feature graph: H ← H W_0ᵀ + Σ_k A_k H W_kᵀ + b; k: relations."""
 
-    def __init__(
-        self, inputs: int, outputs: int, *, relations: int, generator: torch.Generator
-    ) -> None:
+    def __init__(self, inputs: int, outputs: int, *, relations: int, generator: Generator) -> None:
         super().__init__()
         self.own = Linear(inputs, outputs, generator=generator)
         self.near = nn.ModuleList(
@@ -81,7 +78,7 @@ class FeatureGraphHead(GrowingHead):
         relations: int,
         channels: Sequence[int],
         dropout: float,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         self.dims = dims
@@ -92,23 +89,19 @@ class FeatureGraphHead(GrowingHead):
         )
         self.out = Linear(dims * channels[-1], 0, generator=generator)
 
-    def hidden_states(
-        self, embeddings: Tensor, *, generator: torch.Generator | None = None
-    ) -> Tensor:
+    def hidden_states(self, embeddings: Tensor, *, generator: Generator | None = None) -> Tensor:
         """Return all channels of all features.  [n, (relations + 1) F] -> [n, F channels]"""
         at_once = len(embeddings) if self.training else max(BLOCK_VALUES // self.dims**2, 1)
-        parts = embeddings.split(max(at_once, 1))
-        states = torch.cat([self._convolved(part) for part in parts])
-        return self._dropped(states, generator)
-
-    def _convolved(self, embeddings: Tensor) -> Tensor:
-        own, *near = embeddings.split(self.dims, dim=1)
-        adjacencies = [feature_adjacency(own, other) for other in near]
-        # Rows have length 1: this scales their values to about 1.
-        state: Tensor = (own * self.dims**0.5)[:, :, None]
-        for convolution in self.convolutions:
-            state = torch.relu_(convolution(adjacencies, state))
-        return state.flatten(1)
+        states = []
+        for part in embeddings.split(max(at_once, 1)):
+            own, *near = part.split(self.dims, dim=1)
+            adjacencies = [feature_adjacency(own, other) for other in near]
+            # Rows have length 1: this scales their values to about 1.
+            state: Tensor = (own * self.dims**0.5)[:, :, None]
+            for convolution in self.convolutions:
+                state = torch.relu_(convolution(adjacencies, state))
+            states.append(state.flatten(1))
+        return self._dropped(torch.cat(states), generator)
 
 
 @backbones.register
@@ -152,7 +145,11 @@ class FeatureGraph(PDGNN):
         dropout: float = 0.5,
     ) -> None:
         check_integer("hops", hops, least=1)
-        check_width(width)
+        check_integer("width", width, least=1)
+        if width > WIDEST:
+            raise ConfigurationError(
+                f"width must be at most {WIDEST}, since a node costs width² numbers, not {width}"
+            )
         check_integer("number of channels", len(channels), least=1)
         check_head(tuple(channels), dropout)
         topology = ViewHops(kept_hops=range(hops + 1), widest=width)
@@ -160,7 +157,7 @@ class FeatureGraph(PDGNN):
         self.width = width
         self.channels = tuple(channels)
 
-    def begin(self, dims: int, *, generator: torch.Generator) -> None:
+    def begin(self, dims: int, *, generator: Generator) -> None:
         """Create the convolutions."""
         self.head = FeatureGraphHead(
             dims,
@@ -180,18 +177,3 @@ class FeatureGraph(PDGNN):
             return None
         wide = self.head.dims**2 * self.hops * (1 + sum(self.channels))
         return rows * (wide + self.head.out.weight.numel())
-
-
-def check_width(width: int) -> None:
-    """Raise unless feature graphs of this width are supported.
-
-    >>> check_width(767)
-    Traceback (most recent call last):
-    evergraph.core.errors.ConfigurationError: width must be at most 256, since a node costs width² \
-numbers, not 767
-    """
-    check_integer("width", width, least=1)
-    if width > WIDEST:
-        raise ConfigurationError(
-            f"width must be at most {WIDEST}, since a node costs width² numbers, not {width}"
-        )

@@ -14,13 +14,12 @@ from torch import Tensor, nn
 
 from evergraph.core.component import integer, number
 from evergraph.core.resources import Resources
-from evergraph.graphs import Graph
+from evergraph.graphs import Graph, normalised
 from evergraph.graphs.csr import densify
 from evergraph.graphs.operator import SparseOperator
 from evergraph.graphs.propagation import stays_sparse
 from evergraph.nn.backbone import Backbone, Recipe
-from evergraph.nn.dropout import dropout_mask
-from evergraph.nn.linear import tiled_linear
+from evergraph.nn.linear import dropout_mask, tiled_linear
 
 Features = Tensor | SparseOperator
 """Dense features, or sparse ones that can be multiplied with weights."""
@@ -115,9 +114,9 @@ class GNN(Backbone):
     ) -> Convolution:
         """Create one layer."""
 
-    @abstractmethod
     def _adjacency(self, graph: Graph) -> Tensor:
-        """Return the CSR matrix by which layers aggregate."""
+        """Return the CSR matrix by which layers aggregate; A + I by default."""
+        return normalised(graph, scheme="none")
 
     def begin(self, dims: int, *, generator: torch.Generator) -> None:
         """Create the layers."""

@@ -1,4 +1,4 @@
-"""Linear maps that can grow, initialised from a given generator."""
+"""Linear maps that can grow, and dropout, drawn from a given generator."""
 
 from __future__ import annotations
 
@@ -62,18 +62,6 @@ class Linear(nn.Module):
             joined = joined[:-1]
         self.weight = nn.Parameter(joined.t().contiguous())
 
-    def with_one(self, inputs: Tensor) -> Tensor:
-        """Return inputs with a column of ones if there is a bias, to multiply by ``joined``.
-
-        >>> layer = Linear(2, 1, generator=torch.Generator())
-        >>> layer.set_joined(torch.tensor([[2.], [3.], [4.]]))
-        >>> layer.with_one(torch.tensor([[1., 10.]])) @ layer.joined()  # 2 + 30 + 4
-        tensor([[36.]])
-        """
-        return (
-            inputs if self.bias is None else torch.cat([inputs, torch.ones_like(inputs[:, :1])], 1)
-        )
-
     def plus_bias(self, images: Tensor) -> Tensor:
         """Add the bias, if there is one, to outputs computed in another way.  [n, outputs]"""
         return images if self.bias is None else images + self.bias
@@ -100,13 +88,11 @@ class _Tiled(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Return the output of each row."""
         ctx.save_for_backward(inputs, weight)
         return tiled_product(inputs, weight.t(), bias)
 
     @staticmethod
     def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients of inputs, weight and bias."""
         inputs, weight = ctx.saved_tensors
         needed = ctx.needs_input_grad
         return (
@@ -122,11 +108,22 @@ def _uniform(*shape: int, inputs: int, generator: torch.Generator) -> Tensor:
 
 
 def padded(values: Tensor, like: Tensor) -> Tensor:
-    """Return values on the device and in the size of ``like``, padded with zeros.
-
-    >>> padded(torch.tensor([1.]), torch.empty(2))
-    tensor([1., 0.])
-    """
+    """Return values on the device and in the size of ``like``, padded with zeros."""
     result = torch.zeros_like(like, requires_grad=False)
     result[tuple(slice(size) for size in values.shape)] = values.to(like.device)
     return result
+
+
+def dropout_mask(shape: torch.Size, rate: float, *, generator: torch.Generator) -> Tensor:
+    """Draw a dropout mask, scaled to preserve the mean.  -> float32 [n, width]
+
+    A random byte decides for each unit, so the rate is rounded to a 256th. Bytes are drawn eight
+    at a time as one integer: twenty times as fast on a CPU as ``bernoulli_``, which would take
+    longer than the matrix products around it.
+    """
+    dropped = round(256 * rate)
+    words = -(-shape.numel() // 8)
+    noise = torch.empty(words, dtype=torch.int64, device=generator.device)
+    noise.random_(-(2**63), None, generator=generator)
+    kept = noise.view(torch.uint8)[: shape.numel()].view(shape) >= dropped
+    return kept.float().mul_(256 / (256 - dropped))

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from evergraph.core.component import integer
 from evergraph.nn.backbone import backbones
 from evergraph.nn.linear import Linear
-from evergraph.nn.mlp import MLP
-from evergraph.nn.pdgnn import PDGNN
+from evergraph.nn.pdgnn import MLP, PDGNN
 
 # Size of the initial scales and shifts: small, so that e' starts near e, but not 0, where only U
 # would have a gradient.
@@ -96,7 +95,6 @@ class Modulated(PDGNN):
     """Frozen embeddings with a ``ModulatedHead``, as in TAAM's frozen SGC (Liu and Zhang 2026).
 
     Args:
-        topology, hidden, bias, dropout, scaling, storage: see ``PDGNN``.
         pairs: H, the number of scales and shifts that a node chooses from.
         rank: r, the rank of all of them together.
         task_dims: length of the task embedding.

@@ -13,10 +13,8 @@ from torch.nn.functional import normalize
 from evergraph.core.checks import check_integer
 from evergraph.core.errors import ConfigurationError
 from evergraph.nn.backbone import backbones
-from evergraph.nn.dropout import dropout_mask
-from evergraph.nn.linear import Linear
-from evergraph.nn.mlp import check_head
-from evergraph.nn.pdgnn import PDGNN
+from evergraph.nn.linear import Linear, dropout_mask
+from evergraph.nn.pdgnn import PDGNN, check_head
 from evergraph.topology import MixHop
 
 
@@ -29,9 +27,6 @@ def nearest(vectors: Tensor, prototypes: Tensor) -> Tensor:
     """Return the index of the prototype with the largest cosine for each vector.  -> int64 [n]
 
     vectors: of length 1 or 0.  [n, d]; prototypes: of length 1, at least one.  [p, d]
-
-    >>> nearest(torch.tensor([[.6, .8], [1., 0.]]), torch.eye(2))
-    tensor([1, 0])
     """
     return (vectors @ prototypes.t()).argmax(1)
 
@@ -82,15 +77,10 @@ def stand_in(vectors: Tensor, prototypes: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """Embeddings and prototypes of nodes on one level.
+    """Embeddings and prototypes of nodes on one level."""
 
-    Attributes:
-        extracted: embeddings of length 1, or 0 if there is nothing.  [n, d]
-        standing: the prototypes that replace them.  [n, d]
-    """
-
-    extracted: Tensor
-    standing: Tensor
+    extracted: Tensor  # embeddings of length 1, or 0 if there is nothing.  [n, d]
+    standing: Tensor  # the prototypes that replace them.  [n, d]
 
     @classmethod
     def of(cls, extracted: Tensor, prototypes: Tensor) -> Level:
@@ -126,18 +116,12 @@ class PrototypeHead(nn.Module):
         extractors: number of extractors of each of the two kinds.
         widths: d_A, d_N, d_C, the widths of an embedding on each level.
         dropout: share of the last layer's inputs dropped in training.
-
-    Attributes:
-        atoms: atomic prototypes.  float32 [a, d_A]
-        nodes: node-level prototypes, as indices of their atomic ones.  int64 [p, atoms]
-        classes: class-level prototypes, as indices of their node-level ones.  int64 [c]
-        counts: number of training nodes of each class with each node-level prototype.
-            float32 [classes, p]
     """
 
-    atoms: Tensor
-    nodes: Tensor
-    classes: Tensor
+    atoms: Tensor  # atomic prototypes.  float32 [a, d_A]
+    nodes: Tensor  # node-level prototypes, as indices of their atomic ones.  int64 [p, atoms]
+    classes: Tensor  # class-level prototypes, as indices of their node-level ones.  int64 [c]
+    # training nodes of each class with each node-level prototype.  float32 [classes, p]
     counts: Tensor
 
     def __init__(
@@ -200,10 +184,7 @@ class PrototypeHead(nn.Module):
         return [lowest, middle, Level.of(unit(self.to_class(middle.standing)), classes)]
 
     def divergence(self) -> Tensor:
-        """Return the mean squared cosine of two extractors of a kind, summed over both kinds.  []
-
-        0 if all are orthogonal, 1 if all are equal.
-        """
+        """Return ``alike`` of the extractors of a kind, summed over both kinds.  []"""
         weights = (linear.weight.unflatten(0, (-1, self.atomic)) for linear in self.extractors)
         own, structure = map(alike, weights)
         return own + structure
@@ -280,6 +261,8 @@ class PrototypeHead(nn.Module):
 
 def alike(extractors: Tensor) -> Tensor:
     """Return the mean squared cosine of any two extractors, 0 for a single one.  [e, d, D] -> []
+
+    0 if all are orthogonal, 1 if all are equal.
 
     >>> alike(torch.tensor([[[1., 0.]], [[1., 1.]]]))  # cos 45°, squared
     tensor(0.5000)

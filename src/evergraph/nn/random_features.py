@@ -1,23 +1,24 @@
-"""A fixed random expansion of the embedding with a linear head."""
+"""A linear head on fixed features of the embedding: random ones, or the embedding itself."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from typing import Any, Literal
 from weakref import ref
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from evergraph.core.component import choice, integer
 from evergraph.graphs.kernels.row_ranges import tiled_product
 from evergraph.nn.backbone import backbones
-from evergraph.nn.dropout import dropout_mask
-from evergraph.nn.linear import Linear
+from evergraph.nn.linear import Linear, dropout_mask
 from evergraph.nn.pdgnn import PDGNN
+from evergraph.topology import Reservoir
+from evergraph.topology.cached import Scaling
 from evergraph.topology.rowwise import unit_rows
 
 Activation = Literal["relu", "fourier"]
@@ -28,41 +29,19 @@ BLOCK_VALUES = 1 << 22
 GPU_BLOCK_VALUES = 1 << 27  # larger on a GPU, where every block costs a kernel launch
 
 
-class FeatureMap(Protocol):
-    """A map φ from embeddings to features, without trained parameters."""
-
-    def __call__(self, embeddings: Tensor) -> Tensor:
-        """Return φ(e).  [n, dims] -> [n, width]"""
-        ...
-
-    def blocks(self, embeddings: Tensor) -> tuple[Tensor, ...]:
-        """Return embeddings in blocks of an efficient size."""
-        ...
-
-    def narrowed(self, width: int) -> FeatureMap:
-        """Return the map to the first features alone."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class Expansion:
     """The map φ(e) of ``RandomFeatures``, with everything that a worker needs to compute it.
-
-    Attributes:
-        matrix: R.  float32 [dims, width]
-        phases: b.  float32 [width]
-        activation: ``relu`` or ``fourier``.
-        centre: subtracted from every embedding first, if given.  float32 [dims]
-        drawn: m, the number of features drawn, of which these may be the first; all by default.
 
     >>> Expansion(torch.tensor([[1., -1.]]), torch.zeros(2), "relu")(torch.tensor([[3.]]))
     tensor([[3., 0.]])
     """
 
-    matrix: Tensor
-    phases: Tensor
-    activation: Activation
-    centre: Tensor | None = None
+    matrix: Tensor  # R.  float32 [dims, width]
+    phases: Tensor  # b.  float32 [width]
+    activation: Activation  # ``relu`` or ``fourier``
+    centre: Tensor | None = None  # subtracted from every embedding first, if given.  float32 [dims]
+    # m, the number of features drawn, of which these may be the first; all by default
     drawn: int | None = None
 
     @property
@@ -80,12 +59,7 @@ class Expansion:
         return tiled_product(embeddings, self.matrix, self.phases).cos_().mul_(scale)
 
     def narrowed(self, width: int) -> Expansion:
-        """Return the map to the first features alone, with unchanged values.
-
-        >>> whole = Expansion(torch.tensor([[1., -1.]]), torch.zeros(2), "relu")
-        >>> whole.narrowed(1)(torch.tensor([[3.]]))
-        tensor([[3.]])
-        """
+        """Return the map to the first features alone, with unchanged values."""
         if width >= self.width:
             return self
         first = self.matrix[:, :width].contiguous()
@@ -117,7 +91,6 @@ class RandomFeatures(PDGNN):
     ``analytic``. R is generated from a seed of eight bytes whenever it is needed.
 
     Args:
-        topology, scaling, storage: see ``PDGNN``.
         width: m, the number of features.
         activation: ``relu`` or ``fourier``.
         centred: whether to subtract the mean embedding of the first graph from every embedding,
@@ -231,3 +204,130 @@ class RandomFeatures(PDGNN):
         )
         looks = vars(self.topology) == vars(other.topology)
         return mine == theirs and looks and self.centre.cpu().equal(other.centre.cpu())
+
+
+@dataclass(frozen=True)
+class AsIs:
+    """The identity map φ(e) = e, in place of an ``Expansion``.
+
+    >>> AsIs(1)(torch.tensor([[3.]]))
+    tensor([[3.]])
+    """
+
+    width: int  # width of the embeddings, or number of first columns used
+
+    def __call__(self, embeddings: Tensor) -> Tensor:
+        """Return the embeddings, or their first columns.  [n, dims] -> [n, width]"""
+        return embeddings[:, : self.width]
+
+    def narrowed(self, width: int) -> AsIs:
+        """Return the map to the first columns alone."""
+        return AsIs(width)
+
+    def blocks(self, embeddings: Tensor) -> tuple[Tensor, ...]:
+        """Return embeddings in blocks."""
+        parts: tuple[Tensor, ...] = embeddings.split(max(BLOCK_VALUES // max(self.width, 1), 1))
+        return parts
+
+
+@backbones.register
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearHead(PDGNN):
+    """A linear classifier of embeddings, f_out(e) = V e + b: ``PDGNN`` without a hidden layer.
+
+    Sums over embeddings never go stale, since there is nothing to train between f_topo and f_out;
+    methods such as ``slda`` compute V and b from such sums. As wide as the embeddings.
+
+    Args:
+        dropout: share of an embedding's values dropped while V is trained by gradients.
+
+    >>> model = LinearHead()
+    >>> model.begin(3, generator=torch.Generator())
+    >>> model.grow(2, generator=torch.Generator())
+    >>> model.width, model.eval()(torch.eye(3)).shape
+    (3, torch.Size([3, 2]))
+    """
+
+    name = "linear"
+
+    hidden: Sequence[int] = field(init=False, default=())
+    bias: bool = field(init=False, default=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.width = 0  # number of inputs of f_out: of an embedding, 0 before the first one
+
+    def begin(self, dims: int, *, generator: Generator) -> None:
+        """Create V and b."""
+        super().begin(dims, generator=generator)
+        self.width = dims
+
+    def forward(
+        self, inputs: Any, rows: Tensor | None = None, *, generator: Generator | None = None
+    ) -> Tensor:
+        """Return V e + b of some embeddings.  -> [rows, classes]"""
+        if not (self.training and self.dropout):
+            return super().forward(inputs, rows, generator=generator)
+        assert generator is not None, "dropout needs a generator"
+        embeddings = self.taken(inputs, rows)
+        mask = dropout_mask(embeddings.shape, self.dropout, generator=generator)
+        return super().forward(embeddings * mask, generator=generator)
+
+    def settle(self, embeddings: Tensor) -> None:
+        """Do nothing: the features do not depend on the first graph."""
+
+    def expansion(self) -> AsIs:
+        """Return φ as a map of its own."""
+        return AsIs(self.width)
+
+    def expands_like(self, other: LinearHead) -> bool:
+        """Return whether another backbone computes the same features of the same graph."""
+        mine, theirs = ((b.width, b.scaling, b.topology.name) for b in (self, other))
+        return mine == theirs and vars(self.topology) == vars(other.topology)
+
+    def set_head(self, weights: Tensor, offsets: Tensor) -> None:
+        """Set V and b.  [dims, classes], [classes]"""
+        assert self.head is not None
+        self.head.out.weight.data = weights.t().float().contiguous()
+        assert self.head.out.bias is not None
+        self.head.out.bias.data = offsets.float()
+
+
+@backbones.register
+class UntrainedGCN(LinearHead):
+    """A linear classifier on a frozen random GCN (the encoder of Donghi et al. 2025).
+
+    f_out(e) = V e + b on e = [H^1, ..., H^L], H^i = tanh(Â H^{i-1} W_i), H^0 = X. W_i are Gaussian
+    with variance 1 / (width of H^{i-1}), drawn from ``seed`` alone: the same for every graph and
+    every learner.
+
+    Args:
+        hops: L, the number of layers.
+        dims: width of a layer; embeddings are L times as wide.
+        seed: seed of the weights.
+
+    >>> model = UntrainedGCN(hops=2, dims=4)
+    >>> model.topology.hops, model.topology.own_weights
+    (2, False)
+    """
+
+    name = "untrained-gcn"
+    topology: Reservoir
+
+    def __init__(
+        self,
+        *,
+        hops: int = 2,
+        dims: int = 512,
+        seed: int = 0,
+        dropout: float = 0.5,
+        scaling: Scaling = "unit",
+    ) -> None:
+        topology = Reservoir(
+            hops=hops, dims=dims, seed=seed, own_weights=False, layers="all", self_loops=True
+        )
+        super().__init__(topology=topology, dropout=dropout, scaling=scaling)
+
+    def _parameter_value(self, name: str) -> Any:
+        own = name in ("dims", "seed")
+        return getattr(self.topology, name) if own else super()._parameter_value(name)

@@ -14,8 +14,7 @@ from evergraph.graphs import Graph, normalised
 from evergraph.graphs.csr import csr_tensor, take_rows
 from evergraph.graphs.operator import SparseOperator
 from evergraph.nn.backbone import Recipe, backbones
-from evergraph.nn.gat import HeadAttention, check_heads
-from evergraph.nn.gcn import GraphConvolution
+from evergraph.nn.gcn import GraphConvolution, HeadAttention, check_heads
 from evergraph.nn.gnn import GNN, Between, Convolution, Features, GraphInputs, multipliable, times
 from evergraph.nn.linear import Linear
 
@@ -38,7 +37,6 @@ class Residual(GNN):
             independent.
         heads: number of attention heads.
         layers: number of such layers, and so of hops that a score depends on.
-        hidden, dropout: see ``GNN``.
     """
 
     name = "residual"

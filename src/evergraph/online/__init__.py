@@ -17,14 +17,7 @@ _MODULE_OF = {
     "OnlineLearner": "learner",
 }
 
-__all__ = [
-    "ContinualNodeClassifier",
-    "Delta",
-    "Label",
-    "LearnerFolder",
-    "NodeId",
-    "OnlineLearner",
-]
+__all__ = ["ContinualNodeClassifier", "Delta", "Label", "LearnerFolder", "NodeId", "OnlineLearner"]
 
 
 def __getattr__(name: str) -> Any:

@@ -19,13 +19,14 @@ from evergraph.core.notices import say
 from evergraph.datasets.doors import holds_graph, named_graph
 from evergraph.graphs.pyg import is_hetero
 from evergraph.online import conversion
+from evergraph.online.conversion import is_numbered, read_frame
 from evergraph.online.delta import Delta, NodeId, NodeTarget
 from evergraph.online.folder.in_memory import InMemoryLearner
 from evergraph.online.folder.markers import check_chosen
-from evergraph.online.frames import is_numbered, read_frame
 from evergraph.online.heads import heads
 from evergraph.online.labels import as_targets, target_score
-from evergraph.online.learner import PATIENCE, TOLERANCE, OnlineLearner
+from evergraph.online.learner import OnlineLearner
+from evergraph.online.learner_state import PATIENCE, PLAIN, TOLERANCE
 from evergraph.online.monitor import Alarm, OnAlarm, report
 from evergraph.online.upsert import without_unknown
 from evergraph.online.view import Explanation, Status, Suggestion
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from evergraph.online.folder.learner_folder import LearnerFolder
 
 logger = logging.getLogger(__name__)
-SAME = ("scaling", "undirected", "seed", "tolerance", "patience")  # parameters of a learner, too
 ARRAY = (
     "an array has no column names: its columns are matched by position and not scaled, unlike the "
     "columns of a table"
@@ -169,7 +169,7 @@ class ContinualNodeClassifier(Part, Closing):
         model.topology, model.head = learner.topology, learner.head.name
         model.width, model.objective = options.pop("width", None), options.pop("objective", None)
         model.head_options, model.targets = options, kind
-        for name in SAME:
+        for name in PLAIN:
             setattr(model, name, getattr(learner, name))
         return model
 
@@ -202,7 +202,7 @@ class ContinualNodeClassifier(Part, Closing):
             targets=self.targets,
             memory_limit=self.memory_limit,
             scratch=self.scratch,
-            **{name: getattr(self, name) for name in SAME},
+            **{name: getattr(self, name) for name in PLAIN},
         )
 
     def fit(self, *given: Any, **named: Any) -> NoReturn:

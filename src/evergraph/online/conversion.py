@@ -22,11 +22,16 @@ from evergraph.graphs.validation import (
     given_weights,
     say_unread,
 )
+from evergraph.online.checking import LARGEST_FEATURE
+from evergraph.online.codecs.tables import TOMORROW
 from evergraph.online.delta import Delta, EdgeColumns, Label, NodeId, NodeTarget
 from evergraph.online.identifiers import check_ids
 from evergraph.online.labels import as_labels, graph_targets, plain_values, targets_of_y
+from evergraph.tables.arrow import pa
+from evergraph.tables.choices import Columns
 from evergraph.tables.columns import RELATION, TYPE, WEIGHT
-from evergraph.tables.frames import column_names, is_a, is_table
+from evergraph.tables.fitting import say_few
+from evergraph.tables.frames import arrow_table, column_names, is_a, is_table
 from evergraph.tables.labels import (
     LABELS,
     is_missing,
@@ -35,6 +40,8 @@ from evergraph.tables.labels import (
     say_missing,
     target_names,
 )
+from evergraph.tables.nodes import read_features, say_by_position, say_index
+from evergraph.tables.scheme import NodeFeatures, Scheme
 
 
 def as_ids(values: Any, name: str = "nodes") -> list[NodeId]:
@@ -159,7 +166,15 @@ def columns_of_nodes(table: Any, kind: Kind = "class") -> tuple[Any, Any, Any, A
         raise DataError(f"nodes have no column 'id': they have {', '.join(map(str, names))}")
     timed = [name for name in names if name == "time"]
     say_ignored("nodes", "column", timed, "a learner takes nodes in the order of their rows")
-    targets = _target_columns(names, kind)
+    texts = [name for name in names if isinstance(name, str)]
+    targets = ["label"] if "label" in texts else target_names(texts)
+    if len(targets) > 1:
+        raise DataError(f"nodes have columns {', '.join(targets)}: expected one number to predict")
+    for name in targets:
+        if {"label": "class", LABELS: "labels"}.get(name, "numbers") != kind:
+            raise DataError(
+                f"nodes have a column {name!r}, but the model was made with targets={kind!r}"
+            )
     types = []
     if TYPE in names:  # a column of numbers is a feature
         values = [value for value in as_types(table[TYPE]) if value is not None]
@@ -169,41 +184,19 @@ def columns_of_nodes(table: Any, kind: Kind = "class") -> tuple[Any, Any, Any, A
         rest = table.drop(columns=other)
     else:
         rest = table.drop_columns(other) if arrow else table.drop(other)
-    found = _target_values(table, targets[0]) if targets else None
-    return table["id"], rest, found, table[TYPE] if types else None
-
-
-def _target_columns(names: Sequence[Any], kind: Kind) -> list[str]:
-    """Return the column of targets, if there is one; raise unless it is of the given kind."""
-    kinds: dict[str, Kind] = {"label": "class", LABELS: "labels"}
-    texts = [name for name in names if isinstance(name, str)]
-    found = ["label"] if "label" in texts else target_names(texts)
-    if len(found) > 1:
-        raise DataError(f"nodes have columns {', '.join(found)}: expected one number to predict")
-    for name in found:
-        if kinds.get(name, "numbers") != kind:
-            raise DataError(
-                f"nodes have a column {name!r}, but the model was made with targets={kind!r}"
-            )
-    return found
-
-
-def _target_values(table: Any, name: str) -> Any:
-    """Return a column of targets, None for values that count as missing in any table.
-
-    Labels in one text, such as ``art;law``, become lists.
-    """
-    if name not in ("label", LABELS):
-        return table[name]
-    values = plain_values(table[name], name)
-    if name == "label":
+    found: Any = table[targets[0]] if targets else None
+    if "label" in targets:  # None for values that count as missing in any table
+        values = plain_values(found, "label")
         spelled = Counter(v.strip() for v in values if isinstance(v, str) and is_missing(v))
         say_missing("nodes", {text: spelled[text] for text in spelled if text})
-        return [one_label(value) for value in values]
-    return [
-        label_parts(row) if isinstance(row, str) else [*row] if hasattr(row, "__iter__") else row
-        for row in values
-    ]
+        found = [one_label(value) for value in values]
+    elif LABELS in targets:  # labels in one text, such as ``art;law``, become lists
+        found = [
+            label_parts(row) if isinstance(row, str)
+            else [*row] if hasattr(row, "__iter__") else row
+            for row in plain_values(found, LABELS)
+        ]  # fmt: skip
+    return table["id"], rest, found, table[TYPE] if types else None
 
 
 def delta_of_named(named: NamedGraph, ids: Any, key: str | None, kind: Kind = "class") -> Delta:
@@ -215,6 +208,14 @@ def delta_of_named(named: NamedGraph, ids: Any, key: str | None, kind: Kind = "c
     graph = named.graph
     own = range(graph.num_nodes) if named.ids is None else named.ids
     nodes = _renamed(own, ids, "nodes")
+    labels = as_labels(graph.labels, graph.num_nodes) if graph.targets is None else []
+    if kind != "class" and any(label is not None for label in labels):
+        raise DataError(f"nodes have classes, but the model was made with targets={kind!r}")
+    targets: list[NodeTarget | None] = list(labels)
+    if graph.targets is not None:
+        targets = graph_targets(kind, graph.targets)
+    elif (called := named.classes) is not None:
+        targets = [None if label is None else called[int(label)] for label in labels]
     names: list[str] = []
     sides: Any
     if graph.relations is None:
@@ -226,7 +227,7 @@ def delta_of_named(named: NamedGraph, ids: Any, key: str | None, kind: Kind = "c
     return Delta(
         nodes=nodes,
         features=densify(graph.features),
-        labels=_targets_of(named, kind),
+        labels=targets,
         edges=_between(nodes, sides),
         weights=[] if weights is None else weights.tolist(),
         relations=names,
@@ -245,18 +246,6 @@ def _renamed(own: Sequence[Any], ids: Any, what: str) -> list[NodeId]:
 def _between(nodes: list[NodeId], sides: Any) -> EdgeColumns:
     """Return edges between nodes by index.  sides: int64 [2, edges]"""
     return EdgeColumns(*([nodes[place] for place in side.tolist()] for side in sides))
-
-
-def _targets_of(named: NamedGraph, kind: Kind) -> list[NodeTarget | None]:
-    graph, names = named.graph, named.classes
-    if graph.targets is not None:
-        return graph_targets(kind, graph.targets)
-    labels = as_labels(graph.labels, graph.num_nodes)
-    if kind != "class" and any(label is not None for label in labels):
-        raise DataError(f"nodes have classes, but the model was made with targets={kind!r}")
-    if names is None:
-        return list(labels)
-    return [None if label is None else names[int(label)] for label in labels]
 
 
 def delta_of_data(data: Any, ids: Any, key: str | None, kind: Kind = "class") -> Delta:
@@ -333,3 +322,76 @@ def matrix_like(ids: Any, matrix: Tensor, columns: Sequence[Label] | None = None
 def _index(ids: Any) -> Any:
     """Return the index of a result: that of a Series, or the ids of an Index."""
     return getattr(ids, "index", ids) if type(ids).__name__ == "Series" else ids
+
+
+WHERE = "features"  # prefix of messages
+
+
+def is_numbered(frame: Any) -> bool:
+    """Whether a frame is a plain array of numbers, with pandas' default columns 0, 1, 2, ..."""
+    if not is_a(frame, "pandas") or [*frame.columns] != [*range(len(frame.columns))]:
+        return False
+    if any(getattr(kind, "kind", "") in ("m", "M") for kind in frame.dtypes):
+        return False  # NumPy would turn dates into meaningless numbers
+    try:
+        return not bool(as_features(frame, len(frame)).isnan().any())
+    except DataError:
+        return False
+
+
+def read_frame(
+    frame: Any,
+    count: int,
+    columns: Columns | Scheme | None,
+    labels: Sequence[Any] = (),
+    *,
+    noted: bool = False,
+) -> NodeFeatures:
+    """Return the features of a table's rows.
+
+    count: expected number of rows; columns: the scheme of the first table, choices to fit one on
+    this table, or None for numbers without names; labels: of the rows, to warn of a column that
+    gives them away; noted: whether the notice that names are ignored was given before.
+    """
+    if isinstance(columns, Columns):
+        columns.check_fill("a learner", TOMORROW)
+    if columns is None and is_a(frame, "pandas"):  # needs no Arrow
+        if not noted and not is_numbered(frame):
+            say_by_position(WHERE, [str(name) for name in frame.columns])
+        return NodeFeatures(as_features(frame, count))
+    try:
+        table = arrow_table(frame)
+    except DataError as error:
+        raise DataError(f"{WHERE}: {error}") from None
+    if table.num_rows != count:
+        raise DataError(f"features have {table.num_rows} rows: expected {count}, one per node")
+    return read_columns(table, columns, labels, noted=noted)
+
+
+def read_columns(
+    table: pa.Table,
+    columns: Columns | Scheme | None,
+    labels: Sequence[Any] = (),
+    *,
+    noted: bool = False,
+    where: str = WHERE,
+) -> NodeFeatures:
+    """Return the features of named columns; see ``read_frame``."""
+    known = pa.array([None if label is None else str(label) for label in labels], pa.string())
+    say_index(where, table.column_names)
+    try:
+        read = read_features(
+            table,
+            columns,
+            where=where,
+            labels=known if len(known) == table.num_rows else None,
+            most=LARGEST_FEATURE,
+            position_said=noted,
+        )
+        if isinstance(columns, Columns) and not (read.scheme and read.scheme.width):
+            raise DataError("have no usable column: expected features beside id and label")
+    except DataError as error:
+        raise DataError(f"{where}: {error}") from None
+    if isinstance(columns, Columns) and read.scheme is not None:
+        say_few(where, table.num_rows, read.scheme)
+    return read

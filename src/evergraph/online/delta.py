@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 import torch
@@ -189,13 +189,7 @@ class EdgeColumns(Sequence[tuple[NodeId, NodeId]]):
     def __iter__(self) -> Iterator[tuple[NodeId, NodeId]]:
         return zip(listed(self.sources), listed(self.targets), strict=True)
 
-    @overload
-    def __getitem__(self, index: int) -> tuple[NodeId, NodeId]: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> EdgeColumns: ...
-
-    def __getitem__(self, index: int | slice) -> tuple[NodeId, NodeId] | EdgeColumns:
+    def __getitem__(self, index: Any) -> Any:  # a pair, or columns for a slice
         if isinstance(index, slice):
             return EdgeColumns(self.sources[index], self.targets[index])
         return _plain(self.sources[index]), _plain(self.targets[index])
@@ -212,11 +206,9 @@ class EdgeColumns(Sequence[tuple[NodeId, NodeId]]):
 
     def take(self, rows: NDArray[np.int64]) -> EdgeColumns:
         """Return some of the edges, by index."""
-
+        places = rows.tolist()
         sides: list[Column] = [
-            side[rows]
-            if isinstance(side, np.ndarray)
-            else list(map(listed(side).__getitem__, rows.tolist()))
+            side[rows] if isinstance(side, np.ndarray) else [*map(listed(side).__getitem__, places)]
             for side in self.sides
         ]
         return EdgeColumns(*sides)

@@ -63,17 +63,14 @@ class Bounds:
     A delta beyond them is rejected before it is written to the journal. They do not apply to deltas
     that are in the journal already.
 
-    Attributes:
-        classes: new classes in a delta; None for any number.
-        memory: bytes that applying it may add; None for half of the free memory, see
-            ``free_memory``, but at least 128 MiB.
-
     >>> Bounds(classes=0)
     Traceback (most recent call last):
     evergraph.core.errors.ConfigurationError: classes must be an integer of at least 1, not 0
     """
 
-    classes: int | None = 1_000
+    classes: int | None = 1_000  # new classes in a delta; None for any number
+    # bytes that applying it may add; None for half of the free memory, see ``free_memory``, but at
+    # least 128 MiB
     memory: int | None = None
 
     def __post_init__(self) -> None:

@@ -51,18 +51,8 @@ class Knowledge:
     skipped (see ``Counted``), unless something is forgotten: then all around it are updated. Scores
     are solved at once or a little later (see ``Solving``).
 
-    Args:
-        graph: the graph.
-        embeddings: of its nodes.
-        head: learns from the vectors; it was begun.
-        seed: of class codes.
-        related: whether vectors have relations of edges and types of nodes.
-        tolerance: of moves, see ``Counted``.
-        patience: number of changes after which scores are solved at the latest.
-
-    Attributes:
-        labels: classes of nodes.
-        storage: of arrays that lie in files, see ``map_to``; None if all are in memory.
+    related: whether vectors have relations of edges and types of nodes; tolerance, patience: see
+    ``Counted`` and ``Solving``.
     """
 
     def __init__(
@@ -84,7 +74,7 @@ class Knowledge:
         parts = (embeddings, self.relations, self.codes)
         self._vectors = [part for part in parts if part is not None]  # those of a node's vector
         self.dims = sum(part.dims for part in self._vectors)
-        self.storage: ArrayStorage | None = None
+        self.storage: ArrayStorage | None = None  # of arrays that lie in files, see ``map_to``
         self.classes = IdTable()
         self.labels = NodeLabels()
         self.held = HeldBack() if head.holds_back else None
@@ -371,7 +361,6 @@ class Knowledge:
         return len(every)
 
     def _solve(self, counted: int) -> None:
-        """Solve for the scores, unless that can wait."""
         there, known = self._classes_there(), int(self.labels.counts_.sum())
         urgent = self._urgent or self._forgotten or not there.equal(self._present)
         self._present = there
@@ -402,7 +391,6 @@ class Knowledge:
                 yield from part.arrays()
 
     def _parts(self) -> dict[str, Any]:
-        """Return the components with a state, by name."""
         vectors = ("graph", "embeddings", "relations", "codes")
         names = (*vectors, "held", "counted", "solving", "wear", "head", "labels", "classes")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}

@@ -149,22 +149,16 @@ def target_score(
             *(torch.tensor(part, dtype=torch.float64)[:, None] for part in (predicted, right))
         )
     if kind == "labels":
-        given, there = _matrices(predicted, right)
+        met = dict.fromkeys(label for part in (predicted, right) for row in part for label in row)
+        columns = {label: column for column, label in enumerate(met)}
+        given, there = (torch.zeros(len(part), len(columns)) for part in (predicted, right))
+        for matrix, part in ((given, predicted), (there, right)):
+            for row, labels in enumerate(part):
+                matrix[row, [columns[label] for label in labels]] = 1.0
         return (macro_f1 if balanced else micro_f1)(given, there)
     numbers = {label: number for number, label in enumerate({*right, *predicted})}
     given, there = (torch.tensor([numbers[v] for v in part]) for part in (predicted, right))
     return (balanced_accuracy if balanced else plain_accuracy)(given, there)
-
-
-def _matrices(*parts: Sequence[Sequence[Label]]) -> list[Tensor]:
-    """Return 0/1 matrices of labels, a column for each that any node has.  [nodes, labels]"""
-    met = dict.fromkeys(label for part in parts for row in part for label in row)
-    columns = {label: column for column, label in enumerate(met)}
-    found = [torch.zeros(len(part), len(columns)) for part in parts]
-    for matrix, part in zip(found, parts, strict=True):
-        for row, labels in enumerate(part):
-            matrix[row, [columns[label] for label in labels]] = 1.0
-    return found
 
 
 def plain_values(values: Any, name: str) -> list[Any]:

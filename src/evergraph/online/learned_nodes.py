@@ -199,7 +199,13 @@ class Counted(KeptArrays):
             rows = counted[part]
             slots, here = self._slots.array[positions[rows]] - 1, now.take(rows, axis=0)
             was = self._rows.array.take(slots, axis=0)
-            far = self._far(slots, was, here, exactly or not self.tolerance)
+            far = np.ones((len(rows), len(self._parts)), np.bool_)
+            if self.tolerance and not exactly:
+                gaps = here - was
+                gaps *= gaps
+                far = ~(np.add.reduceat(gaps, self._starts, axis=1) <= self._reaches.array[slots])
+            some = np.flatnonzero(far.any(1))  # parts below TINY count as far unless they are equal
+            far[some] &= np.logical_or.reduceat(was[some] != here[some], self._starts, axis=1)
             some = np.flatnonzero(far.any(1))
             into = slice(found, found + len(some))
             places[into], before.numpy()[into] = rows[some], was[some]
@@ -242,20 +248,6 @@ class Counted(KeptArrays):
         assert part == len(self._parts), "arrays end where parts do"
         return near
 
-    def _far(
-        self, slots: NDArray[np.int64], was: NDArray[Any], now: NDArray[Any], exactly: bool
-    ) -> NDArray[np.bool_]:
-        """Return which parts of which rows have moved too far.  -> bool [rows, parts]"""
-        far = np.ones((len(slots), len(self._parts)), np.bool_)
-        if not exactly:
-            gaps = now - was
-            gaps *= gaps
-            far = ~(np.add.reduceat(gaps, self._starts, axis=1) <= self._reaches.array[slots])
-        some = far.any(1)
-        differs = np.logical_or.reduceat(was[some] != now[some], self._starts, axis=1)
-        far[some] &= differs  # parts below TINY count as far unless they are equal
-        return far
-
     def pieces(self) -> dict[str, Tensor | Pieces]:
         """Return everything kept, by name."""
         return super().pieces() | {"free": torch.from_numpy(self._free.copy())}
@@ -271,11 +263,7 @@ class Counted(KeptArrays):
 
 
 def lot(node: NodeId) -> int:
-    """Return a pseudo-random number that depends only on a node's id.  64 bits, signed
-
-    >>> lot("a") == lot("a"), lot("1") == lot(1)
-    (True, False)
-    """
+    """Return a pseudo-random number that depends only on a node's id.  64 bits, signed"""
     drawn = blake2b(repr(node).encode(), digest_size=8).digest()
     return int.from_bytes(drawn, "big", signed=True)
 

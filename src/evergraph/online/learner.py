@@ -46,18 +46,13 @@ class OnlineLearner(LearnerState):
         topology: the f_topo; by default the head's choice.
         head: learns from embeddings; by default ``FusedHead``, the live form of ``auto``. It
             belongs to this learner from then on.
-        scaling: of embeddings, ``unit`` or ``none``.
-        undirected: whether edges are undirected.
-        seed: of the head's random choices.
-        targets: of the nodes: one ``class``, several ``labels``, or ``numbers``; by default that of
-            the head.
+        scaling, undirected, seed: see ``ContinualNodeClassifier``.
+        targets: of the nodes, by default those of the head.
         tolerance: a labelled node is counted again when (a part of) its vector has moved by more
             than this share of its length since it was last counted; 0 for any move.
         patience: number of deltas, or batches, after which scores are solved at the latest, see
             ``Solving``; 1 solves after every delta. ``status().solved`` is the last one included.
-        memory_limit: of the process, in bytes or as text such as ``2GB``; features, embeddings and
-            other wide arrays then lie in files, see ``ArrayStorage``. No bit depends on it.
-        scratch: folder for these files; by default the system's temporary folder.
+        memory_limit, scratch: see ``ContinualNodeClassifier``. No bit depends on them.
 
     >>> from evergraph.online.heads import FusedHead
     >>> learner = OnlineLearner(head=FusedHead(width=64))
@@ -175,7 +170,7 @@ class OnlineLearner(LearnerState):
                 if self._shared:
                     self._copy_vectors()
             settled, guesses, whose = self._applied(whole, parts)
-            found: list[tuple[int, int]] = []  # predictions, and correct ones
+            results: list[DeltaResult] = []
             first = self._seq + 1
             self._seq += len(parts)
             if not settled.behind:
@@ -187,22 +182,14 @@ class OnlineLearner(LearnerState):
                     self._ids.add(delta.nodes)
                     self._ids.remove(delta.forgotten)
                     about = {"seq": first + place, "nodes": len(self._ids), "classes": known}
-                    found.append(self._record.count(guesses, whose == place, **about))
+                    counts = self._record.count(guesses, whose == place, **about)
+                    # Embeddings computed and nodes counted are those of the whole batch.
+                    sizes = (len(delta.nodes), known, settled.recomputed, *counts, settled.counted)
+                    results.append(DeltaResult(first + place, *sizes))
                 return self._written()
 
             self.turn(write, (settled.nodes, settled.vectors))
-            return [
-                DeltaResult(
-                    seq=first + place,
-                    new_nodes=len(delta.nodes),
-                    classes=self.status().classes,
-                    recomputed=settled.recomputed,
-                    predicted=found[place][0],
-                    right=found[place][1],
-                    counted=settled.counted,
-                )
-                for place, delta in enumerate(parts)
-            ]
+            return results
 
     def _applied(
         self, delta: CheckedDelta, parts: Sequence[CheckedDelta]

@@ -40,6 +40,7 @@ logger = logging.getLogger(__name__)
 # Chosen on validation nodes of WordNet, see docs/decisions/0041.
 TOLERANCE = 0.05
 PATIENCE = 8
+PLAIN = ("scaling", "undirected", "seed", "tolerance", "patience")  # parameters, as JSON has them
 
 
 class LearnerState(LearnerView):
@@ -130,39 +131,21 @@ class LearnerState(LearnerView):
         return {
             "topology": pieces.described(topologies, self.topology),
             "head": pieces.described(heads, self.head),
-            "scaling": self.scaling,
-            "undirected": self.undirected,
-            "seed": self.seed,
-            "tolerance": self.tolerance,
-            "patience": self.patience,
-        }
+        } | {name: getattr(self, name) for name in PLAIN}
 
     def _begun(self, num_features: int, *, related: bool) -> Knowledge:
         """Create what depends on the width of features, and on whether there are relations."""
         graph = GrowingGraph(num_features=num_features, undirected=self.undirected)
+        # Unscaled rows may have columns of very different size, and an error relative to the
+        # largest value could swamp a small one: no drift is allowed.
+        drift = DRIFT if self.scaling == "unit" else 0.0
         live = LiveEmbeddings(
-            self.topology,
-            num_features=num_features,
-            scaling=self.scaling,
-            # Unscaled rows may have columns of very different size, and an error relative to the
-            # largest value could swamp a small one: no drift is allowed.
-            drift=DRIFT if self.scaling == "unit" else 0.0,
+            self.topology, num_features=num_features, scaling=self.scaling, drift=drift
         )
-        self.head.begin(
-            live.dims,
-            topology=self.topology,
-            generator=seeded(self.seed, "head"),
-            related=related,
-        )
-        return Knowledge(
-            graph,
-            live,
-            self.head,
-            seed=self.seed,
-            related=related,
-            tolerance=self.tolerance,
-            patience=self.patience,
-        )
+        generator = seeded(self.seed, "head")
+        self.head.begin(live.dims, topology=self.topology, generator=generator, related=related)
+        given = {name: getattr(self, name) for name in ("seed", "tolerance", "patience")}
+        return Knowledge(graph, live, self.head, related=related, **given)
 
     def _written(self, *, shared: bool = False) -> Page:
         """Return the page that readers see after the last delta."""

@@ -330,16 +330,11 @@ class Watch:
         """Return the alarm while it is raised, else ()."""
         if self._raised is None:
             return ()
-        seq, verdict = self._raised
-        now, usual = (
-            f"{value:.4g}" if self.kind == "numbers" else f"{100 * value:.1f} %"
-            for value in (verdict.value, verdict.expected)
-        )
-        message = (
-            f"{METRICS[self.kind]} of the last {verdict.answers:,} predictions is {now}: expected "
-            f"about {usual}"
-        )
-        return (Alarm(seq, message, verdict.value, verdict.expected),)
+        seq, (_, value, expected, answers) = self._raised
+        form = "{:.4g}" if self.kind == "numbers" else "{:.1%}"
+        now, usual = (form.format(each).replace("%", " %") for each in (value, expected))
+        told = f"{METRICS[self.kind]} of the last {answers:,} predictions is {now}"
+        return (Alarm(seq, f"{told}: expected about {usual}", value, expected),)
 
     def state(self) -> dict[str, Tensor]:
         """Return everything kept, by name.  float64: whole numbers are exact to 2⁵³"""

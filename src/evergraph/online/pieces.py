@@ -65,16 +65,20 @@ def whole(pieces: Mapping[str, Tensor | Pieces]) -> dict[str, Tensor]:
     }
 
 
-def split(value: Tensor | Pieces) -> Iterator[Tensor]:
-    """Yield an array in order, contiguous, at most about ``PIECE`` bytes at a time."""
+def split(value: Tensor | Pieces, some: Tensor | None = None) -> Iterator[Tensor]:
+    """Yield an array in order, contiguous, at most about ``PIECE`` bytes at a time.
+
+    some: indices of the rows to yield; all by default.
+    """
     if isinstance(value, Pieces):
         yield from value
         return
     rows = value.detach().reshape(1) if value.dim() == 0 else value.detach()
     step = max(PIECE // max(rows[:1].nbytes, 1), 1)
-    for start in range(0, len(rows), step):
-        yield rows[start : start + step].cpu().contiguous()
-        if isinstance(value, PagedTensor):
+    for start in range(0, len(rows) if some is None else len(some), step):
+        part = slice(start, start + step)
+        yield rows[part if some is None else some[part]].cpu().contiguous()
+        if isinstance(value, PagedTensor):  # mapped from a file: pages may be released again
             value.within.tidy()
 
 
@@ -126,15 +130,7 @@ class PackedState:
 
 def taken(value: Tensor, rows: Tensor) -> Pieces:
     """Return some rows of an array, in pieces of about ``PIECE`` bytes."""
-    step = max(PIECE // max(value[:1].nbytes, 1), 1)
-
-    def made() -> Iterator[Tensor]:
-        for part in rows.split(step):
-            yield value[part]
-            if isinstance(value, PagedTensor):  # mapped from a file: pages may be released again
-                value.within.tidy()
-
-    return Pieces((len(rows), *value.shape[1:]), value.dtype, made)
+    return Pieces((len(rows), *value.shape[1:]), value.dtype, partial(split, value, rows))
 
 
 def packed(arrays: Mapping[str, Tensor | Pieces], packing: Packing) -> Arrays:
@@ -183,12 +179,7 @@ FIXED = ("dtype",)
 
 
 def described(resolver: Resolver[Any], component: Any) -> dict[str, Any]:
-    """Return a component's name and its parameters, as JSON can hold them.
-
-    >>> from evergraph.topology import SGC, topologies
-    >>> described(topologies, SGC(hops=3))
-    {'name': 'sgc', 'hops': 3, 'self_loops': True}
-    """
+    """Return a component's name and its parameters, as JSON can hold them."""
     names = [name for name in resolver.parameters(component.name) if name not in FIXED]
     values = {"name": component.name} | {name: getattr(component, name) for name in names}
     kept: dict[str, Any] = json.loads(json.dumps(values))

@@ -125,8 +125,8 @@ def _labels(knowledge: Knowledge) -> Iterator[str]:
     recorded = torch.zeros_like(counted)
     recorded[: len(knowledge.labels.counts_)] = knowledge.labels.counts_
     for number in (counted != recorded).nonzero().flatten().tolist()[:1]:
-        yield f"class {number} is recorded with {int(recorded[number])} nodes, and has " \
-              f"{int(counted[number])}"  # fmt: skip
+        told, found = int(recorded[number]), int(counted[number])
+        yield f"class {number} is recorded with {told} nodes, and has {found}"
 
 
 def _twin(learner: OnlineLearner, knowledge: Knowledge) -> Knowledge:
@@ -163,10 +163,9 @@ def _vectors(learner: OnlineLearner, knowledge: Knowledge) -> Iterator[str]:
             yield f"{name} do not match graph, features and labels, for example around position " \
                   f"{int(far[0][0])}"  # fmt: skip
     learned = knowledge.labels.every
-    slots = np.zeros(len(learned), np.int64)
-    known = knowledge.counted._slots.array
-    slots[: len(known)] = known
-    if bool(((slots > 0) != (learned.numpy() != UNLABELLED)).any()):
+    counted, known = np.zeros(len(learned), bool), knowledge.counted._slots.array
+    counted[: len(known)] = known > 0
+    if bool((counted != (learned.numpy() != UNLABELLED)).any()):
         yield "the nodes that are counted are not those that are learned"
 
 

@@ -19,7 +19,6 @@ from evergraph.online.delta import (
     Delta,
     DeltaResult,
     NodeId,
-    NodeTarget,
     edge_columns,
     in_columns,
     listed,
@@ -135,7 +134,17 @@ def only_new(
     updated = _other(delta.updated, delta.updated_features, to_update, ids, knowledge)
     nowhere = {node for node in delta.updated if node not in ids}
     later = [pair for pair in delta.late if pair[0] not in nowhere]
-    late, changed = _late([*labelled, *later], ids, knowledge)
+    late, changed = [*labelled, *later], 0
+    if knowledge is not None:  # labels that differ from those of the graph
+        positions = ids.where([node for node, _ in late])
+        numbers = torch.full_like(positions, UNLABELLED)
+        numbers[positions >= 0] = knowledge.labels.of(positions[positions >= 0])
+        pairs, late = zip(late, numbers.tolist(), strict=True), []
+        for (node, label), number in pairs:
+            had = number != UNLABELLED
+            if not had or knowledge.classes.at(number) != name_of(knowledge.head.kind, label):
+                late.append((node, label))
+                changed += had
     find = related_edges if len(delta.relations) else new_edges
     joined, counts = find(delta, ids, knowledge, both_ways=undirected)
     first = [labels[row] for row in new]
@@ -177,23 +186,6 @@ def _other(
         return []
     known = knowledge.graph.features[ids.positions([nodes[row] for row in rows])]
     return list(compress(rows, (known != features[rows]).any(1).tolist()))
-
-
-def _late(
-    pairs: Sequence[tuple[NodeId, NodeTarget]], ids: IdTable, knowledge: Knowledge | None
-) -> tuple[list[tuple[NodeId, NodeTarget]], int]:
-    if knowledge is None:
-        return list(pairs), 0
-    positions = ids.where([node for node, _ in pairs])
-    numbers = torch.full_like(positions, UNLABELLED)
-    numbers[positions >= 0] = knowledge.labels.of(positions[positions >= 0])
-    late, changed = [], 0
-    for (node, label), number in zip(pairs, numbers.tolist(), strict=True):
-        had = number != UNLABELLED
-        if not had or knowledge.classes.at(number) != name_of(knowledge.head.kind, label):
-            late.append((node, label))
-            changed += had
-    return late, changed
 
 
 def without_unknown(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from evergraph.core.errors import DataError
 from evergraph.core.extras import installed
 from evergraph.core.notices import say
+from evergraph.online.conversion import read_columns
 from evergraph.online.delta import is_empty
-from evergraph.online.frames import read_columns
 from evergraph.server.arrow import read_arrow
 from evergraph.server.bodies import DELTAS, check_named, parse
 from evergraph.server.http import ARROW, RefusedError

@@ -1,9 +1,9 @@
 """A graph as a sequence of tasks."""
 
 from evergraph.streams.arrival import Arrival
-from evergraph.streams.class_order import order_classes
 from evergraph.streams.splits import Split, split_classes
 from evergraph.streams.stream import Exam, GraphStream
 from evergraph.streams.task import Task
+from evergraph.streams.ways import order_classes
 
 __all__ = ["Arrival", "Exam", "GraphStream", "Split", "Task", "order_classes", "split_classes"]

@@ -63,8 +63,27 @@ def split_classes(
     for label in classes:
         nodes = (labels == label).nonzero().flatten()
         shuffle = torch.randperm(len(nodes), generator=seeded(seed, "split", label))
-        cut = _cut(nodes[shuffle], label, shares, labelled)
-        for part, chosen in zip(parts, cut, strict=True):
+        nodes, whole = nodes[shuffle], 1.0
+        if _are_counts(shares):
+            whole = sum(shares)
+            nodes = nodes[: int(whole)]
+        count = len(nodes)
+        if count < LEAST_NODES:
+            raise DataError(
+                f"class {label} has {count} nodes, too few to split into training, validation and "
+                f"test: at least {LEAST_NODES} are needed (min_class_size = {LEAST_NODES} drops "
+                "such classes)"
+            )
+        # Round down, but not below the decimal share: 0.29 of 100 is 29.
+        if labelled is not None:
+            train = min(max(1, int(labelled * count + 1e-9)), count - 2)
+            validation = min(train, (count - train) // 2)
+        else:
+            wanted = [max(1, int(share / whole * count + 1e-9)) for share in shares[1:]]
+            validation = min(wanted[0], count - 2)
+            train = count - validation - min(wanted[1], count - validation - 1)
+        cuts = nodes.tensor_split((train, train + validation))
+        for part, chosen in zip(parts, cuts, strict=True):
             part.append(chosen)
     return Split(*(torch.cat(part).sort().values for part in parts))
 
@@ -128,29 +147,3 @@ def check_shares(shares: Shares, labelled: float | None) -> None:
 
 def _are_counts(shares: Shares) -> bool:
     return len(shares) == 3 and all(isinstance(share, int) for share in shares)
-
-
-def _cut(
-    nodes: Tensor, label: int, shares: Shares, labelled: float | None
-) -> tuple[Tensor, Tensor, Tensor]:
-    if _are_counts(shares):
-        whole = sum(shares)
-        nodes = nodes[: int(whole)]
-        shares = (shares[0] / whole, shares[1] / whole, shares[2] / whole)
-    count = len(nodes)
-    if count < LEAST_NODES:
-        raise DataError(
-            f"class {label} has {count} nodes, too few to split into training, validation and "
-            f"test: at least {LEAST_NODES} are needed (min_class_size = {LEAST_NODES} drops such "
-            "classes)"
-        )
-    # Round down, but not below the decimal share: 0.29 of 100 is 29.
-    if labelled is not None:
-        train = min(max(1, int(labelled * count + 1e-9)), count - 2)
-        validation = min(train, (count - train) // 2)
-    else:
-        wanted = [max(1, int(share * count + 1e-9)) for share in shares[1:]]
-        validation = min(wanted[0], count - 2)
-        test = min(wanted[1], count - validation - 1)
-        train = count - validation - test
-    return nodes[:train], nodes[train : train + validation], nodes[train + validation :]

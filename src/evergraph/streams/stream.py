@@ -19,10 +19,17 @@ from evergraph.datasets.doors import as_graph
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.reach.reach import nodes_around
 from evergraph.streams import classless
-from evergraph.streams.class_order import ClassOrder
 from evergraph.streams.splits import LEAST_NODES, SHARES, split_tasks
 from evergraph.streams.task import Lease, MetSizes, Task, TaskMembers
-from evergraph.streams.ways import BATCH, By, arrange, check_way, in_batches, without_classes
+from evergraph.streams.ways import (
+    BATCH,
+    By,
+    ClassOrder,
+    arrange,
+    check_way,
+    in_batches,
+    without_classes,
+)
 
 Edges = Literal["within", "all"]
 Testing = Literal["local", "global"]

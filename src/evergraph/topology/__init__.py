@@ -2,22 +2,10 @@
 
 from evergraph.topology.base import Stepwise, TopologyEncoder, topologies
 from evergraph.topology.cached import EmbeddingCache
-from evergraph.topology.h2gcn import H2GCN
-from evergraph.topology.mixhop import MixHop
-from evergraph.topology.reservoir import Reservoir
-from evergraph.topology.sgc import APPNP, PPR, S2GC, SGC, Identity
+from evergraph.topology.mixhop import H2GCN, MixHop
+from evergraph.topology.sgc import APPNP, PPR, S2GC, SGC, Identity, Reservoir
 
 __all__ = [
-    "APPNP",
-    "H2GCN",
-    "PPR",
-    "S2GC",
-    "SGC",
-    "EmbeddingCache",
-    "Identity",
-    "MixHop",
-    "Reservoir",
-    "Stepwise",
-    "TopologyEncoder",
-    "topologies",
-]
+    "APPNP", "H2GCN", "PPR", "S2GC", "SGC", "EmbeddingCache", "Identity", "MixHop", "Reservoir",
+    "Stepwise", "TopologyEncoder", "topologies",
+]  # fmt: skip

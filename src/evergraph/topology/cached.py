@@ -132,9 +132,7 @@ class EmbeddingCache:
     ) -> None:
         check_choice("scaling", scaling, ("unit", "none"))
         check_choice("storage", storage, STORAGES)
-        self.topology = topology
-        self.scaling = scaling
-        self.device = torch.device(device)
+        self.topology, self.scaling, self.device = topology, scaling, torch.device(device)
         self.storage: Storage = storage
         self.resources = Resources() if resources is None else resources
         self.seconds = 0.0  # spent encoding
@@ -153,10 +151,15 @@ class EmbeddingCache:
         start = time.perf_counter()
         if self.device.type == "cuda":  # blocks of smaller graphs would stay reserved, unused
             torch.cuda.empty_cache()
-        if rows is None:
-            embeddings = self._kept[graph] = self._encoded(graph)
-        else:
+        if rows is not None:
             embeddings = self.encode(graph, rows)
+        elif self.resources.shelf is None:
+            embeddings = self._kept[graph] = self.encode(graph)
+        else:
+            looks = repr(sorted(vars(self.topology).items()))
+            way = (self.topology.name, looks, self.scaling, self.storage, str(self.device))
+            embeddings = self.resources.shelf.take(graph, way, lambda: self.encode(graph))
+            self._kept[graph] = embeddings
         if self.device.type == "cuda":
             torch.cuda.synchronize()
         self.seconds += time.perf_counter() - start
@@ -165,13 +168,6 @@ class EmbeddingCache:
     def _seen(self, graph: Graph) -> Graph:
         """Return the graph with labels if f_topo reads them, otherwise without."""
         return graph if self.topology.reads_labels else graph.structure
-
-    def _encoded(self, graph: Graph) -> Tensor:
-        if self.resources.shelf is None:
-            return self.encode(graph)
-        looks = repr(sorted(vars(self.topology).items()))
-        way = (self.topology.name, looks, self.scaling, self.storage, str(self.device))
-        return self.resources.shelf.take(graph, way, lambda: self.encode(graph))
 
     def grow(self, graph: Graph, *, known: Tensor, old: Tensor) -> Growth:
         """Encode a grown graph, only where it changed, once, and keep the result.

@@ -100,7 +100,13 @@ def encoded_blocks(
         shown(resources.left),
         "on disk" if is_mapped(embeddings) else "in memory",
     )
-    graph = _adjacency_on(graph, resources, device)
+    # The adjacency goes to the device if it takes at most half of the free memory: weights of the
+    # products double it, and so do sorting buffers. Otherwise it is streamed, a block of rows at a
+    # time.
+    if device.type != "cpu" and 4 * graph.entry_bytes <= resources.left_on(device):
+        weights = None if graph.weights is None else graph.weights.to(device)
+        indptr, indices = graph.indptr.to(device), graph.indices.to(device)
+        graph = replace(graph, indptr=indptr, indices=indices, weights=weights)
     # A worker is sent its own columns, and the graph without features.
     items = [ColumnSlice(graph.features, start, stop, start) for start, stop in blocks]
     bare = graph.with_features(torch.empty(graph.num_nodes, 0))
@@ -136,19 +142,6 @@ def columns_of(features: Tensor, start: int, stop: int) -> Tensor:
         taken[first : first + ROWS_AT_A_TIME] = rows[:, start:stop]
         page_out(rows)
     return taken
-
-
-def _adjacency_on(graph: Graph, resources: Resources, device: torch.device) -> Graph:
-    """Return the graph with its adjacency on a device if it takes at most half of the free memory.
-
-    Weights of the products double it, and so do sorting buffers; otherwise it is streamed to the
-    device, one block of rows at a time.
-    """
-    if device.type == "cpu" or 4 * graph.entry_bytes > resources.left_on(device):
-        return graph
-    weights = None if graph.weights is None else graph.weights.to(device)
-    indptr, indices = graph.indptr.to(device), graph.indices.to(device)
-    return replace(graph, indptr=indptr, indices=indices, weights=weights)
 
 
 def _size(

@@ -79,7 +79,11 @@ def embed(
     """
     check_choice("nodes", nodes, NODES)
     check_separable(topology)
-    made = _made(graph, topology, nodes, name)
+    # The source and parameters of embeddings as JSON values.
+    known_by = f"{name} {graph!r}" if graph.folder is None else read_facts(graph.folder)["sha256"]
+    described = {"name": topology.name, **topology.get_params()}
+    made: dict[str, Any] = {"of": known_by, "topology": described, "nodes": nodes}
+    made = json.loads(json.dumps(made))
     if embedding_in(out) == made:
         return False
     _check_free(out, overwrite=overwrite)
@@ -132,16 +136,6 @@ def embedding_in(folder: Path) -> dict[str, Any] | None:
     return found if found is None else dict(found)
 
 
-def _made(graph: Graph, topology: TopologyEncoder, nodes: Nodes, name: str) -> dict[str, Any]:
-    """Return the source and parameters of embeddings as JSON values."""
-    folder = graph.folder
-    known_by = f"{name} {graph!r}" if folder is None else read_facts(folder)["sha256"]
-    described = {"name": topology.name, **topology.get_params()}
-    made: dict[str, Any] = {"of": known_by, "topology": described, "nodes": nodes}
-    found: dict[str, Any] = json.loads(json.dumps(made))
-    return found
-
-
 def _check_free(out: Path, *, overwrite: bool) -> None:
     """Raise unless a folder is empty, holds unfinished embeddings, or may be replaced."""
     if not out.exists() or not any(out.iterdir()) or (out / PROGRESS).is_file():
@@ -186,6 +180,5 @@ def _lay_out(graph: Graph, out: Path, topology: TopologyEncoder, kept: Tensor | 
 
 
 def _note(out: Path, made: Mapping[str, Any], columns: int) -> None:
-    """Record the number of finished feature columns."""
     with disk_is_enough(out), written_aside(out / PROGRESS) as file:
         file.write(json.dumps({"made": made, "columns": columns}).encode())

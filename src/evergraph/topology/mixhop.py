@@ -1,20 +1,22 @@
-"""Separate hops, for graphs whose neighbours differ."""
+"""Separate hops or rings, for graphs whose neighbours differ."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, field
+from itertools import chain, pairwise
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from evergraph.core.component import formerly
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
-from evergraph.graphs import Graph, Smoother, smoother, walk
-from evergraph.graphs.csr import densify
+from evergraph.graphs import Graph, Smoother, propagate, smoother, walk
+from evergraph.graphs.csr import csr_tensor, densify
 from evergraph.graphs.kernels.scaled_rows import RowType
+from evergraph.graphs.reach.reach import ball_blocks
 from evergraph.topology.base import Stepwise, TopologyEncoder, topologies
 from evergraph.topology.rowwise import unit_rows
 
@@ -28,7 +30,6 @@ class MixHop(Stepwise, TopologyEncoder):
     E = [X, Â X, ..., Â^L X]; dims = features x number of hops kept.
 
     Args:
-        hops, self_loops, dtype: see ``TopologyEncoder``.
         kept_hops: which of the hops 0 .. L to keep; all by default.
         unit: whether scaling to unit length applies to each hop by itself, so that none
             outweighs another, instead of to the whole embedding.
@@ -113,7 +114,6 @@ class ViewHops(MixHop):
     Args:
         kept_hops: the hops to keep.
         widest: maximum width of a hop; None for the width of the features.
-        dtype: see ``TopologyEncoder``.
 
     >>> graph = Graph.from_edges(torch.empty(2, 0, dtype=torch.long), features=torch.eye(3),
     ...                          labels=torch.zeros(3, dtype=torch.long))
@@ -140,3 +140,51 @@ class ViewHops(MixHop):
         matrix = torch.randn(graph.num_features, self.widest, generator=generator)
         matrix = matrix.mul_(self.widest**-0.5).to(graph.device)
         return graph.with_features(graph.features @ matrix)
+
+
+@topologies.register
+@dataclass(kw_only=True, eq=False, repr=False)
+class H2GCN(TopologyEncoder):
+    """Concatenates the means of rings at distance exactly 1 .. L (after Zhu et al. 2020).
+
+    E = [X, Ā_1 X, ..., Ā_L X], where Ā_k joins nodes at distance exactly k, so ego, neighbours and
+    neighbours' neighbours never mix. Ā_k is the mean over the ring: the original's symmetric
+    weights would need the ring sizes of nodes 2L hops away, and an embedding must depend on its own
+    ego-subnetwork only. Edge weights are not used. Rings are expanded in blocks of rows and never
+    kept whole.
+
+    dims = (hops + 1) x features.
+    """
+
+    name = "h2gcn"
+    sees_weights = False
+
+    self_loops: bool = False
+    dtype: RowType = field(init=False, default="float32")
+
+    @property
+    def parts(self) -> int:
+        """The node itself and one part per ring."""
+        return self.hops + 1
+
+    @property
+    def arrays(self) -> int:
+        """Features and rings, and all of them concatenated."""
+        return 2 * self.parts
+
+    def _embed(self, graph: Graph, adjacency: Smoother) -> Tensor:
+        features = densify(graph.features)
+        rings = [torch.empty_like(features) for _ in range(self.hops)]
+        for rows, balls in ball_blocks(graph, torch.arange(graph.num_nodes), hops=self.hops):
+            for ring, (inner, outer) in zip(rings, pairwise(balls), strict=True):
+                # The mean over the nodes in the outer ball and not in the inner one.
+                shell = outer.astype(np.int8) - inner.astype(np.int8)
+                shell.eliminate_zeros()
+                sizes = np.diff(shell.indptr)
+                shares = np.repeat(1 / np.maximum(sizes, 1), sizes).astype(np.float32)
+                pointers, indices, values = map(
+                    torch.from_numpy, (shell.indptr, shell.indices, shares)
+                )
+                mean = csr_tensor(pointers, indices, values, shell.shape).to(features.device)
+                ring[rows] = propagate(mean, features)
+        return torch.cat([features, *rings], dim=1)

@@ -51,12 +51,7 @@ def unit_rows(rows: Tensor, *, together: bool = False, out: Tensor | None = None
 
 
 def block_product(rows: Tensor, matrix: Tensor) -> Tensor:
-    """Return rows @ matrix, multiplied in blocks of a fixed size.  [n, k] -> [n, dims]
-
-    >>> block_product(torch.eye(2), torch.tensor([[1., 2.], [3., 4.]]))
-    tensor([[1., 2.],
-            [3., 4.]])
-    """
+    """Return rows @ matrix, multiplied in blocks of a fixed size.  [n, k] -> [n, dims]"""
     out = rows.new_empty(len(rows), matrix.shape[1])
     for start in range(0, len(rows), BLOCK):
         block = rows[start : start + BLOCK]

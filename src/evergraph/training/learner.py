@@ -1,10 +1,11 @@
-"""The interface of learners, for the trainer and the evaluator."""
+"""The interface of learners, for the trainer and the evaluator, and how one is saved."""
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,8 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from evergraph.core.component import Made, Part
+from evergraph.core.component import SURROUNDINGS, Made, Part
 from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.extras import own_version
 from evergraph.core.label_space import (
     THRESHOLD,
     Kind,
@@ -25,16 +27,23 @@ from evergraph.core.label_space import (
     target_values,
 )
 from evergraph.core.resources import Resources
+from evergraph.core.written_aside import results_written, written_aside
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.memory import MemoryUsage
 from evergraph.nn.losses import class_balanced, masked_losses
 from evergraph.streams import Task
 from evergraph.training.batches import Batch
-from evergraph.training.saving import save_learner
 from evergraph.training.trainer import Trainer
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
+
+# A saved learner is a safetensors file. The metadata ``KEY`` hold one JSON object: ``format``;
+# ``evergraph``, the version that wrote it; ``method``, its name and parameters, parts among them as
+# nested tables; ``label_space``: setting, classes per task, the dataset's own labels, kind and
+# names of targets; and ``undirected``, whether every edge of the training graphs went both ways.
+FORMAT = 1
+KEY = "evergraph"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -335,13 +344,23 @@ class Learner(Part, ABC):
         The file holds the parameters, everything learned and stored, and the labels of the classes.
         It is a safetensors file, so that reading it runs no code.
         """
-        save_learner(
-            self,
-            path,
-            state=self.state(),
-            label_space=self._check_learned(),
-            undirected=self.undirected_,
-        )
+        from safetensors.torch import save
+
+        label_space = self._check_learned()
+        space = asdict(label_space)
+        if label_space.kind == "class" and not label_space.names:
+            del space["kind"], space["names"]  # the form that earlier versions read
+        about = {
+            "format": FORMAT,
+            "evergraph": own_version(),
+            "method": description(self),
+            "label_space": space,
+            "undirected": self.undirected_,
+        }
+        tensors = {name: value.contiguous() for name, value in self.state().items()}
+        content = save(tensors, metadata={KEY: json.dumps(about)})
+        with results_written(Path(path)), written_aside(Path(path)) as file:
+            file.write(content)
 
     def restore(self, state: dict[str, Tensor], label_space: LabelSpace) -> None:
         """Restore what ``state`` returned."""
@@ -353,3 +372,20 @@ class Learner(Part, ABC):
 def part_of(state: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """Return the entries under a prefix, without it."""
     return {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
+
+
+def description(part: Part) -> dict[str, Any]:
+    """Return a part as JSON: its name, if it has one, and its parameters."""
+    named = {"name": part.name} if hasattr(part, "name") else {}
+    inner = {k: v for k, v in part.get_params().items() if k not in SURROUNDINGS}
+    for key, value in inner.items():
+        try:
+            inner[key] = (
+                description(value) if isinstance(value, Part) else json.loads(json.dumps(value))
+            )
+        except TypeError:
+            raise ConfigurationError(
+                f"{key} of {type(part).__name__} cannot be saved: it must be text, a number or a "
+                f"list of such, not {type(value).__name__}"
+            ) from None
+    return named | inner

@@ -1,9 +1,9 @@
-"""The epoch loop."""
+"""The epoch loop, and Adam on the CPU without torch's compiler."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -17,7 +17,6 @@ from evergraph.core.errors import DivergedError
 from evergraph.core.resources import Resources
 from evergraph.nn.linear import padded
 from evergraph.streams import Task
-from evergraph.training.adam import Adam
 from evergraph.training.batches import Batch, batches
 
 Momentum = Literal["carried", "fresh"]
@@ -233,18 +232,14 @@ class CapturedSteps:
 
     A small model's step is a hundred kernel launches, each slower than its kernel. A recorded step
     is one launch. It reads its rows from one buffer, to which every batch is copied; batches of
-    another size need another recording, and an epoch has two sizes at most.
-
-    Args:
-        step: does one step, without reading values on the CPU.
-        generators: the generators that it draws from.
+    another size need another recording, and an epoch has two sizes at most. step: does one step,
+    without reading values on the CPU; generators: those that it draws from.
     """
 
     def __init__(
         self, step: Callable[[Batch], None], *, generators: Sequence[torch.Generator] = ()
     ) -> None:
-        self._step = step
-        self._generators = generators
+        self._step, self._generators = step, generators
         self._done: dict[int, int] = {}
         self._recorded: dict[int, tuple[torch.cuda.CUDAGraph, Batch]] = {}
         self._stream = torch.cuda.Stream()
@@ -254,27 +249,68 @@ class CapturedSteps:
         size = len(batch) if isinstance(batch, Tensor) else -1
         self._done[size] = self._done.get(size, 0) + 1
         if self._done[size] <= ORDINARY:
-            self._ordinary(batch)
+            # On the recording's stream, so that its allocations can be reused.
+            self._stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self._stream):
+                self._step(batch)
+            torch.cuda.current_stream().wait_stream(self._stream)
             return
         if size not in self._recorded:
-            self._recorded[size] = self._record(batch)
+            graph = torch.cuda.CUDAGraph()
+            for generator in self._generators:
+                graph.register_generator_state(generator)
+            rows = batch.clone() if isinstance(batch, Tensor) else batch
+            with torch.cuda.graph(graph, stream=self._stream):
+                self._step(rows)
+            self._recorded[size] = graph, rows
         graph, rows = self._recorded[size]
         if isinstance(rows, Tensor) and isinstance(batch, Tensor):
             rows.copy_(batch)
         graph.replay()
 
-    def _ordinary(self, batch: Batch) -> None:
-        """Do a step on the recording's stream, so that its allocations can be reused."""
-        self._stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._stream):
-            self._step(batch)
-        torch.cuda.current_stream().wait_stream(self._stream)
 
-    def _record(self, batch: Batch) -> tuple[torch.cuda.CUDAGraph, Batch]:
-        graph = torch.cuda.CUDAGraph()
-        for generator in self._generators:
-            graph.register_generator_state(generator)
-        rows = batch.clone() if isinstance(batch, Tensor) else batch
-        with torch.cuda.graph(graph, stream=self._stream):
-            self._step(rows)
-        return graph, rows
+class Adam:
+    """Adam or AdamW with the bits of ``torch.optim`` and ``fused=True``.
+
+    The first optimiser of ``torch.optim`` in a process imports torch's compiler, which takes as
+    long as importing torch. Its kernels, called here, do not need it.
+
+    Args:
+        parameters: float32, on the CPU; those without a gradient are left alone.
+        lr: learning rate, which may be changed between steps.
+        weight_decay: L2 penalty.
+        decoupled: whether the penalty shrinks weights directly (AdamW), or is part of the gradient.
+    """
+
+    def __init__(
+        self, parameters: Iterable[nn.Parameter], *, lr: float, weight_decay: float, decoupled: bool
+    ) -> None:
+        self.parameters, self.lr, self.weight_decay = list(parameters), lr, weight_decay
+        self.state: dict[Tensor, dict[str, Tensor]] = {}
+        self._kernel: Any = torch._fused_adamw_ if decoupled else torch._fused_adam_
+
+    def zero_grad(self, *, set_to_none: bool = True) -> None:
+        """Drop the gradients."""
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Follow the gradients by one step."""
+        moved = [parameter for parameter in self.parameters if parameter.grad is not None]
+        for parameter in moved:
+            if parameter not in self.state:
+                self.state[parameter] = {
+                    "step": torch.zeros(()),
+                    "exp_avg": torch.zeros_like(parameter),
+                    "exp_avg_sq": torch.zeros_like(parameter),
+                }
+        states = [self.state[parameter] for parameter in moved]
+        steps = [state["step"] for state in states]
+        torch._foreach_add_(steps, 1)
+        moments = ([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq"))
+        self._kernel(
+            moved, [parameter.grad for parameter in moved], *moments, [], steps,
+            lr=self.lr, beta1=0.9, beta2=0.999, weight_decay=self.weight_decay, eps=1e-8,
+            amsgrad=False, maximize=False,
+        )  # fmt: skip

@@ -1,6 +1,13 @@
 """Samplers that choose which embeddings to keep."""
 
-from evergraph.memory.samplers.base import Candidates, Sampler, samplers
+from evergraph.memory.samplers.base import (
+    Candidates,
+    CoverageSampler,
+    DegreeSampler,
+    Sampler,
+    UniformSampler,
+    samplers,
+)
 from evergraph.memory.samplers.condensing import (
     DistributionMatchingSampler,
     GradientMatchingSampler,
@@ -10,23 +17,11 @@ from evergraph.memory.samplers.er_gnn import (
     InfluenceSampler,
     MeanFeatureSampler,
 )
-from evergraph.memory.samplers.greedy_coverage import GreedyCoverageSampler
-from evergraph.memory.samplers.stepwise import HerdingSampler, KCentreSampler
-from evergraph.memory.samplers.weighted import CoverageSampler, DegreeSampler, UniformSampler
+from evergraph.memory.samplers.stepwise import GreedyCoverageSampler, HerdingSampler, KCentreSampler
 
 __all__ = [
-    "Candidates",
-    "CoverageSampler",
-    "DegreeSampler",
-    "DistributionMatchingSampler",
-    "EmbeddingCoverageSampler",
-    "GradientMatchingSampler",
-    "GreedyCoverageSampler",
-    "HerdingSampler",
-    "InfluenceSampler",
-    "KCentreSampler",
-    "MeanFeatureSampler",
-    "Sampler",
-    "UniformSampler",
-    "samplers",
-]
+    "Candidates", "CoverageSampler", "DegreeSampler", "DistributionMatchingSampler",
+    "EmbeddingCoverageSampler", "GradientMatchingSampler", "GreedyCoverageSampler",
+    "HerdingSampler", "InfluenceSampler", "KCentreSampler", "MeanFeatureSampler", "Sampler",
+    "UniformSampler", "samplers",
+]  # fmt: skip

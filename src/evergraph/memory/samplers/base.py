@@ -1,4 +1,7 @@
-"""The base of samplers: a ranking of candidates, of which each class keeps the first."""
+"""The base of samplers: a ranking of candidates, of which each class keeps the first.
+
+``WeightedSampler`` draws by weight: the paper's Algorithm 1, its approximation, and uniformly.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,18 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from evergraph.core.component import Part
+from evergraph.core.component import Part, choice
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.resolver import Resolver
 from evergraph.core.resources import Resources
 from evergraph.core.seeding import exponential
-from evergraph.graphs import Graph
+from evergraph.graphs import Graph, reach_sizes
+from evergraph.graphs.reach.reach import METHODS
+
+Budgets = Mapping[int, int]
+"""Number of nodes to keep of each class."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,14 +83,10 @@ class Sampler(Part, ABC):
     mergeable: ClassVar[bool] = False
 
     @abstractmethod
-    def rank(
-        self, candidates: Candidates, budgets: Mapping[int, int], *, generator: torch.Generator
-    ) -> Tensor:
+    def rank(self, candidates: Candidates, budgets: Budgets, *, generator: Generator) -> Tensor:
         """Return a rank for every candidate, smaller is better.  -> float64 [n]"""
 
-    def select(
-        self, candidates: Candidates, budgets: Mapping[int, int], *, generator: torch.Generator
-    ) -> Tensor:
+    def select(self, candidates: Candidates, budgets: Budgets, *, generator: Generator) -> Tensor:
         """Return the candidates to keep, ``budgets[c]`` of each class c.  -> int64 [kept]"""
         ranks = self.rank(candidates, budgets, generator=generator)
         return best_per_class(ranks, candidates.labels.cpu(), budgets)
@@ -99,9 +102,7 @@ class Sampler(Part, ABC):
                 "in a second batch: use 'uniform', 'coverage' or 'degree'"
             )
 
-    def vectors(
-        self, candidates: Candidates, chosen: Tensor, *, generator: torch.Generator
-    ) -> Tensor:
+    def vectors(self, candidates: Candidates, chosen: Tensor, *, generator: Generator) -> Tensor:
         """Return the vectors to store for the chosen candidates: here, their own.
 
         chosen: int64 [kept] -> [kept, dims]
@@ -124,14 +125,12 @@ class WeightedSampler(Sampler):
     def weigh(self, candidates: Candidates) -> Tensor:
         """Return positive weights.  -> float64 [n]"""
 
-    def rank(
-        self, candidates: Candidates, budgets: Mapping[int, int], *, generator: torch.Generator
-    ) -> Tensor:
+    def rank(self, candidates: Candidates, budgets: Budgets, *, generator: Generator) -> Tensor:
         """Return each candidate's finishing time: Exp(1) / weight."""
         return exponential(len(candidates), generator=generator) / self.weigh(candidates)
 
 
-def best_per_class(ranks: Tensor, labels: Tensor, budgets: Mapping[int, int]) -> Tensor:
+def best_per_class(ranks: Tensor, labels: Tensor, budgets: Budgets) -> Tensor:
     """Return the rows with the smallest ranks, ``budgets[c]`` of each class c, ascending."""
     kept = []
     for label, budget in budgets.items():
@@ -151,9 +150,7 @@ class StepwiseSampler(Sampler):
     def order(self, embeddings: Tensor, count: int) -> Tensor:
         """Return the rows of one class to take, first to last.  [n, dims] -> int64 [count]"""
 
-    def rank(
-        self, candidates: Candidates, budgets: Mapping[int, int], *, generator: torch.Generator
-    ) -> Tensor:
+    def rank(self, candidates: Candidates, budgets: Budgets, *, generator: Generator) -> Tensor:
         """Return the step at which each candidate is taken, infinity if it is not."""
         ranks = torch.full((len(candidates),), torch.inf, dtype=torch.float64)
         labels = candidates.labels.cpu()
@@ -164,3 +161,58 @@ class StepwiseSampler(Sampler):
                 taken = rows[self.order(candidates.embeddings[rows], count).cpu()]
                 ranks[taken] = torch.arange(count, dtype=torch.float64)
         return ranks
+
+
+@samplers.register
+@dataclass(kw_only=True, eq=False, repr=False)
+class CoverageSampler(WeightedSampler):
+    """Draws nodes in proportion to the size of their L-hop ego-subnetwork (Algorithm 1); mergeable.
+
+    p_v ∝ R_c({v}). Replaying an embedding also trains its neighbours (the pseudo-training effect),
+    so nodes that cover more of the graph are preferred. Over batches this is weighted reservoir
+    sampling on stored ego sizes.
+
+    Args:
+        reach: how sizes are computed: "exact", "estimated" from HyperLogLog counters, or "auto":
+            exact if that takes no more than about a minute (``reach_sizes``).
+    """
+
+    name = "coverage"
+    aliases = ("weighted-reservoir",)
+
+    reach: str = choice("auto", METHODS)
+
+    def weigh(self, candidates: Candidates) -> Tensor:
+        """Return the number of nodes in each candidate's ego-subnetwork."""
+        sizes = reach_sizes(
+            candidates.graph,
+            candidates.nodes,
+            hops=candidates.hops,
+            method=self.reach,
+            resources=candidates.resources,
+        )
+        return sizes.double()
+
+
+@samplers.register
+class DegreeSampler(WeightedSampler):
+    """Draws nodes in proportion to 1 + in-degree, the 1-hop ego size, as the released code does."""
+
+    name = "degree"
+
+    def weigh(self, candidates: Candidates) -> Tensor:
+        """Return 1 + the in-degree of each candidate."""
+        degrees = candidates.graph.degrees[candidates.nodes.to(candidates.graph.device)]
+        return degrees.cpu().double() + 1
+
+
+@samplers.register
+class UniformSampler(WeightedSampler):
+    """Draws uniformly without replacement; over batches this is reservoir sampling."""
+
+    name = "uniform"
+    aliases = ("reservoir",)
+
+    def weigh(self, candidates: Candidates) -> Tensor:
+        """Return ones."""
+        return torch.ones(len(candidates), dtype=torch.float64)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.nn.functional import one_hot
 
 from evergraph.core.component import choice, integer, number
-from evergraph.memory.samplers.base import Candidates, Sampler, samplers
+from evergraph.memory.samplers.base import Budgets, Candidates, Sampler, samplers
 from evergraph.topology.rowwise import unit_rows
 
 # Candidates whose features are held at a time.
@@ -19,6 +19,7 @@ BLOCK = 4096
 # Entries of a block of residuals, whatever the number of classes.
 CELLS = BLOCK * 64
 
+Map = Callable[[Tensor], Tensor]
 STARTS = ("herding", "uniform")
 
 
@@ -44,23 +45,17 @@ class CondensingSampler(Sampler):
     lr: float = number(0.1, least=0.0)
 
     @abstractmethod
-    def distance(
-        self, candidates: Candidates, labels: Tensor, *, generator: torch.Generator
-    ) -> Callable[[Tensor], Tensor]:
+    def distance(self, candidates: Candidates, labels: Tensor, *, generator: Generator) -> Map:
         """Return the function to minimise: the distance of vectors from the candidates.
 
         labels: the classes of the vectors.  int64 [vectors];  -> [vectors, dims] -> []
         """
 
-    def rank(
-        self, candidates: Candidates, budgets: Mapping[int, int], *, generator: torch.Generator
-    ) -> Tensor:
+    def rank(self, candidates: Candidates, budgets: Budgets, *, generator: Generator) -> Tensor:
         """Return the ranks of the starting sampler."""
         return samplers.make(self.start).rank(candidates, budgets, generator=generator)
 
-    def vectors(
-        self, candidates: Candidates, chosen: Tensor, *, generator: torch.Generator
-    ) -> Tensor:
+    def vectors(self, candidates: Candidates, chosen: Tensor, *, generator: Generator) -> Tensor:
         """Return the chosen embeddings after the descent.  int64 [chosen] -> [chosen, dims]"""
         vectors = super().vectors(candidates, chosen, generator=generator).detach().clone()
         if not len(chosen):
@@ -113,16 +108,13 @@ class DistributionMatchingSampler(CondensingSampler):
 
     Args:
         features: width of the random layer.
-        start, steps, lr: see ``CondensingSampler``.
     """
 
     name = "distribution-matching"
 
     features: int = integer(256, least=0)
 
-    def distance(
-        self, candidates: Candidates, labels: Tensor, *, generator: torch.Generator
-    ) -> Callable[[Tensor], Tensor]:
+    def distance(self, candidates: Candidates, labels: Tensor, *, generator: Generator) -> Map:
         """Return the squared distance of the vectors' class means from the candidates'."""
         expand = self._expansion(candidates.embeddings, generator=generator)
         classes = labels.unique()
@@ -132,9 +124,7 @@ class DistributionMatchingSampler(CondensingSampler):
         own = averaging(labels, classes)
         return lambda vectors: (own @ expand(vectors) - means).square().sum()
 
-    def _expansion(
-        self, embeddings: Tensor, *, generator: torch.Generator
-    ) -> Callable[[Tensor], Tensor]:
+    def _expansion(self, embeddings: Tensor, *, generator: Generator) -> Map:
         """Return φ.  [n, dims] -> [n, dims + features]"""
         mean, deviation = spread(embeddings)
         weights = torch.randn(embeddings.shape[1], self.features, generator=generator)
@@ -164,7 +154,6 @@ class GradientMatchingSampler(CondensingSampler):
     Args:
         heads: number of random heads.
         sharpness: the standard deviation of a head's scores; at 0 only class means count.
-        start, steps, lr: see ``CondensingSampler``.
     """
 
     name = "gradient-matching"
@@ -173,9 +162,7 @@ class GradientMatchingSampler(CondensingSampler):
     sharpness: float = number(1.0, least=0.0)
     lr: float = number(0.03, least=0.0)
 
-    def distance(
-        self, candidates: Candidates, labels: Tensor, *, generator: torch.Generator
-    ) -> Callable[[Tensor], Tensor]:
+    def distance(self, candidates: Candidates, labels: Tensor, *, generator: Generator) -> Map:
         """Return the relative squared distance of the vectors' gradients from the candidates'."""
         known = candidates.labels.to(labels.device)
         every, classes = known.unique(), labels.unique()
@@ -191,7 +178,7 @@ class GradientMatchingSampler(CondensingSampler):
 
         return distance
 
-    def _heads(self, embeddings: Tensor, classes: int, *, generator: torch.Generator) -> Tensor:
+    def _heads(self, embeddings: Tensor, classes: int, *, generator: Generator) -> Tensor:
         """Return random heads with a bias that makes the average score 0.
 
         -> [heads, dims + 1, classes], the bias last

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from evergraph.core.component import number
-from evergraph.memory.samplers.base import Candidates, Sampler, samplers
+from evergraph.memory.samplers.base import Budgets, Candidates, Sampler, samplers
 
 
 @samplers.register
@@ -19,9 +18,7 @@ class MeanFeatureSampler(Sampler):
     name = "mean-feature"
     aliases = ("mf",)
 
-    def rank(
-        self, candidates: Candidates, budgets: Mapping[int, int], *, generator: torch.Generator
-    ) -> Tensor:
+    def rank(self, candidates: Candidates, budgets: Budgets, *, generator: Generator) -> Tensor:
         """Return each embedding's distance from the mean of its class."""
         labels = candidates.labels.to(candidates.embeddings.device)
         classes, owner = labels.unique(return_inverse=True)
@@ -54,9 +51,7 @@ class EmbeddingCoverageSampler(Sampler):
 
     radius: float = number(0.5, least=0.0)
 
-    def rank(
-        self, candidates: Candidates, budgets: Mapping[int, int], *, generator: torch.Generator
-    ) -> Tensor:
+    def rank(self, candidates: Candidates, budgets: Budgets, *, generator: Generator) -> Tensor:
         """Return the number of near candidates of other classes, plus a fraction to break ties."""
         embeddings = candidates.embeddings
         labels = candidates.labels.to(embeddings.device)
@@ -91,9 +86,7 @@ class InfluenceSampler(Sampler):
 
     damping: float = number(0.01, least=1e-8)
 
-    def rank(
-        self, candidates: Candidates, budgets: Mapping[int, int], *, generator: torch.Generator
-    ) -> Tensor:
+    def rank(self, candidates: Candidates, budgets: Budgets, *, generator: Generator) -> Tensor:
         """Return minus the influence of each candidate."""
         influence = self._lengths(candidates.embeddings.double())
         if candidates.residuals is not None:

@@ -182,8 +182,15 @@ def _read_edges(
         if "op" in table.column_names:
             removed = operations(table, EDGE_OPS)["remove"]
         beside = [name for name in (WEIGHT, RELATION) if name in table.column_names]
-        if WEIGHT in beside:
-            _check_weight_texts(table)
+        # If a weight of a CSV is no number, all of them are texts: the first such one is named.
+        weights = column(table, WEIGHT) if WEIGHT in beside else pa.nulls(0)
+        for row, text in enumerate(weights.to_pylist() if is_text(weights.type) else ()):
+            try:
+                float(text or "nan")
+            except ValueError:
+                raise DataError(
+                    f"row {row + 1} has {text!r} in column {WEIGHT!r}: expected a number"
+                ) from None
         rows = read_edges(_filled(table, beside, removed, gaps=False))
         _check_one_operation(rows.ends, removed)
         there, other = nodes or ("column 'source'", rows.ends[0])
@@ -238,18 +245,6 @@ def _filled(table: pa.Table, names: Sequence[str], rows: Rows, *, gaps: bool) ->
             values = pc.if_else(pc.and_(values.is_null(), there) if gaps else there, some, values)
         table = table.set_column(table.column_names.index(name), name, values)
     return table
-
-
-def _check_weight_texts(table: pa.Table) -> None:
-    """Raise for the first weight of a CSV that is no number: then all of them are texts."""
-    values = column(table, WEIGHT)
-    for row, text in enumerate(values.to_pylist() if is_text(values.type) else ()):
-        try:
-            float(text or "nan")
-        except ValueError:
-            raise DataError(
-                f"row {row + 1} has {text!r} in column {WEIGHT!r}: expected a number"
-            ) from None
 
 
 def _check_one_operation(ends: tuple[pa.Array, pa.Array], removed: Rows) -> None:

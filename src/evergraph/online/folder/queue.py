@@ -166,27 +166,20 @@ class Gathered:
     """A batch: the longest run of queued deltas that can be applied together.
 
     Each delta is checked against the learner and the deltas before it in the batch. A rejected
-    delta is answered at once, and so is one that was applied before, by its key.
-
-    Args:
-        left: the queue; what is taken is removed from its left.
-        seq: number of the last delta before the batch.
-
-    Attributes:
-        entries: of the batch, for the journal.
-        deltas: the same, checked.
-        waiting: all that are to be answered, with the index of the delta whose result they get;
-            those that only repeat a key of the batch are among them.
+    delta is answered at once, and so is one that was applied before, by its key. left: the queue;
+    what is taken is removed from its left; seq: number of the last delta before the batch.
     """
 
     def __init__(
         self, left: deque[Waiting], learner: OnlineLearner, journal: Journal, seq: int
     ) -> None:
-        self.entries: list[JournalEntry] = []
+        self.entries: list[JournalEntry] = []  # of the batch, for the journal
+        # All that are to be answered, with the index of the delta whose result they get; those
+        # that only repeat a key of the batch are among them.
         self.waiting: list[tuple[Waiting, int]] = []
         self._first, self._learner, self._journal = seq + 1, learner, journal
         self._batch = Batch()
-        self.deltas = self._batch.deltas
+        self.deltas = self._batch.deltas  # the same as ``entries``, checked
         while left and not self._batch.full:
             try:
                 if not self._takes(left[0]):

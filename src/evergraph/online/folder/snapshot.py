@@ -30,17 +30,10 @@ _NAME = re.compile(r"snapshot-(\d+)")
 ASIDE = ".aside-"
 KEPT = 2
 _DTYPES = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.int16: "I16",
-    torch.int8: "I8",
-    torch.uint8: "U8",
-    torch.bool: "BOOL",
-}
+    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16",
+    torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.int8: "I8",
+    torch.uint8: "U8", torch.bool: "BOOL",
+}  # fmt: skip
 _LENGTH = 8  # bytes of the header's length
 logger = logging.getLogger(__name__)
 
@@ -314,12 +307,6 @@ def read_arrays(path: Path) -> dict[str, Tensor]:
 
     Writing to a mapped array does not change the file. A removed file stays readable as long as its
     arrays are in use.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_arrays(Path(folder, "a"), {"ones": torch.ones(2)})
-    ...     read_arrays(Path(folder, "a"))
-    {'ones': tensor([1., 1.])}
     """
     from safetensors import SafetensorError, safe_open
 

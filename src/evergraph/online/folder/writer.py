@@ -94,7 +94,6 @@ class FolderWriter:
             self._opened = opened.pop_all()
 
     def _adopt(self, found: recovery.Recovered) -> None:
-        """Continue with a recovered learner."""
         self.learner, self.seq = found.learner, found.seq
         if self.seq > self._journal.last():  # killed after renaming classes, before this
             self._journal.begin_anew(self.seq, keys=False)
@@ -125,7 +124,6 @@ class FolderWriter:
         return counted
 
     def _renew_learner(self) -> None:
-        """Recover the learner from the newest snapshot and the journal."""
         # This process knows what it has acknowledged, even if the file could not be written: none
         # of it may be set aside.
         self._adopt(recovery.recover(self.path, self._make, self._journal, known=self.seq))
@@ -287,7 +285,6 @@ class FolderWriter:
         return self.seq, arrays, json.dumps(content | {"threads": threads} | more).encode()
 
     def _publish(self, seq: int, arrays: Mapping[str, Tensor | Pieces], about: bytes) -> None:
-        """Write a snapshot, a piece at a time, so that the state is not held twice."""
         self._shelf.publish(snapshot.write_aside(self.path, seq, arrays), seq, about)
 
     def _drop(self) -> None:
@@ -295,21 +292,21 @@ class FolderWriter:
         # Both snapshots are on disk by now, so a power cut cannot bring back an older state that
         # would need these deltas.
 
-        def locked(step: Callable[[], bool | None]) -> bool:
-            with self.lock:
-                self._check_taking()
-                return bool(step())
-
-        def tidy() -> None:
+        old = time.time() - self.key_age
+        drops: tuple[Callable[[], bool], ...] = (
+            lambda: self._journal.drop(self._shelf.safe_to_drop),
+            lambda: self._journal.keys.drop(old, keep=self.keys_kept),
+        )
+        for drop in drops:
+            more = True
+            while more:
+                with self.lock:
+                    self._check_taking()
+                    more = drop()
+        with self.lock:
+            self._check_taking()
             self._keys = self._journal.keys.count()
             self._journal.tidy()
-
-        while locked(lambda: self._journal.drop(self._shelf.safe_to_drop)):
-            continue
-        old = time.time() - self.key_age
-        while locked(lambda: self._journal.keys.drop(old, keep=self.keys_kept)):
-            continue
-        locked(tidy)
 
     def purge(self, *, keys: bool, names: bool) -> Purged:
         """Keep one snapshot of the current state, and nothing older; see ``LearnerFolder``.

@@ -20,6 +20,8 @@ from evergraph.topology import SGC, TopologyEncoder
 
 # Sums may shrink by this factor before they are recomputed: 4 of the 16 digits of float64 are lost.
 LOSS = 1e4
+Ids = npt.NDArray[np.int64]  # positions of a few nodes
+Rows = npt.NDArray[np.float32]  # a row of numbers for each of them
 
 
 class Scorer(ABC):
@@ -36,16 +38,14 @@ class Scorer(ABC):
         -> [n, classes]
         """
 
-    def few(
-        self, ids: npt.NDArray[np.int64], vectors: npt.NDArray[np.float32]
-    ) -> npt.NDArray[np.float32]:
+    def few(self, ids: Ids, vectors: Rows) -> Rows:
         """Return the same scores for a few nodes, where calls cost more than arithmetic.
 
         They are equal up to rounding. Where bits matter, call the scorer itself.
 
         [n, dims] -> [n, classes]
         """
-        scores: npt.NDArray[np.float32] = self(*map(torch.from_numpy, (ids, vectors))).numpy()
+        scores: Rows = self(*map(torch.from_numpy, (ids, vectors))).numpy()
         return scores
 
     def slopes(self, vector: Tensor) -> Tensor | None:

@@ -146,7 +146,9 @@ class FusedHead(OnlineHead):
         self, dims: int, *, topology: TopologyEncoder, generator: Generator, related: bool = False
     ) -> None:
         """Draw φ."""
-        self._hops, self._dims, self._related = hops_in(topology), dims, related
+        # The hops that are kept side by side in an embedding; one if they are mixed.
+        kept = topology.kept if isinstance(topology, MixHop) else (topology.hops,)
+        self._hops, self._dims, self._related = tuple(kept), dims, related
         if self.views is None:
             self.parsed = default_views(self._hops, self.basis, related=related)
         for view in self.parsed:
@@ -313,14 +315,24 @@ class FusedHead(OnlineHead):
         vectors, labels = self._held
         found = torch.empty(len(labels), self.num_classes, len(self.parsed), dtype=torch.float64)
         heads = []
-        pairs = zip(self.statistics_, self._held_features(vectors), strict=True)
+        # φ of the nodes to leave out; unchanged rows are not computed again.
+        known, kept = self._seen
+        if kept and known.shape == vectors.shape:
+            other = (known != vectors).any(1).nonzero().flatten()
+        else:
+            kept = [torch.empty(len(vectors), self._map.width) for _ in self.parsed]
+            other = torch.arange(len(vectors))
+        for rows in other.split(self._map.at_a_time):
+            for features, some in zip(kept, self._features(vectors[rows]), strict=True):
+                features[rows] = some
+        self._seen = vectors, kept
+        pairs = zip(self.statistics_, kept, strict=True)
         for view, (statistics, features) in enumerate(pairs):
             solution = self.solution(self.parsed[view], statistics)
             heads.append(solution.weights)
-            for rows in row_blocks(len(labels), self.num_classes):
-                found[rows, :, view] = solution.left_out(
-                    features[rows].double(), labels[rows], statistics.counts_
-                )
+            for part in row_blocks(len(labels), self.num_classes):
+                left_out = features[part].double(), labels[part]
+                found[part, :, view] = solution.left_out(*left_out, statistics.counts_)
         self.mixture_ = fused_weights(
             found,
             labels,
@@ -328,10 +340,8 @@ class FusedHead(OnlineHead):
             near=self.mixture_ if len(self.mixture_) else None,
             balanced=self.balanced,
         )
-        self._weights = [
-            (head * share).float().contiguous()
-            for head, share in zip(heads, self.mixture_, strict=True)
-        ]
+        mixed = zip(heads, self.mixture_, strict=True)
+        self._weights = [(head * share).float().contiguous() for head, share in mixed]
         self._settled = True
 
     def solution(self, view: View, statistics: ClassStatistics) -> BalancedSolution:
@@ -345,20 +355,6 @@ class FusedHead(OnlineHead):
         return BalancedSolution.of(
             statistics, regularisation, balanced=self.balanced, penalty=penalty
         )
-
-    def _held_features(self, vectors: Tensor) -> list[Tensor]:
-        """Return φ of the nodes to leave out; unchanged rows are not computed again."""
-        known, features = self._seen
-        if not features or known.shape != vectors.shape:
-            features = [torch.empty(len(vectors), self._map.width) for _ in self.parsed]
-            other = torch.arange(len(vectors))
-        else:
-            other = (known != vectors).any(1).nonzero().flatten()
-        for rows in other.split(self._map.at_a_time):
-            for found, some in zip(features, self._features(vectors[rows]), strict=True):
-                found[rows] = some
-        self._seen = vectors, features
-        return features
 
     def scorer(self) -> FusedScorer:
         """Return φ and a_v V_v, which are only ever replaced, not written to."""
@@ -424,15 +420,6 @@ class FusedHead(OnlineHead):
             statistics.restore(part)
         self._seen = torch.zeros(0, 0), []  # computed when needed
         self._settled = bool(state.get("solved", True))
-
-
-def hops_in(topology: TopologyEncoder) -> tuple[int, ...]:
-    """Return the hops that are kept side by side in an embedding; one if they are mixed.
-
-    >>> hops_in(MixHop(hops=2, kept_hops=(0, 2)))
-    (0, 2)
-    """
-    return tuple(topology.kept) if isinstance(topology, MixHop) else (topology.hops,)
 
 
 def default_views(

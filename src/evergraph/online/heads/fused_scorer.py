@@ -17,15 +17,10 @@ from evergraph.online.heads.base import Scorer
 
 @dataclass(frozen=True, eq=False)
 class FusedScorer(Scorer):
-    """s(x) = Σ_v a_v V_vᵀφ_v(x).
+    """s(x) = Σ_v a_v V_vᵀφ_v(x)."""
 
-    Attributes:
-        map: φ of all views.
-        weights: a_v V_v.  float32 [m, classes] each
-    """
-
-    map: ViewMap
-    weights: tuple[Tensor, ...]
+    map: ViewMap  # φ of all views
+    weights: tuple[Tensor, ...]  # a_v V_v.  float32 [m, classes] each
 
     def __call__(self, ids: Tensor, vectors: Tensor) -> Tensor:
         """Return the scores.  [n, dims] -> [n, classes]"""

@@ -63,10 +63,8 @@ class ReplayHead(OnlineHead):
         self._tem: TEM | None = None
         self._empty(0)
 
-    def _empty(self, dims: int) -> None:
-        """Start an empty list of nodes to learn."""
-        self._ids = torch.empty(0, dtype=torch.int64)
-        self._labels = torch.empty(0, dtype=torch.int64)
+    def _empty(self, dims: int) -> None:  # the nodes to learn
+        self._ids = self._labels = torch.empty(0, dtype=torch.int64)
         self._vectors = torch.empty(0, dims)
 
     def begin(
@@ -98,9 +96,8 @@ class ReplayHead(OnlineHead):
 
     def learn(self, ids: Tensor, vectors: Tensor, labels: Tensor) -> None:
         """Queue nodes to be learned by ``settle``."""
-        self._ids = torch.cat([self._ids, ids])
-        self._vectors = torch.cat([self._vectors, vectors])
-        self._labels = torch.cat([self._labels, labels])
+        queued = (self._ids, ids), (self._vectors, vectors), (self._labels, labels)
+        self._ids, self._vectors, self._labels = map(torch.cat, queued)
 
     def move(self, ids: Tensor, before: Tensor, after: Tensor, labels: Tensor) -> None:
         """Replace vectors that are stored or queued."""

@@ -9,7 +9,6 @@ from threading import Lock, RLock
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -18,6 +17,7 @@ from evergraph.core.display import Shown
 from evergraph.core.label_space import Kind
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.growing_array import GrowingArray
+from evergraph.online.heads.base import Ids, Rows
 from evergraph.online.identifiers import IdTable, check_id
 from evergraph.online.monitor import Alarm, PredictionRecord
 from evergraph.online.view.explanation import Explanation, explain
@@ -111,13 +111,11 @@ class LearnerView(Shown):
             return page.classes, torch.from_numpy(page.few(positions, vectors))
         return page.classes, page.shares(*map(torch.from_numpy, (positions, vectors)))
 
-    def taken(
-        self, ids: Sequence[NodeId]
-    ) -> tuple[Page, npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+    def taken(self, ids: Sequence[NodeId]) -> tuple[Page, Ids, Rows]:
         """Return the page, and the positions and vectors of nodes on it.  [n], [n, dims]"""
         for value in ids:
             check_id("id of a node", value)
-        vectors: npt.NDArray[np.float32] = np.zeros((0, 0), np.float32)
+        vectors: Rows = np.zeros((0, 0), np.float32)
         with self._lock:
             page, copied = self.page, self._copied
             if len(ids) <= FEW:  # where torch would take longer to begin than numpy to finish

@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import NamedTuple, TypedDict
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -25,7 +24,7 @@ from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.graph.live_relations import FrozenRelations
 from evergraph.online.graph.live_smoother import FrozenSmoother
 from evergraph.online.heads import Scorer
-from evergraph.online.heads.base import class_scores
+from evergraph.online.heads.base import Ids, Rows, class_scores
 from evergraph.online.identifiers import GoneNames, IdTable
 from evergraph.online.monitor import Alarm, Point
 
@@ -188,9 +187,7 @@ class Page:
             return self.scores(positions, vectors).softmax(1)
         return self.values(positions, vectors)
 
-    def few(
-        self, positions: npt.NDArray[np.int64], vectors: npt.NDArray[np.float32]
-    ) -> npt.NDArray[np.float32]:
+    def few(self, positions: Ids, vectors: Rows) -> Rows:
         """Return ``shares`` of classes for a few nodes by numpy, equal up to rounding."""
         met, scores = self.met.numpy(), self._learned_scorer().few(positions, vectors)
         if scores.shape[1] != len(met) or not met.all():
@@ -198,17 +195,12 @@ class Page:
             known = scores[:, : len(met)]
             scores = np.full((len(positions), len(met)), -np.inf, np.float32)
             np.copyto(scores[:, : known.shape[1]], known, where=met[: known.shape[1]])
-        shares: npt.NDArray[np.float32] = np.exp(scores - scores.max(1, keepdims=True))
+        shares: Rows = np.exp(scores - scores.max(1, keepdims=True))
         shares /= shares.sum(1, keepdims=True)
         return shares
 
     def answer(
-        self,
-        ids: Sequence[NodeId],
-        positions: npt.NDArray[np.int64],
-        vectors: npt.NDArray[np.float32],
-        *,
-        every: bool,
+        self, ids: Sequence[NodeId], positions: Ids, vectors: Rows, *, every: bool
     ) -> Answer:
         """Return the predictions for some nodes; every: with the probabilities of all classes."""
         found: list[Prediction | LabelsPrediction | NumberPrediction] = []

@@ -61,8 +61,7 @@ def uncertainty(shares: Tensor, kind: Kind) -> Tensor:
     tensor([0.5000])
     """
     if kind == "labels" and shares.shape[1]:
-        doubts: Tensor = (1 - (2 * shares - 1).abs()).amax(1)
-        return doubts
+        return torch.amax(1 - (2 * shares - 1).abs(), 1)
     if kind != "class" or shares.shape[1] < 2:
         return torch.ones(len(shares))
     best = shares.topk(2, dim=1).values
@@ -171,8 +170,7 @@ def suggest(pinned: Pinned, n: int, *, among: Array | None = None) -> tuple[Sugg
     found = chosen(shares, np.flatnonzero(open_), doubts, n, known=known)
     positions = [node for node, _ in found]
     reaches = (np.diff(shares.indptr)[positions] - 1).tolist()
-    gains = [gain for _, gain in found]
-    plain = zip(pinned.names(positions), gains, reaches, strict=True)
+    plain = zip(pinned.names(positions), (gain for _, gain in found), reaches, strict=True)
     if not predicts or not found:
         return tuple(Suggestion(*each) for each in plain)
     nodes = torch.tensor(positions, dtype=torch.int64)
