@@ -127,19 +127,13 @@ def not_readable(name: str, root: Path, error: BaseException) -> DataError:
 
 @dataclass(frozen=True)
 class Fetch:
-    """How to fetch files.
+    """How to fetch files."""
 
-    Attributes:
-        folder: a folder with the files, copied by hand; None to download them.
-        sums: SHA-256 by file name or path; they take precedence over the catalogue.
-        tries: attempts per address, with growing delays.
-        on_progress: called with the progress; by default it is logged.
-    """
-
-    folder: Path | None = None
+    folder: Path | None = None  # a folder with the files, copied by hand; None to download them
+    # SHA-256 by file name or path; they take precedence over the catalogue
     sums: Mapping[str, str] = field(default_factory=dict)
-    tries: int = 4
-    on_progress: OnProgress | None = None
+    tries: int = 4  # attempts per address, with growing delays
+    on_progress: OnProgress | None = None  # called with the progress; by default it is logged
 
     def get(self, urls: Sequence[str], downloads: Path) -> Path:
         """Return a local path of the file at some addresses, downloaded to ``downloads``."""
@@ -181,11 +175,8 @@ def download(
 
     The file appears complete or not at all: the remains of a failed attempt are removed.
 
-    Args:
-        urls: http or https addresses.
-        path: destination of the complete file.
-        tries: attempts per address.
-        on_progress: called as bytes arrive.
+    urls: http or https addresses; path: destination of the complete file; tries: attempts per
+    address; on_progress: called as bytes arrive.
 
     Raises:
         DownloadError: no address has sent it.
@@ -244,19 +235,12 @@ class _Told:
 
 @dataclass(frozen=True)
 class RawFiles:
-    """The raw files of a dataset.
+    """The raw files of a dataset."""
 
-    Attributes:
-        name: name of the dataset.
-        files: their paths below ``root``.
-        root: the dataset's folder in the cache.
-        facts: the catalogue's facts, None if it has none.
-    """
-
-    name: str
-    files: tuple[str, ...]
-    root: Path
-    facts: Facts | None
+    name: str  # name of the dataset
+    files: tuple[str, ...]  # their paths below ``root``
+    root: Path  # the dataset's folder in the cache
+    facts: Facts | None  # the catalogue's facts, None if it has none
 
     @property
     def there(self) -> bool:

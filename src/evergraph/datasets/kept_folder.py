@@ -50,8 +50,7 @@ _EVERY = 10.0  # seconds
 class Pace:
     """Logs the progress and remaining time of a task, every ten seconds and at its end.
 
-    Args:
-        what: the task, such as ``papers: reading features``.
+    what: the task, such as ``papers: reading features``.
 
     >>> Pace("sorting edges").tell(3, 4)  # logs nothing in the first ten seconds
     """

@@ -275,9 +275,7 @@ def _archive(path: Path) -> zipfile.ZipFile:
 class StreamedArray:
     """One array of an archive, stored or deflated, read as a stream.
 
-    Args:
-        archive: an ``.npz`` file.
-        name: name of the array.
+    archive: an ``.npz`` file; name: name of the array.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

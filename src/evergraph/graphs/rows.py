@@ -20,16 +20,11 @@ Step = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True, eq=False)
 class RowSweep:
-    """The rows of an adjacency, processed in blocks.
+    """The rows of an adjacency, processed in blocks."""
 
-    Attributes:
-        indptr: [nodes + 1].
-        indices: int32 [edges].
-        mapped: whether they are in files: then pages leave memory as soon as they were read.
-    """
-
-    indptr: Tensor
-    indices: Tensor
+    indptr: Tensor  # [nodes + 1]
+    indices: Tensor  # int32 [edges]
+    # whether they are in files: then pages leave memory as soon as they were read
     mapped: bool = False
 
     @classmethod

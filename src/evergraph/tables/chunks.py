@@ -35,19 +35,12 @@ _AT_ONCE = 1 << 26  # bytes of a chunk if the whole table is read; a CSV is read
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some rows of a table.
+    """Some rows of a table."""
 
-    Attributes:
-        table: the rows.
-        before: number of rows before them.
-        done: amount of the file read so far, in bytes or rows.
-        total: size of the file, in the same unit.
-    """
-
-    table: pa.Table
-    before: int
-    done: int
-    total: int
+    table: pa.Table  # the rows
+    before: int  # number of rows before them
+    done: int  # amount of the file read so far, in bytes or rows
+    total: int  # size of the file, in the same unit
 
     @property
     def after(self) -> int:

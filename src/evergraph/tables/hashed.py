@@ -187,10 +187,6 @@ class ListEncoder(_HashEncoder):
 class TextEncoder(WideEncoder):
     """A text as a TF-IDF vector of its words, with frequencies from the first table.
 
-    Attributes:
-        rows: number of texts in the first table.
-        frequencies: number of those texts with a word in a bucket, by bucket.
-
     >>> import pyarrow as pa
     >>> encoder = TextEncoder.fit(pa.array(["red wine", "Red cars"]), "title", dims=64)
     >>> a, b, none = encoder.encode(pa.array(["cars, red", "red cars", None]), "title").matrix
@@ -198,7 +194,8 @@ class TextEncoder(WideEncoder):
     (True, False)
     """
 
-    rows: int
+    rows: int  # number of texts in the first table
+    # number of those texts with a word in a bucket, by bucket
     frequencies: dict[int, int] = field(repr=False)
     kind = "text"
 

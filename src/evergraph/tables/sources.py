@@ -52,12 +52,6 @@ _COMMA_NUMBER = r"^\s*([-+]?\d*),(\d+(?:[eE][-+]?\d+)?)\s*$"
 class CsvTable:
     """A CSV file with its dialect, used in place of a path.
 
-    Attributes:
-        path: path of the file.
-        delimiter: a single character between columns; ``tab`` and ``\\t`` are a tab.
-        decimal: ``.`` or ``,``; with ``,`` a value such as 3,5 is a number in every column except
-            ids, labels and times.
-
     >>> str(CsvTable(Path("nodes.csv"), delimiter=";"))
     'nodes.csv'
     >>> CsvTable(Path("nodes.csv"), delimiter="::")
@@ -65,8 +59,10 @@ class CsvTable:
     evergraph.core.errors.ConfigurationError: delimiter must be one ASCII character, not '::'
     """
 
-    path: Path
-    delimiter: str = ","
+    path: Path  # path of the file
+    delimiter: str = ","  # a single character between columns; ``tab`` and ``\\t`` are a tab
+    # ``.`` or ``,``; with ``,`` a value such as 3,5 is a number in every column except ids, labels
+    # and times
     decimal: str = "."
 
     def __post_init__(self) -> None:

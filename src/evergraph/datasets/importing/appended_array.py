@@ -23,10 +23,7 @@ class AppendedArray:
     The header has a fixed size, so it is overwritten at the end of the ``with`` block. Until then,
     and after an error, it declares an empty array.
 
-    Args:
-        path: the file.
-        dtype: type of the values.
-        width: values per row; without it the array is flat.
+    path: the file. dtype: type of the values. width: values per row; without it the array is flat.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

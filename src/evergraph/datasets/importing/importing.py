@@ -53,36 +53,23 @@ _BYTES_A_RELATED_EDGE = 300  # while relations are sorted: measured, 280 to 305
 
 @dataclass(frozen=True)
 class ImportReport:
-    """The result of an import.
+    """The result of an import."""
 
-    Attributes:
-        nodes: number of nodes.
-        edges: number of edges listed.
-        doubles: edges listed before, in an undirected graph also in reverse, or of weight 0;
-            between two nodes joined by several relations, all edges but one.
-        loops: edges that join a node to itself.
-        entries: entries of the adjacency; two per edge in an undirected graph.
-        classes: one more than the largest label.
-        features: width of the features.
-        checksum: SHA-256 over all arrays.
-        seconds: duration, including earlier processes.
-        new: whether a graph was made, or the same graph existed already.
-        columns: how each column was read, unless all are plain numbers.
-        unknown_edges: edges that were skipped because they join an unknown node.
-    """
-
-    nodes: int
-    edges: int
+    nodes: int  # number of nodes
+    edges: int  # number of edges listed
+    # edges listed before, in an undirected graph also in reverse, or of weight 0; between two nodes
+    # joined by several relations, all edges but one
     doubles: int
-    loops: int
-    entries: int
-    classes: int
-    features: int
-    checksum: str
-    seconds: float
-    new: bool = True
+    loops: int  # edges that join a node to itself
+    entries: int  # entries of the adjacency; two per edge in an undirected graph
+    classes: int  # one more than the largest label
+    features: int  # width of the features
+    checksum: str  # SHA-256 over all arrays
+    seconds: float  # duration, including earlier processes
+    new: bool = True  # whether a graph was made, or the same graph existed already
+    # how each column was read, unless all are plain numbers
     columns: list[dict[str, str]] = field(default_factory=list)
-    unknown_edges: int = 0
+    unknown_edges: int = 0  # edges that were skipped because they join an unknown node
 
 
 FORMAT = 3  # of the progress file; an import with another version starts again
@@ -137,23 +124,14 @@ class Inputs:
 
 @dataclass(frozen=True)
 class EdgesRead:
-    """The content of the edge table.
+    """The content of the edge table."""
 
-    Attributes:
-        rows: number of edges listed.
-        loops: edges that join a node to itself.
-        weighted: whether the table has weights.
-        relations: names of relations by number; None without that column.
-        unknown: rows skipped because they join an unknown node.
-        entries: entries of the adjacency, once it is written.
-    """
-
-    rows: int
-    loops: int
-    weighted: bool
-    relations: list[str] | None
-    unknown: int
-    entries: int | None = None
+    rows: int  # number of edges listed
+    loops: int  # edges that join a node to itself
+    weighted: bool  # whether the table has weights
+    relations: list[str] | None  # names of relations by number; None without that column
+    unknown: int  # rows skipped because they join an unknown node
+    entries: int | None = None  # entries of the adjacency, once it is written
 
 
 @dataclass(frozen=True)

@@ -115,33 +115,21 @@ ROW_TYPES: dict[RowType, torch.dtype] = {
 
 @dataclass(frozen=True, eq=False)
 class ScaledRows:
-    """Â = L (A + sI) R with diagonal L and R, over the graph's own arrays; or some of its rows.
+    """Â = L (A + sI) R with diagonal L and R, over the graph's own arrays; or some of its rows."""
 
-    Attributes:
-        indptr: start of each row in ``indices``.  [rows + 1]
-        indices: all of the graph's own.  int32 [edges]
-        left: the diagonal of L.  float32 [rows]
-        right: the diagonal of R.  float32 [columns]
-        self_loops: whether s is 1, else 0.
-        first: number of the first row in the whole.
-        mapped: whether ``indices`` are in a file, so that pages leave memory once they are read.
-        kernel: the preferred kernel; part of a whole keeps the whole's.
-        weights: weights of A's entries, in ``indices``' order; all 1 if None.  float32 [edges]
-        held: type of the rows of R X while they are summed; sums are float32.
-        scaled: whether features are already multiplied by R: see ``held_rows``.
-    """
-
-    indptr: Tensor
-    indices: Tensor
-    left: Tensor
-    right: Tensor
-    self_loops: bool = True
-    first: int = 0
+    indptr: Tensor  # start of each row in ``indices``.  [rows + 1]
+    indices: Tensor  # all of the graph's own.  int32 [edges]
+    left: Tensor  # the diagonal of L.  float32 [rows]
+    right: Tensor  # the diagonal of R.  float32 [columns]
+    self_loops: bool = True  # whether s is 1, else 0
+    first: int = 0  # number of the first row in the whole
+    # whether ``indices`` are in a file, so that pages leave memory once they are read
     mapped: bool = False
-    kernel: Kernel = "torch"
+    kernel: Kernel = "torch"  # the preferred kernel; part of a whole keeps the whole's
+    # weights of A's entries, in ``indices``' order; all 1 if None.  float32 [edges]
     weights: Tensor | None = None
-    held: RowType = "float32"
-    scaled: bool = False
+    held: RowType = "float32"  # type of the rows of R X while they are summed; sums are float32
+    scaled: bool = False  # whether features are already multiplied by R: see ``held_rows``
 
     @property
     def shape(self) -> tuple[int, int]:
