@@ -55,12 +55,6 @@ def undirected_edges(graph: Graph, entries: Tensor | None = None) -> tuple[Nodes
 
     entries: optional int64 [m], positions in ``graph.indices``; all by default.
     -> int64 [edges], int64 [edges], int64 [m]; the first end has the lower number.
-
-    >>> import torch
-    >>> path = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), features=torch.eye(3),
-    ...                         labels=torch.zeros(3, dtype=torch.long), undirected=True)
-    >>> undirected_edges(path)
-    (array([0, 1]), array([1, 2]), array([0, 0, 1, 1]))
     """
     rows, columns = graph.edge_rows(), graph.indices.long()
     if entries is not None:

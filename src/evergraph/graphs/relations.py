@@ -72,13 +72,11 @@ class Relations:
                 f"relations must be numbers of {len(names)} names, from 0 on, not "
                 f"{int(relations.min())} to {int(relations.max())}"
             )
-        sources, targets, number = edge_index[0].long(), edge_index[1].long(), relations.long()
-        columns = torch.cat([sources, targets])
-        rows = torch.cat([targets, sources])
-        kinds = torch.cat([WAYS * number, WAYS * number + 1])
-        both = None if weights is None else torch.cat([weights.float()] * 2)
+        edge_index = edge_index.long()
+        columns, rows = edge_index.flatten(), edge_index.flip(0).flatten()
+        kinds = torch.cat([WAYS * relations.long(), WAYS * relations.long() + 1])
         apart = rows != columns
-        both = None if both is None else both[apart]
+        both = None if weights is None else torch.cat([weights.float()] * 2)[apart]
         parts = rows[apart], columns[apart], kinds[apart], both
         return cls._sorted(tuple(names), *parts, nodes=nodes)
 

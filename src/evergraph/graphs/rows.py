@@ -57,7 +57,7 @@ class RowSweep:
 
     def lengths(self, rows: Tensor) -> Tensor:
         """Return the number of entries in some rows.  int64 [m] -> int64 [m]"""
-        indptr, _ = self.plain
+        indptr = self.plain[0]
         return (indptr.index_select(0, rows + 1) - indptr.index_select(0, rows)).long()
 
     def neighbours(self, rows: Tensor) -> Tensor:

@@ -109,12 +109,9 @@ def check_features(features: Tensor, nodes: int) -> None:
     if values.is_floating_point() and not bool(values.sum(dtype=torch.float64).isfinite()):
         bad = (~values.isfinite()).nonzero()
         if len(bad):
-            where = (
-                f"row {int(bad[0, 0])}" if values.dim() == 2 else f"stored value {int(bad[0, 0])}"
-            )
-            raise DataError(
-                f"features hold NaN or infinity, first in {where}: expected finite numbers"
-            )
+            where = f"{'row' if values.dim() == 2 else 'stored value'} {int(bad[0, 0])}"
+            said = f"features hold NaN or infinity, first in {where}: expected finite numbers"
+            raise DataError(said)
 
 
 # The last three add no information to the others.
@@ -132,14 +129,11 @@ def given_weights(given: Mapping[str, Any]) -> tuple[str, Tensor] | tuple[None, 
     ('edge_attr', tensor([2., 3.]))
     """
     for name in WEIGHTS:
-        found = given.get(name)
-        if isinstance(found, Tensor) and (name == WEIGHTS[0] or _single(found)):
-            return name, found.reshape(-1) if _single(found) else found
+        if isinstance(found := given.get(name), Tensor):
+            single = found.dim() == 1 or found.shape[1:] == (1,)
+            if single or name == WEIGHTS[0]:
+                return name, found.reshape(-1) if single else found
     return None, None
-
-
-def _single(values: Tensor) -> bool:
-    return values.dim() == 1 or values.shape[1:] == (1,)
 
 
 def say_unread(
@@ -209,6 +203,5 @@ drowns the others, so standardise the features"
 
 def say_loud_column(where: object, peaks: Tensor, names: Sequence[str] | None = None) -> None:
     """Log the warning of ``loud_column``, if there is one."""
-    sentence = loud_column(peaks, names)
-    if sentence is not None:
+    if (sentence := loud_column(peaks, names)) is not None:
         say(where, sentence)

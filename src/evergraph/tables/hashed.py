@@ -83,7 +83,7 @@ class _HashEncoder(WideEncoder):
         if self.hashes is not None:  # JSON has lists
             object.__setattr__(self, "hashes", tuple(self.hashes))
 
-    def _said(self) -> str:
+    def __str__(self) -> str:
         count = f"over {MOST_KEPT:,}" if self.hashes is None else f"{len(self.hashes):,}"
         return f"hashes of {count} categories in {self.dims} signs"
 
@@ -99,12 +99,10 @@ class _HashEncoder(WideEncoder):
         self, places: NDArray[Any], names: list[str], rows: NDArray[Any]
     ) -> tuple[dict[str, int], int]:
         """Return unknown names with the first row of each, and the number of rows with one."""
-        there = frozenset(self.hashes or ())
-        strange = [
-            place
-            for place, name in enumerate(names)
-            if self.hashes is not None and hashes_of([name])[0] not in there
-        ]
+        strange = []
+        if self.hashes is not None:
+            there = frozenset(self.hashes)
+            strange = [i for i, name in enumerate(names) if hashes_of([name])[0] not in there]
         firsts = {names[place]: int(rows[(places == place).argmax()]) for place in strange}
         return firsts, len(np.unique(rows[np.isin(places, strange)])) if strange else 0
 
@@ -132,9 +130,6 @@ class CategoryEncoder(_HashEncoder):
     def fit(cls, values: pa.Array, name: str) -> CategoryEncoder:
         """Keep the hashes of the categories."""
         return cls(*_kept(texts(values, name)))
-
-    def __str__(self) -> str:
-        return self._said()
 
     def encode(self, values: pa.Array, name: str, *, before: int = 0) -> Block:
         """Return the signs of hashes."""
@@ -167,7 +162,7 @@ class ListEncoder(_HashEncoder):
         return cls(dims, separator, hashes)
 
     def __str__(self) -> str:
-        return f"mean of {self._said()}"
+        return f"mean of {super().__str__()}"
 
     def encode(self, values: pa.Array, name: str, *, before: int = 0) -> Block:
         """Return the means of the items' signs."""
@@ -247,8 +242,7 @@ class TextEncoder(WideEncoder):
 
 
 def _buckets(text: str | None) -> list[int]:
-    words = () if text is None else _WORD.findall(text.lower())
-    return [crc32(word.encode()) % BUCKETS for word in words]
+    return [crc32(word.encode()) % BUCKETS for word in _WORD.findall((text or "").lower())]
 
 
 @lru_cache(maxsize=4)

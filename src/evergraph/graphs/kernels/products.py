@@ -66,13 +66,9 @@ def listed_product(rows: ListedRows, features: Tensor, out: Tensor) -> None:
     from evergraph.graphs.kernels.numba_sum import weighted_sums
 
     x, y, width = _flat(features), _flat(out), out.shape[1]
-    one, none = np.float32(1), np.float32(0)
+    rest = (rows, x, y, y, np.float32(1), np.float32(0), width)
     costs = rows.stops - rows.starts + 1
-
-    def work(part: slice) -> None:
-        weighted_sums(rows, x, y, y, one, none, width, part.start, part.stop)
-
-    in_parts(work, costs, each=width)
+    in_parts(lambda part: weighted_sums(*rest, part.start, part.stop), costs, each=width)
 
 
 def torch_product(
@@ -112,7 +108,7 @@ def into(
 def _flat(matrix: Tensor) -> Flat:
     """Return a matrix with contiguous rows, which may lie apart, as a flat array.
 
-    Half floats are given by their bits, which numba reads: see ``load``.
+    Half floats are given by their bits: see ``load``.
     """
     from evergraph.graphs.kernels.numba_sum import Flat
 
@@ -162,7 +158,6 @@ def streamed_product(
 
 
 def _kernel(smoother: ScaledRows, device: torch.device) -> Product:
-    """Return the product function for the device."""
     entries = len(smoother.indices) + (len(smoother.right) if smoother.self_loops else 0)
     if choose_kernel(entries=entries, device=device) != "triton":
         return torch_product

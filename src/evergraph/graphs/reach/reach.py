@@ -49,8 +49,8 @@ def reach_blocks(
 ) -> Iterator[tuple[slice, scipy.sparse.csr_matrix]]:
     """Yield, block by block, the nodes that each of ``nodes`` reaches within ``hops``, itself too.
 
-    A block is a slice of ``nodes`` and a boolean CSR matrix [block, all nodes]. Blocks are cut so
-    that none expands more than ``block_walks`` walks; there is never an N x N matrix.
+    A block is a slice of ``nodes`` and a boolean CSR matrix [block, all nodes]; none expands more than
+    ``block_walks`` walks, so there is never an N x N matrix.
     """
     balls = ball_blocks(graph, nodes, hops=hops, block_walks=block_walks, resources=resources)
     for block, found in balls:
@@ -91,10 +91,7 @@ def ball_blocks(
 def _stepped_through(
     graph: Graph, nodes: Tensor, hops: int, walks: float, resources: Resources
 ) -> Tensor:
-    """Return the nodes from which a walk may take a step; all if finding them costs more.
-
-    walks: total number of walks.  -> int64 [rows]
-    """
+    """Return the nodes from which one of the walks may take a step; all if finding them costs more."""
 
     def pattern_bytes(entries: int) -> int:
         return PATTERN_BYTES[pointer_type(entries)] * entries
@@ -272,10 +269,7 @@ def search_costs(graph: Graph, nodes: Tensor, *, hops: int) -> npt.NDArray[np.fl
 def predicted_seconds(
     graph: Graph, costs: npt.NDArray[np.float64], *, hops: int, registers: int
 ) -> tuple[float, float]:
-    """Return the seconds on two cores of exact and of estimated sizes.
-
-    costs: of the searches.  [nodes]
-    """
+    """Return the seconds on two cores of exact and of estimated sizes; costs: of the searches."""
     work = float(graph.num_edges + graph.num_nodes) * registers * hops
     return float(costs.sum()) * WALK_SECONDS, work * REGISTER_SECONDS
 
@@ -285,9 +279,8 @@ def choose(
 ) -> str:
     """Return "exact" or "estimated", and log the choice with its reason.
 
-    The estimate is taken only if exact sizes are not affordable, and if it is cheaper.
-
-    exact, estimated: predicted seconds.
+    The estimate is taken only if exact sizes are not affordable, and if it is cheaper. exact,
+    estimated: predicted seconds.
     """
     most = AFFORDABLE_SECONDS[device.type]
     if method != "auto":
