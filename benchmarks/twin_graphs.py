@@ -23,7 +23,7 @@ from evergraph.core.seeding import seeded
 from evergraph.datasets.base import Dataset, datasets
 from evergraph.datasets.catalogue import Facts, catalogue
 from evergraph.datasets.importing.edge_table import EdgeTable
-from evergraph.datasets.kept_folder import Pace, kept_graph
+from evergraph.datasets.ogb import Pace, kept_graph
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.graph_folder import GraphFolderWriter
 

@@ -12,6 +12,7 @@ import logging
 import re
 import shutil
 import tempfile
+import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,7 +31,6 @@ from evergraph.core.mapped import disk_is_enough
 from evergraph.core.sizes import check_room
 from evergraph.core.written_aside import written_aside
 from evergraph.datasets.catalogue import Facts
-from evergraph.datasets.kept_folder import Pace
 from evergraph.graphs.graph_folder import checksum
 from evergraph.tables.sources import reason
 
@@ -41,6 +41,7 @@ DOWNLOADS = "downloads"  # folder in the cache for unfinished downloads
 TIMEOUT = 30.0  # seconds without a byte
 MAKE_ROOM = "free some space, or set EVERGRAPH_CACHE to a folder on another disk"
 _BLOCK = 1 << 18  # bytes written at a time
+_EVERY = 10.0  # seconds between lines of progress
 _LINE = re.compile(r"([0-9a-fA-F]{64})[ \t]+\*?(.+)")
 
 # Exceptions of the publishers' readers if the network or a raw file fails.
@@ -59,6 +60,24 @@ FAILURES = (
 T = TypeVar("T")
 OnProgress = Callable[[str, int, int | None], None]
 """Called with the name of a file, its bytes received so far, and its size if known."""
+
+
+class Pace:
+    """Logs the progress and remaining time of a task, every ten seconds and at its end."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self._began = self._said = time.monotonic()
+
+    def tell(self, done: int, total: int) -> None:
+        """Record how much of the work is done."""
+        now = time.monotonic()
+        if done >= total:
+            log.info("%s: 100 %%, after %.0f s", self.what, now - self._began)
+        elif done and now - self._said >= _EVERY:
+            self._said = now
+            left = (now - self._began) * (total - done) / done
+            log.info("%s: %.0f %%, about %.0f s left", self.what, 100 * done / total, left)
 
 
 def record(root: Path, files: Iterable[str]) -> None:

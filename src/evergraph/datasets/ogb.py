@@ -7,6 +7,7 @@ binary files holds all of them in memory, so this module has its own.
 from __future__ import annotations
 
 import csv
+import logging
 import os
 import shutil
 import sys
@@ -25,19 +26,17 @@ from evergraph.core.errors import DataError
 from evergraph.core.extras import require
 from evergraph.core.mapped import put
 from evergraph.datasets.base import datasets
-from evergraph.datasets.fetching import FAILURES, Fetch, not_readable, record
+from evergraph.datasets.fetching import FAILURES, Fetch, Pace, not_readable, record
 from evergraph.datasets.importing.edge_table import EdgeTable
-from evergraph.datasets.kept_folder import Pace, kept_graph
 from evergraph.datasets.published import PublishedDataset
 from evergraph.graphs import UNLABELLED, Graph
-from evergraph.graphs.graph_folder import GraphFolderWriter, is_graph_folder
+from evergraph.graphs.graph_folder import GraphFolderWriter, is_graph_folder, open_graph_folder
+
+log = logging.getLogger(__name__)
 
 DATA, LABELS = "data.npz", "node-label.npz"
-
 SORT_MEMORY = 10**9
-
 _VALUES = 1 << 22  # at a time
-
 OF_NODES = ("features", "labels", "time")  # independent of the direction of edges
 
 
@@ -57,20 +56,19 @@ class OgbDataset(PublishedDataset):
             return read_raw(folder / master["download_name"] / "raw", master)
 
 
+def csv_files(folder: str, *more: str) -> tuple[str, ...]:
+    """Return the raw files of a graph, as OGB packs all of them, and some of its own."""
+    names = ("edge", "num-node-list", "num-edge-list", "node-feat", "node-label", *more)
+    return tuple(f"{folder}/{name}.csv.gz" for name in names)
+
+
 @datasets.register
 class Arxiv(OgbDataset):
     """Citations between computer-science papers on arXiv, citing to cited, with years (Hu 2020)."""
 
     name = "arxiv"
     ogb_name = "ogbn-arxiv"
-    raw_files = (
-        "arxiv/raw/edge.csv.gz",
-        "arxiv/raw/num-node-list.csv.gz",
-        "arxiv/raw/num-edge-list.csv.gz",
-        "arxiv/raw/node-feat.csv.gz",
-        "arxiv/raw/node-label.csv.gz",
-        "arxiv/raw/node_year.csv.gz",
-    )
+    raw_files = csv_files("arxiv/raw", "node_year")
 
 
 @datasets.register
@@ -79,13 +77,7 @@ class Products(OgbDataset):
 
     name = "products"
     ogb_name = "ogbn-products"
-    raw_files = (
-        "products/raw/edge.csv.gz",
-        "products/raw/num-node-list.csv.gz",
-        "products/raw/num-edge-list.csv.gz",
-        "products/raw/node-feat.csv.gz",
-        "products/raw/node-label.csv.gz",
-    )
+    raw_files = csv_files("products/raw")
 
 
 @datasets.register
@@ -140,6 +132,34 @@ class Papers(OgbDataset):
                 raw.fetch(Fetch() if how is None else how, lambda aside: None)
 
 
+def kept_graph(folder: Path, write: Callable[[GraphFolderWriter], None]) -> Graph:
+    """Return the graph of a folder, made first if it is missing or damaged.
+
+    It is made in a folder of this process and renamed when complete. A killed process leaves
+    nothing that could be taken for a graph, and the next one removes its remains.
+    """
+    import psutil
+
+    if is_graph_folder(folder):
+        try:
+            return open_graph_folder(folder)
+        except DataError as error:
+            log.warning("%s is rebuilt: %s", folder, error)
+            shutil.rmtree(folder)
+    for left in folder.parent.glob(f".{folder.name}-*"):  # the remains of killed processes
+        if not psutil.pid_exists(int(left.name.rpartition("-")[2])):
+            shutil.rmtree(left, ignore_errors=True)
+    writer = GraphFolderWriter(folder.with_name(f".{folder.name}-{os.getpid()}"))
+    try:
+        write(writer)
+        if not is_graph_folder(folder):  # else another process was faster
+            shutil.rmtree(folder, ignore_errors=True)
+            writer.folder.replace(folder)
+    finally:
+        writer.discard()
+    return open_graph_folder(folder)
+
+
 def ogb_master(name: str) -> dict[str, str]:
     """Return the entry of ``name`` in ogb's table of datasets."""
     require("ogb", extra="ogb", why=f"reading dataset {name!r}")
@@ -159,9 +179,7 @@ def read_raw(raw: Path, master: dict[str, str]) -> Graph:
     extra = [name for name in master["additional node files"].split(",") if name != "None"]
     inverse = master["add_inverse_edge"] == "True"
     read = read_csv_graph_raw(str(raw), add_inverse_edge=inverse, additional_node_files=extra)[0]
-    labels = np.loadtxt(
-        raw / "node-label.csv.gz", dtype=np.int64, delimiter=",", ndmin=1
-    )  # [nodes]
+    labels = np.loadtxt(raw / "node-label.csv.gz", dtype=np.int64, delimiter=",", ndmin=1)
     year = read.get("node_year")  # [nodes, 1]
     return Graph.from_edges(
         torch.from_numpy(read["edge_index"]),

@@ -19,11 +19,11 @@ import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_choice, check_integer
-from evergraph.core.errors import DataError
+from evergraph.core.device import exactly_threads
+from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.seeding import seeded
 from evergraph.core.written_aside import written_aside
 from evergraph.datasets.base import Dataset, datasets
-from evergraph.datasets.latent_features import tf_idf, truncated_svd
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import csr_tensor
 from evergraph.graphs.relations import NodeTypes, Relations
@@ -51,6 +51,8 @@ CLASSES = ("files", "parts-of-speech", "depth")
 UPWARD = ("hypernym", "instance-of")  # relations to something more general
 
 DEEPEST = 13  # the last class: this depth or more
+# Extra directions beyond those requested; they absorb the error of the last ones.
+OVERSAMPLING = 32
 
 
 @datasets.register
@@ -79,9 +81,7 @@ class WordNet(Dataset):
     def __init__(self, *, dims: int = 256, relations: bool = False, classes: str = "files") -> None:
         check_integer("dims", dims, least=1)
         check_choice("classes", classes, CLASSES)
-        self.dims = dims
-        self.relations = relations
-        self.classes = classes
+        self.dims, self.relations, self.classes = dims, relations, classes
 
     def load(self, cache: Path) -> Graph:
         """Return the graph, with its features from ``cache`` if they are there."""
@@ -108,24 +108,21 @@ class WordNet(Dataset):
         return self._graph(arrays, empty)
 
     def _graph(self, arrays: Arrays, features: Tensor) -> Graph:
+        labels = torch.from_numpy(arrays["labels"].astype(np.int64))
+        if self.classes == "parts-of-speech":
+            labels = by_part_of_speech(_types(arrays))
+        elif self.classes == "depth":
+            labels = by_depth(_relations(arrays), _types(arrays))
         graph = Graph.from_edges(
-            _edge_index(arrays), features=features, labels=self._labels(arrays), undirected=True
+            _edge_index(arrays), features=features, labels=labels, undirected=True
         )
         if not self.relations:
             return graph
         return graph.with_relations(_relations(arrays)).with_types(_types(arrays))
 
-    def _labels(self, arrays: Arrays) -> Tensor:
-        """Return the class of every node.  int64 [nodes]"""
-        if self.classes == "parts-of-speech":
-            return by_part_of_speech(_types(arrays))
-        if self.classes == "depth":
-            return by_depth(_relations(arrays), _types(arrays))
-        return torch.from_numpy(arrays["labels"].astype(np.int64))
-
 
 def _relations(arrays: Arrays) -> Relations:
-    """Return the relation of every pointer, from the kinds of links between pairs of nodes."""
+    # Of every pointer, from the kinds of links between pairs of nodes.
     lines = arrays["kinds"].tobytes().decode().split("\n")
     names = sorted({word[:-1] for line in lines for word in line.split()})
     pairs, kinds = _edge_index(arrays), torch.from_numpy(arrays["edge_kinds"].astype(np.int64))
@@ -202,6 +199,82 @@ def _compute_features(arrays: Arrays, dims: int) -> Tensor:
     """Return the features of every node.  float32 [nodes, dims]"""
     generator = seeded(0, "wordnet", "features")
     return truncated_svd(tf_idf(_word_counts(arrays)), dims=dims, generator=generator)
+
+
+def tf_idf(counts: scipy.sparse.csr_matrix) -> scipy.sparse.csr_matrix:
+    """Weight words by their frequency in a row and rarity among rows.  [rows, words] -> the same
+
+    x_rw = (1 + ln(count_rw)) · (1 + ln((1 + rows) / (1 + df_w))), then every row is scaled to
+    length 1. df_w counts the rows that have word w. Rows without a word stay zero. Stored entries
+    must be 1 or more.
+
+    >>> counts = scipy.sparse.csr_matrix(np.array([[3.0, 0.0], [0.0, 0.0]]))
+    >>> tf_idf(counts).toarray()
+    array([[1., 0.],
+           [0., 0.]], dtype=float32)
+    """
+    rows, words = counts.shape
+    present = np.bincount(counts.indices, minlength=words)  # df, [words]
+    idf = 1.0 + np.log((1.0 + rows) / (1.0 + present))
+    weights = (1.0 + np.log(counts.data)) * idf[counts.indices]
+    entry_rows = np.repeat(np.arange(rows), np.diff(counts.indptr))
+    lengths = np.sqrt(np.bincount(entry_rows, weights=weights**2, minlength=rows))
+    scaled = (weights / lengths[entry_rows]).astype(np.float32)
+    return scipy.sparse.csr_matrix((scaled, counts.indices, counts.indptr), shape=counts.shape)
+
+
+def truncated_svd(
+    matrix: scipy.sparse.csr_matrix,
+    *,
+    dims: int,
+    generator: torch.Generator,
+    power_iterations: int = 4,
+) -> Tensor:
+    """Return U·S of the ``dims`` largest singular values, largest first.  [n, m] -> [n, dims]
+
+    Randomised subspace iteration (Halko, Martinsson and Tropp 2011, algorithm 4.4) on the side of
+    the columns: Q <- orth(Aᵀ A Q), begun with a random Q [m, dims + oversampling]. Then B = A Q
+    holds nearly all of A, and with Bᵀ B = W S² Wᵀ the answer is B W = U S; the right singular
+    vectors are Q W. Only matrices as tall as A has columns are orthogonalised, which makes it fast
+    for many rows. The sign of each direction makes the largest entry of its right singular vector
+    positive.
+
+    >>> from evergraph.core.seeding import seeded
+    >>> diagonal = scipy.sparse.csr_matrix(np.diag([1.0, 3.0, 2.0]))
+    >>> truncated_svd(diagonal, dims=2, generator=seeded(0)).abs().round(decimals=3)
+    tensor([[0., 0.],
+            [3., 0.],
+            [0., 2.]])
+    """
+    smaller = min(matrix.shape)
+    if not 1 <= dims <= smaller:
+        raise ConfigurationError(
+            f"dims must lie between 1 and {smaller}, the smaller side of the matrix: got {dims}"
+        )
+
+    def as_torch(matrix: scipy.sparse.csr_matrix) -> Tensor:  # whose products use all cores
+        parts = (matrix.indptr, matrix.indices, np.asarray(matrix.data, dtype=np.float32))
+        return csr_tensor(*map(torch.from_numpy, parts), matrix.shape)
+
+    def orthonormal(columns: Tensor) -> Tensor:  # [m, width] -> [m, width]
+        with exactly_threads(1):
+            return torch.linalg.qr(columns).Q
+
+    # Factorisations have one thread: they synchronise thousands of times. A second idle core gains
+    # little; if another process uses the same cores, each barrier waits for it, and 0.2 s become 8.
+    A, At = as_torch(matrix), as_torch(matrix.T.tocsr())
+    width = min(dims + OVERSAMPLING, smaller)
+    Q = orthonormal(torch.randn(matrix.shape[1], width, generator=generator))
+    for _ in range(power_iterations):
+        Q = orthonormal(At @ (A @ Q))
+    B = A @ Q  # [n, width]
+    with exactly_threads(1):
+        vectors = torch.linalg.eigh((B.T @ B).double()).eigenvectors  # ascending
+    W = vectors.flip(1)[:, :dims].float()  # [width, dims]
+    right = Q @ W
+    largest = right.gather(0, right.abs().argmax(0, keepdim=True))[0]
+    found: Tensor = B @ (W * torch.where(largest < 0, -1.0, 1.0))
+    return found
 
 
 def _cached(file: Path, *, shape: tuple[int, int]) -> Tensor | None:

@@ -92,7 +92,7 @@ def graph_scalings(
 def scalings(degrees: Tensor, scheme: Normalisation) -> tuple[Tensor, Tensor]:
     """Return the factors of rows and columns.  2 x float32 [nodes]
 
-    degrees: number of entries in each row, self-loops included, or the sum of their weights. [nodes]
+    degrees: number of entries in each row, self-loops included, or their sum of weights.  [nodes]
     """
     check_choice("normalisation", scheme, get_args(Normalisation))
     ones = torch.ones(len(degrees) if scheme != "symmetric" else 0, device=degrees.device)

@@ -16,22 +16,20 @@ from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.graphs.csr import as_scipy, csr_tensor, densify, pointer_type, pointers_of
 from evergraph.graphs.graph import Graph
-from evergraph.graphs.kernels.products import (
-    Product,
-    numba_product,
-    streamed_product,
-    torch_product,
-)
 from evergraph.graphs.kernels.scaled_rows import (
     KERNELS,
     ROW_TYPES,
     Kernel,
+    Product,
     RowType,
     ScaledRows,
     choose_kernel,
     held_rows,
+    numba_product,
     numba_works,
     room,
+    streamed_product,
+    torch_product,
     triton_works,
 )
 from evergraph.graphs.normalisation import Normalisation, graph_scalings
@@ -83,7 +81,7 @@ class Smoother(ScaledRows):
         return out
 
     def holding(self, features: Tensor) -> tuple[Self, Tensor]:
-        """Return R features in the type ``held``, and the smoother for them; as given if no change."""
+        """Return R features in the type ``held`` with the smoother for them; as given if alike."""
         kind = ROW_TYPES[self.held]
         if self.scaled or kind == torch.float32 or features.dtype != torch.float32:
             return self, features
@@ -222,9 +220,9 @@ def sparse_product(left: Tensor, right: Tensor) -> Tensor:
 def ordered_product(indptr: Tensor, indices: Tensor, weights: Tensor, features: Tensor) -> Tensor:
     """Return a CSR matrix times features, with every row's entries added in their order; CPU only.
 
-    The bits of a row of the result thus do not depend on other rows of the matrix. indptr: [rows + 1];
-    indices: int32 [entries]; weights: float32 [entries]; features: float32 [columns, dims]
-    -> float32 [rows, dims]
+    The bits of a row of the result thus do not depend on other rows of the matrix. indptr: [rows +
+    1]; indices: int32 [entries]; weights: float32 [entries]; features: float32 [columns, dims] ->
+    float32 [rows, dims]
 
     >>> ordered_product(torch.tensor([0, 2]).int(), torch.tensor([0, 1]).int(),
     ...                 torch.tensor([1., 10.]), torch.tensor([[2.], [3.]]))
@@ -243,7 +241,7 @@ def walk(matrix: Tensor | Smoother, features: Tensor, *, hops: int) -> Iterator[
 
 
 def sample_product(pattern: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    """Return ⟨left_i, right_j⟩ at the entries (i, j) of a CSR matrix.  [m, d], [n, d] -> [entries]"""
+    """Return ⟨left_i, right_j⟩ at the entries (i, j) of a CSR matrix.  2 x [.., d] -> [entries]"""
     if not pattern.values().numel():
         return pattern.values().clone()
     products: Tensor = torch.sparse.sampled_addmm(pattern, left, right.t(), beta=0.0).values()

@@ -39,7 +39,7 @@ def stripped(table: pa.Table) -> pa.Table:
 
 
 def plainly_typed(table: pa.Table) -> pa.Table:
-    """Return a table with stripped column names, string views as strings and decimals as float64."""
+    """Return a table with stripped names, string views as strings and decimals as float64."""
 
     def plain(kind: pa.DataType) -> pa.DataType:
         if pa.types.is_decimal(kind):

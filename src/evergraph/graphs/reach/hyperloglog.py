@@ -33,8 +33,8 @@ _BLOCK = 1 << 20
 def hashed(nodes: int, registers: int, *, seed: int = SEED) -> tuple[Tensor, Tensor]:
     """Return each node's register and its value.  int16 [nodes], uint8 [nodes]
 
-    Register: the low bits of a hash, which is the same everywhere. Rank: 1 + the leading zeros of its
-    high 48, so that rank r has a chance of 2^-r.
+    Register: the low bits of a hash, which is the same everywhere. Rank: 1 + the leading zeros of
+    its high 48, so that rank r has a chance of 2^-r.
     """
     column, rank = torch.empty(nodes, dtype=torch.int16), torch.empty(nodes, dtype=torch.uint8)
     for start in range(0, nodes, _BLOCK):
@@ -163,7 +163,7 @@ def sum_registers(
     block: tuple[int, int], *, sweep: RowSweep, rows: Tensor, hops: int,
     column: Tensor, rank: Tensor,
 ) -> Tensor:  # fmt: skip
-    """Return what registers contribute to the sums; block: the first, their number.  int64 [2, rows]"""
+    """Return what the first and number of some registers add to the sums.  -> int64 [2, rows]"""
     indptr, indices = sweep.plain
     kind = choose_kernel(entries=len(indices), device=indices.device)
     kernel = (NumbaMax if kind == "numba" else TorchMax)(indptr, indices, column, rank, *block)
@@ -198,7 +198,7 @@ class NumbaMax:
         self._width = width
 
     def first(self, rows: Tensor) -> Tensor:
-        """Return the registers of each row after one hop, itself included.  [m] -> uint8 [m, width]"""
+        """Return the registers of rows after one hop, themselves included.  -> uint8 [m, width]"""
         out = torch.zeros(len(rows), self._width, dtype=torch.uint8)
         self._fill(fill_first, rows, *self._hashes, out.numpy())
         return out

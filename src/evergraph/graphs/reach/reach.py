@@ -49,8 +49,8 @@ def reach_blocks(
 ) -> Iterator[tuple[slice, scipy.sparse.csr_matrix]]:
     """Yield, block by block, the nodes that each of ``nodes`` reaches within ``hops``, itself too.
 
-    A block is a slice of ``nodes`` and a boolean CSR matrix [block, all nodes]; none expands more than
-    ``block_walks`` walks, so there is never an N x N matrix.
+    A block is a slice of ``nodes`` and a boolean CSR matrix [block, all nodes]; none expands more
+    than ``block_walks`` walks, so there is never an N x N matrix.
     """
     balls = ball_blocks(graph, nodes, hops=hops, block_walks=block_walks, resources=resources)
     for block, found in balls:
@@ -91,7 +91,7 @@ def ball_blocks(
 def _stepped_through(
     graph: Graph, nodes: Tensor, hops: int, walks: float, resources: Resources
 ) -> Tensor:
-    """Return the nodes from which one of the walks may take a step; all if finding them costs more."""
+    """Return the nodes from which a walk may take a step; all if finding them costs more."""
 
     def pattern_bytes(entries: int) -> int:
         return PATTERN_BYTES[pointer_type(entries)] * entries
