@@ -27,6 +27,28 @@ if TYPE_CHECKING:
     from evergraph.core.resolver import Resolver
     from evergraph.tables.sources import Source
 
+# The resolver of each kind, the package that defines it, and another that registers with it.
+_RESOLVERS: dict[str, tuple[str, ...]] = {
+    "datasets": ("datasets", "datasets"),
+    "methods": ("methods", "methods"),
+    "topologies": ("topologies", "topology"),
+    "samplers": ("samplers", "memory.samplers"),
+    "backbones": ("backbones", "nn", "closed_form"),
+}
+KINDS = (*_RESOLVERS, "presets", "protocols", "benches")
+# Optional fields of a dataset in the catalogue.
+_UNKNOWN: dict[str, Any] = {
+    "kept_edges": None,
+    "homophily": None,
+    "terms": None,
+    "paper": None,
+    "labelled": None,
+    "urls": [],
+    "download": 0,
+    "room": 0,
+    "sha256": {},
+}
+
 
 def import_command(
     edges: str | None = argument(
@@ -174,29 +196,6 @@ def embed_command(
     done = "" if new else ", which already existed"
     typer.echo(f"{made.num_nodes:,} embeddings of width {made.num_features:,} in {out}{done}")
     typer.echo(f"use them with: evergraph run --dataset {out}")
-
-
-# The resolver of each kind, the package that defines it, and another that registers with it.
-_RESOLVERS: dict[str, tuple[str, ...]] = {
-    "datasets": ("datasets", "datasets"),
-    "methods": ("methods", "methods"),
-    "topologies": ("topologies", "topology"),
-    "samplers": ("samplers", "memory.samplers"),
-    "backbones": ("backbones", "nn", "closed_form"),
-}
-KINDS = (*_RESOLVERS, "presets", "protocols", "benches")
-# Optional fields of a dataset in the catalogue.
-_UNKNOWN: dict[str, Any] = {
-    "kept_edges": None,
-    "homophily": None,
-    "terms": None,
-    "paper": None,
-    "labelled": None,
-    "urls": [],
-    "download": 0,
-    "room": 0,
-    "sha256": {},
-}
 
 
 def list_command(

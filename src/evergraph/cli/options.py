@@ -23,22 +23,6 @@ if TYPE_CHECKING:
     from evergraph.experiments.bench.config import BenchConfig
     from evergraph.experiments.config import RunConfig
 
-
-def option(help: str, *names: str, default: Any = None, **more: Any) -> Any:
-    """Return an option of a command, by default not given."""
-    return typer.Option(default, *names, help=help, **more)
-
-
-def flag(name: str, help: str) -> Any:
-    """Return an option of a command that is on if it is given."""
-    return typer.Option(False, name, help=help)
-
-
-def argument(help: str, *, default: Any = ..., **more: Any) -> Any:
-    """Return an argument of a command, by default required."""
-    return typer.Argument(default, help=help, **more)
-
-
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Address = Annotated[
     str | None, typer.Option(help="A Ray cluster to join: auto or host:port (default: start one).")
@@ -110,9 +94,22 @@ WorkerThreads = Annotated[
     int | None,
     typer.Option(min=1, help="Threads per Ray worker (default: 1, or its share of this machine)."),
 ]
-
-
 AUTO = "auto"
+
+
+def option(help: str, *names: str, default: Any = None, **more: Any) -> Any:
+    """Return an option of a command, by default not given."""
+    return typer.Option(default, *names, help=help, **more)
+
+
+def flag(name: str, help: str) -> Any:
+    """Return an option of a command that is on if it is given."""
+    return typer.Option(False, name, help=help)
+
+
+def argument(help: str, *, default: Any = ..., **more: Any) -> Any:
+    """Return an argument of a command, by default required."""
+    return typer.Argument(default, help=help, **more)
 
 
 def options_of_auto(memory: str | None, views: str | None) -> dict[str, Any]:

@@ -17,14 +17,6 @@ if TYPE_CHECKING:
     from evergraph.experiments.bench.benchmark import Bench
     from evergraph.experiments.bench.worker import Event
 
-
-@contextmanager
-def spinner(text: str) -> Iterator[None]:
-    """Show a spinner on stderr, if it is a terminal."""
-    with Console(stderr=True).status(text):
-        yield
-
-
 STAGES = {
     "nodes": "reading nodes",
     "edges": "reading edges",
@@ -37,6 +29,13 @@ STAGES = {
     "embed": "embedding",
 }
 UNITS = {"sort": "pairs", "checksum": ""}  # for stages without a unit of their own
+
+
+@contextmanager
+def spinner(text: str) -> Iterator[None]:
+    """Show a spinner on stderr, if it is a terminal."""
+    with Console(stderr=True).status(text):
+        yield
 
 
 class StageProgress:

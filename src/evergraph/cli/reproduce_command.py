@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from evergraph.experiments.bench.benchmark import Bench, Row
     from evergraph.experiments.bench.config import BenchConfig
 
+PROCESS_BYTES = 400_000_000  # memory of Python with torch
+RESULT_BYTES = 1_000_000_000  # disk space per parallel run: two copies of its learner
+
 
 def reproduce_command(
     names: list[str] = argument(
@@ -147,10 +150,6 @@ def _choice(option: str, text: str | None, known: Collection[str] | None = None)
     else:
         check_once(option, names)
     return names
-
-
-PROCESS_BYTES = 400_000_000  # memory of Python with torch
-RESULT_BYTES = 1_000_000_000  # disk space per parallel run: two copies of its learner
 
 
 class StudyRuns:

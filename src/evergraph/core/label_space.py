@@ -17,6 +17,7 @@ Kind = Literal["class", "labels", "numbers"]
 """Kind of target: one class, several labels, or numbers."""
 KINDS: tuple[str, ...] = get_args(Kind)
 SETTINGS: tuple[str, ...] = get_args(Setting)
+THRESHOLD = 0.5  # a node gets the labels with a higher probability
 
 
 @dataclass(frozen=True)
@@ -155,9 +156,6 @@ class LabelSpace:
         in task-IL it is the sum of such means, one for each task.
         """
         return torch.zeros_like(tasks) if self.setting == "class-il" else tasks
-
-
-THRESHOLD = 0.5  # a node gets the labels with a higher probability
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ from evergraph.core.errors import ConfigurationError, UnknownNameError, did_you_
 from evergraph.core.plugins import PREFIX, load_installed_plugins
 
 T = TypeVar("T")
+PACKAGE = Path(__file__).parents[1]
 
 
 class Resolver(Generic[T]):
@@ -132,9 +133,6 @@ def _full_name(cls: type) -> str:
 def first_line(cls: type) -> str:
     """Return the first line of a class's docstring."""
     return (inspect.getdoc(cls) or "").split("\n")[0]
-
-
-PACKAGE = Path(__file__).parents[1]
 
 
 @cache

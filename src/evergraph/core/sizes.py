@@ -10,6 +10,9 @@ from pathlib import Path
 
 from evergraph.core.errors import ConfigurationError, ResourceError
 
+_CGROUPS = Path("/sys/fs/cgroup")
+_OWN_CGROUP = Path("/proc/self/cgroup")
+
 
 def parse_size(text: str | int) -> int:
     """Return the number of bytes of a text such as ``4GB``, ``512MiB`` or ``1e9``."""
@@ -53,10 +56,6 @@ def check_room(folder: Path, needed: float, purpose: str, *, remedy: str = "make
 def there(folder: Path) -> Path:
     """Return a folder, or the nearest one above it that exists."""
     return next(place for place in (folder, *folder.absolute().parents) if place.is_dir())
-
-
-_CGROUPS = Path("/sys/fs/cgroup")
-_OWN_CGROUP = Path("/proc/self/cgroup")
 
 
 def free_memory() -> int:

@@ -34,6 +34,18 @@ from evergraph.tables.sources import naming
 if TYPE_CHECKING:
     import networkx
 
+KINDS = (
+    "a Graph, PyG's Data or HeteroData, a NetworkX graph, a SciPy sparse matrix or a pair of "
+    "tables (nodes, edges)"
+)
+VECTOR = "x"  # the attribute with all features of a node
+LABELS = ("label", "y")
+TIME = "time"
+WEIGHT = "weight"
+WHERE = "NetworkX graph"
+Attributes = Mapping[Hashable, Mapping[str, Any]]
+NODES, EDGES = Path("nodes"), Path("edges")  # names of the tables in messages
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NamedGraph(Shown):
@@ -90,12 +102,6 @@ def numbered_labels(labels: Sequence[Any]) -> tuple[Tensor, tuple[str, ...] | No
             raise DataError(f"label {label!r} must be a whole number, unless all labels are text")
         numbers.append(int(found))
     return torch.tensor(numbers, dtype=torch.int64), None
-
-
-KINDS = (
-    "a Graph, PyG's Data or HeteroData, a NetworkX graph, a SciPy sparse matrix or a pair of "
-    "tables (nodes, edges)"
-)
 
 
 def as_graph(source: Any, *, undirected: bool = False, **options: Any) -> Graph:
@@ -189,15 +195,6 @@ def _unpacked(source: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]
     return first, dict(zip(names, rest, strict=False)) | options
 
 
-VECTOR = "x"  # the attribute with all features of a node
-LABELS = ("label", "y")
-TIME = "time"
-WEIGHT = "weight"
-WHERE = "NetworkX graph"
-
-Attributes = Mapping[Hashable, Mapping[str, Any]]
-
-
 def from_networkx(
     source: networkx.Graph,
     *,
@@ -284,9 +281,6 @@ def _edges(source: networkx.Graph, nodes: Sequence[Hashable]) -> tuple[Tensor, T
     if all(weight is None for weight in weights):
         return pairs, None
     return pairs, torch.tensor([1.0 if w is None else float(w) for w in weights]).double()
-
-
-NODES, EDGES = Path("nodes"), Path("edges")  # names of the tables in messages
 
 
 def from_tables(

@@ -28,6 +28,8 @@ ALIGNS: tuple[str, ...] = get_args(Align)
 # the strongest few iteratively.
 MOST_COLUMNS = 2048
 CELLS = 1 << 24  # processed at a time
+Classes = Literal["own", "shared"]
+CLASSES: tuple[str, ...] = get_args(Classes)
 
 
 def aligned(features: Tensor, *, width: int, align: Align = "svd", seed: int = 0) -> Tensor:
@@ -105,10 +107,6 @@ def _blocks(features: Tensor) -> Iterator[Tensor]:
         rows = torch.arange(start, min(start + step, nodes))
         dense = features.layout == torch.strided
         yield features[start : start + step] if dense else densify(take_rows(features, rows))
-
-
-Classes = Literal["own", "shared"]
-CLASSES: tuple[str, ...] = get_args(Classes)
 
 
 def join(graphs: Sequence[Graph]) -> Graph:

@@ -38,6 +38,8 @@ DATA, LABELS = "data.npz", "node-label.npz"
 SORT_MEMORY = 10**9
 _VALUES = 1 << 22  # at a time
 OF_NODES = ("features", "labels", "time")  # independent of the direction of edges
+_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+_SKIP = 1 << 24  # bytes
 
 
 class OgbDataset(PublishedDataset):
@@ -277,10 +279,6 @@ def _write_nodes(raw: Path, writer: GraphFolderWriter, nodes: int) -> None:
     if timed:
         copied(raw / DATA, "node_year", "time", lambda years, _: years.astype(np.int64))
     copied(raw / DATA, "node_feat", "features", finite)
-
-
-_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-_SKIP = 1 << 24  # bytes
 
 
 def _archive(path: Path) -> zipfile.ZipFile:

@@ -12,6 +12,20 @@ from torch import Tensor
 
 from evergraph.core.label_space import THRESHOLD, Kind
 
+Metric = Callable[[Tensor, Tensor], float]
+NAMES = {
+    "balanced": "accuracy, class-balanced",
+    "plain": "accuracy",
+    "micro_f1": "micro F1",
+    "macro_f1": "macro F1",
+    "average_precision": "average precision",
+    "r2": "R2",
+    "mae": "mean absolute error",
+}
+SPREADS = (
+    "average_accuracy", "average_forgetting", "anytime_accuracy", "area_under_curve", "measures",
+)  # fmt: skip
+
 
 def plain_accuracy(predicted: Tensor, labels: Tensor) -> float:
     """Return the share of correctly classified nodes.  int64 [n], int64 [n] -> 0..1"""
@@ -126,9 +140,6 @@ def mean_absolute_error(predicted: Tensor, right: Tensor) -> float:
     return float((predicted.double() - right.double()).abs().nanmean())
 
 
-Metric = Callable[[Tensor, Tensor], float]
-
-
 @dataclass(frozen=True)
 class Yardstick:
     """The measures for one kind of targets.
@@ -158,21 +169,7 @@ YARDSTICKS: Mapping[Kind, Yardstick] = {
     ),
     "numbers": Yardstick("R2", "r2", {"r2": r2}, {"mae": mean_absolute_error}),
 }
-NAMES = {
-    "balanced": "accuracy, class-balanced",
-    "plain": "accuracy",
-    "micro_f1": "micro F1",
-    "macro_f1": "macro F1",
-    "average_precision": "average precision",
-    "r2": "R2",
-    "mae": "mean absolute error",
-}
 BESIDE: tuple[str, ...] = tuple(name for each in YARDSTICKS.values() for name in each.beside)
-
-
-SPREADS = (
-    "average_accuracy", "average_forgetting", "anytime_accuracy", "area_under_curve", "measures",
-)  # fmt: skip
 
 
 def spread(values: Sequence[float]) -> dict[str, Any]:

@@ -43,6 +43,11 @@ from evergraph.training import Learner, Trainer
 # A stream on a device holds the graph, the tasks' graphs and the graph of everything seen so far.
 DEVICE_COPIES = 4
 T = TypeVar("T")
+_METHOD_PARTS = ("trainer", "generator", "memory", "backbone")
+_PDGNN_PARTS = ("topology", *HeadConfig.model_fields)
+_OF_TARGETS: dict[str, Any] = {
+    "method": Component(name="analytic"), "backbone": None, "training": TrainingConfig(),
+}  # fmt: skip
 
 
 def load_graph(config: RunConfig) -> Graph:
@@ -174,10 +179,6 @@ def pooled(config: RunConfig) -> RunConfig:
 def epochs_of(config: RunConfig) -> int:
     """Return the most epochs per task of a resolved configuration."""
     return (config.training.epochs or 1) * backbones.resolve(backbone_of(config).name).rivals
-
-
-_METHOD_PARTS = ("trainer", "generator", "memory", "backbone")
-_PDGNN_PARTS = ("topology", *HeadConfig.model_fields)
 
 
 def backbone_of(config: RunConfig) -> Component:
@@ -327,11 +328,6 @@ def _not_embedded_twice(graph: Graph, config: RunConfig) -> RunConfig:
         return config.model_copy(update={"topology": identity})
     say(config.dataset.name, f"{known}: {config.method.name} smooths them once more")
     return config
-
-
-_OF_TARGETS: dict[str, Any] = {
-    "method": Component(name="analytic"), "backbone": None, "training": TrainingConfig(),
-}  # fmt: skip
 
 
 def say_unseen(config: RunConfig, graph: Graph) -> None:

@@ -46,6 +46,20 @@ if TYPE_CHECKING:
 
 
 NEEDED, OPTIONAL = ("evergraph", "torch", "numpy", "scipy"), ("torch-geometric",)
+COLUMNS = [
+    "dataset", "method", "setting", "seed", "testing", "average", "after", "task", "accuracy"
+]  # fmt: skip
+Metric = Callable[[AccuracyMatrix], float]
+PHASES = ("embed", "train", "evaluate")
+KEPT = (
+    "floats", "bytes", "samples", "gradients", "importance", "models", "edges", "statistics"
+)  # fmt: skip
+# How a result is displayed: its matrix in a notebook, and a learning curve in the caller's axes.
+# ``reports.figures`` draws files that compare many runs.
+LINES = {"local": "-", "global": "--"}
+# Cells are tinted and text keeps the page's colour, so that it can be read on a dark page too.
+TINT, STRONGEST = "11, 143, 130", 0.6
+WIDEST = 25  # tasks; a larger matrix is not shown
 
 
 def describe(graph: Graph, stream: GraphStream) -> dict[str, Any]:
@@ -91,16 +105,6 @@ def versions() -> dict[str, str]:
     told = {name: found[name] or "unknown" for name in NEEDED}
     told |= {name: version for name in OPTIONAL if (version := found[name])}
     return {"python": platform.python_version()} | told
-
-
-COLUMNS = [
-    "dataset", "method", "setting", "seed", "testing", "average", "after", "task", "accuracy"
-]  # fmt: skip
-Metric = Callable[[AccuracyMatrix], float]
-PHASES = ("embed", "train", "evaluate")
-KEPT = (
-    "floats", "bytes", "samples", "gradients", "importance", "models", "edges", "statistics"
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -364,14 +368,6 @@ class RunResult(Shown):
     def _each_way(self, make: Callable[[str, str], Any]) -> dict[str, Any]:
         ways = self.yardstick.rows
         return {testing: {name: make(testing, name) for name in ways} for testing in TESTINGS}
-
-
-# How a result is displayed: its matrix in a notebook, and a learning curve in the caller's axes.
-# ``reports.figures`` draws files that compare many runs.
-LINES = {"local": "-", "global": "--"}
-# Cells are tinted and text keeps the page's colour, so that it can be read on a dark page too.
-TINT, STRONGEST = "11, 143, 130", 0.6
-WIDEST = 25  # tasks; a larger matrix is not shown
 
 
 def matrix_table(matrix: AccuracyMatrix, caption: str) -> str:

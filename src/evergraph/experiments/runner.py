@@ -29,6 +29,9 @@ from evergraph.training import Learner
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
+Learned = tuple[SeedResult, Learner | None]  # the learner is None if the seed was finished before
+Learning = Generator[TaskReport, None, Learned]
+
 
 @dataclass(frozen=True)
 class Observer:
@@ -260,10 +263,6 @@ def complete_together(
     finally:
         for opened in runs:
             opened.close()
-
-
-Learned = tuple[SeedResult, Learner | None]  # the learner is None if the seed was finished before
-Learning = Generator[TaskReport, None, Learned]
 
 
 def _in_turn(learning: Sequence[Learning]) -> list[Learned]:

@@ -17,6 +17,11 @@ from evergraph.core.resources import Resources
 
 MOST_INT32 = 2**31 - 1  # entries; beyond, row pointers have 64 bits
 ROWS_AT_A_TIME = 1 << 16  # rows written to a file at a time
+# Cost of a row besides its entries, in entries: limits blocks of empty rows as well.
+ROW_COST = 16
+# Adjacency entries processed at a time: some 100 MB on a CPU. A GPU has more memory, and every
+# block means a wait.
+BLOCK_ENTRIES = {"cpu": 1 << 22, "cuda": 1 << 28}
 
 
 def build_csr(
@@ -197,10 +202,6 @@ def densify(features: Tensor) -> Tensor:
     return torch.from_numpy(as_scipy(features).toarray())  # four times as fast as ``to_dense``
 
 
-# Cost of a row besides its entries, in entries: limits blocks of empty rows as well.
-ROW_COST = 16
-
-
 def cut(costs: npt.NDArray[np.float64], limit: float) -> Iterator[slice]:
     """Cut a sequence into slices whose summed cost stays below ``limit`` (at least one item each).
 
@@ -220,11 +221,6 @@ def cut_rows(indptr: Tensor, rows: Tensor, limit: int) -> Iterator[slice]:
     """Cut rows of a CSR matrix, int64 [m], so that no block has too many entries."""
     lengths = indptr.index_select(0, rows + 1) - indptr.index_select(0, rows)
     return cut(lengths.cpu().double().numpy() + ROW_COST, limit)
-
-
-# Adjacency entries processed at a time: some 100 MB on a CPU. A GPU has more memory, and every
-# block means a wait.
-BLOCK_ENTRIES = {"cpu": 1 << 22, "cuda": 1 << 28}
 
 
 def induced_adjacency(

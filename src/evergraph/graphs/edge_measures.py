@@ -15,6 +15,9 @@ from evergraph.graphs.propagation import pattern
 from evergraph.graphs.rows import RowSweep
 
 _ROWS = 1 << 20  # rows cut into blocks at a time
+Nodes = npt.NDArray[np.int64]
+# Neighbours concatenated at a time; about 60 MB per block.
+BLOCK_NEIGHBOURS = 1 << 22
 
 
 def homophily(graph: Graph) -> float:
@@ -47,9 +50,6 @@ def homophily(graph: Graph) -> float:
     return alike / total if total else 0.0
 
 
-Nodes = npt.NDArray[np.int64]
-
-
 def undirected_edges(graph: Graph, entries: Tensor | None = None) -> tuple[Nodes, Nodes, Nodes]:
     """Return the two ends of every undirected edge of some entries, and each entry's edge.
 
@@ -62,10 +62,6 @@ def undirected_edges(graph: Graph, entries: Tensor | None = None) -> tuple[Nodes
     ends = np.sort(np.stack([rows.cpu().numpy(), columns.cpu().numpy()]), axis=0)  # [2, m]
     keys, edge = np.unique(ends[0] * graph.num_nodes + ends[1], return_inverse=True)
     return keys // max(graph.num_nodes, 1), keys % max(graph.num_nodes, 1), edge
-
-
-# Neighbours concatenated at a time; about 60 MB per block.
-BLOCK_NEIGHBOURS = 1 << 22
 
 
 def forman_curvature(graph: Graph) -> Tensor:

@@ -12,15 +12,23 @@ from evergraph.core.errors import DataError
 from evergraph.core.notices import say, say_ignored
 
 UNLABELLED = -1
+MOST_NODES = 2**31 - 1  # numbered by int32
+# For weights within these bounds, and sums of 2^31 of them, the inverses fit into float32.
+LEAST_WEIGHT = 1e-18
+MOST_WEIGHT = 1e18
+WEIGHT_RULE = f"0, for no edge, or a number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
+# The last three add no information to the others.
+READ = ("x", "edge_index", "y", "num_nodes", "ptr", "batch")
+TIME = ("time", "node_year")
+WEIGHTS = ("edge_weight", "edge_attr")
+LOUD = 1_000.0  # times the median column's largest value
+_BLOCK = 1 << 22  # values processed together
 
 
 def check_whole(name: str, values: Tensor, *, verb: str = "holds") -> None:
     """Raise unless values have an integer type; booleans do not count."""
     if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
         raise DataError(f"{name} {verb} {values.dtype}: expected integers")
-
-
-MOST_NODES = 2**31 - 1  # numbered by int32
 
 
 def check_count(nodes: int) -> None:
@@ -55,11 +63,6 @@ def check_labels(labels: Tensor) -> None:
         )
 
 
-# For weights within these bounds, and sums of 2^31 of them, the inverses fit into float32.
-LEAST_WEIGHT = 1e-18
-MOST_WEIGHT = 1e18
-
-
 def checked_weights(name: str, weights: Tensor, edges: int) -> Tensor:
     """Return edge weights as float32; raise unless there is one per edge and all are valid.
 
@@ -77,9 +80,6 @@ def checked_weights(name: str, weights: Tensor, edges: int) -> Tensor:
         edge = int(wrong.nonzero()[0, 0])
         raise DataError(f"edge {edge} has {name} {weights[edge].item()!r}: expected {WEIGHT_RULE}")
     return weights.float()
-
-
-WEIGHT_RULE = f"0, for no edge, or a number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
 
 
 def unsound_weights(weights: Tensor) -> Tensor:
@@ -114,12 +114,6 @@ def check_features(features: Tensor, nodes: int) -> None:
             raise DataError(said)
 
 
-# The last three add no information to the others.
-READ = ("x", "edge_index", "y", "num_nodes", "ptr", "batch")
-TIME = ("time", "node_year")
-WEIGHTS = ("edge_weight", "edge_attr")
-
-
 def given_weights(given: Mapping[str, Any]) -> tuple[str, Tensor] | tuple[None, None]:
     """Return the name and values of the edge weights among some attributes.
 
@@ -150,10 +144,6 @@ def say_unread(
         used = used.replace("edge_index", f"edge_index, {weights}")
     unread = sorted(name for name in names if name not in read)  # PyG's own order varies
     say_ignored(where, "attribute", unread, f"only {used} are used")
-
-
-LOUD = 1_000.0  # times the median column's largest value
-_BLOCK = 1 << 22  # values processed together
 
 
 def column_peaks(features: Tensor) -> Tensor:

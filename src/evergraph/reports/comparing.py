@@ -38,6 +38,7 @@ REMEDIES = {
     "identical repeats": ", which count as one: stream.split_seed=run gives each seed its own "
     "split",
 }
+Verdict = Literal["better", "worse", "cannot tell", "one seed", "identical repeats"]
 
 
 def p_text(p_value: float) -> str:
@@ -67,9 +68,6 @@ def listed(words: list[str]) -> str:
     """
     *first, last = words
     return f"{', '.join(first)} and {last}" if first else last
-
-
-Verdict = Literal["better", "worse", "cannot tell", "one seed", "identical repeats"]
 
 
 @dataclass(frozen=True, repr=False)

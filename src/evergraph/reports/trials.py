@@ -20,6 +20,10 @@ Way = tuple[str, str]
 """A way of testing and one of averaging, such as ``("local", "balanced")``."""
 Outcome = tuple[float, tuple[float, ...], int | None]
 """A score, its results on each task, and the split if every seed has its own."""
+# Options that an earlier version did not have are at their defaults.
+STREAM: dict[str, Any] = StreamConfig().model_dump(mode="json")
+FACTS = ("nodes", "classes", "tasks")
+Basis = Literal["paired seeds", "unpaired seeds", "one seed", "identical repeats"]
 
 
 @dataclass(frozen=True)
@@ -93,13 +97,6 @@ def trials_of(run: Finished, way: Way, *, name: str | None = None) -> Trials:
         tasks=last,
         facts=run.result.get("dataset", {}),
     )
-
-
-# Options that an earlier version did not have are at their defaults.
-STREAM: dict[str, Any] = StreamConfig().model_dump(mode="json")
-
-FACTS = ("nodes", "classes", "tasks")
-Basis = Literal["paired seeds", "unpaired seeds", "one seed", "identical repeats"]
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from typing import Any
 from evergraph.reports.runs import Entry, Finished, Group
 
 ALL = "all data"  # kept by a run that receives every earlier task again
+Points = Iterable[tuple[float, float]]
+"""(cost, value) pairs, one per run."""
 
 
 def percent(spread: Mapping[str, Any] | None, *, scale: float = 100.0) -> str:
@@ -60,10 +62,6 @@ def count_of(count: int) -> str:
     ('-', '950', '61.0M')
     """
     return size(count).replace(" ", "").replace("B", "")
-
-
-Points = Iterable[tuple[float, float]]
-"""(cost, value) pairs, one per run."""
 
 
 def envelope(points: Points) -> list[tuple[float, float]]:

@@ -24,6 +24,13 @@ from evergraph.reports.figures.picture import Picture
 from evergraph.reports.tables.record import Cell, Table, TableColumn, csv_text, latex, markdown
 from evergraph.reports.units import percent
 
+NOT_RUN = ("dataset", "not run")  # columns of a sheet with the reason why it was not run
+_EXTRAS = {"matplotlib": "report", "sklearn": "ogb"}  # extras of evergraph that install a package
+RunBench = Callable[[BenchConfig, Path], list[Row]]
+"""Runs a benchmark into a folder, resuming earlier runs."""
+# Parts of file names, with the dataset that they mean.
+_STEMS = {"cora_full": "corafull", "arxiv": "arxiv", "reddit": "reddit", "products": "products"}
+
 
 @dataclass(frozen=True)
 class Sheet:
@@ -47,13 +54,6 @@ class Sheet:
             for row in self.rows
         )
         return Table(self.name, self.title, tuple(map(TableColumn, self.columns)), (body,))
-
-
-NOT_RUN = ("dataset", "not run")  # columns of a sheet with the reason why it was not run
-_EXTRAS = {"matplotlib": "report", "sklearn": "ogb"}  # extras of evergraph that install a package
-
-RunBench = Callable[[BenchConfig, Path], list[Row]]
-"""Runs a benchmark into a folder, resuming earlier runs."""
 
 
 @dataclass(frozen=True)
@@ -223,10 +223,6 @@ def keep(study: str, sheets: Sequence[Sheet], out: Path) -> list[Path]:
             with written_aside(path) as file:
                 file.write(content)
     return [page]
-
-
-# Parts of file names, with the dataset that they mean.
-_STEMS = {"cora_full": "corafull", "arxiv": "arxiv", "reddit": "reddit", "products": "products"}
 
 
 @cache

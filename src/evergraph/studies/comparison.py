@@ -40,6 +40,11 @@ UPPER_BOUNDS = ("joint", "joint-pdgnn")
 QUICK_EPOCHS, QUICK_TASKS = 2, 6
 WITHIN = "within tolerance"
 COLUMNS = ("method", "AA", "AF", "AA global", "paper's AA", "difference", WITHIN, "paper's AF")
+SHOWN = ("tem", "er-gnn", "lwf", "finetune")
+TABLES = ("table3", "table5")
+SUMMARY = (
+    "table and dataset", "methods", "within tolerance", "outside", "failed", "not run because",
+)  # fmt: skip
 
 
 class MethodsTable(DatasetStudy):
@@ -156,9 +161,6 @@ def compared(dataset: str, graph: Graph, options: Options) -> Group:
     return grouped(runs, options.out)[0]
 
 
-SHOWN = ("tem", "er-gnn", "lwf", "finetune")
-
-
 @studies.register
 class Fig5(DatasetStudy):
     """Accuracy matrices of PDGNNs-TEM, ER-GNN, LwF and Fine-tune, from the runs of table3."""
@@ -182,12 +184,6 @@ class Fig5(DatasetStudy):
             for entry in group.entries
             if entry.name == shown
         ]
-
-
-TABLES = ("table3", "table5")
-SUMMARY = (
-    "table and dataset", "methods", "within tolerance", "outside", "failed", "not run because",
-)  # fmt: skip
 
 
 @studies.register

@@ -25,6 +25,14 @@ ORDER = ("paper", "cglb", "delome", "puma", "tpp", "llm4gcl", "ocgl")
 
 Results = Mapping[tuple[str, str], dict[str, Any] | str]
 """By method and protocol: a result, or the reason why there is none."""
+METHODS = ("finetune", "tem", "analytic", "tpp")
+QUICK_METHODS = ("finetune", "tem")
+FORGETS = "finetune"  # so far below the others that it would hide their differences
+READINGS = tuple((t, a) for t in ("local", "global") for a in ("balanced", "plain"))
+SHARED = (
+    "Protocols that ask for the same run share it, and differ in which of its numbers they report."
+)
+COLUMNS = ("protocol", "reports", "AA", "AF", *(f"AA {t}, {a}" for t, a in READINGS))
 
 
 def learned(dataset: str, methods: Sequence[str], options: Options) -> Results:
@@ -77,16 +85,6 @@ def per_seed(result: dict[str, Any] | str) -> list[float]:
     told = result["headline"]
     matrices = (seed[told["testing"]][told["averaging"]] for seed in result["accuracy_matrix"])
     return [float(np.mean(rows[-1])) for rows in matrices]
-
-
-METHODS = ("finetune", "tem", "analytic", "tpp")
-QUICK_METHODS = ("finetune", "tem")
-FORGETS = "finetune"  # so far below the others that it would hide their differences
-READINGS = tuple((t, a) for t in ("local", "global") for a in ("balanced", "plain"))
-SHARED = (
-    "Protocols that ask for the same run share it, and differ in which of its numbers they report."
-)
-COLUMNS = ("protocol", "reports", "AA", "AF", *(f"AA {t}, {a}" for t, a in READINGS))
 
 
 @studies.register

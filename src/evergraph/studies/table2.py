@@ -31,6 +31,18 @@ HOPS = 2
 
 Found = dict[tuple[str, str], dict[str, Any] | None]
 """A mean and deviation by sampler and ratio."""
+STRATEGIES = {
+    "sgc": "S1",
+    "s2gc": "S2",
+    "ppr": "S3",
+    "appnp": "S3 as released (APPNP)",
+    "reservoir": "reservoir",
+    "mixhop": "MixHop",
+    "h2gcn": "H2GCN",
+    "identity": "no topology",
+}
+STRATEGY_HOPS = (1, 2, 3, 4, 5, 6)
+FIXED = {"h2gcn": (2,), "identity": (0,)}  # strategies with a fixed number of hops
 
 
 @studies.register
@@ -177,20 +189,6 @@ def _turn(found: Found, ratios: list[str]) -> str:
     if not behind:
         return "Coverage maximisation is ahead of uniform sampling at every ratio."
     return f"Coverage maximisation is not ahead of uniform sampling at {' and '.join(behind)}."
-
-
-STRATEGIES = {
-    "sgc": "S1",
-    "s2gc": "S2",
-    "ppr": "S3",
-    "appnp": "S3 as released (APPNP)",
-    "reservoir": "reservoir",
-    "mixhop": "MixHop",
-    "h2gcn": "H2GCN",
-    "identity": "no topology",
-}
-STRATEGY_HOPS = (1, 2, 3, 4, 5, 6)
-FIXED = {"h2gcn": (2,), "identity": (0,)}  # strategies with a fixed number of hops
 
 
 @studies.register

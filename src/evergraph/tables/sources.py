@@ -23,6 +23,14 @@ from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.extras import installed, require
 from evergraph.tables.arrow import csv, pa, pc
 
+DECIMALS = (".", ",")
+_COMMA_NUMBER = r"^\s*([-+]?\d*),(\d+(?:[eE][-+]?\d+)?)\s*$"
+KINDS = ("sqlite", "duckdb", "adbc")
+_BYTES_A_VALUE = 16  # estimated size of a value in a database result
+_SHOWN = 60  # characters of a query in a message
+QueryResult: TypeAlias = "tuple[pa.Schema, int | None, Iterator[pa.RecordBatch]]"
+"""A streamed query result: its schema, the number of rows if known, and the batches."""
+
 
 @contextmanager
 def naming(path: object) -> Iterator[None]:
@@ -42,10 +50,6 @@ def naming(path: object) -> Iterator[None]:
 def reason(error: BaseException) -> str:
     """Return the first line of an error's message, or its class if the message is empty."""
     return str(error).strip("<> ").partition("\n")[0] or type(error).__name__
-
-
-DECIMALS = (".", ",")
-_COMMA_NUMBER = r"^\s*([-+]?\d*),(\d+(?:[eE][-+]?\d+)?)\s*$"
 
 
 @dataclass(frozen=True)
@@ -201,11 +205,6 @@ def table_at(text: str) -> Path | StoredFile:
     return StoredFile(text) if "://" in text else Path(text)
 
 
-KINDS = ("sqlite", "duckdb", "adbc")
-_BYTES_A_VALUE = 16  # estimated size of a value in a database result
-_SHOWN = 60  # characters of a query in a message
-
-
 @dataclass(frozen=True)
 class Query:
     """A database query, used in place of a table's path.
@@ -265,10 +264,6 @@ PosixPath('graph.db'))
 
 Source: TypeAlias = Path | CsvTable | StoredFile | Query
 """A source of a table."""
-
-
-QueryResult: TypeAlias = "tuple[pa.Schema, int | None, Iterator[pa.RecordBatch]]"
-"""A streamed query result: its schema, the number of rows if known, and the batches."""
 
 
 @contextmanager

@@ -49,6 +49,7 @@ PROGRESS = "progress.json"
 _LARGEST_PIECE = 64_000_000
 _BYTES_A_BYTE = 12  # of memory per byte of a table: text, columns, positions
 _BYTES_A_RELATED_EDGE = 300  # while relations are sorted: measured, 280 to 305
+FORMAT = 3  # of the progress file; an import with another version starts again
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,6 @@ class ImportReport:
     # how each column was read, unless all are plain numbers
     columns: list[dict[str, str]] = field(default_factory=list)
     unknown_edges: int = 0  # edges that were skipped because they join an unknown node
-
-
-FORMAT = 3  # of the progress file; an import with another version starts again
 
 
 @dataclass(frozen=True)

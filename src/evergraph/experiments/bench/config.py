@@ -27,6 +27,13 @@ from evergraph.experiments.config import (
     keys,
 )
 
+Setting = Literal["class-il", "task-il"]
+Values = dict[str, Any]
+Grid = dict[str, Annotated[list[Any], Field(min_length=1)]]
+# Labels are folder names, and reports skip folders named "search".
+_LABEL = re.compile(r"[A-Za-z0-9][\w.+@-]*")
+_TAKEN = "search"
+
 
 def short_text(value: Any) -> str:
     """Return a short text for a value that can be part of a folder's name."""
@@ -36,15 +43,6 @@ def short_text(value: Any) -> str:
         return str(value)
     text = value if isinstance(value, str) else json.dumps(value)
     return re.sub(r"[^\w.+-]+", "-", text).strip("-")
-
-
-Setting = Literal["class-il", "task-il"]
-Values = dict[str, Any]
-Grid = dict[str, Annotated[list[Any], Field(min_length=1)]]
-
-# Labels are folder names, and reports skip folders named "search".
-_LABEL = re.compile(r"[A-Za-z0-9][\w.+@-]*")
-_TAKEN = "search"
 
 
 class DatasetEntry(Component):

@@ -35,6 +35,9 @@ from evergraph.experiments.store import SEARCH
 from evergraph.streams.stream import EDGES
 from evergraph.streams.ways import check_way
 
+METRICS = ("average_accuracy", "average_forgetting")
+BENCH = "bench.toml"
+
 
 @dataclass(frozen=True)
 class Job:
@@ -134,9 +137,6 @@ def laid_over(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
     return RunConfig.of(merged(config.to_dict(), nested(values)))
 
 
-METRICS = ("average_accuracy", "average_forgetting")
-
-
 def trials(job: Job, options: SearchConfig) -> list[Job]:
     """Return a trial for every combination of a job's grid; the last key varies fastest."""
     seed = job.config.seeds[0] if options.seed is None else options.seed
@@ -184,9 +184,6 @@ def choose(
         "values": dict(best.tried),
     }
     return replace(job, config=laid_over(job.config, best.tried), grid={}), search
-
-
-BENCH = "bench.toml"
 
 
 def check_jobs(jobs: Iterable[Job]) -> None:

@@ -25,6 +25,8 @@ ALONE = 1 << 18
 # Multiplications in a tile of a dense product, and its least height: some milliseconds of one
 # thread. Smaller tiles read shared data more often.
 TILE, TILE_ROWS = 1 << 27, 128
+# Pieces per thread: a thread that had cheap rows takes the next piece while another is busy.
+_PIECES = 8
 
 
 def row_ranges(indptr: Tensor, *, count: int) -> list[slice]:
@@ -139,10 +141,6 @@ def tiled_product(left: Tensor, right: Tensor, add: Tensor | None = None) -> Ten
     with fixed_sums():
         spread(work, tiles)
     return out
-
-
-# Pieces per thread: a thread that had cheap rows takes the next piece while another is busy.
-_PIECES = 8
 
 
 @cache

@@ -38,6 +38,21 @@ NUMBA_PAYS_FROM = 1_000_000
 TRITON_PAYS_FROM = 1_000_000
 
 log = logging.getLogger(__name__)
+_LINE = 64  # bytes of a cache line
+RowType = Literal["float32", "float16", "bfloat16"]
+ROW_TYPES: dict[RowType, torch.dtype] = {
+    "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16,
+}  # fmt: skip
+LARGEST = torch.finfo(torch.float16).max
+ROUNDED = 1 << 19  # values at a time on a CPU: 2 MB of memory besides the result
+# Bytes of a row that a GPU program sums: whole rows if they are short. For longer ones a narrow
+# slice, so that more nodes' values of these columns stay in cache; see ``benchmarks/gpu.py``.
+WHOLE, SLICE = 512, 256
+VECTOR = 16  # bytes that a GPU thread reads at once; rows begin at multiples of it
+LINE = 128  # bytes of a GPU cache line; a slice that straddles two lines costs both
+# Entries on the device at a time: 64 MB of them; without Triton some 400 MB, with weights.
+STREAMED_ENTRIES = 1 << 24
+AT_ONCE = 2  # ranges being sent or summed; the processor reads no further ahead
 
 
 def choose_kernel(*, entries: int, device: torch.device | str = "cpu") -> Kernel:
@@ -79,9 +94,6 @@ def triton_works() -> bool:
     return True
 
 
-_LINE = 64  # bytes of a cache line
-
-
 def room(
     rows: int, *, like: Tensor, width: int | None = None, dtype: torch.dtype | None = None
 ) -> Tensor:
@@ -106,12 +118,6 @@ def room(
     values = np.empty(size + _LINE, dtype=np.uint8)
     skipped = -values.ctypes.data % _LINE
     return torch.from_numpy(values[skipped : skipped + size]).view(dtype).reshape(rows, width)
-
-
-RowType = Literal["float32", "float16", "bfloat16"]
-ROW_TYPES: dict[RowType, torch.dtype] = {
-    "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,16 +190,6 @@ class ScaledRows:
 
     def _span(self, part: slice) -> slice:
         return slice(int(self.indptr[part.start]), int(self.indptr[part.stop]))
-
-
-LARGEST = torch.finfo(torch.float16).max
-ROUNDED = 1 << 19  # values at a time on a CPU: 2 MB of memory besides the result
-
-# Bytes of a row that a GPU program sums: whole rows if they are short. For longer ones a narrow
-# slice, so that more nodes' values of these columns stay in cache; see ``benchmarks/gpu.py``.
-WHOLE, SLICE = 512, 256
-VECTOR = 16  # bytes that a GPU thread reads at once; rows begin at multiples of it
-LINE = 128  # bytes of a GPU cache line; a slice that straddles two lines costs both
 
 
 def held_rows(features: Tensor, right: Tensor, kind: torch.dtype) -> Tensor:
@@ -358,11 +354,6 @@ def _flat(matrix: Tensor) -> Flat:
         return Flat(values.numpy(), matrix.stride(0))
     bits = values.view(torch.int16).numpy()
     return Flat(bits if values.dtype == torch.float16 else bits.view(np.uint16), matrix.stride(0))
-
-
-# Entries on the device at a time: 64 MB of them; without Triton some 400 MB, with weights.
-STREAMED_ENTRIES = 1 << 24
-AT_ONCE = 2  # ranges being sent or summed; the processor reads no further ahead
 
 
 def streamed_product(

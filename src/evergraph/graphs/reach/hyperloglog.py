@@ -28,6 +28,15 @@ MOST_REGISTERS = 1 << 15
 LEAST_REGISTERS = 8
 SEED = 0x9E3779B97F4A7C15
 _BLOCK = 1 << 20
+REGISTERS = 512
+# Registers processed together. A row of them is read at random: the wider, the fewer reads.
+MOST_WIDE = 256
+# The most memory in bytes that the registers of a block may take on a GPU.
+ON_DEVICE = 4 << 30
+Array = npt.NDArray[Any]
+# Entries of a row that are taken one by one; a longer row is cut into pieces that are rows again.
+PIECE = 8
+_SUMMED_ROWS = 1 << 16
 
 
 def hashed(nodes: int, registers: int, *, seed: int = SEED) -> tuple[Tensor, Tensor]:
@@ -78,13 +87,6 @@ def distinct_count(sums: Tensor, registers: int) -> Tensor:
     sigma[-1] = torch.inf
     weights = sigma[sums[1]] * registers + sums[0].double() / 2.0**TOP
     return registers**2 / (2 * math.log(2)) / weights
-
-
-REGISTERS = 512
-# Registers processed together. A row of them is read at random: the wider, the fewer reads.
-MOST_WIDE = 256
-# The most memory in bytes that the registers of a block may take on a GPU.
-ON_DEVICE = 4 << 30
 
 
 def estimate_reach_sizes(
@@ -175,9 +177,6 @@ def sum_registers(
     for part, found in sweep.blocks(rows, partial(kernel.following, registers=seen)):
         sums[:, part] = kernel.sums(found, TOP)
     return sums
-
-
-Array = npt.NDArray[Any]
 
 
 class NumbaMax:
@@ -279,11 +278,6 @@ def fill_sums(registers: Array, top: int, sums: Array, start: int, stop: int) ->
                 total += 1 << (top - registers[i, k])
         sums[0, i] = total
         sums[1, i] = zeros
-
-
-# Entries of a row that are taken one by one; a longer row is cut into pieces that are rows again.
-PIECE = 8
-_SUMMED_ROWS = 1 << 16
 
 
 class TorchMax:

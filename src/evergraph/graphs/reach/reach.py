@@ -37,6 +37,19 @@ SEARCH_PAYS_FROM = 2e7
 
 # Blocks per worker: one that had cheap nodes takes the next block while another is busy.
 _BLOCKS = 4
+METHODS = ("auto", "exact", "estimated")
+# Seconds on two cores (benchmarks/reach_at_scale.py): a walk of the exact search, and a register of
+# an adjacency entry in a hop of the estimate. They are constants, so that the same command makes
+# the same choice on every machine.
+WALK_SECONDS = 2.5e-9
+REGISTER_SECONDS = 0.2e-9
+# Affordable seconds for exact sizes. Less on a GPU, where the estimate takes milliseconds and a
+# search would run on the CPU.
+AFFORDABLE_SECONDS = {"cpu": 60.0, "cuda": 1.0}
+# The share of rows below which selecting them is faster than reading all in sequence.
+PICKED_BELOW = 0.3
+logger = logging.getLogger(__name__)
+Array = npt.NDArray[Any]
 
 
 def reach_blocks(
@@ -219,21 +232,6 @@ def nodes_around(
     return found
 
 
-METHODS = ("auto", "exact", "estimated")
-# Seconds on two cores (benchmarks/reach_at_scale.py): a walk of the exact search, and a register of
-# an adjacency entry in a hop of the estimate. They are constants, so that the same command makes
-# the same choice on every machine.
-WALK_SECONDS = 2.5e-9
-REGISTER_SECONDS = 0.2e-9
-# Affordable seconds for exact sizes. Less on a GPU, where the estimate takes milliseconds and a
-# search would run on the CPU.
-AFFORDABLE_SECONDS = {"cpu": 60.0, "cuda": 1.0}
-# The share of rows below which selecting them is faster than reading all in sequence.
-PICKED_BELOW = 0.3
-
-logger = logging.getLogger(__name__)
-
-
 def walk_counts(graph: Graph, nodes: Tensor | None = None, *, hops: int) -> Tensor:
     """Return the number of walks of ``hops`` steps, or rests, from each node.  float64 [nodes]
 
@@ -329,9 +327,6 @@ def reaching_nodes(graph: Graph, nodes: Tensor, *, hops: int) -> Tensor:
     for _ in range(hops):
         met = met | (neighbour_sums(graph, met.double()) > 0)
     return met.cpu()
-
-
-Array = npt.NDArray[Any]
 
 
 def search(

@@ -12,15 +12,14 @@ from evergraph.reports.figures import picture
 from evergraph.reports.figures.picture import Frame, Look, Picture
 from evergraph.reports.runs import Entry, Group
 
-
-def _has_place(cost: float) -> bool:  # on a log scale
-    return 0 < cost < math.inf
-
-
 PANEL, KEY = 2.5, 0.16  # height in inches of a panel and of a legend line
 Line = Literal["-", "--", ":", "none"]
 ROOM = 1.6  # factor from the outermost amount to the end of the axis: a tick of 1, 2, 5 always fits
 MOST_TICKS = 7
+
+
+def _has_place(cost: float) -> bool:  # on a log scale
+    return 0 < cost < math.inf
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from evergraph.reports.runs import Entry, Group
 
 LINES = {"local": "-", "global": (0, (3, 1.6))}
 LABEL = 0.155  # height of a label in inches
+WRITTEN = 8  # most tasks for which numbers fit into the cells
 
 
 def learning_curves(group: Group, looks: Mapping[str, Look]) -> Picture:
@@ -76,9 +77,6 @@ def _curve(entry: Entry, testing: str) -> list[float]:
 
 def _tasks(entry: Entry) -> int:
     return entry.run.tested_after[-1]
-
-
-WRITTEN = 8  # most tasks for which numbers fit into the cells
 
 
 def accuracy_matrix(group: Group, entry: Entry) -> Picture:

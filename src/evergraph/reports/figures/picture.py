@@ -43,6 +43,7 @@ STYLE = {
     "svg.hashsalt": "evergraph",
 }
 INK = "#374151"
+DPI = 150
 
 
 @dataclass(frozen=True)
@@ -84,9 +85,6 @@ def shortened(name: str, length: int = 24) -> str:
     if len(name) <= length:
         return name
     return f"{name[: length // 2]}…{name[-length // 2 :]}"
-
-
-DPI = 150
 
 
 @dataclass(frozen=True)

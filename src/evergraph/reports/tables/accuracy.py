@@ -21,6 +21,21 @@ from evergraph.reports.tables.record import (
 )
 from evergraph.reports.units import deviations, percent, seconds_a_seed
 
+SUMMARY_METRICS = tuple(
+    (short, metric, testing)
+    for testing in ("local", "global")
+    for short, metric in (("AA", "average_accuracy"), ("AF", "average_forgetting"))
+)
+MEASURES = (
+    ("AAA", "anytime_accuracy"), ("ECE", "calibration_error"),
+    ("AUROC", "rejection_auroc"), ("FWT", "forward_transfer"),
+    ("AP", "average_precision"), ("MAE", "mae"),
+)  # fmt: skip
+BEYOND = tuple(
+    (short, name, testing) for testing in ("local", "global") for short, name in MEASURES
+)
+COUNTED = ("samples", "gradients", "importance", "floats", "edges")
+
 
 def spread_column(name: str) -> TableColumn:
     """Return a column of means and deviations."""
@@ -50,11 +65,6 @@ def _cell(spread: Mapping[str, Any]) -> Cell:
     return Cell(percent(spread), (spread["mean"], spread["std"]))
 
 
-SUMMARY_METRICS = tuple(
-    (short, metric, testing)
-    for testing in ("local", "global")
-    for short, metric in (("AA", "average_accuracy"), ("AF", "average_forgetting"))
-)
 SUMMARY_COLUMNS = (
     *NAMED,
     *(spread_column(f"{short} {testing}") for short, _, testing in SUMMARY_METRICS),
@@ -120,16 +130,6 @@ def failed(method: str, dataset: str, setting: str) -> list[str]:
     return [*known, *("-" for _ in SUMMARY_COLUMNS[len(known) :])]
 
 
-MEASURES = (
-    ("AAA", "anytime_accuracy"), ("ECE", "calibration_error"),
-    ("AUROC", "rejection_auroc"), ("FWT", "forward_transfer"),
-    ("AP", "average_precision"), ("MAE", "mae"),
-)  # fmt: skip
-BEYOND = tuple(
-    (short, name, testing) for testing in ("local", "global") for short, name in MEASURES
-)
-
-
 def beyond_table(groups: Sequence[Group]) -> Table:
     """Return a row for each run and a column for each measure that any run has."""
 
@@ -164,9 +164,6 @@ def beyond_table(groups: Sequence[Group]) -> Table:
     columns = [spread_column(f"{short} {testing}") for short, _, testing in told]
     blocks = rows_of(groups, lambda run: [cell(run, name, testing) for _, name, testing in told])
     return Table("beyond", caption, (*NAMED, *columns), blocks)
-
-
-COUNTED = ("samples", "gradients", "importance", "floats", "edges")
 
 
 def memory_table(groups: Sequence[Group]) -> Table:

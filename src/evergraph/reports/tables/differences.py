@@ -29,6 +29,12 @@ DIFFERENCE_COLUMNS = (
     ),
 )
 
+RANK_COLUMNS = (
+    TableColumn("method"), TableColumn("setting"), TableColumn("testing"),
+    *numbers(("datasets", "mean rank", "critical difference", "Friedman p")),
+    TableColumn("from the best"),
+)  # fmt: skip
+
 
 def differences_table(groups: Sequence[Group], against: str | None = None) -> Table | None:
     """Return a row per run; None if no group has several runs.
@@ -76,13 +82,6 @@ def _difference_cells(differences: GroupDifferences, entry: Entry) -> tuple[Cell
         Cell("< 0.001" if p_value < 0.001 else f"{p_value:.3f}", (change.p_value, p_value)),
         Cell(found.verdict),
     )
-
-
-RANK_COLUMNS = (
-    TableColumn("method"), TableColumn("setting"), TableColumn("testing"),
-    *numbers(("datasets", "mean rank", "critical difference", "Friedman p")),
-    TableColumn("from the best"),
-)  # fmt: skip
 
 
 def ranks_table(groups: Sequence[Group]) -> Table | None:
