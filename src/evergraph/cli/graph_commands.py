@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from importlib import import_module, resources
 from pathlib import Path
@@ -38,16 +38,9 @@ _RESOLVERS: dict[str, tuple[str, ...]] = {
 KINDS = (*_RESOLVERS, "presets", "protocols", "benches")
 # Optional fields of a dataset in the catalogue.
 _UNKNOWN: dict[str, Any] = {
-    "kept_edges": None,
-    "homophily": None,
-    "terms": None,
-    "paper": None,
-    "labelled": None,
-    "urls": [],
-    "download": 0,
-    "room": 0,
-    "sha256": {},
-}
+    **dict.fromkeys(("kept_edges", "homophily", "terms", "paper", "labelled")),
+    "urls": [], "download": 0, "room": 0, "sha256": {},
+}  # fmt: skip
 
 
 def import_command(
@@ -101,17 +94,12 @@ def import_command(
         with spinner("loading torch"):
             from evergraph.datasets.importing.importing import import_graph
         with StageProgress({"nodes": units[1], "edges": units[0]}) as progress:
+            chosen = parse_columns(columns, gaps=gaps, strict=False)
             report = import_graph(
-                of_edges,
-                of_nodes,
-                out,
-                undirected=not directed,
-                resources=resources(),
-                on_progress=progress.on_progress,
-                overwrite=overwrite,
-                columns=parse_columns(columns, gaps=gaps, strict=False),
+                of_edges, of_nodes, out, undirected=not directed, resources=resources(),
+                on_progress=progress.on_progress, overwrite=overwrite, columns=chosen,
                 unknown_edges=unknown_edges,
-            )
+            )  # fmt: skip
     if as_json:
         print_json(asdict(report))
         return
@@ -179,15 +167,9 @@ def embed_command(
             able = resources()
         with StageProgress({"embed": "columns"}) as progress:
             new = embed(
-                graph,
-                out,
-                topology=encoder,
-                nodes=cast("Any", nodes),
-                name=dataset,
-                resources=able,
-                on_progress=progress.on_progress,
-                overwrite=overwrite,
-            )
+                graph, out, topology=encoder, nodes=cast("Any", nodes), name=dataset,
+                resources=able, on_progress=progress.on_progress, overwrite=overwrite,
+            )  # fmt: skip
     made = open_graph_folder(out)
     if as_json:
         size = {"nodes": made.num_nodes, "width": made.num_features}
@@ -239,10 +221,7 @@ def _summaries(kind: str) -> dict[str, str]:
         from evergraph.experiments.presets import benches, presets, summary
         from evergraph.experiments.protocols import protocols
 
-        every: dict[str, Callable[[], Mapping[str, Path]]] = {
-            "presets": presets, "protocols": protocols, "benches": benches,
-        }  # fmt: skip
-        files = every[kind]()
+        files = {"presets": presets, "protocols": protocols, "benches": benches}[kind]()
         return {name: summary(path) for name, path in files.items()}
     attribute, *packages = _RESOLVERS[kind]
     declared: dict[str, str] = {}

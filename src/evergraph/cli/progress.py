@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from evergraph.experiments.progress import progress_bar
+from evergraph.experiments.progress import Progress, progress_bar
 
 if TYPE_CHECKING:
     from evergraph.experiments.bench.benchmark import Bench
@@ -38,7 +38,7 @@ def spinner(text: str) -> Iterator[None]:
         yield
 
 
-class StageProgress:
+class StageProgress(Progress):
     """A bar for each stage, on stderr; in a log, a line at most every ten seconds.
 
     units: what is counted, by stage; a stage that is not in ``STAGES`` is a file being fetched.
@@ -51,13 +51,6 @@ class StageProgress:
         self._rows: dict[str, tuple[Any, float]] = {}
         counted = "{task.completed:,} of {task.total:,} {task.fields[unit]}"
         self._bar = progress_bar(self._console, counted)
-
-    def __enter__(self) -> StageProgress:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
 
     def on_progress(self, stage: str, done: int, total: int | None) -> None:
         """Move the bar of a stage, and add it if it is new.
@@ -79,7 +72,7 @@ class StageProgress:
             sys.stderr.flush()
 
 
-class BenchProgress:
+class BenchProgress(Progress):
     """Shows the progress of a benchmark on stderr: a line for every finished seed.
 
     On a terminal there is a bar below. ``notes`` collects the log messages of the runs, without
@@ -94,13 +87,6 @@ class BenchProgress:
         self._console = Console(stderr=True)
         self._bar = progress_bar(self._console, "{task.fields[account]}")
         self._row = self._bar.add_task("learning", total=self._total, account=self._account())
-
-    def __enter__(self) -> BenchProgress:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
 
     def on_event(self, event: Event) -> None:
         """Update the display with an event."""

@@ -95,31 +95,21 @@ def run_command(
     Options override the preset, which overrides the protocol, which overrides the defaults. Several
     methods are compared, each with its own folder below --out.
     """
+    batch = int(batch_size) if batch_size and batch_size.isdigit() else batch_size
     given = {
-        "dataset": dataset,
-        "undirected": False if directed else None,
-        "backbone": backbone,
+        "dataset": dataset, "undirected": False if directed else None, "backbone": backbone,
         "topology": {"name": topology, "hops": hops},
         "stream": {
-            "setting": setting,
-            "by": by,
-            "edges": edges,
-            "labelled": labelled,
+            "setting": setting, "by": by, "edges": edges, "labelled": labelled,
             "classes_per_task": classes_per_task,
         },
         "memory": {"budget": options.parse_budget(budget), "sampler": sampler},
         "training": {
-            "epochs": epochs,
-            "lr": lr,
-            "weight_decay": weight_decay,
-            "batch_size": int(batch_size) if batch_size and batch_size.isdigit() else batch_size,
+            "epochs": epochs, "lr": lr, "weight_decay": weight_decay, "batch_size": batch,
         },
-        "seeds": options.seeds_of(seed, seeds, repeats),
-        "test_every": test_every,
-        "device": device,
-        "plugins": plugins,
-        "protocol": protocol,
-    }
+        "seeds": options.seeds_of(seed, seeds, repeats), "test_every": test_every,
+        "device": device, "plugins": plugins, "protocol": protocol,
+    }  # fmt: skip
     if report:
         require("matplotlib", extra="report", why="--report")
     auto = options.options_of_auto(options.renamed("--keep", keep, "--memory", memory), views)
@@ -252,22 +242,18 @@ def plan_command(
     classes. Each is learned in a separate process, on this machine and the device that the run
     would use.
     """
-    given = {
-        "dataset": dataset,
-        "seeds": options.seeds_of(seed, seeds, repeats),
-        "device": device,
-        "plugins": plugins,
-    }
+    seeded = options.seeds_of(seed, seeds, repeats)
+    given = {"dataset": dataset, "seeds": seeded, "device": device, "plugins": plugins}
     [config] = options.several(method, preset, given, options.parse_settings(settings))
     with spinner(f"loading torch and {dataset}"):
         from evergraph.experiments.plan import plan_run
 
     with stops_with("nothing is kept, run the same command again"):
-        plan = plan_run(
-            config,
-            seconds=seconds,
-            on_copy=lambda nodes: say(f"learning a copy of {nodes:,} nodes ...", err=True),
-        )
+
+        def told(nodes: int) -> None:
+            say(f"learning a copy of {nodes:,} nodes ...", err=True)
+
+        plan = plan_run(config, seconds=seconds, on_copy=told)
     if as_json:
         print_json(asdict(plan))
         return

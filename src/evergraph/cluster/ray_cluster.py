@@ -202,10 +202,9 @@ def at(node: str) -> Any:
 
 def on_all_nodes(ray: ModuleType, path: Path) -> bool:
     """Return whether every machine can open a file, with the same size."""
-    task, sizes = ray.remote(_size), set()
-    asked = [
-        task.options(num_cpus=0, scheduling_strategy=at(node)).remote(path) for node in alive(ray)
-    ]
+    task, sizes = ray.remote(_size).options, set()
+    nodes = alive(ray)
+    asked = [task(num_cpus=0, scheduling_strategy=at(node)).remote(path) for node in nodes]
     for ref in asked:  # machines that die are left out: Ray notices a lost one only after a while
         with suppress(ray.exceptions.TaskUnschedulableError, *deaths(ray)):
             sizes.add(ray.get(ref))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy.typing as npt
 import torch
@@ -264,25 +264,16 @@ class _Array:
         return values.view(self.dtype) if self.dtype == torch.bfloat16 else values
 
 
-@dataclass(frozen=True, eq=False)
-class _Csr:
-    """A sparse matrix."""
-
+class _Csr(NamedTuple):  # a sparse matrix
     parts: tuple[_Array, ...]
     shape: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class _File:
-    """A mapped array, to be mapped again by the receiver."""
-
+class _File(NamedTuple):  # a mapped array, to be mapped again by the receiver
     path: Path
 
 
-@dataclass(frozen=True, eq=False)
-class _Record:
-    """A dataclass and its fields."""
-
+class _Record(NamedTuple):  # a dataclass and its fields
     kind: type
     values: dict[str, Any]
 

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from evergraph.core.errors import UnknownNameError
+from evergraph.core.checks import check_choice
 
 Setting = Literal["class-il", "task-il"]
 Kind = Literal["class", "labels", "numbers"]
@@ -49,10 +49,8 @@ class LabelSpace:
     names: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
-        if self.setting not in SETTINGS:
-            raise UnknownNameError("setting", self.setting, SETTINGS)
-        if self.kind not in KINDS:
-            raise UnknownNameError("kind", self.kind, KINDS)
+        check_choice("setting", self.setting, SETTINGS)
+        check_choice("kind", self.kind, KINDS)
 
     @property
     def num_classes(self) -> int:

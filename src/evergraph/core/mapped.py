@@ -126,7 +126,7 @@ def put(array: Tensor, first: int, rows: Tensor) -> None:
         return
     assert array.file is not None, "mapped for reading"
     values = rows.to(array.dtype).contiguous()
-    offset = array.start + first * (array[:1].nbytes if len(array) else 0)
+    offset = array.start + first * array[:1].nbytes
     with disk_is_enough(Path(str(array.file.name))):
         view = memoryview(values.view(torch.uint8).reshape(-1).numpy())  # type: ignore[arg-type]
         while len(view):
@@ -146,7 +146,7 @@ def fetch(array: Tensor, first: int, stop: int) -> Tensor:
     if not isinstance(array, MappedTensor) or array.file is None:
         return array[first:stop]
     rows = torch.empty(min(stop, len(array)) - first, *array.shape[1:], dtype=array.dtype)
-    offset = array.start + first * (array[:1].nbytes if len(array) else 0)
+    offset = array.start + first * array[:1].nbytes
     view = memoryview(rows.view(torch.uint8).reshape(-1).numpy())  # type: ignore[arg-type]
     while len(view):
         read = os.preadv(array.file.fileno(), [view[:_BLOCK]], offset)

@@ -71,12 +71,10 @@ did you mean 'side'? it takes side
 
     def resolve(self, name: str) -> type[T]:
         """Return the class called ``name``; raise with the known names if there is none."""
-        cls = self._known(name)
-        if cls is None:
+        if (cls := self._known(name)) is None:
             load_installed_plugins()
-            cls = self._known(name)
-        if cls is None:
-            raise UnknownNameError(self.kind, name, [*self._classes, *self._aliases])
+            if (cls := self._known(name)) is None:
+                raise UnknownNameError(self.kind, name, [*self._classes, *self._aliases])
         return cls
 
     def parameters(self, name: str) -> list[str]:
@@ -171,8 +169,7 @@ def declared_summary(file: str, function: str) -> str:
     "Return the first line of a function's docstring; empty if it has none."
     """
     path = PACKAGE / file
-    body = ast.parse(path.read_text("utf-8")).body if path.exists() else []
-    for node in body:
+    for node in ast.parse(path.read_text("utf-8")).body if path.exists() else []:
         if isinstance(node, ast.FunctionDef) and node.name == function:
             return _first_line(node)
     return ""

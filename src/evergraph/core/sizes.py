@@ -80,9 +80,8 @@ def free_memory() -> int:
 def _left_to_groups() -> Iterator[int]:
     """Yield the bytes left in each control group of this process, innermost first."""
     try:
-        name = next(
-            line[3:] for line in _OWN_CGROUP.read_text().splitlines() if line.startswith("0::")
-        )
+        lines = _OWN_CGROUP.read_text().splitlines()
+        name = next(line[3:] for line in lines if line.startswith("0::"))
     except (OSError, StopIteration):  # not Linux, or control groups of another version
         return
     inner = _CGROUPS / name.strip("/")

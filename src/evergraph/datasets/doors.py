@@ -150,9 +150,8 @@ def named_graph(source: Any, *, undirected: bool = False, **options: Any) -> Nam
                     offer = f"only {' and '.join(taken)}" if taken else "nothing"
                     raise ConfigurationError(f"{kind} accepts {offer} as options, not {name!r}")
             if "edges" in taken and "edges" not in options:
-                raise ConfigurationError(
-                    f"{kind} of nodes needs edges: pass the pair (nodes, edges)"
-                )
+                said = f"{kind} of nodes needs edges: pass the pair (nodes, edges)"
+                raise ConfigurationError(said)
             named: NamedGraph = door(source, undirected=undirected, **options)
             called = tuple(named.classes or ())
             return replace(named, graph=replace(named.graph, class_names=called))
@@ -273,10 +272,9 @@ def _features(nodes: Attributes, features: str | Sequence[str] | None) -> Tensor
 def _edges(source: networkx.Graph, nodes: Sequence[Hashable]) -> tuple[Tensor, Tensor | None]:
     """Return edges as positions, and their weights if any has one.  -> int64 [2, edges]"""
     place = {node: number for number, node in enumerate(nodes)}
-    ends, weights = [], []
-    for start, end, weight in source.edges(data=WEIGHT):
-        ends.append((place[start], place[end]))
-        weights.append(weight)
+    edges = list(source.edges(data=WEIGHT))
+    weights = [weight for *_, weight in edges]
+    ends = [(place[start], place[end]) for start, end, _ in edges]
     pairs = torch.tensor(ends, dtype=torch.int64).reshape(-1, 2).t()
     if all(weight is None for weight in weights):
         return pairs, None
@@ -313,8 +311,7 @@ def from_tables(
     with naming(EDGES):
         pairs = arrow_table(_indexed(edges))
         check_columns(pairs.column_names, ENDS)
-    chosen = columns if isinstance(columns, Scheme) else columns_of(columns)
-    paths = NODES, EDGES
+    chosen, paths = columns if isinstance(columns, Scheme) else columns_of(columns), (NODES, EDGES)
     graph = graph_of_tables(table, pairs, chosen, paths=paths, unknown_edges=unknown_edges)
     graph = graph.to_undirected() if undirected else graph
     return NamedGraph(graph, names, list(graph.class_names) or None)

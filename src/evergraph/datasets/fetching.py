@@ -35,7 +35,6 @@ from evergraph.graphs.graph_folder import checksum
 from evergraph.tables.sources import reason
 
 log = logging.getLogger(__name__)
-
 SUMS = "SHA256SUMS"
 DOWNLOADS = "downloads"  # folder in the cache for unfinished downloads
 TIMEOUT = 30.0  # seconds without a byte

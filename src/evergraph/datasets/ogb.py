@@ -33,7 +33,6 @@ from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.graph_folder import GraphFolderWriter, is_graph_folder, open_graph_folder
 
 log = logging.getLogger(__name__)
-
 DATA, LABELS = "data.npz", "node-label.npz"
 SORT_MEMORY = 10**9
 _VALUES = 1 << 22  # at a time

@@ -30,11 +30,8 @@ from evergraph.graphs.relations import NodeTypes, Relations
 from evergraph.graphs.validation import UNLABELLED
 
 logger = logging.getLogger(__name__)
-
 IntArray = npt.NDArray[np.integer[Any]]
-
 Arrays = Mapping[str, IntArray]
-
 BUNDLED = importlib.resources.files("evergraph.datasets") / "bundled" / "wordnet.npz"
 
 # Exceptions of zipfile and numpy for a damaged file.
@@ -44,12 +41,10 @@ DAMAGE = (
 
 # Increment it if the computation of features changes, so that older cached ones are not read.
 RECIPE = 1
-
 PARTS_OF_SPEECH = {"n": "noun", "v": "verb", "a": "adjective", "s": "satellite", "r": "adverb"}
 PARTS = tuple(PARTS_OF_SPEECH.values())  # in the order of their classes
 CLASSES = ("files", "parts-of-speech", "depth")
 UPWARD = ("hypernym", "instance-of")  # relations to something more general
-
 DEEPEST = 13  # the last class: this depth or more
 # Extra directions beyond those requested; they absorb the error of the last ones.
 OVERSAMPLING = 32

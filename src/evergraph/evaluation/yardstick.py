@@ -14,14 +14,10 @@ from evergraph.core.label_space import THRESHOLD, Kind
 
 Metric = Callable[[Tensor, Tensor], float]
 NAMES = {
-    "balanced": "accuracy, class-balanced",
-    "plain": "accuracy",
-    "micro_f1": "micro F1",
-    "macro_f1": "macro F1",
-    "average_precision": "average precision",
-    "r2": "R2",
+    "balanced": "accuracy, class-balanced", "plain": "accuracy", "micro_f1": "micro F1",
+    "macro_f1": "macro F1", "average_precision": "average precision", "r2": "R2",
     "mae": "mean absolute error",
-}
+}  # fmt: skip
 SPREADS = (
     "average_accuracy", "average_forgetting", "anytime_accuracy", "area_under_curve", "measures",
 )  # fmt: skip

@@ -53,12 +53,8 @@ _OF_TARGETS: dict[str, Any] = {
 def load_graph(config: RunConfig) -> Graph:
     """Load the configured dataset."""
     load_plugins(config.plugins)
-    return load(
-        config.dataset.name,
-        undirected=config.undirected,
-        directions=config.directions,
-        **config.dataset.parameters,
-    )
+    how: dict[str, Any] = config.model_dump(include={"undirected", "directions"})
+    return load(config.dataset.name, **how, **config.dataset.parameters)
 
 
 def build_stream(
@@ -255,13 +251,10 @@ def departures(config: RunConfig) -> list[str]:
     """Return the differences between a configuration and its protocol, as phrases."""
     if config.protocol is None:
         return []
-    said = flat(read_protocol(config.protocol).values(config.dataset.name))
+    said = flat(read_protocol(config.protocol).values(config.dataset.name)).items()
     found = flat(config.to_dict())
-    return [
-        f"{key} is {found.get(key)!r} and not {value!r}"
-        for key, value in said.items()
-        if found.get(key) != value
-    ]
+    differ = [(key, value) for key, value in said if found.get(key) != value]
+    return [f"{key} is {found.get(key)!r} and not {value!r}" for key, value in differ]
 
 
 def say_protocol(asked: RunConfig, config: RunConfig) -> None:

@@ -188,17 +188,12 @@ def shrunk(graph: Graph, share: float, *, generator: torch.Generator) -> Graph:
         targets=None if graph.targets is None else graph.targets.take(nodes),
     )
     types = None if graph.types is None else graph.types.each(lambda numbers: numbers[nodes])
-    related = None
-    if graph.relations is not None:
-        ends, kinds = graph.relations.edges()
-        mine, weights = kept[ends[1]], graph.relations.edge_weights()
-        related = Relations.of(
-            copy[ends[:, mine]],
-            kinds[mine],
-            graph.relations.names,
-            nodes=len(nodes),
-            weights=None if weights is None else weights[mine],
-        )
+    related = graph.relations
+    if related is not None:
+        ends, kinds = related.edges()
+        mine, weights = kept[ends[1]], related.edge_weights()
+        weights, ends = None if weights is None else weights[mine], copy[ends[:, mine]]
+        related = Relations.of(ends, kinds[mine], related.names, nodes=len(nodes), weights=weights)
     return small.with_relations(related).with_types(types)
 
 

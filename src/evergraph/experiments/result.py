@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from evergraph.cluster.ray_cluster import cpu_count
 from evergraph.core.checks import check_choice
 from evergraph.core.device import choose_device
 from evergraph.core.display import Shown
@@ -84,12 +84,7 @@ def describe(graph: Graph, stream: GraphStream) -> dict[str, Any]:
 
 def machine(device: str) -> dict[str, Any]:
     """Return the hardware that a run on this device uses, as far as it is known."""
-    facts: dict[str, Any] = {
-        "cpus": len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count(),
-        "threads": torch.get_num_threads(),
-    }
+    facts: dict[str, Any] = {"cpus": cpu_count(), "threads": torch.get_num_threads()}
     with suppress(ImportError):
         import psutil
 
@@ -278,10 +273,8 @@ class RunResult(Shown):
             frame[frame.after == frame.after.max()].groupby(["testing", "average", "seed"])
         """
         if not installed("pandas"):
-            raise ConfigurationError(
-                "RunResult.to_frame() needs the package pandas, which is missing: "
-                "pip install pandas"
-            )
+            needs = "RunResult.to_frame() needs the package pandas, which is missing"
+            raise ConfigurationError(f"{needs}: pip install pandas")
         from pandas import DataFrame
 
         config = self.config
@@ -329,6 +322,12 @@ class RunResult(Shown):
             | {t: {a: [row[t][a] for row in s.rows] for a in averages} for t in TESTINGS}
             for s in self.seeds
         ]
+
+        def curve(testing: str, average: str) -> list[float]:
+            curves = [average_accuracy_curve(s.matrix(testing, average)) for s in self.seeds]
+            mean: list[float] = np.mean(curves, axis=0).tolist()
+            return mean
+
         measures: dict[str, dict[str, Any]] = {testing: {} for testing in TESTINGS}
         for testing, name in product(TESTINGS, MEASURES):
             found = [s.measure(testing, name) for s in self.seeds]
@@ -341,11 +340,7 @@ class RunResult(Shown):
             "average_accuracy": self._summary(average_accuracy),
             "average_forgetting": self._summary(average_forgetting),
             "anytime_accuracy": self._summary(anytime_accuracy),
-            "average_accuracy_curve": self._each_way(
-                lambda t, a: np.mean(
-                    [average_accuracy_curve(s.matrix(t, a)) for s in self.seeds], axis=0
-                ).tolist()
-            ),
+            "average_accuracy_curve": self._each_way(curve),
             "tested_after": self.seeds[0].tested_after,
             "area_under_curve": self._summary(area_under_curve),
             "measures": measures,

@@ -144,13 +144,10 @@ def progress_of(runs: Sequence[OpenedRun]) -> tuple[RunProgress, list[Observer]]
     epochs = {opened.config.method.name: build.epochs_of(opened.config) for opened in runs}
     dataset = first.dataset.name
     dataset = "a graph in memory" if dataset == IN_MEMORY else dataset
-    bar = RunProgress(
-        label=f"{first.method.name} on {dataset}" if len(runs) == 1 else dataset,
-        epochs=epochs,
-        tasks=len(stream),
-        seeds=len(first.seeds),
-        called="task" if len(stream) == len(stream.tasks) else "batch",
-    )
+    label = f"{first.method.name} on {dataset}" if len(runs) == 1 else dataset
+    called = "task" if len(stream) == len(stream.tasks) else "batch"
+    counts = {"tasks": len(stream), "seeds": len(first.seeds)}
+    bar = RunProgress(label=label, epochs=epochs, **counts, called=called)
     return bar, [Observer(partial(bar.on_epoch, n), partial(bar.on_task, n)) for n in epochs]
 
 

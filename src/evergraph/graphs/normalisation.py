@@ -14,7 +14,6 @@ from evergraph.graphs.csr import ROW_COST, csr_tensor, cut, pointer_type, repeat
 from evergraph.graphs.graph import Graph
 
 Normalisation = Literal["symmetric", "row", "none"]
-
 BLOCK_ENTRIES = 1 << 22  # entries whose weights are summed at a time
 BLOCK_NODES = 1 << 20  # nodes whose degrees are processed at a time
 

@@ -114,11 +114,6 @@ class Relations:
         arrays = (self.indptr, self.indices, self.kinds, self.weights)
         return sum(array.nbytes for array in arrays if array is not None)
 
-    @property
-    def num_kinds(self) -> int:
-        """Number of kinds: two per relation."""
-        return WAYS * len(self.names)
-
     def kind_names(self) -> list[str]:
         """Return the names of the kinds, by number.
 
@@ -209,7 +204,7 @@ class Relations:
         int64 [segments] each
         """
         rows, kinds = self.rows(), self.kinds.long()
-        key = rows * max(self.num_kinds, 1) + kinds
+        key = rows * (WAYS * max(len(self.names), 1)) + kinds
         first = torch.ones_like(key, dtype=torch.bool)
         first[1:] = key[1:] != key[:-1]
         yield from (first.nonzero().flatten(), rows[first], kinds[first])

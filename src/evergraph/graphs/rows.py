@@ -14,7 +14,6 @@ from evergraph.graphs.graph import Graph
 
 # Entries processed together: about 100 MB, whatever the graph.
 BLOCK_ENTRIES = 1 << 22
-
 Step = Callable[[Tensor], Tensor]
 
 

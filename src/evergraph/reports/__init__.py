@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from evergraph.reports.tables.accuracy import comparison, memory_comparison
 
 __all__ = ["Finished", "collect", "comparison", "memory_comparison", "write_report"]
-
 _HOMES = {
     "Finished": "runs",
     "collect": "runs",

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -240,13 +239,16 @@ def alone(runs: Sequence[Finished]) -> list[Group]:
 
     Runs of one method on one dataset and setting are distinguished by their folders.
     """
-    times = Counter((run.method, run.dataset, run.setting) for run in runs)
+    names = _names(runs, lambda run: run.folder.as_posix())
+    pairs = zip(runs, names, strict=True)
+    return [Group(run.dataset, run.setting, "", (Entry(name, "", run),)) for run, name in pairs]
 
-    def name(run: Finished) -> str:
-        several = times[run.method, run.dataset, run.setting] > 1
-        return f"{run.method} ({run.folder.as_posix()})" if several else run.method
 
-    return [Group(run.dataset, run.setting, "", (Entry(name(run), "", run),)) for run in runs]
+def _names(runs: Sequence[Finished], place: Callable[[Finished], str]) -> list[str]:
+    # With the place of each, if a method ran more than once on a dataset and setting.
+    kinds = [(run.method, run.dataset, run.setting) for run in runs]
+    told = zip(runs, map(kinds.count, kinds), strict=True)
+    return [run.method if times == 1 else f"{run.method} ({place(run)})" for run, times in told]
 
 
 def grouped(runs: Sequence[Finished], folder: Path) -> tuple[Group, ...]:
@@ -265,11 +267,7 @@ def grouped(runs: Sequence[Finished], folder: Path) -> tuple[Group, ...]:
     slugs = slugs_of(f"{dataset}-{setting}" for dataset, setting in keys)
     groups = []
     for key, slug in zip(keys, slugs, strict=True):
-        times = Counter(run.method for run in members[key])
-        names = [
-            run.method if times[run.method] == 1 else f"{run.method} ({place(run)})"
-            for run in members[key]
-        ]
+        names = _names(members[key], place)
         entries = map(Entry, names, slugs_of(names), members[key])
         best_first = sorted(entries, key=lambda entry: -entry.accuracy("local"))
         groups.append(Group(*key, slug, tuple(best_first)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -88,13 +87,3 @@ def families(group: Group) -> dict[str, Sequence[Entry]]:
     for entry in group.entries:
         found.setdefault(family_of(entry.name), []).append(entry)
     return dict(found)
-
-
-def bytes_kept(entry: Entry) -> float:
-    """Return the bytes a run keeps between tasks; infinite if that is all data."""
-    return math.inf if entry.run.keeps_everything else float(entry.run.result["memory"]["bytes"])
-
-
-def learning_seconds(entry: Entry) -> float:
-    """Return the seconds per repeat that a run spent on learning: embed and train."""
-    return seconds_a_seed(entry.run, "embed") + seconds_a_seed(entry.run, "train")

@@ -23,19 +23,10 @@ from evergraph.studies.base import DatasetStudy, Options, Sheet, Study, studies
 
 PAPERS = ("corafull", "arxiv", "reddit", "products")
 METHODS = {
-    "finetune": "Fine-tune",
-    "ewc": "EWC",
-    "mas": "MAS",
-    "gem": "GEM",
-    "twp": "TWP",
-    "lwf": "LwF",
-    "er-gnn": "ER-GNN",
-    "ssm": "SSM",
-    "sem": "SEM-curvature",
-    "joint": "Joint",
-    "joint-pdgnn": "Joint, PDGNN's backbone",
-    "tem": "PDGNNs-TEM",
-}
+    "finetune": "Fine-tune", "ewc": "EWC", "mas": "MAS", "gem": "GEM", "twp": "TWP", "lwf": "LwF",
+    "er-gnn": "ER-GNN", "ssm": "SSM", "sem": "SEM-curvature", "joint": "Joint",
+    "joint-pdgnn": "Joint, PDGNN's backbone", "tem": "PDGNNs-TEM",
+}  # fmt: skip
 UPPER_BOUNDS = ("joint", "joint-pdgnn")
 QUICK_EPOCHS, QUICK_TASKS = 2, 6
 WITHIN = "within tolerance"
@@ -103,16 +94,12 @@ class MethodsTable(DatasetStudy):
         papers = base.papers_cell(self.name, dataset, row.job.label)
         ours = 100 * base.balanced(row.result, "average_accuracy")["mean"]
         theirs = papers.get("average_accuracy")
-        return (
-            method,
-            cell,
-            percent(base.balanced(row.result, "average_forgetting")),
-            percent(base.balanced(row.result, "average_accuracy", "global")),
-            percent(theirs, scale=1),
-            base.difference(ours, None if theirs is None else theirs["mean"]),
-            base.within(ours, papers),
-            percent(papers.get("average_forgetting"), scale=1),
-        )
+        forgetting = percent(base.balanced(row.result, "average_forgetting"))
+        anywhere = percent(base.balanced(row.result, "average_accuracy", "global"))
+        apart = base.difference(ours, None if theirs is None else theirs["mean"])
+        beside = percent(theirs, scale=1), apart, base.within(ours, papers)
+        papers_af = percent(papers.get("average_forgetting"), scale=1)
+        return (method, cell, forgetting, anywhere, *beside, papers_af)
 
 
 @studies.register

@@ -46,10 +46,8 @@ class Fig6(DatasetStudy):
             )
         title = f"Figure 6, {stem}: hidden states of test nodes, a colour a class"
         folder = options.out / "fig6"
-        found = {
-            method: _kept(folder / f"{stem}-{method}.npz", method, graph, options.quick)
-            for method in SHOWN
-        }
+        paths = {method: folder / f"{stem}-{method}.npz" for method in SHOWN}
+        found = {m: _kept(path, m, graph, options.quick) for m, path in paths.items()}
         notes = options.differences(
             f"t-SNE of at most {POINTS} test nodes of all tasks so far, one seed, tested locally; "
             "ER-GNN on a normalised GCN, the others on PDGNN."

@@ -22,7 +22,6 @@ from evergraph.reports.units import percent
 from evergraph.studies.base import DatasetStudy, Options, Sheet, studies
 
 ORDER = ("paper", "cglb", "delome", "puma", "tpp", "llm4gcl", "ocgl")
-
 Results = Mapping[tuple[str, str], dict[str, Any] | str]
 """By method and protocol: a result, or the reason why there is none."""
 METHODS = ("finetune", "tem", "analytic", "tpp")
@@ -203,14 +202,11 @@ def _draw(name: str, title: str, looks: Mapping[str, Look], results: Results) ->
 
 
 class Shares(NamedTuple):
-    """Shares of the variance of some numbers; they sum to 1, or are all 0 without variance.
-
-    ``together``: that of the interaction, where the order of methods changes.
-    """
+    """Shares of the variance of some numbers; they sum to 1, or are all 0 without variance."""
 
     method: float
     protocol: float
-    together: float
+    together: float  # that of the interaction, where the order of methods changes
     seed: float
 
 

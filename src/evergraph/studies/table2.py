@@ -28,19 +28,12 @@ SAMPLERS = ("uniform", "mean-feature", "coverage", "degree", "greedy-coverage")
 QUICK = ("0.1", "1")
 DETERMINISTIC = "greedy-coverage"
 HOPS = 2
-
 Found = dict[tuple[str, str], dict[str, Any] | None]
 """A mean and deviation by sampler and ratio."""
 STRATEGIES = {
-    "sgc": "S1",
-    "s2gc": "S2",
-    "ppr": "S3",
-    "appnp": "S3 as released (APPNP)",
-    "reservoir": "reservoir",
-    "mixhop": "MixHop",
-    "h2gcn": "H2GCN",
-    "identity": "no topology",
-}
+    "sgc": "S1", "s2gc": "S2", "ppr": "S3", "appnp": "S3 as released (APPNP)",
+    "reservoir": "reservoir", "mixhop": "MixHop", "h2gcn": "H2GCN", "identity": "no topology",
+}  # fmt: skip
 STRATEGY_HOPS = (1, 2, 3, 4, 5, 6)
 FIXED = {"h2gcn": (2,), "identity": (0,)}  # strategies with a fixed number of hops
 
@@ -69,15 +62,10 @@ def learned(
     values.pop("method")
     if options.quick:
         values["training"]["epochs"] = 10
-    entries = [
-        {
-            "name": "tem",
-            "label": f"{sampler}-{ratio}",
-            "run": values | {"memory": {"budget": RATIOS[ratio], "sampler": sampler}},
-        }
-        for sampler in SAMPLERS
-        for ratio in ratios
-    ]
+    entries = []
+    for sampler, ratio in product(SAMPLERS, ratios):
+        run = values | {"memory": {"budget": RATIOS[ratio], "sampler": sampler}}
+        entries.append({"name": "tem", "label": f"{sampler}-{ratio}", "run": run})
     results = {row.job.label: row.result for row in options.rows("table2", name, entries)}
     return {(s, r): results[f"{s}-{r}"] for s in SAMPLERS for r in ratios}
 
@@ -85,14 +73,13 @@ def learned(
 def _learned(name: str, ratios: list[str], options: Options) -> list[Sheet]:
     stem = Path(name).stem
     results = learned(name, ratios, options)
-    accuracy: Found = {
-        key: base.balanced(found, "average_accuracy") for key, found in results.items()
-    }
-    # A result keeps only the mean of the coverage over seeds.
-    coverage: Found = {
-        key: None if found is None else {"mean": found["coverage_ratio"], "std": None}
-        for key, found in results.items()
-    }
+    accuracy: Found = {}
+    coverage: Found = {}
+    for key, found in results.items():
+        accuracy[key] = base.balanced(found, "average_accuracy")
+        # A result keeps only the mean of the coverage over seeds.
+        mean = None if found is None else {"mean": found["coverage_ratio"], "std": None}
+        coverage[key] = mean
     notes = options.differences("The paper's recipe; local testing; two hops.")
     return [
         _sheet(f"table2-{stem}-aa", f"Table 2, {stem}: AA, percent", name, accuracy, ratios,
@@ -109,14 +96,12 @@ def _covered(name: str, undirected: bool, ratios: list[str], options: Options) -
     assert isinstance(graph, Graph)
     stream = GraphStream(graph)
     found: Found = {}
-    for sampler in SAMPLERS:
-        for ratio in ratios:
-            if sampler == "mean-feature":
-                found[sampler, ratio] = None  # there are no features
-                continue
-            path = options.out / "table2" / f"{stem}-{way}" / f"{sampler}-{ratio}.json"
-            seeds = options.repeats()[: 1 if sampler == DETERMINISTIC else None]
-            found[sampler, ratio] = _kept(path, stream, sampler, ratio, seeds)
+    for sampler, ratio in product(SAMPLERS, ratios):
+        path = options.out / "table2" / f"{stem}-{way}" / f"{sampler}-{ratio}.json"
+        seeds = options.repeats()[: 1 if sampler == DETERMINISTIC else None]
+        featureless = sampler == "mean-feature"  # of which it needs some
+        kept = None if featureless else _kept(path, stream, sampler, ratio, seeds)
+        found[sampler, ratio] = kept
     notes = options.differences(
         f"Edges {'both ways' if undirected else 'as listed'}, within tasks, two hops, exact; the "
         "structure alone, so no accuracy and no mean of features.",

@@ -41,15 +41,6 @@ def signs(names: list[str], dims: int) -> Matrix:
     return (2 * bits.astype(np.float32) - 1) / np.float32(np.sqrt(dims))
 
 
-def fitting_dims(categories: int) -> int:
-    """Return the number of columns for categories: about twice their number, 8 to 64.
-
-    >>> [fitting_dims(count) for count in (2, 5, 20, 1000)]
-    [8, 16, 40, 64]
-    """
-    return min(max(-(-2 * categories // 8) * 8, 8), 64)
-
-
 def hashes_of(names: Iterable[str]) -> tuple[str, ...]:
     """Return sorted hashes of categories, so that their order reveals nothing.
 
@@ -108,9 +99,13 @@ class _HashEncoder(WideEncoder):
 
 
 def _kept(found: pa.Array) -> tuple[int, tuple[str, ...] | None]:
-    """Return the width for some categories, and their hashes unless they are too many."""
+    """Return the width for some categories, and their hashes unless they are too many.
+
+    The width is about twice their number, from 8 to 64 and a multiple of 8.
+    """
     names = [name for name in found.unique().to_pylist() if name is not None]
-    return fitting_dims(len(names)), hashes_of(names) if len(names) <= MOST_KEPT else None
+    dims = min(max(-(-2 * len(names) // 8) * 8, 8), 64)
+    return dims, hashes_of(names) if len(names) <= MOST_KEPT else None
 
 
 @dataclass(frozen=True)

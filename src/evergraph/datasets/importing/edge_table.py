@@ -25,7 +25,6 @@ from evergraph.tables.edges import ENDS, EdgeRows
 from evergraph.tables.sources import arrow_reader
 
 Ends = NDArray[np.integer]
-
 _BATCH = 1 << 20  # pairs written at a time
 # Rows and pairs sorted at a time. A sort reports nothing before its end: in parts, progress can be
 # reported, and the degrees of a part fit in memory for any number of nodes.
@@ -125,9 +124,7 @@ class EdgeTable:
     ) -> None:
         require("duckdb", extra="tables", why="sorting edges on disk")
         check_count(nodes)
-        self.folder = folder
-        self.nodes = nodes
-        self.undirected = undirected
+        self.folder, self.nodes, self.undirected = folder, nodes, undirected
         self._memory = memory
         self._kept = ["row", *ENDS, *columns] if columns else [*ENDS]  # rows order the others
         if fresh:

@@ -37,6 +37,8 @@ from evergraph.streams.ways import check_way
 
 METRICS = ("average_accuracy", "average_forgetting")
 BENCH = "bench.toml"
+# What a benchmark varies itself.
+AXES = ("dataset", "method", "method.name", "stream.setting", *SEEDING, "part", "plugins")
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,12 @@ def expand(
         grid = {key: values for key, values in grid.items() if key not in swept}
         one_setting = method.settings.get(setting, {})
         try:
-            _check_layers(bench.common, dataset.run, method.run, one_setting, over, grid, swept)
+            every = (bench.common, dataset.run, method.run, one_setting, over, grid, swept)
+            for key in (key for values in every for key in flat(values)):
+                if key in AXES or key.startswith("dataset."):
+                    raise ConfigurationError(
+                        f"{key} must be set by the benchmark's own lists, not for single runs"
+                    )
             if "method" in bench.common:
                 raise ConfigurationError(
                     "common.method must be left out: give a method's parameters beside its name"
@@ -121,15 +128,6 @@ def expand(
         folder = out / dataset.called / setting / method.called
         jobs.append(Job(method.called, dataset.called, setting, config, folder, grid))
     return jobs
-
-
-def _check_layers(*layers: Mapping[str, Any]) -> None:
-    axes = ("dataset", "method", "method.name", "stream.setting", *SEEDING, "part", "plugins")
-    for key in (key for values in layers for key in flat(values)):
-        if key in axes or key.startswith("dataset."):
-            raise ConfigurationError(
-                f"{key} must be set by the benchmark's own lists, not for single runs"
-            )
 
 
 def laid_over(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
@@ -176,13 +174,9 @@ def choose(
         for trial, result in tried
     ]
     search = {
-        "part": "validation",
-        "testing": options.testing,
-        "seed": best.config.seeds[0],
-        "combinations": combinations,
-        "chosen": best.trial,
-        "values": dict(best.tried),
-    }
+        "part": "validation", "testing": options.testing, "seed": best.config.seeds[0],
+        "combinations": combinations, "chosen": best.trial, "values": dict(best.tried),
+    }  # fmt: skip
     return replace(job, config=laid_over(job.config, best.tried), grid={}), search
 
 

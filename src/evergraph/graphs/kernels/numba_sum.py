@@ -21,7 +21,6 @@ from evergraph.graphs.kernels.row_ranges import compiled
 Code = Callable[..., Any]
 # For what compiled code alone calls: wrappers for Python would be compiled in vain.
 inner: Callable[[Code], Code] = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
-
 _FEATURES = llvmlite.binding.get_host_cpu_features()
 
 # Number of entries by which a neighbour's features are prefetched.

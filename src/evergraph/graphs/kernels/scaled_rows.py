@@ -36,7 +36,6 @@ KERNELS: tuple[Kernel, ...] = get_args(Kernel)
 NUMBA_PAYS_FROM = 1_000_000
 # The same on a GPU, where cuSPARSE needs Â materialised and Triton a second to start.
 TRITON_PAYS_FROM = 1_000_000
-
 log = logging.getLogger(__name__)
 _LINE = 64  # bytes of a cache line
 RowType = Literal["float32", "float16", "bfloat16"]

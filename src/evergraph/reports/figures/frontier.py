@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Literal
 
 from evergraph.reports import units
@@ -19,7 +20,7 @@ MOST_TICKS = 7
 
 
 def _has_place(cost: float) -> bool:  # on a log scale
-    return 0 < cost < math.inf
+    return 0 < cost < inf
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,13 @@ class Price:
 
 
 BYTES = Price(
-    "bytes", "kept between tasks", units.bytes_kept,
+    "bytes", "kept between tasks",
+    lambda entry: inf if entry.run.keeps_everything else float(entry.run.result["memory"]["bytes"]),
     lambda amount: units.size(round(amount)).replace(".0", ""), (1e5, 5e8),
 )  # fmt: skip
 SECONDS = Price(
-    "seconds", "learning: embed and train, one seed", units.learning_seconds,
+    "seconds", "learning: embed and train, one seed",
+    lambda entry: sum(units.seconds_a_seed(entry.run, phase) for phase in ("embed", "train")),
     lambda amount: f"{amount:,.10g} s",
 )  # fmt: skip
 

@@ -28,7 +28,6 @@ DIFFERENCE_COLUMNS = (
         )
     ),
 )
-
 RANK_COLUMNS = (
     TableColumn("method"), TableColumn("setting"), TableColumn("testing"),
     *numbers(("datasets", "mean rank", "critical difference", "Friedman p")),
