@@ -20,8 +20,7 @@ from evergraph.core.checks import check_integer, check_number
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.mapped import page_out
 from evergraph.core.seeding import seeded
-from evergraph.datasets.base import Dataset, datasets
-from evergraph.datasets.catalogue import Facts, catalogue
+from evergraph.datasets.base import Dataset, Facts, catalogue, datasets
 from evergraph.datasets.importing.edge_table import EdgeTable
 from evergraph.datasets.ogb import Pace, kept_graph
 from evergraph.graphs import UNLABELLED, Graph

@@ -16,7 +16,7 @@ import torch
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.seeding import seeded
 from evergraph.datasets import datasets, wordnet
-from evergraph.datasets.catalogue import catalogue, check_facts
+from evergraph.datasets.base import catalogue, check_facts
 from evergraph.datasets.loading import load_outline
 from evergraph.datasets.wordnet import tf_idf, truncated_svd
 from evergraph.graphs import Graph, homophily

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib import import_module, resources
 from pathlib import Path
@@ -221,7 +221,8 @@ def _summaries(kind: str) -> dict[str, str]:
         from evergraph.experiments.presets import benches, presets, summary
         from evergraph.experiments.protocols import protocols
 
-        files = {"presets": presets, "protocols": protocols, "benches": benches}[kind]()
+        files: Mapping[str, Path] = benches() if kind == "benches" else protocols()
+        files = presets() if kind == "presets" else files
         return {name: summary(path) for name, path in files.items()}
     attribute, *packages = _RESOLVERS[kind]
     declared: dict[str, str] = {}

@@ -118,9 +118,8 @@ def read_ids(source: str, *, integers: bool) -> list[str | int]:
             try:
                 ids.append(int(text) if integers else text)
             except ValueError:
-                raise DataError(
-                    f"{source}: row {row}: with --integers ids must be integers, not {text!r}"
-                ) from None
+                said = f"{source}: row {row}: with --integers ids must be integers, not {text!r}"
+                raise DataError(said) from None
     return ids
 
 

@@ -194,7 +194,7 @@ class StudyRuns:
 def _fitting(bench: Bench) -> int:
     """Return how many runs on graphs of this size fit on this machine at once."""
     from evergraph.core.sizes import free_memory
-    from evergraph.datasets.catalogue import catalogue
+    from evergraph.datasets.base import catalogue
     from evergraph.experiments.bench.pool import default_workers
 
     most = min(bench.size, *(default_workers(job.config.device) for job in bench.jobs))

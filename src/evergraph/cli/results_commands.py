@@ -130,9 +130,8 @@ def found_trials(
 
     where = Path(typed) if folder is None else folder
     if folder is None and not where.exists():
-        raise ResultsError(
-            f"{typed} must be a results folder, or a method with --in: there is no such folder"
-        )
+        said = f"{typed} must be a results folder, or a method with --in: there is no such folder"
+        raise ResultsError(said)
     rows: list[Path] = []  # of a results book, if it is one
     if where.is_dir() and next(where.rglob(RESULT), None) is None:
         rows = sorted(where.glob("*/*/*.json"))

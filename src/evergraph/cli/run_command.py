@@ -177,7 +177,7 @@ def _print_comparison(results: Sequence[RunResult], folder: Path) -> None:
 
 def _print_result(result: RunResult, folder: Path) -> None:
     from evergraph.evaluation.yardstick import BESIDE, NAMES
-    from evergraph.reports.units import ALL, percent, size
+    from evergraph.reports.runs import ALL, percent, size
 
     values = result.to_dict()
     keys = [*result.yardstick.rows]

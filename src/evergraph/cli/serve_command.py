@@ -185,9 +185,8 @@ def serve_command(
         if kept := {key: value for key, value in values.items() if value is not None}:
             given[name] = given.get(name, {}) | kept
     if read_only and given:
-        raise ConfigurationError(
-            f"--read-only cannot change the learner: leave out {next(iter(given))}"
-        )
+        said = f"--read-only cannot change the learner: leave out {next(iter(given))}"
+        raise ConfigurationError(said)
     limits = Limits(
         body=parse_size(body_limit), json=parse_size(json_limit), held=parse_size(held_limit),
         rate=rate, burst=max(1, round(2 * rate)), seconds=timeout, connections=connections,

@@ -192,9 +192,6 @@ def make_engine(
 
     address, workers, threads: see ``RayEngine``; memory: limit on this machine, in bytes, of which
     Ray's object store gets a share if Ray is started here.
-
-    >>> make_engine("local").workers
-    1
     """
     check_engine(name, address, threads)
     if name == "local":
@@ -312,9 +309,6 @@ def unpack(value: Any) -> Any:
     """Return the original of a packed value.
 
     Arrays share the memory of the packed value: they must not be written to.
-
-    >>> unpack(pack({"a": torch.arange(3), "b": ["text"]}))
-    {'a': tensor([0, 1, 2]), 'b': ['text']}
     """
     if isinstance(value, _Array):
         return value.tensor()

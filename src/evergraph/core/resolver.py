@@ -140,9 +140,6 @@ def declared_parts(folder: str, resolver: str) -> Mapping[str, str]:
     The same as ``Resolver.summaries`` without importing the package, which takes seconds. Classes
     without source or without a ``name`` of their own are not found. folder: of the package in the
     library, such as ``"memory/samplers"``. resolver: its name there, such as ``"samplers"``.
-
-    >>> declared_parts("topology", "topologies")["identity"]
-    'Leaves the features unchanged, E = X, to measure what topology adds.'
     """
     found: dict[str, str] = {}
     for file in sorted((PACKAGE / folder).rglob("*.py")):

@@ -22,9 +22,8 @@ def parse_size(text: str | int) -> int:
         size = int(float(f"{found[1]}{found[2] or ''}") * unit)
         if size > 0:
             return size
-    raise ConfigurationError(
-        f"memory limit must be a size such as 4GB or 512MiB, above 0, not {text!r}"
-    )
+    said = f"memory limit must be a size such as 4GB or 512MiB, above 0, not {text!r}"
+    raise ConfigurationError(said)
 
 
 def shown(size: float) -> str:

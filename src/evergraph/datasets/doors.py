@@ -255,9 +255,8 @@ def _features(nodes: Attributes, features: str | Sequence[str] | None) -> Tensor
     for node, held in nodes.items():
         for name in names:
             if held.get(name) is None:
-                raise DataError(
-                    f"node {node!r} has no attribute {name!r}: features need it on every node"
-                )
+                said = f"node {node!r} has no attribute {name!r}: features need it on every node"
+                raise DataError(said)
     rows = [np.concatenate([np.ravel(held[n]) for n in names]) for held in nodes.values()]
     widths = {len(row) for row in rows}
     if len(widths) > 1:

@@ -30,7 +30,7 @@ from evergraph.core.file_lock import FileLock, is_held
 from evergraph.core.mapped import disk_is_enough
 from evergraph.core.sizes import check_room
 from evergraph.core.written_aside import written_aside
-from evergraph.datasets.catalogue import Facts
+from evergraph.datasets.base import Facts
 from evergraph.graphs.graph_folder import checksum
 from evergraph.tables.sources import reason
 
@@ -92,14 +92,7 @@ def recorded(root: Path) -> dict[str, str]:
 
 
 def read_sums(path: Path) -> dict[str, str]:
-    """Return the checksums of a list in the format of ``sha256sum``, by file.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = Path(folder, "sums").write_text(f"{'0' * 64} *arxiv.zip\\n")
-    ...     read_sums(Path(folder, "sums"))["arxiv.zip"] == "0" * 64
-    True
-    """
+    """Return the checksums of a list in the format of ``sha256sum``, by file."""
     try:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -122,9 +115,8 @@ def verify(root: Path, files: Iterable[str], known: Mapping[str, str]) -> None:
     """Raise unless every file below ``root`` with a known SHA-256 has it."""
     for file in files:
         if file in known and (found := checksum(root / file)) != known[file]:
-            raise WrongFileError(
-                f"{root / file}: the SHA-256 is {found}, but {known[file]} was expected"
-            )
+            said = f"{root / file}: the SHA-256 is {found}, but {known[file]} was expected"
+            raise WrongFileError(said)
 
 
 def set_aside(path: Path) -> Path:
@@ -158,9 +150,8 @@ class Fetch:
         name = unquote(urlsplit(urls[0]).path).rpartition("/")[2]
         if self.folder is not None:
             if not self.folder.is_dir():
-                raise DownloadError(
-                    f"{self.folder} is not a folder, so {name} cannot be read from it"
-                )
+                said = f"{self.folder} is not a folder, so {name} cannot be read from it"
+                raise DownloadError(said)
             for path in (self.folder / name, *sorted(self.folder.rglob(name))):
                 if path.is_file():
                     return path
@@ -399,9 +390,8 @@ def unpack(source: Path, files: Sequence[str], folder: Path) -> None:
             found |= {member.filename: member for member in listed}
             for file in files:
                 if file not in found and Path(file).name not in found:
-                    raise WrongFileError(
-                        f"{source}: does not contain {file}, but {len(listed)} other files"
-                    )
+                    said = f"{source}: does not contain {file}, but {len(listed)} other files"
+                    raise WrongFileError(said)
             members = {file: found.get(file) or found[Path(file).name] for file in files}
             check_room(folder, sum(m.file_size for m in members.values()), source.name)
             for file, member in members.items():

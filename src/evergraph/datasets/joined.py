@@ -200,9 +200,8 @@ class Joined(Part, Dataset):
     def __post_init__(self) -> None:
         parts = self.parts
         if isinstance(parts, str) or not parts or not all(isinstance(p, str) for p in parts):
-            raise ConfigurationError(
-                f"parts must be a non-empty list of dataset names or graph paths, not {parts!r}"
-            )
+            said = f"parts must be a non-empty list of dataset names or graph paths, not {parts!r}"
+            raise ConfigurationError(said)
         super().__post_init__()
         if not self.width and self.classes != "shared":
             raise ConfigurationError("classes need a width: set width, for example to 128")

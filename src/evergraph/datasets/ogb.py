@@ -324,9 +324,8 @@ class StreamedArray:
         """Yield ``count`` rows at a time.  [count, width]"""
         width = self.size // max(self.shape[0], 1)
         if self.by_column and width > 1:
-            raise DataError(
-                f"{self.archive}: array {self.name!r} is stored by column: expected rows"
-            )
+            said = f"{self.archive}: array {self.name!r} is stored by column: expected rows"
+            raise DataError(said)
         return (values.reshape(-1, width) for values in self.values(count * width))
 
     def pairs(self, count: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:

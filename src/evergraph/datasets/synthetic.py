@@ -148,9 +148,8 @@ class Synthetic(Part, Dataset):
         if self.degree_exponent:
             check_number("degree_exponent", self.degree_exponent, least=0.0)
             if self.degree_exponent <= 2:
-                raise ConfigurationError(
-                    f"degree_exponent must be above 2, or 0, not {self.degree_exponent}"
-                )
+                said = f"degree_exponent must be above 2, or 0, not {self.degree_exponent}"
+                raise ConfigurationError(said)
 
     def load(self, cache: Path) -> Graph:
         """Draw the graph; nothing is kept under ``cache``."""

@@ -141,9 +141,8 @@ def _bundled_content() -> bytes:
     try:
         return BUNDLED.read_bytes()
     except OSError as error:
-        raise DataError(
-            f"the bundled file {BUNDLED} cannot be read ({error}): reinstall"
-        ) from error
+        said = f"the bundled file {BUNDLED} cannot be read ({error}): reinstall"
+        raise DataError(said) from error
 
 
 def _unpack(content: bytes) -> Arrays:
@@ -233,27 +232,21 @@ def truncated_svd(
     vectors are Q W. Only matrices as tall as A has columns are orthogonalised, which makes it fast
     for many rows. The sign of each direction makes the largest entry of its right singular vector
     positive.
-
-    >>> from evergraph.core.seeding import seeded
-    >>> diagonal = scipy.sparse.csr_matrix(np.diag([1.0, 3.0, 2.0]))
-    >>> truncated_svd(diagonal, dims=2, generator=seeded(0)).abs().round(decimals=3)
-    tensor([[0., 0.],
-            [3., 0.],
-            [0., 2.]])
     """
     smaller = min(matrix.shape)
     if not 1 <= dims <= smaller:
-        raise ConfigurationError(
-            f"dims must lie between 1 and {smaller}, the smaller side of the matrix: got {dims}"
-        )
+        said = f"dims must lie between 1 and {smaller}, the smaller side of the matrix: got {dims}"
+        raise ConfigurationError(said)
 
     def as_torch(matrix: scipy.sparse.csr_matrix) -> Tensor:  # whose products use all cores
         parts = (matrix.indptr, matrix.indices, np.asarray(matrix.data, dtype=np.float32))
-        return csr_tensor(*map(torch.from_numpy, parts), matrix.shape)
+        indptr, indices, values = map(torch.from_numpy, parts)
+        return csr_tensor(indptr, indices, values, matrix.shape)
 
     def orthonormal(columns: Tensor) -> Tensor:  # [m, width] -> [m, width]
         with exactly_threads(1):
-            return torch.linalg.qr(columns).Q
+            basis: Tensor = torch.linalg.qr(columns).Q
+            return basis
 
     # Factorisations have one thread: they synchronise thousands of times. A second idle core gains
     # little; if another process uses the same cores, each barrier waits for it, and 0.2 s become 8.

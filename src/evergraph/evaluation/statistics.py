@@ -47,9 +47,8 @@ def differences(a: Sample, b: Sample, *, least: int) -> Numbers:
     """Return ``a - b`` of paired samples.  [pairs]"""
     ours, theirs = sample("a", a, least=least), sample("b", b, least=least)
     if len(ours) != len(theirs):
-        raise ConfigurationError(
-            f"a and b must be of the same length to be paired, not {len(ours)} and {len(theirs)}"
-        )
+        said = f"a and b must be of the same length to be paired, not {len(ours)} and {len(theirs)}"
+        raise ConfigurationError(said)
     return ours - theirs
 
 

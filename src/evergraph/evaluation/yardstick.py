@@ -169,11 +169,7 @@ BESIDE: tuple[str, ...] = tuple(name for each in YARDSTICKS.values() for name in
 
 
 def spread(values: Sequence[float]) -> dict[str, Any]:
-    """Return the mean and the sample standard deviation, None for a single value.
-
-    >>> spread([0.5, 0.7])["mean"], spread([0.5])
-    (0.6, {'mean': 0.5, 'std': None})
-    """
+    """Return the mean and the sample standard deviation, None for a single value."""
     deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
     return {"mean": float(np.mean(values)), "std": deviation}
 

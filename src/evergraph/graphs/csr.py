@@ -109,9 +109,6 @@ def first_of_each_row(owners: Tensor, keys: Tensor, count: int) -> Tensor:
     """Return the entries with the ``count`` smallest keys in each row, row by row.
 
     owners: the row of every entry, ascending.  int64 [entries]; keys: [entries]; -> int64 [kept]
-
-    >>> first_of_each_row(torch.tensor([0, 0, 0, 2]), torch.tensor([3., 1., 2., 9.]), 2)
-    tensor([1, 2, 3])
     """
     by_key = keys.argsort(stable=True)
     order = by_key[owners[by_key].argsort(stable=True)]

@@ -21,11 +21,6 @@ def disjoint_union(graphs: Sequence[Graph]) -> Graph:
     Features are sparse if the first graph's are; times are kept if every graph has them. If one
     has weights, edges of the others have weight 1. Relations of the same name are merged; types are
     kept if every graph has them.
-
-    >>> pair = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.eye(2),
-    ...                         labels=torch.tensor([0, 1]))
-    >>> disjoint_union([pair, pair]).neighbours(3)
-    tensor([2], dtype=torch.int32)
     """
     sizes = [graph.num_nodes for graph in graphs]
     before = list(accumulate(sizes, initial=0))

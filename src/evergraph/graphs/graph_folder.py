@@ -42,9 +42,8 @@ def read_facts(folder: Path) -> dict[str, Any]:
     try:
         facts: dict[str, Any] = json.loads((folder / FACTS).read_text("utf-8"))
     except FileNotFoundError:
-        raise DataError(
-            f"{folder}: holds no finished graph: {FACTS} is missing, import it again"
-        ) from None
+        said = f"{folder}: holds no finished graph: {FACTS} is missing, import it again"
+        raise DataError(said) from None
     except (OSError, ValueError) as error:
         raise DataError(f"{folder / FACTS}: cannot be read ({error})") from None
     if facts.get("format") not in FORMATS:

@@ -35,8 +35,10 @@ def normalised(
     """
     left, right = graph_scalings(graph, self_loops=self_loops, scheme=scheme)
     every = torch.arange(graph.num_nodes, dtype=torch.int32, device=graph.device)
-    scaled = {"left": left, "right": right, "own": every if self_loops else None}
-    return written_out(graph.indptr, graph.indices, **scaled, weights=graph.weights)
+    own, weights = every if self_loops else None, graph.weights
+    return written_out(
+        graph.indptr, graph.indices, left=left, right=right, own=own, weights=weights
+    )
 
 
 def row_sums(graph: Graph) -> Tensor:
@@ -44,12 +46,6 @@ def row_sums(graph: Graph) -> Tensor:
 
     Weights are added in float64, which holds all digits of sums of float32: the order makes no
     difference in float32.  -> int32 or float64 [nodes]
-
-    >>> path = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), features=torch.eye(3),
-    ...                         labels=torch.zeros(3, dtype=torch.long), undirected=True,
-    ...                         weights=torch.tensor([0.5, 2.0]))
-    >>> row_sums(path)
-    tensor([0.5000, 2.5000, 2.0000], dtype=torch.float64)
     """
     if graph.weights is None:
         return graph.indptr.diff()

@@ -62,9 +62,8 @@ class Relations:
         if relations.shape != edge_index.shape[1:]:
             raise DataError(f"relations have shape {tuple(relations.shape)}: expected one per edge")
         if len(names) > MOST_RELATIONS:
-            raise DataError(
-                f"there are {len(names)} relations: at most {MOST_RELATIONS} are supported"
-            )
+            said = f"there are {len(names)} relations: at most {MOST_RELATIONS} are supported"
+            raise DataError(said)
         if len(set(names)) < len(names):
             raise DataError(f"relations must have different names, not {list(names)}")
         if len(relations) and not 0 <= int(relations.min()) <= int(relations.max()) < len(names):

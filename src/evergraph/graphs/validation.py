@@ -70,9 +70,8 @@ def checked_weights(name: str, weights: Tensor, edges: int) -> Tensor:
     tensor([1., 2.])
     """
     if weights.shape != (edges,):
-        raise DataError(
-            f"{name}s have shape {list(weights.shape)}: expected [{edges}], one number per edge"
-        )
+        said = f"{name}s have shape {list(weights.shape)}: expected [{edges}], one number per edge"
+        raise DataError(said)
     if weights.is_complex():
         raise DataError(f"{name}s hold {weights.dtype}: expected real numbers")
     wrong = unsound_weights(weights)

@@ -18,10 +18,9 @@ from evergraph.reports.figures.frontier import BYTES, SECONDS, frontier
 from evergraph.reports.figures.learning import accuracy_matrix, learning_curves
 from evergraph.reports.figures.picture import Picture, looks_of
 from evergraph.reports.page.sections import page, sections_of
-from evergraph.reports.runs import Finished, Group, grouped, names_of
+from evergraph.reports.runs import Finished, Group, family_of, grouped, names_of
 from evergraph.reports.tables import accuracy as of_runs
 from evergraph.reports.tables.record import Table, csv_text, latex, markdown
-from evergraph.reports.units import family_of
 
 PAGE, FOLDER = "report.html", "report"
 FORMATS = {"csv": csv_text, "md": markdown, "tex": latex}

@@ -15,9 +15,8 @@ from evergraph.graphs import Graph
 from evergraph.reports import Finished
 from evergraph.reports.figures.learning import accuracy_matrix, learning_curves
 from evergraph.reports.figures.picture import looks_of
-from evergraph.reports.runs import Group, grouped, names_of
+from evergraph.reports.runs import Group, grouped, names_of, percent
 from evergraph.reports.tables.record import Cell
-from evergraph.reports.units import percent
 from evergraph.studies import base
 from evergraph.studies.base import DatasetStudy, Options, Sheet, Study, studies
 

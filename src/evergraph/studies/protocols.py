@@ -18,7 +18,7 @@ from evergraph.experiments.config import MemoryConfig
 from evergraph.experiments.protocols import POOLED, read_protocol
 from evergraph.graphs import Graph
 from evergraph.reports.figures.picture import Frame, Look, Picture, drawn, looks_of, percent_limits
-from evergraph.reports.units import percent
+from evergraph.reports.runs import percent
 from evergraph.studies.base import DatasetStudy, Options, Sheet, studies
 
 ORDER = ("paper", "cglb", "delome", "puma", "tpp", "llm4gcl", "ocgl")

@@ -17,8 +17,8 @@ from evergraph.evaluation.yardstick import spread as spread_of
 from evergraph.experiments.presets import presets, published, read_preset
 from evergraph.graphs import Graph
 from evergraph.memory import Candidates, EmbeddingMemory, samplers
+from evergraph.reports.runs import percent
 from evergraph.reports.tables.record import Cell
-from evergraph.reports.units import percent
 from evergraph.streams import GraphStream
 from evergraph.studies import base
 from evergraph.studies.base import DatasetStudy, Options, Sheet, studies
@@ -120,9 +120,8 @@ def _kept(
         try:
             values = [float(value) for value in json.loads(path.read_text("utf-8"))]
         except (OSError, ValueError, TypeError) as error:
-            raise ResultsError(
-                f"{path} holds no coverage ratios ({error}): remove it to measure them again"
-            ) from None
+            said = f"{path} holds no coverage ratios ({error}): remove it to measure them again"
+            raise ResultsError(said) from None
     for seed in seeds[len(values) :]:
         values.append(coverage_of(stream, sampler, RATIOS[ratio], seed=seed))
         with results_written(path), written_aside(path) as file:

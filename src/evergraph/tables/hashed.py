@@ -32,9 +32,6 @@ def signs(names: list[str], dims: int) -> Matrix:
     """Return a vector of signs for each name; dims: a multiple of 8, at most 512.
 
     -> float32 [names, dims]
-
-    >>> 8 * signs(["red"], 64)[0, :6]
-    array([-1., -1., -1., -1.,  1.,  1.], dtype=float32)
     """
     digests = b"".join(blake2b(name.encode(), digest_size=dims // 8).digest() for name in names)
     bits = np.unpackbits(np.frombuffer(digests, np.uint8)).reshape(len(names), dims)

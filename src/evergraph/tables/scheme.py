@@ -15,10 +15,10 @@ from evergraph.core.errors import DataError
 from evergraph.core.notices import say
 from evergraph.graphs import Graph
 from evergraph.tables.arrow import pa
+from evergraph.tables.choices import Encoder, OwnEncoder
 from evergraph.tables.columns import column
 from evergraph.tables.hashed import CategoryEncoder, ListEncoder, TextEncoder, without_names
 from evergraph.tables.measured import BooleanEncoder, DateEncoder, NumberEncoder, RawEncoder
-from evergraph.tables.own import Encoder, OwnEncoder
 from evergraph.tables.values import Block, ColumnEncoder, LeftOut
 
 FORMAT = 1

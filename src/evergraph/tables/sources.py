@@ -73,14 +73,12 @@ class CsvTable:
         if self.delimiter in ("tab", "\\t"):
             object.__setattr__(self, "delimiter", "\t")
         if len(self.delimiter) != 1 or not self.delimiter.isascii():
-            raise ConfigurationError(
-                f"delimiter must be one ASCII character, not {self.delimiter!r}"
-            )
+            said = f"delimiter must be one ASCII character, not {self.delimiter!r}"
+            raise ConfigurationError(said)
         check_choice("decimal", self.decimal, DECIMALS)
         if self.path.suffix == ".parquet":
-            raise ConfigurationError(
-                f"delimiter and decimal apply to CSV files, and {self.path} is not one"
-            )
+            said = f"delimiter and decimal apply to CSV files, and {self.path} is not one"
+            raise ConfigurationError(said)
 
     @property
     def suffix(self) -> str:
@@ -160,9 +158,8 @@ class StoredFile:
 
     def __post_init__(self) -> None:
         if self.suffix != ".parquet":
-            raise DataError(
-                f"{self.address}: only .parquet is read from object storage: download the file"
-            )
+            said = f"{self.address}: only .parquet is read from object storage: download the file"
+            raise DataError(said)
 
     @property
     def suffix(self) -> str:
@@ -288,21 +285,19 @@ def _sqlite(query: Query, size: int) -> Iterator[QueryResult]:
             schema = pa.schema([(about[0], kinds[kind or 0]) for about, kind in pairs])
             rows = max(1, size // (_BYTES_A_VALUE * max(len(schema), 1)))
             answer = connection.execute(f"SELECT * FROM ({query.sql})")
-            yield schema, total, _sqlite_batches(answer, schema, rows)
+
+            def batches() -> Iterator[pa.RecordBatch]:
+                while found := answer.fetchmany(rows):
+                    columns = []
+                    for values, kind in zip(zip(*found, strict=True), schema.types, strict=True):
+                        texts = pa.types.is_string(kind)  # numbers among texts become texts
+                        kept = [str(v) if texts and v is not None else v for v in values]
+                        columns.append(pa.array(kept, kind))
+                    yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+            yield schema, total, batches()
     except sqlite3.Error as error:
         raise DataError(f"SQLite reports: {reason(error)}") from error
-
-
-def _sqlite_batches(
-    cursor: sqlite3.Cursor, schema: pa.Schema, rows: int
-) -> Iterator[pa.RecordBatch]:
-    while found := cursor.fetchmany(rows):
-        columns = []
-        for values, kind in zip(zip(*found, strict=True), schema.types, strict=True):
-            texts = pa.types.is_string(kind)  # numbers among texts become texts
-            kept = [str(v) if texts and v is not None else v for v in values]
-            columns.append(pa.array(kept, kind))
-        yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 @contextmanager

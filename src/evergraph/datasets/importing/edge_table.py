@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from evergraph.core.errors import DataError, ResourceError
 from evergraph.core.extras import require
-from evergraph.core.mapped import disk_is_enough, put
-from evergraph.datasets.importing.appended_array import AppendedArray
+from evergraph.core.mapped import AppendedArray, disk_is_enough, put
 from evergraph.graphs.csr import pointer_type
 from evergraph.graphs.graph_folder import GraphFolderWriter
 from evergraph.graphs.validation import check_count
@@ -194,9 +193,8 @@ class EdgeTable:
             "GROUP BY id ORDER BY again LIMIT 1"
         )
         for name, first, again in twice:
-            raise DataError(
-                f"row {again + 1} repeats id {name!r} of row {first + 1}: expected unique ids"
-            )
+            said = f"row {again + 1} repeats id {name!r} of row {first + 1}: expected unique ids"
+            raise DataError(said)
 
     def add_named(self, before: int, listed: EdgeRows, *, skip: bool = False) -> None:
         """Add edges between nodes by id.

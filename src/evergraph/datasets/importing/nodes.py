@@ -15,8 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from evergraph.core.errors import DataError
-from evergraph.core.mapped import disk_is_enough, map_array
-from evergraph.datasets.importing.appended_array import AppendedArray
+from evergraph.core.mapped import AppendedArray, disk_is_enough, map_array
 from evergraph.graphs.validation import UNLABELLED, check_labels, column_peaks, loud_column
 from evergraph.tables import labels
 from evergraph.tables.arrow import pa

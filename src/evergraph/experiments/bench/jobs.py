@@ -85,10 +85,6 @@ def expand(
 
     over: values of ``RunConfig`` that override those of every run. search: whether a method without
     its own grid gets the built-in one.
-
-    >>> bench = BenchConfig.of({"datasets": ["wordnet"], "methods": ["tem"], "seeds": [0, 1]})
-    >>> [(str(job), job.folder.as_posix()) for job in expand(bench)]
-    [('tem on wordnet, class-il', 'wordnet/class-il/tem')]
     """
     jobs, over = [], over or {}
     for dataset, setting, method in product(bench.datasets, bench.settings, bench.variants):
@@ -107,17 +103,14 @@ def expand(
             every = (bench.common, dataset.run, method.run, one_setting, over, grid, swept)
             for key in (key for values in every for key in flat(values)):
                 if key in AXES or key.startswith("dataset."):
-                    raise ConfigurationError(
-                        f"{key} must be set by the benchmark's own lists, not for single runs"
-                    )
+                    said = f"{key} must be set by the benchmark's own lists, not for single runs"
+                    raise ConfigurationError(said)
             if "method" in bench.common:
-                raise ConfigurationError(
-                    "common.method must be left out: give a method's parameters beside its name"
-                )
+                said = "common.method must be left out: give a method's parameters beside its name"
+                raise ConfigurationError(said)
             for key in flat(over).keys() & swept.keys():  # the run would not match its name
-                raise ConfigurationError(
-                    f"{key} is swept: it must not be set to {flat(over)[key]!r} for every run"
-                )
+                said = f"{key} is swept: it must not be set to {flat(over)[key]!r} for every run"
+                raise ConfigurationError(said)
             preset = {} if method.preset is None else read_preset(method.preset, method.name)
             layers = (preset, own, dataset.run, method.run, one_setting, nested(swept), over)
             config = RunConfig.of(layered(RunConfig().to_dict(), bench.common, *layers))
@@ -143,9 +136,8 @@ def trials(job: Job, options: SearchConfig) -> list[Job]:
         tried = dict(zip(job.grid, chosen, strict=True))
         name = str(replace(job, tried=tried).trial)
         if name in made:
-            raise ConfigurationError(
-                f"{job.label}: grid must give combinations that differ, not {name!r} twice"
-            )
+            said = f"{job.label}: grid must give combinations that differ, not {name!r} twice"
+            raise ConfigurationError(said)
         try:
             config = laid_over(job.config, {**tried, "seeds": [seed], "part": "validation"})
         except ConfigurationError as error:
@@ -219,9 +211,8 @@ def check_folder(out: Path, *, resume: bool) -> None:
         return
     ours = (out / BENCH).exists()
     if ours and not resume:
-        raise ResultsError(
-            f"{out} already holds results: use --resume to continue them, or another --out"
-        )
+        said = f"{out} already holds results: use --resume to continue them, or another --out"
+        raise ResultsError(said)
     begun = (LOCK_FILE, f".{BENCH}-")  # left by a process that was killed while claiming the folder
     if not ours and (
         out.is_file() or any(not path.name.startswith(begun) for path in out.iterdir())

@@ -30,11 +30,7 @@ _PIECES = 8
 
 
 def row_ranges(indptr: Tensor, *, count: int) -> list[slice]:
-    """Cut rows into at most ``count`` ranges with similar sums of entries and rows.
-
-    >>> row_ranges(torch.tensor([0, 6, 7, 8, 9]), count=2)  # the first row alone is half the work
-    [slice(0, 1, None), slice(1, 4, None)]
-    """
+    """Cut rows into at most ``count`` ranges with similar sums of entries and rows."""
     starts = indptr.numpy()
     rows = len(starts) - 1
     whole = int(starts[-1]) - int(starts[0]) + rows
@@ -121,9 +117,6 @@ def tiled_product(left: Tensor, right: Tensor, add: Tensor | None = None) -> Ten
     do not depend on it.
 
     left: [n, k]; right: [k, m]; add: [m]
-
-    >>> tiled_product(torch.tensor([[1., 2.]]), torch.tensor([[3.], [4.]]))
-    tensor([[11.]])
     """
     tiles = row_tiles(len(left), right.numel())
     traced = torch.is_grad_enabled() and (left.requires_grad or right.requires_grad)

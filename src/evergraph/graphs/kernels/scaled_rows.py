@@ -104,10 +104,6 @@ def room(
     a multiple of 16 floats touch no extra line.
 
     width, dtype: those of ``like`` by default.
-
-    >>> new = room(3, like=torch.eye(16))
-    >>> new.shape, new.data_ptr() % 64
-    (torch.Size([3, 16]), 0)
     """
     width = like.shape[1] if width is None else width
     dtype = like.dtype if dtype is None else dtype
@@ -195,9 +191,6 @@ def held_rows(features: Tensor, right: Tensor, kind: torch.dtype) -> Tensor:
     """Return R features, rounded to a type.  [columns, dims], float32 [columns] -> [columns, dims]
 
     On a GPU rows are padded so that they begin at aligned addresses.
-
-    >>> held_rows(torch.tensor([[1., 3.]]), torch.tensor([1 / 3]), torch.bfloat16)
-    tensor([[0.3340, 1.0000]], dtype=torch.bfloat16)
     """
     rows, dims = features.shape
     if features.device.type == "cpu":

@@ -15,9 +15,8 @@ import tomli_w
 
 from evergraph.evaluation.statistics import LEAST_DATASETS
 from evergraph.reports.figures.picture import Picture
-from evergraph.reports.runs import Group, metric_of, runs_of
+from evergraph.reports.runs import Group, metric_of, runs_of, seeds_of
 from evergraph.reports.tables.record import Table, html_table
-from evergraph.reports.units import seeds_of
 
 REFERENCE = re.compile(r'(href="#|url\(#)([^")]+)')
 # Parts that only a separate SVG file needs; the page has them once.

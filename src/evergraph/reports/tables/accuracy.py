@@ -7,8 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from evergraph.reports import units
-from evergraph.reports.runs import Finished, Group, alone, metric_of, runs_of
+from evergraph.reports.runs import (
+    ALL,
+    Finished,
+    Group,
+    alone,
+    count_of,
+    deviations,
+    metric_of,
+    percent,
+    runs_of,
+    seconds_a_seed,
+    size,
+)
 from evergraph.reports.tables.record import (
     NAMED,
     Cell,
@@ -19,7 +30,6 @@ from evergraph.reports.tables.record import (
     ranked,
     rows_of,
 )
-from evergraph.reports.units import deviations, percent, seconds_a_seed
 
 SUMMARY_METRICS = tuple(
     (short, metric, testing)
@@ -176,7 +186,7 @@ def memory_table(groups: Sequence[Group]) -> Table:
 
     def cells(run: Finished) -> list[Cell]:
         counts = [run.result["memory"].get(part, 0) for part in COUNTED]
-        return [*(Cell(units.count_of(count), (count,)) for count in counts), kept_cell(run)]
+        return [*(Cell(count_of(count), (count,)) for count in counts), kept_cell(run)]
 
     return Table("memory", caption, (*NAMED, *numbers((*COUNTED, "bytes"))), rows_of(groups, cells))
 
@@ -190,9 +200,9 @@ def memory_comparison(runs: Sequence[Finished]) -> Table:
 def kept_cell(run: Finished) -> Cell:
     """Return the number of bytes a run keeps."""
     if run.keeps_everything:
-        return Cell(units.ALL, most=True)
+        return Cell(ALL, most=True)
     kept = run.result["memory"]["bytes"]
-    return Cell(units.size(kept), (kept,))
+    return Cell(size(kept), (kept,))
 
 
 def time_table(groups: Sequence[Group]) -> Table:
@@ -204,7 +214,7 @@ def time_table(groups: Sequence[Group]) -> Table:
     parts = ("embed", "train", "evaluate", "total")
 
     def cells(run: Finished) -> list[Cell]:
-        spent = [units.seconds_a_seed(run, part) for part in parts]
+        spent = [seconds_a_seed(run, part) for part in parts]
         return [Cell(f"{seconds:.1f}", (seconds,)) for seconds in spent]
 
     return Table("time", caption, (*NAMED, *numbers(parts)), rows_of(groups, cells))
@@ -221,7 +231,7 @@ def machine_table(groups: Sequence[Group]) -> Table:
     def cells(run: Finished) -> tuple[Cell, ...]:
         peak = run.result.get("peak_rss_bytes")
         device = str(run.result["config"].get("device", "-"))
-        told = Cell(units.size(peak), (peak,)) if peak else Cell("-")
+        told = Cell(size(peak), (peak,)) if peak else Cell("-")
         machine = run.result.get("machine") or "-"
         if isinstance(machine, dict):
             machine = ", ".join(f"{name} {value}" for name, value in machine.items())
