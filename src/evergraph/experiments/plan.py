@@ -69,14 +69,11 @@ class Cost:
 
 @dataclass(frozen=True)
 class LearnedCopy:
-    """Tasks of a copy, and the costs of those that were learned.
-
-    sizes: nodes of every task, or between two tests. costs: CPU seconds and seconds of each task,
-    and peak bytes on CPU and GPU by its end.  [tasks], [tasks learned][4]
-    """
+    """Tasks of a copy, and the costs of those that were learned."""
 
     share: float
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...]  # nodes of every task, or between two tests
+    # CPU seconds and seconds of each task learned, and peak bytes on CPU and GPU by its end
     costs: tuple[tuple[float, float, float, float], ...]
 
     @property
@@ -111,16 +108,13 @@ def extrapolated(copies: Sequence[LearnedCopy]) -> Cost:
 
 @dataclass(frozen=True)
 class Plan:
-    """Estimated cost of one seed of a run, and the costs of small copies, smallest first.
+    """Estimated cost of one seed of a run, and the costs of small copies, smallest first."""
 
-    nodes, edges: of the whole graph. seeds: their number; they run one after another.
-    """
-
-    nodes: int
+    nodes: int  # this and the next: of the whole graph
     edges: int
     copies: tuple[Cost, ...]
     seed: Cost
-    seeds: int
+    seeds: int  # their number; they run one after another
 
 
 def plan_run(

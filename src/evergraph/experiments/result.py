@@ -250,10 +250,7 @@ class RunResult(Shown):
         return self._mean(average_forgetting, testing, average)
 
     def anytime_accuracy(self, testing: str = "local", average: str | None = None) -> float:
-        """Return the mean of AA over all tests, the mean over seeds.  0..1
-
-        average: as in ``average_accuracy``.
-        """
+        """Return the mean of AA over all tests and seeds; average: as above.  0..1"""
         return self._mean(anytime_accuracy, testing, average or self.yardstick.main)
 
     def _mean(self, metric: Metric, testing: str | None, average: str | None) -> float:

@@ -198,10 +198,7 @@ class Relations:
         return Relations(self.names, indptr, indices, kinds, weights)
 
     def segments(self) -> Iterator[Tensor]:
-        """Yield the start, row and kind of every run of entries with the same row and kind.
-
-        int64 [segments] each
-        """
+        """Yield start, row and kind of every run of alike entries, in row and kind.  3 x [runs]"""
         rows, kinds = self.rows(), self.kinds.long()
         key = rows * (WAYS * max(len(self.names), 1)) + kinds
         first = torch.ones_like(key, dtype=torch.bool)

@@ -37,10 +37,7 @@ class RowSweep:
         return self.indptr.as_subclass(Tensor), self.indices.as_subclass(Tensor)
 
     def blocks(self, rows: Tensor, step: Step) -> Iterator[tuple[slice, Tensor]]:
-        """Yield the result of a step for each block of rows, and the block's slice.
-
-        rows: int64 [m], ascending
-        """
+        """Yield the result of a step for each block of rows, ascending [m], and its slice."""
         for part in cut_rows(self.indptr.as_subclass(Tensor), rows, BLOCK_ENTRIES):
             some = rows[part]
             yield part, step(some)

@@ -205,13 +205,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Group:
-    """The runs of one dataset in one setting, the best local AA first.
-
-    ``setting`` includes options of the stream that are not the default, see ``Finished``.
-    """
+    """The runs of one dataset in one setting, the best local AA first."""
 
     dataset: str
-    setting: str
+    setting: str  # with options of the stream that are not the default, see ``Finished``
     slug: str
     entries: tuple[Entry, ...]
 

@@ -34,16 +34,13 @@ _STEMS = {"cora_full": "corafull", "arxiv": "arxiv", "reddit": "reddit", "produc
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table or a figure of a study, one of them empty.
-
-    ``notes``: differences to the paper, and remarks.
-    """
+    """A table or a figure of a study, one of them empty."""
 
     name: str
     title: str
     columns: tuple[str, ...] = ()
     rows: Sequence[tuple[str | Cell, ...]] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # differences to the paper, and remarks
     picture: Picture | None = None
 
     @property

@@ -43,22 +43,16 @@ _MOST_TYPES = 2**15  # their numbers are int16
 
 @dataclass(frozen=True)
 class NodesRead:
-    """The content of the node table.
-
-    loud: warning about a feature column that dominates the others, if there is one; columns: the
-    scheme as JSON, None for plain numbers; targets: kind and names of the targets, if there are
-    any in place of classes; types: names of node types, if there are any; class_names: by number,
-    if labels are texts.
-    """
+    """The content of the node table."""
 
     nodes: int
     features: int
     classes: int
-    loud: str | None = None
-    columns: dict[str, Any] | None = None
-    targets: dict[str, Any] | None = None
-    types: list[str] | None = None
-    class_names: list[str] = field(default_factory=list)
+    loud: str | None = None  # warning about a feature column that dominates the others
+    columns: dict[str, Any] | None = None  # the scheme as JSON, None for plain numbers
+    targets: dict[str, Any] | None = None  # their kind and names, if any in place of classes
+    types: list[str] | None = None  # names of node types, if there are any
+    class_names: list[str] = field(default_factory=list)  # by number, if labels are texts
 
 
 def import_nodes(

@@ -36,15 +36,12 @@ _TOLD = (
 
 @dataclass(frozen=True)
 class Row:
-    """Outcome of one row of a benchmark: the contents of ``result.json``, or why there are none.
+    """Outcome of one row of a benchmark: the contents of ``result.json``, or why there are none."""
 
-    ``job`` has the chosen hyper-parameters if it was searched; ``search`` tells of that search.
-    """
-
-    job: Job
+    job: Job  # with the chosen hyper-parameters if it was searched
     result: dict[str, Any] | None
     failure: Failure | None
-    search: dict[str, Any] | None = None
+    search: dict[str, Any] | None = None  # what that search found
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as plain values; accuracies are fractions."""
@@ -66,16 +63,12 @@ def claim(job: Job) -> None:
 
 @dataclass(frozen=True)
 class Bench:
-    """Benchmark that is ready to run: checked, with its folders claimed.
-
-    ``trials`` are those of rows with a search, by folder. ``lock`` keeps a second benchmark out of
-    the folder until this one has run.
-    """
+    """Benchmark that is ready to run: checked, with its folders claimed."""
 
     jobs: list[Job]
-    trials: dict[Path, list[Job]]
+    trials: dict[Path, list[Job]]  # of rows with a search, by folder
     options: SearchConfig
-    lock: FileLock | None = None
+    lock: FileLock | None = None  # keeps a second benchmark out until this one has run
 
     @property
     def size(self) -> int:

@@ -48,14 +48,12 @@ def short_text(value: Any) -> str:
 class DatasetEntry(Component):
     """A dataset by name or path.
 
-    label: name of its rows and folder. run: values of ``RunConfig`` for this dataset only.
-
     >>> DatasetEntry.model_validate("graphs/photo.npz").called
     'photo'
     """
 
-    label: str | None = None
-    run: Values = Field(default_factory=dict)
+    label: str | None = None  # name of its rows and folder
+    run: Values = Field(default_factory=dict)  # values of ``RunConfig`` for this dataset only
 
     @property
     def called(self) -> str:
@@ -104,25 +102,19 @@ class MethodEntry(Component):
 
 
 class SearchConfig(Section):
-    """How the best combination of a grid is chosen: by AA on validation nodes, with one seed.
-
-    ``seed`` is the benchmark's first by default.
-    """
+    """How the best combination of a grid is chosen: by AA on validation nodes, with one seed."""
 
     testing: Literal["local", "global"] = "local"
-    seed: int | None = None
+    seed: int | None = None  # the benchmark's first by default
 
 
 class BenchConfig(SeededSection):
-    """A whole benchmark; ``common`` holds values of ``RunConfig`` for every run.
-
-    ``seeds`` and ``plugins`` are those of ``RunConfig``.
-    """
+    """A whole benchmark; ``seeds`` and ``plugins`` are those of ``RunConfig``."""
 
     datasets: tuple[DatasetEntry, ...] = Field(min_length=1)
     settings: tuple[Setting, ...] = Field(default=("class-il",), min_length=1)
     seeds: tuple[int, ...] = Field(default=(0,), min_length=1)
-    common: Values = Field(default_factory=dict)
+    common: Values = Field(default_factory=dict)  # of ``RunConfig``, for every run
     methods: tuple[MethodEntry, ...] = Field(min_length=1)
     search: SearchConfig = SearchConfig()
     plugins: Plugins = ()

@@ -43,18 +43,16 @@ AXES = ("dataset", "method", "method.name", "stream.setting", *SEEDING, "part", 
 
 @dataclass(frozen=True)
 class Job:
-    """One row of a benchmark: a method on a dataset in a setting, all seeds.
-
-    With a ``grid``, values to search first by dotted key, combinations modify ``config``. A trial
-    of a search is a job of its own: ``tried`` holds its combination, and is empty elsewhere.
-    """
+    """One row of a benchmark: a method on a dataset in a setting, all seeds."""
 
     label: str
     dataset: str
     setting: str
     config: RunConfig
     folder: Path
+    # Values to search first, by dotted key: their combinations modify ``config``.
     grid: Mapping[str, list[Any]] = field(default_factory=dict)
+    # A trial of a search is a job of its own: its combination, empty elsewhere.
     tried: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:

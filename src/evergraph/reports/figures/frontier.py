@@ -24,16 +24,13 @@ def _has_place(cost: float) -> bool:  # on a log scale
 
 @dataclass(frozen=True)
 class Price:
-    """A cost of accuracy: its name in files, the axis' label, the cost of a run and its text.
+    """A cost of accuracy."""
 
-    shown: amounts that the axis always covers.
-    """
-
-    name: str
-    label: str
-    of: Callable[[Entry], float]
-    told: Callable[[float], str]
-    shown: tuple[float, ...] = ()
+    name: str  # in files
+    label: str  # of the axis
+    of: Callable[[Entry], float]  # the cost of a run
+    told: Callable[[float], str]  # as text
+    shown: tuple[float, ...] = ()  # amounts that the axis always covers
 
 
 BYTES = Price(

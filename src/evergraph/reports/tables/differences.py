@@ -105,7 +105,7 @@ def ranks_table(groups: Sequence[Group]) -> Table | None:
         for place, (method, rank) in enumerate(
             zip(standing.methods, ranks.mean_ranks, strict=True)
         ):
-            verdict = "worse" if standing.behind(place) else "cannot tell"
+            verdict = "worse" if ranks.differ(0, place) else "cannot tell"
             rows.append((
                 Cell(method), Cell(standing.setting), Cell(standing.testing),
                 Cell(str(count), (count,)), Cell(f"{rank:.2f}", (rank,)),
