@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from evergraph.online.folder.status import Progress
 
-
 TYPED_ONLY = ("config", "check_config", "help")  # not meaningful in a file
 
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from evergraph.experiments.protocol import TaskReport
 
-
 PAUSE = 0.1  # seconds between two updates: a notebook stores every message
 
 

@@ -44,7 +44,6 @@ from evergraph.training import Learner
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-
 NEEDED, OPTIONAL = ("evergraph", "torch", "numpy", "scipy"), ("torch-geometric",)
 COLUMNS = [
     "dataset", "method", "setting", "seed", "testing", "average", "after", "task", "accuracy"

@@ -68,9 +68,8 @@ def tables_of(groups: Sequence[Group], against: str | None = None) -> dict[str, 
         from evergraph.reports.tables.differences import differences_table, ranks_table
 
         made += [differences_table(groups, against), ranks_table(groups)]
-    made += [of_runs.beyond_table(groups), of_runs.memory_table(groups)]
-    made += [of_runs.time_table(groups), of_runs.versions_table(groups)]
-    made.append(of_runs.machine_table(groups))
+    costs = (of_runs.memory_table, of_runs.time_table, of_runs.versions_table)
+    made += [make(groups) for make in (of_runs.beyond_table, *costs, of_runs.machine_table)]
     return {table.name: table for table in made if table is not None}
 
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from evergraph.graphs.kernels.numba_sum import Flat, ListedRows
 
-
 Kernel = Literal["torch", "numba", "triton"]
 KERNELS: tuple[Kernel, ...] = get_args(Kernel)
 
