@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from evergraph.core.device import cpu_count as cpu_count
 from evergraph.core.errors import ClusterError, ConfigurationError
 from evergraph.core.extras import require
 
@@ -35,13 +36,6 @@ def import_ray() -> ModuleType:
 
     module: ModuleType = ray
     return module
-
-
-def cpu_count() -> int:
-    """Return the number of processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def gpu_share(ray: ModuleType) -> float:

@@ -105,7 +105,8 @@ class WordNet(Dataset):
     def _graph(self, arrays: Arrays, features: Tensor) -> Graph:
         labels = torch.from_numpy(arrays["labels"].astype(np.int64))
         if self.classes == "parts-of-speech":
-            labels = by_part_of_speech(_types(arrays))
+            types = _types(arrays)
+            labels = torch.tensor([PARTS.index(n) for n in types.names])[types.numbers.long()]
         elif self.classes == "depth":
             labels = by_depth(_relations(arrays), _types(arrays))
         graph = Graph.from_edges(
@@ -279,16 +280,6 @@ def _cached(file: Path, *, shape: tuple[int, int]) -> Tensor | None:
         logger.warning("%s does not hold the features: they are computed again", file)
         return None
     return torch.from_numpy(kept)
-
-
-def by_part_of_speech(types: NodeTypes) -> Tensor:
-    """Return the index of each node's part of speech in ``PARTS``.  int64 [nodes]
-
-    >>> by_part_of_speech(NodeTypes(("adjective", "noun"), torch.tensor([1, 0], dtype=torch.int16)))
-    tensor([0, 2])
-    """
-    places = torch.tensor([PARTS.index(name) for name in types.names])
-    return places[types.numbers.long()]
 
 
 def by_depth(relations: Relations, types: NodeTypes, *, deepest: int = DEEPEST) -> Tensor:

@@ -183,11 +183,6 @@ def main_key(result: Mapping[str, Any]) -> str:
     return str(result.get("metric", {}).get("key", "balanced"))
 
 
-def main_name(result: Mapping[str, Any]) -> str:
-    """Return the name of the main measure of a stored result."""
-    return str(result.get("metric", {}).get("name", "accuracy"))
-
-
 def measured(result: dict[str, Any]) -> dict[str, Any]:
     """Return a stored result without deviations of a single repeat, formerly stored as 0.
 

@@ -36,7 +36,7 @@ from evergraph.methods.refresh import NEEDS_ALL_EDGES
 from evergraph.nn import Backbone, Recipe, backbones
 from evergraph.streams import GraphStream
 from evergraph.streams.ways import without_classes
-from evergraph.topology import TopologyEncoder, topologies
+from evergraph.topology import topologies
 from evergraph.topology.embedding_folder import embedding_in
 from evergraph.training import Learner, Trainer
 
@@ -71,17 +71,12 @@ def build_stream(
     return GraphStream(graph, **options, device=device, resources=resources)
 
 
-def build_topology(config: RunConfig) -> TopologyEncoder:
-    """Make the configured f_topo."""
-    return _make(topologies, config.topology)
-
-
 def build_backbone(config: RunConfig) -> Backbone:
     """Make the configured backbone, or the method's own."""
     component, parts = backbone_of(config), {}
     taken = backbones.parameters(component.name)
     if "topology" in taken:
-        every = {"topology": build_topology(config), **config.head.model_dump()}
+        every = {"topology": _make(topologies, config.topology), **config.head.model_dump()}
         own = component.parameters
         parts = {key: part for key, part in every.items() if key in taken and key not in own}
     return _make(backbones, component, **parts)
@@ -223,7 +218,7 @@ def check(config: RunConfig, seed: int = 0, *, resources: Resources | None = Non
     used = parts_used(config)
     # A misspelt name is an error even if the method does not use it.
     if "topology" not in used:
-        build_topology(config)
+        _make(topologies, config.topology)
     if "memory" not in used and config.memory.sampler is not None:
         samplers.resolve(config.memory.sampler.name)
     if config.method.parameters.get("refresh", "none") != "none" and config.stream.edges != "all":

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from evergraph.cluster.ray_cluster import cpu_count
 from evergraph.core.checks import check_choice
-from evergraph.core.device import choose_device
+from evergraph.core.device import choose_device, cpu_count
 from evergraph.core.display import Shown
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.extras import installed, installed_version, require

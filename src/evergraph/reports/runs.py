@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import Any
 
 from evergraph.core.errors import ResultsError
-from evergraph.evaluation.yardstick import main_key, main_name, measured, spread
+from evergraph.evaluation.yardstick import main_key, measured, spread
 
 RESULT, PROGRESS, SEARCH = "result.json", "progress.json", "search"
 TESTINGS = ("local", "global")
@@ -80,7 +80,7 @@ class Finished:
     @property
     def metric(self) -> str:
         """The metric of predictions, such as ``accuracy``."""
-        return main_name(self.result)
+        return str(self.result.get("metric", {}).get("name", "accuracy"))
 
     def main(self, what: str, testing: str) -> Any:
         """Return the main metric of a part of the result, such as its averages."""

@@ -18,7 +18,6 @@ from evergraph.datasets import load
 from evergraph.experiments.bench.benchmark import Row
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.config import read_toml
-from evergraph.experiments.presets import presets, published
 from evergraph.graphs import Graph
 from evergraph.reports.figures.picture import Picture
 from evergraph.reports.runs import percent
@@ -238,9 +237,3 @@ def papers_name(dataset: str) -> str | None:
     if stem in facts()["datasets"]:
         return stem
     return next((name for part, name in _STEMS.items() if part in stem), None)
-
-
-def papers_cell(table: str, dataset: str, method: str) -> dict[str, Any]:
-    """Return a cell of Table 3 or 5, empty if the paper has none."""
-    name = f"paper/{table}/{papers_name(dataset)}-{method}"
-    return published(name) if name in presets() else {}

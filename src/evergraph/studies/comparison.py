@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from evergraph.core.errors import ResultsError
 from evergraph.experiments.bench.benchmark import Row
 from evergraph.experiments.config import merged
-from evergraph.experiments.presets import presets, read_preset
+from evergraph.experiments.presets import presets, published, read_preset
 from evergraph.graphs import Graph
 from evergraph.reports import Finished
 from evergraph.reports.figures.learning import accuracy_matrix, learning_curves
@@ -90,7 +90,8 @@ class MethodsTable(DatasetStudy):
         if row.result is None:
             reason = row.failure.error if row.failure is not None else "not finished"
             return (method, f"failed: {reason}", *["-"] * (len(COLUMNS) - 2))
-        papers = base.papers_cell(self.name, dataset, row.job.label)
+        cell_of = f"paper/{self.name}/{base.papers_name(dataset)}-{row.job.label}"
+        papers = published(cell_of) if cell_of in presets() else {}
         ours = 100 * base.balanced(row.result, "average_accuracy")["mean"]
         theirs = papers.get("average_accuracy")
         forgetting = percent(base.balanced(row.result, "average_forgetting"))
