@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 DATA, LABELS = "data.npz", "node-label.npz"
 SORT_MEMORY = 10**9
 _VALUES = 1 << 22  # at a time
+OF_GRAPHS = ("edge", "num-node-list", "num-edge-list", "node-feat", "node-label")  # raw files
 OF_NODES = ("features", "labels", "time")  # independent of the direction of edges
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 _SKIP = 1 << 24  # bytes
@@ -57,19 +58,13 @@ class OgbDataset(PublishedDataset):
             return read_raw(folder / master["download_name"] / "raw", master)
 
 
-def csv_files(folder: str, *more: str) -> tuple[str, ...]:
-    """Return the raw files of a graph, as OGB packs all of them, and some of its own."""
-    names = ("edge", "num-node-list", "num-edge-list", "node-feat", "node-label", *more)
-    return tuple(f"{folder}/{name}.csv.gz" for name in names)
-
-
 @datasets.register
 class Arxiv(OgbDataset):
     """Citations between computer-science papers on arXiv, citing to cited, with years (Hu 2020)."""
 
     name = "arxiv"
     ogb_name = "ogbn-arxiv"
-    raw_files = csv_files("arxiv/raw", "node_year")
+    raw_files = tuple(map("arxiv/raw/{}.csv.gz".format, (*OF_GRAPHS, "node_year")))
 
 
 @datasets.register
@@ -78,7 +73,7 @@ class Products(OgbDataset):
 
     name = "products"
     ogb_name = "ogbn-products"
-    raw_files = csv_files("products/raw")
+    raw_files = tuple(map("products/raw/{}.csv.gz".format, OF_GRAPHS))
 
 
 @datasets.register
