@@ -176,10 +176,10 @@ class Recomputing(EmbeddingCache):
 
     latest: Graph | None = None
 
-    def __call__(self, graph: Graph, *, keep: bool = True) -> Tensor:
+    def __call__(self, graph: Graph, rows: Tensor | None = None) -> Tensor:
         """Return the embeddings, and remember of which graph."""
         self.latest = graph
-        return super().__call__(graph, keep=keep)
+        return super().__call__(graph, rows)
 
     def recompute(self, task: int, epoch: int) -> None:
         """Encode again; the first epoch's embeddings have just been made."""

@@ -20,10 +20,10 @@ from evergraph.core.checks import check_integer, check_number
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.mapped import page_out
 from evergraph.core.seeding import seeded
-from evergraph.datasets.base import Dataset, datasets
-from evergraph.datasets.catalogue import Facts, catalogue
+from evergraph.datasets.base import Dataset, Facts, catalogue, datasets
+from evergraph.datasets.fetching import Pace
 from evergraph.datasets.importing.edge_table import EdgeTable
-from evergraph.datasets.kept_folder import Pace, kept_graph
+from evergraph.datasets.ogb import kept_graph
 from evergraph.graphs import UNLABELLED, Graph
 from evergraph.graphs.graph_folder import GraphFolderWriter
 

@@ -12,7 +12,7 @@ from typing import Any
 from book_rows import BookPlan, BookRow
 
 from evergraph.evaluation.yardstick import spread
-from evergraph.reports.units import ALL, percent, size
+from evergraph.reports.runs import ALL, percent, size
 
 AVERAGE = "balanced"  # the one that the page shows; rows have the plain one too
 HEADINGS = (

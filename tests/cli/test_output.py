@@ -13,7 +13,7 @@ import pytest
 
 from evergraph.cli import output, results_commands
 from evergraph.cli.app import main
-from evergraph.cli.listing_commands import KINDS
+from evergraph.cli.graph_commands import KINDS
 from evergraph.cli.output import never_fail, print_table, say
 from evergraph.core.errors import ResultsError
 from forked import begun

@@ -14,7 +14,7 @@ import typer
 from evergraph.cli.app import COMMANDS, app
 from evergraph.core.resolver import declared_summary, first_line
 from evergraph.datasets import datasets
-from evergraph.datasets.catalogue import catalogue
+from evergraph.datasets.base import catalogue
 from evergraph.memory.samplers import samplers
 from evergraph.methods import Finetune, methods
 from evergraph.nn import backbones

@@ -72,7 +72,7 @@ def set_facts(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     # By name in sys.modules: the package may export a function called catalogue as well.
     modules = [
         importlib.import_module(f"evergraph.datasets.{name}")
-        for name in ("catalogue", "published", "loading")
+        for name in ("base", "published", "loading")
     ]
 
     def replace(**facts: Any) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from evergraph.core.errors import ConfigurationError, DataError, WrongFileError
-from evergraph.datasets.catalogue import Facts, catalogue
+from evergraph.datasets.base import Facts, catalogue
 from evergraph.datasets.fetching import SUMS
 from evergraph.datasets.ogb import Arxiv, OgbDataset, Papers, Products, ogb_master
 from evergraph.datasets.published import KEPT

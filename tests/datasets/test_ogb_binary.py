@@ -15,7 +15,7 @@ import evergraph
 from evergraph.core.errors import DataError, DownloadError
 from evergraph.datasets import Papers
 from evergraph.datasets import ogb as binary
-from evergraph.datasets.catalogue import Facts
+from evergraph.datasets.base import Facts
 from evergraph.datasets.fetching import SUMS
 from evergraph.graphs import Graph
 

@@ -15,7 +15,7 @@ import scipy.sparse
 import torch
 
 from evergraph.core.errors import DataError, DownloadError, ResourceError, WrongFileError
-from evergraph.datasets.catalogue import Facts
+from evergraph.datasets.base import Facts
 from evergraph.datasets.fetching import SUMS, Fetch
 from evergraph.datasets.published import (
     KEPT,

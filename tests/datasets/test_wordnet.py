@@ -15,10 +15,10 @@ import torch
 
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.seeding import seeded
-from evergraph.datasets import datasets, latent_features, wordnet
-from evergraph.datasets.catalogue import catalogue, check_facts
-from evergraph.datasets.latent_features import tf_idf, truncated_svd
+from evergraph.datasets import datasets, wordnet
+from evergraph.datasets.base import catalogue, check_facts
 from evergraph.datasets.loading import load_outline
+from evergraph.datasets.wordnet import tf_idf, truncated_svd
 from evergraph.graphs import Graph, homophily
 
 NOTICE = Path(__file__).resolve().parents[2] / "NOTICE"
@@ -301,7 +301,7 @@ def test_truncated_svd_agrees_with_numpy(shape: tuple[int, int]) -> None:
 
 
 def test_truncated_svd_converges_with_power_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(latent_features, "OVERSAMPLING", 0)
+    monkeypatch.setattr(wordnet, "OVERSAMPLING", 0)
     matrix = decaying(90, 60, ratio=0.95)
     best = 0.95 ** np.arange(6)
 

@@ -13,7 +13,7 @@ from evergraph.evaluation.yardstick import spread
 from evergraph.experiments import progress as notebook_bar
 from evergraph.experiments.progress import ProgressLine, in_notebook
 from evergraph.experiments.protocol import TaskReport
-from evergraph.reports.units import percent
+from evergraph.reports.runs import percent
 
 SETTINGS = {"epochs": 10, "device": "cpu"}
 

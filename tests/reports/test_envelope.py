@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evergraph.reports import collect
-from evergraph.reports.runs import grouped
-from evergraph.reports.units import envelope, families
+from evergraph.reports.runs import envelope, families, grouped
 
 RUNS = [(50.0, 0.6), (400.0, 0.9), (100.0, 0.55), (200.0, 0.9)]
 

@@ -93,12 +93,12 @@ def extra_arguments(command: str, extra: Sequence[str]) -> ConfigurationError:
 # In the order in which --help lists them, each with the module that defines NAME_command.
 COMMANDS = {
     "run": "run_command",
-    "bench": "bench_command",
-    "info": "listing_commands",
+    "bench": "run_command",
+    "info": "graph_commands",
     "plan": "run_command",
     "import": "graph_commands",
     "embed": "graph_commands",
-    "list": "listing_commands",
+    "list": "graph_commands",
     "report": "results_commands",
     "compare": "results_commands",
     "reproduce": "reproduce_command",

@@ -24,6 +24,9 @@ from evergraph.core.written_aside import written_aside
 AT_ONCE = 1_000  # ids in one question
 SUFFIXES = (".csv", ".parquet")
 Rows = Sequence[dict[str, Any]]  # predictions as the service returns them
+SHOWN = 3  # classes shown in a table
+PARTS = ("id", "known", "classes", "probabilities", "scores", "voices", "others", "rest")
+COLUMNS = ("id", "gain", "reach", "uncertainty", "first", "second")
 
 
 def predict_command(
@@ -138,10 +141,6 @@ def _write_parquet(
             writer.write_table(pa.table(found))
 
 
-SHOWN = 3  # classes shown in a table
-PARTS = ("id", "known", "classes", "probabilities", "scores", "voices", "others", "rest")
-
-
 def explain_command(
     target: options.LearnerTarget,
     node: str = argument("The id of a node."),
@@ -195,9 +194,6 @@ def _rows(found: dict[str, Any], *, coded: bool) -> list[list[str]]:
         rows.append([str(voice["id"]), label, *numbers(voice["says"]), *by_label])
     sums = (("all other nodes", "others"), ("no single node", "rest"), ("sum", "scores"))
     return rows + [[name, "", *numbers(found[part]), *[""] * coded] for name, part in sums]
-
-
-COLUMNS = ("id", "gain", "reach", "uncertainty", "first", "second")
 
 
 def suggest_command(

@@ -1,8 +1,12 @@
-"""``evergraph import`` and ``embed``: graph folders from tables, and from embeddings."""
+"""``evergraph import``, ``embed``, ``info`` and ``list``: make and describe graphs, list parts."""
 
 from __future__ import annotations
 
+import json
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from importlib import import_module, resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -10,14 +14,33 @@ import typer
 
 from evergraph.cli import inputs, options
 from evergraph.cli.inputs import parse_columns, tables_of
-from evergraph.cli.options import argument, option, parse_settings, renamed, resources_of
+from evergraph.cli.options import argument, flag, option, parse_settings, renamed, resources_of
 from evergraph.cli.output import print_json, print_table, stops_with
 from evergraph.cli.progress import StageProgress, spinner
+from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError
-from evergraph.core.plugins import load_plugins
+from evergraph.core.extras import tomllib
+from evergraph.core.plugins import installed_plugins, load_plugins
+from evergraph.core.resolver import declared_parts
 
 if TYPE_CHECKING:
+    from evergraph.core.resolver import Resolver
     from evergraph.tables.sources import Source
+
+# The resolver of each kind, the package that defines it, and another that registers with it.
+_RESOLVERS: dict[str, tuple[str, ...]] = {
+    "datasets": ("datasets", "datasets"),
+    "methods": ("methods", "methods"),
+    "topologies": ("topologies", "topology"),
+    "samplers": ("samplers", "memory.samplers"),
+    "backbones": ("backbones", "nn", "closed_form"),
+}
+KINDS = (*_RESOLVERS, "presets", "protocols", "benches")
+# Optional fields of a dataset in the catalogue.
+_UNKNOWN: dict[str, Any] = {
+    **dict.fromkeys(("kept_edges", "homophily", "terms", "paper", "labelled")),
+    "urls": [], "download": 0, "room": 0, "sha256": {},
+}  # fmt: skip
 
 
 def import_command(
@@ -71,17 +94,12 @@ def import_command(
         with spinner("loading torch"):
             from evergraph.datasets.importing.importing import import_graph
         with StageProgress({"nodes": units[1], "edges": units[0]}) as progress:
+            chosen = parse_columns(columns, gaps=gaps, strict=False)
             report = import_graph(
-                of_edges,
-                of_nodes,
-                out,
-                undirected=not directed,
-                resources=resources(),
-                on_progress=progress.on_progress,
-                overwrite=overwrite,
-                columns=parse_columns(columns, gaps=gaps, strict=False),
+                of_edges, of_nodes, out, undirected=not directed, resources=resources(),
+                on_progress=progress.on_progress, overwrite=overwrite, columns=chosen,
                 unknown_edges=unknown_edges,
-            )
+            )  # fmt: skip
     if as_json:
         print_json(asdict(report))
         return
@@ -149,15 +167,9 @@ def embed_command(
             able = resources()
         with StageProgress({"embed": "columns"}) as progress:
             new = embed(
-                graph,
-                out,
-                topology=encoder,
-                nodes=cast("Any", nodes),
-                name=dataset,
-                resources=able,
-                on_progress=progress.on_progress,
-                overwrite=overwrite,
-            )
+                graph, out, topology=encoder, nodes=cast("Any", nodes), name=dataset,
+                resources=able, on_progress=progress.on_progress, overwrite=overwrite,
+            )  # fmt: skip
     made = open_graph_folder(out)
     if as_json:
         size = {"nodes": made.num_nodes, "width": made.num_features}
@@ -166,3 +178,166 @@ def embed_command(
     done = "" if new else ", which already existed"
     typer.echo(f"{made.num_nodes:,} embeddings of width {made.num_features:,} in {out}{done}")
     typer.echo(f"use them with: evergraph run --dataset {out}")
+
+
+def list_command(
+    kind: str | None = argument(
+        f"What to list: {', '.join(KINDS)} (default: count each kind).", default=None
+    ),
+    plugins: options.Plugins = [],
+    as_json: options.AsJson = False,
+) -> None:
+    """List methods, datasets and other components by name."""
+    if kind is not None:
+        check_choice("kind", kind, KINDS)
+    load_plugins(plugins)
+    if kind is None:
+        told: dict[str, Any] = {known: len(_summaries(known)) for known in KINDS}
+        columns: Sequence[str] = ("kind", "count", "list them with")
+        rows = [[name, str(number), f"evergraph list {name}"] for name, number in told.items()]
+    elif kind == "datasets":
+        # The catalogue itself: its reader in evergraph.datasets imports torch.
+        text = resources.files("evergraph").joinpath("datasets/catalogue.toml").read_text("utf-8")
+        known = {name: _UNKNOWN | facts for name, facts in tomllib.loads(text).items()}
+        facts = {n: known.get(n, {"title": line}) for n, line in _summaries(kind).items()}
+        shown = ("nodes", "edges", "features", "classes", "tasks", "title")
+        rows = [[n, *(_cell(fact.get(column)) for column in shown)] for n, fact in facts.items()]
+        told, columns = {kind: facts}, ("name", *shown[:-1], "description")
+    else:
+        told, columns = {kind: _summaries(kind)}, ("name", "description")
+        rows = [[name, line.replace("``", "")] for name, line in told[kind].items()]
+    if as_json:
+        print_json(told)
+    else:
+        print_table(columns, rows)
+
+
+def _summaries(kind: str) -> dict[str, str]:
+    """Return components with their first lines, read from the source of a package if possible.
+
+    If the package is not imported, neither a program nor a plug-in can have registered others.
+    """
+    if kind not in _RESOLVERS:
+        from evergraph.experiments.presets import benches, presets, summary
+        from evergraph.experiments.protocols import protocols
+
+        files: Mapping[str, Path] = benches() if kind == "benches" else protocols()
+        files = presets() if kind == "presets" else files
+        return {name: summary(path) for name, path in files.items()}
+    attribute, *packages = _RESOLVERS[kind]
+    declared: dict[str, str] = {}
+    for package in packages:
+        declared |= declared_parts(package.replace(".", "/"), attribute)
+    names = [f"evergraph.{package}" for package in packages]
+    if names[0] in sys.modules or not declared or installed_plugins():
+        modules = [import_module(name) for name in names]
+        registered: Resolver[Any] = getattr(modules[0], attribute)
+        return registered.summaries()
+    return dict(sorted(declared.items()))
+
+
+def _cell(value: Any) -> str:
+    return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def info_command(
+    dataset: str = argument("A dataset's name, or the path of a graph."),
+    classes_per_task: int = option("Classes per task.", default=2),
+    verify: bool = flag("--verify", "Read an imported graph completely and compare checksums."),
+    plugins: options.Plugins = [],
+    as_json: options.AsJson = False,
+) -> None:
+    """Show a graph's size, features, classes, homophily and tasks.
+
+    Edges and homophily are given twice: as listed, and with every edge in both directions, which
+    is what a run uses unless --directed is given.
+    """
+    if verify:
+        with spinner(f"verifying {dataset}"):
+            from evergraph.graphs.graph_folder import is_graph_folder, open_graph_folder
+
+            if not is_graph_folder(Path(dataset)):
+                said = f"--verify needs a graph made by evergraph import, not {dataset}"
+                raise ConfigurationError(said)
+            open_graph_folder(Path(dataset), verify=True)
+    with spinner(f"loading {dataset}"):
+        load_plugins(plugins)
+        facts = _recorded(dataset, classes_per_task) or _facts(dataset, classes_per_task)
+    if as_json:
+        print_json(facts)
+        return
+    sizes = facts.pop("class_sizes")
+    print_table(("fact", "value"), [(name, _cell(value)) for name, value in facts.items()])
+    rows = [(label, f"{size:,}") for label, size in sizes.items()]
+    print_table(("target" if "targets" in facts else "class", "nodes"), rows)
+
+
+def _named(names: Sequence[str]) -> str:
+    """Return the number of names, and the first ones.
+
+    >>> _named(["cites", "writes"]), _named([])
+    ('2: cites, writes', 'none')
+    """
+    if not names:
+        return "none"
+    return f"{len(names)}: {', '.join(names[:6])}{', ...' if len(names) > 6 else ''}"
+
+
+def _recorded(dataset: str, classes_per_task: int) -> dict[str, Any] | None:
+    """Return what is known of the bundled graph, None where it must be counted.
+
+    It never changes, and counting it takes torch, which is most of what the command would cost.
+    A program or plug-in may have registered another dataset of that name: see ``_summaries``. To
+    record it again: ``python -c "import evergraph.datasets; from evergraph.cli.app import main;
+    main()" info wordnet --json``.
+    """
+    if dataset != "wordnet" or classes_per_task != 2:
+        return None
+    if "evergraph.datasets" in sys.modules or installed_plugins():
+        return None
+    file = resources.files("evergraph").joinpath("datasets/bundled/wordnet.json")
+    found: dict[str, Any] = json.loads(file.read_text("utf-8"))
+    return found
+
+
+def _facts(dataset: str, classes_per_task: int) -> dict[str, Any]:
+    import torch
+
+    from evergraph.datasets.loading import load_outline
+    from evergraph.graphs import homophily
+    from evergraph.streams.ways import arrange_classes, group_classes
+
+    graph = load_outline(dataset)
+    both_ways, weights = graph.to_undirected(), "none"
+    if graph.weights is not None and graph.num_edges:
+        weights = f"{float(graph.weights.min()):g} to {float(graph.weights.max()):g}"
+    facts = {
+        "dataset": dataset,
+        "nodes": graph.num_nodes,
+        "edges": graph.num_edges,
+        "edges_both_ways": both_ways.num_edges,
+        "edge_weights": weights,
+        "relations": _named(() if graph.relations is None else graph.relations.names),
+        "types_of_nodes": _named(() if graph.types is None else graph.types.names),
+        "features": graph.num_features,
+    }
+    if graph.targets is not None:  # multi-label or numeric targets, and no classes
+        known = graph.targets.known.sum(0).tolist()
+        having = (graph.targets.values == 1).sum(0).tolist()
+        counts = having if graph.targets.kind == "labels" else known
+        return facts | {
+            "targets": graph.targets.kind,
+            "unknown_nodes": int((~graph.targets.known.any(1)).sum()),
+            "class_sizes": dict(zip(graph.targets.names, counts, strict=True)),
+        }
+    sizes = torch.bincount(graph.labels[graph.labels >= 0], minlength=graph.num_classes)
+    called = graph.class_names or map(str, range(len(sizes)))
+    return facts | {
+        "classes": graph.num_classes,
+        "unlabelled_nodes": int((graph.labels < 0).sum()),
+        "homophily": round(homophily(both_ways), 4),
+        "homophily_as_listed": round(homophily(graph), 4),
+        "tasks": len(group_classes(arrange_classes(sizes), classes_per_task)),  # may be 0
+        "classes_per_task": classes_per_task,
+        "class_sizes": dict(zip(called, sizes.tolist(), strict=True)),
+    }

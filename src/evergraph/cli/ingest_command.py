@@ -100,9 +100,8 @@ def ingest_command(
     learner = _Receiver(target, token_file, chosen, within)
     if stream is not None:
         if stream != "-" or sync or any(given is not None for given in (nodes, edges, forget)):
-            raise ConfigurationError(
-                f"a stream must be - without tables, not {stream!r} with other inputs"
-            )
+            said = f"a stream must be - without tables, not {stream!r} with other inputs"
+            raise ConfigurationError(said)
         way = {"batch": batch, "every": seconds_of(every), "prefix": key_prefix}
         load_plugins(plugins)
         _ingest_stream(learner, way | {"skip_known": skip_known}, as_json)

@@ -47,6 +47,9 @@ UnknownEdges = Annotated[
         help="Edges to unknown nodes: refuse (reject the table) or skip (and count them)."
     ),
 ]
+TICK = 0.1  # seconds to wait for a line before None is yielded
+LONGEST = 1 << 26  # bytes of a line
+_UNITS = {"": 1.0, "s": 1.0, "ms": 0.001, "m": 60.0}
 
 
 def tables_of(
@@ -115,15 +118,9 @@ def read_ids(source: str, *, integers: bool) -> list[str | int]:
             try:
                 ids.append(int(text) if integers else text)
             except ValueError:
-                raise DataError(
-                    f"{source}: row {row}: with --integers ids must be integers, not {text!r}"
-                ) from None
+                said = f"{source}: row {row}: with --integers ids must be integers, not {text!r}"
+                raise DataError(said) from None
     return ids
-
-
-TICK = 0.1  # seconds to wait for a line before None is yielded
-LONGEST = 1 << 26  # bytes of a line
-_UNITS = {"": 1.0, "s": 1.0, "ms": 0.001, "m": 60.0}
 
 
 def seconds_of(text: str) -> float:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from evergraph.online.upsert import EdgesBeyond
     from evergraph.server.auth import Scope
     from evergraph.server.client import Client
-    from evergraph.tables.scheme import Scheme
 
 # Both have the methods that the commands call.
 Target: TypeAlias = Union["_InFolder", "Client"]
@@ -82,6 +81,7 @@ class _InFolder:
 
     def __init__(self, folder: LearnerFolder) -> None:
         self._folder = folder
+        self.keep_columns, self.last_key = folder.keep_columns, folder.last_key
 
     def knows_nodes(self, ids: Sequence[NodeId]) -> Sequence[bool]:
         return self._folder.learner.knows_nodes(ids)
@@ -93,9 +93,6 @@ class _InFolder:
         learner = self._folder.learner
         deltas.check_known(learner.knows_nodes)  # raises if an edge leads to an unknown node
         return deltas.without_known_edges(learner.knows_edges)
-
-    def keep_columns(self, scheme: Scheme | None) -> None:
-        self._folder.keep_columns(scheme)
 
     def upsert(self, delta: Delta) -> dict[str, Any]:
         done = self._folder.upsert(delta)
@@ -113,9 +110,6 @@ class _InFolder:
 
     def submit(self, delta: Delta) -> dict[str, Any]:
         return asdict(self._folder.submit(delta))
-
-    def last_key(self, prefix: str) -> str | None:
-        return self._folder.last_key(prefix)
 
     def suggest(self, n: int) -> list[dict[str, Any]]:
         from evergraph.server.schema import to_json

@@ -23,22 +23,6 @@ if TYPE_CHECKING:
     from evergraph.experiments.bench.config import BenchConfig
     from evergraph.experiments.config import RunConfig
 
-
-def option(help: str, *names: str, default: Any = None, **more: Any) -> Any:
-    """Return an option of a command, by default not given."""
-    return typer.Option(default, *names, help=help, **more)
-
-
-def flag(name: str, help: str) -> Any:
-    """Return an option of a command that is on if it is given."""
-    return typer.Option(False, name, help=help)
-
-
-def argument(help: str, *, default: Any = ..., **more: Any) -> Any:
-    """Return an argument of a command, by default required."""
-    return typer.Argument(default, help=help, **more)
-
-
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Address = Annotated[
     str | None, typer.Option(help="A Ray cluster to join: auto or host:port (default: start one).")
@@ -110,9 +94,22 @@ WorkerThreads = Annotated[
     int | None,
     typer.Option(min=1, help="Threads per Ray worker (default: 1, or its share of this machine)."),
 ]
-
-
 AUTO = "auto"
+
+
+def option(help: str, *names: str, default: Any = None, **more: Any) -> Any:
+    """Return an option of a command, by default not given."""
+    return typer.Option(default, *names, help=help, **more)
+
+
+def flag(name: str, help: str) -> Any:
+    """Return an option of a command that is on if it is given."""
+    return typer.Option(False, name, help=help)
+
+
+def argument(help: str, *, default: Any = ..., **more: Any) -> Any:
+    """Return an argument of a command, by default required."""
+    return typer.Argument(default, help=help, **more)
 
 
 def options_of_auto(memory: str | None, views: str | None) -> dict[str, Any]:
@@ -274,9 +271,8 @@ def parse_budget(text: str | None) -> int | float | None:
             return float(text[:-1]) / 100
         return float(text) if "." in text or "e" in text else int(text)
     except ValueError:
-        raise ConfigurationError(
-            f"budget must be nodes per class, a fraction or a percentage, not {text!r}"
-        ) from None
+        said = f"budget must be nodes per class, a fraction or a percentage, not {text!r}"
+        raise ConfigurationError(said) from None
 
 
 def seeds_of(seed: int | None, seeds: str | None, repeats: int | None) -> list[int] | None:
@@ -292,9 +288,8 @@ def seeds_of(seed: int | None, seeds: str | None, repeats: int | None) -> list[i
             None if seeds is None else [int(part) for part in seeds.removesuffix(",").split(",")]
         )
     except ValueError:
-        raise ConfigurationError(
-            f"--seeds must be comma-separated integers, such as 0,1,2, not {seeds!r}"
-        ) from None
+        said = f"--seeds must be comma-separated integers, such as 0,1,2, not {seeds!r}"
+        raise ConfigurationError(said) from None
     given = with_seeds({"seed": seed, "seeds": listed, "repeats": repeats})
     if listed and seeds is not None and seeds.isdigit() and listed != [0]:
         [one] = listed  # until 0.1 it was the number of repeats
@@ -308,11 +303,7 @@ def seeds_of(seed: int | None, seeds: str | None, repeats: int | None) -> list[i
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
-    """Parse ``--set`` options: dotted keys and TOML values (a bare word is text).
-
-    >>> parse_settings(["topology.alpha=0.2", "method=joint"])
-    {'topology': {'alpha': 0.2}, 'method': 'joint'}
-    """
+    """Parse ``--set`` options: dotted keys and TOML values (a bare word is text)."""
     from evergraph.experiments.config import merged, nested
     from evergraph.experiments.seeds import with_seeds
 

@@ -51,10 +51,7 @@ def never_fail() -> None:
 
 
 def say(text: str = "", *, err: bool = False) -> None:
-    """Print a line.
-
-    ``typer.echo`` is not used because it writes UTF-8 even to an ASCII terminal.
-    """
+    """Print a line; unlike ``typer.echo``, which writes UTF-8 even to an ASCII terminal."""
     stream = sys.stderr if err else sys.stdout
     stream.write(f"{text}\n")
     stream.flush()

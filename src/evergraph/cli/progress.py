@@ -11,19 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from evergraph.experiments.progress import progress_bar
+from evergraph.experiments.progress import Progress, progress_bar
 
 if TYPE_CHECKING:
     from evergraph.experiments.bench.benchmark import Bench
     from evergraph.experiments.bench.worker import Event
-
-
-@contextmanager
-def spinner(text: str) -> Iterator[None]:
-    """Show a spinner on stderr, if it is a terminal."""
-    with Console(stderr=True).status(text):
-        yield
-
 
 STAGES = {
     "nodes": "reading nodes",
@@ -39,7 +31,14 @@ STAGES = {
 UNITS = {"sort": "pairs", "checksum": ""}  # for stages without a unit of their own
 
 
-class StageProgress:
+@contextmanager
+def spinner(text: str) -> Iterator[None]:
+    """Show a spinner on stderr, if it is a terminal."""
+    with Console(stderr=True).status(text):
+        yield
+
+
+class StageProgress(Progress):
     """A bar for each stage, on stderr; in a log, a line at most every ten seconds.
 
     units: what is counted, by stage; a stage that is not in ``STAGES`` is a file being fetched.
@@ -52,13 +51,6 @@ class StageProgress:
         self._rows: dict[str, tuple[Any, float]] = {}
         counted = "{task.completed:,} of {task.total:,} {task.fields[unit]}"
         self._bar = progress_bar(self._console, counted)
-
-    def __enter__(self) -> StageProgress:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
 
     def on_progress(self, stage: str, done: int, total: int | None) -> None:
         """Move the bar of a stage, and add it if it is new.
@@ -80,7 +72,7 @@ class StageProgress:
             sys.stderr.flush()
 
 
-class BenchProgress:
+class BenchProgress(Progress):
     """Shows the progress of a benchmark on stderr: a line for every finished seed.
 
     On a terminal there is a bar below. ``notes`` collects the log messages of the runs, without
@@ -95,13 +87,6 @@ class BenchProgress:
         self._console = Console(stderr=True)
         self._bar = progress_bar(self._console, "{task.fields[account]}")
         self._row = self._bar.add_task("learning", total=self._total, account=self._account())
-
-    def __enter__(self) -> BenchProgress:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
 
     def on_event(self, event: Event) -> None:
         """Update the display with an event."""

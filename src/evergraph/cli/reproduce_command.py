@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from evergraph.experiments.bench.benchmark import Bench, Row
     from evergraph.experiments.bench.config import BenchConfig
 
+PROCESS_BYTES = 400_000_000  # memory of Python with torch
+RESULT_BYTES = 1_000_000_000  # disk space per parallel run: two copies of its learner
+
 
 def reproduce_command(
     names: list[str] = argument(
@@ -149,10 +152,6 @@ def _choice(option: str, text: str | None, known: Collection[str] | None = None)
     return names
 
 
-PROCESS_BYTES = 400_000_000  # memory of Python with torch
-RESULT_BYTES = 1_000_000_000  # disk space per parallel run: two copies of its learner
-
-
 class StudyRuns:
     """Runs benchmarks, resuming from the results in their folders.
 
@@ -195,7 +194,7 @@ class StudyRuns:
 def _fitting(bench: Bench) -> int:
     """Return how many runs on graphs of this size fit on this machine at once."""
     from evergraph.core.sizes import free_memory
-    from evergraph.datasets.catalogue import catalogue
+    from evergraph.datasets.base import catalogue
     from evergraph.experiments.bench.pool import default_workers
 
     most = min(bench.size, *(default_workers(job.config.device) for job in bench.jobs))

@@ -21,6 +21,9 @@ from evergraph.core.written_aside import check_writable
 if TYPE_CHECKING:
     from evergraph.reports.trials import Trials
 
+Place = tuple[str, str]
+"""A dataset and a setting."""
+
 
 def report_command(
     folder: Path = argument("A results folder, or a folder of them.", default=Path("runs")),
@@ -68,10 +71,6 @@ def submit_command(
     with spinner("loading torch and the plan of the book"):
         module = load_plugin(rules)
     say(module.submit(run, book=book, label=label, commit=commit, check=check))
-
-
-Place = tuple[str, str]
-"""A dataset and a setting."""
 
 
 def compare_command(
@@ -131,9 +130,8 @@ def found_trials(
 
     where = Path(typed) if folder is None else folder
     if folder is None and not where.exists():
-        raise ResultsError(
-            f"{typed} must be a results folder, or a method with --in: there is no such folder"
-        )
+        said = f"{typed} must be a results folder, or a method with --in: there is no such folder"
+        raise ResultsError(said)
     rows: list[Path] = []  # of a results book, if it is one
     if where.is_dir() and next(where.rglob(RESULT), None) is None:
         rows = sorted(where.glob("*/*/*.json"))

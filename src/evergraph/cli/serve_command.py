@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from evergraph.online.folder.status import Progress
 
-
 TYPED_ONLY = ("config", "check_config", "help")  # not meaningful in a file
 
 
@@ -185,20 +184,13 @@ def serve_command(
         if kept := {key: value for key, value in values.items() if value is not None}:
             given[name] = given.get(name, {}) | kept
     if read_only and given:
-        raise ConfigurationError(
-            f"--read-only cannot change the learner: leave out {next(iter(given))}"
-        )
+        said = f"--read-only cannot change the learner: leave out {next(iter(given))}"
+        raise ConfigurationError(said)
     limits = Limits(
-        body=parse_size(body_limit),
-        json=parse_size(json_limit),
-        rate=rate,
-        burst=max(1, round(2 * rate)),
-        seconds=timeout,
-        connections=connections,
-        header_seconds=header_timeout,
-        idle_seconds=idle_timeout,
-        held=parse_size(held_limit),
-    )
+        body=parse_size(body_limit), json=parse_size(json_limit), held=parse_size(held_limit),
+        rate=rate, burst=max(1, round(2 * rate)), seconds=timeout, connections=connections,
+        header_seconds=header_timeout, idle_seconds=idle_timeout,
+    )  # fmt: skip
     if check_config:
         for option, name in option_names(context.command).items():  # as TOML
             value = context.params[name]
@@ -228,17 +220,10 @@ def serve_command(
             load_plugins(plugins)
         with advising("give --read-only"):
             folder = LearnerFolder.open(
-                path,
-                given,
-                readonly=read_only,
-                key_age=key_age,
-                replay_seconds=replay_seconds,
-                memory_limit=memory_limit,
-                scratch=scratch,
-                threads=threads,
-                bounds=Bounds(delta_classes, memory),
-                progress=progress,
-            )
+                path, given, readonly=read_only, key_age=key_age, replay_seconds=replay_seconds,
+                memory_limit=memory_limit, scratch=scratch, threads=threads,
+                bounds=Bounds(delta_classes, memory), progress=progress,
+            )  # fmt: skip
         return create_app(folder, tokens=tokens, limits=limits, access_log=access_log)
 
     memory = None if delta_memory is None else parse_size(delta_memory)

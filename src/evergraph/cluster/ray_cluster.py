@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from evergraph.core.device import cpu_count as cpu_count
 from evergraph.core.errors import ClusterError, ConfigurationError
 from evergraph.core.extras import require
 
@@ -35,13 +36,6 @@ def import_ray() -> ModuleType:
 
     module: ModuleType = ray
     return module
-
-
-def cpu_count() -> int:
-    """Return the number of processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def gpu_share(ray: ModuleType) -> float:
@@ -202,10 +196,9 @@ def at(node: str) -> Any:
 
 def on_all_nodes(ray: ModuleType, path: Path) -> bool:
     """Return whether every machine can open a file, with the same size."""
-    task, sizes = ray.remote(_size), set()
-    asked = [
-        task.options(num_cpus=0, scheduling_strategy=at(node)).remote(path) for node in alive(ray)
-    ]
+    task, sizes = ray.remote(_size).options, set()
+    nodes = alive(ray)
+    asked = [task(num_cpus=0, scheduling_strategy=at(node)).remote(path) for node in nodes]
     for ref in asked:  # machines that die are left out: Ray notices a lost one only after a while
         with suppress(ray.exceptions.TaskUnschedulableError, *deaths(ray)):
             sizes.add(ray.get(ref))

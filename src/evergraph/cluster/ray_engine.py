@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy.typing as npt
 import torch
@@ -192,9 +192,6 @@ def make_engine(
 
     address, workers, threads: see ``RayEngine``; memory: limit on this machine, in bytes, of which
     Ray's object store gets a share if Ray is started here.
-
-    >>> make_engine("local").workers
-    1
     """
     check_engine(name, address, threads)
     if name == "local":
@@ -264,25 +261,16 @@ class _Array:
         return values.view(self.dtype) if self.dtype == torch.bfloat16 else values
 
 
-@dataclass(frozen=True, eq=False)
-class _Csr:
-    """A sparse matrix."""
-
+class _Csr(NamedTuple):  # a sparse matrix
     parts: tuple[_Array, ...]
     shape: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class _File:
-    """A mapped array, to be mapped again by the receiver."""
-
+class _File(NamedTuple):  # a mapped array, to be mapped again by the receiver
     path: Path
 
 
-@dataclass(frozen=True, eq=False)
-class _Record:
-    """A dataclass and its fields."""
-
+class _Record(NamedTuple):  # a dataclass and its fields
     kind: type
     values: dict[str, Any]
 
@@ -321,9 +309,6 @@ def unpack(value: Any) -> Any:
     """Return the original of a packed value.
 
     Arrays share the memory of the packed value: they must not be written to.
-
-    >>> unpack(pack({"a": torch.arange(3), "b": ["text"]}))
-    {'a': tensor([0, 1, 2]), 'b': ['text']}
     """
     if isinstance(value, _Array):
         return value.tensor()

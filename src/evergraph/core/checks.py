@@ -12,12 +12,7 @@ from evergraph.core.errors import ConfigurationError, UnknownNameError
 
 
 def check_integer(name: str, value: object, *, least: int) -> None:
-    """Raise unless ``value`` is an integer of at least ``least``.
-
-    >>> check_integer("hops", -1, least=0)
-    Traceback (most recent call last):
-    evergraph.core.errors.ConfigurationError: hops must be an integer of at least 0, not -1
-    """
+    """Raise unless ``value`` is an integer of at least ``least``."""
     if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:
         raise ConfigurationError(f"{name} must be an integer of at least {least}, not {value!r}")
 

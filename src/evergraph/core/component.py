@@ -65,17 +65,18 @@ def number(default: float | None, *, least: float, most: float = math.inf) -> An
 
     Here and below, None is allowed if it is the default. See ``Part`` for an example.
     """
-    return _declared(default, partial(check_number, least=least, most=most))
+    check = partial(check_number, least=least, most=most)
+    return field(default=default, metadata={"check": check})
 
 
 def integer(default: int | None, *, least: int) -> Any:
     """Declare a parameter of a dataclass that is an integer of at least ``least``."""
-    return _declared(default, partial(check_integer, least=least))
+    return field(default=default, metadata={"check": partial(check_integer, least=least)})
 
 
 def choice(default: str | None, choices: Collection[str]) -> Any:
     """Declare a parameter of a dataclass that is one of ``choices``."""
-    return _declared(default, partial(check_choice, choices=choices))
+    return field(default=default, metadata={"check": partial(check_choice, choices=choices)})
 
 
 class Made(Generic[T_co]):
@@ -92,10 +93,6 @@ class Made(Generic[T_co]):
 
     def __set__(self, part: Part, value: T_co | None) -> None:
         part.__dict__[self._name] = value
-
-
-def _declared(default: object, check: Callable[[str, object], None]) -> Any:
-    return field(default=default, metadata={"check": check})
 
 
 class Part(Shown):
@@ -167,9 +164,8 @@ class Part(Shown):
         return None if found is None else found.default
 
     def _repr_facts(self) -> Mapping[str, object]:
-        return {
-            n: v for n, v in self._repr_table().items() if not alike(v, self._parameter_default(n))
-        }
+        table = self._repr_table().items()
+        return {n: v for n, v in table if not alike(v, self._parameter_default(n))}
 
     def _repr_table(self) -> Mapping[str, object]:
         names = [name for name in self._parameter_names() if name not in SURROUNDINGS]
@@ -178,11 +174,7 @@ class Part(Shown):
 
 
 def alike(one: object, other: object) -> bool:
-    """Return whether two parameter values are equal; components are compared by parameters.
-
-    >>> alike((1, 2), [1, 2]), alike(1, True), alike("a", "b")
-    (True, False, False)
-    """
+    """Return whether two parameter values are equal; components are compared by parameters."""
     if isinstance(one, Part) and isinstance(other, Part):
         ours, theirs = one._repr_table(), other._repr_table()
         same = type(one) is type(other) and ours.keys() == theirs.keys()

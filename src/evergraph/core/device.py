@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -10,7 +11,8 @@ from pathlib import Path
 
 import torch
 
-from evergraph.core.errors import DeviceError, UnknownNameError
+from evergraph.core.checks import check_choice
+from evergraph.core.errors import DeviceError
 
 DEVICES = ("auto", "cpu", "cuda")
 STATUS = Path("/proc/self/status")  # of Linux
@@ -18,8 +20,7 @@ STATUS = Path("/proc/self/status")  # of Linux
 
 def choose_device(name: str = "auto") -> torch.device:
     """Return the device called ``name``; ``auto`` chooses a GPU if there is one."""
-    if name not in DEVICES:
-        raise UnknownNameError("device", name, DEVICES)
+    check_choice("device", name, DEVICES)
     if name == "cuda" and not torch.cuda.is_available():
         raise DeviceError("device must be 'cpu' or 'auto', not 'cuda': torch finds no CUDA device")
     if name == "auto":
@@ -56,10 +57,16 @@ def peak_rss_bytes() -> int:
     return int(peak if sys.platform == "darwin" else peak * 1024)
 
 
+def cpu_count() -> int:
+    """Return the number of processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 # Multiplications that keep one thread busy for a few milliseconds. With less work per thread,
 # threads would wait for each other longer than they work: decision record 30.
 WORK_A_THREAD = 50_000_000
-
 _SHARED: ContextVar[int | None] = ContextVar("threads that share pieces of work", default=None)
 
 
@@ -100,14 +107,12 @@ def threads_for(work: int, available: int) -> int:
     return min(available, max(1, work // WORK_A_THREAD))
 
 
-@contextmanager
-def worthwhile_threads(work: int | None) -> Iterator[None]:
-    """Limit torch's threads, within this context, to what work of this size is worth.
+def worthwhile_threads(work: int | None) -> AbstractContextManager[None]:
+    """Return a context in which torch has as many threads as work of this size is worth.
 
     work: multiplications per operation; None if unknown, which keeps all threads.
     """
-    with exactly_threads(None if work is None else threads_for(work, torch.get_num_threads())):
-        yield
+    return exactly_threads(None if work is None else threads_for(work, torch.get_num_threads()))
 
 
 def sums_by(threads: int | None) -> AbstractContextManager[None]:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Work = Callable[..., Any]
+EngineName = Literal["local", "ray"]
+ENGINES: tuple[str, ...] = get_args(EngineName)
 
 
 class Engine(Protocol):
@@ -82,10 +84,6 @@ class LocalEngine:
     ) -> Iterator[Any]:
         """Yield ``work(item, **shared)`` for every item, in order."""
         return (work(item, **(shared or {})) for item in items)
-
-
-EngineName = Literal["local", "ray"]
-ENGINES: tuple[str, ...] = get_args(EngineName)
 
 
 def check_engine(name: str, address: str | None, threads: int | None = None) -> None:

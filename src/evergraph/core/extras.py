@@ -14,6 +14,7 @@ else:
     import tomli as tomllib
 
 __all__ = ["installed", "installed_version", "own_version", "require", "tomllib"]
+UNKNOWN = "0+unknown"
 
 
 def require(package: str, *, extra: str, why: str) -> None:
@@ -36,9 +37,6 @@ def require(package: str, *, extra: str, why: str) -> None:
 def installed(package: str) -> bool:
     """Return whether a package can be imported, without importing it."""
     return find_spec(package) is not None
-
-
-UNKNOWN = "0+unknown"
 
 
 def installed_version(name: str) -> str | None:

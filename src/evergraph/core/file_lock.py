@@ -42,11 +42,9 @@ class FileLock(Closing):
     However a process ends, the system releases its locks: a file that is left behind locks nothing
     and need not be removed. It contains the process id, for the error message only.
 
-    Args:
-        path: the file, created if it does not exist; its folder must exist.
-        refusal: makes the exception to raise if another process has the lock, from a description of
-            that process, such as ``process 4711``.
-        wait: wait for the other process instead.
+    path: the file, created if it does not exist; its folder must exist. refusal: makes the
+    exception to raise if another process has the lock, from a description of that process, such as
+    ``process 4711``. wait: wait for the other process instead.
 
     Attributes:
         holds: whether there is a lock. There is none if the system has no ``flock`` (Windows) or

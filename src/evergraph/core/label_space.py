@@ -10,13 +10,14 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from evergraph.core.errors import UnknownNameError
+from evergraph.core.checks import check_choice
 
 Setting = Literal["class-il", "task-il"]
 Kind = Literal["class", "labels", "numbers"]
 """Kind of target: one class, several labels, or numbers."""
 KINDS: tuple[str, ...] = get_args(Kind)
 SETTINGS: tuple[str, ...] = get_args(Setting)
+THRESHOLD = 0.5  # a node gets the labels with a higher probability
 
 
 @dataclass(frozen=True)
@@ -48,10 +49,8 @@ class LabelSpace:
     names: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
-        if self.setting not in SETTINGS:
-            raise UnknownNameError("setting", self.setting, SETTINGS)
-        if self.kind not in KINDS:
-            raise UnknownNameError("kind", self.kind, KINDS)
+        check_choice("setting", self.setting, SETTINGS)
+        check_choice("kind", self.kind, KINDS)
 
     @property
     def num_classes(self) -> int:
@@ -155,9 +154,6 @@ class LabelSpace:
         in task-IL it is the sum of such means, one for each task.
         """
         return torch.zeros_like(tasks) if self.setting == "class-il" else tasks
-
-
-THRESHOLD = 0.5  # a node gets the labels with a higher probability
 
 
 @dataclass(frozen=True, eq=False)

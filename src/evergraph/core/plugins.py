@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 GROUP = "evergraph.parts"
 PREFIX = "evergraph_plugin_"  # of the modules made from files
 
-
 _files: dict[Path, tuple[bytes, ModuleType]] = {}  # content at the time of the import
 _installed_loaded = False
 

@@ -15,6 +15,7 @@ from evergraph.core.errors import ConfigurationError, UnknownNameError, did_you_
 from evergraph.core.plugins import PREFIX, load_installed_plugins
 
 T = TypeVar("T")
+PACKAGE = Path(__file__).parents[1]
 
 
 class Resolver(Generic[T]):
@@ -70,12 +71,10 @@ did you mean 'side'? it takes side
 
     def resolve(self, name: str) -> type[T]:
         """Return the class called ``name``; raise with the known names if there is none."""
-        cls = self._known(name)
-        if cls is None:
+        if (cls := self._known(name)) is None:
             load_installed_plugins()
-            cls = self._known(name)
-        if cls is None:
-            raise UnknownNameError(self.kind, name, [*self._classes, *self._aliases])
+            if (cls := self._known(name)) is None:
+                raise UnknownNameError(self.kind, name, [*self._classes, *self._aliases])
         return cls
 
     def parameters(self, name: str) -> list[str]:
@@ -134,9 +133,6 @@ def first_line(cls: type) -> str:
     return (inspect.getdoc(cls) or "").split("\n")[0]
 
 
-PACKAGE = Path(__file__).parents[1]
-
-
 @cache
 def declared_parts(folder: str, resolver: str) -> Mapping[str, str]:
     """Return the names that classes register under, each with the first line of its docstring.
@@ -144,9 +140,6 @@ def declared_parts(folder: str, resolver: str) -> Mapping[str, str]:
     The same as ``Resolver.summaries`` without importing the package, which takes seconds. Classes
     without source or without a ``name`` of their own are not found. folder: of the package in the
     library, such as ``"memory/samplers"``. resolver: its name there, such as ``"samplers"``.
-
-    >>> declared_parts("topology", "topologies")["identity"]
-    'Leaves the features unchanged, E = X, to measure what topology adds.'
     """
     found: dict[str, str] = {}
     for file in sorted((PACKAGE / folder).rglob("*.py")):
@@ -173,8 +166,7 @@ def declared_summary(file: str, function: str) -> str:
     "Return the first line of a function's docstring; empty if it has none."
     """
     path = PACKAGE / file
-    body = ast.parse(path.read_text("utf-8")).body if path.exists() else []
-    for node in body:
+    for node in ast.parse(path.read_text("utf-8")).body if path.exists() else []:
         if isinstance(node, ast.FunctionDef) and node.name == function:
             return _first_line(node)
     return ""

@@ -20,6 +20,12 @@ from evergraph.core.mapped import create_array, give_memory_back
 from evergraph.core.sizes import shown
 
 T = TypeVar("T")
+# Share of the memory that is free at the start, if no limit is given.
+FREE_SHARE = 0.8
+# Largest share of the remaining memory for one array; a larger array goes to disk.
+ARRAY_SHARE = 0.25
+# Share of a limit that is reserved as working memory: many small arrays would fill it as well.
+WORK_SHARE = 0.5
 
 
 class Shelf:
@@ -35,14 +41,6 @@ class Shelf:
             made[way] = make()
         found: T = made[way]
         return found
-
-
-# Share of the memory that is free at the start, if no limit is given.
-FREE_SHARE = 0.8
-# Largest share of the remaining memory for one array; a larger array goes to disk.
-ARRAY_SHARE = 0.25
-# Share of a limit that is reserved as working memory: many small arrays would fill it as well.
-WORK_SHARE = 0.5
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,9 @@ from pathlib import Path
 
 from evergraph.core.errors import ConfigurationError, ResourceError
 
+_CGROUPS = Path("/sys/fs/cgroup")
+_OWN_CGROUP = Path("/proc/self/cgroup")
+
 
 def parse_size(text: str | int) -> int:
     """Return the number of bytes of a text such as ``4GB``, ``512MiB`` or ``1e9``."""
@@ -19,9 +22,8 @@ def parse_size(text: str | int) -> int:
         size = int(float(f"{found[1]}{found[2] or ''}") * unit)
         if size > 0:
             return size
-    raise ConfigurationError(
-        f"memory limit must be a size such as 4GB or 512MiB, above 0, not {text!r}"
-    )
+    said = f"memory limit must be a size such as 4GB or 512MiB, above 0, not {text!r}"
+    raise ConfigurationError(said)
 
 
 def shown(size: float) -> str:
@@ -55,10 +57,6 @@ def there(folder: Path) -> Path:
     return next(place for place in (folder, *folder.absolute().parents) if place.is_dir())
 
 
-_CGROUPS = Path("/sys/fs/cgroup")
-_OWN_CGROUP = Path("/proc/self/cgroup")
-
-
 def free_memory() -> int:
     """Return the bytes that can still be allocated: the least of machine, group and process.
 
@@ -81,9 +79,8 @@ def free_memory() -> int:
 def _left_to_groups() -> Iterator[int]:
     """Yield the bytes left in each control group of this process, innermost first."""
     try:
-        name = next(
-            line[3:] for line in _OWN_CGROUP.read_text().splitlines() if line.startswith("0::")
-        )
+        lines = _OWN_CGROUP.read_text().splitlines()
+        name = next(line[3:] for line in lines if line.startswith("0::"))
     except (OSError, StopIteration):  # not Linux, or control groups of another version
         return
     inner = _CGROUPS / name.strip("/")

@@ -34,6 +34,18 @@ from evergraph.tables.sources import naming
 if TYPE_CHECKING:
     import networkx
 
+KINDS = (
+    "a Graph, PyG's Data or HeteroData, a NetworkX graph, a SciPy sparse matrix or a pair of "
+    "tables (nodes, edges)"
+)
+VECTOR = "x"  # the attribute with all features of a node
+LABELS = ("label", "y")
+TIME = "time"
+WEIGHT = "weight"
+WHERE = "NetworkX graph"
+Attributes = Mapping[Hashable, Mapping[str, Any]]
+NODES, EDGES = Path("nodes"), Path("edges")  # names of the tables in messages
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NamedGraph(Shown):
@@ -92,12 +104,6 @@ def numbered_labels(labels: Sequence[Any]) -> tuple[Tensor, tuple[str, ...] | No
     return torch.tensor(numbers, dtype=torch.int64), None
 
 
-KINDS = (
-    "a Graph, PyG's Data or HeteroData, a NetworkX graph, a SciPy sparse matrix or a pair of "
-    "tables (nodes, edges)"
-)
-
-
 def as_graph(source: Any, *, undirected: bool = False, **options: Any) -> Graph:
     """Return the graph that an object is or holds; see ``named_graph`` for supported objects.
 
@@ -144,9 +150,8 @@ def named_graph(source: Any, *, undirected: bool = False, **options: Any) -> Nam
                     offer = f"only {' and '.join(taken)}" if taken else "nothing"
                     raise ConfigurationError(f"{kind} accepts {offer} as options, not {name!r}")
             if "edges" in taken and "edges" not in options:
-                raise ConfigurationError(
-                    f"{kind} of nodes needs edges: pass the pair (nodes, edges)"
-                )
+                said = f"{kind} of nodes needs edges: pass the pair (nodes, edges)"
+                raise ConfigurationError(said)
             named: NamedGraph = door(source, undirected=undirected, **options)
             called = tuple(named.classes or ())
             return replace(named, graph=replace(named.graph, class_names=called))
@@ -187,15 +192,6 @@ def _unpacked(source: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]
             f"{type(first).__name__}"
         )
     return first, dict(zip(names, rest, strict=False)) | options
-
-
-VECTOR = "x"  # the attribute with all features of a node
-LABELS = ("label", "y")
-TIME = "time"
-WEIGHT = "weight"
-WHERE = "NetworkX graph"
-
-Attributes = Mapping[Hashable, Mapping[str, Any]]
 
 
 def from_networkx(
@@ -259,9 +255,8 @@ def _features(nodes: Attributes, features: str | Sequence[str] | None) -> Tensor
     for node, held in nodes.items():
         for name in names:
             if held.get(name) is None:
-                raise DataError(
-                    f"node {node!r} has no attribute {name!r}: features need it on every node"
-                )
+                said = f"node {node!r} has no attribute {name!r}: features need it on every node"
+                raise DataError(said)
     rows = [np.concatenate([np.ravel(held[n]) for n in names]) for held in nodes.values()]
     widths = {len(row) for row in rows}
     if len(widths) > 1:
@@ -276,17 +271,13 @@ def _features(nodes: Attributes, features: str | Sequence[str] | None) -> Tensor
 def _edges(source: networkx.Graph, nodes: Sequence[Hashable]) -> tuple[Tensor, Tensor | None]:
     """Return edges as positions, and their weights if any has one.  -> int64 [2, edges]"""
     place = {node: number for number, node in enumerate(nodes)}
-    ends, weights = [], []
-    for start, end, weight in source.edges(data=WEIGHT):
-        ends.append((place[start], place[end]))
-        weights.append(weight)
+    edges = list(source.edges(data=WEIGHT))
+    weights = [weight for *_, weight in edges]
+    ends = [(place[start], place[end]) for start, end, _ in edges]
     pairs = torch.tensor(ends, dtype=torch.int64).reshape(-1, 2).t()
     if all(weight is None for weight in weights):
         return pairs, None
     return pairs, torch.tensor([1.0 if w is None else float(w) for w in weights]).double()
-
-
-NODES, EDGES = Path("nodes"), Path("edges")  # names of the tables in messages
 
 
 def from_tables(
@@ -319,8 +310,7 @@ def from_tables(
     with naming(EDGES):
         pairs = arrow_table(_indexed(edges))
         check_columns(pairs.column_names, ENDS)
-    chosen = columns if isinstance(columns, Scheme) else columns_of(columns)
-    paths = NODES, EDGES
+    chosen, paths = columns if isinstance(columns, Scheme) else columns_of(columns), (NODES, EDGES)
     graph = graph_of_tables(table, pairs, chosen, paths=paths, unknown_edges=unknown_edges)
     graph = graph.to_undirected() if undirected else graph
     return NamedGraph(graph, names, list(graph.class_names) or None)

@@ -12,6 +12,7 @@ import logging
 import re
 import shutil
 import tempfile
+import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,18 +30,17 @@ from evergraph.core.file_lock import FileLock, is_held
 from evergraph.core.mapped import disk_is_enough
 from evergraph.core.sizes import check_room
 from evergraph.core.written_aside import written_aside
-from evergraph.datasets.catalogue import Facts
-from evergraph.datasets.kept_folder import Pace
+from evergraph.datasets.base import Facts
 from evergraph.graphs.graph_folder import checksum
 from evergraph.tables.sources import reason
 
 log = logging.getLogger(__name__)
-
 SUMS = "SHA256SUMS"
 DOWNLOADS = "downloads"  # folder in the cache for unfinished downloads
 TIMEOUT = 30.0  # seconds without a byte
 MAKE_ROOM = "free some space, or set EVERGRAPH_CACHE to a folder on another disk"
 _BLOCK = 1 << 18  # bytes written at a time
+_EVERY = 10.0  # seconds between lines of progress
 _LINE = re.compile(r"([0-9a-fA-F]{64})[ \t]+\*?(.+)")
 
 # Exceptions of the publishers' readers if the network or a raw file fails.
@@ -61,6 +61,24 @@ OnProgress = Callable[[str, int, int | None], None]
 """Called with the name of a file, its bytes received so far, and its size if known."""
 
 
+class Pace:
+    """Logs the progress and remaining time of a task, every ten seconds and at its end."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self._began = self._said = time.monotonic()
+
+    def tell(self, done: int, total: int) -> None:
+        """Record how much of the work is done."""
+        now = time.monotonic()
+        if done >= total:
+            log.info("%s: 100 %%, after %.0f s", self.what, now - self._began)
+        elif done and now - self._said >= _EVERY:
+            self._said = now
+            left = (now - self._began) * (total - done) / done
+            log.info("%s: %.0f %%, about %.0f s left", self.what, 100 * done / total, left)
+
+
 def record(root: Path, files: Iterable[str]) -> None:
     """Write the checksums of ``files`` (paths below ``root``) to ``root/SHA256SUMS``."""
     lines = [f"{checksum(root / file)}  {file}\n" for file in files]
@@ -74,14 +92,7 @@ def recorded(root: Path) -> dict[str, str]:
 
 
 def read_sums(path: Path) -> dict[str, str]:
-    """Return the checksums of a list in the format of ``sha256sum``, by file.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = Path(folder, "sums").write_text(f"{'0' * 64} *arxiv.zip\\n")
-    ...     read_sums(Path(folder, "sums"))["arxiv.zip"] == "0" * 64
-    True
-    """
+    """Return the checksums of a list in the format of ``sha256sum``, by file."""
     try:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -104,9 +115,8 @@ def verify(root: Path, files: Iterable[str], known: Mapping[str, str]) -> None:
     """Raise unless every file below ``root`` with a known SHA-256 has it."""
     for file in files:
         if file in known and (found := checksum(root / file)) != known[file]:
-            raise WrongFileError(
-                f"{root / file}: the SHA-256 is {found}, but {known[file]} was expected"
-            )
+            said = f"{root / file}: the SHA-256 is {found}, but {known[file]} was expected"
+            raise WrongFileError(said)
 
 
 def set_aside(path: Path) -> Path:
@@ -127,28 +137,21 @@ def not_readable(name: str, root: Path, error: BaseException) -> DataError:
 
 @dataclass(frozen=True)
 class Fetch:
-    """How to fetch files.
+    """How to fetch files."""
 
-    Attributes:
-        folder: a folder with the files, copied by hand; None to download them.
-        sums: SHA-256 by file name or path; they take precedence over the catalogue.
-        tries: attempts per address, with growing delays.
-        on_progress: called with the progress; by default it is logged.
-    """
-
-    folder: Path | None = None
+    folder: Path | None = None  # a folder with the files, copied by hand; None to download them
+    # SHA-256 by file name or path; they take precedence over the catalogue
     sums: Mapping[str, str] = field(default_factory=dict)
-    tries: int = 4
-    on_progress: OnProgress | None = None
+    tries: int = 4  # attempts per address, with growing delays
+    on_progress: OnProgress | None = None  # called with the progress; by default it is logged
 
     def get(self, urls: Sequence[str], downloads: Path) -> Path:
         """Return a local path of the file at some addresses, downloaded to ``downloads``."""
         name = unquote(urlsplit(urls[0]).path).rpartition("/")[2]
         if self.folder is not None:
             if not self.folder.is_dir():
-                raise DownloadError(
-                    f"{self.folder} is not a folder, so {name} cannot be read from it"
-                )
+                said = f"{self.folder} is not a folder, so {name} cannot be read from it"
+                raise DownloadError(said)
             for path in (self.folder / name, *sorted(self.folder.rglob(name))):
                 if path.is_file():
                     return path
@@ -181,11 +184,8 @@ def download(
 
     The file appears complete or not at all: the remains of a failed attempt are removed.
 
-    Args:
-        urls: http or https addresses.
-        path: destination of the complete file.
-        tries: attempts per address.
-        on_progress: called as bytes arrive.
+    urls: http or https addresses; path: destination of the complete file; tries: attempts per
+    address; on_progress: called as bytes arrive.
 
     Raises:
         DownloadError: no address has sent it.
@@ -244,19 +244,12 @@ class _Told:
 
 @dataclass(frozen=True)
 class RawFiles:
-    """The raw files of a dataset.
+    """The raw files of a dataset."""
 
-    Attributes:
-        name: name of the dataset.
-        files: their paths below ``root``.
-        root: the dataset's folder in the cache.
-        facts: the catalogue's facts, None if it has none.
-    """
-
-    name: str
-    files: tuple[str, ...]
-    root: Path
-    facts: Facts | None
+    name: str  # name of the dataset
+    files: tuple[str, ...]  # their paths below ``root``
+    root: Path  # the dataset's folder in the cache
+    facts: Facts | None  # the catalogue's facts, None if it has none
 
     @property
     def there(self) -> bool:
@@ -397,9 +390,8 @@ def unpack(source: Path, files: Sequence[str], folder: Path) -> None:
             found |= {member.filename: member for member in listed}
             for file in files:
                 if file not in found and Path(file).name not in found:
-                    raise WrongFileError(
-                        f"{source}: does not contain {file}, but {len(listed)} other files"
-                    )
+                    said = f"{source}: does not contain {file}, but {len(listed)} other files"
+                    raise WrongFileError(said)
             members = {file: found.get(file) or found[Path(file).name] for file in files}
             check_room(folder, sum(m.file_size for m in members.values()), source.name)
             for file, member in members.items():

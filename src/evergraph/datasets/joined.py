@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_choice, check_integer
+from evergraph.core.component import Part, choice, integer
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.seeding import seeded
 from evergraph.datasets.base import Dataset, datasets
@@ -28,6 +29,8 @@ ALIGNS: tuple[str, ...] = get_args(Align)
 # the strongest few iteratively.
 MOST_COLUMNS = 2048
 CELLS = 1 << 24  # processed at a time
+Classes = Literal["own", "shared"]
+CLASSES: tuple[str, ...] = get_args(Classes)
 
 
 def aligned(features: Tensor, *, width: int, align: Align = "svd", seed: int = 0) -> Tensor:
@@ -107,10 +110,6 @@ def _blocks(features: Tensor) -> Iterator[Tensor]:
         yield features[start : start + step] if dense else densify(take_rows(features, rows))
 
 
-Classes = Literal["own", "shared"]
-CLASSES: tuple[str, ...] = get_args(Classes)
-
-
 def join(graphs: Sequence[Graph]) -> Graph:
     """Return the graphs side by side in one; the time of a node is the index of its graph.
 
@@ -133,9 +132,8 @@ def join(graphs: Sequence[Graph]) -> Graph:
                 f"{graphs[0].num_features}: they must be equal; join_domains aligns them"
             )
     nodes = torch.tensor([graph.num_nodes for graph in graphs])
-    return replace(
-        disjoint_union(graphs), time=torch.repeat_interleave(torch.arange(len(graphs)), nodes)
-    )
+    time = torch.repeat_interleave(torch.arange(len(graphs)), nodes)
+    return replace(disjoint_union(graphs), time=time)
 
 
 def join_domains(
@@ -177,7 +175,8 @@ def join_domains(
 
 
 @datasets.register
-class Joined(Dataset):
+@dataclass(kw_only=True, eq=False, repr=False)
+class Joined(Part, Dataset):
     """Several graphs side by side; the time of a node is the index of its graph; see ``join``.
 
     With a ``width`` they may have different features; see ``join_domains``.
@@ -192,33 +191,25 @@ class Joined(Dataset):
 
     name = "joined"
 
-    def __init__(
-        self,
-        *,
-        parts: Sequence[str] = (),
-        width: int = 0,
-        align: Align = "svd",
-        classes: Classes = "shared",
-        seed: int = 0,
-    ) -> None:
+    parts: Sequence[str] = ()
+    width: int = integer(0, least=0)
+    align: Align = choice("svd", ALIGNS)
+    classes: Classes = choice("shared", CLASSES)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        parts = self.parts
         if isinstance(parts, str) or not parts or not all(isinstance(p, str) for p in parts):
-            raise ConfigurationError(
-                f"parts must be a non-empty list of dataset names or graph paths, not {parts!r}"
-            )
-        check_integer("width", width, least=0)
-        check_choice("align", align, ALIGNS)
-        check_choice("classes", classes, CLASSES)
-        if not width and classes != "shared":
+            said = f"parts must be a non-empty list of dataset names or graph paths, not {parts!r}"
+            raise ConfigurationError(said)
+        super().__post_init__()
+        if not self.width and self.classes != "shared":
             raise ConfigurationError("classes need a width: set width, for example to 128")
-        self.parts, self.width, self.seed = parts, width, seed
-        self.align: Align = align
-        self.classes: Classes = classes
 
     def load(self, cache: Path) -> Graph:
         """Load every part, edges as listed, and join them."""
         graphs = [load(part, undirected=False, cache=cache) for part in self.parts]
         if not self.width:
             return join(graphs)
-        return join_domains(
-            graphs, width=self.width, align=self.align, classes=self.classes, seed=self.seed
-        )
+        how = {name: value for name, value in self.get_params().items() if name != "parts"}
+        return join_domains(graphs, **how)

@@ -10,8 +10,7 @@ from typing import Any
 
 from evergraph.core.errors import ConfigurationError, DataError, UnknownNameError
 from evergraph.core.notices import say
-from evergraph.datasets.base import datasets, default_cache
-from evergraph.datasets.catalogue import catalogue, check_facts
+from evergraph.datasets.base import catalogue, check_facts, datasets, default_cache
 from evergraph.datasets.doors import as_graph
 from evergraph.datasets.files.assembly import fitting_layout
 from evergraph.datasets.files.npz import read_npz
@@ -91,12 +90,7 @@ def _fitting(graph: Graph, *, undirected: bool, directions: bool) -> Graph:
 
 
 def load_outline(source: str | Path) -> Graph:
-    """Return a graph for counting: like ``load``, with edges as listed and arbitrary features.
-
-    >>> import evergraph.datasets.wordnet
-    >>> load_outline("wordnet")
-    Graph(nodes=117659, edges=367578, features=256, classes=45)
-    """
+    """Return a graph for counting: like ``load``, with edges as listed and arbitrary features."""
     if isinstance(source, str) and is_registered(source):
         say_hidden(source)
         dataset = datasets.make(source)
@@ -127,9 +121,8 @@ def check_no_columns(source: object, columns: object, unknown_edges: str = "refu
     """Raise if options for tables are given with another source."""
     chosen = "unknown_edges" if columns is None else "columns"
     if columns is not None or unknown_edges != "refuse":
-        raise ConfigurationError(
-            f"{chosen} must not be given with {source}: only a folder of tables takes it"
-        )
+        said = f"{chosen} must not be given with {source}: only a folder of tables takes it"
+        raise ConfigurationError(said)
 
 
 def read_path(

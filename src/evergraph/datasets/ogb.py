@@ -7,6 +7,7 @@ binary files holds all of them in memory, so this module has its own.
 from __future__ import annotations
 
 import csv
+import logging
 import os
 import shutil
 import sys
@@ -25,20 +26,20 @@ from evergraph.core.errors import DataError
 from evergraph.core.extras import require
 from evergraph.core.mapped import put
 from evergraph.datasets.base import datasets
-from evergraph.datasets.fetching import FAILURES, Fetch, not_readable, record
+from evergraph.datasets.fetching import FAILURES, Fetch, Pace, not_readable, record
 from evergraph.datasets.importing.edge_table import EdgeTable
-from evergraph.datasets.kept_folder import Pace, kept_graph
 from evergraph.datasets.published import PublishedDataset
 from evergraph.graphs import UNLABELLED, Graph
-from evergraph.graphs.graph_folder import GraphFolderWriter, is_graph_folder
+from evergraph.graphs.graph_folder import GraphFolderWriter, is_graph_folder, open_graph_folder
 
+log = logging.getLogger(__name__)
 DATA, LABELS = "data.npz", "node-label.npz"
-
 SORT_MEMORY = 10**9
-
 _VALUES = 1 << 22  # at a time
-
+OF_GRAPHS = ("edge", "num-node-list", "num-edge-list", "node-feat", "node-label")  # raw files
 OF_NODES = ("features", "labels", "time")  # independent of the direction of edges
+_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+_SKIP = 1 << 24  # bytes
 
 
 class OgbDataset(PublishedDataset):
@@ -63,14 +64,7 @@ class Arxiv(OgbDataset):
 
     name = "arxiv"
     ogb_name = "ogbn-arxiv"
-    raw_files = (
-        "arxiv/raw/edge.csv.gz",
-        "arxiv/raw/num-node-list.csv.gz",
-        "arxiv/raw/num-edge-list.csv.gz",
-        "arxiv/raw/node-feat.csv.gz",
-        "arxiv/raw/node-label.csv.gz",
-        "arxiv/raw/node_year.csv.gz",
-    )
+    raw_files = tuple(map("arxiv/raw/{}.csv.gz".format, (*OF_GRAPHS, "node_year")))
 
 
 @datasets.register
@@ -79,13 +73,7 @@ class Products(OgbDataset):
 
     name = "products"
     ogb_name = "ogbn-products"
-    raw_files = (
-        "products/raw/edge.csv.gz",
-        "products/raw/num-node-list.csv.gz",
-        "products/raw/num-edge-list.csv.gz",
-        "products/raw/node-feat.csv.gz",
-        "products/raw/node-label.csv.gz",
-    )
+    raw_files = tuple(map("products/raw/{}.csv.gz".format, OF_GRAPHS))
 
 
 @datasets.register
@@ -140,6 +128,34 @@ class Papers(OgbDataset):
                 raw.fetch(Fetch() if how is None else how, lambda aside: None)
 
 
+def kept_graph(folder: Path, write: Callable[[GraphFolderWriter], None]) -> Graph:
+    """Return the graph of a folder, made first if it is missing or damaged.
+
+    It is made in a folder of this process and renamed when complete. A killed process leaves
+    nothing that could be taken for a graph, and the next one removes its remains.
+    """
+    import psutil
+
+    if is_graph_folder(folder):
+        try:
+            return open_graph_folder(folder)
+        except DataError as error:
+            log.warning("%s is rebuilt: %s", folder, error)
+            shutil.rmtree(folder)
+    for left in folder.parent.glob(f".{folder.name}-*"):  # the remains of killed processes
+        if not psutil.pid_exists(int(left.name.rpartition("-")[2])):
+            shutil.rmtree(left, ignore_errors=True)
+    writer = GraphFolderWriter(folder.with_name(f".{folder.name}-{os.getpid()}"))
+    try:
+        write(writer)
+        if not is_graph_folder(folder):  # else another process was faster
+            shutil.rmtree(folder, ignore_errors=True)
+            writer.folder.replace(folder)
+    finally:
+        writer.discard()
+    return open_graph_folder(folder)
+
+
 def ogb_master(name: str) -> dict[str, str]:
     """Return the entry of ``name`` in ogb's table of datasets."""
     require("ogb", extra="ogb", why=f"reading dataset {name!r}")
@@ -159,9 +175,7 @@ def read_raw(raw: Path, master: dict[str, str]) -> Graph:
     extra = [name for name in master["additional node files"].split(",") if name != "None"]
     inverse = master["add_inverse_edge"] == "True"
     read = read_csv_graph_raw(str(raw), add_inverse_edge=inverse, additional_node_files=extra)[0]
-    labels = np.loadtxt(
-        raw / "node-label.csv.gz", dtype=np.int64, delimiter=",", ndmin=1
-    )  # [nodes]
+    labels = np.loadtxt(raw / "node-label.csv.gz", dtype=np.int64, delimiter=",", ndmin=1)
     year = read.get("node_year")  # [nodes, 1]
     return Graph.from_edges(
         torch.from_numpy(read["edge_index"]),
@@ -261,10 +275,6 @@ def _write_nodes(raw: Path, writer: GraphFolderWriter, nodes: int) -> None:
     copied(raw / DATA, "node_feat", "features", finite)
 
 
-_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-_SKIP = 1 << 24  # bytes
-
-
 def _archive(path: Path) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(path)
@@ -275,9 +285,7 @@ def _archive(path: Path) -> zipfile.ZipFile:
 class StreamedArray:
     """One array of an archive, stored or deflated, read as a stream.
 
-    Args:
-        archive: an ``.npz`` file.
-        name: name of the array.
+    archive: an ``.npz`` file; name: name of the array.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -311,9 +319,8 @@ class StreamedArray:
         """Yield ``count`` rows at a time.  [count, width]"""
         width = self.size // max(self.shape[0], 1)
         if self.by_column and width > 1:
-            raise DataError(
-                f"{self.archive}: array {self.name!r} is stored by column: expected rows"
-            )
+            said = f"{self.archive}: array {self.name!r} is stored by column: expected rows"
+            raise DataError(said)
         return (values.reshape(-1, width) for values in self.values(count * width))
 
     def pairs(self, count: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:

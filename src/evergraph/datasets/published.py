@@ -10,8 +10,7 @@ from typing import ClassVar
 from evergraph.core.errors import ResourceError
 from evergraph.core.extras import require
 from evergraph.core.mapped import disk_is_enough
-from evergraph.datasets.base import Dataset, datasets
-from evergraph.datasets.catalogue import catalogue, check_facts
+from evergraph.datasets.base import Dataset, catalogue, check_facts, datasets
 from evergraph.datasets.fetching import FAILURES, Fetch, RawFiles, not_readable, record
 from evergraph.datasets.files.assembly import fitting_layout
 from evergraph.datasets.files.npz import read_npz, write_npz
@@ -45,24 +44,21 @@ class PublishedDataset(Dataset):
         again.
         """
         raw = self.raw(cache)
-        if not raw.check(how):
-            return self._first_load(raw, Fetch() if how is None else how)
-        if (raw.root / KEPT).exists():
-            return read_npz(raw.root / KEPT)
-        return self._keep(raw.root, self._read_raw(raw.root, raw.root))
+        if raw.check(how):
+            if (raw.root / KEPT).exists():
+                return read_npz(raw.root / KEPT)
+            return self._keep(raw.root, self._read_raw(raw.root, raw.root))
+        self.check_reader()
+        with raw.alone():
+            if raw.there:  # another process was faster
+                return self.load(cache)
+            (raw.root / KEPT).unlink(missing_ok=True)  # of raw files that are gone
+            graph = raw.fetch(how or Fetch(), lambda aside: self._read_raw(aside, raw.root))
+            return self._keep(raw.root, graph)
 
     def raw(self, cache: Path) -> RawFiles:
         """Return the description of the raw files."""
         return RawFiles(self.name, self.raw_files, cache / self.name, catalogue().get(self.name))
-
-    def _first_load(self, raw: RawFiles, how: Fetch) -> Graph:
-        self.check_reader()
-        with raw.alone():
-            if raw.there:  # another process was faster
-                return self.load(raw.root.parent)
-            (raw.root / KEPT).unlink(missing_ok=True)  # of raw files that are gone
-            graph = raw.fetch(how, lambda aside: self._read_raw(aside, raw.root))
-            return self._keep(raw.root, graph)
 
     def _read_raw(self, folder: Path, root: Path) -> Graph:
         """Read the raw files under ``folder``, which belong under ``root``."""
@@ -70,9 +66,8 @@ class PublishedDataset(Dataset):
             with disk_is_enough(folder):
                 graph = self.read(folder)
         except MemoryError as error:
-            raise ResourceError(
-                f"reading the raw files of dataset {self.name!r} needs more memory than there is"
-            ) from error
+            said = f"reading the raw files of dataset {self.name!r} needs more memory than there is"
+            raise ResourceError(said) from error
         except FAILURES as error:
             raise not_readable(self.name, root, error) from error
         check_facts(self.name, graph)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import logging
-from math import inf
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_integer, check_number
+from evergraph.core.component import Part, integer, number
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.datasets.base import Dataset, datasets
 from evergraph.graphs import Graph
 
 log = logging.getLogger(__name__)
-
 WEIGHTED_ROUNDS = 8
 MOST_ROUNDS = 200
 
@@ -28,9 +28,7 @@ class BlockModel:
     """
 
     def __init__(self, sizes: Tensor, weights: Tensor, *, generator: torch.Generator) -> None:
-        self.sizes = sizes
-        self.weights = weights
-        self.generator = generator
+        self.sizes, self.weights, self.generator = sizes, weights, generator
         self.labels = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
 
     def draw(self, count: int, *, within: bool) -> Tensor:
@@ -39,7 +37,14 @@ class BlockModel:
         Duplicates are dropped and drawn again, so that the count is exact. In a graph so dense that
         hubs are joined to all others, later rounds draw all nodes with equal weight.
         """
-        possible = self._check_room(count, within)
+        nodes, inside = len(self.weights), int((self.sizes * (self.sizes - 1) // 2).sum())
+        possible = inside if within else nodes * (nodes - 1) // 2 - inside
+        if count > possible:
+            kind = "within classes" if within else "between classes"
+            raise ConfigurationError(
+                f"nodes, mean_degree and homophily require {count} edges {kind}, "
+                f"but there are only {possible} pairs of nodes"
+            )
         batches: list[Tensor] = []  # of pairs as sorted keys, low node * nodes + high node
         missing, cumulative = count, self.weights.cumsum(0)
         for attempt in range(MOST_ROUNDS):
@@ -53,7 +58,7 @@ class BlockModel:
             missing -= len(batches[-1])
         if missing:
             log.warning("%d of %d edges are missing: the graph is too dense", missing, count)
-        keys, nodes = torch.cat([torch.empty(0, dtype=torch.int64), *batches]), len(self.weights)
+        keys = torch.cat([torch.empty(0, dtype=torch.int64), *batches])
         return torch.stack([keys // nodes, keys % nodes], dim=1)
 
     def _fresh(self, drawn: Tensor, batches: list[Tensor], most: int) -> Tensor:
@@ -74,43 +79,32 @@ class BlockModel:
         The first end is drawn among all nodes, the second within its class or outside it: inverse
         transform sampling on the cumulative weights, in which a class is one interval.
         """
-        ends = self.sizes.cumsum(0)
-        tops = cumulative[ends - 1]
+
+        def uniform() -> Tensor:
+            return torch.rand(count, dtype=torch.float64, generator=self.generator)
+
+        def nodes_at(points: Tensor) -> Tensor:
+            found = torch.searchsorted(cumulative, points, right=True)
+            return found.clamp_max_(len(cumulative) - 1)
+
+        tops = cumulative[self.sizes.cumsum(0) - 1]
         bottoms = torch.cat([torch.zeros(1, dtype=torch.float64), tops[:-1]])
-        first = self._nodes_at(self._uniform(count) * cumulative[-1], cumulative)
+        first = nodes_at(uniform() * cumulative[-1])
         bottom, top = bottoms[self.labels[first]], tops[self.labels[first]]
         if within:
-            at = bottom + self._uniform(count) * (top - bottom)
+            at = bottom + uniform() * (top - bottom)
         else:
-            at = self._uniform(count) * (cumulative[-1] - (top - bottom))
+            at = uniform() * (cumulative[-1] - (top - bottom))
             at = torch.where(at >= bottom, at + (top - bottom), at)
-        pairs = torch.stack([first, self._nodes_at(at, cumulative)], dim=1)
+        pairs = torch.stack([first, nodes_at(at)], dim=1)
         # Rounding can move a point at the edge of an interval into the next class.
         same = self.labels[pairs[:, 0]] == self.labels[pairs[:, 1]]
         return pairs[same if within else ~same]
 
-    def _nodes_at(self, points: Tensor, cumulative: Tensor) -> Tensor:
-        return torch.searchsorted(cumulative, points, right=True).clamp_max_(len(cumulative) - 1)
-
-    def _uniform(self, count: int) -> Tensor:
-        return torch.rand(count, dtype=torch.float64, generator=self.generator)
-
-    def _check_room(self, count: int, within: bool) -> int:
-        """Return the number of possible pairs; raise if there are too few."""
-        nodes = len(self.weights)
-        inside = int((self.sizes * (self.sizes - 1) // 2).sum())
-        possible = inside if within else nodes * (nodes - 1) // 2 - inside
-        if count > possible:
-            kind = "within classes" if within else "between classes"
-            raise ConfigurationError(
-                f"nodes, mean_degree and homophily require {count} edges {kind}, "
-                f"but there are only {possible} pairs of nodes"
-            )
-        return possible
-
 
 @datasets.register
-class Synthetic(Dataset):
+@dataclass(kw_only=True, eq=False, repr=False)
+class Synthetic(Part, Dataset):
     """A random graph with adjustable size, degrees, homophily and feature noise.
 
     Model (Karrer and Newman, 2011): node i has a weight θ_i, and an edge between i and j is drawn
@@ -136,24 +130,26 @@ class Synthetic(Dataset):
 
     name = "synthetic"
 
-    def __init__(
-        self,
-        *,
-        nodes: int = 2000,
-        mean_degree: float = 10.0,
-        classes: int = 10,
-        homophily: float = 0.8,
-        features: int = 64,
-        noise: float = 1.0,
-        degree_exponent: float | None = 2.5,
-        class_imbalance: float = 0.0,
-        seed: int = 0,
-    ) -> None:
-        self.nodes, self.classes, self.features = nodes, classes, features
-        self.mean_degree, self.homophily, self.noise = mean_degree, homophily, noise
-        self.degree_exponent, self.class_imbalance = degree_exponent, class_imbalance
-        self.seed = seed
-        self._check()
+    nodes: int = 2000
+    mean_degree: float = number(10.0, least=0.0)
+    classes: int = integer(10, least=1)
+    homophily: float = number(0.8, least=0.0, most=1.0)
+    features: int = integer(64, least=1)
+    noise: float = number(1.0, least=0.0)
+    degree_exponent: float | None = 2.5
+    class_imbalance: float = number(0.0, least=0.0)
+    seed: int = integer(0, least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("nodes", self.nodes, least=self.classes)
+        if self.class_imbalance >= 1:
+            raise ConfigurationError(f"class_imbalance must be below 1, not {self.class_imbalance}")
+        if self.degree_exponent:
+            check_number("degree_exponent", self.degree_exponent, least=0.0)
+            if self.degree_exponent <= 2:
+                said = f"degree_exponent must be above 2, or 0, not {self.degree_exponent}"
+                raise ConfigurationError(said)
 
     def load(self, cache: Path) -> Graph:
         """Draw the graph; nothing is kept under ``cache``."""
@@ -161,9 +157,8 @@ class Synthetic(Dataset):
         model = BlockModel(sizes, self._weights(), generator=seeded(self.seed, "edges"))
         edges = round(self.nodes * self.mean_degree / 2)
         within = round(self.homophily * edges)
-        pairs = torch.cat(
-            [model.draw(within, within=True), model.draw(edges - within, within=False)]
-        )
+        inside, across = model.draw(within, within=True), model.draw(edges - within, within=False)
+        pairs = torch.cat([inside, across])
         # The model numbers nodes class by class; a shuffle makes numbers independent of classes.
         shuffle = torch.randperm(self.nodes, generator=seeded(self.seed, "order"))
         labels = torch.empty(self.nodes, dtype=torch.int64)
@@ -191,22 +186,6 @@ class Synthetic(Dataset):
         centres = torch.nn.functional.normalize(centres)
         noise = torch.randn(len(labels), self.features, generator=generator)
         return noise.mul_(self.noise).add_(centres[labels])
-
-    def _check(self) -> None:
-        """Raise unless every parameter is valid."""
-        for name, least in (("classes", 1), ("nodes", self.classes), ("features", 1), ("seed", 0)):
-            check_integer(name, getattr(self, name), least=least)
-        for name, most in (("mean_degree", inf), ("noise", inf), ("homophily", 1.0)):
-            check_number(name, getattr(self, name), least=0.0, most=most)
-        check_number("class_imbalance", self.class_imbalance, least=0.0)
-        if self.class_imbalance >= 1:
-            raise ConfigurationError(f"class_imbalance must be below 1, not {self.class_imbalance}")
-        if self.degree_exponent:
-            check_number("degree_exponent", self.degree_exponent, least=0.0)
-            if self.degree_exponent <= 2:
-                raise ConfigurationError(
-                    f"degree_exponent must be above 2, or 0, not {self.degree_exponent}"
-                )
 
 
 def class_sizes(nodes: int, classes: int, imbalance: float) -> Tensor:

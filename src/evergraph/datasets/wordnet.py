@@ -19,22 +19,19 @@ import torch
 from torch import Tensor
 
 from evergraph.core.checks import check_choice, check_integer
-from evergraph.core.errors import DataError
+from evergraph.core.device import exactly_threads
+from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.seeding import seeded
 from evergraph.core.written_aside import written_aside
 from evergraph.datasets.base import Dataset, datasets
-from evergraph.datasets.latent_features import tf_idf, truncated_svd
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import csr_tensor
 from evergraph.graphs.relations import NodeTypes, Relations
 from evergraph.graphs.validation import UNLABELLED
 
 logger = logging.getLogger(__name__)
-
 IntArray = npt.NDArray[np.integer[Any]]
-
 Arrays = Mapping[str, IntArray]
-
 BUNDLED = importlib.resources.files("evergraph.datasets") / "bundled" / "wordnet.npz"
 
 # Exceptions of zipfile and numpy for a damaged file.
@@ -44,13 +41,13 @@ DAMAGE = (
 
 # Increment it if the computation of features changes, so that older cached ones are not read.
 RECIPE = 1
-
 PARTS_OF_SPEECH = {"n": "noun", "v": "verb", "a": "adjective", "s": "satellite", "r": "adverb"}
 PARTS = tuple(PARTS_OF_SPEECH.values())  # in the order of their classes
 CLASSES = ("files", "parts-of-speech", "depth")
 UPWARD = ("hypernym", "instance-of")  # relations to something more general
-
 DEEPEST = 13  # the last class: this depth or more
+# Extra directions beyond those requested; they absorb the error of the last ones.
+OVERSAMPLING = 32
 
 
 @datasets.register
@@ -79,9 +76,7 @@ class WordNet(Dataset):
     def __init__(self, *, dims: int = 256, relations: bool = False, classes: str = "files") -> None:
         check_integer("dims", dims, least=1)
         check_choice("classes", classes, CLASSES)
-        self.dims = dims
-        self.relations = relations
-        self.classes = classes
+        self.dims, self.relations, self.classes = dims, relations, classes
 
     def load(self, cache: Path) -> Graph:
         """Return the graph, with its features from ``cache`` if they are there."""
@@ -108,24 +103,22 @@ class WordNet(Dataset):
         return self._graph(arrays, empty)
 
     def _graph(self, arrays: Arrays, features: Tensor) -> Graph:
+        labels = torch.from_numpy(arrays["labels"].astype(np.int64))
+        if self.classes == "parts-of-speech":
+            types = _types(arrays)
+            labels = torch.tensor([PARTS.index(n) for n in types.names])[types.numbers.long()]
+        elif self.classes == "depth":
+            labels = by_depth(_relations(arrays), _types(arrays))
         graph = Graph.from_edges(
-            _edge_index(arrays), features=features, labels=self._labels(arrays), undirected=True
+            _edge_index(arrays), features=features, labels=labels, undirected=True
         )
         if not self.relations:
             return graph
         return graph.with_relations(_relations(arrays)).with_types(_types(arrays))
 
-    def _labels(self, arrays: Arrays) -> Tensor:
-        """Return the class of every node.  int64 [nodes]"""
-        if self.classes == "parts-of-speech":
-            return by_part_of_speech(_types(arrays))
-        if self.classes == "depth":
-            return by_depth(_relations(arrays), _types(arrays))
-        return torch.from_numpy(arrays["labels"].astype(np.int64))
-
 
 def _relations(arrays: Arrays) -> Relations:
-    """Return the relation of every pointer, from the kinds of links between pairs of nodes."""
+    # Of every pointer, from the kinds of links between pairs of nodes.
     lines = arrays["kinds"].tobytes().decode().split("\n")
     names = sorted({word[:-1] for line in lines for word in line.split()})
     pairs, kinds = _edge_index(arrays), torch.from_numpy(arrays["edge_kinds"].astype(np.int64))
@@ -149,9 +142,8 @@ def _bundled_content() -> bytes:
     try:
         return BUNDLED.read_bytes()
     except OSError as error:
-        raise DataError(
-            f"the bundled file {BUNDLED} cannot be read ({error}): reinstall"
-        ) from error
+        said = f"the bundled file {BUNDLED} cannot be read ({error}): reinstall"
+        raise DataError(said) from error
 
 
 def _unpack(content: bytes) -> Arrays:
@@ -204,6 +196,76 @@ def _compute_features(arrays: Arrays, dims: int) -> Tensor:
     return truncated_svd(tf_idf(_word_counts(arrays)), dims=dims, generator=generator)
 
 
+def tf_idf(counts: scipy.sparse.csr_matrix) -> scipy.sparse.csr_matrix:
+    """Weight words by their frequency in a row and rarity among rows.  [rows, words] -> the same
+
+    x_rw = (1 + ln(count_rw)) · (1 + ln((1 + rows) / (1 + df_w))), then every row is scaled to
+    length 1. df_w counts the rows that have word w. Rows without a word stay zero. Stored entries
+    must be 1 or more.
+
+    >>> counts = scipy.sparse.csr_matrix(np.array([[3.0, 0.0], [0.0, 0.0]]))
+    >>> tf_idf(counts).toarray()
+    array([[1., 0.],
+           [0., 0.]], dtype=float32)
+    """
+    rows, words = counts.shape
+    present = np.bincount(counts.indices, minlength=words)  # df, [words]
+    idf = 1.0 + np.log((1.0 + rows) / (1.0 + present))
+    weights = (1.0 + np.log(counts.data)) * idf[counts.indices]
+    entry_rows = np.repeat(np.arange(rows), np.diff(counts.indptr))
+    lengths = np.sqrt(np.bincount(entry_rows, weights=weights**2, minlength=rows))
+    scaled = (weights / lengths[entry_rows]).astype(np.float32)
+    return scipy.sparse.csr_matrix((scaled, counts.indices, counts.indptr), shape=counts.shape)
+
+
+def truncated_svd(
+    matrix: scipy.sparse.csr_matrix,
+    *,
+    dims: int,
+    generator: torch.Generator,
+    power_iterations: int = 4,
+) -> Tensor:
+    """Return U·S of the ``dims`` largest singular values, largest first.  [n, m] -> [n, dims]
+
+    Randomised subspace iteration (Halko, Martinsson and Tropp 2011, algorithm 4.4) on the side of
+    the columns: Q <- orth(Aᵀ A Q), begun with a random Q [m, dims + oversampling]. Then B = A Q
+    holds nearly all of A, and with Bᵀ B = W S² Wᵀ the answer is B W = U S; the right singular
+    vectors are Q W. Only matrices as tall as A has columns are orthogonalised, which makes it fast
+    for many rows. The sign of each direction makes the largest entry of its right singular vector
+    positive.
+    """
+    smaller = min(matrix.shape)
+    if not 1 <= dims <= smaller:
+        said = f"dims must lie between 1 and {smaller}, the smaller side of the matrix: got {dims}"
+        raise ConfigurationError(said)
+
+    def as_torch(matrix: scipy.sparse.csr_matrix) -> Tensor:  # whose products use all cores
+        parts = (matrix.indptr, matrix.indices, np.asarray(matrix.data, dtype=np.float32))
+        indptr, indices, values = map(torch.from_numpy, parts)
+        return csr_tensor(indptr, indices, values, matrix.shape)
+
+    def orthonormal(columns: Tensor) -> Tensor:  # [m, width] -> [m, width]
+        with exactly_threads(1):
+            basis: Tensor = torch.linalg.qr(columns).Q
+            return basis
+
+    # Factorisations have one thread: they synchronise thousands of times. A second idle core gains
+    # little; if another process uses the same cores, each barrier waits for it, and 0.2 s become 8.
+    A, At = as_torch(matrix), as_torch(matrix.T.tocsr())
+    width = min(dims + OVERSAMPLING, smaller)
+    Q = orthonormal(torch.randn(matrix.shape[1], width, generator=generator))
+    for _ in range(power_iterations):
+        Q = orthonormal(At @ (A @ Q))
+    B = A @ Q  # [n, width]
+    with exactly_threads(1):
+        vectors = torch.linalg.eigh((B.T @ B).double()).eigenvectors  # ascending
+    W = vectors.flip(1)[:, :dims].float()  # [width, dims]
+    right = Q @ W
+    largest = right.gather(0, right.abs().argmax(0, keepdim=True))[0]
+    found: Tensor = B @ (W * torch.where(largest < 0, -1.0, 1.0))
+    return found
+
+
 def _cached(file: Path, *, shape: tuple[int, int]) -> Tensor | None:
     """Return the features cached in ``file``, or None if there are no valid ones."""
     try:
@@ -218,16 +280,6 @@ def _cached(file: Path, *, shape: tuple[int, int]) -> Tensor | None:
         logger.warning("%s does not hold the features: they are computed again", file)
         return None
     return torch.from_numpy(kept)
-
-
-def by_part_of_speech(types: NodeTypes) -> Tensor:
-    """Return the index of each node's part of speech in ``PARTS``.  int64 [nodes]
-
-    >>> by_part_of_speech(NodeTypes(("adjective", "noun"), torch.tensor([1, 0], dtype=torch.int16)))
-    tensor([0, 2])
-    """
-    places = torch.tensor([PARTS.index(name) for name in types.names])
-    return places[types.numbers.long()]
 
 
 def by_depth(relations: Relations, types: NodeTypes, *, deepest: int = DEEPEST) -> Tensor:

@@ -31,27 +31,9 @@ from evergraph.evaluation.yardstick import (
 )
 
 __all__ = [
-    "AVERAGES",
-    "MEASURES",
-    "YARDSTICKS",
-    "AccuracyMatrix",
-    "Evaluation",
-    "Predictor",
-    "Yardstick",
-    "anytime_accuracy",
-    "area_under_curve",
-    "average_accuracy",
-    "average_accuracy_curve",
-    "average_forgetting",
-    "average_forgetting_curve",
-    "average_precision",
-    "balanced_accuracy",
-    "evaluate",
-    "expected_calibration_error",
-    "macro_f1",
-    "mean_absolute_error",
-    "micro_f1",
-    "plain_accuracy",
-    "r2",
-    "rejection_auroc",
-]
+    "AVERAGES", "MEASURES", "YARDSTICKS", "AccuracyMatrix", "Evaluation", "Predictor", "Yardstick",
+    "anytime_accuracy", "area_under_curve", "average_accuracy", "average_accuracy_curve",
+    "average_forgetting", "average_forgetting_curve", "average_precision", "balanced_accuracy",
+    "evaluate", "expected_calibration_error", "macro_f1", "mean_absolute_error", "micro_f1",
+    "plain_accuracy", "r2", "rejection_auroc",
+]  # fmt: skip

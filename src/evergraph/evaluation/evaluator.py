@@ -17,6 +17,14 @@ from evergraph.graphs import Graph
 from evergraph.streams import Exam, GraphStream
 from evergraph.streams.stream import TESTINGS, Testing
 
+BINS = 15
+AVERAGES = YARDSTICKS["class"].rows
+MEASURES = ("calibration_error", "rejection_auroc", "forward_transfer", *BESIDE)
+AccuracyRows = dict[str, dict[str, list[float]]]
+"""rows[testing][average][j]: accuracy on task j, or the measure named in ``YARDSTICKS``."""
+Measures = dict[str, dict[str, float | None]]
+"""measures[testing][name]: one number per task; None if it is not defined."""
+
 
 class Predictor(Protocol):
     """Anything that classifies nodes in a graph."""
@@ -56,9 +64,6 @@ def mark(learner: Predictor, exams: Sequence[Exam]) -> Scored:
         values=torch.cat(values) if values else None,
         targets=torch.cat(targets) if targets else None,
     )
-
-
-BINS = 15
 
 
 def expected_calibration_error(confidence: Tensor, right: Tensor, *, bins: int = BINS) -> float:
@@ -130,16 +135,6 @@ def forward_transfer(coming: Scored, learned: LabelSpace) -> float | None:
     if not bool(again.any()):
         return None
     return balanced_accuracy(coming.classes[again], coming.labels[again]) - 1 / learned.num_classes
-
-
-AVERAGES = YARDSTICKS["class"].rows
-MEASURES = ("calibration_error", "rejection_auroc", "forward_transfer", *BESIDE)
-
-AccuracyRows = dict[str, dict[str, list[float]]]
-"""rows[testing][average][j]: accuracy on task j, or the measure named in ``YARDSTICKS``."""
-
-Measures = dict[str, dict[str, float | None]]
-"""measures[testing][name]: one number per task; None if it is not defined."""
 
 
 @dataclass(frozen=True)

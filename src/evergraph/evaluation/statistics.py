@@ -22,6 +22,13 @@ from evergraph.core.errors import ConfigurationError
 
 Sample = npt.ArrayLike
 Numbers = npt.NDArray[np.float64]
+CONFIDENCE = 0.95
+ALIKE = 1e-12  # numbers whose range is below this are equal up to rounding
+EXACT = 50  # pairs up to which every outcome is counted
+LEAST_PAIRS = 6  # below this no outcome has a two-sided p below 0.05: 2/2^5 is 0.0625
+LEAST_DATASETS = 3  # for ranks of methods; claims need LEAST_PAIRS
+ROOM = 1_000_000  # outcomes per dataset up to which p is exact
+SAME_RANK = 1e-9  # mean ranks closer than this are equal up to rounding
 
 
 def sample(name: str, values: Sample, *, least: int) -> Numbers:
@@ -40,9 +47,8 @@ def differences(a: Sample, b: Sample, *, least: int) -> Numbers:
     """Return ``a - b`` of paired samples.  [pairs]"""
     ours, theirs = sample("a", a, least=least), sample("b", b, least=least)
     if len(ours) != len(theirs):
-        raise ConfigurationError(
-            f"a and b must be of the same length to be paired, not {len(ours)} and {len(theirs)}"
-        )
+        said = f"a and b must be of the same length to be paired, not {len(ours)} and {len(theirs)}"
+        raise ConfigurationError(said)
     return ours - theirs
 
 
@@ -57,10 +63,6 @@ def rising_ranks(values: Numbers) -> Numbers:
     _, place, counts = np.unique(np.round(values, 12), return_inverse=True, return_counts=True)
     ranks: Numbers = (np.cumsum(counts) - (counts - 1) / 2)[place]
     return ranks
-
-
-CONFIDENCE = 0.95
-ALIKE = 1e-12  # numbers whose range is below this are equal up to rounding
 
 
 @dataclass(frozen=True)
@@ -164,10 +166,6 @@ def _deviation(values: Numbers) -> float:
     return 0.0 if np.ptp(values) <= ALIKE else float(np.std(values, ddof=1))
 
 
-EXACT = 50  # pairs up to which every outcome is counted
-LEAST_PAIRS = 6  # below this no outcome has a two-sided p below 0.05: 2/2^5 is 0.0625
-
-
 @dataclass(frozen=True)
 class SignedRanks:
     """The result of Wilcoxon's test.
@@ -247,11 +245,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
         least = max(least, min(1.0, (len(p_values) - place) * p_values[i]))
         corrected[i] = least
     return corrected
-
-
-LEAST_DATASETS = 3  # for ranks of methods; claims need LEAST_PAIRS
-ROOM = 1_000_000  # outcomes per dataset up to which p is exact
-SAME_RANK = 1e-9  # mean ranks closer than this are equal up to rounding
 
 
 @dataclass(frozen=True)

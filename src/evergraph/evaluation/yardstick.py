@@ -12,6 +12,16 @@ from torch import Tensor
 
 from evergraph.core.label_space import THRESHOLD, Kind
 
+Metric = Callable[[Tensor, Tensor], float]
+NAMES = {
+    "balanced": "accuracy, class-balanced", "plain": "accuracy", "micro_f1": "micro F1",
+    "macro_f1": "macro F1", "average_precision": "average precision", "r2": "R2",
+    "mae": "mean absolute error",
+}  # fmt: skip
+SPREADS = (
+    "average_accuracy", "average_forgetting", "anytime_accuracy", "area_under_curve", "measures",
+)  # fmt: skip
+
 
 def plain_accuracy(predicted: Tensor, labels: Tensor) -> float:
     """Return the share of correctly classified nodes.  int64 [n], int64 [n] -> 0..1"""
@@ -126,9 +136,6 @@ def mean_absolute_error(predicted: Tensor, right: Tensor) -> float:
     return float((predicted.double() - right.double()).abs().nanmean())
 
 
-Metric = Callable[[Tensor, Tensor], float]
-
-
 @dataclass(frozen=True)
 class Yardstick:
     """The measures for one kind of targets.
@@ -158,29 +165,11 @@ YARDSTICKS: Mapping[Kind, Yardstick] = {
     ),
     "numbers": Yardstick("R2", "r2", {"r2": r2}, {"mae": mean_absolute_error}),
 }
-NAMES = {
-    "balanced": "accuracy, class-balanced",
-    "plain": "accuracy",
-    "micro_f1": "micro F1",
-    "macro_f1": "macro F1",
-    "average_precision": "average precision",
-    "r2": "R2",
-    "mae": "mean absolute error",
-}
 BESIDE: tuple[str, ...] = tuple(name for each in YARDSTICKS.values() for name in each.beside)
 
 
-SPREADS = (
-    "average_accuracy", "average_forgetting", "anytime_accuracy", "area_under_curve", "measures",
-)  # fmt: skip
-
-
 def spread(values: Sequence[float]) -> dict[str, Any]:
-    """Return the mean and the sample standard deviation, None for a single value.
-
-    >>> spread([0.5, 0.7])["mean"], spread([0.5])
-    (0.6, {'mean': 0.5, 'std': None})
-    """
+    """Return the mean and the sample standard deviation, None for a single value."""
     deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
     return {"mean": float(np.mean(values)), "std": deviation}
 
@@ -192,11 +181,6 @@ def main_key(result: Mapping[str, Any]) -> str:
     ('micro_f1', 'balanced')
     """
     return str(result.get("metric", {}).get("key", "balanced"))
-
-
-def main_name(result: Mapping[str, Any]) -> str:
-    """Return the name of the main measure of a stored result."""
-    return str(result.get("metric", {}).get("name", "accuracy"))
 
 
 def measured(result: dict[str, Any]) -> dict[str, Any]:

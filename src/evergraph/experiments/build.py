@@ -36,24 +36,25 @@ from evergraph.methods.refresh import NEEDS_ALL_EDGES
 from evergraph.nn import Backbone, Recipe, backbones
 from evergraph.streams import GraphStream
 from evergraph.streams.ways import without_classes
-from evergraph.topology import TopologyEncoder, topologies
+from evergraph.topology import topologies
 from evergraph.topology.embedding_folder import embedding_in
 from evergraph.training import Learner, Trainer
 
 # A stream on a device holds the graph, the tasks' graphs and the graph of everything seen so far.
 DEVICE_COPIES = 4
 T = TypeVar("T")
+_METHOD_PARTS = ("trainer", "generator", "memory", "backbone")
+_PDGNN_PARTS = ("topology", *HeadConfig.model_fields)
+_OF_TARGETS: dict[str, Any] = {
+    "method": Component(name="analytic"), "backbone": None, "training": TrainingConfig(),
+}  # fmt: skip
 
 
 def load_graph(config: RunConfig) -> Graph:
     """Load the configured dataset."""
     load_plugins(config.plugins)
-    return load(
-        config.dataset.name,
-        undirected=config.undirected,
-        directions=config.directions,
-        **config.dataset.parameters,
-    )
+    how: dict[str, Any] = config.model_dump(include={"undirected", "directions"})
+    return load(config.dataset.name, **how, **config.dataset.parameters)
 
 
 def build_stream(
@@ -70,17 +71,12 @@ def build_stream(
     return GraphStream(graph, **options, device=device, resources=resources)
 
 
-def build_topology(config: RunConfig) -> TopologyEncoder:
-    """Make the configured f_topo."""
-    return _make(topologies, config.topology)
-
-
 def build_backbone(config: RunConfig) -> Backbone:
     """Make the configured backbone, or the method's own."""
     component, parts = backbone_of(config), {}
     taken = backbones.parameters(component.name)
     if "topology" in taken:
-        every = {"topology": build_topology(config), **config.head.model_dump()}
+        every = {"topology": _make(topologies, config.topology), **config.head.model_dump()}
         own = component.parameters
         parts = {key: part for key, part in every.items() if key in taken and key not in own}
     return _make(backbones, component, **parts)
@@ -176,10 +172,6 @@ def epochs_of(config: RunConfig) -> int:
     return (config.training.epochs or 1) * backbones.resolve(backbone_of(config).name).rivals
 
 
-_METHOD_PARTS = ("trainer", "generator", "memory", "backbone")
-_PDGNN_PARTS = ("topology", *HeadConfig.model_fields)
-
-
 def backbone_of(config: RunConfig) -> Component:
     """Return the configured backbone, or the method's own."""
     if config.backbone is not None:
@@ -226,7 +218,7 @@ def check(config: RunConfig, seed: int = 0, *, resources: Resources | None = Non
     used = parts_used(config)
     # A misspelt name is an error even if the method does not use it.
     if "topology" not in used:
-        build_topology(config)
+        _make(topologies, config.topology)
     if "memory" not in used and config.memory.sampler is not None:
         samplers.resolve(config.memory.sampler.name)
     if config.method.parameters.get("refresh", "none") != "none" and config.stream.edges != "all":
@@ -254,13 +246,10 @@ def departures(config: RunConfig) -> list[str]:
     """Return the differences between a configuration and its protocol, as phrases."""
     if config.protocol is None:
         return []
-    said = flat(read_protocol(config.protocol).values(config.dataset.name))
+    said = flat(read_protocol(config.protocol).values(config.dataset.name)).items()
     found = flat(config.to_dict())
-    return [
-        f"{key} is {found.get(key)!r} and not {value!r}"
-        for key, value in said.items()
-        if found.get(key) != value
-    ]
+    differ = [(key, value) for key, value in said if found.get(key) != value]
+    return [f"{key} is {found.get(key)!r} and not {value!r}" for key, value in differ]
 
 
 def say_protocol(asked: RunConfig, config: RunConfig) -> None:
@@ -327,11 +316,6 @@ def _not_embedded_twice(graph: Graph, config: RunConfig) -> RunConfig:
         return config.model_copy(update={"topology": identity})
     say(config.dataset.name, f"{known}: {config.method.name} smooths them once more")
     return config
-
-
-_OF_TARGETS: dict[str, Any] = {
-    "method": Component(name="analytic"), "backbone": None, "training": TrainingConfig(),
-}  # fmt: skip
 
 
 def say_unseen(config: RunConfig, graph: Graph) -> None:

@@ -27,6 +27,14 @@ from evergraph.core.extras import tomllib
 from evergraph.core.plugins import located
 from evergraph.experiments.seeds import with_seeds
 
+# Names of component keys before 0.1.
+_FORMER = {
+    "backbone.rows": "backbone.dtype",
+    "method.keep": "method.memory",
+    "topology.keep": "topology.kept_hops",
+    "topology.rows": "topology.dtype",
+}
+
 
 def _located(plugins: tuple[str, ...]) -> tuple[str, ...]:
     # A worker, or a later resume, may run in another folder.
@@ -300,15 +308,6 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         name = f"{prefix}{key}"
         result |= flat(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
     return result
-
-
-# Names of component keys before 0.1.
-_FORMER = {
-    "backbone.rows": "backbone.dtype",
-    "method.keep": "method.memory",
-    "topology.keep": "topology.kept_hops",
-    "topology.rows": "topology.dtype",
-}
 
 
 def comparable(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -71,17 +71,13 @@ class Cost:
 
 @dataclass(frozen=True)
 class LearnedCopy:
-    """Tasks of a copy, and the costs of those that were learned.
-
-    sizes: nodes of every task, or between two tests. costs: CPU seconds and seconds of each task,
-    and peak bytes on CPU and GPU by its end.  [tasks], [tasks learned][4]
-    kept: nodes of a task whose labelled ones fill its part of a memory; 0 without a memory.
-    """
+    """Tasks of a copy, and the costs of those that were learned."""
 
     share: float
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...]  # nodes of every task, or between two tests
+    # CPU seconds and seconds of each task learned, and peak bytes on CPU and GPU by its end
     costs: tuple[tuple[float, float, float, float], ...]
-    kept: float = 0.0
+    kept: float = 0.0  # nodes of a task whose labelled ones fill its part of a memory
 
     @property
     def cost(self) -> Cost:
@@ -117,16 +113,13 @@ def extrapolated(copies: Sequence[LearnedCopy]) -> Cost:
 
 @dataclass(frozen=True)
 class Plan:
-    """Estimated cost of one seed of a run, and the costs of small copies, smallest first.
+    """Estimated cost of one seed of a run, and the costs of small copies, smallest first."""
 
-    nodes, edges: of the whole graph. seeds: their number; they run one after another.
-    """
-
-    nodes: int
+    nodes: int  # this and the next: of the whole graph
     edges: int
     copies: tuple[Cost, ...]
     seed: Cost
-    seeds: int
+    seeds: int  # their number; they run one after another
 
 
 def plan_run(
@@ -194,17 +187,12 @@ def shrunk(graph: Graph, share: float, *, generator: torch.Generator) -> Graph:
         targets=None if graph.targets is None else graph.targets.take(nodes),
     )
     types = None if graph.types is None else graph.types.each(lambda numbers: numbers[nodes])
-    related = None
-    if graph.relations is not None:
-        ends, kinds = graph.relations.edges()
-        mine, weights = kept[ends[1]], graph.relations.edge_weights()
-        related = Relations.of(
-            copy[ends[:, mine]],
-            kinds[mine],
-            graph.relations.names,
-            nodes=len(nodes),
-            weights=None if weights is None else weights[mine],
-        )
+    related = graph.relations
+    if related is not None:
+        ends, kinds = related.edges()
+        mine, weights = kept[ends[1]], related.edge_weights()
+        weights, ends = None if weights is None else weights[mine], copy[ends[:, mine]]
+        related = Relations.of(ends, kinds[mine], related.names, nodes=len(nodes), weights=weights)
     return small.with_relations(related).with_types(types)
 
 

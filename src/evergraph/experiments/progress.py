@@ -12,8 +12,9 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evergraph.experiments.protocol import TaskReport
+    from typing_extensions import Self
 
+    from evergraph.experiments.protocol import TaskReport
 
 PAUSE = 0.1  # seconds between two updates: a notebook stores every message
 
@@ -31,7 +32,20 @@ def progress_bar(console: Any, counted: str) -> Any:
     return Progress(*columns, left, console=console, transient=True, disable=not shown)
 
 
-class RunProgress:
+class Progress:
+    """Shows ``_bar``, which has rich's methods, inside a ``with`` block."""
+
+    _bar: Any
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+
+class RunProgress(Progress):
     """Progress bar over all tasks and seeds of some runs, on stderr.
 
     On a terminal and in a notebook the bar moves with every epoch. In a log a line is written after
@@ -57,15 +71,8 @@ class RunProgress:
         self._silent = True  # nothing has been written yet
         self._started = self._said = time.monotonic()
         bar = NotebookBar if in_notebook() else progress_bar
-        self._bar: Any = bar(self._console, "{task.percentage:3.0f} %")
+        self._bar = bar(self._console, "{task.percentage:3.0f} %")
         self._row = self._bar.add_task(label, total=self._total)
-
-    def __enter__(self) -> RunProgress:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
 
     def on_epoch(self, name: str, task: int, epoch: int) -> None:
         """Move the bar by an epoch of a run."""
@@ -157,17 +164,10 @@ class NotebookBar:
         self._begun = self._drawn = time.monotonic()
         self._display = display(self._line(), display_id=True)
 
-    def update(
-        self,
-        row: int,
-        *,
-        description: str | None = None,
-        completed: float | None = None,
-        advance: float = 0.0,
-    ) -> None:
-        """Change the text and how much is done."""
-        self._text = self._text if description is None else description
-        self._done = (self._done if completed is None else completed) + advance
+    def update(self, row: int, *, advance: float = 0.0, **given: Any) -> None:
+        """Change the text, ``description``, and how much is ``completed``."""
+        self._text = given.get("description", self._text)
+        self._done = given.get("completed", self._done) + advance
         if time.monotonic() - self._drawn >= PAUSE:
             self._drawn = time.monotonic()
             self._display.update(self._line())

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import math
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import product
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from evergraph.core.checks import check_choice
-from evergraph.core.device import choose_device
+from evergraph.core.device import choose_device, cpu_count
 from evergraph.core.display import Shown
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.extras import installed, installed_version, require
@@ -34,7 +34,6 @@ from evergraph.evaluation.accuracy_matrix import matrix_of
 from evergraph.evaluation.evaluator import AccuracyRows, Measures
 from evergraph.evaluation.yardstick import spread
 from evergraph.experiments.config import RunConfig
-from evergraph.experiments.display import matrix_table, plot_curves
 from evergraph.experiments.protocols import read_protocol
 from evergraph.graphs import Graph, homophily
 from evergraph.streams import GraphStream
@@ -44,8 +43,21 @@ from evergraph.training import Learner
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-
 NEEDED, OPTIONAL = ("evergraph", "torch", "numpy", "scipy"), ("torch-geometric",)
+COLUMNS = [
+    "dataset", "method", "setting", "seed", "testing", "average", "after", "task", "accuracy"
+]  # fmt: skip
+Metric = Callable[[AccuracyMatrix], float]
+PHASES = ("embed", "train", "evaluate")
+KEPT = (
+    "floats", "bytes", "samples", "gradients", "importance", "models", "edges", "statistics"
+)  # fmt: skip
+# How a result is displayed: its matrix in a notebook, and a learning curve in the caller's axes.
+# ``reports.figures`` draws files that compare many runs.
+LINES = {"local": "-", "global": "--"}
+# Cells are tinted and text keeps the page's colour, so that it can be read on a dark page too.
+TINT, STRONGEST = "11, 143, 130", 0.6
+WIDEST = 25  # tasks; a larger matrix is not shown
 
 
 def describe(graph: Graph, stream: GraphStream) -> dict[str, Any]:
@@ -70,12 +82,7 @@ def describe(graph: Graph, stream: GraphStream) -> dict[str, Any]:
 
 def machine(device: str) -> dict[str, Any]:
     """Return the hardware that a run on this device uses, as far as it is known."""
-    facts: dict[str, Any] = {
-        "cpus": len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count(),
-        "threads": torch.get_num_threads(),
-    }
+    facts: dict[str, Any] = {"cpus": cpu_count(), "threads": torch.get_num_threads()}
     with suppress(ImportError):
         import psutil
 
@@ -91,16 +98,6 @@ def versions() -> dict[str, str]:
     told = {name: found[name] or "unknown" for name in NEEDED}
     told |= {name: version for name in OPTIONAL if (version := found[name])}
     return {"python": platform.python_version()} | told
-
-
-COLUMNS = [
-    "dataset", "method", "setting", "seed", "testing", "average", "after", "task", "accuracy"
-]  # fmt: skip
-Metric = Callable[[AccuracyMatrix], float]
-PHASES = ("embed", "train", "evaluate")
-KEPT = (
-    "floats", "bytes", "samples", "gradients", "importance", "models", "edges", "statistics"
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -251,10 +248,7 @@ class RunResult(Shown):
         return self._mean(average_forgetting, testing, average)
 
     def anytime_accuracy(self, testing: str = "local", average: str | None = None) -> float:
-        """Return the mean of AA over all tests, the mean over seeds.  0..1
-
-        average: as in ``average_accuracy``.
-        """
+        """Return the mean of AA over all tests and seeds; average: as above.  0..1"""
         return self._mean(anytime_accuracy, testing, average or self.yardstick.main)
 
     def _mean(self, metric: Metric, testing: str | None, average: str | None) -> float:
@@ -274,10 +268,8 @@ class RunResult(Shown):
             frame[frame.after == frame.after.max()].groupby(["testing", "average", "seed"])
         """
         if not installed("pandas"):
-            raise ConfigurationError(
-                "RunResult.to_frame() needs the package pandas, which is missing: "
-                "pip install pandas"
-            )
+            needs = "RunResult.to_frame() needs the package pandas, which is missing"
+            raise ConfigurationError(f"{needs}: pip install pandas")
         from pandas import DataFrame
 
         config = self.config
@@ -325,6 +317,12 @@ class RunResult(Shown):
             | {t: {a: [row[t][a] for row in s.rows] for a in averages} for t in TESTINGS}
             for s in self.seeds
         ]
+
+        def curve(testing: str, average: str) -> list[float]:
+            curves = [average_accuracy_curve(s.matrix(testing, average)) for s in self.seeds]
+            mean: list[float] = np.mean(curves, axis=0).tolist()
+            return mean
+
         measures: dict[str, dict[str, Any]] = {testing: {} for testing in TESTINGS}
         for testing, name in product(TESTINGS, MEASURES):
             found = [s.measure(testing, name) for s in self.seeds]
@@ -337,11 +335,7 @@ class RunResult(Shown):
             "average_accuracy": self._summary(average_accuracy),
             "average_forgetting": self._summary(average_forgetting),
             "anytime_accuracy": self._summary(anytime_accuracy),
-            "average_accuracy_curve": self._each_way(
-                lambda t, a: np.mean(
-                    [average_accuracy_curve(s.matrix(t, a)) for s in self.seeds], axis=0
-                ).tolist()
-            ),
+            "average_accuracy_curve": self._each_way(curve),
             "tested_after": self.seeds[0].tested_after,
             "area_under_curve": self._summary(area_under_curve),
             "measures": measures,
@@ -364,3 +358,54 @@ class RunResult(Shown):
     def _each_way(self, make: Callable[[str, str], Any]) -> dict[str, Any]:
         ways = self.yardstick.rows
         return {testing: {name: make(testing, name) for name in ways} for testing in TESTINGS}
+
+
+def matrix_table(matrix: AccuracyMatrix, caption: str) -> str:
+    """Return an accuracy matrix as a table of tinted cells, or a sentence if it is too wide.
+
+    caption: trusted HTML, which is not escaped.
+    """
+    tasks = len(matrix)
+    if tasks > WIDEST:
+        return (
+            f"<p>The accuracy matrix of {tasks} tasks is too wide to be shown here: "
+            "<code>result.to_frame()</code> has every number.</p>"
+        )
+    head = "".join(f"<th>task {task}</th>" for task in range(tasks))
+    rows = "".join(
+        f"<tr><th>after task {after}</th>{''.join(map(_cell, row))}</tr>"
+        for after, row in enumerate(matrix.tolist())
+    )
+    table = f"<table><caption>{caption}</caption><tr><th></th>{head}</tr>{rows}</table>"
+    return f'<div style="overflow-x: auto">{table}</div>'
+
+
+def _cell(value: float) -> str:
+    if math.isnan(value):
+        return "<td></td>"
+    tint = STRONGEST * min(max(value, 0.0), 1.0)
+    return f'<td style="background: rgba({TINT}, {tint:.3f})">{100 * value:.1f}</td>'
+
+
+def plot_curves(
+    axes: Any,
+    matrices: Mapping[str, Sequence[AccuracyMatrix]],
+    tested_after: Sequence[int],
+    *,
+    name: str,
+) -> None:
+    """Draw AA after each test, the mean over seeds with a band of one standard deviation.
+
+    matrices: one per seed, by kind of testing. name: of the lines.
+    """  # fmt: skip
+    colour = axes.plot([], [])[0].get_color()
+    for testing, seeds in matrices.items():
+        curves = 100 * np.array([average_accuracy_curve(matrix) for matrix in seeds])
+        mean = curves.mean(axis=0)  # of curves, [seeds, tests]
+        style = {"color": colour, "linestyle": LINES[testing], "marker": "o", "markersize": 4}
+        axes.plot(tested_after, mean, label=f"{name}, {testing}", **style)
+        if len(curves) > 1:
+            band = curves.std(axis=0, ddof=1)
+            axes.fill_between(tested_after, mean - band, mean + band, color=colour, alpha=0.15)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.legend()

@@ -5,21 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import cache, partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evergraph.core.component import warn_renamed
+from evergraph.core.component import Part, warn_renamed
 from evergraph.core.device import denormals_flushed, peak_rss_bytes
-from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.core.errors import ConfigurationError, DataError, UnknownNameError
 from evergraph.core.file_lock import FileLock
 from evergraph.core.resources import Resources, Shelf
+from evergraph.datasets.doors import as_graph
 from evergraph.experiments import build
-from evergraph.experiments.config import RunConfig
+from evergraph.experiments.config import RunConfig, Section
 from evergraph.experiments.progress import RunProgress, watched
 from evergraph.experiments.protocol import TaskReport, learn_stream, steps_apart
+from evergraph.experiments.protocols import layered
 from evergraph.experiments.result import PHASES, RunResult, SeedResult, describe, machine, versions
-from evergraph.experiments.settings import IN_MEMORY, config_of, given, handed_over
+from evergraph.experiments.seeds import SEEDING, with_seeds
 from evergraph.experiments.store import ResultStore
 from evergraph.graphs import Graph
 from evergraph.methods import methods
@@ -28,6 +30,11 @@ from evergraph.training import Learner
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
+
+IN_MEMORY = "in memory"
+"""Dataset name of a graph that was passed as an object."""
+Learned = tuple[SeedResult, Learner | None]  # the learner is None if the seed was finished before
+Learning = Generator[TaskReport, None, Learned]
 
 
 @dataclass(frozen=True)
@@ -111,11 +118,19 @@ def run(
         settings["method__memory"] = memory
     elif memory is not None:  # a table or an object that configures the nodes to keep
         settings["memory"] = memory
-    graph = handed_over(source)
+    graph: Graph | None = None
+    if source is not None and not isinstance(source, (str, Path, RunConfig)):
+        graph = as_graph(source).to("cpu")
     config = config_of(source, graph, method, settings)
-    out = None if out is None else Path(out)
-    load = build.load_graph if graph is None else given(graph)
-    opened = open_run(config, out=out, resume=resume, resources=resources, load=load)
+
+    def load(config: RunConfig) -> Graph:
+        if graph is None:
+            return build.load_graph(config)
+        known = graph.with_directions() if config.directions else graph
+        return known.to_undirected() if config.undirected else known
+
+    folder = None if out is None else Path(out)
+    opened = open_run(config, out=folder, resume=resume, resources=resources, load=load)
     if progress is None:
         progress = observer is None and watched()
     if not progress:
@@ -141,13 +156,10 @@ def progress_of(runs: Sequence[OpenedRun]) -> tuple[RunProgress, list[Observer]]
     epochs = {opened.config.method.name: build.epochs_of(opened.config) for opened in runs}
     dataset = first.dataset.name
     dataset = "a graph in memory" if dataset == IN_MEMORY else dataset
-    bar = RunProgress(
-        label=f"{first.method.name} on {dataset}" if len(runs) == 1 else dataset,
-        epochs=epochs,
-        tasks=len(stream),
-        seeds=len(first.seeds),
-        called="task" if len(stream) == len(stream.tasks) else "batch",
-    )
+    label = f"{first.method.name} on {dataset}" if len(runs) == 1 else dataset
+    called = "task" if len(stream) == len(stream.tasks) else "batch"
+    counts = {"tasks": len(stream), "seeds": len(first.seeds)}
+    bar = RunProgress(label=label, epochs=epochs, **counts, called=called)
     return bar, [Observer(partial(bar.on_epoch, n), partial(bar.on_task, n)) for n in epochs]
 
 
@@ -262,10 +274,6 @@ def complete_together(
             opened.close()
 
 
-Learned = tuple[SeedResult, Learner | None]  # the learner is None if the seed was finished before
-Learning = Generator[TaskReport, None, Learned]
-
-
 def _in_turn(learning: Sequence[Learning]) -> list[Learned]:
     """Advance each run by one task in turn until all are done."""
     results: dict[int, Learned] = {}
@@ -365,3 +373,70 @@ def assemble_if_whole(opened: OpenedRun) -> RunResult | None:
     seeds = [opened.store.seed(seed).progress()[1] for seed in opened.config.seeds]
     whole = [seed for seed in seeds if seed is not None]
     return assemble(opened, whole) if len(whole) == len(seeds) else None
+
+
+@cache
+def homes() -> dict[str, str]:
+    """Return the section of each field; ``hops`` belongs to the topology."""
+    return {"hops": "topology"} | {
+        key: name
+        for name, field in RunConfig.model_fields.items()
+        if isinstance(field.default, Section)
+        for key in type(field.default).model_fields
+    }
+
+
+def configured(base: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
+    """Return a configuration updated with settings.
+
+    A setting is a field of ``RunConfig``, a field of one of its sections (``setting``, ``epochs``,
+    ``budget``, ...) or ``hops``; ``outer__inner`` reaches any parameter, named as by
+    ``get_params(deep=True)``. A component may be given by name, as a table with its ``name``, or as
+    an object. ``repeats=3`` means seeds 0, 1 and 2, and ``seed=5`` means only seed 5. All other
+    settings override those of ``protocol``.
+    """
+    if not settings:
+        return base
+    settings = with_seeds(settings, stacklevel=5)  # a warning points to the caller of ``run``
+    layers: list[dict[str, Any]] = []
+    for key in sorted(settings, key=lambda key: key.count("__")):  # a name before its parameters
+        path = key.split("__")
+        if len(path) == 1 and key in homes():
+            path = [homes()[key], key]
+        if path[0] not in RunConfig.model_fields:
+            raise UnknownNameError("setting", key, [*RunConfig.model_fields, *SEEDING, *homes()])
+        layers.append(reduce(lambda inner, name: {name: inner}, path[::-1], _plain(settings[key])))
+        topology = getattr(settings[key], "topology", None) if key == "backbone" else None
+        if isinstance(topology, Part) and "topology" not in settings:
+            layers.append({"topology": _plain(topology)})
+    return RunConfig.of(layered(base.to_dict(), *layers))
+
+
+def _plain(value: Any) -> Any:
+    """Return a component as a table with its name, without inner components."""
+    if isinstance(value, type) and issubclass(value, Part):
+        return value.name  # type: ignore[attr-defined]
+    if isinstance(value, Part):
+        named = {"name": value.name} if hasattr(value, "name") else {}
+        inner = {k: _plain(v) for k, v in value.get_params().items() if k != "topology"}
+        return named | inner
+    return str(value) if isinstance(value, Path) else value
+
+
+def config_of(
+    source: object,
+    graph: Graph | None,
+    method: str | Mapping[str, Any] | None,
+    settings: dict[str, Any],
+) -> RunConfig:
+    """Return the configuration for the arguments of ``run``."""
+    settings = settings if method is None else settings | {"method": method}
+    if source is None or isinstance(source, RunConfig):
+        return configured(source or RunConfig(), settings)
+    if "dataset" in settings:
+        raise ConfigurationError(f"dataset must be given once, not also as {settings['dataset']!r}")
+    dataset: str | dict[str, Any] = str(source)
+    if graph is not None:  # a description by which it is recognised on resume
+        facts = ("nodes", "edges", "features", "classes")
+        dataset = {"name": IN_MEMORY} | {fact: getattr(graph, f"num_{fact}") for fact in facts}
+    return configured(RunConfig(), {"method": "auto", "dataset": dataset} | settings)

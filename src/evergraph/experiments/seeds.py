@@ -36,9 +36,8 @@ not seed and repeats
     if not given:
         return rest
     if len(given) > 1:
-        raise ConfigurationError(
-            f"only one of seed, seeds and repeats can be given, not {' and '.join(given)}"
-        )
+        said = f"only one of seed, seeds and repeats can be given, not {' and '.join(given)}"
+        raise ConfigurationError(said)
     [key] = given
     value = values[key]
     if key == "repeats":
@@ -55,9 +54,8 @@ not seed and repeats
             f"write repeats = {value} for seeds 0 to {value - 1}, or seed = {value} for that seed"
         )
         if value < 1:
-            raise ConfigurationError(
-                f"seeds must be a list such as [0], not {value}: write seed = 0"
-            )
+            said = f"seeds must be a list such as [0], not {value}: write seed = 0"
+            raise ConfigurationError(said)
         if where is None:
             said = f"seeds={value} is read as {value} repeats for one more version: {rule}"
             warnings.warn(said, DeprecationWarning, stacklevel=stacklevel)

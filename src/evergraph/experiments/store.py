@@ -129,8 +129,7 @@ class SeedStore:
     """The part of a results folder that belongs to one repeat."""
 
     def __init__(self, folder: Path, seed: int) -> None:
-        self.folder = folder
-        self.seed = seed
+        self.folder, self.seed = folder, seed
 
     def lock(self) -> FileLock:
         """Keep other processes from learning this repeat until the lock is closed."""
@@ -156,7 +155,7 @@ class SeedStore:
         current = self.folder / STATE.format(reports[-1].index)
         contiguous = {name: value.contiguous() for name, value in state.items()}
         write_whole(current, tensors_to_bytes(contiguous))
-        self._keep(reports, tasks=tasks, state=current)
+        self._keep(reports, tasks, state=current)
 
     def keep_result(self, reports: list[TaskReport], result: SeedResult) -> None:
         """Write the matrices and mark the repeat as finished; its learner is no longer needed."""
@@ -164,15 +163,10 @@ class SeedStore:
         path = self.folder / ARRAYS
         with results_written(path, remedy=RESUMABLE), written_aside(path) as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
-        self._keep(reports, asdict(result), tasks=reports[-1].index + 1)
+        self._keep(reports, reports[-1].index + 1, result=asdict(result))
 
     def _keep(
-        self,
-        reports: list[TaskReport],
-        result: dict[str, Any] | None = None,
-        *,
-        tasks: int,
-        state: Path | None = None,
+        self, reports: list[TaskReport], tasks: int, *, result: object = None, state: object = None
     ) -> None:
         """Write the progress, then remove all states but the one that it refers to."""
         told = [asdict(report) for report in reports]

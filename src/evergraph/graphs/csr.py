@@ -17,6 +17,11 @@ from evergraph.core.resources import Resources
 
 MOST_INT32 = 2**31 - 1  # entries; beyond, row pointers have 64 bits
 ROWS_AT_A_TIME = 1 << 16  # rows written to a file at a time
+# Cost of a row besides its entries, in entries: limits blocks of empty rows as well.
+ROW_COST = 16
+# Adjacency entries processed at a time: some 100 MB on a CPU. A GPU has more memory, and every
+# block means a wait.
+BLOCK_ENTRIES = {"cpu": 1 << 22, "cuda": 1 << 28}
 
 
 def build_csr(
@@ -49,17 +54,15 @@ def adjacency_of(
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return (source, target) pairs as CSR, row by target; self-loops are dropped.
 
-    edge_index: integer [2, edges]; weights: float32 [edges]
-    -> [nodes + 1], int32 [entries], float32 [entries]
+    edge_index: integer [2, edges]; weights: float32 [edges]; the result is as of ``build_csr``.
     """
     sources, ends = edge_index[0].long(), edge_index[1].long()
     distinct = sources != ends
     sources, ends = sources[distinct], ends[distinct]
     weights = None if weights is None else weights[distinct]
     if undirected and weights is not None:  # each edge next to its reverse, since the last counts
-        sources, ends = (
-            torch.stack(pair, 1).flatten() for pair in ((sources, ends), (ends, sources))
-        )
+        pairs = (sources, ends), (ends, sources)
+        sources, ends = (torch.stack(pair, 1).flatten() for pair in pairs)
         weights = weights.repeat_interleave(2)
     elif undirected:
         sources, ends = torch.cat([sources, ends]), torch.cat([ends, sources])
@@ -85,18 +88,14 @@ def pointers_of(lengths: Tensor) -> Tensor:
 
 
 def pointer_type(entries: int) -> torch.dtype:
-    """Return the smallest integer type that counts this many entries.
-
-    >>> pointer_type(1_000), pointer_type(3_000_000_000)
-    (torch.int32, torch.int64)
-    """
+    """Return the smallest integer type that counts this many entries."""
     return torch.int32 if entries <= MOST_INT32 else torch.int64
 
 
 def row_entries(indptr: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     """Return, for every entry of some rows of a CSR matrix, its row among them and its position.
 
-    indptr: [n + 1]; rows: [m]; -> int64 [entries], int64 [entries]
+    indptr: [n + 1]; rows: [m]; -> int64 [entries] each
     """
     starts = indptr[rows].long()
     lengths = indptr[rows + 1].long() - starts
@@ -110,9 +109,6 @@ def first_of_each_row(owners: Tensor, keys: Tensor, count: int) -> Tensor:
     """Return the entries with the ``count`` smallest keys in each row, row by row.
 
     owners: the row of every entry, ascending.  int64 [entries]; keys: [entries]; -> int64 [kept]
-
-    >>> first_of_each_row(torch.tensor([0, 0, 0, 2]), torch.tensor([3., 1., 2., 9.]), 2)
-    tensor([1, 2, 3])
     """
     by_key = keys.argsort(stable=True)
     order = by_key[owners[by_key].argsort(stable=True)]
@@ -123,11 +119,7 @@ def first_of_each_row(owners: Tensor, keys: Tensor, count: int) -> Tensor:
 
 
 def repeat(values: Tensor, counts: Tensor) -> Tensor:
-    """Return each value ``counts`` times over.  [n], [n] -> [sum of counts]
-
-    >>> repeat(torch.tensor([5, 7]), torch.tensor([2, 1]))
-    tensor([5, 5, 7])
-    """
+    """Return each value ``counts`` times over.  [n], [n] -> [sum of counts]"""
     if values.device.type == "cpu":  # several times as fast as torch's own on a CPU
         return torch.from_numpy(np.repeat(values.numpy(), counts.numpy()))
     return torch.repeat_interleave(values, counts)
@@ -207,10 +199,6 @@ def densify(features: Tensor) -> Tensor:
     return torch.from_numpy(as_scipy(features).toarray())  # four times as fast as ``to_dense``
 
 
-# Cost of a row besides its entries, in entries: limits blocks of empty rows as well.
-ROW_COST = 16
-
-
 def cut(costs: npt.NDArray[np.float64], limit: float) -> Iterator[slice]:
     """Cut a sequence into slices whose summed cost stays below ``limit`` (at least one item each).
 
@@ -227,17 +215,9 @@ def cut(costs: npt.NDArray[np.float64], limit: float) -> Iterator[slice]:
 
 
 def cut_rows(indptr: Tensor, rows: Tensor, limit: int) -> Iterator[slice]:
-    """Cut rows of a CSR matrix so that no block has too many entries.
-
-    indptr: [n + 1]; rows: int64 [m]
-    """
+    """Cut rows of a CSR matrix, int64 [m], so that no block has too many entries."""
     lengths = indptr.index_select(0, rows + 1) - indptr.index_select(0, rows)
     return cut(lengths.cpu().double().numpy() + ROW_COST, limit)
-
-
-# Adjacency entries processed at a time: some 100 MB on a CPU. A GPU has more memory, and every
-# block means a wait.
-BLOCK_ENTRIES = {"cpu": 1 << 22, "cuda": 1 << 28}
 
 
 def induced_adjacency(
@@ -252,20 +232,26 @@ def induced_adjacency(
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return the adjacency among ``nodes``, numbered in the given order, and its weights.
 
-    weights: weights of the entries, if any.  float32 [edges]; keep: entries to keep, if not
-    all.  bool [edges]; groups: only entries within a group are kept.  [all nodes]
+    weights: of the entries, if any.  float32 [edges]; keep: entries to keep, if not all.  bool
+    [edges]; groups: only entries within a group are kept.  [all nodes]
     -> [nodes + 1], int32 [entries], float32 [entries]
     """
-    position = torch.full((len(indptr) - 1,), -1, dtype=torch.int32, device=indptr.device)
-    position[nodes] = torch.arange(len(nodes), dtype=torch.int32, device=indptr.device)
+    device, resources = indptr.device, Resources() if resources is None else resources
+    position = torch.full((len(indptr) - 1,), -1, dtype=torch.int32, device=device)
+    position[nodes] = torch.arange(len(nodes), dtype=torch.int32, device=device)
     lengths = indptr[nodes + 1].long() - indptr[nodes].long()
-    resources = Resources() if resources is None else resources
-    most = int(lengths.sum())
-    columns = _room(most, torch.int32, indptr.device, resources)
-    weighed = None if weights is None else _room(most, weights.dtype, indptr.device, resources)
-    counts = torch.empty(len(nodes), dtype=torch.int64, device=indptr.device)
+
+    def room(kind: torch.dtype) -> Tensor:
+        size = int(lengths.sum())
+        if device.type == "cpu":
+            return resources.array((size,), kind)
+        return torch.empty(size, dtype=kind, device=device)
+
+    columns = room(torch.int32)
+    weighed = None if weights is None else room(weights.dtype)
+    counts = torch.empty(len(nodes), dtype=torch.int64, device=device)
     stop = 0
-    for block in cut(lengths.cpu().double().numpy(), BLOCK_ENTRIES[indptr.device.type]):
+    for block in cut(lengths.cpu().double().numpy(), BLOCK_ENTRIES[device.type]):
         owners, entries = row_entries(indptr, nodes[block])
         found = indices.as_subclass(Tensor).index_select(0, entries)
         inside = position.index_select(0, found)
@@ -277,10 +263,11 @@ def induced_adjacency(
         inside, owners = inside[kept], owners[kept]
         counts[block] = torch.bincount(owners, minlength=len(counts[block]))
         put(columns, stop, inside)
-        _let_go(indices, entries)
         if weights is not None and weighed is not None:
             put(weighed, stop, weights.as_subclass(Tensor).index_select(0, entries[kept]))
-            _let_go(weights, entries)
+        for read in (indices, weights):
+            if read is not None and is_mapped(read) and len(entries):  # its pages may go
+                page_out(read[int(entries.min()) : int(entries.max()) + 1])
         stop += len(inside)
     pointers = pointers_of(counts)
     columns = shortened(columns, stop)
@@ -290,16 +277,3 @@ def induced_adjacency(
     rows = torch.repeat_interleave(torch.arange(len(nodes), device=nodes.device), counts)
     weighed = None if weighed is None else weighed.as_subclass(Tensor)
     return build_csr(rows, columns.long(), weighed, len(nodes))
-
-
-def _room(size: int, kind: torch.dtype, device: torch.device, resources: Resources) -> Tensor:
-    if device.type == "cpu":
-        return resources.array((size,), kind)
-    return torch.empty(size, dtype=kind, device=device)
-
-
-def _let_go(indices: Tensor, entries: Tensor) -> None:
-    """Release mapped pages that are no longer needed."""
-    if is_mapped(indices) and len(entries):
-        low, high = int(entries.min()), int(entries.max())
-        page_out(indices[low : high + 1])

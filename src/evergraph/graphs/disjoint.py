@@ -21,41 +21,36 @@ def disjoint_union(graphs: Sequence[Graph]) -> Graph:
     Features are sparse if the first graph's are; times are kept if every graph has them. If one
     has weights, edges of the others have weight 1. Relations of the same name are merged; types are
     kept if every graph has them.
-
-    >>> pair = Graph.from_edges(torch.tensor([[0], [1]]), features=torch.eye(2),
-    ...                         labels=torch.tensor([0, 1]))
-    >>> disjoint_union([pair, pair]).neighbours(3)
-    tensor([2], dtype=torch.int32)
     """
-    nodes = list(accumulate((graph.num_nodes for graph in graphs), initial=0))
-    edges = list(accumulate((graph.num_edges for graph in graphs), initial=0))
-    check_count(nodes[-1])
-    kind = pointer_type(edges[-1])
-    starts = [graphs[0].indptr[:1].to(kind)]
-    pointers = [
-        graph.indptr[1:].to(kind) + before for graph, before in zip(graphs, edges, strict=False)
-    ]
-    indices = [graph.indices + before for graph, before in zip(graphs, nodes, strict=False)]
+    sizes = [graph.num_nodes for graph in graphs]
+    before = list(accumulate(sizes, initial=0))
+    check_count(before[-1])
     times = [graph.time for graph in graphs if graph.time is not None]
     weights = None
     if any(graph.weights is not None for graph in graphs):
         ones = (torch.ones(graph.num_edges, device=graph.device) for graph in graphs)
         given = (graph.weights for graph in graphs)
         weights = torch.cat([w if w is not None else o for w, o in zip(given, ones, strict=True)])
+    entries = sum(graph.num_edges for graph in graphs)
     return Graph(
-        torch.cat([*starts, *pointers]),
-        torch.cat(indices),
+        _pointers([graph.indptr for graph in graphs]).to(pointer_type(entries)),
+        torch.cat([g.indices + nodes for g, nodes in zip(graphs, before, strict=False)]),
         _stacked([graph.features for graph in graphs]),
         torch.cat([graph.labels for graph in graphs]),
         torch.cat(times) if len(times) == len(graphs) else None,
         all(graph.undirected for graph in graphs),
         weights=weights,
         targets=Targets.joined([graph.targets for graph in graphs]),
-        relations=side_by_side(
-            [graph.relations for graph in graphs], [graph.num_nodes for graph in graphs]
-        ),
+        relations=side_by_side([graph.relations for graph in graphs], sizes),
         types=types_side_by_side([graph.types for graph in graphs]),
     )
+
+
+def _pointers(parts: Sequence[Tensor]) -> Tensor:
+    """Return the row pointers of matrices one below the other.  int64 [all rows + 1]"""
+    ends = accumulate((int(part[-1]) for part in parts), initial=0)
+    moved = [part[1:].long() + before for part, before in zip(parts, ends, strict=False)]
+    return torch.cat([parts[0][:1].long(), *moved])
 
 
 def _stacked(features: Sequence[Tensor]) -> Tensor:
@@ -64,13 +59,8 @@ def _stacked(features: Sequence[Tensor]) -> Tensor:
     if features[0].layout == torch.strided:
         return torch.cat([densify(part) for part in features])
     parts = [as_csr(part) for part in features]
-    entries = list(accumulate((part.values().numel() for part in parts), initial=0))
-    pointers = [
-        part.crow_indices()[1:].long() + before
-        for part, before in zip(parts, entries, strict=False)
-    ]
     return csr_tensor(
-        torch.cat([parts[0].crow_indices()[:1].long(), *pointers]),
+        _pointers([part.crow_indices() for part in parts]),
         torch.cat([part.col_indices() for part in parts]),
         torch.cat([part.values() for part in parts]),
         (sum(part.shape[0] for part in parts), parts[0].shape[1]),

@@ -15,6 +15,9 @@ from evergraph.graphs.propagation import pattern
 from evergraph.graphs.rows import RowSweep
 
 _ROWS = 1 << 20  # rows cut into blocks at a time
+Nodes = npt.NDArray[np.int64]
+# Neighbours concatenated at a time; about 60 MB per block.
+BLOCK_NEIGHBOURS = 1 << 22
 
 
 def homophily(graph: Graph) -> float:
@@ -47,20 +50,11 @@ def homophily(graph: Graph) -> float:
     return alike / total if total else 0.0
 
 
-Nodes = npt.NDArray[np.int64]
-
-
 def undirected_edges(graph: Graph, entries: Tensor | None = None) -> tuple[Nodes, Nodes, Nodes]:
     """Return the two ends of every undirected edge of some entries, and each entry's edge.
 
     entries: optional int64 [m], positions in ``graph.indices``; all by default.
     -> int64 [edges], int64 [edges], int64 [m]; the first end has the lower number.
-
-    >>> import torch
-    >>> path = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), features=torch.eye(3),
-    ...                         labels=torch.zeros(3, dtype=torch.long), undirected=True)
-    >>> undirected_edges(path)
-    (array([0, 1]), array([1, 2]), array([0, 0, 1, 1]))
     """
     rows, columns = graph.edge_rows(), graph.indices.long()
     if entries is not None:
@@ -68,10 +62,6 @@ def undirected_edges(graph: Graph, entries: Tensor | None = None) -> tuple[Nodes
     ends = np.sort(np.stack([rows.cpu().numpy(), columns.cpu().numpy()]), axis=0)  # [2, m]
     keys, edge = np.unique(ends[0] * graph.num_nodes + ends[1], return_inverse=True)
     return keys // max(graph.num_nodes, 1), keys % max(graph.num_nodes, 1), edge
-
-
-# Neighbours concatenated at a time; about 60 MB per block.
-BLOCK_NEIGHBOURS = 1 << 22
 
 
 def forman_curvature(graph: Graph) -> Tensor:

@@ -104,9 +104,8 @@ class Graph(Shown):
                 raise DataError(f"{name} have {rows} rows, but the graph has {nodes} nodes")
         for name, array in (("labels have", self.labels), ("time has", self.time)):
             if array is not None and array.shape != (nodes,):
-                raise DataError(
-                    f"{name} shape {tuple(array.shape)}, but the graph has {nodes} nodes"
-                )
+                said = f"{name} shape {tuple(array.shape)}, but the graph has {nodes} nodes"
+                raise DataError(said)
         if self.weights is not None and self.weights.shape != self.indices.shape:
             raise DataError(
                 f"weights have shape {tuple(self.weights.shape)}, but the graph has "

@@ -42,9 +42,8 @@ def read_facts(folder: Path) -> dict[str, Any]:
     try:
         facts: dict[str, Any] = json.loads((folder / FACTS).read_text("utf-8"))
     except FileNotFoundError:
-        raise DataError(
-            f"{folder}: holds no finished graph: {FACTS} is missing, import it again"
-        ) from None
+        said = f"{folder}: holds no finished graph: {FACTS} is missing, import it again"
+        raise DataError(said) from None
     except (OSError, ValueError) as error:
         raise DataError(f"{folder / FACTS}: cannot be read ({error})") from None
     if facts.get("format") not in FORMATS:
@@ -68,13 +67,11 @@ def open_graph_folder(folder: Path, *, verify: bool = False) -> Graph:
         path = folder / f"{name}.npy"
         found = path.stat().st_size if path.is_file() else 0
         if found != about["bytes"]:
-            raise DataError(
-                f"{path}: has {found:,} bytes instead of {about['bytes']:,}: import it again"
-            )
+            said = f"has {found:,} bytes instead of {about['bytes']:,}"
+            raise DataError(f"{path}: {said}: import it again")
         if verify and checksum(path) != about["sha256"]:
-            raise DataError(
-                f"{path}: its contents have changed since it was written: import it again"
-            )
+            said = "its contents have changed since it was written"
+            raise DataError(f"{path}: {said}: import it again")
         arrays[name] = map_array(path)
     ends, entries = int(arrays["indptr"][-1]), len(arrays["indices"])
     if ends != entries:  # as pointers that overflowed do

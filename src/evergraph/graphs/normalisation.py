@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.core.errors import UnknownNameError
+from evergraph.core.checks import check_choice
 from evergraph.core.mapped import page_out
 from evergraph.graphs.csr import ROW_COST, csr_tensor, cut, pointer_type, repeat
 from evergraph.graphs.graph import Graph
 
 Normalisation = Literal["symmetric", "row", "none"]
-
 BLOCK_ENTRIES = 1 << 22  # entries whose weights are summed at a time
 BLOCK_NODES = 1 << 20  # nodes whose degrees are processed at a time
 
@@ -35,11 +34,10 @@ def normalised(
             [0.5000, 0.5000]])
     """
     left, right = graph_scalings(graph, self_loops=self_loops, scheme=scheme)
-    own = None
-    if self_loops:
-        own = torch.arange(graph.num_nodes, dtype=torch.int32, device=graph.device)
+    every = torch.arange(graph.num_nodes, dtype=torch.int32, device=graph.device)
+    own, weights = every if self_loops else None, graph.weights
     return written_out(
-        graph.indptr, graph.indices, left=left, right=right, own=own, weights=graph.weights
+        graph.indptr, graph.indices, left=left, right=right, own=own, weights=weights
     )
 
 
@@ -48,19 +46,12 @@ def row_sums(graph: Graph) -> Tensor:
 
     Weights are added in float64, which holds all digits of sums of float32: the order makes no
     difference in float32.  -> int32 or float64 [nodes]
-
-    >>> path = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), features=torch.eye(3),
-    ...                         labels=torch.zeros(3, dtype=torch.long), undirected=True,
-    ...                         weights=torch.tensor([0.5, 2.0]))
-    >>> row_sums(path)
-    tensor([0.5000, 2.5000, 2.0000], dtype=torch.float64)
     """
     if graph.weights is None:
         return graph.indptr.diff()
+    found = torch.zeros(graph.num_nodes, dtype=torch.float64, device=graph.device)
     if graph.device.type != "cpu":
-        sums = torch.zeros(graph.num_nodes, dtype=torch.float64, device=graph.device)
-        return sums.index_add_(0, graph.edge_rows(), graph.weights.double())
-    found = torch.zeros(graph.num_nodes, dtype=torch.float64)
+        return found.index_add_(0, graph.edge_rows(), graph.weights.double())
     for rows in cut(graph.degrees.double().numpy() + ROW_COST, BLOCK_ENTRIES):
         starts = graph.indptr[rows.start : rows.stop + 1].long()
         some = graph.weights[int(starts[0]) : int(starts[-1])].as_subclass(Tensor)
@@ -77,17 +68,10 @@ def row_sums(graph: Graph) -> Tensor:
 def graph_scalings(
     graph: Graph, *, self_loops: bool, scheme: Normalisation
 ) -> tuple[Tensor, Tensor]:
-    """Return the factors of rows and columns of a graph's A + sI.
+    """Return the factors of rows and columns of a graph's A + sI.  2 x float32 [nodes]
 
     Rows are processed in blocks, into numpy's memory: at 10^8 nodes every temporary is as large as
     a feature column, and torch does not return it to the system at once on every platform.
-
-    -> 2 x float32 [nodes]
-
-    >>> star = Graph.from_edges(torch.tensor([[0, 0, 0], [1, 2, 3]]), features=torch.eye(4),
-    ...                         labels=torch.zeros(4, dtype=torch.long), undirected=True)
-    >>> graph_scalings(star, self_loops=True, scheme="row")
-    (tensor([0.2500, 0.5000, 0.5000, 0.5000]), tensor([1., 1., 1., 1.]))
     """
     own, nodes = int(self_loops), graph.num_nodes
     if graph.weights is not None or graph.device.type != "cpu" or nodes <= BLOCK_NODES:
@@ -103,11 +87,9 @@ def graph_scalings(
 def scalings(degrees: Tensor, scheme: Normalisation) -> tuple[Tensor, Tensor]:
     """Return the factors of rows and columns.  2 x float32 [nodes]
 
-    degrees: number of entries in each row, self-loops included, or the sum of their weights.
-    [nodes]
+    degrees: number of entries in each row, self-loops included, or their sum of weights.  [nodes]
     """
-    if scheme not in ("symmetric", "row", "none"):
-        raise UnknownNameError("normalisation", scheme, ("symmetric", "row", "none"))
+    check_choice("normalisation", scheme, get_args(Normalisation))
     ones = torch.ones(len(degrees) if scheme != "symmetric" else 0, device=degrees.device)
     if scheme == "none":
         return ones, ones
@@ -148,9 +130,6 @@ def with_last(indptr: Tensor, values: Tensor, last: Tensor) -> Tensor:
     """Append one value to the values of each row.  -> [entries + rows]
 
     indptr: start of each row in the result.  [rows + 1]; values: [entries]; last: [rows]
-
-    >>> with_last(torch.tensor([0, 3, 4]), torch.tensor([1, 2]), torch.tensor([7, 8]))
-    tensor([1, 2, 7, 8])
     """
     places = (indptr[1:] - 1).long()  # the last position of every row
     length, device = len(values) + len(last), values.device

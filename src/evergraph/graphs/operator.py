@@ -24,12 +24,6 @@ class SparseOperator:
     step makes forward and backward together two to three times as fast as torch's own. Second
     derivatives are supported.
 
-    Attributes:
-        matrix: ``torch.sparse_csr`` [m, n].
-        transposed: ``torch.sparse_csr`` [n, m].
-        order: index in ``matrix`` of each entry of ``transposed``.  int64 [entries]
-        back: index in ``transposed`` of each entry of ``matrix``.  int64 [entries]
-
     >>> swap = SparseOperator.of(torch.tensor([[0., 2.], [1., 0.]]).to_sparse_csr())
     >>> ones = torch.ones(2, 1, requires_grad=True)
     >>> (swap @ ones)[0].backward()
@@ -38,10 +32,10 @@ class SparseOperator:
             [2.]])
     """
 
-    matrix: Tensor
-    transposed: Tensor
-    order: Tensor
-    back: Tensor
+    matrix: Tensor  # ``torch.sparse_csr`` [m, n]
+    transposed: Tensor  # ``torch.sparse_csr`` [n, m]
+    order: Tensor  # index in ``matrix`` of each entry of ``transposed``.  int64 [entries]
+    back: Tensor  # index in ``transposed`` of each entry of ``matrix``.  int64 [entries]
 
     @classmethod
     def of(cls, matrix: Tensor) -> SparseOperator:

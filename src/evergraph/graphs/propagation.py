@@ -16,22 +16,20 @@ from evergraph.core.checks import check_choice
 from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.graphs.csr import as_scipy, csr_tensor, densify, pointer_type, pointers_of
 from evergraph.graphs.graph import Graph
-from evergraph.graphs.kernels.products import (
-    Product,
-    numba_product,
-    streamed_product,
-    torch_product,
-)
 from evergraph.graphs.kernels.scaled_rows import (
     KERNELS,
     ROW_TYPES,
     Kernel,
+    Product,
     RowType,
     ScaledRows,
     choose_kernel,
     held_rows,
+    numba_product,
     numba_works,
     room,
+    streamed_product,
+    torch_product,
     triton_works,
 )
 from evergraph.graphs.normalisation import Normalisation, graph_scalings
@@ -67,12 +65,10 @@ class Smoother(ScaledRows):
         rounded to ``held`` after scaling by R, and summed and returned in float32; features in
         half precision give results in half precision.
         """
-        shape = (len(self.left), features.shape[1])
+        shape, whole = (len(self.left), features.shape[1]), (len(self.right), features.shape[1])
         for name, given, wanted in (
-            ("features", features, (len(self.right), shape[1])),
-            ("add", add, shape),
-            ("out", out, shape),
-        ):
+            ("features", features, whole), ("add", add, shape), ("out", out, shape)
+        ):  # fmt: skip
             if given is not None and tuple(given.shape) != wanted:
                 raise DataError(f"{name} must have shape {wanted} here, not {tuple(given.shape)}")
         operator, features = self.holding(features)
@@ -85,10 +81,7 @@ class Smoother(ScaledRows):
         return out
 
     def holding(self, features: Tensor) -> tuple[Self, Tensor]:
-        """Return R features in the type ``held`` with the smoother for them; as given if no change.
-
-        [columns, dims] -> [columns, dims]
-        """
+        """Return R features in the type ``held`` with the smoother for them; as given if alike."""
         kind = ROW_TYPES[self.held]
         if self.scaled or kind == torch.float32 or features.dtype != torch.float32:
             return self, features
@@ -104,17 +97,17 @@ class Smoother(ScaledRows):
         A compiled kernel uses them in place: it must know their types, and rows be contiguous.
         """
         given = [matrix for matrix in matrices if matrix is not None]
-        whole = all(_with_whole_rows(matrix) is matrix for matrix in given)
         if given[0].device != self.device:
             return streamed_product
-        if self.kernel == "numba" and whole and all(m.device.type == "cpu" for m in given):
+        whole = all(_with_whole_rows(matrix) is matrix for matrix in given)
+        devices, read = {m.device.type for m in given}, {*ROW_TYPES.values()}
+        if self.kernel == "numba" and whole and devices == {"cpu"}:
             from evergraph.graphs.kernels.numba_sum import READS_FLOAT16
 
-            read = (torch.float32, torch.bfloat16, *((torch.float16,) if READS_FLOAT16 else ()))
+            read -= set() if READS_FLOAT16 else {torch.float16}
             if given[0].dtype in read and all(m.dtype == torch.float32 for m in given[1:]):
                 return numba_product
-        summed = (torch.float32, torch.float16, torch.bfloat16)
-        on_gpu = all(m.device.type == "cuda" and m.dtype in summed for m in given)
+        on_gpu = devices == {"cuda"} and {m.dtype for m in given} <= read
         if self.kernel == "triton" and whole and on_gpu:
             from evergraph.graphs.kernels.triton_sum import triton_product
 
@@ -214,11 +207,6 @@ def sparse_product(left: Tensor, right: Tensor) -> Tensor:
     """Return the product of two CSR matrices, as CSR.
 
     On a CPU torch implements this with MKL only, which ARM builds lack: SciPy multiplies there.
-
-    >>> turn = torch.tensor([[0., 1.], [2., 0.]]).to_sparse_csr()
-    >>> sparse_product(turn, turn).to_dense()
-    tensor([[2., 0.],
-            [0., 2.]])
     """
     if left.device.type != "cpu" or torch.backends.mkl.is_available():
         product: Tensor = torch.sparse.mm(left, right)
@@ -230,12 +218,11 @@ def sparse_product(left: Tensor, right: Tensor) -> Tensor:
 
 
 def ordered_product(indptr: Tensor, indices: Tensor, weights: Tensor, features: Tensor) -> Tensor:
-    """Return a CSR matrix times features, with every row's entries added in their order.
+    """Return a CSR matrix times features, with every row's entries added in their order; CPU only.
 
-    The bits of a row of the result thus do not depend on other rows of the matrix; CPU only.
-
-    indptr: [rows + 1]; indices: int32 [entries]; weights: float32 [entries]; features:
-    float32 [columns, dims]; -> float32 [rows, dims]
+    The bits of a row of the result thus do not depend on other rows of the matrix. indptr: [rows +
+    1]; indices: int32 [entries]; weights: float32 [entries]; features: float32 [columns, dims] ->
+    float32 [rows, dims]
 
     >>> ordered_product(torch.tensor([0, 2]).int(), torch.tensor([0, 1]).int(),
     ...                 torch.tensor([1., 10.]), torch.tensor([[2.], [3.]]))
@@ -254,12 +241,7 @@ def walk(matrix: Tensor | Smoother, features: Tensor, *, hops: int) -> Iterator[
 
 
 def sample_product(pattern: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    """Return ⟨left_i, right_j⟩ at the entries (i, j) of a CSR matrix.  [m, d], [n, d] -> [entries]
-
-    >>> corner = torch.tensor([[0., 1.], [0., 0.]]).to_sparse_csr()
-    >>> sample_product(corner, torch.tensor([[2.], [9.]]), torch.tensor([[9.], [5.]]))
-    tensor([10.])
-    """
+    """Return ⟨left_i, right_j⟩ at the entries (i, j) of a CSR matrix.  2 x [.., d] -> [entries]"""
     if not pattern.values().numel():
         return pattern.values().clone()
     products: Tensor = torch.sparse.sampled_addmm(pattern, left, right.t(), beta=0.0).values()
@@ -274,13 +256,11 @@ def stays_sparse(features: Tensor) -> bool:
 
 
 def pattern(adjacency: RowSweep, rows: Tensor) -> scipy.sparse.csr_matrix:
-    """Return some rows of an adjacency, with self-loops, as a boolean matrix.
+    """Return some rows of an adjacency, with self-loops, as a boolean matrix  [nodes, nodes].
 
-    Other rows are empty: columns and rows are numbered as in the graph.
+    Other rows are empty: columns and rows are numbered as in the graph. rows: int64 [m], ascending,
+    without duplicates.
 
-    rows: int64 [m], ascending, without duplicates; -> [nodes, nodes]
-
-    >>> import torch
     >>> path = RowSweep(torch.tensor([0, 1, 3, 4]), torch.tensor([1, 0, 2, 1]).int())
     >>> pattern(path, torch.tensor([0, 1])).toarray().astype(int)
     array([[1, 1, 0],

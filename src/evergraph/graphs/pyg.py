@@ -140,14 +140,11 @@ def _features(data: Any, types: Sequence[str], sizes: Sequence[int]) -> Tensor:
     widths = [0 if x is None else x.shape[1] for x in given]
     shared = len({width for width in widths if width}) <= 1
     total = max(widths, default=0) if shared else sum(widths)
-    rows, before = [], 0
-    for x, size, width in zip(given, sizes, widths, strict=True):
-        block = torch.zeros(size, total)
-        first = 0 if shared else before
+    rows, first = [torch.zeros(size, total) for size in sizes], 0
+    for x, block, width in zip(given, rows, widths, strict=True):
         if x is not None:
             block[:, first : first + width] = x
-        rows.append(block)
-        before += width
+        first += 0 if shared else width
     return torch.cat(rows)
 
 

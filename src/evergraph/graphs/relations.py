@@ -62,9 +62,8 @@ class Relations:
         if relations.shape != edge_index.shape[1:]:
             raise DataError(f"relations have shape {tuple(relations.shape)}: expected one per edge")
         if len(names) > MOST_RELATIONS:
-            raise DataError(
-                f"there are {len(names)} relations: at most {MOST_RELATIONS} are supported"
-            )
+            said = f"there are {len(names)} relations: at most {MOST_RELATIONS} are supported"
+            raise DataError(said)
         if len(set(names)) < len(names):
             raise DataError(f"relations must have different names, not {list(names)}")
         if len(relations) and not 0 <= int(relations.min()) <= int(relations.max()) < len(names):
@@ -72,13 +71,11 @@ class Relations:
                 f"relations must be numbers of {len(names)} names, from 0 on, not "
                 f"{int(relations.min())} to {int(relations.max())}"
             )
-        sources, targets, number = edge_index[0].long(), edge_index[1].long(), relations.long()
-        columns = torch.cat([sources, targets])
-        rows = torch.cat([targets, sources])
-        kinds = torch.cat([WAYS * number, WAYS * number + 1])
-        both = None if weights is None else torch.cat([weights.float()] * 2)
+        edge_index = edge_index.long()
+        columns, rows = edge_index.flatten(), edge_index.flip(0).flatten()
+        kinds = torch.cat([WAYS * relations.long(), WAYS * relations.long() + 1])
         apart = rows != columns
-        both = None if both is None else both[apart]
+        both = None if weights is None else torch.cat([weights.float()] * 2)[apart]
         parts = rows[apart], columns[apart], kinds[apart], both
         return cls._sorted(tuple(names), *parts, nodes=nodes)
 
@@ -115,11 +112,6 @@ class Relations:
         """Bytes of the entries."""
         arrays = (self.indptr, self.indices, self.kinds, self.weights)
         return sum(array.nbytes for array in arrays if array is not None)
-
-    @property
-    def num_kinds(self) -> int:
-        """Number of kinds: two per relation."""
-        return WAYS * len(self.names)
 
     def kind_names(self) -> list[str]:
         """Return the names of the kinds, by number.
@@ -206,12 +198,9 @@ class Relations:
         return Relations(self.names, indptr, indices, kinds, weights)
 
     def segments(self) -> Iterator[Tensor]:
-        """Yield the start, row and kind of every run of entries with the same row and kind.
-
-        int64 [segments] each
-        """
+        """Yield start, row and kind of every run of alike entries, in row and kind.  3 x [runs]"""
         rows, kinds = self.rows(), self.kinds.long()
-        key = rows * max(self.num_kinds, 1) + kinds
+        key = rows * (WAYS * max(len(self.names), 1)) + kinds
         first = torch.ones_like(key, dtype=torch.bool)
         first[1:] = key[1:] != key[:-1]
         yield from (first.nonzero().flatten(), rows[first], kinds[first])

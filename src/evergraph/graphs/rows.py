@@ -14,22 +14,16 @@ from evergraph.graphs.graph import Graph
 
 # Entries processed together: about 100 MB, whatever the graph.
 BLOCK_ENTRIES = 1 << 22
-
 Step = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
 class RowSweep:
-    """The rows of an adjacency, processed in blocks.
+    """The rows of an adjacency, processed in blocks."""
 
-    Attributes:
-        indptr: [nodes + 1].
-        indices: int32 [edges].
-        mapped: whether they are in files: then pages leave memory as soon as they were read.
-    """
-
-    indptr: Tensor
-    indices: Tensor
+    indptr: Tensor  # [nodes + 1]
+    indices: Tensor  # int32 [edges]
+    # whether they are in files: then pages leave memory as soon as they were read
     mapped: bool = False
 
     @classmethod
@@ -43,10 +37,7 @@ class RowSweep:
         return self.indptr.as_subclass(Tensor), self.indices.as_subclass(Tensor)
 
     def blocks(self, rows: Tensor, step: Step) -> Iterator[tuple[slice, Tensor]]:
-        """Yield the result of a step for each block of rows, and the block's slice.
-
-        rows: int64 [m], ascending
-        """
+        """Yield the result of a step for each block of rows, ascending [m], and its slice."""
         for part in cut_rows(self.indptr.as_subclass(Tensor), rows, BLOCK_ENTRIES):
             some = rows[part]
             yield part, step(some)
@@ -62,7 +53,7 @@ class RowSweep:
 
     def lengths(self, rows: Tensor) -> Tensor:
         """Return the number of entries in some rows.  int64 [m] -> int64 [m]"""
-        indptr, _ = self.plain
+        indptr = self.plain[0]
         return (indptr.index_select(0, rows + 1) - indptr.index_select(0, rows)).long()
 
     def neighbours(self, rows: Tensor) -> Tensor:

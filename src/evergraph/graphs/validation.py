@@ -12,15 +12,23 @@ from evergraph.core.errors import DataError
 from evergraph.core.notices import say, say_ignored
 
 UNLABELLED = -1
+MOST_NODES = 2**31 - 1  # numbered by int32
+# For weights within these bounds, and sums of 2^31 of them, the inverses fit into float32.
+LEAST_WEIGHT = 1e-18
+MOST_WEIGHT = 1e18
+WEIGHT_RULE = f"0, for no edge, or a number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
+# The last three add no information to the others.
+READ = ("x", "edge_index", "y", "num_nodes", "ptr", "batch")
+TIME = ("time", "node_year")
+WEIGHTS = ("edge_weight", "edge_attr")
+LOUD = 1_000.0  # times the median column's largest value
+_BLOCK = 1 << 22  # values processed together
 
 
 def check_whole(name: str, values: Tensor, *, verb: str = "holds") -> None:
     """Raise unless values have an integer type; booleans do not count."""
     if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
         raise DataError(f"{name} {verb} {values.dtype}: expected integers")
-
-
-MOST_NODES = 2**31 - 1  # numbered by int32
 
 
 def check_count(nodes: int) -> None:
@@ -55,11 +63,6 @@ def check_labels(labels: Tensor) -> None:
         )
 
 
-# For weights within these bounds, and sums of 2^31 of them, the inverses fit into float32.
-LEAST_WEIGHT = 1e-18
-MOST_WEIGHT = 1e18
-
-
 def checked_weights(name: str, weights: Tensor, edges: int) -> Tensor:
     """Return edge weights as float32; raise unless there is one per edge and all are valid.
 
@@ -67,9 +70,8 @@ def checked_weights(name: str, weights: Tensor, edges: int) -> Tensor:
     tensor([1., 2.])
     """
     if weights.shape != (edges,):
-        raise DataError(
-            f"{name}s have shape {list(weights.shape)}: expected [{edges}], one number per edge"
-        )
+        said = f"{name}s have shape {list(weights.shape)}: expected [{edges}], one number per edge"
+        raise DataError(said)
     if weights.is_complex():
         raise DataError(f"{name}s hold {weights.dtype}: expected real numbers")
     wrong = unsound_weights(weights)
@@ -77,9 +79,6 @@ def checked_weights(name: str, weights: Tensor, edges: int) -> Tensor:
         edge = int(wrong.nonzero()[0, 0])
         raise DataError(f"edge {edge} has {name} {weights[edge].item()!r}: expected {WEIGHT_RULE}")
     return weights.float()
-
-
-WEIGHT_RULE = f"0, for no edge, or a number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
 
 
 def unsound_weights(weights: Tensor) -> Tensor:
@@ -109,18 +108,9 @@ def check_features(features: Tensor, nodes: int) -> None:
     if values.is_floating_point() and not bool(values.sum(dtype=torch.float64).isfinite()):
         bad = (~values.isfinite()).nonzero()
         if len(bad):
-            where = (
-                f"row {int(bad[0, 0])}" if values.dim() == 2 else f"stored value {int(bad[0, 0])}"
-            )
-            raise DataError(
-                f"features hold NaN or infinity, first in {where}: expected finite numbers"
-            )
-
-
-# The last three add no information to the others.
-READ = ("x", "edge_index", "y", "num_nodes", "ptr", "batch")
-TIME = ("time", "node_year")
-WEIGHTS = ("edge_weight", "edge_attr")
+            where = f"{'row' if values.dim() == 2 else 'stored value'} {int(bad[0, 0])}"
+            said = f"features hold NaN or infinity, first in {where}: expected finite numbers"
+            raise DataError(said)
 
 
 def given_weights(given: Mapping[str, Any]) -> tuple[str, Tensor] | tuple[None, None]:
@@ -132,14 +122,11 @@ def given_weights(given: Mapping[str, Any]) -> tuple[str, Tensor] | tuple[None, 
     ('edge_attr', tensor([2., 3.]))
     """
     for name in WEIGHTS:
-        found = given.get(name)
-        if isinstance(found, Tensor) and (name == WEIGHTS[0] or _single(found)):
-            return name, found.reshape(-1) if _single(found) else found
+        if isinstance(found := given.get(name), Tensor):
+            single = found.dim() == 1 or found.shape[1:] == (1,)
+            if single or name == WEIGHTS[0]:
+                return name, found.reshape(-1) if single else found
     return None, None
-
-
-def _single(values: Tensor) -> bool:
-    return values.dim() == 1 or values.shape[1:] == (1,)
 
 
 def say_unread(
@@ -156,10 +143,6 @@ def say_unread(
         used = used.replace("edge_index", f"edge_index, {weights}")
     unread = sorted(name for name in names if name not in read)  # PyG's own order varies
     say_ignored(where, "attribute", unread, f"only {used} are used")
-
-
-LOUD = 1_000.0  # times the median column's largest value
-_BLOCK = 1 << 22  # values processed together
 
 
 def column_peaks(features: Tensor) -> Tensor:
@@ -209,6 +192,5 @@ drowns the others, so standardise the features"
 
 def say_loud_column(where: object, peaks: Tensor, names: Sequence[str] | None = None) -> None:
     """Log the warning of ``loud_column``, if there is one."""
-    sentence = loud_column(peaks, names)
-    if sentence is not None:
+    if (sentence := loud_column(peaks, names)) is not None:
         say(where, sentence)

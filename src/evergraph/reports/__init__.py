@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from evergraph.reports.report import write_report
     from evergraph.reports.runs import Finished, collect
-    from evergraph.reports.tables.accuracy import comparison
-    from evergraph.reports.tables.costs import memory_comparison
+    from evergraph.reports.tables.accuracy import comparison, memory_comparison
 
 __all__ = ["Finished", "collect", "comparison", "memory_comparison", "write_report"]
-
 _HOMES = {
     "Finished": "runs",
     "collect": "runs",
     "comparison": "tables.accuracy",
-    "memory_comparison": "tables.costs",
+    "memory_comparison": "tables.accuracy",
     "write_report": "report",
 }
 

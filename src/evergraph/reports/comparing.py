@@ -38,6 +38,7 @@ REMEDIES = {
     "identical repeats": ", which count as one: stream.split_seed=run gives each seed its own "
     "split",
 }
+Verdict = Literal["better", "worse", "cannot tell", "one seed", "identical repeats"]
 
 
 def p_text(p_value: float) -> str:
@@ -69,9 +70,6 @@ def listed(words: list[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-Verdict = Literal["better", "worse", "cannot tell", "one seed", "identical repeats"]
-
-
 @dataclass(frozen=True, repr=False)
 class Comparison:
     """The difference between two configurations, and whether it is more than chance.
@@ -79,8 +77,7 @@ class Comparison:
     Attributes:
         a, b: the configurations.
         pairing: the repeats that are compared.
-        difference: difference of a to b with its confidence interval, which excludes 0 if there is
-            a claim.
+        difference: of a to b, with its confidence interval, which excludes 0 if there is a claim.
         confidence: a claim needs a p-value below 1 - confidence.
         corrected_p: the p-value among many comparisons, see ``corrected``; None for a single one.
     """
@@ -295,15 +292,11 @@ def over_datasets(comparisons: Sequence[Comparison]) -> list[OverDatasets]:
 
 @dataclass(frozen=True)
 class GroupDifferences:
-    """The differences of all runs of a group to the reference.
-
-    ``means`` holds AA of every run, ``found`` the comparison of each other run with the reference,
-    None if they are not comparable.
-    """
+    """The differences of all runs of a group to the reference."""
 
     reference: str
-    means: Mapping[str, float]
-    found: Mapping[str, Comparison | None]
+    means: Mapping[str, float]  # AA of every run
+    found: Mapping[str, Comparison | None]  # of the others with it; None: not comparable
 
 
 def differences_in(group: Group, testing: str, against: str | None = None) -> GroupDifferences:
@@ -333,22 +326,14 @@ def differences_in(group: Group, testing: str, against: str | None = None) -> Gr
 
 @dataclass(frozen=True)
 class Standing:
-    """Mean ranks over several datasets of one setting, for one way of testing.
-
-    ``methods`` were run on all of them, the best mean rank first; ``ranks`` is in their order.
-    ``left_out`` were not, or predict whole test sets together.
-    """
+    """Mean ranks over several datasets of one setting, for one way of testing."""
 
     setting: str
     testing: str
     datasets: tuple[str, ...]
-    methods: tuple[str, ...]
-    left_out: tuple[str, ...]
-    ranks: Ranks
-
-    def behind(self, place: int) -> bool:
-        """Whether a method differs significantly from the first one."""
-        return self.ranks.differ(0, place)
+    methods: tuple[str, ...]  # run on all of them, the best mean rank first
+    left_out: tuple[str, ...]  # were not, or predict whole test sets together
+    ranks: Ranks  # of ``methods``
 
 
 def standings(groups: Sequence[Group]) -> list[Standing]:

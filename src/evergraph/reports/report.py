@@ -18,11 +18,9 @@ from evergraph.reports.figures.frontier import BYTES, SECONDS, frontier
 from evergraph.reports.figures.learning import accuracy_matrix, learning_curves
 from evergraph.reports.figures.picture import Picture, looks_of
 from evergraph.reports.page.sections import page, sections_of
-from evergraph.reports.runs import Finished, Group, grouped, names_of
-from evergraph.reports.tables.accuracy import beyond_table, headline_table, summary_table
-from evergraph.reports.tables.costs import machine_table, memory_table, time_table, versions_table
+from evergraph.reports.runs import Finished, Group, family_of, grouped, names_of
+from evergraph.reports.tables import accuracy as of_runs
 from evergraph.reports.tables.record import Table, csv_text, latex, markdown
-from evergraph.reports.units import family_of
 
 PAGE, FOLDER = "report.html", "report"
 FORMATS = {"csv": csv_text, "md": markdown, "tex": latex}
@@ -65,13 +63,13 @@ def write_report(runs: Sequence[Finished], folder: Path, *, against: str | None 
 
 def tables_of(groups: Sequence[Group], against: str | None = None) -> dict[str, Table]:
     """Return every table with content by name; against: see ``write_report``."""
-    made = [headline_table(groups), summary_table(groups)]
+    made = [of_runs.headline_table(groups), of_runs.summary_table(groups)]
     if any(len(group.entries) > 1 for group in groups):  # else there is nothing to compare
         from evergraph.reports.tables.differences import differences_table, ranks_table
 
         made += [differences_table(groups, against), ranks_table(groups)]
-    costs = (beyond_table, memory_table, time_table, versions_table, machine_table)
-    made += [make(groups) for make in costs]
+    costs = (of_runs.memory_table, of_runs.time_table, of_runs.versions_table)
+    made += [make(groups) for make in (of_runs.beyond_table, *costs, of_runs.machine_table)]
     return {table.name: table for table in made if table is not None}
 
 

@@ -1,12 +1,11 @@
-"""Finished runs: collected, and grouped with those they can be compared with."""
+"""Finished runs: collected, grouped with those they can be compared with, and told in numbers."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -14,10 +13,13 @@ from statistics import fmean
 from typing import Any
 
 from evergraph.core.errors import ResultsError
-from evergraph.evaluation.yardstick import main_key, main_name, measured, spread
+from evergraph.evaluation.yardstick import main_key, measured, spread
 
 RESULT, PROGRESS, SEARCH = "result.json", "progress.json", "search"
 TESTINGS = ("local", "global")
+ALL = "all data"  # kept by a run that receives every earlier task again
+Points = Iterable[tuple[float, float]]
+"""(cost, value) pairs, one per run."""
 NEEDED = (
     "average_accuracy", "average_forgetting", "average_accuracy_curve", "accuracy_matrix",
     "coverage_ratio", "memory", "seconds", "config", "versions",
@@ -78,7 +80,7 @@ class Finished:
     @property
     def metric(self) -> str:
         """The metric of predictions, such as ``accuracy``."""
-        return main_name(self.result)
+        return str(self.result.get("metric", {}).get("name", "accuracy"))
 
     def main(self, what: str, testing: str) -> Any:
         """Return the main metric of a part of the result, such as its averages."""
@@ -145,9 +147,8 @@ def collect(folder: Path) -> list[Finished]:
     if not paths:
         begun = len(list(folder.rglob(PROGRESS)))
         hint = f" ({begun} unfinished: --resume continues them)" if begun else ""
-        raise ResultsError(
-            f"{folder} holds no finished run{hint}: expected a {RESULT} in it or below"
-        )
+        said = f"{folder} holds no finished run{hint}: expected a {RESULT} in it or below"
+        raise ResultsError(said)
     return [Finished(path.parent, _read(path)) for path in paths]
 
 
@@ -204,13 +205,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Group:
-    """The runs of one dataset in one setting, the best local AA first.
-
-    ``setting`` includes options of the stream that are not the default, see ``Finished``.
-    """
+    """The runs of one dataset in one setting, the best local AA first."""
 
     dataset: str
-    setting: str
+    setting: str  # with options of the stream that are not the default, see ``Finished``
     slug: str
     entries: tuple[Entry, ...]
 
@@ -240,13 +238,16 @@ def alone(runs: Sequence[Finished]) -> list[Group]:
 
     Runs of one method on one dataset and setting are distinguished by their folders.
     """
-    times = Counter((run.method, run.dataset, run.setting) for run in runs)
+    names = _names(runs, lambda run: run.folder.as_posix())
+    pairs = zip(runs, names, strict=True)
+    return [Group(run.dataset, run.setting, "", (Entry(name, "", run),)) for run, name in pairs]
 
-    def name(run: Finished) -> str:
-        several = times[run.method, run.dataset, run.setting] > 1
-        return f"{run.method} ({run.folder.as_posix()})" if several else run.method
 
-    return [Group(run.dataset, run.setting, "", (Entry(name(run), "", run),)) for run in runs]
+def _names(runs: Sequence[Finished], place: Callable[[Finished], str]) -> list[str]:
+    # With the place of each, if a method ran more than once on a dataset and setting.
+    kinds = [(run.method, run.dataset, run.setting) for run in runs]
+    told = zip(runs, map(kinds.count, kinds), strict=True)
+    return [run.method if times == 1 else f"{run.method} ({place(run)})" for run, times in told]
 
 
 def grouped(runs: Sequence[Finished], folder: Path) -> tuple[Group, ...]:
@@ -265,11 +266,7 @@ def grouped(runs: Sequence[Finished], folder: Path) -> tuple[Group, ...]:
     slugs = slugs_of(f"{dataset}-{setting}" for dataset, setting in keys)
     groups = []
     for key, slug in zip(keys, slugs, strict=True):
-        times = Counter(run.method for run in members[key])
-        names = [
-            run.method if times[run.method] == 1 else f"{run.method} ({place(run)})"
-            for run in members[key]
-        ]
+        names = _names(members[key], place)
         entries = map(Entry, names, slugs_of(names), members[key])
         best_first = sorted(entries, key=lambda entry: -entry.accuracy("local"))
         groups.append(Group(*key, slug, tuple(best_first)))
@@ -296,3 +293,77 @@ def slugs_of(names: Iterable[str]) -> list[str]:
 def names_of(groups: Sequence[Group]) -> list[str]:
     """Return every name once, so that a method looks the same in all figures."""
     return sorted({entry.name for group in groups for entry in group.entries})
+
+
+def percent(spread: Mapping[str, Any] | None, *, scale: float = 100.0) -> str:
+    """Return a mean in percent, with its deviation if there are several seeds; ``-`` for None.
+
+    scale: 1 if it is in percent already.
+    """
+    if spread is None:
+        return "-"
+    mean = f"{scale * spread['mean']:.1f}"
+    return mean if spread["std"] is None else f"{mean} ± {scale * spread['std']:.1f}"
+
+
+def seeds_of(run: Finished) -> int:
+    """Return the number of repeats of a run."""
+    return len(run.result["accuracy_matrix"])
+
+
+def seconds_a_seed(run: Finished, phase: str) -> float:
+    """Return the seconds of a phase, or in total, per repeat: the mean over seeds."""
+    return float(run.result["seconds"][phase]) / seeds_of(run)
+
+
+def deviations(runs: Iterable[Finished]) -> str:
+    """Return the caption's words on deviations, if any run has several seeds."""
+    several = any(seeds_of(run) > 1 for run in runs)
+    return ", mean ± standard deviation over seeds" if several else ""
+
+
+def size(count: int) -> str:
+    """Return a number of bytes as text.
+
+    >>> size(0), size(1500), size(18_400_000)
+    ('-', '1.5 kB', '18.4 MB')
+    """
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= scale:
+            return f"{count / scale:.1f} {unit}"
+    return f"{count} B" if count else "-"
+
+
+def count_of(count: int) -> str:
+    """Return a number of values in the notation of the paper.
+
+    >>> count_of(0), count_of(950), count_of(61_000_000)
+    ('-', '950', '61.0M')
+    """
+    return size(count).replace(" ", "").replace("B", "")
+
+
+def envelope(points: Points) -> list[tuple[float, float]]:
+    """Return the points that beat all cheaper ones, in order of cost."""
+    rising: list[tuple[float, float]] = []
+    for cost, value in sorted(points, key=lambda point: (point[0], -point[1])):
+        if not rising or value > rising[-1][1]:
+            rising.append((cost, value))
+    return rising
+
+
+def family_of(name: str) -> str:
+    """Return a run's name up to the first ``@``, which its family shares.
+
+    >>> family_of("tem@budget=50"), family_of("er-gnn")
+    ('tem', 'er-gnn')
+    """
+    return name.partition("@")[0].strip()
+
+
+def families(group: Group) -> dict[str, Sequence[Entry]]:
+    """Return the runs of a group by family, in the group's order."""
+    found: dict[str, list[Entry]] = {}
+    for entry in group.entries:
+        found.setdefault(family_of(entry.name), []).append(entry)
+    return dict(found)

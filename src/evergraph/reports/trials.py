@@ -20,6 +20,10 @@ Way = tuple[str, str]
 """A way of testing and one of averaging, such as ``("local", "balanced")``."""
 Outcome = tuple[float, tuple[float, ...], int | None]
 """A score, its results on each task, and the split if every seed has its own."""
+# Options that an earlier version did not have are at their defaults.
+STREAM: dict[str, Any] = StreamConfig().model_dump(mode="json")
+FACTS = ("nodes", "classes", "tasks")
+Basis = Literal["paired seeds", "unpaired seeds", "one seed", "identical repeats"]
 
 
 @dataclass(frozen=True)
@@ -82,24 +86,10 @@ def trials_of(run: Finished, way: Way, *, name: str | None = None) -> Trials:
     if parameters and not run.labelled:
         dataset += f" ({', '.join(f'{key}={value}' for key, value in parameters.items())})"
     last = {int(seed["seed"]): [float(x) for x in seed[testing][averaging][-1]] for seed in seeds}
-    return Trials(
-        name=name or run.method,
-        dataset=dataset,
-        setting=run.setting,
-        metric=run.metric,
-        way=way,
-        config=run.result["config"],
-        scores={seed: sum(row) / len(row) for seed, row in last.items()},
-        tasks=last,
-        facts=run.result.get("dataset", {}),
-    )
-
-
-# Options that an earlier version did not have are at their defaults.
-STREAM: dict[str, Any] = StreamConfig().model_dump(mode="json")
-
-FACTS = ("nodes", "classes", "tasks")
-Basis = Literal["paired seeds", "unpaired seeds", "one seed", "identical repeats"]
+    scores = {seed: sum(row) / len(row) for seed, row in last.items()}
+    facts = run.result.get("dataset", {})
+    names = (name or run.method, dataset, run.setting, run.metric)
+    return Trials(*names, way, run.result["config"], scores, last, facts)
 
 
 @dataclass(frozen=True)

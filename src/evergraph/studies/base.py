@@ -18,25 +18,28 @@ from evergraph.datasets import load
 from evergraph.experiments.bench.benchmark import Row
 from evergraph.experiments.bench.config import BenchConfig
 from evergraph.experiments.config import read_toml
-from evergraph.experiments.presets import presets, published
 from evergraph.graphs import Graph
 from evergraph.reports.figures.picture import Picture
+from evergraph.reports.runs import percent
 from evergraph.reports.tables.record import Cell, Table, TableColumn, csv_text, latex, markdown
-from evergraph.reports.units import percent
+
+NOT_RUN = ("dataset", "not run")  # columns of a sheet with the reason why it was not run
+_EXTRAS = {"matplotlib": "report", "sklearn": "ogb"}  # extras of evergraph that install a package
+RunBench = Callable[[BenchConfig, Path], list[Row]]
+"""Runs a benchmark into a folder, resuming earlier runs."""
+# Parts of file names, with the dataset that they mean.
+_STEMS = {"cora_full": "corafull", "arxiv": "arxiv", "reddit": "reddit", "products": "products"}
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table or a figure of a study, one of them empty.
-
-    ``notes``: differences to the paper, and remarks.
-    """
+    """A table or a figure of a study, one of them empty."""
 
     name: str
     title: str
     columns: tuple[str, ...] = ()
     rows: Sequence[tuple[str | Cell, ...]] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # differences to the paper, and remarks
     picture: Picture | None = None
 
     @property
@@ -47,13 +50,6 @@ class Sheet:
             for row in self.rows
         )
         return Table(self.name, self.title, tuple(map(TableColumn, self.columns)), (body,))
-
-
-NOT_RUN = ("dataset", "not run")  # columns of a sheet with the reason why it was not run
-_EXTRAS = {"matplotlib": "report", "sklearn": "ogb"}  # extras of evergraph that install a package
-
-RunBench = Callable[[BenchConfig, Path], list[Row]]
-"""Runs a benchmark into a folder, resuming earlier runs."""
 
 
 @dataclass(frozen=True)
@@ -225,10 +221,6 @@ def keep(study: str, sheets: Sequence[Sheet], out: Path) -> list[Path]:
     return [page]
 
 
-# Parts of file names, with the dataset that they mean.
-_STEMS = {"cora_full": "corafull", "arxiv": "arxiv", "reddit": "reddit", "products": "products"}
-
-
 @cache
 def facts() -> dict[str, Any]:
     """Return Tables 1 and 4 and the homophily ratios.
@@ -245,9 +237,3 @@ def papers_name(dataset: str) -> str | None:
     if stem in facts()["datasets"]:
         return stem
     return next((name for part, name in _STEMS.items() if part in stem), None)
-
-
-def papers_cell(table: str, dataset: str, method: str) -> dict[str, Any]:
-    """Return a cell of Table 3 or 5, empty if the paper has none."""
-    name = f"paper/{table}/{papers_name(dataset)}-{method}"
-    return published(name) if name in presets() else {}

@@ -10,36 +10,31 @@ from typing import Any, ClassVar
 from evergraph.core.errors import ResultsError
 from evergraph.experiments.bench.benchmark import Row
 from evergraph.experiments.config import merged
-from evergraph.experiments.presets import presets, read_preset
+from evergraph.experiments.presets import presets, published, read_preset
 from evergraph.graphs import Graph
 from evergraph.reports import Finished
 from evergraph.reports.figures.learning import accuracy_matrix, learning_curves
 from evergraph.reports.figures.picture import looks_of
-from evergraph.reports.runs import Group, grouped, names_of
+from evergraph.reports.runs import Group, grouped, names_of, percent
 from evergraph.reports.tables.record import Cell
-from evergraph.reports.units import percent
 from evergraph.studies import base
 from evergraph.studies.base import DatasetStudy, Options, Sheet, Study, studies
 
 PAPERS = ("corafull", "arxiv", "reddit", "products")
 METHODS = {
-    "finetune": "Fine-tune",
-    "ewc": "EWC",
-    "mas": "MAS",
-    "gem": "GEM",
-    "twp": "TWP",
-    "lwf": "LwF",
-    "er-gnn": "ER-GNN",
-    "ssm": "SSM",
-    "sem": "SEM-curvature",
-    "joint": "Joint",
-    "joint-pdgnn": "Joint, PDGNN's backbone",
-    "tem": "PDGNNs-TEM",
-}
+    "finetune": "Fine-tune", "ewc": "EWC", "mas": "MAS", "gem": "GEM", "twp": "TWP", "lwf": "LwF",
+    "er-gnn": "ER-GNN", "ssm": "SSM", "sem": "SEM-curvature", "joint": "Joint",
+    "joint-pdgnn": "Joint, PDGNN's backbone", "tem": "PDGNNs-TEM",
+}  # fmt: skip
 UPPER_BOUNDS = ("joint", "joint-pdgnn")
 QUICK_EPOCHS, QUICK_TASKS = 2, 6
 WITHIN = "within tolerance"
 COLUMNS = ("method", "AA", "AF", "AA global", "paper's AA", "difference", WITHIN, "paper's AF")
+SHOWN = ("tem", "er-gnn", "lwf", "finetune")
+TABLES = ("table3", "table5")
+SUMMARY = (
+    "table and dataset", "methods", "within tolerance", "outside", "failed", "not run because",
+)  # fmt: skip
 
 
 class MethodsTable(DatasetStudy):
@@ -95,19 +90,16 @@ class MethodsTable(DatasetStudy):
         if row.result is None:
             reason = row.failure.error if row.failure is not None else "not finished"
             return (method, f"failed: {reason}", *["-"] * (len(COLUMNS) - 2))
-        papers = base.papers_cell(self.name, dataset, row.job.label)
+        cell_of = f"paper/{self.name}/{base.papers_name(dataset)}-{row.job.label}"
+        papers = published(cell_of) if cell_of in presets() else {}
         ours = 100 * base.balanced(row.result, "average_accuracy")["mean"]
         theirs = papers.get("average_accuracy")
-        return (
-            method,
-            cell,
-            percent(base.balanced(row.result, "average_forgetting")),
-            percent(base.balanced(row.result, "average_accuracy", "global")),
-            percent(theirs, scale=1),
-            base.difference(ours, None if theirs is None else theirs["mean"]),
-            base.within(ours, papers),
-            percent(papers.get("average_forgetting"), scale=1),
-        )
+        forgetting = percent(base.balanced(row.result, "average_forgetting"))
+        anywhere = percent(base.balanced(row.result, "average_accuracy", "global"))
+        apart = base.difference(ours, None if theirs is None else theirs["mean"])
+        beside = percent(theirs, scale=1), apart, base.within(ours, papers)
+        papers_af = percent(papers.get("average_forgetting"), scale=1)
+        return (method, cell, forgetting, anywhere, *beside, papers_af)
 
 
 @studies.register
@@ -156,9 +148,6 @@ def compared(dataset: str, graph: Graph, options: Options) -> Group:
     return grouped(runs, options.out)[0]
 
 
-SHOWN = ("tem", "er-gnn", "lwf", "finetune")
-
-
 @studies.register
 class Fig5(DatasetStudy):
     """Accuracy matrices of PDGNNs-TEM, ER-GNN, LwF and Fine-tune, from the runs of table3."""
@@ -182,12 +171,6 @@ class Fig5(DatasetStudy):
             for entry in group.entries
             if entry.name == shown
         ]
-
-
-TABLES = ("table3", "table5")
-SUMMARY = (
-    "table and dataset", "methods", "within tolerance", "outside", "failed", "not run because",
-)  # fmt: skip
 
 
 @studies.register

@@ -41,15 +41,12 @@ class Fig6(DatasetStudy):
         stem = Path(dataset).stem
         few = min(len(exam.nodes) for exam in GraphStream(graph).exams(0, "local"))
         if few < LEAST:
-            raise DataError(
-                f"{dataset}: fig6 needs {LEAST} test nodes in the first task, not {few}"
-            )
+            said = f"{dataset}: fig6 needs {LEAST} test nodes in the first task, not {few}"
+            raise DataError(said)
         title = f"Figure 6, {stem}: hidden states of test nodes, a colour a class"
         folder = options.out / "fig6"
-        found = {
-            method: _kept(folder / f"{stem}-{method}.npz", method, graph, options.quick)
-            for method in SHOWN
-        }
+        paths = {method: folder / f"{stem}-{method}.npz" for method in SHOWN}
+        found = {m: _kept(path, m, graph, options.quick) for m, path in paths.items()}
         notes = options.differences(
             f"t-SNE of at most {POINTS} test nodes of all tasks so far, one seed, tested locally; "
             "ER-GNN on a normalised GCN, the others on PDGNN."
@@ -67,9 +64,8 @@ def _kept(path: Path, method: str, graph: Graph, quick: bool) -> list[tuple[str,
     except FileNotFoundError:
         panels = _panels(method, graph, quick)
     except (OSError, ValueError, EOFError, KeyError, BadZipFile) as error:
-        raise ResultsError(
-            f"{path} holds no panels of fig6 ({error}): remove it to make them again"
-        ) from None
+        said = f"{path} holds no panels of fig6 ({error}): remove it to make them again"
+        raise ResultsError(said) from None
     arrays: dict[str, npt.NDArray[Any]] = {}
     for name, (points, labels) in panels:
         arrays |= {f"points {name}": points, f"labels {name}": labels}

@@ -18,13 +18,20 @@ from evergraph.experiments.config import MemoryConfig
 from evergraph.experiments.protocols import POOLED, read_protocol
 from evergraph.graphs import Graph
 from evergraph.reports.figures.picture import Frame, Look, Picture, drawn, looks_of, percent_limits
-from evergraph.reports.units import percent
+from evergraph.reports.runs import percent
 from evergraph.studies.base import DatasetStudy, Options, Sheet, studies
 
 ORDER = ("paper", "cglb", "delome", "puma", "tpp", "llm4gcl", "ocgl")
-
 Results = Mapping[tuple[str, str], dict[str, Any] | str]
 """By method and protocol: a result, or the reason why there is none."""
+METHODS = ("finetune", "tem", "analytic", "tpp")
+QUICK_METHODS = ("finetune", "tem")
+FORGETS = "finetune"  # so far below the others that it would hide their differences
+READINGS = tuple((t, a) for t in ("local", "global") for a in ("balanced", "plain"))
+SHARED = (
+    "Protocols that ask for the same run share it, and differ in which of its numbers they report."
+)
+COLUMNS = ("protocol", "reports", "AA", "AF", *(f"AA {t}, {a}" for t, a in READINGS))
 
 
 def learned(dataset: str, methods: Sequence[str], options: Options) -> Results:
@@ -77,16 +84,6 @@ def per_seed(result: dict[str, Any] | str) -> list[float]:
     told = result["headline"]
     matrices = (seed[told["testing"]][told["averaging"]] for seed in result["accuracy_matrix"])
     return [float(np.mean(rows[-1])) for rows in matrices]
-
-
-METHODS = ("finetune", "tem", "analytic", "tpp")
-QUICK_METHODS = ("finetune", "tem")
-FORGETS = "finetune"  # so far below the others that it would hide their differences
-READINGS = tuple((t, a) for t in ("local", "global") for a in ("balanced", "plain"))
-SHARED = (
-    "Protocols that ask for the same run share it, and differ in which of its numbers they report."
-)
-COLUMNS = ("protocol", "reports", "AA", "AF", *(f"AA {t}, {a}" for t, a in READINGS))
 
 
 @studies.register
@@ -205,14 +202,11 @@ def _draw(name: str, title: str, looks: Mapping[str, Look], results: Results) ->
 
 
 class Shares(NamedTuple):
-    """Shares of the variance of some numbers; they sum to 1, or are all 0 without variance.
-
-    ``together``: that of the interaction, where the order of methods changes.
-    """
+    """Shares of the variance of some numbers; they sum to 1, or are all 0 without variance."""
 
     method: float
     protocol: float
-    together: float
+    together: float  # that of the interaction, where the order of methods changes
     seed: float
 
 

@@ -17,8 +17,8 @@ from evergraph.evaluation.yardstick import spread as spread_of
 from evergraph.experiments.presets import presets, published, read_preset
 from evergraph.graphs import Graph
 from evergraph.memory import Candidates, EmbeddingMemory, samplers
+from evergraph.reports.runs import percent
 from evergraph.reports.tables.record import Cell
-from evergraph.reports.units import percent
 from evergraph.streams import GraphStream
 from evergraph.studies import base
 from evergraph.studies.base import DatasetStudy, Options, Sheet, studies
@@ -28,9 +28,14 @@ SAMPLERS = ("uniform", "mean-feature", "coverage", "degree", "greedy-coverage")
 QUICK = ("0.1", "1")
 DETERMINISTIC = "greedy-coverage"
 HOPS = 2
-
 Found = dict[tuple[str, str], dict[str, Any] | None]
 """A mean and deviation by sampler and ratio."""
+STRATEGIES = {
+    "sgc": "S1", "s2gc": "S2", "ppr": "S3", "appnp": "S3 as released (APPNP)",
+    "reservoir": "reservoir", "mixhop": "MixHop", "h2gcn": "H2GCN", "identity": "no topology",
+}  # fmt: skip
+STRATEGY_HOPS = (1, 2, 3, 4, 5, 6)
+FIXED = {"h2gcn": (2,), "identity": (0,)}  # strategies with a fixed number of hops
 
 
 @studies.register
@@ -57,15 +62,10 @@ def learned(
     values.pop("method")
     if options.quick:
         values["training"]["epochs"] = 10
-    entries = [
-        {
-            "name": "tem",
-            "label": f"{sampler}-{ratio}",
-            "run": values | {"memory": {"budget": RATIOS[ratio], "sampler": sampler}},
-        }
-        for sampler in SAMPLERS
-        for ratio in ratios
-    ]
+    entries = []
+    for sampler, ratio in product(SAMPLERS, ratios):
+        run = values | {"memory": {"budget": RATIOS[ratio], "sampler": sampler}}
+        entries.append({"name": "tem", "label": f"{sampler}-{ratio}", "run": run})
     results = {row.job.label: row.result for row in options.rows("table2", name, entries)}
     return {(s, r): results[f"{s}-{r}"] for s in SAMPLERS for r in ratios}
 
@@ -73,14 +73,13 @@ def learned(
 def _learned(name: str, ratios: list[str], options: Options) -> list[Sheet]:
     stem = Path(name).stem
     results = learned(name, ratios, options)
-    accuracy: Found = {
-        key: base.balanced(found, "average_accuracy") for key, found in results.items()
-    }
-    # A result keeps only the mean of the coverage over seeds.
-    coverage: Found = {
-        key: None if found is None else {"mean": found["coverage_ratio"], "std": None}
-        for key, found in results.items()
-    }
+    accuracy: Found = {}
+    coverage: Found = {}
+    for key, found in results.items():
+        accuracy[key] = base.balanced(found, "average_accuracy")
+        # A result keeps only the mean of the coverage over seeds.
+        mean = None if found is None else {"mean": found["coverage_ratio"], "std": None}
+        coverage[key] = mean
     notes = options.differences("The paper's recipe; local testing; two hops.")
     return [
         _sheet(f"table2-{stem}-aa", f"Table 2, {stem}: AA, percent", name, accuracy, ratios,
@@ -97,14 +96,12 @@ def _covered(name: str, undirected: bool, ratios: list[str], options: Options) -
     assert isinstance(graph, Graph)
     stream = GraphStream(graph)
     found: Found = {}
-    for sampler in SAMPLERS:
-        for ratio in ratios:
-            if sampler == "mean-feature":
-                found[sampler, ratio] = None  # there are no features
-                continue
-            path = options.out / "table2" / f"{stem}-{way}" / f"{sampler}-{ratio}.json"
-            seeds = options.repeats()[: 1 if sampler == DETERMINISTIC else None]
-            found[sampler, ratio] = _kept(path, stream, sampler, ratio, seeds)
+    for sampler, ratio in product(SAMPLERS, ratios):
+        path = options.out / "table2" / f"{stem}-{way}" / f"{sampler}-{ratio}.json"
+        seeds = options.repeats()[: 1 if sampler == DETERMINISTIC else None]
+        featureless = sampler == "mean-feature"  # of which it needs some
+        kept = None if featureless else _kept(path, stream, sampler, ratio, seeds)
+        found[sampler, ratio] = kept
     notes = options.differences(
         f"Edges {'both ways' if undirected else 'as listed'}, within tasks, two hops, exact; the "
         "structure alone, so no accuracy and no mean of features.",
@@ -123,9 +120,8 @@ def _kept(
         try:
             values = [float(value) for value in json.loads(path.read_text("utf-8"))]
         except (OSError, ValueError, TypeError) as error:
-            raise ResultsError(
-                f"{path} holds no coverage ratios ({error}): remove it to measure them again"
-            ) from None
+            said = f"{path} holds no coverage ratios ({error}): remove it to measure them again"
+            raise ResultsError(said) from None
     for seed in seeds[len(values) :]:
         values.append(coverage_of(stream, sampler, RATIOS[ratio], seed=seed))
         with results_written(path), written_aside(path) as file:
@@ -177,20 +173,6 @@ def _turn(found: Found, ratios: list[str]) -> str:
     if not behind:
         return "Coverage maximisation is ahead of uniform sampling at every ratio."
     return f"Coverage maximisation is not ahead of uniform sampling at {' and '.join(behind)}."
-
-
-STRATEGIES = {
-    "sgc": "S1",
-    "s2gc": "S2",
-    "ppr": "S3",
-    "appnp": "S3 as released (APPNP)",
-    "reservoir": "reservoir",
-    "mixhop": "MixHop",
-    "h2gcn": "H2GCN",
-    "identity": "no topology",
-}
-STRATEGY_HOPS = (1, 2, 3, 4, 5, 6)
-FIXED = {"h2gcn": (2,), "identity": (0,)}  # strategies with a fixed number of hops
 
 
 @studies.register

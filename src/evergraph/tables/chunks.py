@@ -35,19 +35,12 @@ _AT_ONCE = 1 << 26  # bytes of a chunk if the whole table is read; a CSV is read
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some rows of a table.
+    """Some rows of a table."""
 
-    Attributes:
-        table: the rows.
-        before: number of rows before them.
-        done: amount of the file read so far, in bytes or rows.
-        total: size of the file, in the same unit.
-    """
-
-    table: pa.Table
-    before: int
-    done: int
-    total: int
+    table: pa.Table  # the rows
+    before: int  # number of rows before them
+    done: int  # amount of the file read so far, in bytes or rows
+    total: int  # size of the file, in the same unit
 
     @property
     def after(self) -> int:
@@ -106,18 +99,16 @@ def read_table(path: Source, columns: tuple[str, ...], *, text: Sequence[str] = 
     stay text as well until all of them are known, as do the columns in ``text``.
     """
     size = _AT_ONCE if path.suffix == ".parquet" else -1
-    return pa.concat_tables(
-        [piece.table for piece in read_chunks(path, columns, size=size, text=text)]
-    )
+    pieces = read_chunks(path, columns, size=size, text=text)
+    return pa.concat_tables([piece.table for piece in pieces])
 
 
 def first_rows(path: Source, *, size: int, rows: int, text: Sequence[str] = ()) -> pa.Table:
     """Return the first rows of a table, at most ``rows``."""
-    tables, found = [], 0
+    tables = []
     for piece in read_chunks(path, (), size=size, text=text):
         tables.append(piece.table)
-        found += piece.table.num_rows
-        if found >= rows:
+        if piece.after >= rows:
             break
     # A column of integers in the first chunk may have fractions in the next.
     return pa.concat_tables(tables, promote_options="permissive").slice(0, rows)
@@ -230,15 +221,15 @@ def _read_parquet(
 ) -> Iterator[Chunk]:
     opened = path.open() if isinstance(path, StoredFile) else path
     with parquet.ParquetFile(opened, buffer_size=1 << 20) as file:
-        named = {name.strip(): name for name in file.schema_arrow.names}
-        check_columns([name.strip() for name in file.schema_arrow.names], needed)
+        written = file.schema_arrow.names
+        named = {name.strip(): name for name in written}
+        check_columns([name.strip() for name in written], needed)
         columns = None if kept is None else [named[name] for name in kept]
-        total, before = file.metadata.num_rows, 0
-        groups = [file.metadata.row_group(index) for index in range(file.num_row_groups)]
-        unpacked = sum(group.total_byte_size for group in groups)
+        total, before, groups = file.metadata.num_rows, 0, range(file.num_row_groups)
+        unpacked = sum(file.metadata.row_group(index).total_byte_size for index in groups)
         rows = max(1, size * total // max(unpacked, 1))
         yield Chunk(stripped(file.schema_arrow.empty_table()), 0, 0, total)
-        for index in range(len(groups)):  # a batch across groups would hold both of them
+        for index in groups:  # a batch across groups would hold both of them
             for batch in file.iter_batches(rows, row_groups=[index], columns=columns):
                 table = stripped(pa.Table.from_batches([batch]))
                 if table.num_rows:

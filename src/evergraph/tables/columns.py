@@ -39,9 +39,7 @@ def stripped(table: pa.Table) -> pa.Table:
 
 
 def plainly_typed(table: pa.Table) -> pa.Table:
-    """Return a table with stripped column names and the types supported here: string views become
-    strings, decimals become float64.
-    """
+    """Return a table with stripped names, string views as strings and decimals as float64."""
 
     def plain(kind: pa.DataType) -> pa.DataType:
         if pa.types.is_decimal(kind):
@@ -244,9 +242,8 @@ def times(table: pa.Table, *, before: int = 0) -> tuple[Tensor, bool]:
         places = coded.indices.to_numpy()
         rows = before + np.unique(places, return_index=True)[1]  # first row of each text
         values = _times_in(coded.dictionary, rows)
-    kind = values.type
+    kind, whole = values.type, np.empty(0, np.int64)
     dates = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
-    whole = np.empty(0, np.int64)
     if pa.types.is_date(kind):
         whole = values.cast(pa.date32()).cast(pa.int32()).to_numpy().astype(np.int64) * 86_400
     elif dates:

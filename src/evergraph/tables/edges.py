@@ -24,17 +24,12 @@ UNKNOWN_EDGES = ("refuse", "skip")  # choices for edges to unknown nodes
 
 @dataclass(frozen=True, eq=False)
 class EdgeRows:
-    """Rows of a table of edges.
+    """Rows of a table of edges."""
 
-    Attributes:
-        ends: ids of ``source`` and of ``target``, int64 or strings.  [rows] each
-        weights: float32; None without a column.  [rows]
-        relations: texts; None without a column.  [rows]
-    """
-
+    # ids of ``source`` and of ``target``, int64 or strings.  [rows] each
     ends: tuple[pa.Array, pa.Array]
-    weights: Tensor | None
-    relations: pa.Array | None
+    weights: Tensor | None  # float32; None without a column.  [rows]
+    relations: pa.Array | None  # texts; None without a column.  [rows]
 
 
 def read_edges(table: pa.Table, *, before: int = 0) -> EdgeRows:

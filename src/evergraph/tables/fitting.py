@@ -12,11 +12,10 @@ from evergraph.core.errors import DataError
 from evergraph.core.notices import say
 from evergraph.tables import values as read
 from evergraph.tables.arrow import pa, pc
-from evergraph.tables.choices import Columns
+from evergraph.tables.choices import Columns, Encoder, OwnEncoder, registered
 from evergraph.tables.columns import column, is_number, is_text
 from evergraph.tables.labels import filled
 from evergraph.tables.measured import NumberEncoder, RawEncoder
-from evergraph.tables.own import Encoder, OwnEncoder, registered
 from evergraph.tables.scheme import ENCODERS, Column, Scheme
 from evergraph.tables.values import ColumnEncoder, LeftOut
 

@@ -32,22 +32,10 @@ def signs(names: list[str], dims: int) -> Matrix:
     """Return a vector of signs for each name; dims: a multiple of 8, at most 512.
 
     -> float32 [names, dims]
-
-    >>> 8 * signs(["red"], 64)[0, :6]
-    array([-1., -1., -1., -1.,  1.,  1.], dtype=float32)
     """
     digests = b"".join(blake2b(name.encode(), digest_size=dims // 8).digest() for name in names)
     bits = np.unpackbits(np.frombuffer(digests, np.uint8)).reshape(len(names), dims)
     return (2 * bits.astype(np.float32) - 1) / np.float32(np.sqrt(dims))
-
-
-def fitting_dims(categories: int) -> int:
-    """Return the number of columns for categories: about twice their number, 8 to 64.
-
-    >>> [fitting_dims(count) for count in (2, 5, 20, 1000)]
-    [8, 16, 40, 64]
-    """
-    return min(max(-(-2 * categories // 8) * 8, 8), 64)
 
 
 def hashes_of(names: Iterable[str]) -> tuple[str, ...]:
@@ -83,7 +71,7 @@ class _HashEncoder(WideEncoder):
         if self.hashes is not None:  # JSON has lists
             object.__setattr__(self, "hashes", tuple(self.hashes))
 
-    def _said(self) -> str:
+    def __str__(self) -> str:
         count = f"over {MOST_KEPT:,}" if self.hashes is None else f"{len(self.hashes):,}"
         return f"hashes of {count} categories in {self.dims} signs"
 
@@ -99,20 +87,22 @@ class _HashEncoder(WideEncoder):
         self, places: NDArray[Any], names: list[str], rows: NDArray[Any]
     ) -> tuple[dict[str, int], int]:
         """Return unknown names with the first row of each, and the number of rows with one."""
-        there = frozenset(self.hashes or ())
-        strange = [
-            place
-            for place, name in enumerate(names)
-            if self.hashes is not None and hashes_of([name])[0] not in there
-        ]
+        strange = []
+        if self.hashes is not None:
+            there = frozenset(self.hashes)
+            strange = [i for i, name in enumerate(names) if hashes_of([name])[0] not in there]
         firsts = {names[place]: int(rows[(places == place).argmax()]) for place in strange}
         return firsts, len(np.unique(rows[np.isin(places, strange)])) if strange else 0
 
 
 def _kept(found: pa.Array) -> tuple[int, tuple[str, ...] | None]:
-    """Return the width for some categories, and their hashes unless they are too many."""
+    """Return the width for some categories, and their hashes unless they are too many.
+
+    The width is about twice their number, from 8 to 64 and a multiple of 8.
+    """
     names = [name for name in found.unique().to_pylist() if name is not None]
-    return fitting_dims(len(names)), hashes_of(names) if len(names) <= MOST_KEPT else None
+    dims = min(max(-(-2 * len(names) // 8) * 8, 8), 64)
+    return dims, hashes_of(names) if len(names) <= MOST_KEPT else None
 
 
 @dataclass(frozen=True)
@@ -132,9 +122,6 @@ class CategoryEncoder(_HashEncoder):
     def fit(cls, values: pa.Array, name: str) -> CategoryEncoder:
         """Keep the hashes of the categories."""
         return cls(*_kept(texts(values, name)))
-
-    def __str__(self) -> str:
-        return self._said()
 
     def encode(self, values: pa.Array, name: str, *, before: int = 0) -> Block:
         """Return the signs of hashes."""
@@ -167,7 +154,7 @@ class ListEncoder(_HashEncoder):
         return cls(dims, separator, hashes)
 
     def __str__(self) -> str:
-        return f"mean of {self._said()}"
+        return f"mean of {super().__str__()}"
 
     def encode(self, values: pa.Array, name: str, *, before: int = 0) -> Block:
         """Return the means of the items' signs."""
@@ -187,10 +174,6 @@ class ListEncoder(_HashEncoder):
 class TextEncoder(WideEncoder):
     """A text as a TF-IDF vector of its words, with frequencies from the first table.
 
-    Attributes:
-        rows: number of texts in the first table.
-        frequencies: number of those texts with a word in a bucket, by bucket.
-
     >>> import pyarrow as pa
     >>> encoder = TextEncoder.fit(pa.array(["red wine", "Red cars"]), "title", dims=64)
     >>> a, b, none = encoder.encode(pa.array(["cars, red", "red cars", None]), "title").matrix
@@ -198,7 +181,8 @@ class TextEncoder(WideEncoder):
     (True, False)
     """
 
-    rows: int
+    rows: int  # number of texts in the first table
+    # number of those texts with a word in a bucket, by bucket
     frequencies: dict[int, int] = field(repr=False)
     kind = "text"
 
@@ -250,8 +234,7 @@ class TextEncoder(WideEncoder):
 
 
 def _buckets(text: str | None) -> list[int]:
-    words = () if text is None else _WORD.findall(text.lower())
-    return [crc32(word.encode()) % BUCKETS for word in words]
+    return [crc32(word.encode()) % BUCKETS for word in _WORD.findall((text or "").lower())]
 
 
 @lru_cache(maxsize=4)

@@ -54,18 +54,13 @@ is_index = re.compile(r"(Unnamed: \d+)?|__index_level_\d+__").fullmatch
 class NodeRoles:
     """The roles of the columns of a node table.
 
-    Attributes:
-        targets: columns that take the place of a label.
-        types: whether ``type`` is the type of a node.
-        features: all other columns except ids, labels and times.
-
     >>> NodeRoles.of(["id", "size", "type", "target_age"], types=True)
     NodeRoles(targets=['target_age'], types=True, features=['size'])
     """
 
-    targets: list[str]
-    types: bool
-    features: list[str]
+    targets: list[str]  # columns that take the place of a label
+    types: bool  # whether ``type`` is the type of a node
+    features: list[str]  # all other columns except ids, labels and times
 
     @classmethod
     def of(cls, names: Sequence[str], *, types: bool, apart: Collection[str] = ()) -> NodeRoles:
@@ -77,31 +72,21 @@ class NodeRoles:
 
 @dataclass(frozen=True, eq=False)
 class NodeTable:
-    """Rows of a table of nodes.
+    """Rows of a table of nodes."""
 
-    Attributes:
-        ids: int64 or strings.  [rows]
-        features: the encoded feature columns.
-        roles: roles of the columns.
-        labels: text or int64, null if a node has none; None without a column.  [rows]
-        missing: number of missing labels by spelling.
-        lists: several labels per node, None if they are unknown; None without a column.
-        numbers: to predict, NaN if unknown; None without a column.  [rows, columns]
-        types: texts; None without a column.  [rows]
-        times: int64; None without a column.  [rows]
-        dated: whether times were written as dates.
-    """
-
-    ids: pa.Array
-    features: NodeFeatures
-    roles: NodeRoles
+    ids: pa.Array  # int64 or strings.  [rows]
+    features: NodeFeatures  # the encoded feature columns
+    roles: NodeRoles  # roles of the columns
+    # text or int64, null if a node has none; None without a column.  [rows]
     labels: pa.Array | None = None
-    missing: Mapping[str, int] = field(default_factory=dict)
+    missing: Mapping[str, int] = field(default_factory=dict)  # number of missing labels by spelling
+    # several labels per node, None if they are unknown; None without a column
     lists: list[list[str] | None] | None = None
+    # to predict, NaN if unknown; None without a column.  [rows, columns]
     numbers: NDArray[np.float32] | None = None
-    types: pa.Array | None = None
-    times: Tensor | None = None
-    dated: bool = False
+    types: pa.Array | None = None  # texts; None without a column.  [rows]
+    times: Tensor | None = None  # int64; None without a column.  [rows]
+    dated: bool = False  # whether times were written as dates
 
 
 def read_nodes(

@@ -15,10 +15,10 @@ from evergraph.core.errors import DataError
 from evergraph.core.notices import say
 from evergraph.graphs import Graph
 from evergraph.tables.arrow import pa
+from evergraph.tables.choices import Encoder, OwnEncoder
 from evergraph.tables.columns import column
 from evergraph.tables.hashed import CategoryEncoder, ListEncoder, TextEncoder, without_names
 from evergraph.tables.measured import BooleanEncoder, DateEncoder, NumberEncoder, RawEncoder
-from evergraph.tables.own import Encoder, OwnEncoder
 from evergraph.tables.values import Block, ColumnEncoder, LeftOut
 
 FORMAT = 1
@@ -44,16 +44,12 @@ class Column:
 
 @dataclass(frozen=True, eq=False)
 class NodeFeatures:
-    """The encoded feature columns of some rows.
+    """The encoded feature columns of some rows."""
 
-    Attributes:
-        features: float32 [rows, width]
-        scheme: scheme by which they were read; None for numbers that are not encoded.
-        blocks: the features column by column, with what was new.
-    """
-
-    features: Tensor
+    features: Tensor  # float32 [rows, width]
+    # scheme by which they were read; None for numbers that are not encoded
     scheme: Scheme | None = None
+    # the features column by column, with what was new
     blocks: Mapping[str, Block] = field(default_factory=dict, repr=False)
 
     def say_new(self, where: object) -> None:

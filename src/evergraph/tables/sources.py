@@ -23,6 +23,14 @@ from evergraph.core.errors import ConfigurationError, DataError
 from evergraph.core.extras import installed, require
 from evergraph.tables.arrow import csv, pa, pc
 
+DECIMALS = (".", ",")
+_COMMA_NUMBER = r"^\s*([-+]?\d*),(\d+(?:[eE][-+]?\d+)?)\s*$"
+KINDS = ("sqlite", "duckdb", "adbc")
+_BYTES_A_VALUE = 16  # estimated size of a value in a database result
+_SHOWN = 60  # characters of a query in a message
+QueryResult: TypeAlias = "tuple[pa.Schema, int | None, Iterator[pa.RecordBatch]]"
+"""A streamed query result: its schema, the number of rows if known, and the batches."""
+
 
 @contextmanager
 def naming(path: object) -> Iterator[None]:
@@ -44,19 +52,9 @@ def reason(error: BaseException) -> str:
     return str(error).strip("<> ").partition("\n")[0] or type(error).__name__
 
 
-DECIMALS = (".", ",")
-_COMMA_NUMBER = r"^\s*([-+]?\d*),(\d+(?:[eE][-+]?\d+)?)\s*$"
-
-
 @dataclass(frozen=True)
 class CsvTable:
     """A CSV file with its dialect, used in place of a path.
-
-    Attributes:
-        path: path of the file.
-        delimiter: a single character between columns; ``tab`` and ``\\t`` are a tab.
-        decimal: ``.`` or ``,``; with ``,`` a value such as 3,5 is a number in every column except
-            ids, labels and times.
 
     >>> str(CsvTable(Path("nodes.csv"), delimiter=";"))
     'nodes.csv'
@@ -65,22 +63,22 @@ class CsvTable:
     evergraph.core.errors.ConfigurationError: delimiter must be one ASCII character, not '::'
     """
 
-    path: Path
-    delimiter: str = ","
+    path: Path  # path of the file
+    delimiter: str = ","  # a single character between columns; ``tab`` and ``\\t`` are a tab
+    # ``.`` or ``,``; with ``,`` a value such as 3,5 is a number in every column except ids, labels
+    # and times
     decimal: str = "."
 
     def __post_init__(self) -> None:
         if self.delimiter in ("tab", "\\t"):
             object.__setattr__(self, "delimiter", "\t")
         if len(self.delimiter) != 1 or not self.delimiter.isascii():
-            raise ConfigurationError(
-                f"delimiter must be one ASCII character, not {self.delimiter!r}"
-            )
+            said = f"delimiter must be one ASCII character, not {self.delimiter!r}"
+            raise ConfigurationError(said)
         check_choice("decimal", self.decimal, DECIMALS)
         if self.path.suffix == ".parquet":
-            raise ConfigurationError(
-                f"delimiter and decimal apply to CSV files, and {self.path} is not one"
-            )
+            said = f"delimiter and decimal apply to CSV files, and {self.path} is not one"
+            raise ConfigurationError(said)
 
     @property
     def suffix(self) -> str:
@@ -160,9 +158,8 @@ class StoredFile:
 
     def __post_init__(self) -> None:
         if self.suffix != ".parquet":
-            raise DataError(
-                f"{self.address}: only .parquet is read from object storage: download the file"
-            )
+            said = f"{self.address}: only .parquet is read from object storage: download the file"
+            raise DataError(said)
 
     @property
     def suffix(self) -> str:
@@ -203,11 +200,6 @@ def table_at(text: str) -> Path | StoredFile:
     (PosixPath('edges.csv'), StoredFile(address='s3://b/e.parquet'))
     """
     return StoredFile(text) if "://" in text else Path(text)
-
-
-KINDS = ("sqlite", "duckdb", "adbc")
-_BYTES_A_VALUE = 16  # estimated size of a value in a database result
-_SHOWN = 60  # characters of a query in a message
 
 
 @dataclass(frozen=True)
@@ -271,10 +263,6 @@ Source: TypeAlias = Path | CsvTable | StoredFile | Query
 """A source of a table."""
 
 
-QueryResult: TypeAlias = "tuple[pa.Schema, int | None, Iterator[pa.RecordBatch]]"
-"""A streamed query result: its schema, the number of rows if known, and the batches."""
-
-
 @contextmanager
 def _sqlite(query: Query, size: int) -> Iterator[QueryResult]:
     """SQLite types every value separately, so a column gets the widest type among its values."""
@@ -297,21 +285,19 @@ def _sqlite(query: Query, size: int) -> Iterator[QueryResult]:
             schema = pa.schema([(about[0], kinds[kind or 0]) for about, kind in pairs])
             rows = max(1, size // (_BYTES_A_VALUE * max(len(schema), 1)))
             answer = connection.execute(f"SELECT * FROM ({query.sql})")
-            yield schema, total, _sqlite_batches(answer, schema, rows)
+
+            def batches() -> Iterator[pa.RecordBatch]:
+                while found := answer.fetchmany(rows):
+                    columns = []
+                    for values, kind in zip(zip(*found, strict=True), schema.types, strict=True):
+                        texts = pa.types.is_string(kind)  # numbers among texts become texts
+                        kept = [str(v) if texts and v is not None else v for v in values]
+                        columns.append(pa.array(kept, kind))
+                    yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+            yield schema, total, batches()
     except sqlite3.Error as error:
         raise DataError(f"SQLite reports: {reason(error)}") from error
-
-
-def _sqlite_batches(
-    cursor: sqlite3.Cursor, schema: pa.Schema, rows: int
-) -> Iterator[pa.RecordBatch]:
-    while found := cursor.fetchmany(rows):
-        columns = []
-        for values, kind in zip(zip(*found, strict=True), schema.types, strict=True):
-            texts = pa.types.is_string(kind)  # numbers among texts become texts
-            kept = [str(v) if texts and v is not None else v for v in values]
-            columns.append(pa.array(kept, kind))
-        yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 @contextmanager

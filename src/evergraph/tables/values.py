@@ -31,21 +31,14 @@ YES, NO = ("true", "yes", "t", "y", "1"), ("false", "no", "f", "n", "0")
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """The features of one column, with gaps and new categories.
+    """The features of one column, with gaps and new categories."""
 
-    Attributes:
-        matrix: float32 [rows, width]
-        gaps: rows without a value.  bool [rows]
-        new: categories that are not in the first table, with the first row of each.
-        new_rows: number of rows with one of them.
-        unflagged: number of gaps without a flag.
-    """
-
-    matrix: Matrix
-    gaps: Mask
+    matrix: Matrix  # float32 [rows, width]
+    gaps: Mask  # rows without a value.  bool [rows]
+    # categories that are not in the first table, with the first row of each
     new: dict[str, int] = field(default_factory=dict)
-    new_rows: int = 0
-    unflagged: int = 0
+    new_rows: int = 0  # number of rows with one of them
+    unflagged: int = 0  # number of gaps without a flag
 
 
 class ColumnEncoder(ABC):

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evergraph.core.errors import DataError, ResourceError
+from evergraph.core.mapped import AppendedArray
 from evergraph.datasets.importing import edge_table
-from evergraph.datasets.importing.appended_array import AppendedArray
 from evergraph.datasets.importing.edge_table import EdgeTable
 from evergraph.graphs import Graph
 from evergraph.graphs.graph_folder import GraphFolderWriter

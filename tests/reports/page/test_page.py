@@ -15,8 +15,7 @@ import pytest
 from evergraph.core.errors import ResultsError
 from evergraph.reports import collect, write_report
 from evergraph.reports.figures.learning import accuracy_matrix
-from evergraph.reports.runs import grouped
-from evergraph.reports.units import percent
+from evergraph.reports.runs import grouped, percent
 
 
 @pytest.fixture(scope="module")

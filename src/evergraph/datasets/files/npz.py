@@ -42,9 +42,8 @@ def read_npz(path: Path) -> Graph:
         arrays, others = _read_arrays(path)
         for key in ("edge_index", "y"):
             if key not in arrays:
-                raise DataError(
-                    f"has no array {key!r}: it holds {', '.join(arrays) or 'none known'}"
-                )
+                said = f"has no array {key!r}: it holds {', '.join(arrays) or 'none known'}"
+                raise DataError(said)
         answers = read_y(_tensor(arrays, "y"))
         if "targets" in answers and "y_names" in arrays:
             names = tuple(map(str, arrays["y_names"]))
@@ -127,9 +126,8 @@ def _features(arrays: Arrays) -> Tensor | None:
     if not csr:
         return None
     if len(csr) < 3:
-        raise DataError(
-            f"holds {', '.join(csr)} only: CSR features need x_indptr, x_indices and x_shape"
-        )
+        said = f"holds {', '.join(csr)} only: CSR features need x_indptr, x_indices and x_shape"
+        raise DataError(said)
     for key in csr:
         if arrays[key].dtype.kind not in "iu":
             raise DataError(f"array {key!r} holds {arrays[key].dtype}: expected integers")

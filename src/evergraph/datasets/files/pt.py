@@ -16,7 +16,7 @@ from evergraph.core.extras import require
 from evergraph.datasets.files.assembly import assemble, checked_csr
 from evergraph.graphs import Graph
 from evergraph.graphs.csr import as_csr
-from evergraph.graphs.targets import read_y
+from evergraph.graphs.targets import one_column, read_y
 from evergraph.graphs.validation import TIME, check_real, given_weights, say_unread
 from evergraph.tables.sources import naming, reason
 
@@ -42,7 +42,7 @@ def read_pt(path: Path) -> Graph:
             edge_index=tensors["edge_index"],
             features=_features(tensors.get("x")),
             **read_y(tensors["y"]),
-            time=next((_column(tensors[key]) for key in TIME if key in tensors), None),
+            time=next((one_column("time", tensors[key]) for key in TIME if key in tensors), None),
             weights=weights,
         )
     held = [str(key) for key, value in content.items() if value is not None]
@@ -84,11 +84,6 @@ def _pyg_records(path: Path) -> list[Any]:
     from torch_geometric.data.storage import GlobalStorage
 
     return [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]
-
-
-def _column(values: Tensor) -> Tensor:
-    """Return [nodes, 1], as OGB stores years, as [nodes]."""
-    return values[:, 0] if values.dim() == 2 and values.shape[1] == 1 else values
 
 
 def _features(x: Tensor | None) -> Tensor | None:

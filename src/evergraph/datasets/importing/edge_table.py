@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from evergraph.core.errors import DataError, ResourceError
 from evergraph.core.extras import require
-from evergraph.core.mapped import disk_is_enough, put
-from evergraph.datasets.importing.appended_array import AppendedArray
+from evergraph.core.mapped import AppendedArray, disk_is_enough, put
 from evergraph.graphs.csr import pointer_type
 from evergraph.graphs.graph_folder import GraphFolderWriter
 from evergraph.graphs.validation import check_count
@@ -25,7 +24,6 @@ from evergraph.tables.edges import ENDS, EdgeRows
 from evergraph.tables.sources import arrow_reader
 
 Ends = NDArray[np.integer]
-
 _BATCH = 1 << 20  # pairs written at a time
 # Rows and pairs sorted at a time. A sort reports nothing before its end: in parts, progress can be
 # reported, and the degrees of a part fit in memory for any number of nodes.
@@ -125,9 +123,7 @@ class EdgeTable:
     ) -> None:
         require("duckdb", extra="tables", why="sorting edges on disk")
         check_count(nodes)
-        self.folder = folder
-        self.nodes = nodes
-        self.undirected = undirected
+        self.folder, self.nodes, self.undirected = folder, nodes, undirected
         self._memory = memory
         self._kept = ["row", *ENDS, *columns] if columns else [*ENDS]  # rows order the others
         if fresh:
@@ -197,9 +193,8 @@ class EdgeTable:
             "GROUP BY id ORDER BY again LIMIT 1"
         )
         for name, first, again in twice:
-            raise DataError(
-                f"row {again + 1} repeats id {name!r} of row {first + 1}: expected unique ids"
-            )
+            said = f"row {again + 1} repeats id {name!r} of row {first + 1}: expected unique ids"
+            raise DataError(said)
 
     def add_named(self, before: int, listed: EdgeRows, *, skip: bool = False) -> None:
         """Add edges between nodes by id.

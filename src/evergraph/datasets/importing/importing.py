@@ -43,49 +43,33 @@ from evergraph.tables.sources import CsvTable, Query, Source, StoredFile, naming
 
 logger = logging.getLogger(__name__)
 OnProgress = Callable[[str, int, int], None]
-
 LEAST = 32_000_000  # fewest bytes with which an import can start
 PROGRESS = "progress.json"
 _LARGEST_PIECE = 64_000_000
 _BYTES_A_BYTE = 12  # of memory per byte of a table: text, columns, positions
 _BYTES_A_RELATED_EDGE = 300  # while relations are sorted: measured, 280 to 305
+FORMAT = 3  # of the progress file; an import with another version starts again
 
 
 @dataclass(frozen=True)
 class ImportReport:
-    """The result of an import.
+    """The result of an import."""
 
-    Attributes:
-        nodes: number of nodes.
-        edges: number of edges listed.
-        doubles: edges listed before, in an undirected graph also in reverse, or of weight 0;
-            between two nodes joined by several relations, all edges but one.
-        loops: edges that join a node to itself.
-        entries: entries of the adjacency; two per edge in an undirected graph.
-        classes: one more than the largest label.
-        features: width of the features.
-        checksum: SHA-256 over all arrays.
-        seconds: duration, including earlier processes.
-        new: whether a graph was made, or the same graph existed already.
-        columns: how each column was read, unless all are plain numbers.
-        unknown_edges: edges that were skipped because they join an unknown node.
-    """
-
-    nodes: int
-    edges: int
+    nodes: int  # number of nodes
+    edges: int  # number of edges listed
+    # edges listed before, in an undirected graph also in reverse, or of weight 0; between two nodes
+    # joined by several relations, all edges but one
     doubles: int
-    loops: int
-    entries: int
-    classes: int
-    features: int
-    checksum: str
-    seconds: float
-    new: bool = True
+    loops: int  # edges that join a node to itself
+    entries: int  # entries of the adjacency; two per edge in an undirected graph
+    classes: int  # one more than the largest label
+    features: int  # width of the features
+    checksum: str  # SHA-256 over all arrays
+    seconds: float  # duration, including earlier processes
+    new: bool = True  # whether a graph was made, or the same graph existed already
+    # how each column was read, unless all are plain numbers
     columns: list[dict[str, str]] = field(default_factory=list)
-    unknown_edges: int = 0
-
-
-FORMAT = 3  # of the progress file; an import with another version starts again
+    unknown_edges: int = 0  # edges that were skipped because they join an unknown node
 
 
 @dataclass(frozen=True)
@@ -137,23 +121,14 @@ class Inputs:
 
 @dataclass(frozen=True)
 class EdgesRead:
-    """The content of the edge table.
+    """The content of the edge table."""
 
-    Attributes:
-        rows: number of edges listed.
-        loops: edges that join a node to itself.
-        weighted: whether the table has weights.
-        relations: names of relations by number; None without that column.
-        unknown: rows skipped because they join an unknown node.
-        entries: entries of the adjacency, once it is written.
-    """
-
-    rows: int
-    loops: int
-    weighted: bool
-    relations: list[str] | None
-    unknown: int
-    entries: int | None = None
+    rows: int  # number of edges listed
+    loops: int  # edges that join a node to itself
+    weighted: bool  # whether the table has weights
+    relations: list[str] | None  # names of relations by number; None without that column
+    unknown: int  # rows skipped because they join an unknown node
+    entries: int | None = None  # entries of the adjacency, once it is written
 
 
 @dataclass(frozen=True)
@@ -185,26 +160,23 @@ class ImportProgress:
         return found if found.inputs == inputs else cls(inputs, nodes=found.nodes)
 
 
+@dataclass
 class _Stages:
     """The stages of an import; stages that an earlier process finished are skipped."""
 
-    def __init__(
-        self,
-        folder: Path,
-        inputs: Inputs,
-        resources: Resources,
-        on_progress: OnProgress,
-        columns: Columns | None,
-    ) -> None:
-        self.folder, self.columns = folder, columns
-        self.resources, self.on_progress = resources, on_progress
-        self.progress = ImportProgress.load(folder / PROGRESS, inputs)
+    folder: Path
+    progress: ImportProgress
+    resources: Resources
+    on_progress: OnProgress
+    columns: Columns | None
+
+    def __post_init__(self) -> None:
         self._began = time.monotonic() - self.progress.seconds
-        self._ids = folder / "ids.arrow"
-        resources.check(LEAST, "an import")
+        self._ids = self.folder / "ids.arrow"
+        self.resources.check(LEAST, "an import")
         if self.progress.nodes is not None:
-            logger.info("%s: resuming an earlier import", folder)
-        self.writer = GraphFolderWriter(folder / "graph")
+            logger.info("%s: resuming an earlier import", self.folder)
+        self.writer = GraphFolderWriter(self.folder / "graph")
 
     def read_nodes(self, path: Source) -> NodesRead:
         """Write the content of the node table."""
@@ -257,11 +229,8 @@ class _Stages:
             return edges.entries
         with closing(self._table(found, fresh=False)) as table:
             self.on_progress("sort", 0, 1)
-            entries = table.write(
-                self.writer,
-                weighted=edges.weighted,
-                on_part=lambda done, total: self.on_progress("sort", done, total),
-            )
+            told = partial(self.on_progress, "sort")
+            entries = table.write(self.writer, weighted=edges.weighted, on_part=told)
             for array in RELATION_ARRAYS:  # of an earlier import
                 (self.writer.folder / f"{array}.npy").unlink(missing_ok=True)
             if edges.relations is not None:
@@ -270,17 +239,12 @@ class _Stages:
         return entries
 
     def _relate(self, table: EdgeTable, edges: EdgesRead, found: NodesRead) -> None:
-        count = edges.rows - edges.unknown
+        count, names = edges.rows - edges.unknown, edges.relations or ()
         self.resources.check(_BYTES_A_RELATED_EDGE * count, f"sorting {count:,} edges by relation")
         columns = table.listed(weighted=edges.weighted)
         listed = {name: torch.from_numpy(values) for name, values in columns.items()}
-        made = Relations.of(
-            torch.stack([listed["source"], listed["target"]]),
-            listed["kind"],
-            edges.relations or (),
-            nodes=found.nodes,
-            weights=listed.get("weight"),
-        )
+        ends, weights = torch.stack([listed["source"], listed["target"]]), listed.get("weight")
+        made = Relations.of(ends, listed["kind"], names, nodes=found.nodes, weights=weights)
         arrays = (made.indptr, made.indices, made.kinds, made.weights)
         for name, values in zip(RELATION_ARRAYS, arrays, strict=True):
             if values is not None:
@@ -292,16 +256,12 @@ class _Stages:
         inputs = self.progress.inputs
         distinct = entries // 2 if inputs.undirected else entries
         report = {
-            "nodes": found.nodes,
-            "edges": edges.rows,
+            "nodes": found.nodes, "edges": edges.rows,
             "doubles": edges.rows - edges.unknown - edges.loops - distinct,
-            "loops": edges.loops,
-            "entries": entries,
-            "classes": found.classes,
-            "features": found.features,
-            "seconds": round(time.monotonic() - self._began, 3),
+            "loops": edges.loops, "entries": entries, "classes": found.classes,
+            "features": found.features, "seconds": round(time.monotonic() - self._began, 3),
             "unknown_edges": edges.unknown,
-        }
+        }  # fmt: skip
         about: dict[str, Any] = {"inputs": asdict(inputs), "report": report, "loud": found.loud}
         if found.columns is not None:
             about["columns"] = found.columns
@@ -403,8 +363,9 @@ def import_graph(
         raise DataError(f"{out}: is not a graph folder, so it is not replaced")
     folder = out.with_name(f"{out.name}.partial")
     with one_at_a_time(folder):
-        report_progress = on_progress or (lambda stage, done, total: None)
-        work = _Stages(folder, inputs, resources or Resources(), report_progress, columns)
+        told = on_progress or (lambda stage, done, total: None)
+        begun = ImportProgress.load(folder / PROGRESS, inputs)
+        work = _Stages(folder, begun, resources or Resources(), told, columns)
         with naming(nodes):
             found = work.read_nodes(nodes)
         listed = work.read_edges(edges, nodes, found)

@@ -15,8 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from evergraph.core.errors import DataError
-from evergraph.core.mapped import disk_is_enough, map_array
-from evergraph.datasets.importing.appended_array import AppendedArray
+from evergraph.core.mapped import AppendedArray, disk_is_enough, map_array
 from evergraph.graphs.validation import UNLABELLED, check_labels, column_peaks, loud_column
 from evergraph.tables import labels
 from evergraph.tables.arrow import pa
@@ -44,22 +43,16 @@ _MOST_TYPES = 2**15  # their numbers are int16
 
 @dataclass(frozen=True)
 class NodesRead:
-    """The content of the node table.
-
-    loud: warning about a feature column that dominates the others, if there is one; columns: the
-    scheme as JSON, None for plain numbers; targets: kind and names of the targets, if there are
-    any in place of classes; types: names of node types, if there are any; class_names: by number,
-    if labels are texts.
-    """
+    """The content of the node table."""
 
     nodes: int
     features: int
     classes: int
-    loud: str | None = None
-    columns: dict[str, Any] | None = None
-    targets: dict[str, Any] | None = None
-    types: list[str] | None = None
-    class_names: list[str] = field(default_factory=list)
+    loud: str | None = None  # warning about a feature column that dominates the others
+    columns: dict[str, Any] | None = None  # the scheme as JSON, None for plain numbers
+    targets: dict[str, Any] | None = None  # their kind and names, if any in place of classes
+    types: list[str] | None = None  # names of node types, if there are any
+    class_names: list[str] = field(default_factory=list)  # by number, if labels are texts
 
 
 def import_nodes(
@@ -143,10 +136,9 @@ class _NodeFiles:
         self._names = roles.features if scheme is None else scheme.names
         self.width = len(self._names)
         self._peaks = torch.zeros(self.width)
-        self._gaps = dict.fromkeys(roles.features, 0)
         self._new: dict[str, set[str]] = {name: set() for name in roles.features}
-        self._new_rows = dict.fromkeys(roles.features, 0)
-        self._unflagged = dict.fromkeys(roles.features, 0)
+        # By column: gaps, rows with new categories, gaps that no flag shows.
+        self._counts = {name: np.zeros(3, np.int64) for name in roles.features}
         self._classes, self._types = _Names(), _Names()
         self._places: dict[str, int] = {}  # of several labels
         self._label_kind: Any = None
@@ -167,13 +159,11 @@ class _NodeFiles:
             wanted["targets"] = np.float32, len(self._roles.targets)
         for former in ("time", "targets", "types"):
             (self._graph / f"{former}.npy").unlink(missing_ok=True)
+        self._arrays: dict[str, AppendedArray] = {}
         with ExitStack() as stack:
-            self._arrays = {
-                name: stack.enter_context(
-                    AppendedArray(self._graph / f"{name}.npy", kind, width=width)
-                )
-                for name, (kind, width) in wanted.items()
-            }
+            for name, (kind, width) in wanted.items():
+                file = AppendedArray(self._graph / f"{name}.npy", kind, width=width)
+                self._arrays[name] = stack.enter_context(file)
 
             def stored(path: Path, name: str, kind: pa.DataType) -> Any:
                 file = pa.ipc.new_file(str(path), pa.schema([(name, kind)]))
@@ -192,9 +182,7 @@ class _NodeFiles:
             torch.maximum(self._peaks, column_peaks(found.features.features), out=self._peaks)
             arrays["features"].append(found.features.features.numpy())
         for name, block in found.features.blocks.items():
-            self._gaps[name] += int(block.gaps.sum())
-            self._new_rows[name] += block.new_rows
-            self._unflagged[name] += block.unflagged
+            self._counts[name] += (block.gaps.sum(), block.new_rows, block.unflagged)
             if len(self._new[name]) < MOST_KEPT:
                 self._new[name].update(block.new)
         if found.labels is None:
@@ -241,10 +229,11 @@ class _NodeFiles:
         else:
             count, named = self._number_classes()
         labels.say_missing(self._path, self._missing)
-        for name, new in self._new.items():
-            rows, unflagged = self._new_rows[name], self._unflagged[name]
-            say_new(self._path, name, sorted(new), rows, unflagged)
-        told = None if self._scheme is None else self._scheme.with_gaps(self._gaps).to_json()
+        gaps = {}
+        for name, counts in self._counts.items():
+            gaps[name], rows, unflagged = counts.tolist()
+            say_new(self._path, name, sorted(self._new[name]), rows, unflagged)
+        told = None if self._scheme is None else self._scheme.with_gaps(gaps).to_json()
         return NodesRead(
             nodes=self._arrays["labels"].length,
             features=self.width,

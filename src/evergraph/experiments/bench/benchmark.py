@@ -36,26 +36,20 @@ _TOLD = (
 
 @dataclass(frozen=True)
 class Row:
-    """Outcome of one row of a benchmark: the contents of ``result.json``, or why there are none.
+    """Outcome of one row of a benchmark: the contents of ``result.json``, or why there are none."""
 
-    ``job`` has the chosen hyper-parameters if it was searched; ``search`` tells of that search.
-    """
-
-    job: Job
+    job: Job  # with the chosen hyper-parameters if it was searched
     result: dict[str, Any] | None
     failure: Failure | None
-    search: dict[str, Any] | None = None
+    search: dict[str, Any] | None = None  # what that search found
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as plain values; accuracies are fractions."""
-        job = self.job
-        row: dict[str, Any] = {
-            "label": job.label,
-            "dataset": job.dataset,
-            "setting": job.setting,
-            "folder": str(job.folder),
-            "state": "done" if self.failure is None else "failed",
-        }
+        row: dict[str, Any] = dict(
+            zip(("label", "dataset", "setting"), self.job.names, strict=True)
+        )
+        state = "done" if self.failure is None else "failed"
+        row |= {"folder": str(self.job.folder), "state": state}
         if self.failure is not None:
             return row | {"error": self.failure.error, "type": self.failure.type}
         found = {key: (self.result or {}).get(key) for key in _TOLD}
@@ -69,16 +63,12 @@ def claim(job: Job) -> None:
 
 @dataclass(frozen=True)
 class Bench:
-    """Benchmark that is ready to run: checked, with its folders claimed.
-
-    ``trials`` are those of rows with a search, by folder. ``lock`` keeps a second benchmark out of
-    the folder until this one has run.
-    """
+    """Benchmark that is ready to run: checked, with its folders claimed."""
 
     jobs: list[Job]
-    trials: dict[Path, list[Job]]
+    trials: dict[Path, list[Job]]  # of rows with a search, by folder
     options: SearchConfig
-    lock: FileLock | None = None
+    lock: FileLock | None = None  # keeps a second benchmark out until this one has run
 
     @property
     def size(self) -> int:
@@ -155,13 +145,13 @@ def run_bench(
 
     def search(job: Job) -> tuple[Job, dict[str, Any]] | None:
         """Choose the best trial and claim the folder for it; None if that fails."""
-        tried, failure = bench.trials[job.folder], None
-        for trial in tried:
-            if failure is None and (found := failures.get(trial.folder)):
-                # A choice among the successful trials would depend on which ones failed.
-                said = f"the search stopped at {trial.trial}: {found.error}"
-                failure = Failure(said, found.type, found.traceback)
-        if failure is None:
+        tried = bench.trials[job.folder]
+        failed = [trial for trial in tried if trial.folder in failures]
+        if failed:  # a choice among the successful trials would depend on which ones failed
+            found = failures[failed[0].folder]
+            said = f"the search stopped at {failed[0].trial}: {found.error}"
+            failure = Failure(said, found.type, found.traceback)
+        else:
             results = [(trial, ResultStore(trial.folder).finished()) for trial in tried]
             done = [(trial, result) for trial, result in results if result is not None]
             final, told = choose(job, done, bench.options)

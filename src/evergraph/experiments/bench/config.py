@@ -27,6 +27,13 @@ from evergraph.experiments.config import (
     keys,
 )
 
+Setting = Literal["class-il", "task-il"]
+Values = dict[str, Any]
+Grid = dict[str, Annotated[list[Any], Field(min_length=1)]]
+# Labels are folder names, and reports skip folders named "search".
+_LABEL = re.compile(r"[A-Za-z0-9][\w.+@-]*")
+_TAKEN = "search"
+
 
 def short_text(value: Any) -> str:
     """Return a short text for a value that can be part of a folder's name."""
@@ -38,26 +45,15 @@ def short_text(value: Any) -> str:
     return re.sub(r"[^\w.+-]+", "-", text).strip("-")
 
 
-Setting = Literal["class-il", "task-il"]
-Values = dict[str, Any]
-Grid = dict[str, Annotated[list[Any], Field(min_length=1)]]
-
-# Labels are folder names, and reports skip folders named "search".
-_LABEL = re.compile(r"[A-Za-z0-9][\w.+@-]*")
-_TAKEN = "search"
-
-
 class DatasetEntry(Component):
     """A dataset by name or path.
-
-    label: name of its rows and folder. run: values of ``RunConfig`` for this dataset only.
 
     >>> DatasetEntry.model_validate("graphs/photo.npz").called
     'photo'
     """
 
-    label: str | None = None
-    run: Values = Field(default_factory=dict)
+    label: str | None = None  # name of its rows and folder
+    run: Values = Field(default_factory=dict)  # values of ``RunConfig`` for this dataset only
 
     @property
     def called(self) -> str:
@@ -106,25 +102,19 @@ class MethodEntry(Component):
 
 
 class SearchConfig(Section):
-    """How the best combination of a grid is chosen: by AA on validation nodes, with one seed.
-
-    ``seed`` is the benchmark's first by default.
-    """
+    """How the best combination of a grid is chosen: by AA on validation nodes, with one seed."""
 
     testing: Literal["local", "global"] = "local"
-    seed: int | None = None
+    seed: int | None = None  # the benchmark's first by default
 
 
 class BenchConfig(SeededSection):
-    """A whole benchmark; ``common`` holds values of ``RunConfig`` for every run.
-
-    ``seeds`` and ``plugins`` are those of ``RunConfig``.
-    """
+    """A whole benchmark; ``seeds`` and ``plugins`` are those of ``RunConfig``."""
 
     datasets: tuple[DatasetEntry, ...] = Field(min_length=1)
     settings: tuple[Setting, ...] = Field(default=("class-il",), min_length=1)
     seeds: tuple[int, ...] = Field(default=(0,), min_length=1)
-    common: Values = Field(default_factory=dict)
+    common: Values = Field(default_factory=dict)  # of ``RunConfig``, for every run
     methods: tuple[MethodEntry, ...] = Field(min_length=1)
     search: SearchConfig = SearchConfig()
     plugins: Plugins = ()

@@ -35,21 +35,24 @@ from evergraph.experiments.store import SEARCH
 from evergraph.streams.stream import EDGES
 from evergraph.streams.ways import check_way
 
+METRICS = ("average_accuracy", "average_forgetting")
+BENCH = "bench.toml"
+# What a benchmark varies itself.
+AXES = ("dataset", "method", "method.name", "stream.setting", *SEEDING, "part", "plugins")
+
 
 @dataclass(frozen=True)
 class Job:
-    """One row of a benchmark: a method on a dataset in a setting, all seeds.
-
-    With a ``grid``, values to search first by dotted key, combinations modify ``config``. A trial
-    of a search is a job of its own: ``tried`` holds its combination, and is empty elsewhere.
-    """
+    """One row of a benchmark: a method on a dataset in a setting, all seeds."""
 
     label: str
     dataset: str
     setting: str
     config: RunConfig
     folder: Path
+    # Values to search first, by dotted key: their combinations modify ``config``.
     grid: Mapping[str, list[Any]] = field(default_factory=dict)
+    # A trial of a search is a job of its own: its combination, empty elsewhere.
     tried: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -80,10 +83,6 @@ def expand(
 
     over: values of ``RunConfig`` that override those of every run. search: whether a method without
     its own grid gets the built-in one.
-
-    >>> bench = BenchConfig.of({"datasets": ["wordnet"], "methods": ["tem"], "seeds": [0, 1]})
-    >>> [(str(job), job.folder.as_posix()) for job in expand(bench)]
-    [('tem on wordnet, class-il', 'wordnet/class-il/tem')]
     """
     jobs, over = [], over or {}
     for dataset, setting, method in product(bench.datasets, bench.settings, bench.variants):
@@ -99,15 +98,17 @@ def expand(
         grid = {key: values for key, values in grid.items() if key not in swept}
         one_setting = method.settings.get(setting, {})
         try:
-            _check_layers(bench.common, dataset.run, method.run, one_setting, over, grid, swept)
+            every = (bench.common, dataset.run, method.run, one_setting, over, grid, swept)
+            for key in (key for values in every for key in flat(values)):
+                if key in AXES or key.startswith("dataset."):
+                    said = f"{key} must be set by the benchmark's own lists, not for single runs"
+                    raise ConfigurationError(said)
             if "method" in bench.common:
-                raise ConfigurationError(
-                    "common.method must be left out: give a method's parameters beside its name"
-                )
+                said = "common.method must be left out: give a method's parameters beside its name"
+                raise ConfigurationError(said)
             for key in flat(over).keys() & swept.keys():  # the run would not match its name
-                raise ConfigurationError(
-                    f"{key} is swept: it must not be set to {flat(over)[key]!r} for every run"
-                )
+                said = f"{key} is swept: it must not be set to {flat(over)[key]!r} for every run"
+                raise ConfigurationError(said)
             preset = {} if method.preset is None else read_preset(method.preset, method.name)
             layers = (preset, own, dataset.run, method.run, one_setting, nested(swept), over)
             config = RunConfig.of(layered(RunConfig().to_dict(), bench.common, *layers))
@@ -120,21 +121,9 @@ def expand(
     return jobs
 
 
-def _check_layers(*layers: Mapping[str, Any]) -> None:
-    axes = ("dataset", "method", "method.name", "stream.setting", *SEEDING, "part", "plugins")
-    for key in (key for values in layers for key in flat(values)):
-        if key in axes or key.startswith("dataset."):
-            raise ConfigurationError(
-                f"{key} must be set by the benchmark's own lists, not for single runs"
-            )
-
-
 def laid_over(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
     """Return a configuration with the values of some dotted keys replaced."""
     return RunConfig.of(merged(config.to_dict(), nested(values)))
-
-
-METRICS = ("average_accuracy", "average_forgetting")
 
 
 def trials(job: Job, options: SearchConfig) -> list[Job]:
@@ -145,9 +134,8 @@ def trials(job: Job, options: SearchConfig) -> list[Job]:
         tried = dict(zip(job.grid, chosen, strict=True))
         name = str(replace(job, tried=tried).trial)
         if name in made:
-            raise ConfigurationError(
-                f"{job.label}: grid must give combinations that differ, not {name!r} twice"
-            )
+            said = f"{job.label}: grid must give combinations that differ, not {name!r} twice"
+            raise ConfigurationError(said)
         try:
             config = laid_over(job.config, {**tried, "seeds": [seed], "part": "validation"})
         except ConfigurationError as error:
@@ -176,17 +164,10 @@ def choose(
         for trial, result in tried
     ]
     search = {
-        "part": "validation",
-        "testing": options.testing,
-        "seed": best.config.seeds[0],
-        "combinations": combinations,
-        "chosen": best.trial,
-        "values": dict(best.tried),
-    }
+        "part": "validation", "testing": options.testing, "seed": best.config.seeds[0],
+        "combinations": combinations, "chosen": best.trial, "values": dict(best.tried),
+    }  # fmt: skip
     return replace(job, config=laid_over(job.config, best.tried), grid={}), search
-
-
-BENCH = "bench.toml"
 
 
 def check_jobs(jobs: Iterable[Job]) -> None:
@@ -228,9 +209,8 @@ def check_folder(out: Path, *, resume: bool) -> None:
         return
     ours = (out / BENCH).exists()
     if ours and not resume:
-        raise ResultsError(
-            f"{out} already holds results: use --resume to continue them, or another --out"
-        )
+        said = f"{out} already holds results: use --resume to continue them, or another --out"
+        raise ResultsError(said)
     begun = (LOCK_FILE, f".{BENCH}-")  # left by a process that was killed while claiming the folder
     if not ours and (
         out.is_file() or any(not path.name.startswith(begun) for path in out.iterdir())

@@ -31,6 +31,8 @@ POLL_SECONDS = 0.25
 BYTES_A_WORKER = 1_500_000_000
 WORKERS_A_GPU = 4
 TIME_LIMIT = "TimeLimit"  # type of a failure by time-out
+Work = tuple[Job, int]  # a job and one of its seeds
+WorkerPool = Callable[..., None]  # does work, as ``run_work`` does
 
 
 def default_workers(device: str) -> int:
@@ -51,10 +53,6 @@ def threads_of(workers: int) -> int:
     number of threads, and a resumed run must give the same bits.
     """
     return max(1, ray_cluster.cpu_count() // workers)
-
-
-Work = tuple[Job, int]  # a job and one of its seeds
-WorkerPool = Callable[..., None]  # does work, as ``run_work`` does
 
 
 def run_work(

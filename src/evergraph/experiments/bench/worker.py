@@ -54,33 +54,27 @@ class Failure:
 
 @dataclass(frozen=True)
 class SeedProgress:
-    """Progress of a repeat: learned tasks, or steps if tasks arrive in batches, of how many.
-
-    ``finished``: whether its result exists. ``accuracy``, ``forgetting``: local and class-balanced.
-    """
+    """Progress of a repeat: learned tasks, or steps if tasks arrive in batches, of how many."""
 
     done: int
     tasks: int
-    finished: bool
-    accuracy: float
+    finished: bool  # whether its result exists
+    accuracy: float  # this and the next: local and class-balanced
     forgetting: float
     seconds: float
 
 
 @dataclass(frozen=True)
 class Event:
-    """Event of one seed of a job; ``task`` means that one more is learned.
+    """Event of one seed of a job."""
 
-    ``kept`` means that the seed had already finished. ``notes`` are the log messages of a seed that
-    has ended.
-    """
-
+    # ``task``: one more is learned; ``kept``: the seed had already finished
     kind: Literal["started", "task", "done", "failed", "kept"]
     job: Job
     seed: int
     progress: SeedProgress | None = None
     failure: Failure | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # the log messages of a seed that has ended
 
 
 def progress_path(folder: Path, seed: int) -> Path:

@@ -24,11 +24,7 @@ logger = logging.getLogger(__name__)
 
 @cache
 def presets() -> Mapping[str, Path]:
-    """Return every preset's file by name.
-
-    >>> {"paper", "paper/table3/arxiv-tem"} <= presets().keys()
-    True
-    """
+    """Return every preset's file by name."""
     folder = Path(str(resources.files(__name__)))
     files = sorted(folder.rglob("*.toml"), key=lambda path: (len(path.parts), path))
     return {path.relative_to(folder).with_suffix("").as_posix(): path for path in files}
@@ -38,11 +34,6 @@ def read_preset(name: str, method: str | None = None) -> dict[str, Any]:
     """Return the values of a preset by name, or of any TOML file by path.
 
     method: include the preset's values for this method.
-
-    >>> read_preset("paper/table3/corafull-tem")["memory"]["budget"]
-    60
-    >>> read_preset("tour", "tem")
-    {'training': {'epochs': 2, 'batch_size': 256, 'lr': 0.01, 'weight_decay': 1e-05}}
     """
     from evergraph.experiments.config import merged  # imports pydantic
 

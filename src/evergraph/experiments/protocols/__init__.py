@@ -23,29 +23,21 @@ POOLED = "-per-test-set"
 
 @dataclass(frozen=True)
 class Protocol:
-    """Evaluation protocol of a paper.
+    """Evaluation protocol of a paper."""
 
-    Attributes:
-        name: its name in evergraph.
-        title: of the paper.
-        source: where it is described.
-        run: values of ``RunConfig`` that override the defaults, and are overridden by all others.
-        testing, averaging: the measure that the paper reports.
-        pooled: whether whole test sets are predicted, instead of single nodes.
-        departs: differences from the paper that no setting removes, as phrases; logged by each run.
-        notes: what the paper leaves open.
-        datasets: further values of ``RunConfig`` by dataset.
-    """
-
-    name: str
-    title: str
-    source: str
+    name: str  # its name in evergraph
+    title: str  # of the paper
+    source: str  # where it is described
+    # values of ``RunConfig`` that override the defaults, and are overridden by all others
     run: Mapping[str, Any]
+    # testing, averaging: the measure that the paper reports
     testing: Literal["local", "global"]
     averaging: Literal["balanced", "plain"]
-    pooled: bool = False
+    pooled: bool = False  # whether whole test sets are predicted, instead of single nodes
+    # differences from the paper that no setting removes, as phrases; logged by each run
     departs: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what the paper leaves open
+    # further values of ``RunConfig`` by dataset
     datasets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def values(self, dataset: str) -> dict[str, Any]:

@@ -21,7 +21,6 @@ from evergraph.graphs.kernels.row_ranges import compiled
 Code = Callable[..., Any]
 # For what compiled code alone calls: wrappers for Python would be compiled in vain.
 inner: Callable[[Code], Code] = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
-
 _FEATURES = llvmlite.binding.get_host_cpu_features()
 
 # Number of entries by which a neighbour's features are prefetched.
@@ -38,22 +37,18 @@ class ListedRows(NamedTuple):
     """Some rows of L (A + sI) R, see ``Smoother``; their entries may lie anywhere in a pool.
 
     One form for rows of a graph and of a growing one: they share a compiled kernel.
-
-    Attributes:
-        starts, stops: where each row's entries begin and end in ``indices``.
-        own: each row's own column; empty without self-loops.
-        last: the last entry that may be prefetched beyond a row; -1 if rows do not follow each
-            other.
-        weights: weights of the entries; () if all are 1, for which a kernel of its own is compiled.
     """
 
+    # starts, stops: where each row's entries begin and end in ``indices``
     starts: NDArray[np.int64]
     stops: NDArray[np.int64]
     indices: NDArray[np.int32]
     left: NDArray[np.float32]
     right: NDArray[np.float32]
-    own: NDArray[np.int64]
+    own: NDArray[np.int64]  # each row's own column; empty without self-loops
+    # the last entry that may be prefetched beyond a row; -1 if rows do not follow each other
     last: int
+    # weights of the entries; () if all are 1, for which a kernel of its own is compiled
     weights: NDArray[np.float32] | tuple[()] = ()
 
 

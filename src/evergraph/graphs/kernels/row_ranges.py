@@ -25,14 +25,12 @@ ALONE = 1 << 18
 # Multiplications in a tile of a dense product, and its least height: some milliseconds of one
 # thread. Smaller tiles read shared data more often.
 TILE, TILE_ROWS = 1 << 27, 128
+# Pieces per thread: a thread that had cheap rows takes the next piece while another is busy.
+_PIECES = 8
 
 
 def row_ranges(indptr: Tensor, *, count: int) -> list[slice]:
-    """Cut rows into at most ``count`` ranges with similar sums of entries and rows.
-
-    >>> row_ranges(torch.tensor([0, 6, 7, 8, 9]), count=2)  # the first row alone is half the work
-    [slice(0, 1, None), slice(1, 4, None)]
-    """
+    """Cut rows into at most ``count`` ranges with similar sums of entries and rows."""
     starts = indptr.numpy()
     rows = len(starts) - 1
     whole = int(starts[-1]) - int(starts[0]) + rows
@@ -41,8 +39,7 @@ def row_ranges(indptr: Tensor, *, count: int) -> list[slice]:
         return int(starts[row]) - int(starts[0]) + row
 
     cuts = [bisect_left(range(rows), whole * k // count, key=before) for k in range(count)]
-    bounds = sorted({*cuts, rows})
-    return [slice(start, stop) for start, stop in pairwise(bounds)]
+    return list(starmap(slice, pairwise(sorted({*cuts, rows}))))
 
 
 def range_count(indptr: Tensor, *, mapped: bool) -> int:
@@ -85,16 +82,20 @@ def in_parts(work: Callable[[slice], object], costs: npt.NDArray[Any], *, each: 
 
     costs: of each item, int64 [items]; each: number of values read per unit of cost
     """
-    ends = np.cumsum(costs)
-    whole = int(ends[-1]) if len(ends) else 0
-    threads = available_threads()
+    whole, threads = int(costs.sum()), available_threads()
     if whole * each <= ALONE or threads == 1:
         work(slice(0, len(costs)))
         return
     parts = min(RANGES_PER_THREAD * threads, -(-whole * each // ALONE) + threads)
-    cuts = np.searchsorted(ends, whole * np.arange(1, parts) // parts)
-    bounds = np.unique(np.concatenate([[0], cuts, [len(costs)]])).tolist()
-    spread(work, [slice(start, stop) for start, stop in pairwise(bounds)])
+    spread(work, cost_ranges(costs, parts))
+
+
+def cost_ranges(costs: npt.NDArray[Any], count: int) -> list[slice]:
+    """Cut items into at most ``count`` ranges of about equal cost."""
+    total = np.cumsum(costs, dtype=np.float64)
+    cuts = np.searchsorted(total, total[-1] * np.arange(1, count) / count)
+    bounds = np.unique(np.concatenate([[0], cuts, [len(total)]])).tolist()
+    return list(starmap(slice, pairwise(bounds)))
 
 
 def row_tiles(rows: int, each: int) -> list[slice]:
@@ -116,9 +117,6 @@ def tiled_product(left: Tensor, right: Tensor, add: Tensor | None = None) -> Ten
     do not depend on it.
 
     left: [n, k]; right: [k, m]; add: [m]
-
-    >>> tiled_product(torch.tensor([[1., 2.]]), torch.tensor([[3.], [4.]]))
-    tensor([[11.]])
     """
     tiles = row_tiles(len(left), right.numel())
     traced = torch.is_grad_enabled() and (left.requires_grad or right.requires_grad)
@@ -138,16 +136,9 @@ def tiled_product(left: Tensor, right: Tensor, add: Tensor | None = None) -> Ten
     return out
 
 
-# Pieces per thread: a thread that had cheap rows takes the next piece while another is busy.
-_PIECES = 8
-
-
 @cache
 def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a function of plain loops over arrays to machine code that releases Python's lock.
-
-    The machine code is cached on disk if possible.
-    """
+    """Compile loops over arrays to machine code, cached on disk, that releases Python's lock."""
     from numba import njit
 
     try:  # Python calls it, and C does not
@@ -158,12 +149,7 @@ def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def unsigned(array: Tensor) -> npt.NDArray[Any]:
-    """Return integers as unsigned ones: an index that cannot be negative needs no check.
-
-    >>> import torch
-    >>> unsigned(torch.tensor([1, 2])).dtype, unsigned(torch.tensor([1, 2]).int()).dtype
-    (dtype('uint64'), dtype('uint32'))
-    """
+    """Return integers as unsigned ones: an index that cannot be negative needs no check."""
     numbers = array.numpy()
     return numbers.view(np.uint64 if numbers.dtype == np.int64 else np.uint32)
 
@@ -172,16 +158,8 @@ def in_threads(loop: Callable[..., None], costs: npt.NDArray[Any], *arrays: Any)
     """Run ``loop(*arrays, start, stop)`` over all items, cut into pieces of about equal cost.
 
     Python's own threads over machine code: unlike numba's, they can be used anywhere, also inside
-    other threads and after a fork.
-
-    costs: cost of each item.  [items]
+    other threads and after a fork. costs: cost of each item.  [items]
     """
-    threads = available_threads()
-    total = np.cumsum(costs, dtype=np.float64)
-    pieces = min(len(total), threads * _PIECES)
-    if not pieces:
-        return
-    inner = np.searchsorted(total, total[-1] * np.arange(1, pieces) / pieces)
-    ends = np.unique(np.concatenate([[0], inner, [len(total)]])).tolist()
-    fast = compiled(loop)
-    spread(lambda part: fast(*arrays, part.start, part.stop), starmap(slice, pairwise(ends)))
+    if len(costs):
+        fast, pieces = compiled(loop), min(len(costs), available_threads() * _PIECES)
+        spread(lambda part: fast(*arrays, part.start, part.stop), cost_ranges(costs, pieces))

@@ -34,7 +34,9 @@ def triton_product(
     """
     dims, weights = features.shape[1], smoother.weights
     rows = features if smoother.scaled else held_rows(features, smoother.right, features.dtype)
-    unit, block = VECTOR // rows.element_size(), _block(rows, dims)
+    size = rows.element_size()
+    unit, whole = VECTOR // size, triton.next_power_of_2(max(dims, 32))
+    block = int(min(whole, (WHOLE if dims * size <= WHOLE else SLICE) // size))
     sum_rows[(out.shape[0], triton.cdiv(dims, block))](
         smoother.indptr,
         smoother.indices,
@@ -58,13 +60,6 @@ def triton_product(
         UNROLLED=UNROLLED,
         num_warps=1,
     )
-
-
-def _block(rows: Tensor, dims: int) -> int:
-    """Return the number of columns per program, a power of 2."""
-    size = rows.element_size()
-    whole = triton.next_power_of_2(max(dims, 32))
-    return int(min(whole, (WHOLE if dims * size <= WHOLE else SLICE) // size))
 
 
 @triton.jit  # type: ignore[untyped-decorator]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -27,13 +28,22 @@ MOST_REGISTERS = 1 << 15
 LEAST_REGISTERS = 8
 SEED = 0x9E3779B97F4A7C15
 _BLOCK = 1 << 20
+REGISTERS = 512
+# Registers processed together. A row of them is read at random: the wider, the fewer reads.
+MOST_WIDE = 256
+# The most memory in bytes that the registers of a block may take on a GPU.
+ON_DEVICE = 4 << 30
+Array = npt.NDArray[Any]
+# Entries of a row that are taken one by one; a longer row is cut into pieces that are rows again.
+PIECE = 8
+_SUMMED_ROWS = 1 << 16
 
 
 def hashed(nodes: int, registers: int, *, seed: int = SEED) -> tuple[Tensor, Tensor]:
     """Return each node's register and its value.  int16 [nodes], uint8 [nodes]
 
-    Register: the low bits of a hash. Rank: 1 + the leading zeros of its high 48, so that rank r
-    has a chance of 2^-r. The hash is fixed: a node number has the same hash everywhere.
+    Register: the low bits of a hash, which is the same everywhere. Rank: 1 + the leading zeros of
+    its high 48, so that rank r has a chance of 2^-r.
     """
     column, rank = torch.empty(nodes, dtype=torch.int16), torch.empty(nodes, dtype=torch.uint8)
     for start in range(0, nodes, _BLOCK):
@@ -47,11 +57,7 @@ def hashed(nodes: int, registers: int, *, seed: int = SEED) -> tuple[Tensor, Ten
 
 
 def splitmix64(numbers: npt.NDArray[np.uint64], seed: int) -> npt.NDArray[np.uint64]:
-    """Return pseudo-random numbers by hashing (Steele, Lea and Flood 2014).
-
-    >>> int(splitmix64(np.array([0], dtype=np.uint64), 0x9E3779B97F4A7C15)[0])
-    16294208416658607535
-    """
+    """Return pseudo-random numbers by hashing (Steele, Lea and Flood 2014)."""
     mixed = numbers * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -81,13 +87,6 @@ def distinct_count(sums: Tensor, registers: int) -> Tensor:
     sigma[-1] = torch.inf
     weights = sigma[sums[1]] * registers + sums[0].double() / 2.0**TOP
     return registers**2 / (2 * math.log(2)) / weights
-
-
-REGISTERS = 512
-# Registers processed together. A row of them is read at random: the wider, the fewer reads.
-MOST_WIDE = 256
-# The most memory in bytes that the registers of a block may take on a GPU.
-ON_DEVICE = 4 << 30
 
 
 def estimate_reach_sizes(
@@ -166,10 +165,7 @@ def sum_registers(
     block: tuple[int, int], *, sweep: RowSweep, rows: Tensor, hops: int,
     column: Tensor, rank: Tensor,
 ) -> Tensor:  # fmt: skip
-    """Return the contribution of some registers to the sums; a pure function.  int64 [2, rows]
-
-    block: the first register, and their number.
-    """
+    """Return what the first and number of some registers add to the sums.  -> int64 [2, rows]"""
     indptr, indices = sweep.plain
     kind = choose_kernel(entries=len(indices), device=indices.device)
     kernel = (NumbaMax if kind == "numba" else TorchMax)(indptr, indices, column, rank, *block)
@@ -183,18 +179,14 @@ def sum_registers(
     return sums
 
 
-Array = npt.NDArray[Any]
-
-
 class NumbaMax:
     """Maxima over the rows of a CSR matrix in memory or in a file.
 
     A single node fills only one register, so the first hop reads three bytes per entry: the
     register and the rank of a neighbour, not a row of registers.
 
-    indptr: [nodes + 1]; indices: int32 [edges].
-    column, rank: each node's register and its value.  int16 [nodes], uint8 [nodes]
-    low, width: the first register processed, and their number.
+    indptr: [nodes + 1]; indices: int32 [edges]; column, rank: each node's register and its value,
+    int16 [nodes], uint8 [nodes]; low, width: the first register processed, and their number.
     """
 
     def __init__(
@@ -205,14 +197,10 @@ class NumbaMax:
         self._width = width
 
     def first(self, rows: Tensor) -> Tensor:
-        """Return the registers of each row after one hop, itself included.
-
-        rows: int64 [m] -> uint8 [m, width]
-        """
-        out = np.zeros((len(rows), self._width), dtype=np.uint8)
-        costs = self._costs(rows)
-        in_threads(fill_first, costs, *self._adjacency, rows.numpy(), *self._hashes, out)
-        return torch.from_numpy(out)
+        """Return the registers of rows after one hop, themselves included.  -> uint8 [m, width]"""
+        out = torch.zeros(len(rows), self._width, dtype=torch.uint8)
+        self._fill(fill_first, rows, *self._hashes, out.numpy())
+        return out
 
     def following(self, rows: Tensor, registers: Tensor) -> Tensor:
         """Return the largest of each register over a row's neighbours and itself.
@@ -220,10 +208,7 @@ class NumbaMax:
         rows: int64 [m]; registers: uint8 [nodes, width] -> uint8 [m, width]
         """
         out = registers[rows]
-        costs = self._costs(rows)
-        in_threads(
-            fill_maxima, costs, *self._adjacency, rows.numpy(), registers.numpy(), out.numpy()
-        )
+        self._fill(fill_maxima, rows, registers.numpy(), out.numpy())
         return out
 
     def sums(self, registers: Tensor, top: int) -> Tensor:
@@ -235,10 +220,10 @@ class NumbaMax:
         in_threads(fill_sums, np.ones(len(registers)), registers.numpy(), top, sums)
         return torch.from_numpy(sums)
 
-    def _costs(self, rows: Tensor) -> Array:
+    def _fill(self, loop: Callable[..., None], rows: Tensor, *arrays: Any) -> None:
         indptr, places = self._adjacency[0], rows.numpy()
-        costs: Array = indptr[places + 1] - indptr[places] + 1
-        return costs
+        costs = indptr[places + 1] - indptr[places] + 1
+        in_threads(loop, costs, *self._adjacency, places, *arrays)
 
 
 def fill_first(
@@ -295,16 +280,8 @@ def fill_sums(registers: Array, top: int, sums: Array, start: int, stop: int) ->
         sums[1, i] = zeros
 
 
-# Entries of a row that are taken one by one; a longer row is cut into pieces that are rows again.
-PIECE = 8
-_SUMMED_ROWS = 1 << 16
-
-
 class TorchMax:
-    """Maxima over the rows of a CSR matrix on any device; equal to ``NumbaMax`` bit for bit.
-
-    Parameters and methods are the same. The width must be a multiple of 8.
-    """
+    """The same as ``NumbaMax`` on any device, bit for bit; the width must be a multiple of 8."""
 
     def __init__(
         self, indptr: Tensor, indices: Tensor, column: Tensor, rank: Tensor, low: int, width: int
@@ -329,11 +306,9 @@ class TorchMax:
         """Return Σ 2^(top - M) over the nonzero registers M, and the number of zeros."""
         weights = 1 << (top - torch.arange(top + 1, device=registers.device))
         weights[0] = 0
-        parts = [
-            torch.stack([weights[some.int()].sum(1), (some == 0).sum(1)])
-            for some in registers.split(_SUMMED_ROWS)
-        ]
-        return torch.cat(parts, dim=1)
+        parts = registers.split(_SUMMED_ROWS)
+        sums = [torch.stack([weights[p.int()].sum(1), (p == 0).sum(1)]) for p in parts]
+        return torch.cat(sums, dim=1)
 
 
 def piecewise_max(source: Tensor, places: Tensor, lengths: Tensor) -> Tensor:

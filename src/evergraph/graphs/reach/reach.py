@@ -37,6 +37,19 @@ SEARCH_PAYS_FROM = 2e7
 
 # Blocks per worker: one that had cheap nodes takes the next block while another is busy.
 _BLOCKS = 4
+METHODS = ("auto", "exact", "estimated")
+# Seconds on two cores (benchmarks/reach_at_scale.py): a walk of the exact search, and a register of
+# an adjacency entry in a hop of the estimate. They are constants, so that the same command makes
+# the same choice on every machine.
+WALK_SECONDS = 2.5e-9
+REGISTER_SECONDS = 0.2e-9
+# Affordable seconds for exact sizes. Less on a GPU, where the estimate takes milliseconds and a
+# search would run on the CPU.
+AFFORDABLE_SECONDS = {"cpu": 60.0, "cuda": 1.0}
+# The share of rows below which selecting them is faster than reading all in sequence.
+PICKED_BELOW = 0.3
+logger = logging.getLogger(__name__)
+Array = npt.NDArray[Any]
 
 
 def reach_blocks(
@@ -49,8 +62,8 @@ def reach_blocks(
 ) -> Iterator[tuple[slice, scipy.sparse.csr_matrix]]:
     """Yield, block by block, the nodes that each of ``nodes`` reaches within ``hops``, itself too.
 
-    A block is a slice of ``nodes`` and a boolean CSR matrix [block, all nodes]. Blocks are cut so
-    that none expands more than ``block_walks`` walks; there is never an N x N matrix.
+    A block is a slice of ``nodes`` and a boolean CSR matrix [block, all nodes]; none expands more
+    than ``block_walks`` walks, so there is never an N x N matrix.
     """
     balls = ball_blocks(graph, nodes, hops=hops, block_walks=block_walks, resources=resources)
     for block, found in balls:
@@ -91,10 +104,7 @@ def ball_blocks(
 def _stepped_through(
     graph: Graph, nodes: Tensor, hops: int, walks: float, resources: Resources
 ) -> Tensor:
-    """Return the nodes from which a walk may take a step; all if finding them costs more.
-
-    walks: total number of walks.  -> int64 [rows]
-    """
+    """Return the nodes from which a walk may take a step; all if finding them costs more."""
 
     def pattern_bytes(entries: int) -> int:
         return PATTERN_BYTES[pointer_type(entries)] * entries
@@ -222,21 +232,6 @@ def nodes_around(
     return found
 
 
-METHODS = ("auto", "exact", "estimated")
-# Seconds on two cores (benchmarks/reach_at_scale.py): a walk of the exact search, and a register of
-# an adjacency entry in a hop of the estimate. They are constants, so that the same command makes
-# the same choice on every machine.
-WALK_SECONDS = 2.5e-9
-REGISTER_SECONDS = 0.2e-9
-# Affordable seconds for exact sizes. Less on a GPU, where the estimate takes milliseconds and a
-# search would run on the CPU.
-AFFORDABLE_SECONDS = {"cpu": 60.0, "cuda": 1.0}
-# The share of rows below which selecting them is faster than reading all in sequence.
-PICKED_BELOW = 0.3
-
-logger = logging.getLogger(__name__)
-
-
 def walk_counts(graph: Graph, nodes: Tensor | None = None, *, hops: int) -> Tensor:
     """Return the number of walks of ``hops`` steps, or rests, from each node.  float64 [nodes]
 
@@ -272,10 +267,7 @@ def search_costs(graph: Graph, nodes: Tensor, *, hops: int) -> npt.NDArray[np.fl
 def predicted_seconds(
     graph: Graph, costs: npt.NDArray[np.float64], *, hops: int, registers: int
 ) -> tuple[float, float]:
-    """Return the seconds on two cores of exact and of estimated sizes.
-
-    costs: of the searches.  [nodes]
-    """
+    """Return the seconds on two cores of exact and of estimated sizes; costs: of the searches."""
     work = float(graph.num_edges + graph.num_nodes) * registers * hops
     return float(costs.sum()) * WALK_SECONDS, work * REGISTER_SECONDS
 
@@ -285,9 +277,8 @@ def choose(
 ) -> str:
     """Return "exact" or "estimated", and log the choice with its reason.
 
-    The estimate is taken only if exact sizes are not affordable, and if it is cheaper.
-
-    exact, estimated: predicted seconds.
+    The estimate is taken only if exact sizes are not affordable, and if it is cheaper. exact,
+    estimated: predicted seconds.
     """
     most = AFFORDABLE_SECONDS[device.type]
     if method != "auto":
@@ -336,9 +327,6 @@ def reaching_nodes(graph: Graph, nodes: Tensor, *, hops: int) -> Tensor:
     for _ in range(hops):
         met = met | (neighbour_sums(graph, met.double()) > 0)
     return met.cpu()
-
-
-Array = npt.NDArray[Any]
 
 
 def search(

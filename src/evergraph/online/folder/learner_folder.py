@@ -32,7 +32,7 @@ from evergraph.online.heads import heads
 from evergraph.online.intake import Bounds
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.upsert import Upserted
-from evergraph.tables.own import Encoder
+from evergraph.tables.choices import Encoder
 from evergraph.tables.scheme import Scheme
 
 DAY = 24 * 60 * 60.0  # seconds

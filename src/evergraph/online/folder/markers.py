@@ -21,9 +21,8 @@ from evergraph.core.extras import own_version
 from evergraph.core.file_lock import LOCK_FILE, FileLock
 from evergraph.core.mapped import disk_is_enough
 from evergraph.core.written_aside import written_aside
-from evergraph.tables.choices import OTHERS, Columns
+from evergraph.tables.choices import OTHERS, Columns, Encoder, registered
 from evergraph.tables.hashed import without_names
-from evergraph.tables.own import Encoder, registered
 from evergraph.tables.scheme import Scheme
 from evergraph.topology import topologies
 

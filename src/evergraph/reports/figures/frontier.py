@@ -5,17 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Literal
 
-from evergraph.reports import units
 from evergraph.reports.figures import picture
 from evergraph.reports.figures.picture import Frame, Look, Picture
-from evergraph.reports.runs import Entry, Group
-
-
-def _has_place(cost: float) -> bool:  # on a log scale
-    return 0 < cost < math.inf
-
+from evergraph.reports.runs import Entry, Group, envelope, families, seconds_a_seed, size
 
 PANEL, KEY = 2.5, 0.16  # height in inches of a panel and of a legend line
 Line = Literal["-", "--", ":", "none"]
@@ -23,26 +18,29 @@ ROOM = 1.6  # factor from the outermost amount to the end of the axis: a tick of
 MOST_TICKS = 7
 
 
+def _has_place(cost: float) -> bool:  # on a log scale
+    return 0 < cost < inf
+
+
 @dataclass(frozen=True)
 class Price:
-    """A cost of accuracy: its name in files, the axis' label, the cost of a run and its text.
+    """A cost of accuracy."""
 
-    shown: amounts that the axis always covers.
-    """
-
-    name: str
-    label: str
-    of: Callable[[Entry], float]
-    told: Callable[[float], str]
-    shown: tuple[float, ...] = ()
+    name: str  # in files
+    label: str  # of the axis
+    of: Callable[[Entry], float]  # the cost of a run
+    told: Callable[[float], str]  # as text
+    shown: tuple[float, ...] = ()  # amounts that the axis always covers
 
 
 BYTES = Price(
-    "bytes", "kept between tasks", units.bytes_kept,
-    lambda amount: units.size(round(amount)).replace(".0", ""), (1e5, 5e8),
+    "bytes", "kept between tasks",
+    lambda entry: inf if entry.run.keeps_everything else float(entry.run.result["memory"]["bytes"]),
+    lambda amount: size(round(amount)).replace(".0", ""), (1e5, 5e8),
 )  # fmt: skip
 SECONDS = Price(
-    "seconds", "learning: embed and train, one seed", units.learning_seconds,
+    "seconds", "learning: embed and train, one seed",
+    lambda entry: sum(seconds_a_seed(entry.run, phase) for phase in ("embed", "train")),
     lambda amount: f"{amount:,.10g} s",
 )  # fmt: skip
 
@@ -54,7 +52,7 @@ def frontier(group: Group, looks: Mapping[str, Look], price: Price) -> Picture:
     data have no position on a log scale and are dotted horizontal lines. If there are families,
     single runs far below them are listed at the bottom instead.
     """
-    named = units.families(group)
+    named = families(group)
     lines: dict[str, Line] = {}
     for name, runs in named.items():
         if len(runs) == 1:
@@ -113,7 +111,7 @@ def _draw_family(axes: Any, points: Sequence[tuple[float, float]], look: Look, l
     for level in {value for cost, value in points if not _has_place(cost)}:
         axes.axhline(level, color=look.colour, linewidth=1.2, linestyle=":")
     paid = [point for point in points if _has_place(point[0])]
-    best = units.envelope(paid)
+    best = envelope(paid)
     if len(paid) > 1:
         dearest = max(cost for cost, _ in paid), best[-1][1]
         axes.plot(*zip(*best, dearest, strict=True), color=look.colour, linestyle=line)

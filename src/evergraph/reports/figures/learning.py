@@ -16,6 +16,7 @@ from evergraph.reports.runs import Entry, Group
 
 LINES = {"local": "-", "global": (0, (3, 1.6))}
 LABEL = 0.155  # height of a label in inches
+WRITTEN = 8  # most tasks for which numbers fit into the cells
 
 
 def learning_curves(group: Group, looks: Mapping[str, Look]) -> Picture:
@@ -26,7 +27,7 @@ def learning_curves(group: Group, looks: Mapping[str, Look]) -> Picture:
     frame = Frame(3.4 + right, height, right=right, top=0.58)
 
     def draw(figure: Any, axes: Any) -> None:
-        tasks = max(_tasks(entry) for entry in group.entries)
+        tasks = max(entry.run.tested_after[-1] for entry in group.entries)
         curves = [_curve(entry, testing) for entry in group.entries for testing in LINES]
         limits = picture.percent_limits([value for curve in curves for value in curve])
         learned = "batches" if group.entries[0].run.step == "batch" else "tasks"
@@ -46,7 +47,10 @@ def learning_curves(group: Group, looks: Mapping[str, Look]) -> Picture:
         inches = height - frame.top - frame.bottom
         _name_ends(axes, group, looks, gap=(high - low) * LABEL / inches)
         lines = [axes.plot([], [], linestyle=line, color=picture.INK)[0] for line in LINES.values()]
-        picture.key_above(axes, lines, list(LINES))
+        axes.legend(  # between title and axes
+            lines, list(LINES), loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False,
+            borderaxespad=0.1, borderpad=0.2, handletextpad=0.4, columnspacing=1.2, fontsize=8,
+        )  # fmt: skip
 
     return picture.drawn(f"learning_curves-{group.slug}", group.title, frame, draw)
 
@@ -59,7 +63,8 @@ def _name_ends(axes: Any, group: Group, looks: Mapping[str, Look], *, gap: float
     places = picture.spread_apart(ends, gap=gap, low=low + gap / 2, high=high - gap / 2)
     step = (edge - 0.8) / 40
     for entry, end, place in zip(group.entries, ends, places, strict=True):
-        look, x = looks[entry.name], [_tasks(entry), edge, edge + step, edge + 1.8 * step]
+        look, last = looks[entry.name], entry.run.tested_after[-1]
+        x = [last, edge, edge + step, edge + 1.8 * step]
         lead = {"color": look.colour, "linewidth": 0.6, "clip_on": False, "alpha": 0.6}
         axes.plot(x, [end, end, place, place], **lead)
         marks = {"color": look.colour, "marker": look.marker, "markersize": 4, "clip_on": False}
@@ -72,13 +77,6 @@ def _name_ends(axes: Any, group: Group, looks: Mapping[str, Look], *, gap: float
 
 def _curve(entry: Entry, testing: str) -> list[float]:
     return [100 * value for value in entry.run.main("average_accuracy_curve", testing)]
-
-
-def _tasks(entry: Entry) -> int:
-    return entry.run.tested_after[-1]
-
-
-WRITTEN = 8  # most tasks for which numbers fit into the cells
 
 
 def accuracy_matrix(group: Group, entry: Entry) -> Picture:

@@ -43,6 +43,7 @@ STYLE = {
     "svg.hashsalt": "evergraph",
 }
 INK = "#374151"
+DPI = 150
 
 
 @dataclass(frozen=True)
@@ -84,9 +85,6 @@ def shortened(name: str, length: int = 24) -> str:
     if len(name) <= length:
         return name
     return f"{name[: length // 2]}…{name[-length // 2 :]}"
-
-
-DPI = 150
 
 
 @dataclass(frozen=True)
@@ -139,15 +137,10 @@ def drawn(
         left, bottom, width, height = frame.box
         figure.subplots_adjust(left, bottom, left + width, bottom + height)
         draw(figure, figure.subplots(rows, columns))
-        svg = io.StringIO()
+        svg, png = io.StringIO(), io.BytesIO()
         figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
-        return Picture(name, title, svg.getvalue(), _png(figure))
-
-
-def _png(figure: Any) -> bytes:
-    content = io.BytesIO()
-    figure.savefig(content, format="png", dpi=DPI, metadata={"Software": None})
-    return content.getvalue()
+        figure.savefig(png, format="png", dpi=DPI, metadata={"Software": None})
+        return Picture(name, title, svg.getvalue(), png.getvalue())
 
 
 def spread_apart(wanted: Sequence[float], *, gap: float, low: float, high: float) -> list[float]:
@@ -169,11 +162,3 @@ def spread_apart(wanted: Sequence[float], *, gap: float, low: float, high: float
     starts = [min(max(mean, low), top) for mean, count in pools for _ in range(count)]
     places = {i: start + n * gap for n, (i, start) in enumerate(zip(order, starts, strict=True))}
     return [places[i] for i in range(len(wanted))]
-
-
-def key_above(axes: Any, handles: Sequence[Any], names: Sequence[str]) -> None:
-    """Put the legend between title and axes."""
-    axes.legend(
-        handles, names, loc="lower left", bbox_to_anchor=(0, 1), ncols=len(names), frameon=False,
-        borderaxespad=0.1, borderpad=0.2, handletextpad=0.4, columnspacing=1.2, fontsize=8,
-    )  # fmt: skip

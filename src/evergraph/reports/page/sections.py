@@ -15,9 +15,99 @@ import tomli_w
 
 from evergraph.evaluation.statistics import LEAST_DATASETS
 from evergraph.reports.figures.picture import Picture
-from evergraph.reports.runs import Group, metric_of, runs_of
+from evergraph.reports.runs import Group, metric_of, runs_of, seeds_of
 from evergraph.reports.tables.record import Table, html_table
-from evergraph.reports.units import seeds_of
+
+REFERENCE = re.compile(r'(href="#|url\(#)([^")]+)')
+# Parts that only a separate SVG file needs; the page has them once.
+DROPPED = re.compile(
+    r"<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>|<style[^>]*>.*?</style>|<!--.*?-->"
+    r'| xmlns(?::xlink)?="[^"]*"',
+    re.DOTALL,
+)
+# The page loads nothing, and this policy makes the browser enforce it.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+LEAD = (
+    "Each run learned a graph as a stream of tasks, one after another; every task brings new "
+    "classes. After each task the run was tested on all tasks so far. A good method learns new "
+    "tasks without forgetting old ones."
+)
+TERMS = {
+    "AA, average accuracy": "The mean accuracy over all tasks after the last one is learned. "
+    "Higher is better.",
+    "AF, average forgetting": "The mean change in a task's accuracy from just after it was learned "
+    "to the end. Negative values mean forgetting; higher is better.",
+    "AAA, anytime accuracy": "The mean of AA over all tests, not only the last one: how good a "
+    "run was along the way.",
+    "ECE, expected calibration error": "The gap between the confidence and the accuracy of "
+    "predictions. 0 means that predictions with 80 % confidence are right in 80 of 100 cases.",
+    "AUROC of rejection": "How often a node of a future class looks more novel than a node of a "
+    "class already learned. 50 % is chance.",
+    "FWT, forward transfer": "Accuracy on nodes of the next task whose class is already known, "
+    "before that task is learned, minus that of guessing. It is not defined if every task brings "
+    "only new classes.",
+    "local": "A test node is seen inside the subgraph of its own task, as in the paper. This "
+    "reveals its task.",
+    "global": "A test node is seen inside the graph of all tasks so far, as it would be in "
+    "practice.",
+    "class-il": "The run chooses among all classes so far.",
+    "task-il": "The run knows the task and chooses only among the classes of that task.",
+    "balanced": "Every class has the same weight, however many nodes it has. All accuracies here "
+    "are balanced, in percent, the mean over seeds, ± their standard deviation if there are "
+    "several.",
+    "memory": "What a run keeps between tasks. Methods that use all earlier data again, such "
+    "as joint, keep all data.",
+    "seconds per seed": "The mean over the seeds of a run, so it does not grow with their number.",
+}
+OF_TARGETS = {
+    "micro F1": "Twice the number of correct labels, divided by the number of predicted labels "
+    "plus the number of true labels, over all nodes. It replaces accuracy if nodes have several "
+    "labels; AA and AF are computed from it.",
+    "R2": "The share of a target's variance that predictions explain: 100 is perfect, 0 is as good "
+    "as predicting the mean, and below is worse. It replaces accuracy if the targets are numbers; "
+    "AA and AF are computed from it.",
+}
+# Sections in order, with their introductions; one without content is left out.
+LEADS = {
+    "glance": (
+        "At a glance",
+        "The highest average {metric} of each dataset and setting, in percent.",
+    ),
+    "headline": (
+        "By protocol",
+        "The number of each run that its protocol's paper reports; all others follow below.",
+    ),
+    "summary": (
+        "Summary",
+        "All runs. Click a heading to sort by it; click again to reverse the order.",
+    ),
+    "differences": (
+        "Which differences hold",
+        "A method is called better or worse only if a test shows more than chance.",
+    ),
+    "curves": (
+        "Learning curves",
+        "Average {metric} over the tasks learned so far: local as solid lines, global as dashed "
+        "lines, with the final local value beside each name.",
+    ),
+    "frontier": (
+        "Accuracy against cost",
+        "Accuracy over the bytes kept and over the seconds of learning, on log scales; up and to "
+        "the left is better. A family of runs has a line, the best so far; a hollow point is no "
+        "better than a cheaper one of its family. Dotted lines cost nothing, or keep all data.",
+    ),
+    "beyond": (
+        "Beyond accuracy",
+        "Anytime accuracy, calibration, detection of new classes, and forward transfer.",
+    ),
+    "memory": ("Memory", "The contents of the memory."),
+    "time": ("Time", "Seconds by phase. Runs that shared a machine slowed each other down."),
+    "matrices": (
+        "Accuracy matrices",
+        "{Metric} on each task (across) after learning each task (down), in percent, the mean over "
+        "seeds. A column that darkens downwards is a task being forgotten.",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -44,15 +134,6 @@ def figures_html(pictures: Sequence[Picture], prefix: str, *, small: bool = Fals
     return f'<div class="figures{" small" if small else ""}">\n{figures}\n</div>'
 
 
-REFERENCE = re.compile(r'(href="#|url\(#)([^")]+)')
-# Parts that only a separate SVG file needs; the page has them once.
-DROPPED = re.compile(
-    r"<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>|<style[^>]*>.*?</style>|<!--.*?-->"
-    r'| xmlns(?::xlink)?="[^"]*"',
-    re.DOTALL,
-)
-
-
 def inline_svg(picture: Picture, prefix: str) -> str:
     """Return the bare ``<svg>``, as wide as its box, with prefixed ids."""
     text = DROPPED.sub("", picture.svg)
@@ -67,10 +148,6 @@ def inline_svg(picture: Picture, prefix: str) -> str:
     )
     text = REFERENCE.sub(lambda found: found[1] + ids[found[2]], text)
     return re.sub(r"\s*\n\s*", "\n", text).strip()
-
-
-# The page loads nothing, and this policy makes the browser enforce it.
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 
 def page(title: str, groups: Sequence[Group], sections: Sequence[PageSection]) -> str:
@@ -131,94 +208,6 @@ def counted(groups: Sequence[Group]) -> str:
         f"{'–'.join(map(str, count))} {name}{'' if count[-1] == 1 else 's'}"  # noqa: RUF001
         for name, count in counts.items()
     )
-
-
-LEAD = (
-    "Each run learned a graph as a stream of tasks, one after another; every task brings new "
-    "classes. After each task the run was tested on all tasks so far. A good method learns new "
-    "tasks without forgetting old ones."
-)
-
-TERMS = {
-    "AA, average accuracy": "The mean accuracy over all tasks after the last one is learned. "
-    "Higher is better.",
-    "AF, average forgetting": "The mean change in a task's accuracy from just after it was learned "
-    "to the end. Negative values mean forgetting; higher is better.",
-    "AAA, anytime accuracy": "The mean of AA over all tests, not only the last one: how good a "
-    "run was along the way.",
-    "ECE, expected calibration error": "The gap between the confidence and the accuracy of "
-    "predictions. 0 means that predictions with 80 % confidence are right in 80 of 100 cases.",
-    "AUROC of rejection": "How often a node of a future class looks more novel than a node of a "
-    "class already learned. 50 % is chance.",
-    "FWT, forward transfer": "Accuracy on nodes of the next task whose class is already known, "
-    "before that task is learned, minus that of guessing. It is not defined if every task brings "
-    "only new classes.",
-    "local": "A test node is seen inside the subgraph of its own task, as in the paper. This "
-    "reveals its task.",
-    "global": "A test node is seen inside the graph of all tasks so far, as it would be in "
-    "practice.",
-    "class-il": "The run chooses among all classes so far.",
-    "task-il": "The run knows the task and chooses only among the classes of that task.",
-    "balanced": "Every class has the same weight, however many nodes it has. All accuracies here "
-    "are balanced, in percent, the mean over seeds, ± their standard deviation if there are "
-    "several.",
-    "memory": "What a run keeps between tasks. Methods that use all earlier data again, such "
-    "as joint, keep all data.",
-    "seconds per seed": "The mean over the seeds of a run, so it does not grow with their number.",
-}
-
-
-OF_TARGETS = {
-    "micro F1": "Twice the number of correct labels, divided by the number of predicted labels "
-    "plus the number of true labels, over all nodes. It replaces accuracy if nodes have several "
-    "labels; AA and AF are computed from it.",
-    "R2": "The share of a target's variance that predictions explain: 100 is perfect, 0 is as good "
-    "as predicting the mean, and below is worse. It replaces accuracy if the targets are numbers; "
-    "AA and AF are computed from it.",
-}
-
-
-# Sections in order, with their introductions; one without content is left out.
-LEADS = {
-    "glance": (
-        "At a glance",
-        "The highest average {metric} of each dataset and setting, in percent.",
-    ),
-    "headline": (
-        "By protocol",
-        "The number of each run that its protocol's paper reports; all others follow below.",
-    ),
-    "summary": (
-        "Summary",
-        "All runs. Click a heading to sort by it; click again to reverse the order.",
-    ),
-    "differences": (
-        "Which differences hold",
-        "A method is called better or worse only if a test shows more than chance.",
-    ),
-    "curves": (
-        "Learning curves",
-        "Average {metric} over the tasks learned so far: local as solid lines, global as dashed "
-        "lines, with the final local value beside each name.",
-    ),
-    "frontier": (
-        "Accuracy against cost",
-        "Accuracy over the bytes kept and over the seconds of learning, on log scales; up and to "
-        "the left is better. A family of runs has a line, the best so far; a hollow point is no "
-        "better than a cheaper one of its family. Dotted lines cost nothing, or keep all data.",
-    ),
-    "beyond": (
-        "Beyond accuracy",
-        "Anytime accuracy, calibration, detection of new classes, and forward transfer.",
-    ),
-    "memory": ("Memory", "The contents of the memory."),
-    "time": ("Time", "Seconds by phase. Runs that shared a machine slowed each other down."),
-    "matrices": (
-        "Accuracy matrices",
-        "{Metric} on each task (across) after learning each task (down), in percent, the mean over "
-        "seeds. A column that darkens downwards is a task being forgotten.",
-    ),
-}
 
 
 def sections_of(

@@ -1,27 +1,55 @@
-"""Tables of accuracy: the protocol's number, the summary of all runs, and further measures."""
+"""Tables of accuracy and of what it costs: memory, time and machine."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from evergraph.reports.runs import Finished, Group, alone, metric_of, runs_of
-from evergraph.reports.tables.costs import kept_cell
-from evergraph.reports.tables.record import NAMED, Cell, Table, TableColumn, named, ranked, rows_of
-from evergraph.reports.units import deviations, percent, seconds_a_seed
+from evergraph.reports.runs import (
+    ALL,
+    Finished,
+    Group,
+    alone,
+    count_of,
+    deviations,
+    metric_of,
+    percent,
+    runs_of,
+    seconds_a_seed,
+    size,
+)
+from evergraph.reports.tables.record import (
+    NAMED,
+    Cell,
+    Table,
+    TableColumn,
+    named,
+    numbers,
+    ranked,
+    rows_of,
+)
+
+SUMMARY_METRICS = tuple(
+    (short, metric, testing)
+    for testing in ("local", "global")
+    for short, metric in (("AA", "average_accuracy"), ("AF", "average_forgetting"))
+)
+MEASURES = (
+    ("AAA", "anytime_accuracy"), ("ECE", "calibration_error"),
+    ("AUROC", "rejection_auroc"), ("FWT", "forward_transfer"),
+    ("AP", "average_precision"), ("MAE", "mae"),
+)  # fmt: skip
+BEYOND = tuple(
+    (short, name, testing) for testing in ("local", "global") for short, name in MEASURES
+)
+COUNTED = ("samples", "gradients", "importance", "floats", "edges")
 
 
 def spread_column(name: str) -> TableColumn:
     """Return a column of means and deviations."""
     return TableColumn(name, (f"{name} mean", f"{name} std"))
-
-
-HEADLINE_COLUMNS = (
-    *NAMED,
-    TableColumn("tested"),
-    *map(spread_column, ("AA", "AF")),
-)
 
 
 def headline_table(groups: Sequence[Group]) -> Table | None:
@@ -39,18 +67,14 @@ def headline_table(groups: Sequence[Group]) -> Table | None:
         "Average accuracy (AA) and average forgetting (AF) after the last task, tested and "
         f"averaged as the protocol's paper reports them, in percent{deviations(runs_of(groups))}."
     )
-    return Table("headline", caption, HEADLINE_COLUMNS, (tuple(rows),))
+    columns = (*NAMED, TableColumn("tested"), *map(spread_column, ("AA", "AF")))
+    return Table("headline", caption, columns, (tuple(rows),))
 
 
 def _cell(spread: Mapping[str, Any]) -> Cell:
     return Cell(percent(spread), (spread["mean"], spread["std"]))
 
 
-SUMMARY_METRICS = tuple(
-    (short, metric, testing)
-    for testing in ("local", "global")
-    for short, metric in (("AA", "average_accuracy"), ("AF", "average_forgetting"))
-)
 SUMMARY_COLUMNS = (
     *NAMED,
     *(spread_column(f"{short} {testing}") for short, _, testing in SUMMARY_METRICS),
@@ -116,16 +140,6 @@ def failed(method: str, dataset: str, setting: str) -> list[str]:
     return [*known, *("-" for _ in SUMMARY_COLUMNS[len(known) :])]
 
 
-MEASURES = (
-    ("AAA", "anytime_accuracy"), ("ECE", "calibration_error"),
-    ("AUROC", "rejection_auroc"), ("FWT", "forward_transfer"),
-    ("AP", "average_precision"), ("MAE", "mae"),
-)  # fmt: skip
-BEYOND = tuple(
-    (short, name, testing) for testing in ("local", "global") for short, name in MEASURES
-)
-
-
 def beyond_table(groups: Sequence[Group]) -> Table:
     """Return a row for each run and a column for each measure that any run has."""
 
@@ -160,3 +174,81 @@ def beyond_table(groups: Sequence[Group]) -> Table:
     columns = [spread_column(f"{short} {testing}") for short, _, testing in told]
     blocks = rows_of(groups, lambda run: [cell(run, name, testing) for _, name, testing in told])
     return Table("beyond", caption, (*NAMED, *columns), blocks)
+
+
+def memory_table(groups: Sequence[Group]) -> Table:
+    """Return one row per run: values of each kind, their sum, edges and bytes."""
+    caption = (
+        "Kept between tasks: samples, gradients and importance are float32 values as the paper "
+        "counts them, floats is their sum, edges are adjacency entries, bytes are the actual size. "
+        "A method that receives all earlier tasks again keeps all data, which is not counted."
+    )
+
+    def cells(run: Finished) -> list[Cell]:
+        counts = [run.result["memory"].get(part, 0) for part in COUNTED]
+        return [*(Cell(count_of(count), (count,)) for count in counts), kept_cell(run)]
+
+    return Table("memory", caption, (*NAMED, *numbers((*COUNTED, "bytes"))), rows_of(groups, cells))
+
+
+def memory_comparison(runs: Sequence[Finished]) -> Table:
+    """Return the same for runs outside a report, in their order."""
+    caption = "kept between tasks: float32 values as the paper counts them, edges, bytes"
+    return replace(memory_table(alone(runs)), caption=caption)
+
+
+def kept_cell(run: Finished) -> Cell:
+    """Return the number of bytes a run keeps."""
+    if run.keeps_everything:
+        return Cell(ALL, most=True)
+    kept = run.result["memory"]["bytes"]
+    return Cell(size(kept), (kept,))
+
+
+def time_table(groups: Sequence[Group]) -> Table:
+    """Return a row per run: seconds by phase and in total, the mean over seeds."""
+    caption = (
+        "Seconds per seed, the mean over seeds, for embedding, training and evaluation; total is "
+        "from start to end, including loading if one process did it all."
+    )
+    parts = ("embed", "train", "evaluate", "total")
+
+    def cells(run: Finished) -> list[Cell]:
+        spent = [seconds_a_seed(run, part) for part in parts]
+        return [Cell(f"{seconds:.1f}", (seconds,)) for seconds in spent]
+
+    return Table("time", caption, (*NAMED, *numbers(parts)), rows_of(groups, cells))
+
+
+def machine_table(groups: Sequence[Group]) -> Table:
+    """Return one row per run: the machine if known, the requested device, the peak memory."""
+    caption = (
+        "The machine as far as it is recorded, the requested device, and the largest resident "
+        "memory of a participating process."
+    )
+    columns = (*NAMED, *map(TableColumn, ("machine", "device")), *numbers(("peak bytes",)))
+
+    def cells(run: Finished) -> tuple[Cell, ...]:
+        peak = run.result.get("peak_rss_bytes")
+        device = str(run.result["config"].get("device", "-"))
+        told = Cell(size(peak), (peak,)) if peak else Cell("-")
+        machine = run.result.get("machine") or "-"
+        if isinstance(machine, dict):
+            machine = ", ".join(f"{name} {value}" for name, value in machine.items())
+        return Cell(str(machine)), Cell(device), told
+
+    return Table("machine", caption, columns, rows_of(groups, cells))
+
+
+def versions_table(groups: Sequence[Group]) -> Table:
+    """Return a row for each combination of versions, with its number of runs."""
+    made = [run.result["versions"] for run in runs_of(groups)]
+    names = list(dict.fromkeys(name for versions in made for name in versions))
+    times = Counter(tuple(versions.get(name, "-") for name in names) for versions in made)
+    rows = tuple(
+        (*map(Cell, versions), Cell(str(count), (count,)))
+        for versions, count in sorted(times.items())
+    )
+    columns = (*map(TableColumn, names), *numbers(("runs",)))
+    caption = "Versions of the software that made the runs."
+    return Table("versions", caption, columns, (rows,) if rows else ())

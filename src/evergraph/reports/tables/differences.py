@@ -28,6 +28,11 @@ DIFFERENCE_COLUMNS = (
         )
     ),
 )
+RANK_COLUMNS = (
+    TableColumn("method"), TableColumn("setting"), TableColumn("testing"),
+    *numbers(("datasets", "mean rank", "critical difference", "Friedman p")),
+    TableColumn("from the best"),
+)  # fmt: skip
 
 
 def differences_table(groups: Sequence[Group], against: str | None = None) -> Table | None:
@@ -78,13 +83,6 @@ def _difference_cells(differences: GroupDifferences, entry: Entry) -> tuple[Cell
     )
 
 
-RANK_COLUMNS = (
-    TableColumn("method"), TableColumn("setting"), TableColumn("testing"),
-    *numbers(("datasets", "mean rank", "critical difference", "Friedman p")),
-    TableColumn("from the best"),
-)  # fmt: skip
-
-
 def ranks_table(groups: Sequence[Group]) -> Table | None:
     """Return a row per method, setting and way of testing; None if there are too few datasets."""
     found = standings(groups)
@@ -107,7 +105,7 @@ def ranks_table(groups: Sequence[Group]) -> Table | None:
         for place, (method, rank) in enumerate(
             zip(standing.methods, ranks.mean_ranks, strict=True)
         ):
-            verdict = "worse" if standing.behind(place) else "cannot tell"
+            verdict = "worse" if ranks.differ(0, place) else "cannot tell"
             rows.append((
                 Cell(method), Cell(standing.setting), Cell(standing.testing),
                 Cell(str(count), (count,)), Cell(f"{rank:.2f}", (rank,)),

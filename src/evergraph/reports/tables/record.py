@@ -11,6 +11,17 @@ from html import escape
 
 from evergraph.reports.runs import Entry, Finished, Group
 
+_MARKDOWN_MARKS = {0: "{}", 1: "**{}**", 2: "<u>{}</u>"}
+_LATEX_MARKS = {0: "%s", 1: r"\textbf{%s}", 2: r"\underline{%s}"}
+ESCAPES = {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "±": r"$\pm$", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+}  # fmt: skip
+LONG = 18  # characters from which a cell may be wrapped
+FIRST = ' class="first"'  # the first row of a block, which has a rule above it
+_HTML_MARKS = {0: "{}", 1: "<b>{}</b>", 2: "<u>{}</u>"}
+
 
 @dataclass(frozen=True)
 class TableColumn:
@@ -121,9 +132,6 @@ def csv_text(table: Table) -> str:
     return text.getvalue()
 
 
-_MARKDOWN_MARKS = {0: "{}", 1: "**{}**", 2: "<u>{}</u>"}
-
-
 def markdown(table: Table) -> str:
     """Return the table as Markdown, followed by its caption."""
     head = [escaped_markdown(column.name) for column in table.columns]
@@ -139,14 +147,6 @@ def markdown(table: Table) -> str:
 def escaped_markdown(text: str) -> str:
     """Return text escaped for Markdown."""
     return re.sub(r"([\\`*|<\[])", r"\\\1", " ".join(text.split()))
-
-
-_LATEX_MARKS = {0: "%s", 1: r"\textbf{%s}", 2: r"\underline{%s}"}
-ESCAPES = {
-    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "±": r"$\pm$", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
-    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
-}  # fmt: skip
 
 
 def latex(table: Table) -> str:
@@ -173,11 +173,6 @@ def latex(table: Table) -> str:
 def escaped_latex(text: str) -> str:
     """Return text escaped for LaTeX."""
     return "".join(ESCAPES.get(sign, sign) for sign in " ".join(text.split()))
-
-
-LONG = 18  # characters from which a cell may be wrapped
-FIRST = ' class="first"'  # the first row of a block, which has a rule above it
-_HTML_MARKS = {0: "{}", 1: "<b>{}</b>", 2: "<u>{}</u>"}
 
 
 def html_table(table: Table) -> str:
