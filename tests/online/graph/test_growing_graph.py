@@ -7,26 +7,14 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from evergraph.graphs import Graph
 from evergraph.online.graph.growing_array import GrowingArray
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.neighbour_lists import Entries, NeighbourLists
+from growing_paths import pairs_of, path
 
 NO_EDGES = torch.empty(2, 0, dtype=torch.int64)
-
-
-def pairs_of(*pairs: tuple[int, int]) -> Tensor:
-    return torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T
-
-
-def path(nodes: int = 4, *, undirected: bool = True) -> GrowingGraph:
-    """0 - 1 - 2 - ..., node v with feature v + 1; arrows to the right if directed."""
-    graph = GrowingGraph(num_features=1, undirected=undirected)
-    features = torch.arange(1.0, nodes + 1)[:, None]
-    graph.add(features, pairs_of(*((v, v + 1) for v in range(nodes - 1))))
-    return graph
 
 
 def rows(graph: GrowingGraph) -> list[list[int]]:
@@ -35,7 +23,7 @@ def rows(graph: GrowingGraph) -> list[list[int]]:
 
 @pytest.mark.parametrize("undirected", [True, False])
 def test_a_removed_node_leaves_a_hole_for_ever(undirected: bool) -> None:
-    graph = path(4, undirected=undirected)
+    graph = path(1, 2, 3, 4, undirected=undirected)
     change = graph.remove(torch.tensor([1, 1]))
     assert change.removed.tolist() == [1]
     assert change.touched.tolist() == ([0, 2] if undirected else [2])
@@ -53,7 +41,7 @@ def test_a_removed_node_leaves_a_hole_for_ever(undirected: bool) -> None:
 
 
 def test_an_ego_is_cut_off_at_its_limit_nearest_first() -> None:
-    graph = path(6)
+    graph = path(*range(6))
     whole = graph.frozen().ego(2, hops=2, limit=10)
     assert whole.nodes.tolist() == [2, 1, 3, 0, 4]
     assert whole.distances.tolist() == [0, 1, 1, 2, 2]
@@ -66,21 +54,14 @@ def test_an_ego_is_cut_off_at_its_limit_nearest_first() -> None:
 
 
 def test_an_ego_along_arrows_holds_whom_features_come_from() -> None:
-    near = path(4, undirected=False).frozen().ego(2, hops=1, limit=9)
+    near = path(1, 2, 3, 4, undirected=False).frozen().ego(2, hops=1, limit=9)
     assert near.nodes.tolist() == [2, 1]
     assert near.edges.tolist() == [[1], [2]]
 
 
-def weighted(*weights: float, undirected: bool = True) -> GrowingGraph:
-    graph = GrowingGraph(num_features=1, undirected=undirected)
-    edges = pairs_of(*((v, v + 1) for v in range(len(weights))))
-    graph.add(torch.zeros(len(weights) + 1, 1), edges, torch.tensor(weights))
-    return graph
-
-
 @pytest.mark.parametrize("undirected", [True, False])
 def test_the_last_weight_counts_and_0_is_no_edge(undirected: bool) -> None:
-    graph = weighted(1.0, 3.0, undirected=undirected)
+    graph = path(0, 0, 0, weights=[1.0, 3.0], undirected=undirected)
     twice = pairs_of((0, 1), (1, 0), (2, 1), (1, 2), (0, 2), (2, 2))
     change = graph.add(torch.empty(0, 1), twice, torch.tensor([5.0, 7.0, 4.0, 0.0, 0.0, 9.0]))
     assert change.touched.tolist() == [0, 1, 2]
@@ -93,7 +74,7 @@ def test_the_last_weight_counts_and_0_is_no_edge(undirected: bool) -> None:
 
 
 def test_no_weights_are_kept_before_the_first_that_is_not_1() -> None:
-    graph = weighted(1.0, 1.0)
+    graph = path(0, 0, 0, weights=[1.0, 1.0])
     assert (graph.weighted, graph.entry_bytes, "weights" in graph.state()) == (False, 4 * 4, False)
     assert graph.to_graph()[0].weights is None
     graph.add(torch.empty(0, 1), pairs_of((0, 1)), torch.tensor([2.0]))
@@ -170,7 +151,7 @@ def test_any_sequence_gives_what_plain_sets_give(steps: list, undirected: bool) 
 
 def test_a_state_is_the_same_however_the_graph_came_to_be() -> None:
     """Lists lie elsewhere in a graph that grew node by node; what is written must not show it."""
-    once, slowly = path(30), GrowingGraph(num_features=1)
+    once, slowly = path(*range(1, 31)), GrowingGraph(num_features=1)
     for node in range(30):
         slowly.add(torch.tensor([[node + 1.0]]), pairs_of((node - 1, node)) if node else NO_EDGES)
     state = {name: value.clone() for name, value in slowly.state().items()}
